@@ -1,0 +1,44 @@
+# Everything runs in .venv. The first run compiles llama.cpp, which takes a few minutes; the next ones start at once.
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+ROOMS  := cli engine grammars logprobs presets samplers
+
+.PHONY: demo test proof lint typecheck clean
+
+demo: $(VENV)/.model
+	$(BIN)/gen "Once upon a time, in a lighthouse by the sea," --seed 7 -n 160 --stats
+
+test: $(VENV)/.test
+	$(BIN)/python -m pytest
+
+proof: $(VENV)/.test
+	$(BIN)/python -m pytest -m slow -s
+
+lint: $(VENV)/.test typecheck
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+# The rooms lie at the top level, but import each other as logitsmith.*: links show mypy that shape.
+typecheck: $(VENV)/.test
+	@mkdir -p $(VENV)/typecheck/logitsmith
+	@for room in $(ROOMS); do ln -sfn "$(CURDIR)/$$room" $(VENV)/typecheck/logitsmith/$$room; done
+	cd $(VENV)/typecheck && ../../$(BIN)/mypy --config-file "$(CURDIR)/pyproject.toml" -p logitsmith
+
+$(VENV)/bin/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' \
+	  || { echo "logitsmith needs Python 3.10 or newer; try: make PYTHON=python3.12 $(MAKECMDGOALS)" >&2; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.model: pyproject.toml | $(VENV)/bin/python
+	@echo "Installing into $(VENV); the first time compiles llama.cpp, about five minutes."
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[model]'
+	@touch $@
+
+$(VENV)/.test: pyproject.toml | $(VENV)/bin/python
+	@echo "Installing into $(VENV); the first time compiles llama.cpp, about five minutes."
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[model,test]'
+	@touch $@ $(VENV)/.model
+
+clean:
+	rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -1,0 +1,84 @@
+"""What every sampler is: a pydantic model of its parameters, with a few verbs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+from pydantic import BaseModel, ConfigDict
+
+from .candidates import Candidates
+from .errors import SamplingError
+from .vocabulary import Vocabulary
+
+
+@dataclass(frozen=True)
+class About:
+    """What the registry, `gen samplers` and the documentation know of a sampler beside its parameters."""
+
+    name: str
+    summary: str
+    formula: str
+    reference: str
+    llama_cpp: str
+    """Whether it equals llama.cpp's sampler of that kind, and where it does not."""
+    main: str | None = None
+    """The parameter that ``name: value`` and ``name0.5`` set."""
+    neutral: Mapping[str, Any] = field(default_factory=dict)
+    """Parameter values that switch it off; all of them together. Empty: it can't be switched off."""
+    aliases: tuple[str, ...] = ()
+    selects: bool = False
+
+
+@dataclass(frozen=True)
+class Surroundings:
+    """What a chain gives to its samplers when it is built."""
+
+    seed: int
+    vocabulary: Vocabulary | None = None
+
+
+class Sampler(BaseModel):
+    """A step of a chain. Its fields are its parameters; `about` says the rest.
+
+    A sampler changes its state only in `reset` and `accept` (and, if it selects, in its draw), and never the
+    array that the model's logits came in.
+    """
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False)
+
+    about: ClassVar[About]
+
+    @property
+    def is_neutral(self) -> bool:
+        """True if these parameters leave every row as it is; the chain then drops the step."""
+        neutral = self.about.neutral
+        return bool(neutral) and all(getattr(self, name) == value for name, value in neutral.items())
+
+    def bind(self, surroundings: Surroundings) -> None:
+        """Take what is needed of the seed and the vocabulary; called once, when the chain is built."""
+
+    def reset(self, prompt: Sequence[int]) -> None:
+        """Forget all state and remember ``prompt``, the token ids before the first draw."""
+
+    def apply(self, candidates: Candidates) -> None:
+        """Drop rows or change logits, in place. At least one row stays."""
+
+    def accept(self, token: int) -> None:
+        """Take note of the token that was really emitted."""
+
+
+class Selector(Sampler):
+    """A sampler that picks the token: the last step of a chain."""
+
+    def select(self, candidates: Candidates) -> int:
+        """Return the id of one of the candidates."""
+        raise NotImplementedError
+
+
+def need_vocabulary(surroundings: Surroundings, parameter: str) -> Vocabulary:
+    """Return the vocabulary, or raise a ``SamplingError`` that names the parameter that needs one."""
+    if surroundings.vocabulary is None:
+        raise SamplingError(f"{parameter} needs a vocabulary, and the chain was built with none")
+    return surroundings.vocabulary

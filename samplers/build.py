@@ -1,0 +1,134 @@
+"""From the steps of a preset to a chain: names looked up, parameters checked, each complaint with its place."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from pydantic import ValidationError
+from pydantic.fields import FieldInfo
+
+from .base import Sampler, Surroundings
+from .chain import Chain
+from .errors import SamplingError
+from .notation import parse_notation
+from .registry import find
+from .rng import SEED_MAX
+from .vocabulary import Vocabulary
+
+Step = str | Mapping[str, Any] | Sampler
+"""A step: ``name``, ``{name: main value}``, ``{name: {parameters}}``, or a sampler."""
+
+
+def build(steps: str | Sequence[Step], seed: int = 0, vocab: Vocabulary | None = None) -> Chain:
+    """Build a chain from the steps of a preset's ``chain:``, or from the compact notation.
+
+    A chain without a selecting sampler gets ``dist``. Steps whose parameters switch them off are dropped.
+    Raises ``SamplingError`` that names the step and the parameter, what is allowed and what came.
+    """
+    if isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed <= SEED_MAX:
+        raise SamplingError(f"seed: {seed!r} is not within 0..{SEED_MAX}")
+    return Chain(parse(steps), Surroundings(seed, vocab))
+
+
+def parse(steps: str | Sequence[Step]) -> list[Sampler]:
+    """Return the samplers that the steps name, with their parameters checked, not yet part of a chain."""
+    if isinstance(steps, str):
+        steps = parse_notation(steps)
+    if not isinstance(steps, Sequence):
+        raise SamplingError(f"chain: a list of steps is needed, not {steps!r}")
+    return [make(step, place=f"chain[{number}]") for number, step in enumerate(steps)]
+
+
+def make(step: Step, place: str) -> Sampler:
+    """Return one sampler; ``place`` begins each complaint, as in ``chain[2].top_p.p: …``."""
+    if isinstance(step, Sampler):
+        return type(step)(**step.model_dump())
+    name, value = _name_and_value(step, place)
+    try:
+        cls = find(name)
+    except SamplingError as error:
+        raise SamplingError(f"{place}: {error}") from None
+    place = f"{place}.{cls.about.name}"
+    params = _parameters(cls, value, place)
+    try:
+        return cls(**params)
+    except ValidationError as error:
+        raise SamplingError(f"{place}{_complaint(cls, error)}") from None
+
+
+def allowed(field: FieldInfo) -> str:
+    """The range of a parameter in words: ``0..1``, ``≥ 0``, ``include or exclude``; empty if any value will do."""
+    bounds = {name: getattr(rule, name) for rule in field.metadata for name in _BOUNDS if hasattr(rule, name)}
+    low, high = bounds.get("ge", bounds.get("gt")), bounds.get("le", bounds.get("lt"))
+    if low is not None and high is not None:
+        left = "" if "ge" in bounds else "above "
+        return f"{left}{low:g}..{'' if 'le' in bounds else 'below '}{high:g}"
+    if low is not None:
+        return f"{'≥' if 'ge' in bounds else '>'} {low:g}"
+    if high is not None:
+        return f"{'≤' if 'le' in bounds else '<'} {high:g}"
+    choices = getattr(field.annotation, "__args__", ())
+    return " or ".join(str(choice) for choice in choices if isinstance(choice, str))
+
+
+_BOUNDS = ("ge", "gt", "le", "lt")
+_KINDS = {
+    "int_type": "a whole number",
+    "float_type": "a number",
+    "bool_type": "true or false",
+    "string_type": "a text",
+    "dict_type": "a table",
+    "list_type": "a list",
+    "finite_number": "a finite number",
+}
+
+
+def _name_and_value(step: Step, place: str) -> tuple[str, Any]:
+    if isinstance(step, str):
+        return step, None
+    if isinstance(step, Mapping) and len(step) == 1:
+        ((name, value),) = step.items()
+        if isinstance(name, str):
+            return name, value
+    raise SamplingError(f"{place}: {step!r} is not a step; write name, name: value or name: {{parameters}}")
+
+
+def _parameters(cls: type[Sampler], value: Any, place: str) -> dict[str, Any]:
+    """The parameters as a table; a bare value is the main one."""
+    main = cls.about.main
+    if value is None:
+        return {}
+    if not isinstance(value, Mapping) or (main == "bias" and not _is_table_of(cls, value)):
+        if main is None:
+            raise SamplingError(f"{place}: takes no single value, and {value!r} came")
+        return {main: value}
+    for key in value:
+        if key not in cls.model_fields:
+            near = difflib.get_close_matches(str(key), cls.model_fields, n=1, cutoff=0.4)
+            known = f"did you mean {near[0]}?" if near else f"known: {', '.join(cls.model_fields) or 'none'}"
+            raise SamplingError(f"{place}: unknown parameter {key!r}; {known}")
+    return dict(value)
+
+
+def _is_table_of(cls: type[Sampler], value: Mapping[Any, Any]) -> bool:
+    return any(key in cls.model_fields for key in value)
+
+
+def _complaint(cls: type[Sampler], error: ValidationError) -> str:
+    """One sentence for the first thing that pydantic found: ``.p: 1.5 is not within 0..1``."""
+    first = error.errors()[0]
+    path = "".join(f".{part}" for part in first["loc"] if part not in ("[key]", "int", "str"))
+    got = first["input"]
+    field = cls.model_fields.get(str(first["loc"][0])) if first["loc"] else None
+    scope = allowed(field) if field is not None else ""
+    kind = _KINDS.get(first["type"])
+    if kind:
+        return f"{path}: {got!r} is not {kind}" + (f" ({scope})" if scope else "")
+    if first["type"].startswith(("greater_than", "less_than")) and scope:
+        return f"{path}: {got!r} is not {'within ' if '..' in scope else ''}{scope}"
+    if first["type"] == "literal_error":
+        return f"{path}: {got!r} is not {scope}"
+    message = first["msg"]
+    return f"{path}: {got!r}: {message[:1].lower()}{message[1:]}"

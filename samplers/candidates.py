@@ -1,0 +1,206 @@
+"""The tokens still in play: arrays that shrink as the chain works on them."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .errors import SamplingError
+
+Floats = NDArray[np.float32]
+Ids = NDArray[np.int32]
+Positions = NDArray[np.intp]
+
+# Below this many rows a plain stable sort is faster than sorting packed keys.
+_SMALL = 256
+# Rows in a block of the two-level search that finds a draw in a long row.
+_BLOCK = 512
+
+
+@lru_cache(maxsize=8)
+def _every_id(size: int) -> Ids:
+    ids = np.arange(size, dtype=np.int32)
+    ids.flags.writeable = False
+    return ids
+
+
+def _descending(values: Floats) -> Positions:
+    """Positions that sort ``values`` from high to low; equal values keep their order."""
+    if values.size <= _SMALL:
+        return np.argsort(-values, kind="stable")
+    # One sort of unsigned keys: the value, its bits turned so that high comes first, above the position.
+    bits = (values + np.float32(0)).view(np.uint32)  # + 0 makes -0 and 0 the same key
+    rank = np.where(bits >> 31, bits, ~bits & np.uint32(0x7FFFFFFF))
+    keys = (rank.astype(np.uint64) << np.uint64(32)) | np.arange(values.size, dtype=np.uint64)
+    keys.sort()
+    return (keys & np.uint64(0xFFFFFFFF)).astype(np.intp)
+
+
+class Candidates:
+    """A set of tokens with their logits, as a struct of arrays; it starts as the whole vocabulary.
+
+    The methods here are the only place with sorting and masking tricks. Rows are only ever dropped, never
+    set to -inf. The array that came in is never written to.
+
+    Parameters: ``logits``, float32 (V,), in nats up to a constant; ``ids``, int32 (V,), default 0..V-1;
+    ``vocabulary``, the number of ids there are, default V.
+    Raises ``SamplingError`` on a wrong shape or dtype, an empty row, NaN, +inf, or a row of -inf only.
+    """
+
+    __slots__ = ("_exp", "_ids", "_logits", "_max", "_probs", "ordered", "vocabulary")
+
+    def __init__(self, logits: Floats, ids: Ids | None = None, vocabulary: int | None = None) -> None:
+        if not isinstance(logits, np.ndarray) or logits.dtype != np.float32 or logits.ndim != 1:
+            raise SamplingError(f"logits: expected float32 of shape (V,), got {_describe(logits)}")
+        if logits.size == 0:
+            raise SamplingError("logits: the row is empty")
+        self._ids = ids
+        self._logits = logits
+        self.vocabulary = logits.size if vocabulary is None else vocabulary
+        self.ordered = False
+        self._forget()
+        if not np.isfinite(self.max):
+            raise SamplingError(f"logits: {_complaint(self.max)}")
+
+    def __len__(self) -> int:
+        return self._logits.size
+
+    @property
+    def whole(self) -> bool:
+        """True while row i is token i, that is, before anything was dropped or moved."""
+        return self._ids is None
+
+    @property
+    def ids(self) -> Ids:
+        """Token ids, int32 (n,), in the current order."""
+        return _every_id(self._logits.size) if self._ids is None else self._ids
+
+    @property
+    def logits(self) -> Floats:
+        """Logits, float32 (n,), in the current order. Read only: change them through `replace`."""
+        return self._logits
+
+    @property
+    def max(self) -> np.float32:
+        """The highest logit."""
+        if self._max is None:
+            self._max = self._logits[0] if self.ordered else self._logits.max()
+        return self._max
+
+    def weights(self) -> Floats:
+        """exp(logit - max), float32 (n,), each correctly rounded, as a good libm's expf is."""
+        if self._exp is None:
+            self._exp = np.exp(self._logits - self.max, dtype=np.float64).astype(np.float32)
+        return self._exp
+
+    def probs(self) -> Floats:
+        """Softmax, float32 (n,), in the current order; kept until the rows change.
+
+        The sum runs in float32 from the first row to the last, as llama.cpp's does, so that thresholds on
+        cumulative probability fall on the same row.
+        """
+        if self._probs is None:
+            weights = self.weights()
+            self._probs = weights / np.add.accumulate(weights)[-1]
+        return self._probs
+
+    def replace(self, logits: Floats, *, monotone: bool = False) -> None:
+        """Put new logits, float32 (n,), in place of the old; ``monotone`` says that the order still holds."""
+        self._logits = logits
+        self.ordered = self.ordered and monotone
+        self._forget()
+
+    def take(self, positions: Positions, *, ordered: bool = False) -> None:
+        """Keep the rows at ``positions``, in that order; ``ordered`` says that this is from high to low."""
+        self._ids = self.ids[positions]
+        self._logits = self._logits[positions]
+        self.ordered = ordered
+        self._forget()
+
+    def keep(self, mask: NDArray[np.bool_]) -> None:
+        """Keep the rows where ``mask``, bool (n,), is true, in their order."""
+        positions = np.flatnonzero(mask)
+        if positions.size < self._logits.size:
+            self.take(positions, ordered=self.ordered)
+
+    def truncate(self, count: int) -> None:
+        """Keep the first ``count`` rows, in their order."""
+        if count < self._logits.size:
+            self._ids = self.ids[:count]
+            self._logits = self._logits[:count]
+            self._forget()
+
+    def order(self) -> None:
+        """Sort from high to low; equal logits keep their order."""
+        if not self.ordered:
+            self.take(_descending(self._logits), ordered=True)
+
+    def leading(self, count: int) -> Positions:
+        """Positions of the ``count`` highest rows, high to low, ties in order, without a full sort."""
+        size = self._logits.size
+        if self.ordered:
+            return np.arange(min(count, size))
+        if count >= size:
+            return _descending(self._logits)
+        threshold = np.partition(self._logits, size - count)[size - count]
+        positions = np.flatnonzero(self._logits >= threshold)
+        return positions[_descending(self._logits[positions])[:count]]
+
+    def top(self, count: int) -> None:
+        """Keep the ``count`` highest rows, from high to low; of equal logits the earlier ones."""
+        if self.ordered:
+            self.truncate(count)
+        else:
+            self.take(self.leading(count), ordered=True)
+
+    def best(self) -> int:
+        """Position of the first of the highest rows."""
+        return 0 if self.ordered else int(self._logits.argmax())
+
+    def where(self, table: NDArray[np.generic]) -> Positions:
+        """Positions of the rows whose token has a nonzero entry in ``table``, (vocabulary,)."""
+        entries = table if self._ids is None else table[self._ids]
+        return np.flatnonzero(entries != 0)  # a row of booleans is searched much faster than one of numbers
+
+    def pick(self, u: float) -> int:
+        """Token id at the place ``u``, in [0, 1), of the cumulative distribution in the current order.
+
+        The first row whose running sum of weights, in float64, reaches u times their total: llama.cpp's rule.
+        """
+        weights = self.weights()
+        start = 0
+        total = target = 0.0
+        if weights.size > 4 * _BLOCK:
+            # Sum whole blocks first, then look inside one: no running sum over the vocabulary.
+            blocks = np.add.reduceat(weights, np.arange(0, weights.size, _BLOCK), dtype=np.float64)
+            ends = np.add.accumulate(blocks)
+            total = ends[-1]
+            target = total * u
+            block = min(int(np.searchsorted(ends, target)), ends.size - 1)
+            start = block * _BLOCK
+            target -= ends[block - 1] if block else 0.0
+            weights = weights[start : start + _BLOCK]
+        sums = np.add.accumulate(weights, dtype=np.float64)
+        if not total:
+            target = sums[-1] * u
+        position = start + min(int(np.searchsorted(sums, target)), sums.size - 1)
+        return position if self._ids is None else int(self._ids[position])
+
+    def _forget(self) -> None:
+        self._max: np.float32 | None = None
+        self._exp: Floats | None = None
+        self._probs: Floats | None = None
+
+
+def _describe(value: object) -> str:
+    if isinstance(value, np.ndarray):
+        return f"{value.dtype} of shape {value.shape}"
+    return type(value).__name__
+
+
+def _complaint(highest: np.float32) -> str:
+    if np.isnan(highest):
+        return "there is a NaN in the row"
+    return "there is a +inf in the row" if highest > 0 else "every entry of the row is -inf"

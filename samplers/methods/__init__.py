@@ -1,0 +1,1 @@
+"""The samplers, one module each; the module's name is the sampler's name in presets."""

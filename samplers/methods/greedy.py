@@ -1,0 +1,27 @@
+"""Greedy decoding."""
+
+from typing import ClassVar
+
+from ..base import About, Selector
+from ..candidates import Candidates
+
+
+class Greedy(Selector):
+    """Select the token with the highest logit; of equal ones, the first in the current order.
+
+    Formula: argmax_i logit_i. No parameters, no randomness. Equals llama.cpp's ``greedy``.
+    """
+
+    about: ClassVar[About] = About(
+        name="greedy",
+        summary="the most likely token, always",
+        formula="argmax_i logit_i",
+        reference="llama.cpp `greedy`",
+        llama_cpp="equal",
+        aliases=("argmax",),
+        selects=True,
+    )
+
+    def select(self, candidates: Candidates) -> int:
+        """Return the id of the highest row."""
+        return int(candidates.ids[candidates.best()])

@@ -1,0 +1,107 @@
+"""Logit bias and bans."""
+
+from __future__ import annotations
+
+from typing import Annotated, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import AfterValidator, BeforeValidator, Field, PrivateAttr
+
+from ..base import About, Sampler, Surroundings, need_vocabulary
+from ..candidates import Candidates
+from ..errors import SamplingError
+
+BAN = float("-inf")
+
+
+def _read_bias(value: object) -> object:
+    """``false`` and the text ``-inf`` ban a token."""
+    return BAN if value is False or value == "-inf" else value
+
+
+def _check_bias(value: float) -> float:
+    if not value < float("inf"):
+        raise ValueError("a finite number, -inf or false is needed")
+    return value
+
+
+Bias = Annotated[float, Field(allow_inf_nan=True), AfterValidator(_check_bias), BeforeValidator(_read_bias)]
+
+
+class LogitBias(Sampler):
+    """Add a number to the logits of chosen tokens, or ban them.
+
+    Formula: logit_i + bias_i, float32, nats. A key is a token id, or a text that encodes to one token;
+    ``-inf`` or ``false`` bans: the row is dropped. Neutral: an empty table. Raises ``SamplingError`` for a
+    text of several tokens, an id outside the vocabulary, or when every candidate left is banned. Source:
+    OpenAI's API, llama.cpp's ``logit_bias``; equal to it, save that a ban drops the row, and that rows sorted
+    by an earlier step count as unsorted after it.
+    """
+
+    about: ClassVar[About] = About(
+        name="logit_bias",
+        summary="raise, lower or ban chosen tokens",
+        formula="logit_i + bias_i;  -inf or false: drop i",
+        reference="llama.cpp `logit_bias`; OpenAI API `logit_bias`",
+        llama_cpp="equal; a ban drops the token instead of setting it to -inf",
+        main="bias",
+        neutral={"bias": {}},
+    )
+
+    bias: dict[int | str, Bias] = Field(
+        default_factory=dict, description="{token id, or its text: number to add; -inf or false bans it}"
+    )
+
+    _added: NDArray[np.float32] = PrivateAttr()
+    _banned: NDArray[np.bool_] | None = PrivateAttr(default=None)
+    _by_id: dict[int, float] = PrivateAttr()
+
+    def bind(self, surroundings: Surroundings) -> None:
+        """Turn texts into token ids."""
+        self._by_id = {}
+        for key, value in self.bias.items():
+            token = _token_of(key, surroundings)
+            if token in self._by_id:
+                raise SamplingError(f"logit_bias.bias: {key!r} is token {token}, which is given twice")
+            self._by_id[token] = value
+
+    def apply(self, candidates: Candidates) -> None:
+        """Add the numbers and drop what is banned."""
+        size = candidates.vocabulary
+        if self._banned is None or self._banned.size != size:
+            self._fill(size)
+        touched = candidates.where(self._added)
+        if touched.size:
+            logits = candidates.logits.copy()
+            logits[touched] += self._added[candidates.ids[touched]]
+            candidates.replace(logits)
+        allowed = ~(self._banned if candidates.whole else self._banned[candidates.ids])
+        if not allowed.any():
+            raise SamplingError("logit_bias: every candidate left is banned")
+        candidates.keep(allowed)
+
+    def _fill(self, size: int) -> None:
+        """Lay the numbers out as arrays over the vocabulary, so that a step is a look-up."""
+        self._added = np.zeros(size, dtype=np.float32)
+        self._banned = np.zeros(size, dtype=np.bool_)
+        for token, value in self._by_id.items():
+            if token >= size:
+                raise SamplingError(f"logit_bias.bias: token id {token} is not within 0..{size - 1}")
+            if value == BAN:
+                self._banned[token] = True
+            else:
+                self._added[token] = value
+
+
+def _token_of(key: int | str, surroundings: Surroundings) -> int:
+    if isinstance(key, int):
+        if key < 0:
+            raise SamplingError(f"logit_bias.bias: token id {key} is not within the vocabulary")
+        return key
+    tokens = need_vocabulary(surroundings, f"logit_bias.bias: {key!r}").tokenize(key.encode())
+    if len(tokens) != 1:
+        raise SamplingError(
+            f"logit_bias.bias: {key!r} is {len(tokens)} tokens {tokens}; give one token, or its id"
+        )
+    return tokens[0]

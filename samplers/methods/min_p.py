@@ -1,0 +1,43 @@
+"""Min-p."""
+
+import math
+from typing import ClassVar
+
+import numpy as np
+from pydantic import Field
+
+from ..base import About, Sampler
+from ..candidates import Candidates
+
+
+class MinP(Sampler):
+    """Keep the tokens that are at least p times as likely as the most likely one.
+
+    Formula: keep i if logit_i >= max + ln p, float32, which is p_i >= p * p_max. The order stays as it was,
+    unless fewer than ``min_keep`` rows pass: then the ``min_keep`` highest are kept, from high to low.
+    Neutral at p = 0. Source: Nguyen et al. 2024. Equals llama.cpp's ``min_p``.
+    """
+
+    about: ClassVar[About] = About(
+        name="min_p",
+        summary="keep tokens at least p times as likely as the best one",
+        formula="keep i if p_i >= p * p_max",
+        reference="Nguyen et al. 2024, Turning Up the Heat: Min-p Sampling",
+        llama_cpp="equal",
+        main="p",
+        neutral={"p": 0.0},
+    )
+
+    p: float = Field(default=0.05, ge=0, le=1, description="fraction of the best probability; 0 = off")
+    min_keep: int = Field(default=1, ge=1, description="keep at least this many tokens")
+
+    def apply(self, candidates: Candidates) -> None:
+        """Drop the rows below the threshold."""
+        ratio = np.float32(self.p)
+        if ratio <= 0:
+            return
+        mask = candidates.logits >= candidates.max + np.float32(math.log(ratio))
+        if np.count_nonzero(mask) < self.min_keep:
+            candidates.top(self.min_keep)
+        else:
+            candidates.keep(mask)

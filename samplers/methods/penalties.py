@@ -1,0 +1,119 @@
+"""Repeat, frequency and presence penalties over a window of past tokens."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from typing import ClassVar, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field, PrivateAttr
+
+from ..base import About, Sampler, Surroundings, need_vocabulary
+from ..candidates import Candidates
+
+
+_LOWEST, _HIGHEST = np.finfo(np.float32).min, np.finfo(np.float32).max
+
+
+class Penalties(Sampler):
+    """Make tokens of the last n less likely.
+
+    Formula, for a token that stands ``count`` times in the window, float32: logit <= 0: logit * repeat, else
+    logit / repeat; then minus count * frequency + presence. Once a token, whatever its count. The window is
+    the last ``last_n`` tokens (-1: all) of the prompt and the output. ``scope: output`` counts frequency and
+    presence over the output only (vLLM, Aphrodite, OpenAI), repeat still over both (MindIE).
+    ``penalize_newline: false`` leaves the newline token alone. Neutral at repeat 1, frequency 0, presence 0,
+    or at last_n 0. Source: Keskar et al. 2019 (CTRL), OpenAI's API. Equals llama.cpp's ``penalties``
+    with scope all and penalize_newline true. A step costs the same at any length of the window.
+    """
+
+    about: ClassVar[About] = About(
+        name="penalties",
+        summary="make tokens that stand in the last n less likely",
+        formula="l > 0: l / repeat, else l * repeat;  then l - (count * frequency + presence)",
+        reference="Keskar et al. 2019, CTRL; OpenAI API `frequency_penalty`, `presence_penalty`",
+        llama_cpp="equal with scope: all and penalize_newline: true",
+        main="repeat",
+        neutral={"repeat": 1.0, "frequency": 0.0, "presence": 0.0},
+        aliases=("penalty", "repeat_penalty"),
+    )
+
+    repeat: float = Field(default=1.0, gt=0, description="divides positive logits, multiplies others; 1 = off")
+    frequency: float = Field(default=0.0, description="subtracted for each occurrence; 0 = off")
+    presence: float = Field(default=0.0, description="subtracted once if the token occurs; 0 = off")
+    last_n: int = Field(default=64, ge=-1, description="tokens to look back; 0 = off, -1 = all")
+    scope: Literal["all", "output"] = Field(
+        default="all", description="do frequency and presence count the prompt too?"
+    )
+    penalize_newline: bool = Field(default=True, description="false leaves the newline token alone")
+
+    _window: deque[int] = PrivateAttr(default_factory=deque)
+    _prompt_left: int = PrivateAttr(default=0)
+    _seen: NDArray[np.int32] | None = PrivateAttr(default=None)
+    _made: NDArray[np.int32] | None = PrivateAttr(default=None)
+    _newline: int | None = PrivateAttr(default=None)
+
+    @property
+    def is_neutral(self) -> bool:
+        """Also off when the window is empty."""
+        return super().is_neutral or self.last_n == 0
+
+    def bind(self, surroundings: Surroundings) -> None:
+        """Look up the newline token, if it is to be spared."""
+        if not self.penalize_newline:
+            vocabulary = need_vocabulary(surroundings, "penalties.penalize_newline: false")
+            self._newline = vocabulary.newline
+
+    def reset(self, prompt: Sequence[int]) -> None:
+        """Start the window with the end of the prompt."""
+        tail = prompt if self.last_n < 0 else prompt[max(0, len(prompt) - self.last_n) :]
+        self._window = deque(tail)
+        self._prompt_left = len(self._window)
+        self._seen = self._made = None
+
+    def accept(self, token: int) -> None:
+        """Move the window on by one token."""
+        self._window.append(token)
+        if self._seen is not None and self._made is not None:
+            self._seen[token] += 1
+            self._made[token] += 1
+        if 0 <= self.last_n < len(self._window):
+            self._drop(self._window.popleft())
+
+    def apply(self, candidates: Candidates) -> None:
+        """Lower the logits of the tokens in the window."""
+        if self._seen is None or self._made is None:
+            self._seen, self._made = self._count(candidates.vocabulary)
+        touched = candidates.where(self._seen)
+        if self._newline is not None:
+            touched = touched[candidates.ids[touched] != self._newline]
+        if not touched.size:
+            return
+        ids = candidates.ids[touched]
+        logits = candidates.logits.copy()
+        old = logits[touched]
+        repeat = np.float32(self.repeat)
+        counts = (self._seen if self.scope == "all" else self._made)[ids].astype(np.float32)
+        with np.errstate(over="ignore"):
+            new = np.where(old <= 0, old * repeat, old / repeat)
+            new -= counts * np.float32(self.frequency) + (counts > 0) * np.float32(self.presence)
+        # A penalty may overflow float32, but must leave neither +inf nor a row of -inf.
+        logits[touched] = np.where(np.isneginf(old), old, np.clip(new, _LOWEST, _HIGHEST))
+        candidates.replace(logits)
+
+    def _count(self, size: int) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+        """Counts over the window, of all its tokens and of those that are output."""
+        window = list(self._window)
+        seen = np.bincount(window, minlength=size) if window else np.zeros(size)
+        made = window[self._prompt_left :]
+        output = np.bincount(made, minlength=size) if made else np.zeros(size)
+        return seen.astype(np.int32), output.astype(np.int32)
+
+    def _drop(self, token: int) -> None:
+        from_prompt = self._prompt_left > 0
+        self._prompt_left -= from_prompt
+        if self._seen is not None and self._made is not None:
+            self._seen[token] -= 1
+            self._made[token] -= not from_prompt

@@ -1,0 +1,43 @@
+"""Temperature."""
+
+from typing import ClassVar
+
+import numpy as np
+from pydantic import Field
+
+from ..base import About, Sampler
+from ..candidates import Candidates
+
+
+class Temperature(Sampler):
+    """Divide the logits by a temperature: below 1 sharper, above 1 flatter.
+
+    Formula: logit_i / t, float32. t = 0, or a t so small that the quotient overflows, keeps only the most
+    likely token (the first of equal ones). Neutral at 1. Source: Ackley, Hinton & Sejnowski 1985. Equals
+    llama.cpp's ``temp``, save that t = 0 drops the other rows where llama.cpp sets them to -inf.
+    """
+
+    about: ClassVar[About] = About(
+        name="temperature",
+        summary="sharpen (< 1) or flatten (> 1) the distribution",
+        formula="logit_i / t;  t = 0: only the most likely token is kept",
+        reference="Ackley, Hinton & Sejnowski 1985, A Learning Algorithm for Boltzmann Machines",
+        llama_cpp="equal; at t = 0 the others are dropped, not set to -inf",
+        main="t",
+        neutral={"t": 1.0},
+        aliases=("temp",),
+    )
+
+    t: float = Field(default=0.8, ge=0, description="temperature; 0 = the most likely token")
+
+    def apply(self, candidates: Candidates) -> None:
+        """Divide the logits, or keep the best row at t = 0."""
+        t = np.float32(self.t)
+        if t > 0:
+            with np.errstate(over="ignore"):
+                scaled = candidates.logits / t
+                highest = candidates.max / t
+            if np.isfinite(highest):
+                candidates.replace(scaled, monotone=True)
+                return
+        candidates.take(np.array([candidates.best()]), ordered=True)

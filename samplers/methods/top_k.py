@@ -1,0 +1,34 @@
+"""Top-k."""
+
+from typing import ClassVar
+
+from pydantic import Field
+
+from ..base import About, Sampler
+from ..candidates import Candidates
+
+
+class TopK(Sampler):
+    """Keep the k most likely tokens, from high to low.
+
+    Exactly k rows are kept, or all if there are fewer; of equal logits the earlier ones. Neutral at 0.
+    Source: Fan, Lewis & Dauphin 2018. Equals llama.cpp's ``top_k``, save for ties at the edge, where
+    llama.cpp's partial sort keeps an arbitrary one.
+    """
+
+    about: ClassVar[About] = About(
+        name="top_k",
+        summary="keep the k most likely tokens",
+        formula="keep i if rank(logit_i) <= k",
+        reference="Fan, Lewis & Dauphin 2018, Hierarchical Neural Story Generation",
+        llama_cpp="equal; of equal logits the lower id is kept, where llama.cpp's sort is unstable",
+        main="k",
+        neutral={"k": 0},
+    )
+
+    k: int = Field(default=40, ge=0, description="how many tokens to keep; 0 = off")
+
+    def apply(self, candidates: Candidates) -> None:
+        """Keep the k highest rows."""
+        if self.k:
+            candidates.top(self.k)

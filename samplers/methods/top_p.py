@@ -1,0 +1,59 @@
+"""Top-p, also called nucleus sampling."""
+
+from typing import ClassVar, Literal
+
+import numpy as np
+from pydantic import Field
+
+from ..base import About, Sampler
+from ..candidates import Candidates
+
+# How many rows to sort first; most distributions reach p within them, for the others it grows.
+_FIRST_LOOK = 256
+
+
+class TopP(Sampler):
+    """Keep the most likely tokens until their mass reaches p, from high to low.
+
+    Formula: with probabilities in descending order and c_n = p_1 + … + p_n in float32, keep the first n rows;
+    ``include``: the smallest n with c_n >= p (llama.cpp, KoboldCpp, transformers); ``exclude``: the largest n
+    with c_n <= p, at least 1 (KoboldAI, exllamav3). At least ``min_keep`` rows stay. Neutral at p = 1.
+    Source: Holtzman et al. 2020. ``include`` equals llama.cpp's ``top_p``.
+    """
+
+    about: ClassVar[About] = About(
+        name="top_p",
+        summary="keep the most likely tokens until their mass reaches p",
+        formula="keep the smallest n with p_(1) + … + p_(n) >= p  (boundary include)",
+        reference="Holtzman et al. 2020, The Curious Case of Neural Text Degeneration",
+        llama_cpp="equal with boundary: include",
+        main="p",
+        neutral={"p": 1.0},
+        aliases=("nucleus",),
+    )
+
+    p: float = Field(default=0.95, ge=0, le=1, description="mass to keep; 1 = off")
+    min_keep: int = Field(default=1, ge=1, description="keep at least this many tokens")
+    boundary: Literal["include", "exclude"] = Field(
+        default="include", description="is the token that crosses p kept?"
+    )
+
+    def apply(self, candidates: Candidates) -> None:
+        """Keep the head of the sorted distribution."""
+        if self.p >= 1:
+            return
+        size = len(candidates)
+        probs = candidates.probs()
+        threshold = np.float32(self.p)
+        side: Literal["left", "right"] = "left" if self.boundary == "include" else "right"
+        look = min(size, _FIRST_LOOK)
+        while True:
+            head = candidates.leading(look)
+            count = int(np.searchsorted(np.add.accumulate(probs[head]), threshold, side))
+            if self.boundary == "include":
+                count += 1
+            count = max(count, self.min_keep, 1)
+            if count <= look or look == size:
+                break
+            look = min(size, 8 * look)
+        candidates.take(head[:count], ordered=True)

@@ -1,0 +1,62 @@
+"""The compact notation of a chain: ``temp0.8 > typical0.19 > top-p(p=0.6, min_keep=2)``."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from .errors import SamplingError
+
+_STEP = re.compile(
+    r"\s*(?P<name>[A-Za-z][A-Za-z_\- ]*?(?:v\d+)?)\s*"
+    r"(?:\((?P<params>[^()]*)\)|=?\s*(?P<main>[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?))?\s*"
+)
+_NUMBER = re.compile(r"[-+]?\d+")
+
+
+def parse_notation(text: str) -> list[Any]:
+    """Turn the notation that KoboldAI's users write into the steps of a preset's ``chain:``.
+
+    Steps are joined by ``>``; a step is ``name``, ``name0.8`` or ``name=0.8`` (its main parameter), or
+    ``name(k=v, …)``. Raises ``SamplingError`` that names the step and its place.
+    """
+    steps = []
+    for number, part in enumerate(text.split(">"), start=1):
+        match = _STEP.fullmatch(part)
+        if match is None:
+            what = f"{part.strip()!r} is not a step" if part.strip() else "a step is missing"
+            raise SamplingError(
+                f"chain {text!r}, step {number}: {what}; write name, name0.8 or name(key=value, …)"
+            )
+        name = match["name"]
+        if match["params"] is not None:
+            steps.append({name: dict(_pair(pair, text, number) for pair in _split(match["params"]))})
+        elif match["main"] is not None:
+            steps.append({name: _number(match["main"])})
+        else:
+            steps.append(name)
+    return steps
+
+
+def _split(params: str) -> list[str]:
+    return [pair for pair in params.split(",") if pair.strip()]
+
+
+def _pair(pair: str, text: str, number: int) -> tuple[str, Any]:
+    key, sign, value = pair.partition("=")
+    if not sign or not key.strip() or not value.strip():
+        raise SamplingError(f"chain {text!r}, step {number}: {pair.strip()!r} is not key=value")
+    return key.strip().replace("-", "_"), _value(value.strip())
+
+
+def _value(text: str) -> Any:
+    if text in ("true", "false"):
+        return text == "true"
+    try:
+        return _number(text)
+    except ValueError:
+        return text
+
+
+def _number(text: str) -> int | float:
+    return int(text) if _NUMBER.fullmatch(text) else float(text)

@@ -1,0 +1,88 @@
+"""Names to samplers: the modules of `methods/`, then what other packages offer as entry points."""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import pkgutil
+from functools import cache
+from importlib.metadata import EntryPoint, entry_points
+
+from . import methods
+from .base import Sampler
+from .errors import SamplingError
+
+GROUP = "logitsmith.samplers"
+"""The entry-point group under which a package offers samplers: ``name = "package.module:Class"``."""
+
+
+def normal(name: str) -> str:
+    """The snake_case form of a name as people type it: ``Top-P`` is ``top_p``."""
+    return name.strip().lower().replace("-", "_").replace(" ", "_")
+
+
+def find(name: str) -> type[Sampler]:
+    """Return the sampler class of a name or an alias.
+
+    Only the module that is asked for is imported. Raises ``SamplingError`` that names the nearest known name.
+    """
+    wanted = normal(name)
+    if wanted in builtin_names():
+        return _builtin(wanted)
+    if wanted in _aliases():
+        return _builtin(_aliases()[wanted])
+    offered = _offered()
+    if wanted in offered:
+        return _load(offered[wanted])
+    known = sorted({*builtin_names(), *_aliases(), *offered})
+    near = difflib.get_close_matches(wanted, known, n=1, cutoff=0.5)
+    hint = f"; did you mean {near[0]}?" if near else f"; known are {', '.join(builtin_names())}"
+    raise SamplingError(f"unknown sampler {name!r}{hint}")
+
+
+def catalogue() -> dict[str, type[Sampler]]:
+    """Every sampler that comes with this package, by name, in alphabetical order."""
+    return {name: _builtin(name) for name in builtin_names()}
+
+
+@cache
+def builtin_names() -> tuple[str, ...]:
+    """The names of the samplers that come with this package: the modules of `methods/`."""
+    return tuple(sorted(module.name for module in pkgutil.iter_modules(methods.__path__)))
+
+
+@cache
+def _builtin(name: str) -> type[Sampler]:
+    module = importlib.import_module(f"{methods.__name__}.{name}")
+    for value in vars(module).values():
+        if isinstance(value, type) and issubclass(value, Sampler) and value.__module__ == module.__name__:
+            return value
+    raise SamplingError(f"{module.__name__} defines no sampler")
+
+
+@cache
+def _aliases() -> dict[str, str]:
+    table: dict[str, str] = {}
+    for name in builtin_names():
+        for alias in _builtin(name).about.aliases:
+            if alias in table or alias in builtin_names():
+                raise SamplingError(f"the alias {alias!r} of {name} is already {table.get(alias, alias)}")
+            table[alias] = name
+    return table
+
+
+@cache
+def _offered() -> dict[str, EntryPoint]:
+    return {normal(point.name): point for point in entry_points(group=GROUP)}
+
+
+@cache
+def _load(point: EntryPoint) -> type[Sampler]:
+    """Import a third party's sampler; whatever goes wrong is told with the plug-in's name."""
+    try:
+        found = point.load()
+    except Exception as error:
+        raise SamplingError(f"the plug-in {point.name!r} ({point.value}) failed to load: {error}") from error
+    if not (isinstance(found, type) and issubclass(found, Sampler) and hasattr(found, "about")):
+        raise SamplingError(f"the plug-in {point.name!r} ({point.value}) is not a Sampler with `about`")
+    return found

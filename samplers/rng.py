@@ -1,0 +1,32 @@
+"""The random numbers of llama.cpp: MT19937, drawn as libstdc++ draws them."""
+
+import math
+
+import numpy as np
+
+SEED_MAX = 2**32 - 1
+
+
+class MersenneTwister:
+    """A ``std::mt19937`` that is drawn through ``std::uniform_real_distribution<double>(0, 1)``.
+
+    Two 32-bit words w0, w1 make one number: u = (w0 + 2^32 w1) / 2^64, in [0, 1). The same seed gives the
+    same numbers as llama.cpp built with libstdc++.
+
+    Parameters: ``seed``, 0..2^32-1.
+    """
+
+    def __init__(self, seed: int) -> None:
+        self._seed = seed
+        self.restart()
+
+    def restart(self) -> None:
+        """Go back to the first number of the sequence."""
+        # NumPy's legacy generator seeds an integer with init_genrand, exactly as std::mt19937 does.
+        self._words = np.random.RandomState(self._seed)
+
+    def uniform(self) -> float:
+        """Return the next number, a float64 in [0, 1)."""
+        # Integer division rounds once and to nearest, like the sum of doubles in generate_canonical.
+        u = int.from_bytes(self._words.bytes(8), "little") / 2**64
+        return u if u < 1.0 else math.nextafter(1.0, 0.0)
