@@ -1,0 +1,34 @@
+"""The engine: models, contexts, and the loop that writes. The only room that imports llama_cpp."""
+
+from .chat import Message, format_chat
+from .context import Context
+from .errors import ModelError
+from .events import Done, Event, Start, Timings, Token
+from .gguf import check_file
+from .locate import locate
+from .loop import generate, versions
+from .model import Model, physical_cores
+from .native import send_log_to
+from .text import TextStream
+from .vocabulary import Vocabulary
+
+__all__ = [
+    "Context",
+    "Done",
+    "Event",
+    "Message",
+    "Model",
+    "ModelError",
+    "Start",
+    "TextStream",
+    "Timings",
+    "Token",
+    "Vocabulary",
+    "check_file",
+    "format_chat",
+    "generate",
+    "locate",
+    "physical_cores",
+    "send_log_to",
+    "versions",
+]

@@ -1,0 +1,89 @@
+"""A context: what the model has read so far, and the logits of what comes next."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .errors import ModelError
+from .native import NativeContext
+
+Progress = Callable[[int, int], None]
+"""Called with the prompt's tokens done and their total, after each batch."""
+
+
+class Context:
+    """One sequence of tokens in llama.cpp's memory.
+
+    A new prompt that begins like what is there keeps the common part (its keys and values are not computed
+    again). Attributes: ``length``, tokens that fit; ``tokens``, those that are in.
+    """
+
+    def __init__(self, native: NativeContext, batch: int) -> None:
+        self._native = native
+        self._batch = batch
+        self._row: NDArray[np.float32] | None = None
+        self.length = native.length
+        self.tokens: list[int] = []
+
+    def read(self, prompt: Sequence[int], progress: Progress | None = None) -> int:
+        """Make ``prompt`` the whole sequence; returns how many of its tokens were there already.
+
+        Raises ``ModelError`` when the prompt is empty or longer than the context. When it is interrupted
+        between two batches, what was read stays, and a later call goes on from there.
+        """
+        if not prompt:
+            raise ModelError("the prompt is empty")
+        if len(prompt) > self.length:
+            raise ModelError(
+                f"the prompt has {len(prompt):,} tokens and the context holds {self.length:,}; "
+                f"shorten it, or give a larger -c"
+            )
+        kept = self._keep(prompt)
+        for start in range(kept, len(prompt), self._batch):
+            part = prompt[start : start + self._batch]
+            self._native.decode(part, start)
+            self.tokens.extend(part)
+            if progress is not None:
+                progress(len(self.tokens), len(prompt))
+        return kept
+
+    def push(self, token: int) -> None:
+        """Append one token. Raises ``ModelError`` when the context is full."""
+        if self.full:
+            raise ModelError(f"the context is full: it holds {self.length:,} tokens")
+        self._native.decode((token,), len(self.tokens))
+        self.tokens.append(token)
+
+    @property
+    def full(self) -> bool:
+        """True when no further token fits."""
+        return len(self.tokens) >= self.length
+
+    def logits(self) -> NDArray[np.float32]:
+        """The logits after the last token, float32 (V,), copied into a buffer that the next call reuses."""
+        current = self._native.logits()
+        if self._row is None:
+            self._row = np.empty_like(current)
+        np.copyto(self._row, current)
+        return self._row
+
+    def close(self) -> None:
+        """Free the memory."""
+        self._native.close()
+
+    def _keep(self, prompt: Sequence[int]) -> int:
+        """Cut the sequence back to what it shares with the prompt; the prompt's last token is always read."""
+        common = 0
+        for ours, theirs in zip(self.tokens, prompt[:-1], strict=False):
+            if ours != theirs:
+                break
+            common += 1
+        if common < len(self.tokens) and not self._native.forget(common):
+            # A recurrent model cannot go back part of the way.
+            self._native.forget(0)
+            common = 0
+        del self.tokens[common:]
+        return common

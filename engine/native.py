@@ -1,0 +1,260 @@
+"""The only module that imports llama_cpp: thin handles over its C functions, which raise ModelError."""
+
+from __future__ import annotations
+
+import ctypes
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import llama_cpp.llama_cpp as lib
+import numpy as np
+from numpy.typing import NDArray
+
+from .errors import ModelError
+
+BINDING_VERSION: str = sys.modules["llama_cpp"].__version__
+
+_log_sink: Callable[[str], None] | None = None
+_log_tail: list[str] = []
+
+
+@lib.llama_log_callback
+def _on_log(level: int, text: bytes, _user: object) -> None:
+    line = text.decode("utf-8", "replace")
+    if level in (3, 4) and line.strip():
+        _log_tail[:] = [*_log_tail[-4:], line.strip()]
+    if _log_sink is not None:
+        _log_sink(line)
+
+
+lib.llama_log_set(_on_log, ctypes.c_void_p(0))
+lib.llama_backend_init()
+
+
+def send_log_to(sink: Callable[[str], None] | None) -> None:
+    """Give llama.cpp's own log lines to ``sink``; with None, the default, they are silent."""
+    global _log_sink  # noqa: PLW0603 - llama.cpp has one log for the process
+    _log_sink = sink
+
+
+def last_complaint() -> str:
+    """llama.cpp's last warnings or errors, for a message; empty if it said nothing."""
+    said = "; ".join(_log_tail[-2:])
+    _log_tail.clear()
+    return said
+
+
+@dataclass(frozen=True)
+class LoadOptions:
+    """How llama.cpp reads a model file."""
+
+    gpu_layers: int = 0
+    mmap: bool = True
+    mlock: bool = False
+    vocabulary_only: bool = False
+
+
+class NativeModel:
+    """A llama_model: loaded in the constructor, freed by `close`."""
+
+    def __init__(
+        self, path: str, options: LoadOptions, progress: Callable[[float], bool] | None = None
+    ) -> None:
+        params = lib.llama_model_default_params()
+        params.n_gpu_layers = options.gpu_layers
+        params.load_mode = _load_mode(options)
+        params.vocab_only = options.vocabulary_only
+        # With AMX, builds by some GCC versions lose stores to the tile configuration and crash in the first
+        # prompt (llama.cpp issue 20824); without the extra buffers the AVX-512 kernels are used.
+        params.use_extra_bufts = b"AMX_INT8 = 1" not in lib.llama_print_system_info()
+        callback = lib.llama_progress_callback(lambda part, _user: progress is None or progress(part))
+        params.progress_callback = callback
+        self.handle = lib.llama_model_load_from_file(path.encode(), params)
+        if not self.handle:
+            said = last_complaint()
+            raise ModelError(f"{path}: llama.cpp could not load it{': ' + said if said else ''}")
+        self.vocab = lib.llama_model_get_vocab(self.handle)
+        self.size = int(lib.llama_vocab_n_tokens(self.vocab))
+
+    def close(self) -> None:
+        """Free the model; contexts made of it must be closed before."""
+        if self.handle:
+            lib.llama_model_free(self.handle)
+            self.handle = None
+
+    @property
+    def trained_context(self) -> int:
+        """The context length that the model was trained with, tokens."""
+        return int(lib.llama_model_n_ctx_train(self.handle))
+
+    @property
+    def generates(self) -> bool:
+        """Can it write text by itself: a decoder, without an encoder that must run first?"""
+        return bool(lib.llama_model_has_decoder(self.handle)) and not lib.llama_model_has_encoder(self.handle)
+
+    def metadata(self) -> dict[str, str]:
+        """The GGUF's metadata as texts; long arrays are cut short by llama.cpp."""
+        count = lib.llama_model_meta_count(self.handle)
+        read = (lib.llama_model_meta_key_by_index, lib.llama_model_meta_val_str_by_index)
+        return {self._meta(read[0], i): self._meta(read[1], i) for i in range(count)}
+
+    def _meta(self, function: Callable[..., int], index: int) -> str:
+        buffer = ctypes.create_string_buffer(1024)
+        length = function(self.handle, index, buffer, len(buffer))
+        if length >= len(buffer):
+            buffer = ctypes.create_string_buffer(length + 1)
+            function(self.handle, index, buffer, len(buffer))
+        return buffer.value.decode("utf-8", "replace")
+
+    def chat_template(self) -> str | None:
+        """The GGUF's own chat template, Jinja, or None."""
+        template = lib.llama_model_chat_template(self.handle, None)
+        return template.decode("utf-8", "replace") if template else None
+
+    def special(self, name: str) -> int | None:
+        """The id of ``bos``, ``eos``, ``eot`` or ``nl``; None if the vocabulary has none."""
+        token = int(getattr(lib, f"llama_vocab_{name}")(self.vocab))
+        return None if token < 0 else token
+
+    def adds_bos(self) -> bool:
+        """Does a text begin with the beginning-of-sequence token?"""
+        return bool(lib.llama_vocab_get_add_bos(self.vocab))
+
+    def is_eog(self, token: int) -> bool:
+        """Does this token end a generation?"""
+        return bool(lib.llama_vocab_is_eog(self.vocab, token))
+
+    def is_control(self, token: int) -> bool:
+        """Is it a control token, which is not text?"""
+        return bool(lib.llama_vocab_is_control(self.vocab, token))
+
+    def piece(self, token: int) -> bytes:
+        """The bytes of one token; control tokens as they are written in the vocabulary."""
+        length = 64
+        while True:
+            buffer = ctypes.create_string_buffer(length)
+            count = int(lib.llama_token_to_piece(self.vocab, token, buffer, length, 0, True))
+            if count >= 0:
+                return buffer.raw[:count]
+            length = -count
+
+    def tokenize(self, data: bytes, bos: bool, special: bool) -> list[int]:
+        """Token ids of a text in valid UTF-8 (llama.cpp aborts on any other)."""
+        room = len(data) + 16
+        tokens = (lib.llama_token * room)()
+        count = int(lib.llama_tokenize(self.vocab, data, len(data), tokens, room, bos, special))
+        if count < 0:
+            raise ModelError(f"llama.cpp could not tokenize a text of {len(data):,} bytes")
+        return tokens[:count]
+
+    def detokenize(self, tokens: Sequence[int]) -> bytes:
+        """The text of some tokens, control tokens left out."""
+        array = (lib.llama_token * len(tokens))(*tokens)
+        length = 16 * len(tokens) + 64
+        while True:
+            buffer = ctypes.create_string_buffer(length)
+            count = int(lib.llama_detokenize(self.vocab, array, len(tokens), buffer, length, False, False))
+            if count >= 0:
+                return buffer.raw[:count]
+            length = -count
+
+    def load_adapter(self, path: str) -> object:
+        """Load a LoRA adapter for this model."""
+        adapter = lib.llama_adapter_lora_init(self.handle, path.encode())
+        if not adapter:
+            said = last_complaint()
+            raise ModelError(f"{path}: llama.cpp could not load this adapter{': ' + said if said else ''}")
+        return adapter
+
+
+def _load_mode(options: LoadOptions) -> int:
+    if options.mlock:
+        return int(lib.LLAMA_LOAD_MODE_MMAP_MLOCK if options.mmap else lib.LLAMA_LOAD_MODE_MLOCK)
+    return int(lib.LLAMA_LOAD_MODE_MMAP if options.mmap else lib.LLAMA_LOAD_MODE_NONE)
+
+
+@dataclass(frozen=True)
+class ContextOptions:
+    """The size of a context and how it computes."""
+
+    length: int
+    threads: int
+    batch: int = 512
+
+
+class NativeContext:
+    """A llama_context with one sequence, and one batch that is filled again and again."""
+
+    def __init__(
+        self, model: NativeModel, options: ContextOptions, adapters: Sequence[tuple[object, float]] = ()
+    ) -> None:
+        params = lib.llama_context_default_params()
+        params.n_ctx = options.length
+        params.n_batch = params.n_ubatch = options.batch
+        params.n_threads = params.n_threads_batch = options.threads
+        self.handle = lib.llama_init_from_model(model.handle, params)
+        if not self.handle:
+            said = last_complaint()
+            raise ModelError(
+                f"llama.cpp could not make a context of {options.length:,} tokens"
+                f"{': ' + said if said else ''}; try a smaller -c"
+            )
+        self.length = int(lib.llama_n_ctx(self.handle))
+        self._memory = lib.llama_get_memory(self.handle)
+        self._width = model.size
+        self._views: dict[int, NDArray[np.float32]] = {}
+        self._batch = lib.llama_batch_init(options.batch, 0, 1)
+        self._tokens = np.ctypeslib.as_array(self._batch.token, (options.batch,))
+        self._positions = np.ctypeslib.as_array(self._batch.pos, (options.batch,))
+        self._wanted = np.ctypeslib.as_array(self._batch.logits, (options.batch,))
+        for i in range(options.batch):
+            self._batch.n_seq_id[i] = 1
+            self._batch.seq_id[i][0] = 0
+        if adapters:
+            self._attach(adapters)
+
+    def close(self) -> None:
+        """Free the context and its batch."""
+        if self.handle:
+            lib.llama_batch_free(self._batch)
+            lib.llama_free(self.handle)
+            self.handle = None
+
+    def _attach(self, adapters: Sequence[tuple[object, float]]) -> None:
+        handles = (lib.llama_adapter_lora_p_ctypes * len(adapters))(*(handle for handle, _ in adapters))
+        scales = (ctypes.c_float * len(adapters))(*(scale for _, scale in adapters))
+        if lib.llama_set_adapters_lora(self.handle, handles, len(adapters), scales) != 0:
+            raise ModelError(f"llama.cpp could not attach the LoRA adapter: {last_complaint()}")
+
+    def decode(self, tokens: Sequence[int], position: int) -> None:
+        """Run tokens through the model from ``position`` on; the logits of the last one are kept."""
+        count = len(tokens)
+        self._batch.n_tokens = count
+        self._tokens[:count] = tokens
+        self._positions[:count] = range(position, position + count)
+        self._wanted[:count] = 0
+        self._wanted[count - 1] = 1
+        code = lib.llama_decode(self.handle, self._batch)
+        if code != 0:
+            said = last_complaint()
+            raise ModelError(f"llama.cpp could not decode (code {code}){': ' + said if said else ''}")
+
+    def logits(self) -> NDArray[np.float32]:
+        """The logits of the last token, float32 (V,), in place: the next `decode` overwrites them."""
+        pointer = lib.llama_get_logits_ith(self.handle, -1)
+        address = ctypes.cast(pointer, ctypes.c_void_p).value
+        if address is None:
+            raise ModelError("llama.cpp holds no logits; decode a token first")
+        view = self._views.get(address)
+        if view is None:
+            view = np.ctypeslib.as_array(pointer, (self._width,))
+            self._views = {address: view}
+        return view
+
+    def forget(self, position: int) -> bool:
+        """Drop the cached keys and values from ``position`` on; False if this model cannot, save from 0."""
+        if position == 0:
+            lib.llama_memory_clear(self._memory, True)
+            return True
+        return bool(lib.llama_memory_seq_rm(self._memory, 0, position, -1))

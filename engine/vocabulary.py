@@ -1,0 +1,79 @@
+"""The tokens of a model: ids, bytes, and which of them are special."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+
+from .errors import ModelError
+from .native import NativeModel
+
+
+class Vocabulary:
+    """What a model's tokens are. Bytes are read lazily, since a run needs few of them.
+
+    Attributes: ``size``, the number of tokens; ``bos`` and ``newline``, ids or None.
+    """
+
+    def __init__(self, native: NativeModel) -> None:
+        self._native = native
+        self._known: dict[int, bytes] = {}
+        self.size = native.size
+        self.bos = native.special("bos")
+        self.adds_bos = native.adds_bos()
+        self.newline = native.special("nl")
+
+    @cached_property
+    def eog(self) -> frozenset[int]:
+        """Ids of the tokens that end a generation."""
+        return frozenset(token for token in range(self.size) if self._native.is_eog(token))
+
+    @cached_property
+    def pieces(self) -> list[bytes]:
+        """The bytes of every token, by id."""
+        return [self._native.piece(token) for token in range(self.size)]
+
+    def piece(self, token: int) -> bytes:
+        """The bytes of a token; a control token as it is written in the vocabulary."""
+        known = self._known.get(token)
+        if known is None:
+            if not 0 <= token < self.size:
+                raise ModelError(f"token id {token} is not within 0..{self.size - 1}")
+            known = self._known[token] = self._native.piece(token)
+        return known
+
+    def is_eog(self, token: int) -> bool:
+        """Does this token end a generation? Asks about one token, without listing them all."""
+        return self._native.is_eog(token)
+
+    def is_control(self, token: int) -> bool:
+        """Is it a control token, which is not part of the text?"""
+        return self._native.is_control(token)
+
+    def tokenize(self, data: bytes, special: bool = False) -> list[int]:
+        """Token ids of a text in UTF-8, without a beginning-of-sequence token.
+
+        ``special``: read the written form of control tokens, such as ``<|im_end|>``, as these tokens.
+        Raises ``ModelError`` when the bytes are not UTF-8.
+        """
+        _check_utf8(data)
+        return self._native.tokenize(data, False, special)
+
+    def tokenize_prompt(self, data: bytes) -> list[int]:
+        """Token ids of a prompt: special tokens are read, and BOS goes first where the model wants it, once."""
+        _check_utf8(data)
+        tokens = self._native.tokenize(data, True, True)
+        if self.adds_bos and tokens[:2] == [self.bos, self.bos]:
+            del tokens[0]  # the chat template wrote one already
+        return tokens
+
+    def detokenize(self, tokens: Sequence[int]) -> bytes:
+        """The text of some tokens, control tokens left out."""
+        return self._native.detokenize(tokens) if tokens else b""
+
+
+def _check_utf8(data: bytes) -> None:
+    try:
+        data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise ModelError(f"the text is not UTF-8: byte 0x{data[error.start]:02x} at {error.start}") from None
