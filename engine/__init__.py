@@ -5,7 +5,7 @@ from .context import Context
 from .errors import ModelError
 from .events import Done, Event, Start, Timings, Token
 from .gguf import check_file
-from .locate import locate
+from .model_path import locate
 from .loop import generate, versions
 from .model import Model, physical_cores
 from .native import send_log_to

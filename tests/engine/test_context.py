@@ -1,0 +1,116 @@
+"""The context: batches, common prefixes, and its end."""
+
+import numpy as np
+import pytest
+
+from logitsmith.engine import Context, Model, ModelError, locate
+
+TEXT = "The keeper of the lighthouse wrote each evening about the weather, the ships and the sea. " * 6
+
+
+class FakeNative:
+    """Remembers what it was asked for; its logits name the last token."""
+
+    length = 8
+
+    def __init__(self, can_go_back=True):
+        self.calls = []
+        self.can_go_back = can_go_back
+
+    def decode(self, tokens, position):
+        self.calls.append((position, list(tokens)))
+        self.row = np.full(4, tokens[-1], dtype=np.float32)
+
+    def forget(self, position):
+        self.calls.append(("forget", position))
+        return self.can_go_back or position == 0
+
+    def logits(self):
+        return self.row
+
+
+def test_prompt_is_read_in_batches_with_progress():
+    native = FakeNative()
+    seen = []
+    context = Context(native, batch=3)
+    assert context.read([1, 2, 3, 4, 5, 6, 7], lambda done, total: seen.append((done, total))) == 0
+    assert native.calls == [(0, [1, 2, 3]), (3, [4, 5, 6]), (6, [7])]
+    assert seen == [(3, 7), (6, 7), (7, 7)]
+
+
+PREFIXES = {
+    "continues": ([1, 2, 3], [1, 2, 3, 4], 3, [(3, [4])]),
+    "same prompt: the last token is read again": ([1, 2, 3], [1, 2, 3], 2, [("forget", 2), (2, [3])]),
+    "branches off": ([1, 2, 3, 4], [1, 2, 9], 2, [("forget", 2), (2, [9])]),
+    "shorter": ([1, 2, 3, 4], [1, 2], 1, [("forget", 1), (1, [2])]),
+    "nothing in common": ([1, 2], [5, 6], 0, [("forget", 0), (0, [5, 6])]),
+}
+
+
+@pytest.mark.parametrize(("first", "second", "kept", "calls"), PREFIXES.values(), ids=PREFIXES)
+def test_common_prefix_is_kept(first, second, kept, calls):
+    native = FakeNative()
+    context = Context(native, batch=4)
+    context.read(first)
+    native.calls.clear()
+    assert context.read(second) == kept
+    assert native.calls == calls
+    assert context.tokens == second
+
+
+def test_model_that_cannot_go_back_reads_everything_again():
+    native = FakeNative(can_go_back=False)
+    context = Context(native, batch=4)
+    context.read([1, 2, 3])
+    native.calls.clear()
+    assert context.read([1, 2, 9]) == 0
+    assert native.calls == [("forget", 2), ("forget", 0), (0, [1, 2, 9])]
+
+
+def test_full_context():
+    context = Context(FakeNative(), batch=4)
+    context.read([1] * 7)
+    assert not context.full
+    context.push(2)
+    assert context.full
+    with pytest.raises(ModelError, match="the context is full"):
+        context.push(3)
+    with pytest.raises(ModelError, match="the prompt has 9 tokens and the context holds 8"):
+        context.read([1] * 9)
+    with pytest.raises(ModelError, match="the prompt is empty"):
+        context.read([])
+
+
+def test_logits_are_a_copy_in_one_buffer():
+    native = FakeNative()
+    context = Context(native, batch=4)
+    context.read([1])
+    row = context.logits()
+    native.row[:] = 9
+    assert row.tolist() == [1, 1, 1, 1]
+    assert context.logits() is row
+
+
+def test_threads_do_not_change_a_bit(model):
+    ids = model.vocabulary.tokenize(TEXT.encode())
+    model.context.read([1])  # so that no prefix is kept: llama.cpp's kernels differ with the size of a batch
+    model.context.read(ids)
+    expected = model.context.logits().copy()
+    path, _ = locate()
+    with Model.load(path, n_ctx=1024, threads=1) as single:
+        single.context.read(ids)
+        assert np.array_equal(single.context.logits(), expected)
+
+
+def test_prefix_reuse_gives_the_logits_of_a_fresh_read(model):
+    ids = model.vocabulary.tokenize(TEXT.encode())[:60]
+    model.context.read([1])
+    model.context.read(ids)
+    fresh = model.context.logits().copy()
+    model.context.read([*ids[:30], 5, 6, 7])
+    assert model.context.read(ids) == 30
+    assert np.array_equal(model.context.logits(), fresh)
+    assert model.context.read(ids[:40]) == 39
+    for token in ids[40:]:
+        model.context.push(token)
+    assert np.array_equal(model.context.logits(), fresh)

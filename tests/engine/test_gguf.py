@@ -1,0 +1,134 @@
+"""The look at a GGUF file before llama.cpp sees it."""
+
+import ctypes
+import random
+import struct
+
+import pytest
+
+from logitsmith.engine import ModelError, check_file, locate
+from logitsmith.engine.gguf import TENSOR_TYPES
+
+
+def string(text):
+    data = text.encode()
+    return struct.pack("<Q", len(data)) + data
+
+
+def small_file(*, data=b"\0" * 128, shape=(4, 8), kind=0, offset=0, pairs=(), version=3, tensors=1):
+    """A GGUF with one tensor; 4 x 8 float32 are 128 bytes."""
+    head = b"GGUF" + struct.pack("<IQQ", version, tensors, len(pairs)) + b"".join(pairs)
+    if tensors:
+        head += string("w") + struct.pack("<I", len(shape)) + struct.pack(f"<{len(shape)}Q", *shape)
+        head += struct.pack("<IQ", kind, offset)
+    return head + b"\0" * (-len(head) % 32) + data
+
+
+def pair(key, kind, payload):
+    return string(key) + struct.pack("<I", kind) + payload
+
+
+STRINGS = struct.pack("<IQ", 8, 2) + string("a") + string("bc")
+
+GOOD = {
+    "one tensor": small_file(),
+    "version 2": small_file(version=2),
+    "no tensors": small_file(tensors=0, data=b""),
+    "metadata of every kind": small_file(
+        pairs=[
+            pair("u8", 0, b"\1"),
+            pair("f64", 12, b"\0" * 8),
+            pair("text", 8, string("hé")),
+            pair("strings", 9, STRINGS),
+            pair("ints", 9, struct.pack("<IQ3i", 5, 3, 1, 2, 3)),
+        ]
+    ),
+    "an alignment of 64": small_file(pairs=[pair("general.alignment", 4, struct.pack("<I", 64))]) + b"\0" * 64,
+    "a tensor type of the future": small_file(kind=999, data=b""),
+}
+
+BAD = {
+    "empty": (b"", "the file is empty"),
+    "not gguf": (b"hello, this is a text", "not a GGUF file"),
+    "git lfs": (b"version https://git-lfs.github.com/spec/v1\n", "Git LFS pointer"),
+    "html": (b"<!DOCTYPE html><html>", "a web page"),
+    "only the magic": (b"GGUF", "damaged GGUF file"),
+    "version 1": (small_file(version=1), "version 1 is not 2 or 3"),
+    "big-endian": (small_file(version=3 << 24), "it is big-endian"),
+    "data cut by one byte": (small_file()[:-1], "truncated: its tensors need 224 bytes, the file has 223"),
+    "offset past the end": (small_file(offset=64), "truncated"),
+    "a key past the end": (b"GGUF" + struct.pack("<IQQQ", 3, 0, 1, 1 << 40), "a metadata key runs past"),
+    "a count of pairs that cannot be": (b"GGUF" + struct.pack("<IQQ", 3, 0, 1 << 60), "damaged"),
+    "an unknown type of value": (small_file(pairs=[pair("x", 77, b"")]), "'x' has the unknown type 77"),
+    "a list past the end": (small_file(pairs=[pair("x", 9, struct.pack("<IQ", 4, 1 << 62))]), "the list 'x' runs"),
+    "strings past the end": (small_file(pairs=[pair("x", 9, struct.pack("<IQ", 8, 1 << 62))]), "the list 'x' runs"),
+    "nested lists": (small_file(pairs=[pair("x", 9, struct.pack("<IQ", 9, 1))]), "unknown type 9"),
+    "alignment 3": (
+        small_file(pairs=[pair("general.alignment", 4, struct.pack("<I", 3))]),
+        "general.alignment is 3, not a power of two",
+    ),
+    "five dimensions": (small_file(shape=(1, 1, 1, 1, 1)), "has 5 dimensions"),
+    "a shape beyond all memory": (small_file(shape=(1 << 62, 1 << 62)), "truncated"),
+}
+
+
+@pytest.mark.parametrize("data", GOOD.values(), ids=GOOD)
+def test_good_file_passes(tmp_path, data):
+    path = tmp_path / "m.gguf"
+    path.write_bytes(data)
+    check_file(path)
+
+
+@pytest.mark.parametrize(("data", "message"), BAD.values(), ids=BAD)
+def test_bad_file_is_named(tmp_path, data, message):
+    path = tmp_path / "m.gguf"
+    path.write_bytes(data)
+    with pytest.raises(ModelError) as caught:
+        check_file(path)
+    assert str(path) in str(caught.value)
+    assert message in str(caught.value)
+
+
+def test_missing_file_and_folder(tmp_path):
+    with pytest.raises(ModelError, match="there is no such file"):
+        check_file(tmp_path / "none.gguf")
+    with pytest.raises(ModelError, match="this is a folder"):
+        check_file(tmp_path)
+
+
+def test_bundled_model_passes_whole_and_fails_one_byte_short(tmp_path):
+    path, _ = locate()
+    check_file(path)
+    cut = tmp_path / "cut.gguf"
+    with path.open("rb") as whole, cut.open("wb") as part:
+        part.write(whole.read(2_000_000))
+        part.truncate(path.stat().st_size - 1)
+    with pytest.raises(ModelError, match="truncated"):
+        check_file(cut)
+
+
+def test_random_damage_to_a_header_never_escapes(tmp_path):
+    rng = random.Random(5)
+    whole = GOOD["metadata of every kind"]
+    path = tmp_path / "m.gguf"
+    outcomes = {"passed": 0, "refused": 0}
+    for _ in range(2000):
+        data = bytearray(whole)
+        for _ in range(rng.randint(1, 4)):
+            data[rng.randrange(len(data) - 128)] = rng.randrange(256)
+        path.write_bytes(data[: rng.randrange(len(data)) if rng.random() < 0.3 else len(data)])
+        try:
+            check_file(path)
+            outcomes["passed"] += 1
+        except ModelError:
+            outcomes["refused"] += 1
+    assert min(outcomes.values()) > 100
+
+
+def test_tensor_sizes_are_those_of_ggml():
+    from llama_cpp._ggml import libggml
+
+    libggml.ggml_blck_size.restype = ctypes.c_int64
+    libggml.ggml_type_size.restype = ctypes.c_size_t
+    sizes = {kind: (libggml.ggml_blck_size(kind), libggml.ggml_type_size(kind)) for kind in TENSOR_TYPES}
+    assert sizes == TENSOR_TYPES

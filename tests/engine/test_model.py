@@ -1,0 +1,105 @@
+"""Loading: options, threads, chat templates, and files that are no models."""
+
+import struct
+
+import pytest
+
+from logitsmith.engine import Model, ModelError, format_chat, locate, physical_cores, send_log_to
+
+
+def load(**options):
+    path, _ = locate()
+    return Model.load(path, **options)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "length"), [(None, 4096), (512, 512), (0, 8192)], ids=["default", "given", "the model's"]
+)
+def test_context_length(wanted, length):
+    with load(n_ctx=wanted) as model:
+        assert model.context.length == length
+
+
+@pytest.mark.parametrize("options", [{"mmap": False}, {"mlock": True}, {"batch": 8}, {"gpu_layers": -1}], ids=str)
+def test_options_give_the_same_tokens(options):
+    prompt = "One two three four five six seven eight nine ten"
+    with load(n_ctx=256) as plain, load(n_ctx=256, **options) as other:
+        rows = []
+        for model in (plain, other):
+            model.context.read(model.vocabulary.tokenize(prompt.encode()))
+            rows.append(model.context.logits().copy())
+    assert (rows[0] == rows[1]).all()
+
+
+def test_threads_default_to_the_physical_cores():
+    with load() as model:
+        assert model.threads == physical_cores() >= 1
+    with load(threads=1) as model:
+        assert model.threads == 1
+
+
+def test_loading_tells_its_progress_and_can_be_stopped():
+    parts = []
+    load(progress=lambda part: parts.append(part) or True).close()
+    assert parts
+    assert parts == sorted(parts)
+    assert parts[-1] == pytest.approx(1.0)
+    with pytest.raises(ModelError, match="could not load"):
+        load(progress=lambda part: False)
+
+
+def test_log_lines_are_silent_until_asked_for(capfd):
+    load().close()
+    assert capfd.readouterr() == ("", "")
+    lines = []
+    send_log_to(lines.append)
+    try:
+        load().close()
+    finally:
+        send_log_to(None)
+    assert any("llama" in line for line in lines)
+    assert capfd.readouterr() == ("", "")
+
+
+def test_metadata(model):
+    assert model.metadata["general.architecture"] == "llama"
+    assert len(model.metadata["tokenizer.chat_template"]) > 200
+
+
+def test_chat_template(model):
+    text = format_chat(
+        model, [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Hé?"}]
+    )
+    assert text == "<|im_start|>system\nBe brief.<|im_end|>\n<|im_start|>user\nHé?<|im_end|>\n<|im_start|>assistant\n"
+
+
+def test_model_without_template_and_template_that_raises(model, monkeypatch):
+    monkeypatch.setattr(model, "chat_template", None)
+    with pytest.raises(ModelError, match="has no chat template"):
+        format_chat(model, [{"role": "user", "content": "x"}])
+    monkeypatch.setattr(model, "chat_template", "{{ raise_exception('only one turn') }}")
+    with pytest.raises(ModelError, match="the model's chat template failed: only one turn"):
+        format_chat(model, [{"role": "user", "content": "x"}])
+
+
+def test_template_is_sandboxed(model, monkeypatch):
+    monkeypatch.setattr(model, "chat_template", "{{ messages.__class__.__mro__[1].__subclasses__() }}")
+    with pytest.raises(ModelError, match="the model's chat template failed"):
+        format_chat(model, [{"role": "user", "content": "x"}])
+
+
+def test_gguf_that_holds_no_model(tmp_path):
+    path = tmp_path / "empty.gguf"
+    path.write_bytes(b"GGUF" + struct.pack("<IQQ", 3, 0, 0))
+    with pytest.raises(ModelError, match="llama.cpp could not load it"):
+        Model.load(path)
+
+
+def test_lora_that_is_none(tmp_path):
+    path = tmp_path / "lora.gguf"
+    path.write_bytes(b"not one")
+    with pytest.raises(ModelError, match=r"lora.gguf: not a GGUF file"):
+        load(lora=[(path, 1.0)])
+    bundled, _ = locate()
+    with pytest.raises(ModelError, match="could not load this adapter"):
+        load(lora=[(bundled, 1.0)])
