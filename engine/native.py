@@ -200,7 +200,8 @@ class NativeContext:
                 f"llama.cpp could not make a context of {options.length:,} tokens"
                 f"{': ' + said if said else ''}; try a smaller -c"
             )
-        self.length = int(lib.llama_n_ctx(self.handle))
+        # llama.cpp rounds the length up; what was asked for is what the user gets.
+        self.length = min(options.length, int(lib.llama_n_ctx(self.handle)))
         self._memory = lib.llama_get_memory(self.handle)
         self._width = model.size
         self._views: dict[int, NDArray[np.float32]] = {}

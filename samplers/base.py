@@ -6,11 +6,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, field_validator
 
 from .candidates import Candidates
 from .errors import SamplingError
 from .vocabulary import Vocabulary
+
+FLOAT32_MAX = 3.4028234663852886e38
+"""The largest parameter that can be computed with."""
 
 
 @dataclass(frozen=True)
@@ -49,6 +52,13 @@ class Sampler(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False)
 
     about: ClassVar[About]
+
+    @field_validator("*")
+    @classmethod
+    def _fits_float32(cls, value: Any) -> Any:
+        if isinstance(value, float) and abs(value) > FLOAT32_MAX:
+            raise ValueError("a number that float32 can hold is needed")
+        return value
 
     @property
     def is_neutral(self) -> bool:

@@ -1,10 +1,10 @@
-"""From the steps of a preset to a chain: names looked up, parameters checked, each complaint with its place."""
+"""From the steps of a preset to a chain: names and parameters checked, each complaint with its place."""
 
 from __future__ import annotations
 
 import difflib
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, get_origin
 
 from pydantic import ValidationError
 from pydantic.fields import FieldInfo
@@ -59,12 +59,13 @@ def make(step: Step, place: str) -> Sampler:
 
 
 def allowed(field: FieldInfo) -> str:
-    """The range of a parameter in words: ``0..1``, ``≥ 0``, ``include or exclude``; empty if any value will do."""
+    """The range of a parameter in words: ``0..1``, ``≥ 0``, ``include or exclude``; empty: any value."""
     bounds = {name: getattr(rule, name) for rule in field.metadata for name in _BOUNDS if hasattr(rule, name)}
     low, high = bounds.get("ge", bounds.get("gt")), bounds.get("le", bounds.get("lt"))
     if low is not None and high is not None:
-        left = "" if "ge" in bounds else "above "
-        return f"{left}{low:g}..{'' if 'le' in bounds else 'below '}{high:g}"
+        if "ge" in bounds and "le" in bounds:
+            return f"{low:g}..{high:g}"
+        return f"{'≥' if 'ge' in bounds else '>'} {low:g} and {'≤' if 'le' in bounds else '<'} {high:g}"
     if low is not None:
         return f"{'≥' if 'ge' in bounds else '>'} {low:g}"
     if high is not None:
@@ -100,7 +101,7 @@ def _parameters(cls: type[Sampler], value: Any, place: str) -> dict[str, Any]:
     main = cls.about.main
     if value is None:
         return {}
-    if not isinstance(value, Mapping) or (main == "bias" and not _is_table_of(cls, value)):
+    if not isinstance(value, Mapping) or _is_main_table(cls, value):
         if main is None:
             raise SamplingError(f"{place}: takes no single value, and {value!r} came")
         return {main: value}
@@ -112,8 +113,11 @@ def _parameters(cls: type[Sampler], value: Any, place: str) -> dict[str, Any]:
     return dict(value)
 
 
-def _is_table_of(cls: type[Sampler], value: Mapping[Any, Any]) -> bool:
-    return any(key in cls.model_fields for key in value)
+def _is_main_table(cls: type[Sampler], value: Mapping[Any, Any]) -> bool:
+    """Is this table the main parameter itself, as in ``logit_bias: {42: -1}``?"""
+    main = cls.about.main
+    takes_table = main is not None and get_origin(cls.model_fields[main].annotation) is dict
+    return takes_table and not any(key in cls.model_fields for key in value)
 
 
 def _complaint(cls: type[Sampler], error: ValidationError) -> str:
@@ -130,5 +134,5 @@ def _complaint(cls: type[Sampler], error: ValidationError) -> str:
         return f"{path}: {got!r} is not {'within ' if '..' in scope else ''}{scope}"
     if first["type"] == "literal_error":
         return f"{path}: {got!r} is not {scope}"
-    message = first["msg"]
+    message = first["msg"].removeprefix("Value error, ")
     return f"{path}: {got!r}: {message[:1].lower()}{message[1:]}"

@@ -13,6 +13,7 @@ Floats = NDArray[np.float32]
 Ids = NDArray[np.int32]
 Positions = NDArray[np.intp]
 
+_LOWEST, _HIGHEST = np.finfo(np.float32).min, np.finfo(np.float32).max
 # Below this many rows a plain stable sort is faster than sorting packed keys.
 _SMALL = 256
 # Rows in a block of the two-level search that finds a draw in a long row.
@@ -21,7 +22,7 @@ _BLOCK = 512
 
 @lru_cache(maxsize=8)
 def _every_id(size: int) -> Ids:
-    ids = np.arange(size, dtype=np.int32)
+    ids: Ids = np.arange(size, dtype=np.int32)
     ids.flags.writeable = False
     return ids
 
@@ -35,7 +36,8 @@ def _descending(values: Floats) -> Positions:
     rank = np.where(bits >> 31, bits, ~bits & np.uint32(0x7FFFFFFF))
     keys = (rank.astype(np.uint64) << np.uint64(32)) | np.arange(values.size, dtype=np.uint64)
     keys.sort()
-    return (keys & np.uint64(0xFFFFFFFF)).astype(np.intp)
+    positions: Positions = (keys & np.uint64(0xFFFFFFFF)).astype(np.intp)
+    return positions
 
 
 class Candidates:
@@ -53,14 +55,16 @@ class Candidates:
 
     def __init__(self, logits: Floats, ids: Ids | None = None, vocabulary: int | None = None) -> None:
         if not isinstance(logits, np.ndarray) or logits.dtype != np.float32 or logits.ndim != 1:
-            raise SamplingError(f"logits: expected float32 of shape (V,), got {_describe(logits)}")
+            raise SamplingError(f"logits: expected float32 of shape (V,), got {describe(logits)}")
         if logits.size == 0:
             raise SamplingError("logits: the row is empty")
         self._ids = ids
         self._logits = logits
         self.vocabulary = logits.size if vocabulary is None else vocabulary
         self.ordered = False
-        self._forget()
+        self._max: np.float32 | None = None
+        self._exp: Floats | None = None
+        self._probs: Floats | None = None
         if not np.isfinite(self.max):
             raise SamplingError(f"logits: {_complaint(self.max)}")
 
@@ -75,7 +79,7 @@ class Candidates:
     @property
     def ids(self) -> Ids:
         """Token ids, int32 (n,), in the current order."""
-        return _every_id(self._logits.size) if self._ids is None else self._ids
+        return _every_id(len(self)) if self._ids is None else self._ids
 
     @property
     def logits(self) -> Floats:
@@ -86,13 +90,15 @@ class Candidates:
     def max(self) -> np.float32:
         """The highest logit."""
         if self._max is None:
-            self._max = self._logits[0] if self.ordered else self._logits.max()
+            self._max = np.float32(self._logits[0] if self.ordered else self._logits.max())
         return self._max
 
     def weights(self) -> Floats:
         """exp(logit - max), float32 (n,), each correctly rounded, as a good libm's expf is."""
         if self._exp is None:
-            self._exp = np.exp(self._logits - self.max, dtype=np.float64).astype(np.float32)
+            with np.errstate(over="ignore"):  # two finite logits may lie further apart than float32 reaches
+                below = self._logits - self.max
+            self._exp = np.exp(below, dtype=np.float64).astype(np.float32)
         return self._exp
 
     def probs(self) -> Floats:
@@ -103,7 +109,7 @@ class Candidates:
         """
         if self._probs is None:
             weights = self.weights()
-            self._probs = weights / np.add.accumulate(weights)[-1]
+            self._probs = weights / np.float32(np.add.accumulate(weights)[-1])
         return self._probs
 
     def replace(self, logits: Floats, *, monotone: bool = False) -> None:
@@ -111,6 +117,13 @@ class Candidates:
         self._logits = logits
         self.ordered = self.ordered and monotone
         self._forget()
+
+    def change(self, positions: Positions, logits: Floats) -> None:
+        """Put new logits, float32 (m,), at ``positions``; what overflowed is held finite, -inf stays -inf."""
+        old = self._logits[positions]
+        row = self._logits.copy()
+        row[positions] = np.where(np.isneginf(old), old, np.clip(logits, _LOWEST, _HIGHEST))
+        self.replace(row)
 
     def take(self, positions: Positions, *, ordered: bool = False) -> None:
         """Keep the rows at ``positions``, in that order; ``ordered`` says that this is from high to low."""
@@ -185,16 +198,18 @@ class Candidates:
         sums = np.add.accumulate(weights, dtype=np.float64)
         if not total:
             target = sums[-1] * u
-        position = start + min(int(np.searchsorted(sums, target)), sums.size - 1)
+        # The two levels round differently: past the end of a block means its last row with a weight.
+        position = start + int(np.searchsorted(sums, min(target, sums[-1])))
         return position if self._ids is None else int(self._ids[position])
 
     def _forget(self) -> None:
-        self._max: np.float32 | None = None
-        self._exp: Floats | None = None
-        self._probs: Floats | None = None
+        self._max = None
+        self._exp = None
+        self._probs = None
 
 
-def _describe(value: object) -> str:
+def describe(value: object) -> str:
+    """What a value is, for a message: the dtype and shape of an array, else the type's name."""
     if isinstance(value, np.ndarray):
         return f"{value.dtype} of shape {value.shape}"
     return type(value).__name__

@@ -9,8 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .base import Sampler, Selector, Surroundings
-from .candidates import Candidates, Floats
+from .candidates import Candidates, Floats, describe
 from .errors import SamplingError
+from .methods.dist import Dist
 
 
 class Chain:
@@ -23,8 +24,6 @@ class Chain:
     """
 
     def __init__(self, samplers: Sequence[Sampler], surroundings: Surroundings) -> None:
-        from .methods.dist import Dist
-
         _check_selection(samplers)
         if not samplers or not samplers[-1].about.selects:
             samplers = [*samplers, Dist()]
@@ -94,15 +93,15 @@ def _check_selection(samplers: Sequence[Sampler]) -> None:
         )
     if selecting and selecting[0][0] != len(samplers) - 1:
         i, name = selecting[0]
-        after = samplers[i + 1].about.name
+        after = f"chain[{i + 1}] {samplers[i + 1].about.name}"
         raise SamplingError(
-            f"chain[{i}] {name} selects a token, so it must be the last step; chain[{i + 1}] {after} is after it"
+            f"chain[{i}] {name} selects a token, so it must be the last step; {after} follows"
         )
 
 
 def _apply_mask(candidates: Candidates, mask: NDArray[np.bool_]) -> None:
-    if mask.dtype != np.bool_ or mask.shape != (len(candidates),):
-        raise SamplingError(f"mask: expected bool of shape ({len(candidates)},), got {mask.dtype} {mask.shape}")
+    if not isinstance(mask, np.ndarray) or mask.dtype != np.bool_ or mask.shape != (len(candidates),):
+        raise SamplingError(f"mask: expected bool of shape ({len(candidates)},), got {describe(mask)}")
     if not mask.any():
         raise SamplingError("mask: it allows no token")
     candidates.keep(mask)

@@ -20,7 +20,7 @@ def parse_notation(text: str) -> list[Any]:
     Steps are joined by ``>``; a step is ``name``, ``name0.8`` or ``name=0.8`` (its main parameter), or
     ``name(k=v, …)``. Raises ``SamplingError`` that names the step and its place.
     """
-    steps = []
+    steps: list[Any] = []
     for number, part in enumerate(text.split(">"), start=1):
         match = _STEP.fullmatch(part)
         if match is None:
@@ -30,7 +30,8 @@ def parse_notation(text: str) -> list[Any]:
             )
         name = match["name"]
         if match["params"] is not None:
-            steps.append({name: dict(_pair(pair, text, number) for pair in _split(match["params"]))})
+            pairs = match["params"].split(",") if match["params"].strip() else []
+            steps.append({name: _table([_pair(pair, text, number) for pair in pairs], text, number)})
         elif match["main"] is not None:
             steps.append({name: _number(match["main"])})
         else:
@@ -38,15 +39,19 @@ def parse_notation(text: str) -> list[Any]:
     return steps
 
 
-def _split(params: str) -> list[str]:
-    return [pair for pair in params.split(",") if pair.strip()]
+def _table(pairs: list[tuple[str | int, Any]], text: str, number: int) -> dict[str | int, Any]:
+    table = dict(pairs)
+    if len(table) < len(pairs):
+        raise SamplingError(f"chain {text!r}, step {number}: a parameter is given twice")
+    return table
 
 
-def _pair(pair: str, text: str, number: int) -> tuple[str, Any]:
+def _pair(pair: str, text: str, number: int) -> tuple[str | int, Any]:
     key, sign, value = pair.partition("=")
     if not sign or not key.strip() or not value.strip():
         raise SamplingError(f"chain {text!r}, step {number}: {pair.strip()!r} is not key=value")
-    return key.strip().replace("-", "_"), _value(value.strip())
+    name = key.strip().replace("-", "_")
+    return int(name) if name.isdecimal() else name, _value(value.strip())  # a bare number is a token id
 
 
 def _value(text: str) -> Any:

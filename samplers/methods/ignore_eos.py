@@ -37,6 +37,10 @@ class IgnoreEos(Sampler):
 
     def apply(self, candidates: Candidates) -> None:
         """Drop the rows of these tokens."""
+        if candidates.vocabulary != self._banned.size:
+            raise SamplingError(
+                f"ignore_eos: the row has {candidates.vocabulary} logits, the vocabulary {self._banned.size}"
+            )
         banned = self._banned if candidates.whole else self._banned[candidates.ids]
         if banned.all():
             raise SamplingError("ignore_eos: only end-of-generation tokens are left")

@@ -6,9 +6,9 @@ from typing import Annotated, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import AfterValidator, BeforeValidator, Field, PrivateAttr
+from pydantic import AfterValidator, BeforeValidator, Field, PlainSerializer, PrivateAttr
 
-from ..base import About, Sampler, Surroundings, need_vocabulary
+from ..base import FLOAT32_MAX, About, Sampler, Surroundings, need_vocabulary
 from ..candidates import Candidates
 from ..errors import SamplingError
 
@@ -21,12 +21,23 @@ def _read_bias(value: object) -> object:
 
 
 def _check_bias(value: float) -> float:
-    if not value < float("inf"):
-        raise ValueError("a finite number, -inf or false is needed")
+    if not (value == BAN or abs(value) <= FLOAT32_MAX):
+        raise ValueError("a finite float32, -inf or false is needed")
     return value
 
 
-Bias = Annotated[float, Field(allow_inf_nan=True), AfterValidator(_check_bias), BeforeValidator(_read_bias)]
+def _write_bias(value: float) -> float | bool:
+    """JSON has no -inf, so a ban is written as ``false``."""
+    return False if value == BAN else value
+
+
+Bias = Annotated[
+    float,
+    Field(allow_inf_nan=True),
+    AfterValidator(_check_bias),
+    BeforeValidator(_read_bias),
+    PlainSerializer(_write_bias),
+]
 
 
 class LogitBias(Sampler):
@@ -68,30 +79,30 @@ class LogitBias(Sampler):
 
     def apply(self, candidates: Candidates) -> None:
         """Add the numbers and drop what is banned."""
-        size = candidates.vocabulary
-        if self._banned is None or self._banned.size != size:
-            self._fill(size)
+        if self._banned is None or self._banned.size != candidates.vocabulary:
+            self._banned = self._fill(candidates.vocabulary)
         touched = candidates.where(self._added)
         if touched.size:
-            logits = candidates.logits.copy()
-            logits[touched] += self._added[candidates.ids[touched]]
-            candidates.replace(logits)
+            with np.errstate(over="ignore"):
+                new = candidates.logits[touched] + self._added[candidates.ids[touched]]
+            candidates.change(touched, new)
         allowed = ~(self._banned if candidates.whole else self._banned[candidates.ids])
         if not allowed.any():
             raise SamplingError("logit_bias: every candidate left is banned")
         candidates.keep(allowed)
 
-    def _fill(self, size: int) -> None:
-        """Lay the numbers out as arrays over the vocabulary, so that a step is a look-up."""
+    def _fill(self, size: int) -> NDArray[np.bool_]:
+        """Lay the numbers and the bans out as arrays over the vocabulary, so that a step is a look-up."""
         self._added = np.zeros(size, dtype=np.float32)
-        self._banned = np.zeros(size, dtype=np.bool_)
+        banned = np.zeros(size, dtype=np.bool_)
         for token, value in self._by_id.items():
             if token >= size:
                 raise SamplingError(f"logit_bias.bias: token id {token} is not within 0..{size - 1}")
             if value == BAN:
-                self._banned[token] = True
+                banned[token] = True
             else:
                 self._added[token] = value
+        return banned
 
 
 def _token_of(key: int | str, surroundings: Surroundings) -> int:

@@ -12,9 +12,7 @@ from pydantic import Field, PrivateAttr
 
 from ..base import About, Sampler, Surroundings, need_vocabulary
 from ..candidates import Candidates
-
-
-_LOWEST, _HIGHEST = np.finfo(np.float32).min, np.finfo(np.float32).max
+from ..errors import SamplingError
 
 
 class Penalties(Sampler):
@@ -40,7 +38,7 @@ class Penalties(Sampler):
         aliases=("penalty", "repeat_penalty"),
     )
 
-    repeat: float = Field(default=1.0, gt=0, description="divides positive logits, multiplies others; 1 = off")
+    repeat: float = Field(default=1.0, gt=0, description="divides logits > 0, multiplies the others; 1 = off")
     frequency: float = Field(default=0.0, description="subtracted for each occurrence; 0 = off")
     presence: float = Field(default=0.0, description="subtracted once if the token occurs; 0 = off")
     last_n: int = Field(default=64, ge=-1, description="tokens to look back; 0 = off, -1 = all")
@@ -75,10 +73,11 @@ class Penalties(Sampler):
 
     def accept(self, token: int) -> None:
         """Move the window on by one token."""
-        self._window.append(token)
         if self._seen is not None and self._made is not None:
+            _check_ids(token, token, self._seen.size)
             self._seen[token] += 1
             self._made[token] += 1
+        self._window.append(token)
         if 0 <= self.last_n < len(self._window):
             self._drop(self._window.popleft())
 
@@ -92,23 +91,21 @@ class Penalties(Sampler):
         if not touched.size:
             return
         ids = candidates.ids[touched]
-        logits = candidates.logits.copy()
-        old = logits[touched]
+        old = candidates.logits[touched]
         repeat = np.float32(self.repeat)
         counts = (self._seen if self.scope == "all" else self._made)[ids].astype(np.float32)
-        with np.errstate(over="ignore"):
+        with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
             new = np.where(old <= 0, old * repeat, old / repeat)
             new -= counts * np.float32(self.frequency) + (counts > 0) * np.float32(self.presence)
-        # A penalty may overflow float32, but must leave neither +inf nor a row of -inf.
-        logits[touched] = np.where(np.isneginf(old), old, np.clip(new, _LOWEST, _HIGHEST))
-        candidates.replace(logits)
+        candidates.change(touched, new)
 
     def _count(self, size: int) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
         """Counts over the window, of all its tokens and of those that are output."""
-        window = list(self._window)
-        seen = np.bincount(window, minlength=size) if window else np.zeros(size)
-        made = window[self._prompt_left :]
-        output = np.bincount(made, minlength=size) if made else np.zeros(size)
+        window = np.array(self._window, dtype=np.int64)
+        if window.size:
+            _check_ids(window.min(), window.max(), size)
+        seen = np.bincount(window, minlength=size)
+        output = np.bincount(window[self._prompt_left :], minlength=size)
         return seen.astype(np.int32), output.astype(np.int32)
 
     def _drop(self, token: int) -> None:
@@ -117,3 +114,9 @@ class Penalties(Sampler):
         if self._seen is not None and self._made is not None:
             self._seen[token] -= 1
             self._made[token] -= not from_prompt
+
+
+def _check_ids(lowest: int, highest: int, size: int) -> None:
+    if lowest < 0 or highest >= size:
+        wrong = lowest if lowest < 0 else highest
+        raise SamplingError(f"penalties: token id {wrong} in the window is not within 0..{size - 1}")

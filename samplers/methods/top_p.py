@@ -40,20 +40,18 @@ class TopP(Sampler):
 
     def apply(self, candidates: Candidates) -> None:
         """Keep the head of the sorted distribution."""
-        if self.p >= 1:
+        threshold = np.float32(self.p)
+        if threshold >= 1:
             return
         size = len(candidates)
         probs = candidates.probs()
-        threshold = np.float32(self.p)
         side: Literal["left", "right"] = "left" if self.boundary == "include" else "right"
         look = min(size, _FIRST_LOOK)
         while True:
             head = candidates.leading(look)
-            count = int(np.searchsorted(np.add.accumulate(probs[head]), threshold, side))
-            if self.boundary == "include":
-                count += 1
-            count = max(count, self.min_keep, 1)
-            if count <= look or look == size:
+            crossing = int(np.searchsorted(np.add.accumulate(probs[head]), threshold, side))
+            count = max(crossing + (self.boundary == "include"), self.min_keep)
+            if look == size or (crossing < look and count <= look):
                 break
             look = min(size, 8 * look)
         candidates.take(head[:count], ordered=True)

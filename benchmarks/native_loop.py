@@ -1,0 +1,56 @@
+"""The peer of `benchmarks.generate`: the same decoding, with llama.cpp's own chain choosing the tokens."""
+
+from __future__ import annotations
+
+import ctypes
+from time import perf_counter
+from typing import Any
+
+import llama_cpp.llama_cpp as lib
+
+from logitsmith.engine import Model
+from logitsmith.engine.native import NativeContext
+
+
+class NativeLoop:
+    """llama.cpp's chain for the preset ``default``, sampling from a context of a loaded model."""
+
+    def __init__(self, model: Model, seed: int) -> None:
+        params = lib.llama_sampler_chain_default_params()
+        self._chain = lib.llama_sampler_chain_init(params)
+        for sampler in (
+            lib.llama_sampler_init_top_k(40),
+            lib.llama_sampler_init_top_p(0.95, 1),
+            lib.llama_sampler_init_min_p(0.05, 1),
+            lib.llama_sampler_init_temp(0.8),
+            lib.llama_sampler_init_dist(seed),
+        ):
+            lib.llama_sampler_chain_add(self._chain, sampler)
+        self._model = model
+
+    def run(self, prompt: list[int], count: int) -> tuple[list[int], float]:
+        """Write ``count`` tokens; returns them and the seconds that this took, without the prompt."""
+        context = self._model.context
+        context.read(prompt)
+        lib.llama_sampler_reset(self._chain)
+        native: Any = context._native
+        assert isinstance(native, NativeContext)
+        one = (lib.llama_token * 1)()
+        tokens = []
+        began = perf_counter()
+        while True:
+            token = lib.llama_sampler_sample(self._chain, native.handle, ctypes.c_int32(-1))
+            tokens.append(token)
+            if len(tokens) == count:
+                break
+            one[0] = token
+            lib.llama_decode(native.handle, lib.llama_batch_get_one(one, 1))
+        seconds = perf_counter() - began
+        # What was decoded behind the context's back is not in its list: let it read everything afresh.
+        native.forget(0)
+        context.tokens.clear()
+        return tokens, seconds
+
+    def close(self) -> None:
+        """Free the chain."""
+        lib.llama_sampler_free(self._chain)

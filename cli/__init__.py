@@ -1,0 +1,5 @@
+"""The command `gen`."""
+
+from .app import main
+
+__all__ = ["main"]

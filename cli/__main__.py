@@ -1,0 +1,5 @@
+"""`python -m logitsmith.cli` is `gen`."""
+
+from .app import main
+
+main()

@@ -1,0 +1,70 @@
+"""The command `gen`: mounts the commands, one module each, and starts the one that is asked for."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import Annotated
+
+import typer
+
+from . import presets, run, samplers
+
+HELP = """Run a GGUF model and choose every token yourself.
+
+[bold]gen "PROMPT"[/bold] writes on from a prompt; it is short for [bold]gen run "PROMPT"[/bold].
+
+\b
+[dim]gen "Once upon a time" -n 200 --temp 1.1
+echo "The capital of France is" | gen -n 5 -P deterministic
+gen --chat "What is a logit?" --system "Answer in one sentence."
+gen "The sea was" --chain "top-k40 > top-p0.9 > temp0.8" --seed 7
+gen "The sea was" --format jsonl --logprobs 5 | jq -r .token[/dim]
+"""
+
+app = typer.Typer(
+    name="gen",
+    help=HELP,
+    epilog="[bold]gen run --help[/bold] lists every option of a run: model, prompt, sampling, output.",
+    rich_markup_mode="rich",
+    no_args_is_help=True,
+    subcommand_metavar="PROMPT | COMMAND [ARGS]...",
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+app.command("run", rich_help_panel="Generate")(run.run)
+app.command("samplers", rich_help_panel="Look up")(samplers.samplers)
+app.add_typer(presets.app, name="presets", rich_help_panel="Look up")
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        from importlib.metadata import version
+
+        print(f"gen {version('logitsmith')} (llama-cpp-python {version('llama-cpp-python')})")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the versions.")
+    ] = False,
+) -> None:
+    """Hold the options of `gen` itself."""
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run `gen` with these arguments (default: those of the process), and exit."""
+    app(args=_with_default_command(list(sys.argv[1:] if arguments is None else arguments)), prog_name="gen")
+
+
+def _with_default_command(arguments: list[str]) -> list[str]:
+    """Put ``run`` in front, unless a command or an option of `gen` itself comes first."""
+    own = {"--help", "-h", "--version", *(c.name for c in app.registered_commands)}
+    own |= {group.name for group in app.registered_groups}
+    first = arguments[0] if arguments else None
+    if first in own or (first is None and sys.stdin is not None and sys.stdin.isatty()):
+        return arguments
+    return ["run", *arguments]

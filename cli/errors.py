@@ -1,0 +1,51 @@
+"""Every named failure becomes one sentence on stderr and an exit code, here and nowhere else."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import NoReturn
+
+import typer
+
+FAILED, BAD_USAGE, INTERRUPTED = 1, 2, 130
+
+# By name, so that a command need not import a room (and llama.cpp with it) only to catch its exception.
+_CODES = {"ModelError": FAILED, "SamplingError": FAILED, "PresetError": BAD_USAGE}
+
+
+@contextmanager
+def reported() -> Iterator[None]:
+    """Turn the rooms' exceptions into a message and an exit code: 1 a failure, 2 bad usage, 130 Ctrl-C.
+
+    A closed pipe (`gen … | head -1`) ends quietly, with code 0.
+    """
+    try:
+        yield
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # Python would complain at exit when it flushes what can no longer be written.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise typer.Exit(0) from None
+    except KeyboardInterrupt:
+        raise typer.Exit(INTERRUPTED) from None
+    except OSError as error:
+        fail(f"{error.filename or 'output'}: {error.strerror}")
+    except Exception as error:
+        code = _CODES.get(type(error).__name__)
+        if code is None:
+            raise
+        fail(str(error), code)
+
+
+def fail(message: str, code: int = FAILED) -> NoReturn:
+    """Say what is wrong on stderr and leave."""
+    print(f"gen: {message}", file=sys.stderr)
+    raise typer.Exit(code)
+
+
+def note(message: str) -> None:
+    """Say something on stderr and go on."""
+    print(f"gen: note: {message}", file=sys.stderr)

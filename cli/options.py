@@ -1,0 +1,147 @@
+"""The options of a run: the flags with their help, named as llama.cpp names them, and the object they fill."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from enum import Enum
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+
+class Format(str, Enum):
+    """How events are written."""
+
+    text = "text"
+    jsonl = "jsonl"
+
+
+def _option(panel: str, *names: str, **rest: Any) -> Any:
+    return typer.Option(*names, rich_help_panel=panel, show_default=False, **rest)
+
+
+def _prompt(*names: str, **rest: Any) -> Any:
+    return _option("Prompt", *names, **rest)
+
+
+def _sampling(*names: str, **rest: Any) -> Any:
+    return _option("Sampling", *names, **rest)
+
+
+def _length(*names: str, **rest: Any) -> Any:
+    return _option("Length", *names, **rest)
+
+
+def _model(*names: str, **rest: Any) -> Any:
+    return _option("Model", *names, **rest)
+
+
+def _output(*names: str, **rest: Any) -> Any:
+    return _option("Output", *names, **rest)
+
+
+Prompt = Annotated[str | None, typer.Argument(metavar="PROMPT", help="The text to write on from.")]
+PromptOption = Annotated[str | None, _prompt("-p", "--prompt", help="The prompt, as an option.")]
+File = Annotated[Path | None, _prompt("-f", "--file", help="Read the prompt from a file; - is stdin.")]
+Chat = Annotated[bool | None, _prompt("--chat/--no-chat", help="Put the prompt into the model's chat template.")]
+System = Annotated[str | None, _prompt("--system", "-sys", help="System message; implies --chat.")]
+Echo = Annotated[bool, _prompt("--echo", help="Write the prompt too, before what is generated.")]
+
+Preset = Annotated[
+    str | None, _sampling("-P", "--preset", help="A preset's name or file; 'model': the GGUF author's own.")
+]
+ChainText = Annotated[
+    str | None, _sampling("--chain", metavar="STEPS", help="Steps in order: 'top-k40 > top-p0.9 > temp0.8'.")
+]
+Set = Annotated[
+    list[str] | None, _sampling("--set", metavar="NAME.PARAM=VALUE", help="Set one parameter; repeatable.")
+]
+Seed = Annotated[int | None, _sampling("-s", "--seed", help="Same seed, same text; -1 picks one. [-1]")]
+Temp = Annotated[float | None, _sampling("--temp", help="Temperature; 0 = the most likely token.")]
+TopK = Annotated[int | None, _sampling("--top-k", help="Keep the k most likely tokens; 0 = off.")]
+TopP = Annotated[float | None, _sampling("--top-p", help="Keep the likeliest tokens up to this mass; 1 = off.")]
+MinP = Annotated[float | None, _sampling("--min-p", help="Keep tokens at least this likely beside the best.")]
+RepeatPenalty = Annotated[float | None, _sampling("--repeat-penalty", help="Penalty on past tokens; 1 = off.")]
+RepeatLastN = Annotated[int | None, _sampling("--repeat-last-n", help="How far back it looks; -1 = all.")]
+PresencePenalty = Annotated[float | None, _sampling("--presence-penalty", help="Once for a past token; 0 = off.")]
+FrequencyPenalty = Annotated[
+    float | None, _sampling("--frequency-penalty", help="For each time it came; 0 = off.")
+]
+LogitBias = Annotated[
+    list[str] | None,
+    _sampling("-l", "--logit-bias", metavar="TOKEN=BIAS", help="ID+1, ID-1, ID=-inf or TEXT=2; repeatable."),
+]
+IgnoreEos = Annotated[bool, _sampling("--ignore-eos", help="Never end by an end-of-generation token.")]
+
+MaxTokens = Annotated[
+    int | None, _length("-n", "--predict", "--n-predict", help="Tokens to write at most; -1 = no limit. [256]")
+]
+Stop = Annotated[list[str] | None, _length("--stop", "-r", help="End before this text; repeatable.")]
+
+ModelPath = Annotated[
+    Path | None, _model("-m", "--model", help="GGUF file. [$GEN_MODEL, the config, the bundled model]")
+]
+ContextSize = Annotated[int | None, _model("-c", "--ctx-size", help="Context in tokens; 0 = the model's. [4096]")]
+Threads = Annotated[int | None, _model("-t", "--threads", help="CPU threads. [the physical cores]")]
+GpuLayers = Annotated[
+    int, _model("-ngl", "--gpu-layers", "--n-gpu-layers", help="Layers on the GPU; -1 = all. [0]")
+]
+BatchSize = Annotated[int, _model("-b", "--batch-size", help="Prompt tokens at a time. [512]")]
+Lora = Annotated[list[str] | None, _model("--lora", metavar="FILE[=SCALE]", help="LoRA adapter; repeatable.")]
+NoMmap = Annotated[bool, _model("--no-mmap", help="Read the whole file instead of mapping it.")]
+Mlock = Annotated[bool, _model("--mlock", help="Keep the model in RAM.")]
+
+FormatOption = Annotated[Format, _output("--format", help="text, or jsonl: one event a line. [text]")]
+Logprobs = Annotated[
+    int | None, _output("--logprobs", help="With jsonl: this many likely tokens beside each. [0]")
+]
+Stats = Annotated[bool, _output("--stats", help="Speed and counts, on stderr, at the end.")]
+ShowConfig = Annotated[bool, _output("--show-config", help="Print the settings, where each is from, and stop.")]
+Verbose = Annotated[bool, _output("-v", "--verbose", help="llama.cpp's own log, on stderr.")]
+
+
+@dataclass(frozen=True)
+class RunOptions:
+    """What the command line said; None where it said nothing."""
+
+    prompt: str | None
+    prompt_option: str | None
+    file: Path | None
+    chat: bool | None
+    system: str | None
+    echo: bool
+    preset: str | None
+    chain: str | None
+    set_: list[str] | None
+    seed: int | None
+    temp: float | None
+    top_k: int | None
+    top_p: float | None
+    min_p: float | None
+    repeat_penalty: float | None
+    repeat_last_n: int | None
+    presence_penalty: float | None
+    frequency_penalty: float | None
+    logit_bias: list[str] | None
+    ignore_eos: bool
+    max_tokens: int | None
+    stop: list[str] | None
+    model: Path | None
+    context_size: int | None
+    threads: int | None
+    gpu_layers: int
+    batch_size: int
+    lora: list[str] | None
+    no_mmap: bool
+    mlock: bool
+    format_: Format
+    logprobs: int | None
+    stats: bool
+    show_config: bool
+    verbose: bool
+
+    @classmethod
+    def of(cls, values: dict[str, Any]) -> RunOptions:
+        """Pick this object's fields out of a command's local variables."""
+        return cls(**{field.name: values[field.name] for field in fields(cls)})

@@ -1,0 +1,62 @@
+"""`gen presets`: list, show and check preset files."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import typer
+
+from .errors import reported
+
+app = typer.Typer(help="List, show and check presets.", rich_markup_mode="rich")
+
+Name = Annotated[str, typer.Argument(help="A preset's name, or a file.")]
+
+
+@app.callback(invoke_without_command=True)
+def presets(context: typer.Context) -> None:
+    """List, show and check presets. Without a command: list them."""
+    if context.invoked_subcommand is None:
+        list_()
+
+
+@app.command("list")
+def list_() -> None:
+    """List the presets that a name finds: ./presets, your config folder, the built-in ones."""
+    with reported():
+        from ..presets import listing
+        from .render.tables import show_presets
+
+        show_presets(listing())
+
+
+@app.command()
+def show(name: Name) -> None:
+    """Print a preset's YAML."""
+    with reported():
+        from ..presets import find
+
+        sys.stdout.write(find(name).path.read_text(encoding="utf-8"))
+
+
+@app.command()
+def check(file: Name) -> None:
+    """Say whether a preset file is right; if not, what is wrong and where."""
+    with reported():
+        from ..presets import load
+        from ..samplers import parse
+
+        steps = [sampler.about.name for sampler in parse(load(file).chain)]
+        print(f"{file}: ok ({' > '.join(steps)})")
+
+
+@app.command()
+def schema() -> None:
+    """Print the JSON Schema of preset files, for your editor."""
+    with reported():
+        import json
+
+        from ..presets import json_schema
+
+        print(json.dumps(json_schema(), indent=2, ensure_ascii=False))

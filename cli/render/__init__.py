@@ -1,0 +1,1 @@
+"""Events, settings and tables, turned into what a person or a program reads."""

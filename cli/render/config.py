@@ -1,0 +1,36 @@
+"""What `--show-config` prints: each setting, and where it came from."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from ...presets import Settings
+
+
+def show_settings(settings: Settings) -> None:
+    """Print the resolved chain and the other settings to stdout, each with its origin."""
+    rows: list[tuple[str, str, str]] = [("chain", "", settings.chain_origin)]
+    for number, step in enumerate(settings.steps):
+        name = step.sampler.about.name
+        off = "  (off: dropped)" if step.off else ""
+        values = step.sampler.model_dump()
+        if not values:
+            rows.append((f"  [{number}] {name}{off}", "", ""))
+        for parameter, value in values.items():
+            origin = step.origins.get(parameter, "default")
+            rows.append((f"  [{number}] {name}.{parameter}{off}", _shown(value), origin))
+    for name in ("seed", "max_tokens", "stop", "system"):
+        value = getattr(settings, name)
+        rows.append((name, _shown(value.value, name), value.origin))
+    widths = [max(len(row[column]) for row in rows) for column in (0, 1)]
+    for key, value, origin in rows:
+        print(f"{key:{widths[0]}}  {value:{widths[1]}}  {origin}".rstrip())
+
+
+def _shown(value: Any, name: str = "") -> str:
+    if value is None:
+        return "random" if name == "seed" else "none"
+    if value == -1 and name == "max_tokens":
+        return "no limit"
+    return f"{value:g}" if isinstance(value, float) else str(value)

@@ -1,0 +1,63 @@
+"""Progress on long work: on stderr, and only when that is a terminal."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from rich.progress import Progress
+
+# A prompt shorter than this is read before a bar could be seen.
+_LONG_PROMPT = 1024
+
+
+@contextmanager
+def loading(name: str) -> Iterator[Callable[[float], bool] | None]:
+    """A bar for loading a model; yields what `Model.load` takes as ``progress``, or None."""
+    if not sys.stderr.isatty():
+        yield None
+        return
+    with _bar() as bar:
+        task = bar.add_task(f"Loading {name}", total=1.0)
+
+        def step(part: float) -> bool:
+            bar.update(task, completed=part)
+            return True
+
+        yield step
+
+
+@contextmanager
+def reading() -> Iterator[Callable[[int, int], None] | None]:
+    """A bar for reading a long prompt; yields what `generate` takes as ``progress``, or None."""
+    if not sys.stderr.isatty():
+        yield None
+        return
+    bar = _bar()
+    tasks: list[int] = []
+
+    def step(done: int, total: int) -> None:
+        if total < _LONG_PROMPT:
+            return
+        if not tasks:
+            bar.start()
+            tasks.append(bar.add_task("Reading the prompt", total=total))
+        bar.update(tasks[0], completed=done)  # type: ignore[arg-type]
+        if done >= total:
+            bar.stop()
+
+    try:
+        yield step
+    finally:
+        bar.stop()
+
+
+def _bar() -> Progress:
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
+    return Progress(*columns, console=Console(stderr=True), transient=True)

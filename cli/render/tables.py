@@ -1,0 +1,88 @@
+"""Tables of samplers and presets."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from ...presets import Entry
+    from ...samplers import Sampler
+
+
+def show_samplers(found: Sequence[type[Sampler]]) -> None:
+    """Print all samplers: name, main parameter with its default, what it does."""
+    rows = []
+    for cls in found:
+        about = cls.about
+        main = f"{about.main} {_default(cls, about.main)}" if about.main else ""
+        rows.append((about.name, main, about.summary))
+    _table(("sampler", "main parameter", "what it does"), rows)
+
+
+def show_sampler(cls: type[Sampler]) -> None:
+    """Print one sampler: formula, parameters with ranges, neutral value, reference, equality."""
+    from ...samplers import allowed
+
+    about = cls.about
+    neutral = ", ".join(f"{name} {_plain(value)}" for name, value in about.neutral.items())
+    facts = (
+        ("formula", about.formula),
+        ("off at", neutral or "never"),
+        ("source", about.reference),
+        ("llama.cpp", about.llama_cpp),
+        ("also named", ", ".join(about.aliases) or "-"),
+    )
+    print(f"{about.name}: {about.summary}\n")
+    for name, fact in facts:
+        print(f"  {name:10}  {fact}")
+    if cls.model_fields:
+        print()
+        rows = [
+            (name, _default(cls, name), allowed(field), field.description or "")
+            for name, field in cls.model_fields.items()
+        ]
+        _table(("parameter", "default", "allowed", "meaning"), rows)
+    if about.main:
+        print(f"\nin a preset: {about.name}: {_default(cls, about.main)}")
+
+
+def show_presets(entries: Iterable[Entry]) -> None:
+    """Print the presets that a name finds, where each lies and what it is for."""
+    from ...presets import PresetError, load
+
+    rows = []
+    for entry in entries:
+        try:
+            description = load(str(entry.path)).description
+        except PresetError as error:
+            description = f"broken: {error}"
+        origin = f"{entry.origin} (hidden)" if entry.shadowed else entry.origin
+        rows.append((entry.name, origin, description))
+    _table(("preset", "from", "what it is for"), rows)
+
+
+def _default(cls: type[Sampler], parameter: str) -> str:
+    field = cls.model_fields[parameter]
+    return _plain(field.get_default(call_default_factory=True))
+
+
+def _plain(value: Any) -> str:
+    return f"{value:g}" if isinstance(value, float) else str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """A table on a terminal; when piped, the same columns unwrapped."""
+    from rich.box import SIMPLE_HEAD
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    console = Console(width=None if sys.stdout.isatty() else 1000, highlight=False)
+    table = Table(box=SIMPLE_HEAD, pad_edge=False, show_edge=False)
+    for number, title in enumerate(header):
+        table.add_column(title, no_wrap=number == 0, style="bold" if number == 0 else "")
+    for row in rows:
+        table.add_row(*(Text(cell) for cell in row))
+    console.print(table)

@@ -1,0 +1,47 @@
+"""Plain text, streamed as it is made."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, TextIO
+
+if TYPE_CHECKING:
+    from ...engine import Done, Event
+
+# Shown instead of obeyed on a terminal: C0 but tab and newline, DEL, C1, and what turns text around.
+_PICTURES = {code: chr(0x2400 + code) for code in range(0x20) if chr(code) not in "\t\n"}
+_ESCAPED = {code: f"\\u{code:04x}" for code in (*range(0x80, 0xA0), *range(0x202A, 0x202F), *range(0x2066, 0x206A))}
+_VISIBLE = {**_PICTURES, 0x7F: "\u2421", **_ESCAPED}
+
+
+def visible(text: str) -> str:
+    """The text with control characters as pictures or escapes, so that a terminal shows and obeys none."""
+    return text.translate(_VISIBLE)
+
+
+def render(events: Iterable[Event], out: TextIO, before: str = "") -> Done:
+    """Write the text of a run to ``out``, each piece flushed at once; ``before`` goes first (`--echo`).
+
+    On a terminal, control characters are shown, not obeyed, and a newline ends the output; elsewhere the
+    text is written exactly. Returns the last event.
+    """
+    from ...engine import Done, Token
+
+    terminal = out.isatty()
+
+    def write(text: str) -> None:
+        if text:
+            out.write(visible(text) if terminal else text)
+            out.flush()
+
+    for event in events:
+        if isinstance(event, Token):
+            write(event.text)
+        elif isinstance(event, Done):
+            write(event.rest)
+            if terminal:
+                write("\n")
+            return event
+        else:
+            write(before)
+    raise RuntimeError("the run ended without a Done event")

@@ -1,0 +1,148 @@
+"""`gen run`: write on from a prompt."""
+
+from __future__ import annotations
+
+import signal
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import typer
+
+from . import options as o
+from .errors import INTERRUPTED, reported
+from .prompt import read_prompt
+from .settings import check, load_model, preset_name, seed_of, settle
+
+if TYPE_CHECKING:
+    from ..engine import Event, Model
+    from ..presets import Settings
+
+
+def run(
+    prompt: o.Prompt = None,
+    prompt_option: o.PromptOption = None,
+    file: o.File = None,
+    chat: o.Chat = None,
+    system: o.System = None,
+    echo: o.Echo = False,
+    preset: o.Preset = None,
+    chain: o.ChainText = None,
+    set_: o.Set = None,
+    seed: o.Seed = None,
+    temp: o.Temp = None,
+    top_k: o.TopK = None,
+    top_p: o.TopP = None,
+    min_p: o.MinP = None,
+    repeat_penalty: o.RepeatPenalty = None,
+    repeat_last_n: o.RepeatLastN = None,
+    presence_penalty: o.PresencePenalty = None,
+    frequency_penalty: o.FrequencyPenalty = None,
+    logit_bias: o.LogitBias = None,
+    ignore_eos: o.IgnoreEos = False,
+    max_tokens: o.MaxTokens = None,
+    stop: o.Stop = None,
+    model: o.ModelPath = None,
+    context_size: o.ContextSize = None,
+    threads: o.Threads = None,
+    gpu_layers: o.GpuLayers = 0,
+    batch_size: o.BatchSize = 512,
+    lora: o.Lora = None,
+    no_mmap: o.NoMmap = False,
+    mlock: o.Mlock = False,
+    format_: o.FormatOption = o.Format.text,
+    logprobs: o.Logprobs = None,
+    stats: o.Stats = False,
+    show_config: o.ShowConfig = False,
+    verbose: o.Verbose = False,
+) -> None:
+    """Write on from a prompt, token by token, through your chain of samplers.
+
+    A value comes from its flag, else from --set, else from the preset, else from the default.
+    """
+    options = o.RunOptions.of(locals())
+    check(options)
+    with reported():
+        _run(options)
+
+
+def _run(options: o.RunOptions) -> None:
+    from ..engine import send_log_to
+    from .render.config import show_settings
+
+    if options.verbose:
+        send_log_to(sys.stderr.write)
+    # Everything that can be wrong without the model is found before it is loaded.
+    settings = settle(options, None) if preset_name(options) != "model" else None
+    if options.show_config and settings is not None:
+        show_settings(settings)
+        return
+    text = "" if options.show_config else read_prompt(options)
+    with load_model(options) as model:
+        settings = settings or settle(options, model.metadata)
+        if options.show_config:
+            show_settings(settings)
+            return
+        _generate(options, settings, model, text)
+
+
+def _generate(options: o.RunOptions, settings: Settings, model: Model, text: str) -> None:
+    """Build, iterate, render."""
+    from ..engine import Done, generate
+    from ..samplers import build
+    from .render import jsonl, stats
+    from .render import text as plain
+    from .render.progress import reading
+
+    chain = build(settings.samplers(), seed=seed_of(settings), vocab=model.vocabulary)
+    limit = settings.max_tokens.value
+    wanted = (options.logprobs or 0) if options.format_ is o.Format.jsonl else None
+    with _interruptible() as pressed, reading() as progress:
+        events: Iterator[Event] = generate(
+            model,
+            _full_prompt(options, settings, model, text),
+            chain,
+            stop=settings.stop.value,
+            max_tokens=None if limit == -1 else limit,
+            top_logprobs=wanted,
+            progress=progress,
+            interrupted=lambda: bool(pressed),
+        )
+        if options.format_ is o.Format.jsonl:
+            done = jsonl.render(events, sys.stdout, model.vocabulary if options.echo else None)
+        else:
+            done = plain.render(events, sys.stdout, text if options.echo else "")
+    if options.stats:
+        stats.show(done, chain.seed)
+    if isinstance(done, Done) and done.finish_reason == "interrupted":
+        sys.stdout.flush()
+        raise typer.Exit(INTERRUPTED)
+
+
+def _full_prompt(options: o.RunOptions, settings: Settings, model: Model, text: str) -> str:
+    """The prompt as the model gets it: in its chat template, if chat is on or a system message is set."""
+    system = settings.system.value
+    if not (options.chat or (options.chat is None and system is not None)):
+        return text
+    from ..engine import format_chat
+
+    messages = [{"role": "system", "content": system}] if system is not None else []
+    return format_chat(model, [*messages, {"role": "user", "content": text}])
+
+
+@contextmanager
+def _interruptible() -> Iterator[list[int]]:
+    """While inside, the first Ctrl-C only fills the list, so that the run can end in order; the second breaks."""
+    pressed: list[int] = []
+
+    def on_interrupt(number: int, _frame: object) -> None:
+        if pressed:
+            raise KeyboardInterrupt
+        pressed.append(number)
+
+    before = signal.signal(signal.SIGINT, on_interrupt)
+    try:
+        yield pressed
+    finally:
+        signal.signal(signal.SIGINT, before)

@@ -1,0 +1,27 @@
+"""`gen samplers`: what there is, and what each one does."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from .errors import BAD_USAGE, fail, reported
+
+Name = Annotated[str | None, typer.Argument(help="A sampler's name or alias; none lists them all.")]
+
+
+def samplers(name: Name = None) -> None:
+    """List the samplers, or show one: formula, parameters, ranges, source."""
+    with reported():
+        from ..samplers import SamplingError, catalogue, find
+        from .render.tables import show_sampler, show_samplers
+
+        if name is None:
+            show_samplers(list(catalogue().values()))
+            return
+        try:
+            found = find(name)
+        except SamplingError as error:
+            fail(str(error), BAD_USAGE)
+        show_sampler(found)

@@ -1,0 +1,56 @@
+"""The user's own defaults: config.yaml in the user's folder."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import ClassVar
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from .complaints import check_keys, field_complaint
+from .errors import PresetError
+from .read import read_table
+from .search import config_folder, is_path
+
+
+class UserConfig(BaseModel):
+    """What the user's config.yaml says; its fields are the keys of the file."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+    needed: ClassVar[Mapping[str, str]] = {"model": "a path", "preset": "a name or a path"}
+    """What each key takes, in words."""
+
+    model: str | None = Field(default=None, min_length=1, description="path of the model, if none is given")
+    preset: str | None = Field(default=None, min_length=1, description="name of the preset, if none is given")
+
+
+def user_config() -> UserConfig:
+    """Return the user's configuration; an empty one if there is no file.
+
+    Paths may begin with ``~``; relative ones count from the file's folder. Raises ``PresetError`` that names
+    the file and the key, for a key that is unknown or takes something else.
+    """
+    path = config_folder() / "config.yaml"
+    place = str(path)
+    table = read_table(path, place, empty={}) if path.exists() else {}
+    try:
+        check_keys(UserConfig, table)
+        config = UserConfig.model_validate(table)
+    except ValidationError as error:
+        raise PresetError(f"{place}: {field_complaint(error, table, UserConfig.needed)}") from None
+    except PresetError as error:
+        raise PresetError(f"{place}: {error}") from None
+    preset = config.preset
+    if preset is not None and is_path(preset):
+        preset = _absolute(preset, path.parent)
+    model = None if config.model is None else _absolute(config.model, path.parent)
+    return UserConfig(model=model, preset=preset)
+
+
+def _absolute(text: str, folder: Path) -> str:
+    try:
+        return str(folder / Path(text).expanduser())
+    except RuntimeError:  # ~name of a user who is not there: left for whoever opens the file to complain
+        return text

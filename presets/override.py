@@ -1,0 +1,86 @@
+"""A single setting given outside a preset, and what it is meant for."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Any
+
+from ..samplers import SamplingError, find
+from .complaints import shown
+from .errors import PresetError
+from .read import parse_scalar
+
+SETTINGS = ("seed", "max_tokens", "stop", "system", "grammar")
+"""What may be set beside the samplers' parameters."""
+
+_TARGET = re.compile(r"(?P<name>[^.#]+)(?:#(?P<occurrence>\d+))?(?:\.(?P<parameter>[^#]+))?")
+
+
+@dataclass(frozen=True)
+class Override:
+    """A value that goes before the preset's: ``origin`` is what the user typed, such as ``--top-k``.
+
+    ``target`` is ``sampler.parameter``, ``sampler`` for its main parameter, ``sampler#2.parameter`` for the
+    second of that name, or one of `SETTINGS`. One without parameters, ``ignore_eos``, takes true, false, or
+    None, which is true.
+    """
+
+    origin: str
+    target: str
+    value: Any
+
+
+@dataclass(frozen=True)
+class StepTarget:
+    """A parameter of a step; ``parameter`` is None for a step without parameters, which is on or off."""
+
+    name: str
+    occurrence: int | None
+    parameter: str | None
+
+    def __str__(self) -> str:
+        number = "" if self.occurrence is None else f"#{self.occurrence}"
+        parameter = "" if self.parameter is None else f".{self.parameter}"
+        return f"{self.name}{number}{parameter}"
+
+
+def parse_set(text: str) -> Override:
+    """Return what the text of a ``--set`` says: ``top_k.k=20``, ``top_k=20``, ``top_p#2.p=0.5``, ``seed=7``.
+
+    The value is YAML. Dashes and aliases are accepted. Raises ``PresetError`` for a text of another form, a
+    sampler that is not known, or a value that is not YAML.
+    """
+    left, sign, right = text.partition("=")
+    left = left.strip()
+    if not sign or not left:
+        raise PresetError(f"--set {text}: write name.parameter=value, such as top_k.k=20 or seed=7")
+    origin = f"--set {left}"
+    target = setting_of(left) or str(step_target(left, origin))
+    return Override(origin, target, parse_scalar(right, origin))
+
+
+def setting_of(target: str) -> str | None:
+    """The setting of that name, or None if the target is no setting."""
+    name = target.strip().lower().replace("-", "_")
+    return name if name in SETTINGS else None
+
+
+def step_target(text: str, origin: str) -> StepTarget:
+    """Return which parameter of which step a target means.
+
+    Raises ``PresetError`` for another form, an unknown sampler, or one whose parameter has to be named.
+    """
+    match = _TARGET.fullmatch(text.strip())
+    if match is None or match["occurrence"] == "0":
+        raise PresetError(
+            f"{origin}: {shown(text)} is not name, name.parameter or name#2.parameter (from #1)"
+        )
+    try:
+        cls = find(match["name"])
+    except SamplingError as error:
+        raise PresetError(f"{origin}: {error}; other settings: {', '.join(SETTINGS)}") from None
+    parameter = match["parameter"].strip().replace("-", "_") if match["parameter"] else cls.about.main
+    if parameter is None and cls.model_fields:
+        raise PresetError(f"{origin}: say which parameter of {cls.about.name}: {', '.join(cls.model_fields)}")
+    return StepTarget(cls.about.name, int(match["occurrence"]) if match["occurrence"] else None, parameter)

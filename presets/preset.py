@@ -1,0 +1,140 @@
+"""What a preset is: a chain of samplers, and the settings that go with it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+from typing import Annotated, Any, ClassVar, Literal
+
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    PrivateAttr,
+    ValidationError,
+    WithJsonSchema,
+    field_validator,
+)
+
+from ..samplers import SEED_MAX, Sampler, SamplingError, parse
+from .complaints import check_keys, field_complaint, shown
+from .errors import PresetError
+
+DEFAULT_CHAIN: tuple[Any, ...] = (
+    {"penalties": {"last_n": 64, "repeat": 1.0}},
+    {"top_k": 40},
+    {"top_p": 0.95},
+    {"min_p": 0.05},
+    {"temperature": 0.8},
+    "dist",
+)
+"""llama.cpp's own chain, with its defaults."""
+
+_TEXT = {"type": "string", "minLength": 1}
+_Stop = Annotated[list[str], WithJsonSchema({"anyOf": [_TEXT, {"type": "array", "items": _TEXT}]})]
+
+
+class Preset(BaseModel):
+    """Settings for a generation, as a preset file holds them; its fields are the keys of the file.
+
+    `name` and `source` say where it came from; they are no keys. Made by hand, a preset that is wrong raises
+    pydantic's ``ValidationError``; `from_table` raises ``PresetError`` instead.
+    """
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, title="logitsmith preset")
+
+    needed: ClassVar[Mapping[str, str]] = {
+        "description": "a text",
+        "chain": "a list of steps, or a text such as 'top_k40 > temp0.8'",
+        "seed": f"a whole number within 0..{SEED_MAX}",
+        "max_tokens": "a whole number ≥ 1, or -1 for no limit",
+        "stop": "a text or a list of texts",
+        "system": "a text",
+        "grammar": "a text or a table",
+    }
+    """What each key takes, in words."""
+
+    description: str = Field(default="", description="what the preset is for, in one line")
+    chain: list[Any] | str = Field(
+        default=list(DEFAULT_CHAIN), description="the samplers, in the order in which they work"
+    )
+    seed: int | None = Field(
+        default=None, ge=0, le=SEED_MAX, description="seed of the random numbers; none: a new one each run"
+    )
+    max_tokens: Annotated[int, Field(ge=1)] | Literal[-1] | None = Field(
+        default=None, description="tokens to make at most; -1: no limit"
+    )
+    stop: _Stop = Field(default=[], description="texts that end the generation; they are not part of it")
+    system: str | None = Field(default=None, description="system message of a chat")
+    grammar: str | dict[str, Any] | None = Field(
+        default=None, description="what the text must match: a grammar as text, or a table"
+    )
+
+    _name: str = PrivateAttr(default="")
+    _source: str = PrivateAttr(default="")
+
+    @property
+    def name(self) -> str:
+        """The name that it was found by; empty if it was made by hand."""
+        return self._name
+
+    @property
+    def source(self) -> str:
+        """The path of its file as text, or ``built-in``; empty if it was made by hand."""
+        return self._source
+
+    @classmethod
+    def from_table(
+        cls, table: Mapping[Any, Any], place: str = "preset", name: str = "", source: str = ""
+    ) -> Preset:
+        """Return the preset that a table of keys describes.
+
+        Raises ``PresetError`` that begins with ``place`` and names the key, what is allowed and what came.
+        """
+        try:
+            check_keys(cls, table)
+            preset = cls.model_validate(dict(table))
+        except ValidationError as error:
+            raise PresetError(f"{place}: {field_complaint(error, table, cls.needed)}") from None
+        except PresetError as error:
+            raise PresetError(f"{place}: {error}") from None
+        preset._name, preset._source = name, source
+        return preset
+
+    def samplers(self) -> list[Sampler]:
+        """The samplers that `chain` names, not yet part of a chain."""
+        return parse(self.chain)
+
+    @field_validator("chain", mode="before")
+    @classmethod
+    def _check_chain(cls, value: object) -> object:
+        if not isinstance(value, (list, str)):
+            raise ValueError(f"chain: {shown(value)} is not {cls.needed['chain']}")
+        check_chain(value)
+        return value
+
+    @field_validator("stop", mode="before")
+    @classmethod
+    def _check_stop(cls, value: object) -> object:
+        texts = [value] if isinstance(value, str) else value
+        if not isinstance(texts, list):
+            raise ValueError(f"stop: {shown(value)} is not {cls.needed['stop']}")
+        for number, text in enumerate(texts):
+            place = "stop" if isinstance(value, str) else f"stop[{number}]"
+            if not isinstance(text, str):
+                raise ValueError(f"{place}: {shown(text)} is not a text")
+            if not text:
+                raise ValueError(f"{place}: '' is empty, and would stop at once")
+        return texts
+
+
+def check_chain(chain: str | Sequence[Any]) -> list[Sampler]:
+    """Return the samplers of a chain; raises ``SamplingError`` also if a selecting one is not the last."""
+    samplers = parse(chain)
+    for number, (step, after) in enumerate(pairwise(samplers)):
+        if step.about.selects:
+            raise SamplingError(
+                f"chain[{number}] {step.about.name} selects a token, so it must be the last step; "
+                f"chain[{number + 1}] {after.about.name} is after it"
+            )
+    return samplers

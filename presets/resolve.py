@@ -1,0 +1,107 @@
+"""What a run goes by in the end, and where each value came from: flag > --set > preset > default."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ..samplers import Sampler, SamplingError
+from .errors import PresetError
+from .override import SETTINGS, Override, parse_set, setting_of
+from .preset import Preset, check_chain
+from .steps import ResolvedStep, override_step, resolved
+
+MAX_TOKENS = 256
+"""How many tokens are made if nothing says otherwise."""
+
+
+@dataclass(frozen=True)
+class Value:
+    """A setting and its origin: ``default``, ``preset creative``, ``--set top_k.k`` or ``--top-k``."""
+
+    value: Any
+    origin: str
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Everything that a run goes by. The last step selects."""
+
+    steps: tuple[ResolvedStep, ...]
+    seed: Value
+    max_tokens: Value
+    stop: Value
+    system: Value
+    grammar: Value
+    chain_origin: str
+
+    def samplers(self) -> list[Sampler]:
+        """The samplers of the chain, those that are off included; for `logitsmith.samplers.build`."""
+        return [step.sampler for step in self.steps]
+
+
+def resolve(
+    preset: Preset | None,
+    *,
+    chain: str | None = None,
+    sets: Sequence[str] = (),
+    flags: Sequence[Override] = (),
+) -> Settings:
+    """Return the settings of a run; of the values for one thing, a flag goes before a ``--set``, and so on.
+
+    ``chain`` is the compact notation and replaces the preset's chain; ``sets`` are texts for `parse_set`. An
+    override of a sampler that the chain lacks puts it in at its place in llama.cpp's default order.
+    Raises ``PresetError`` with the origin of the value that cannot be used.
+    """
+    steps, chain_origin = _starting_chain(preset, chain)
+    values = {name: _starting_value(preset, name) for name in SETTINGS}
+    for override in (*map(parse_set, sets), *flags):
+        setting = setting_of(override.target)
+        if setting is None:
+            steps = override_step(steps, override)
+        else:
+            values[setting] = _setting(setting, override)
+    return Settings(tuple(steps), chain_origin=chain_origin, **values)
+
+
+def _default(name: str) -> Any:
+    return {"max_tokens": MAX_TOKENS, "stop": []}.get(name)
+
+
+def _origin(preset: Preset) -> str:
+    return f"preset {preset.name}".rstrip()
+
+
+def _starting_chain(preset: Preset | None, chain: str | None) -> tuple[list[ResolvedStep], str]:
+    preset = preset or Preset()
+    if chain is not None:
+        origin = "--chain"
+        try:
+            samplers = check_chain(chain)
+        except SamplingError as error:
+            raise PresetError(f"--chain: {error}") from None
+    else:
+        origin = _origin(preset) if "chain" in preset.model_fields_set else "default"
+        samplers = preset.samplers()
+    steps = [resolved(sampler, origin) for sampler in samplers]
+    if not samplers or not samplers[-1].about.selects:
+        # What a chain does without a selecting step, spelled out.
+        steps.append(resolved(check_chain(["dist"])[0], "default"))
+    return steps, origin
+
+
+def _starting_value(preset: Preset | None, name: str) -> Value:
+    if preset is not None and getattr(preset, name) is not None and name in preset.model_fields_set:
+        return Value(getattr(preset, name), _origin(preset))
+    return Value(_default(name), "default")
+
+
+def _setting(name: str, override: Override) -> Value:
+    """The value of a setting, checked as a preset's would be; None stands for the default."""
+    try:
+        value = getattr(Preset.from_table({name: override.value}, place=""), name)
+    except PresetError as error:
+        rest = str(error).removeprefix(f": {name}")
+        raise PresetError(f"{override.origin}{rest}") from None
+    return Value(_default(name) if value is None else value, override.origin)

@@ -1,0 +1,65 @@
+"""The JSON Schema of a preset file, for editors; made from the fields of `Preset` and of every sampler."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..samplers import Sampler, catalogue
+from .preset import Preset
+
+
+def json_schema() -> dict[str, Any]:
+    """Return the JSON Schema (2020-12) of a preset file, with descriptions, ranges and defaults."""
+    samplers = catalogue()
+    schema = Preset.model_json_schema()
+    schema["properties"]["chain"].update(_chain(samplers))
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        **schema,
+        "$defs": {name: _parameters(cls) for name, cls in samplers.items()},
+    }
+
+
+def _chain(samplers: dict[str, type[Sampler]]) -> dict[str, Any]:
+    names = {spelling: cls for cls in samplers.values() for spelling in _spellings(cls)}
+    name_only = {"enum": list(names), "description": "a sampler with its default parameters"}
+    items = [name_only, *(_step(spelling, cls) for spelling, cls in names.items())]
+    return {
+        "anyOf": [
+            {"type": "array", "items": {"anyOf": items}},
+            {"type": "string", "description": "the compact notation: top_k40 > top_p0.95 > temp0.8"},
+        ]
+    }
+
+
+def _spellings(cls: type[Sampler]) -> list[str]:
+    names = [cls.about.name, *cls.about.aliases]
+    return list(dict.fromkeys([*names, *(name.replace("_", "-") for name in names)]))
+
+
+def _step(spelling: str, cls: type[Sampler]) -> dict[str, Any]:
+    """``{name: main value}``, ``{name: {parameters}}`` or ``{name: null}``, all defaults."""
+    about = cls.about
+    forms: list[dict[str, Any]] = [{"$ref": f"#/$defs/{about.name}"}, {"type": "null"}]
+    if about.main is not None:
+        forms.insert(0, _parameters(cls)["properties"][about.main])
+    return {
+        "type": "object",
+        "description": about.summary,
+        "properties": {spelling: {"anyOf": forms}},
+        "required": [spelling],
+        "additionalProperties": False,
+    }
+
+
+def _parameters(cls: type[Sampler]) -> dict[str, Any]:
+    schema = cls.model_json_schema()
+    schema["description"] = f"{cls.about.summary}: {cls.about.formula}"
+    schema["title"] = cls.about.name
+    for field in schema["properties"].values():
+        field.pop("title", None)
+    if cls.about.name == "logit_bias":
+        # The sampler reads these two before pydantic sees a number, so its own schema lacks them.
+        bans = [{"const": False}, {"const": "-inf"}]
+        schema["properties"]["bias"]["additionalProperties"] = {"anyOf": [{"type": "number"}, *bans]}
+    return schema

@@ -1,0 +1,110 @@
+"""Where presets are looked for, and which are there."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from .complaints import nearest
+from .errors import PresetError
+
+BUILT_IN = Path(__file__).parent
+"""The folder of the presets that come with the package."""
+
+_SUFFIXES = (".yaml", ".yml")
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A preset file; ``origin`` is its folder as text, ``built-in``, or ``path`` if that was given."""
+
+    name: str
+    origin: str
+    path: Path
+    shadowed: bool = False
+    """True if a file of the same name comes earlier on the search path."""
+
+
+def find(name_or_path: str) -> Entry:
+    """Return the preset of a name, or of a path: what has a separator or ends in ``.yaml`` or ``.yml``.
+
+    A name is looked for in ``./presets``, then in the user's folder, then among the built-in presets. A path
+    is not opened. Raises ``PresetError`` for an unknown name, with the nearest and the known ones.
+    """
+    if is_path(name_or_path):
+        path = Path(name_or_path)
+        return Entry(path.stem, "path", path)
+    known = {entry.name: entry for entry in listing() if not entry.shadowed}
+    if name_or_path in known:
+        return known[name_or_path]
+    hint = nearest(name_or_path, sorted(known))
+    if hint.startswith("did"):
+        hint = f"{hint} (known: {', '.join(sorted(known))})"
+    raise PresetError(f"unknown preset {name_or_path!r}; {hint}")
+
+
+def is_path(text: str) -> bool:
+    """True if the text is taken as a path, not as a name."""
+    separators = {"/", os.sep, os.altsep or os.sep}
+    return text.lower().endswith(_SUFFIXES) or any(separator in text for separator in separators)
+
+
+def listing() -> list[Entry]:
+    """Every preset on the search path, in its order, then by name; of equal names the first one counts.
+
+    Raises ``PresetError`` for a folder that may not be read.
+    """
+    entries: list[Entry] = []
+    seen: set[str] = set()
+    for origin, folder in _folders():
+        for path in _files(folder):
+            entries.append(Entry(path.stem, origin, path, shadowed=path.stem in seen))
+            seen.add(path.stem)
+    return entries
+
+
+def config_folder() -> Path:
+    """``$XDG_CONFIG_HOME/logitsmith`` or ``~/.config/logitsmith``; on Windows ``%APPDATA%/logitsmith``."""
+    try:
+        home = Path.home()
+    except RuntimeError:
+        home = Path("~")  # a user without a home: nothing will be found there, and nothing breaks
+    return _config_home(sys.platform, os.environ, home) / "logitsmith"
+
+
+def _config_home(platform: str, environment: Mapping[str, str], home: Path) -> Path:
+    if platform == "win32":
+        appdata = environment.get("APPDATA")
+        return Path(appdata) if appdata else home / "AppData" / "Roaming"
+    configured = Path(environment.get("XDG_CONFIG_HOME", ""))
+    # The XDG specification has relative paths ignored.
+    return configured if configured.is_absolute() else home / ".config"
+
+
+def _folders() -> list[tuple[str, Path]]:
+    """The search path; a folder that stands there twice, as ./presets does in a checkout, counts once."""
+    user = config_folder() / "presets"
+    folders = {BUILT_IN.resolve(): ("built-in", BUILT_IN)}
+    earlier: dict[Path, tuple[str, Path]] = {}
+    for origin, folder in (("./presets", Path("presets")), (str(user), user)):
+        real = folder.resolve()
+        if real not in folders and real not in earlier:
+            earlier[real] = (origin, folder)
+    return [*earlier.values(), *folders.values()]
+
+
+def _files(folder: Path) -> list[Path]:
+    """The preset files of a folder, by name; of the same name, .yaml before .yml."""
+    try:
+        return sorted(
+            path
+            for path in folder.iterdir()
+            if path.suffix in _SUFFIXES and not path.name.startswith(".") and path.is_file()
+        )
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    except OSError as error:
+        raise PresetError(f"{folder}: the folder may not be read ({error.strerror})") from None

@@ -1,0 +1,125 @@
+"""Bad input: one clear sentence on stderr, the right exit code, nothing on stdout."""
+
+import pytest
+
+USAGE = {
+    "-n 0": (["x", "-n", "0"], "-n: 0 is not ≥ 1, nor -1 for no limit"),
+    "-n -2": (["x", "-n", "-2"], "-n: -2 is not ≥ 1"),
+    "-n text": (["x", "-n", "many"], "'--predict' / '--n-predict': Input should be a valid integer"),
+    "-t 0": (["x", "-t", "0"], "-t: 0 is not ≥ 1"),
+    "-c -1": (["x", "-c", "-1"], "-c: -1 is not ≥ 0"),
+    "-b 0": (["x", "-b", "0"], "-b: 0 is not ≥ 1"),
+    "unknown option": (["x", "--tempp", "1"], "No such option: --tempp"),
+    "unknown format": (["x", "--format", "xml"], "'xml' is not one of"),
+    "logprobs without jsonl": (["x", "--logprobs", "3"], "--logprobs needs --format jsonl"),
+    "negative logprobs": (["x", "--format", "jsonl", "--logprobs", "-3"], "--logprobs: -3 is not ≥ 0"),
+    "system without chat": (["x", "--no-chat", "--system", "y"], "--no-chat leaves it out"),
+    "two prompts": (["x", "-p", "y"], "the prompt is given twice, by PROMPT and -p"),
+    "two words": (["x", "y"], "unexpected extra argument"),
+    "bias of another form": (["x", "--logit-bias", "foo"], "'foo' is not ID+BIAS"),
+    "bias that is no number": (["x", "--logit-bias", "foo=much"], "'much' in 'foo=much' is not a number"),
+    "unknown preset": (["x", "-P", "creativ"], "unknown preset 'creativ'; did you mean creative?"),
+    "missing preset file": (["x", "-P", "no/where.yaml"], "no/where.yaml"),
+    "unknown sampler": (["x", "--chain", "top-q3"], "--chain: chain[0]: unknown sampler 'top-q'; did you mean top_p?"),
+    "chain that is none": (["x", "--chain", "top-k40 >"], "step 2: a step is missing"),
+    "two selecting steps": (["x", "--chain", "greedy > dist"], "chain[0] greedy"),
+    "flag out of range": (["x", "--top-p", "1.5"], "--top-p: 1.5 is not within 0..1"),
+    "negative temperature": (["x", "--temp", "-1"], "--temp: -1.0 is not ≥ 0"),
+    "seed out of range": (["x", "--seed", "4294967296"], "--seed"),
+    "unknown parameter": (["x", "--set", "top_k.kk=3"], "--set top_k.kk: unknown parameter 'kk'; did you mean k?"),
+    "--set without a value": (["x", "--set", "top_k.k"], "--set"),
+    "temperature for greedy": (["x", "-P", "deterministic", "--temp", "2"], "greedy"),
+    "unknown sampler to show": (["samplers", "top_x"], "unknown sampler 'top_x'"),
+}
+
+FAILURES = {
+    "missing model": (["x", "-m", "no.gguf"], b"", "no.gguf: there is no such file"),
+    "folder as model": (["x", "-m", "."], b"", ".: this is a folder"),
+    "missing prompt file": (["-f", "no.txt"], b"", "no.txt: No such file or directory"),
+    "folder as prompt": (["-f", "."], b"", ".: Is a directory"),
+    "stdin is not UTF-8": ([], b"ab\xff", "stdin is not UTF-8: byte 0xff at offset 2"),
+    "prompt longer than the context": (["x " * 50, "-c", "32"], b"", "and the context holds 32; shorten it"),
+    "bias text of two tokens": (["x", "--logit-bias", " a b=1"], b"", "' a b' is 2 tokens"),
+    "bias id outside": (["x", "--logit-bias", "99999+1"], b"", "token id 99999 is not within 0..49151"),
+    "adapter that is missing": (["x", "--lora", "no.gguf=0.5"], b"", "no.gguf: there is no such file"),
+}
+
+FILES = {
+    "range": ("chain: [top_k: 40, temp: 1, top_p: {p: 1.5}]", "bad.yaml: chain[2].top_p.p: 1.5 is not within 0..1"),
+    "unknown key": ("chian: []", "bad.yaml: unknown key 'chian'; did you mean chain?"),
+    "syntax": ("chain: [a\nb: {", "bad.yaml: line 2, column 2: "),
+    "duplicate key": ("seed: 1\nseed: 2", "bad.yaml: line 2, column 1: "),
+    "not a mapping": ("- a\n- b", "bad.yaml: "),
+    "empty": ("", "bad.yaml: "),
+    "python object": ("chain: !!python/object/apply:os.system ['true']", "bad.yaml: line 1"),
+    "max_tokens": ("max_tokens: 0", "bad.yaml: max_tokens: 0 is not"),
+}
+
+
+@pytest.mark.parametrize(("arguments", "message"), USAGE.values(), ids=USAGE)
+def test_bad_usage_is_code_2(gen, arguments, message):
+    result = gen(*arguments, code=2)
+    assert message in result.err
+    assert result.out == ""
+
+
+@pytest.mark.parametrize(("arguments", "stdin", "message"), FAILURES.values(), ids=FAILURES)
+def test_failure_is_code_1_and_one_line(gen, arguments, stdin, message):
+    result = gen(*arguments, stdin=stdin, code=1)
+    assert message in result.err
+    assert result.err.startswith("gen: ")
+    assert result.err.count("\n") == 1
+    assert result.out == ""
+
+
+@pytest.mark.parametrize(("text", "message"), FILES.values(), ids=FILES)
+def test_bad_preset_file_names_the_place(gen, home, text, message):
+    (home / "work" / "bad.yaml").write_text(text)
+    for arguments in (["presets", "check", "bad.yaml"], ["x", "-P", "./bad.yaml"]):
+        result = gen(*arguments, code=2)
+        assert message in result.err
+        assert result.err.count("\n") == 1
+
+
+MODELS = {
+    "empty": (b"", "the file is empty"),
+    "text": (b"not a model", "not a GGUF file"),
+    "cut after the magic": (b"GGUF", "damaged GGUF file"),
+    "web page": (b"<!DOCTYPE html>", "it looks like a web page"),
+}
+
+
+@pytest.mark.parametrize(("data", "message"), MODELS.values(), ids=MODELS)
+def test_bad_model_file(gen, home, data, message):
+    (home / "work" / "m.gguf").write_bytes(data)
+    result = gen("x", "-m", "m.gguf", code=1)
+    assert result.err.startswith("gen: m.gguf: ")
+    assert message in result.err
+
+
+def test_truncated_model(gen, home):
+    from logitsmith.engine import locate
+
+    with locate()[0].open("rb") as whole:
+        (home / "work" / "cut.gguf").write_bytes(whole.read(40_000_000))
+    assert "truncated: its tensors need" in gen("x", "-m", "cut.gguf", code=1).err
+
+
+def test_grammar_in_a_preset_is_refused_and_not_ignored(gen, home):
+    (home / "work" / "g.yaml").write_text("grammar: json\n")
+    assert "cannot apply yet" in gen("x", "-P", "./g.yaml", code=1).err
+
+
+def test_no_prompt_at_a_terminal(environment):
+    import os
+    import pty
+    import subprocess
+    import sys
+
+    leader, follower = pty.openpty()
+    command = [sys.executable, "-m", "logitsmith.cli", "-n", "5"]
+    done = subprocess.run(command, stdin=follower, capture_output=True, env=environment, check=False)
+    os.close(leader)
+    os.close(follower)
+    assert done.returncode == 2
+    assert b"there is no prompt" in done.stderr

@@ -1,0 +1,106 @@
+"""`gen --help`, `--version`, `samplers` and `presets`."""
+
+import json
+import re
+import subprocess
+import sys
+from importlib.metadata import version
+
+import pytest
+import yaml
+
+from logitsmith.samplers import catalogue
+
+BUILT_IN = {"default", "deterministic", "creative", "precise"}
+
+
+def test_help_is_short_and_names_the_commands(gen):
+    out = gen("--help").out
+    assert out == gen("-h").out
+    assert len(out.splitlines()) < 40
+    for word in ("Generate", "Look up", "run", "samplers", "presets"):
+        assert word in out
+
+
+def test_help_of_run_is_grouped(gen):
+    out = gen("run", "--help").out
+    places = [out.index(f"─ {panel} ─") for panel in ("Prompt", "Sampling", "Length", "Model", "Output")]
+    assert places == sorted(places)
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["run", "--help"], ["--version"]], ids=" ".join)
+def test_help_imports_neither_llama_cpp_nor_numpy(arguments, environment):
+    program = (
+        "import sys\nfrom logitsmith.cli import main\n"
+        f"try: main({arguments!r})\nexcept SystemExit: pass\n"
+        "print([m for m in ('llama_cpp', 'numpy', 'yaml', 'logitsmith.samplers') if m in sys.modules], file=sys.stderr)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, env=environment, check=True, text=True
+    )
+    assert done.stderr == "[]\n"
+
+
+def test_version_names_both(gen):
+    out = gen("--version").out
+    assert out == f"gen {version('logitsmith')} (llama-cpp-python {version('llama-cpp-python')})\n"
+
+
+def test_samplers_lists_them_all(gen):
+    out = gen("samplers").out
+    for name, cls in catalogue().items():
+        assert re.search(rf"^{name} .*{re.escape(cls.about.summary)}", out, re.MULTILINE)
+
+
+@pytest.mark.parametrize("name", catalogue())
+def test_sampler_shows_everything(gen, name):
+    out = gen("samplers", name).out
+    cls = catalogue()[name]
+    for fact in (cls.about.formula, cls.about.reference, cls.about.llama_cpp):
+        assert fact in out
+    for parameter, field in cls.model_fields.items():
+        assert parameter in out
+        assert field.description in out
+
+
+def test_sampler_by_alias_and_ranges(gen):
+    assert gen("samplers", "Top-P").out == gen("samplers", "nucleus").out
+    assert "0..1" in gen("samplers", "top_p").out
+    assert "include or exclude" in gen("samplers", "top_p").out
+
+
+def test_presets_lists_the_built_in_ones(gen):
+    out = gen("presets").out
+    assert out == gen("presets", "list").out
+    assert BUILT_IN <= {line.split()[0] for line in out.splitlines() if line.strip()}
+
+
+@pytest.mark.parametrize("name", sorted(BUILT_IN))
+def test_preset_shows_and_checks(gen, name):
+    shown = gen("presets", "show", name).out
+    assert yaml.safe_load(shown)["description"]
+    assert gen("presets", "check", name).out.startswith(f"{name}: ok (")
+
+
+def test_preset_copied_and_changed_runs(gen, home):
+    changed = gen("presets", "show", "creative").out + "\nmax_tokens: 3\n"
+    (home / "work" / "mine.yaml").write_text(changed)
+    assert gen("Hi", "-P", "./mine.yaml", "--format", "jsonl").lines[0]["max_tokens"] == 3
+
+
+def test_schema_is_json(gen):
+    schema = json.loads(gen("presets", "schema").out)
+    assert {"description", "chain", "seed", "max_tokens", "stop", "system", "grammar"} == set(schema["properties"])
+
+
+def test_without_arguments_at_a_terminal_there_is_help(environment):
+    import os
+    import pty
+
+    leader, follower = pty.openpty()
+    done = subprocess.run(
+        [sys.executable, "-m", "logitsmith.cli"], stdin=follower, capture_output=True, env=environment, check=False
+    )
+    os.close(leader)
+    os.close(follower)
+    assert b"gen --chat" in done.stdout + done.stderr

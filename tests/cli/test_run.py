@@ -1,0 +1,256 @@
+"""`gen` on the real model, as a person and as a pipe uses it."""
+
+import json
+import os
+import pty
+import signal
+import subprocess
+import sys
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+SEA = ("The sea was", "-n", "8", "--seed", "7")
+
+
+def test_text_streams_to_stdout_and_nothing_else(gen):
+    result = gen(*SEA)
+    assert result.err == ""
+    assert len(result.out) > 10
+    assert not result.out.endswith("\n\n")
+
+
+def test_same_seed_same_text(gen):
+    assert gen(*SEA).out == gen("run", *SEA).out == gen("-p", "The sea was", "-n", "8", "-s", "7").out
+
+
+def test_prompt_from_stdin_and_file_lose_one_newline(gen, home):
+    (home / "work" / "prompt.txt").write_text("The sea was\n")
+    (home / "work" / "bom.txt").write_bytes(b"\xef\xbb\xbfThe sea was\n")
+    expected = gen(*SEA).out
+    rest = SEA[1:]
+    assert gen(*rest, stdin="The sea was\n").out == expected
+    assert gen("-f", "prompt.txt", *rest).out == expected
+    assert gen("-f", "bom.txt", *rest).out == expected
+    assert gen("-f", "-", *rest, stdin="The sea was").out == expected
+
+
+def test_echo_writes_the_prompt_first(gen):
+    assert gen(*SEA, "--echo").out == "The sea was" + gen(*SEA).out
+
+
+def test_jsonl_is_start_tokens_done(gen):
+    lines = gen(*SEA, "--format", "jsonl", "--logprobs", "5").lines
+    assert [line["event"] for line in lines] == ["start", *["token"] * 8, "done"]
+    start, *tokens, done = lines
+    assert start["seed"] == 7
+    assert [list(step) for step in start["chain"]] == [["top_k"], ["top_p"], ["min_p"], ["temperature"], ["dist"]]
+    for index, token in enumerate(tokens):
+        assert token["index"] == index
+        assert bytes(token["bytes"]).decode() == token["token"]
+        assert len(token["top_logprobs"]) == 5
+        assert token["logprob"] <= token["top_logprobs"][0]["logprob"] <= 0
+    assert done["text"] == "".join(token["text"] for token in tokens) == gen(*SEA).out
+    assert done["usage"] == {"prompt_tokens": 3, "completion_tokens": 8, "total_tokens": 11}
+    assert set(done["timings"]) == {"prompt_ms", "generation_ms", "chain_ms"}
+
+
+def test_jsonl_echo_gives_the_prompt_its_lines(gen):
+    lines = gen("naïve 日", "-n", "1", "--format", "jsonl", "--echo").lines
+    prompt = [line for line in lines if line["event"] == "prompt"]
+    assert b"".join(bytes(line["bytes"]) for line in prompt).decode() == "naïve 日"
+
+
+def test_random_seed_is_told_and_repeats_the_run(gen):
+    first = gen("The sea was", "-n", "8", "--format", "jsonl").lines
+    again = gen("The sea was", "-n", "8", "--format", "jsonl", "--seed", str(first[0]["seed"])).lines
+    assert first[-1]["text"] == again[-1]["text"]
+    other = gen("The sea was", "-n", "1", "--format", "jsonl", "--seed", "-1").lines
+    assert other[0]["seed"] != first[0]["seed"]
+
+
+CHAINS = {
+    "chain": (["--chain", "top-k5 > temp0.5"], [{"top_k": {"k": 5}}, {"temperature": {"t": 0.5}}]),
+    "greedy preset": (["-P", "deterministic"], [{"greedy": {}}]),
+    "flag over preset": (["--chain", "top-k5", "--top-k", "7"], [{"top_k": {"k": 7}}]),
+    "flag over --set": (["--chain", "top-k5", "--set", "top_k.k=6", "--top-k", "7"], [{"top_k": {"k": 7}}]),
+    "--set over chain": (["--chain", "top-k5", "--set", "top_k.k=6"], [{"top_k": {"k": 6}}]),
+    "off is dropped": (["--chain", "top-k5 > temp0.5", "--temp", "1"], [{"top_k": {"k": 5}}]),
+    "inserted in llama.cpp's order": (
+        ["--chain", "top-k5 > temp0.5", "--min-p", "0.1"],
+        [{"top_k": {"k": 5}}, {"min_p": {"p": 0.1, "min_keep": 1}}, {"temperature": {"t": 0.5}}],
+    ),
+    "ignore eos": (["--chain", "top-k5", "--ignore-eos"], [{"ignore_eos": {}}, {"top_k": {"k": 5}}]),
+    "bias by id and text": (
+        ["--chain", "top-k5", "--logit-bias", "15-2", "--logit-bias", " sea=-inf"],
+        [{"logit_bias": {"bias": {"15": -2.0, " sea": False}}}, {"top_k": {"k": 5}}],
+    ),
+}
+
+
+@pytest.mark.parametrize(("flags", "chain"), CHAINS.values(), ids=CHAINS)
+def test_chain_that_ran(gen, flags, chain):
+    ran = gen("Hi", "-n", "1", "--format", "jsonl", *flags).lines[0]["chain"]
+    assert [step for step in ran if step != {"dist": {}}] == chain
+
+
+def test_every_shorthand_reaches_its_parameter(gen):
+    flags = "--temp 0.7 --top-k 11 --top-p 0.8 --min-p 0.02 --repeat-penalty 1.1 --repeat-last-n 33"
+    flags += " --presence-penalty 0.2 --frequency-penalty 0.3"
+    out = gen("x", "--show-config", *flags.split(), "--seed", "5", "-n", "3", "--stop", "END", "--system", "S").out
+    told = {line.split()[-1]: line.split()[-2] for line in out.splitlines()}
+    assert told["--temp"] == "0.7"
+    assert told["--top-k"] == "11"
+    assert told["--top-p"] == "0.8"
+    assert told["--min-p"] == "0.02"
+    assert told["--repeat-penalty"] == "1.1"
+    assert told["--repeat-last-n"] == "33"
+    assert told["--presence-penalty"] == "0.2"
+    assert told["--frequency-penalty"] == "0.3"
+    assert told["--seed"] == "5"
+    assert told["-n"] == "3"
+    assert told["--stop"] == "['END']"
+    assert told["--system"] == "S"
+
+
+def test_stop_string_ends_the_text_before_it(gen):
+    free = gen("1, 2, 3,", "-P", "deterministic", "-n", "20").out
+    result = gen("1, 2, 3,", "-P", "deterministic", "-n", "20", "--stop", ", 6", "--format", "jsonl")
+    assert result.lines[-1]["finish_reason"] == "stop"
+    assert result.lines[-1]["stop"] == ", 6"
+    assert result.lines[-1]["text"] == free[: free.index(", 6")]
+
+
+def test_chat_and_system(gen):
+    prompt = "".join(
+        line["token"]
+        for line in gen("Hi", "--system", "Be kind.", "-n", "1", "--format", "jsonl", "--echo").lines
+        if line["event"] == "prompt"
+    )
+    assert prompt.endswith("<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n")
+    assert "Be kind." in prompt
+    done = gen("--chat", "Say hi.", "-P", "deterministic", "--format", "jsonl").lines[-1]
+    assert done["finish_reason"] == "stop"
+    plain = gen("Hi", "-n", "1", "--format", "jsonl").lines[0]
+    assert plain["prompt_tokens"] == 1
+
+
+def test_context_full_and_no_limit(gen):
+    done = gen("The sea", "-c", "16", "-n", "-1", "--ignore-eos", "--format", "jsonl").lines[-1]
+    assert done["finish_reason"] == "context"
+    assert done["usage"]["total_tokens"] == 17
+
+
+def test_stats_go_to_stderr(gen):
+    result = gen(*SEA, "--stats")
+    assert result.out == gen(*SEA).out
+    assert [line.split()[0] for line in result.err.split("\n") if line] == ["prompt", "generation", "chain", "finish"]
+    assert "seed 7" in result.err
+
+
+def test_verbose_shows_llama_cpps_log_on_stderr(gen):
+    result = gen(*SEA, "-v")
+    assert "llama_model_loader" in result.err
+    assert "llama" not in gen(*SEA).err
+
+
+def test_preset_of_the_user_and_of_the_folder(gen, home):
+    folder = home / "work" / "presets"
+    folder.mkdir()
+    (folder / "mine.yaml").write_text("description: mine\nchain: [top_k: 3, temp: 0.5]\nmax_tokens: 2\nstop: Z\n")
+    start = gen("Hi", "-P", "mine", "--format", "jsonl").lines[0]
+    assert start["chain"][0] == {"top_k": {"k": 3}}
+    assert start["max_tokens"] == 2
+    assert start["stop"] == ["Z"]
+    (home / "config" / "logitsmith").mkdir()
+    (home / "config" / "logitsmith" / "config.yaml").write_text("preset: mine\n")
+    assert gen("Hi", "--format", "jsonl").lines[0]["max_tokens"] == 2
+
+
+def test_preset_model_says_so_when_the_gguf_names_nothing(gen):
+    result = gen(*SEA, "-P", "model")
+    assert "note: this model names no sampling settings" in result.err
+    assert result.out == gen(*SEA).out
+
+
+def test_model_by_flag_environment_and_config(gen, home):
+    from logitsmith.engine import locate
+
+    path = str(locate()[0])
+    expected = gen(*SEA).out
+    assert gen(*SEA, "-m", path).out == expected
+    assert gen(*SEA, GEN_MODEL=path).out == expected
+    missing = gen(*SEA, GEN_MODEL="nowhere.gguf", code=1)
+    assert missing.err == "gen: nowhere.gguf: there is no such file\n"
+    (home / "config" / "logitsmith").mkdir()
+    (home / "config" / "logitsmith" / "config.yaml").write_text("model: lost.gguf\n")
+    assert "lost.gguf" in gen(*SEA, code=1).err
+
+
+@contextmanager
+def process_of(environment, *arguments, **options):
+    """`gen` without end, killed at the latest when the test is over."""
+    command = [sys.executable, "-m", "logitsmith.cli", "Hello", "-n", "-1", "--ignore-eos", *arguments]
+    with subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, **options) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def test_interrupt_keeps_what_was_made(environment):
+    with process_of(environment, "--format", "jsonl", stdout=subprocess.PIPE) as process:
+        first = [process.stdout.readline() for _ in range(5)]
+        process.send_signal(signal.SIGINT)
+        rest, err = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert err == b""
+    lines = [json.loads(line) for line in [*first, *rest.splitlines()]]
+    assert lines[-1]["event"] == "done"
+    assert lines[-1]["finish_reason"] == "interrupted"
+    assert lines[-1]["text"] == "".join(line["text"] for line in lines if line["event"] == "token")
+
+
+@pytest.mark.parametrize("form", ["text", "jsonl"])
+def test_closed_pipe_ends_quietly(environment, form):
+    with process_of(environment, "--format", form, stdout=subprocess.PIPE) as process:
+        process.stdout.read(10)
+        process.stdout.close()
+        assert process.stderr.read() == b""
+        assert process.wait(60) == 0
+
+
+def test_full_disk_is_a_named_failure(environment):
+    full = Path("/dev/full")
+    if not full.exists():
+        pytest.skip("there is no /dev/full here")
+    with full.open("w") as out, process_of(environment, stdout=out) as process:
+        assert process.stderr.read() == b"gen: output: No space left on device\n"
+        assert process.wait(60) == 1
+
+
+def on_terminal(environment, *arguments):
+    """Run with stdout a terminal; return what it showed."""
+    leader, follower = pty.openpty()
+    with process_of(environment, *arguments, stdout=follower, stdin=subprocess.DEVNULL) as process:
+        os.close(follower)
+        shown = b""
+        while part := _read(leader):
+            shown += part
+        os.close(leader)
+        assert process.wait(60) == 0
+    return shown.decode()
+
+
+def _read(terminal):
+    try:
+        return os.read(terminal, 4096)
+    except OSError:  # the other side is gone
+        return b""
+
+
+def test_control_characters_are_shown_on_a_terminal_and_kept_in_a_pipe(gen, environment):
+    escape = ["--chain", "greedy", "--logit-bias", "\x1b=1000", "-n", "3"]
+    assert gen("Hello", *escape).out == "\x1b" * 3
+    assert on_terminal(environment, *escape).endswith("␛␛␛\r\n")

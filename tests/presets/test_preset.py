@@ -1,0 +1,169 @@
+"""What a preset may hold, and what is said about the rest."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from logitsmith.presets import Preset, PresetError, load
+from logitsmith.presets.preset import DEFAULT_CHAIN
+from logitsmith.samplers import build
+from pydantic import ValidationError
+
+A_CHAIN = "a list of steps, or a text such as 'top_k40 > temp0.8'"
+KEYS = "description, chain, seed, max_tokens, stop, system, grammar"
+
+REFUSED: dict[str, tuple[dict[Any, Any], str]] = {
+    "unknown_sampler": (
+        {"chain": ["greedy", "x", {"top_p": 1.5}]},
+        "chain[1]: unknown sampler 'x'; known are",
+    ),
+    "range": (
+        {"chain": [{"top_k": 1}, {"temp": 1}, {"top_p": 1.5}]},
+        "chain[2].top_p.p: 1.5 is not within 0..1",
+    ),
+    "range_as_table": ({"chain": [{"top_p": {"p": -0.1}}]}, "chain[0].top_p.p: -0.1 is not within 0..1"),
+    "notation": ({"chain": "top_k40 > top_p2"}, "chain[1].top_p.p: 2 is not within 0..1"),
+    "notation_syntax": (
+        {"chain": "top_k40 >"},
+        "chain 'top_k40 >', step 2: a step is missing; write name, name0.8 or name(key=value, …)",
+    ),
+    "nan": (
+        {"chain": [{"temperature": float("nan")}]},
+        "chain[0].temperature.t: nan is not a finite number (≥ 0)",
+    ),
+    "unknown_parameter": (
+        {"chain": [{"top_k": {"kk": 1}}]},
+        "chain[0].top_k: unknown parameter 'kk'; did you mean k?",
+    ),
+    "selects_too_early": (
+        {"chain": ["greedy", {"top_k": 1}]},
+        "chain[0] greedy selects a token, so it must be the last step; chain[1] top_k is after it",
+    ),
+    "two_select": (
+        {"chain": ["greedy", "dist"]},
+        "chain[0] greedy selects a token, so it must be the last step; chain[1] dist is after it",
+    ),
+    "chain_number": ({"chain": 3}, f"chain: 3 is not {A_CHAIN}"),
+    "chain_none": ({"chain": None}, f"chain: None is not {A_CHAIN}"),
+    "unknown_key": ({"chian": []}, "unknown key 'chian'; did you mean chain?"),
+    "unknown_key_far": (
+        {"colour": 1},
+        f"unknown key 'colour'; known: {KEYS}",
+    ),
+    "number_as_key": ({3: 1}, f"unknown key 3; known: {KEYS}"),
+    "name_is_no_key": ({"name": "x"}, f"unknown key 'name'; known: {KEYS}"),
+    "seed_negative": ({"seed": -1}, "seed: -1 is not a whole number within 0..4294967295"),
+    "seed_too_large": ({"seed": 2**32}, "seed: 4294967296 is not a whole number within 0..4294967295"),
+    "seed_float": ({"seed": 1.0}, "seed: 1.0 is not a whole number within 0..4294967295"),
+    "seed_bool": ({"seed": True}, "seed: True is not a whole number within 0..4294967295"),
+    "seed_text": ({"seed": "7"}, "seed: '7' is not a whole number within 0..4294967295"),
+    "max_tokens_0": ({"max_tokens": 0}, "max_tokens: 0 is not a whole number ≥ 1, or -1 for no limit"),
+    "max_tokens_-2": ({"max_tokens": -2}, "max_tokens: -2 is not a whole number ≥ 1, or -1 for no limit"),
+    "stop_empty": ({"stop": ""}, "stop: '' is empty, and would stop at once"),
+    "stop_empty_item": ({"stop": ["a", ""]}, "stop[1]: '' is empty, and would stop at once"),
+    "stop_number": ({"stop": [3]}, "stop[0]: 3 is not a text"),
+    "stop_table": ({"stop": {"a": 1}}, "stop: {'a': 1} is not a text or a list of texts"),
+    "system_number": ({"system": 3}, "system: 3 is not a text"),
+    "description_none": ({"description": None}, "description: None is not a text"),
+    "grammar_list": ({"grammar": ["a"]}, "grammar: ['a'] is not a text or a table"),
+}
+
+
+@pytest.mark.parametrize(("table", "complaint"), REFUSED.values(), ids=REFUSED)
+def test_refused(table: dict[Any, Any], complaint: str) -> None:
+    with pytest.raises(PresetError) as caught:
+        Preset.from_table(table, place="creative.yaml")
+    said = str(caught.value)
+    if "known are" in complaint:  # what else is known grows with the registry
+        assert said.startswith(f"creative.yaml: {complaint}")
+    else:
+        assert said == f"creative.yaml: {complaint}"
+
+
+ACCEPTED: dict[str, tuple[str, Any, Any]] = {
+    "seed_0": ("seed", 0, 0),
+    "seed_largest": ("seed", 2**32 - 1, 2**32 - 1),
+    "seed_none": ("seed", None, None),
+    "no_limit": ("max_tokens", -1, -1),
+    "one_token": ("max_tokens", 1, 1),
+    "one_stop": ("stop", "END", ["END"]),
+    "stops": ("stop", ["a", "\n"], ["a", "\n"]),
+    "no_stop": ("stop", [], []),
+    "empty_system": ("system", "", ""),
+    "grammar_text": ("grammar", "root ::= [a-z]", "root ::= [a-z]"),
+    "grammar_table": ("grammar", {"type": "object"}, {"type": "object"}),
+    "empty_chain": ("chain", [], []),
+    "chain_text": ("chain", "top_k40 > temp0.8", "top_k40 > temp0.8"),
+}
+
+
+@pytest.mark.parametrize(("key", "value", "kept"), ACCEPTED.values(), ids=ACCEPTED)
+def test_accepted(key: str, value: Any, kept: Any) -> None:
+    assert getattr(Preset.from_table({key: value}), key) == kept
+
+
+def test_defaults() -> None:
+    preset = Preset()
+    assert preset.chain == list(DEFAULT_CHAIN)
+    assert (preset.seed, preset.max_tokens, preset.stop, preset.system, preset.grammar) == (
+        None,
+        None,
+        [],
+        None,
+        None,
+    )
+    assert (preset.name, preset.source) == ("", "")
+
+
+def test_frozen_and_checked_when_made_by_hand() -> None:
+    with pytest.raises(ValidationError):
+        Preset().seed = 3  # type: ignore[misc]
+    with pytest.raises(ValidationError, match="is not within"):
+        Preset(chain=[{"top_p": 3}])
+
+
+def test_needed_says_what_every_key_takes() -> None:
+    assert set(Preset.needed) == set(Preset.model_fields)
+
+
+YAML_KEYS = (
+    st.text(max_size=4) | st.integers() | st.sampled_from(["top_k", "temp", "logit_bias", "k", "bias"])
+)
+YAML_VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(YAML_KEYS, inner, max_size=3),
+    max_leaves=8,
+)
+
+
+@given(st.dictionaries(st.sampled_from([*Preset.model_fields, "other", 3]), YAML_VALUES, max_size=3))
+def test_any_table_is_a_preset_or_a_sentence(table: dict[Any, Any]) -> None:
+    try:
+        Preset.from_table(table, place="x.yaml")
+    except PresetError as error:
+        said = str(error)
+    else:
+        return
+    assert said.startswith("x.yaml: ")
+
+
+BUILT_IN = ("default", "deterministic", "creative", "precise")
+
+
+@pytest.mark.parametrize("name", BUILT_IN)
+def test_built_in_preset_loads_and_builds(name: str) -> None:
+    preset = load(name)
+    assert (preset.name, preset.source) == (name, "built-in")
+    assert preset.description
+    assert "\n" not in preset.description
+    chain = build(preset.chain, seed=1)
+    assert chain.steps[-1].about.name == ("greedy" if name == "deterministic" else "dist")
+
+
+def test_default_is_llama_cpp_s_chain() -> None:
+    assert load("default").samplers() == Preset().samplers()
+    names = [step.about.name for step in build(load("default").chain).steps]
+    assert names == ["top_k", "top_p", "min_p", "temperature", "dist"]

@@ -1,0 +1,177 @@
+"""YAML: which texts are which values, and what is said about the ones that are none."""
+
+from __future__ import annotations
+
+import math
+import os
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+from logitsmith.presets import PresetError, parse_scalar
+from logitsmith.presets.read import SIZE_LIMIT, read_table
+
+VALUES = {
+    "exponent": ("1e-3", 0.001),
+    "exponent_upper": ("2E3", 2000.0),
+    "signed_exponent": ("-1.5e+2", -150.0),
+    "point_first": (".5", 0.5),
+    "point_last": ("5.", 5.0),
+    "whole": ("20", 20),
+    "signed": ("+3", 3),
+    "leading_zero_is_decimal": ("010", 10),
+    "octal": ("0o17", 15),
+    "hexadecimal": ("0xff", 255),
+    "minus_inf": ("-inf", -math.inf),
+    "yaml_inf": (".inf", math.inf),
+    "yaml_minus_inf": ("-.inf", -math.inf),
+    "inf_is_a_text": ("inf", "inf"),
+    "true": ("true", True),
+    "false": ("False", False),
+    "no_is_a_text": ("no", "no"),
+    "on_is_a_text": ("on", "on"),
+    "null": ("null", None),
+    "tilde": ("~", None),
+    "nothing": ("", None),
+    "clock_is_a_text": ("12:30", "12:30"),
+    "date_is_a_text": ("2026-01-02", "2026-01-02"),
+    "underscore_is_a_text": ("1_000", "1_000"),
+    "version_is_a_text": ("1.2.3", "1.2.3"),
+    "quoted": ('"1e-3"', "1e-3"),
+    "list": ("[a, b]", ["a", "b"]),
+    "table": ("{5: -inf, no: 1}", {5: -math.inf, "no": 1}),
+    "alias": ("[&x [1], *x]", [[1], [1]]),
+    "tag_str": ("!!str 5", "5"),
+    "escape": (r'"\n"', "\n"),
+    "emoji": ("🙂", "🙂"),
+}
+
+
+@pytest.mark.parametrize(("text", "value"), VALUES.values(), ids=VALUES)
+def test_value(text: str, value: object) -> None:
+    read = parse_scalar(text)
+    assert read == value
+    assert type(read) is type(value)
+
+
+def test_nan() -> None:
+    assert math.isnan(parse_scalar(".nan"))
+
+
+@given(st.floats(allow_nan=False, allow_infinity=False))
+def test_every_float_as_python_writes_it(number: float) -> None:
+    assert parse_scalar(repr(number)) == number
+
+
+REFUSED = {
+    "open_list": ("[a", "line 1, column 3: expected ',' or ']', but got '<stream end>'"),
+    "two_colons": ("a: b: c", "line 1, column 5: mapping values are not allowed here"),
+    "duplicate": ("a: 1\nb: 2\na: 3", "line 3, column 1: the key 'a' stands twice"),
+    "duplicate_inside": ("x: {a: 1, a: 2}", "line 1, column 11: the key 'a' stands twice"),
+    "duplicate_number": ("{1: a, 1.0: b}", "line 1, column 8: the key 1.0 stands twice"),
+    "list_as_key": ("{[a]: 1}", "line 1, column 2: a list or a table cannot be a key"),
+    "python_tag": (
+        "!!python/object/apply:os.system [x]",
+        "line 1, column 1: the tag !!python/object/apply:os.system is not allowed",
+    ),
+    "own_tag": ("a: !mine 1", "line 1, column 4: the tag !mine is not allowed"),
+    "binary_tag": ("!!binary aGk=", "line 1, column 1: the tag !!binary is not allowed"),
+    "int_tag": ("!!int x", "line 1, column 1: it is not a whole number"),
+    "float_tag": ("!!float x", "line 1, column 1: it is not a number"),
+    "bool_tag": ("!!bool x", "line 1, column 1: it is not true or false"),
+    "map_tag": ("!!map [1]", "line 1, column 1: expected a mapping"),
+    "too_many_digits": ("9" * 5000, "line 1, column 1: it is not a whole number"),
+    "unknown_alias": ("[*x]", "line 1, column 2: found undefined alias 'x'"),
+    "control_character": ("a\n b\x07", "line 2, column 3: the character U+0007 is not allowed"),
+    "tab": ("a:\n\t- b", "line 2, column 1: found character '\\t' that cannot start any token"),
+    "two_documents": ("--- a\n--- b", "line 2, column 1: but found another document"),
+    "nested": ("[" * 3000, "it is nested too deeply"),
+    "nested_but_closed": ("[" * 70 + "]" * 70, "it is nested too deeply"),
+    "itself": ("&a [*a]", "it is nested too deeply"),
+    "billion_laughs": (
+        "[&a [1,1,1,1,1,1,1,1,1,1],"
+        + ",".join(f"&{b} [{','.join(['*' + a] * 10)}]" for a, b in pairwise("abcdef"))
+        + "]",
+        "it stands for more than 100000 values",
+    ),
+}
+
+
+@pytest.mark.parametrize(("text", "complaint"), REFUSED.values(), ids=REFUSED)
+def test_refused(text: str, complaint: str) -> None:
+    with pytest.raises(PresetError) as caught:
+        parse_scalar(text, "x.yaml")
+    assert str(caught.value) == f"x.yaml: {complaint}"
+
+
+@given(st.text() | st.text(alphabet="ab:-[]{}&*!|>'\"#%@ \n\t?,1.e<~\\"))
+def test_any_text_is_a_value_or_a_sentence(text: str) -> None:
+    try:
+        parse_scalar(text, "x.yaml")
+    except PresetError as error:
+        said = str(error)
+    else:
+        return
+    assert said.startswith("x.yaml: ")
+    assert "\n" not in said
+
+
+FILES = {
+    "empty": (b"", "the file is empty; keys with values are needed, as in key: value"),
+    "comments": (b"# nothing\n", "the file is empty; keys with values are needed, as in key: value"),
+    "list": (b"- a\n", "the file holds a list; keys with values are needed, as in key: value"),
+    "text": (b"hello\n", "the file holds a single value; keys with values are needed, as in key: value"),
+    "not_utf8": (b"a: 1\nb: \xff\n", "line 2: the file is not UTF-8"),
+    "utf16": ("a: 1".encode("utf-16"), "line 1: the file is not UTF-8"),
+    "too_large": (b"#" * (SIZE_LIMIT + 1), "the file is larger than 1 MB"),
+    "syntax": (
+        b"chain:\n  - top_k: 40\n - dist\n",
+        "line 3, column 2: expected <block end>, but found '<block sequence start>'",
+    ),
+}
+
+
+@pytest.mark.parametrize(("data", "complaint"), FILES.values(), ids=FILES)
+def test_file_refused(project: Path, data: bytes, complaint: str) -> None:
+    path = project / "x.yaml"
+    path.write_bytes(data)
+    with pytest.raises(PresetError) as caught:
+        read_table(path, "x.yaml")
+    assert str(caught.value) == f"x.yaml: {complaint}"
+
+
+def test_missing_file(project: Path) -> None:
+    with pytest.raises(PresetError, match=r"^x\.yaml: there is no such file$"):
+        read_table(project / "x.yaml", "x.yaml")
+
+
+def test_folder(project: Path) -> None:
+    with pytest.raises(PresetError, match=r"^x: it is a folder, not a file$"):
+        read_table(project, "x")
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() == 0, reason="root may read everything")
+def test_file_without_permission(project: Path) -> None:
+    path = project / "x.yaml"
+    path.write_text("a: 1")
+    path.chmod(0)
+    with pytest.raises(PresetError, match=r"^x: the file may not be read \(permission denied\)$"):
+        read_table(path, "x")
+
+
+def test_null_byte_in_path() -> None:
+    with pytest.raises(PresetError, match=r"^x: the file cannot be read \(embedded null byte\)$"):
+        read_table(Path("a\0.yaml"), "x")
+
+
+def test_largest_file_and_byte_order_mark(project: Path) -> None:
+    path = project / "x.yaml"
+    path.write_bytes(b"\xef\xbb\xbfa: 1\n".ljust(SIZE_LIMIT, b"#"))
+    assert read_table(path, "x") == {"a": 1}
+
+
+def test_pyyaml_itself_is_left_alone() -> None:
+    assert yaml.safe_load("[no, 1e-3, 010]") == [False, "1e-3", 8]

@@ -1,0 +1,281 @@
+"""Which value counts, where it came from, and what cannot be set."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from logitsmith.presets import Override, Preset, PresetError, load, parse_set, resolve
+from logitsmith.samplers import build
+
+
+def flag(name: str, target: str, value: Any) -> Override:
+    return Override(f"--{name}", target, value)
+
+
+def preset(**table: Any) -> Preset:
+    return Preset.from_table(table, name="mine")
+
+
+TOP_K_SET = "top_k.k=20"
+TOP_K_FLAG = flag("top-k", "top_k.k", 10)
+
+# chain of the preset (None: no chain), --chain, sets, flags: k and its origin.
+STEP_PRECEDENCE: dict[str, tuple[list[Any] | None, str | None, list[str], list[Override], int, str]] = {
+    "default": (None, None, [], [], 40, "default"),
+    "sampler_default": (["top_k"], None, [], [], 40, "default"),
+    "preset": ([{"top_k": 30}], None, [], [], 30, "preset mine"),
+    "chain": ([{"top_k": 30}], "top_k25", [], [], 25, "--chain"),
+    "set_over_preset": ([{"top_k": 30}], None, [TOP_K_SET], [], 20, "--set top_k.k"),
+    "set_over_chain": ([{"top_k": 30}], "top_k25", [TOP_K_SET], [], 20, "--set top_k.k"),
+    "set_over_default": (None, None, [TOP_K_SET], [], 20, "--set top_k.k"),
+    "later_set": (None, None, [TOP_K_SET, "top-k=21"], [], 21, "--set top-k"),
+    "flag_over_set": ([{"top_k": 30}], None, [TOP_K_SET], [TOP_K_FLAG], 10, "--top-k"),
+    "flag_over_preset": ([{"top_k": 30}], None, [], [TOP_K_FLAG], 10, "--top-k"),
+    "flag_over_chain": (None, "top_k25", [], [TOP_K_FLAG], 10, "--top-k"),
+    "flag_not_in_chain": (["dist"], None, [], [TOP_K_FLAG], 10, "--top-k"),
+}
+
+
+@pytest.mark.parametrize(
+    ("steps", "chain", "sets", "flags", "k", "origin"), STEP_PRECEDENCE.values(), ids=STEP_PRECEDENCE
+)
+def test_precedence_of_a_parameter(
+    steps: list[Any] | None, chain: str | None, sets: list[str], flags: list[Override], k: int, origin: str
+) -> None:
+    table = {} if steps is None else {"chain": steps}
+    settings = resolve(preset(**table), chain=chain, sets=sets, flags=flags)
+    (step,) = [step for step in settings.steps if step.name == "top_k"]
+    assert step.sampler.k == k  # type: ignore[attr-defined]
+    assert step.origins == {"k": origin}
+
+
+SETTING_PRECEDENCE: dict[str, tuple[dict[str, Any], list[str], list[Override], str, Any, str]] = {
+    "seed_default": ({}, [], [], "seed", None, "default"),
+    "max_tokens_default": ({}, [], [], "max_tokens", 256, "default"),
+    "stop_default": ({}, [], [], "stop", [], "default"),
+    "system_default": ({}, [], [], "system", None, "default"),
+    "grammar_default": ({}, [], [], "grammar", None, "default"),
+    "seed_0": ({"seed": 0}, [], [], "seed", 0, "preset mine"),
+    "seed_none": ({"seed": None}, [], [], "seed", None, "default"),
+    "stop": ({"stop": "a"}, [], [], "stop", ["a"], "preset mine"),
+    "set": ({"seed": 1}, ["seed=2"], [], "seed", 2, "--set seed"),
+    "set_dashes": ({}, ["max-tokens=-1"], [], "max_tokens", -1, "--set max-tokens"),
+    "set_list": ({"stop": "a"}, ["stop=[b, 'c d']"], [], "stop", ["b", "c d"], "--set stop"),
+    "set_text": ({}, ["stop=b"], [], "stop", ["b"], "--set stop"),
+    "set_system": ({}, ["system=You are brief."], [], "system", "You are brief.", "--set system"),
+    "flag": ({"seed": 1}, ["seed=2"], [flag("seed", "seed", 3)], "seed", 3, "--seed"),
+    "flag_none": ({"seed": 1}, [], [flag("seed", "seed", None)], "seed", None, "--seed"),
+    "null_is_the_default": ({"max_tokens": 5}, ["max-tokens="], [], "max_tokens", 256, "--set max-tokens"),
+    "grammar": ({"grammar": "root ::= x"}, [], [flag("j", "grammar", {"a": 1})], "grammar", {"a": 1}, "--j"),
+}
+
+
+@pytest.mark.parametrize(
+    ("table", "sets", "flags", "name", "value", "origin"), SETTING_PRECEDENCE.values(), ids=SETTING_PRECEDENCE
+)
+def test_precedence_of_a_setting(
+    table: dict[str, Any], sets: list[str], flags: list[Override], name: str, value: Any, origin: str
+) -> None:
+    setting = getattr(resolve(preset(**table), sets=sets, flags=flags), name)
+    assert (setting.value, setting.origin) == (value, origin)
+
+
+CHAIN_ORIGINS = {
+    "default": ({}, None, "default"),
+    "preset": ({"chain": "greedy"}, None, "preset mine"),
+    "chain": ({"chain": "greedy"}, "temp0.5", "--chain"),
+}
+
+
+@pytest.mark.parametrize(("table", "chain", "origin"), CHAIN_ORIGINS.values(), ids=CHAIN_ORIGINS)
+def test_chain_origin(table: dict[str, Any], chain: str | None, origin: str) -> None:
+    assert resolve(preset(**table), chain=chain).chain_origin == origin
+
+
+def test_without_a_preset() -> None:
+    settings = resolve(None)
+    assert settings.samplers() == load("default").samplers()
+    assert {origin for step in settings.steps for origin in step.origins.values()} == {"default"}
+
+
+# chain, what is set: the steps in their order.
+PLACES = {
+    "in_the_default_order": ("top_k > min_p > temp", "top_p=0.5", "top_k top_p min_p temperature dist"),
+    "last_of_the_truncations": ("top_k > temp", "min_p=0.1", "top_k min_p temperature dist"),
+    "temperature_last": ("top_k > top_p > dist", "temp=0.5", "top_k top_p temperature dist"),
+    "penalties_first": ("top_k > dist", "penalties=1.1", "penalties top_k dist"),
+    "bias_before_penalties": ("penalties > top_k", "logit_bias={5: 1}", "logit_bias penalties top_k dist"),
+    "ignore_eos_at_the_front": ("logit_bias > top_k", "ignore_eos=true", "ignore_eos logit_bias top_k dist"),
+    "ignore_eos_null": ("top_k", "ignore_eos=", "ignore_eos top_k dist"),
+    "ignore_eos_stays": ("top_k > ignore_eos", "ignore_eos=true", "top_k ignore_eos dist"),
+    "ignore_eos_off": ("ignore_eos > top_k", "ignore_eos=false", "top_k dist"),
+    "ignore_eos_already_off": ("top_k", "ignore_eos=false", "top_k dist"),
+    "other_order": ("temp > top_k > dist", "min_p=0.1", "min_p temperature top_k dist"),
+    "alone": ("dist", "temp=0.5", "temperature dist"),
+    "no_selecting_step": ("top_k", "top_p=0.5", "top_k top_p dist"),
+    "in_the_chain": ("temp > top_k > dist", "top_k=3", "temperature top_k dist"),
+    "greedy_with_bias": ("greedy", "logit_bias={5: 1}", "logit_bias greedy"),
+    "greedy_with_penalties": ("greedy", "penalties=1.2", "penalties greedy"),
+    "greedy_with_ignore_eos": ("greedy", "ignore_eos=true", "ignore_eos greedy"),
+    "greedy_with_temperature_0": ("greedy", "temp=0", "temperature greedy"),
+    "greedy_with_top_k_off": ("greedy", "top_k=0", "top_k greedy"),
+}
+
+
+@pytest.mark.parametrize(("chain", "text", "names"), PLACES.values(), ids=PLACES)
+def test_place(chain: str, text: str, names: str) -> None:
+    settings = resolve(None, chain=chain, sets=[text])
+    assert " ".join(step.name for step in settings.steps) == names
+
+
+def test_other_parameters_keep_value_and_origin() -> None:
+    mine = preset(chain=[{"top_p": {"p": 0.9, "min_keep": 2}}, "dist"])
+    step = resolve(mine, flags=[flag("top-p", "top_p.p", 0.5)]).steps[0]
+    assert step.sampler.model_dump() == {"p": 0.5, "min_keep": 2, "boundary": "include"}
+    assert step.origins == {"p": "--top-p", "min_keep": "preset mine", "boundary": "default"}
+    assert step.origin == "preset mine"
+
+
+def test_two_parameters_of_a_sampler_that_was_missing() -> None:
+    sets = ["top_p=0.5", "top-p.min-keep=3"]
+    step = resolve(None, chain="dist", sets=sets).steps[0]
+    assert step.sampler.model_dump() == {"p": 0.5, "min_keep": 3, "boundary": "include"}
+    assert step.origins == {"p": "--set top_p", "min_keep": "--set top-p.min-keep", "boundary": "default"}
+
+
+def test_second_of_that_name() -> None:
+    settings = resolve(None, chain="top_p0.9 > temp > top_p0.8", sets=["top_p#2.p=0.5"])
+    assert [getattr(sampler, "p", None) for sampler in settings.samplers()] == [0.9, None, 0.5, None]
+
+
+def test_biases_are_merged() -> None:
+    mine = preset(chain=[{"logit_bias": {5: 1.0, 6: 2.0}}])
+    flags = [flag("logit-bias", "logit_bias.bias", {6: -1.0}), flag("logit-bias", "logit_bias", {7: False})]
+    step = resolve(mine, flags=flags).steps[0]
+    assert step.sampler.model_dump() == {"bias": {5: 1.0, 6: -1.0, 7: float("-inf")}}
+    assert step.origins == {"bias": "preset mine, --logit-bias"}
+
+
+def test_off_and_build() -> None:
+    settings = resolve(load("default"), sets=["temp=1", "top_k=0"])
+    assert [step.name for step in settings.steps if step.off] == ["penalties", "top_k", "temperature"]
+    assert [step.about.name for step in build(settings.samplers()).steps] == ["top_p", "min_p", "dist"]
+
+
+SETS = {
+    "parameter": ("top_k.k=20", "top_k.k", 20),
+    "main": ("top_k=20", "top_k.k", 20),
+    "alias": ("temp=1e-3", "temperature.t", 1e-3),
+    "dashes": ("Top-P.min-keep = 2", "top_p.min_keep", 2),
+    "occurrence": ("top_p#2.p=0.5", "top_p#2.p", 0.5),
+    "occurrence_of_main": ("nucleus#1=0.5", "top_p#1.p", 0.5),
+    "table": ("logit_bias={5: -inf}", "logit_bias.bias", {5: float("-inf")}),
+    "switch": ("ignore-eos=true", "ignore_eos", True),
+    "equals_in_value": ("system=a=b", "system", "a=b"),
+    "setting": ("max-tokens=5", "max_tokens", 5),
+}
+
+
+@pytest.mark.parametrize(("text", "target", "value"), SETS.values(), ids=SETS)
+def test_parse_set(text: str, target: str, value: Any) -> None:
+    assert parse_set(text) == Override(f"--set {text.partition('=')[0].strip()}", target, value)
+
+
+A_CHAIN = "choose another preset or give a --chain"
+FORM = "is not name, name.parameter or name#2.parameter (from #1)"
+REFUSED_SETS = {
+    "no_equals": ("top_k", "--set top_k: write name.parameter=value, such as top_k.k=20 or seed=7"),
+    "no_name": ("=3", "--set =3: write name.parameter=value, such as top_k.k=20 or seed=7"),
+    "range": ("top_p.p=1.5", "--set top_p.p: 1.5 is not within 0..1"),
+    "range_of_main": ("top-p=1.5", "--set top-p: 1.5 is not within 0..1"),
+    "range_in_place": ("top_p=-1", "--set top_p: -1 is not within 0..1"),
+    "kind": ("top_k=1.5", "--set top_k: 1.5 is not a whole number (≥ 0)"),
+    "nothing": ("top_k=", "--set top_k: None is not a whole number (≥ 0)"),
+    "nan": ("temp#1=.nan", "--set temp#1: nan is not a finite number (≥ 0)"),
+    "unknown_parameter": (
+        "top_p.min_kep=1",
+        "--set top_p.min_kep: unknown parameter 'min_kep'; did you mean min_keep?",
+    ),
+    "choice": ("top_p.boundary=both", "--set top_p.boundary: 'both' is not include or exclude"),
+    "bias_number": ("logit_bias=3", "--set logit_bias: 3 is not a table"),
+    "bias_value": ("logit_bias={5: x}", "--set logit_bias.5: 'x' is not a number"),
+    "yaml": ("stop=[a", "--set stop: line 1, column 3: expected ',' or ']', but got '<stream end>'"),
+    "occurrence_0": ("top_p#0=1", f"--set top_p#0: 'top_p#0' {FORM}"),
+    "occurrence_word": ("top_p#x=1", f"--set top_p#x: 'top_p#x' {FORM}"),
+    "occurrence_missing": ("top_p#2=1", "--set top_p#2: there is no top_p#2; top_p stands once in the chain"),
+    "occurrence_of_none": (
+        "top_k#1=1",
+        "--set top_k#1: there is no top_k#1; top_k stands 0 times in the chain",
+    ),
+    "several": (
+        "temp=1",
+        "--set temp: temperature stands twice in the chain; say which one, as in --set temperature#1.t=VALUE",
+    ),
+    "switch_number": ("ignore_eos=3", "--set ignore_eos: 3 is not true or false"),
+    "another_selector": (
+        "greedy=true",
+        f"--set greedy: the chain selects by dist, not by greedy; {A_CHAIN} that ends in greedy",
+    ),
+    "selector_off": ("dist=false", f"--set dist: dist selects the token; {A_CHAIN}"),
+    "seed": ("seed=-1", "--set seed: -1 is not a whole number within 0..4294967295"),
+    "stop": ("stop=['']", "--set stop[0]: '' is empty, and would stop at once"),
+    "system": ("system=a: b", "--set system: {'a': 'b'} is not a text"),
+}
+
+
+@pytest.mark.parametrize(("text", "complaint"), REFUSED_SETS.values(), ids=REFUSED_SETS)
+def test_set_refused(text: str, complaint: str) -> None:
+    with pytest.raises(PresetError) as caught:
+        resolve(None, chain="temp0.5 > top_p0.9 > temp0.9 > dist", sets=[text])
+    assert str(caught.value) == complaint
+
+
+def test_unknown_sampler_names_the_settings_too() -> None:
+    with pytest.raises(PresetError) as caught:
+        parse_set("maxtokens=3")
+    assert str(caught.value).startswith("--set maxtokens: unknown sampler 'maxtokens'; ")
+    assert str(caught.value).endswith("; other settings: seed, max_tokens, stop, system, grammar")
+
+
+REFUSED_FLAGS = {
+    "range": (flag("top-p", "top_p.p", 1.5), "--top-p: 1.5 is not within 0..1"),
+    "max_tokens": (Override("-n", "max_tokens", 0), "-n: 0 is not a whole number ≥ 1, or -1 for no limit"),
+    "unknown": (flag("x", "nope.x", 1), "--x: unknown sampler 'nope'; "),
+}
+
+
+@pytest.mark.parametrize(("override", "complaint"), REFUSED_FLAGS.values(), ids=REFUSED_FLAGS)
+def test_flag_refused(override: Override, complaint: str) -> None:
+    with pytest.raises(PresetError) as caught:
+        resolve(None, flags=[override])
+    assert str(caught.value).startswith(complaint)
+
+
+@pytest.mark.parametrize("name", ["temperature", "top_k", "top_p", "min_p"])
+@pytest.mark.parametrize(
+    "chain", [None, "temp0.5 > top_k3 > top_p0.5 > min_p0.1 > greedy"], ids=["preset", "chain"]
+)
+def test_greedy_ignores_it(name: str, chain: str | None) -> None:
+    value = 7 if name == "top_k" else 0.7
+    with pytest.raises(PresetError) as caught:
+        resolve(load("deterministic"), chain=chain, flags=[flag("x", name, value)])
+    assert str(caught.value) == f"--x: the chain ends in greedy, which ignores {name}; {A_CHAIN}"
+
+
+CHAINS = {
+    "range": ("top_k40 > top_p1.5", "--chain: chain[1].top_p.p: 1.5 is not within 0..1"),
+    "empty": ("", "--chain: chain '', step 1: a step is missing; write name, name0.8 or name(key=value, …)"),
+    "order": (
+        "greedy > temp",
+        "--chain: chain[0] greedy selects a token, so it must be the last step; "
+        "chain[1] temperature is after it",
+    ),
+}
+
+
+@pytest.mark.parametrize(("chain", "complaint"), CHAINS.values(), ids=CHAINS)
+def test_chain_refused(chain: str, complaint: str) -> None:
+    with pytest.raises(PresetError) as caught:
+        resolve(None, chain=chain)
+    assert str(caught.value) == complaint

@@ -1,0 +1,200 @@
+"""Where presets and the user's configuration are found."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from logitsmith.presets import Entry, PresetError, config_folder, find, listing, load, user_config
+from logitsmith.presets import search as search_module
+
+BUILT_IN = ["creative", "default", "deterministic", "precise"]
+MINE = "description: mine\nchain: [greedy]\n"
+
+
+def write(path: Path, text: str = MINE) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def test_built_in_only() -> None:
+    assert [entry.name for entry in listing()] == BUILT_IN
+    assert {entry.origin for entry in listing()} == {"built-in"}
+
+
+def test_first_one_wins(project: Path, user_folder: Path) -> None:
+    write(project / "presets/creative.yaml")
+    write(user_folder / "presets/creative.yml")
+    write(user_folder / "presets/mine.yml")
+    user = str(user_folder / "presets")
+    assert [(entry.name, entry.origin, entry.shadowed) for entry in listing()] == [
+        ("creative", "./presets", False),
+        ("creative", user, True),
+        ("mine", user, False),
+        ("creative", "built-in", True),
+        *((name, "built-in", False) for name in BUILT_IN[1:]),
+    ]
+    assert load("creative").source == str(Path("presets/creative.yaml"))
+    assert load("mine").source == str(user_folder / "presets/mine.yml")
+    assert load("default").source == "built-in"
+
+
+def test_yaml_before_yml(project: Path) -> None:
+    write(project / "presets/a.yml")
+    write(project / "presets/a.yaml")
+    assert find("a").path.name == "a.yaml"
+    assert [entry.shadowed for entry in listing() if entry.name == "a"] == [False, True]
+
+
+def test_other_files_are_no_presets(project: Path) -> None:
+    for name in (".hidden.yaml", "notes.txt", "folder.yaml/inside.txt"):
+        write(project / "presets" / name)
+    assert [entry.name for entry in listing()] == BUILT_IN
+
+
+@pytest.mark.parametrize("link", [False, True], ids=["same_folder", "link"])
+def test_built_in_folder_counts_once(project: Path, monkeypatch: pytest.MonkeyPatch, link: bool) -> None:
+    if link:
+        (project / "presets").symlink_to(search_module.BUILT_IN)
+    else:
+        write(project / "presets/creative.yaml")
+        monkeypatch.setattr(search_module, "BUILT_IN", project / "presets")
+    assert {entry.origin for entry in listing()} == {"built-in"}
+    assert not any(entry.shadowed for entry in listing())
+
+
+def test_user_folder_that_is_the_project_s_counts_once(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(project))
+    write(project / "logitsmith/presets/a.yaml")
+    monkeypatch.chdir(project / "logitsmith")
+    assert [entry.origin for entry in listing() if entry.name == "a"] == ["./presets"]
+
+
+PATHS = {
+    "separator": "some/where.txt",
+    "suffix": "mine.yaml",
+    "short_suffix": "mine.yml",
+    "upper_case_suffix": "MINE.YAML",
+    "here": "./creative",
+}
+
+
+@pytest.mark.parametrize("text", PATHS.values(), ids=PATHS)
+def test_path(text: str) -> None:
+    assert find(text) == Entry(Path(text).stem, "path", Path(text))
+
+
+def test_path_is_named_as_given(project: Path) -> None:
+    write(project / "sub/mine.yaml", "chain: [{top_p: 1.5}]")
+    with pytest.raises(
+        PresetError, match=r"^\./sub/mine\.yaml: chain\[0\]\.top_p\.p: 1\.5 is not within 0\.\.1$"
+    ):
+        load("./sub/mine.yaml")
+    write(project / "sub/mine.yaml")
+    assert (load("sub/mine.yaml").name, load("sub/mine.yaml").source) == ("mine", str(Path("sub/mine.yaml")))
+
+
+@pytest.mark.parametrize("suffix", [".yaml", ".yml"])
+def test_name_is_shown_as_its_file(project: Path, suffix: str) -> None:
+    write(project / f"presets/creative{suffix}", "chain: [top_k, temp, {top_p: 1.5}]")
+    with pytest.raises(PresetError) as caught:
+        load("creative")
+    assert str(caught.value) == f"creative{suffix}: chain[2].top_p.p: 1.5 is not within 0..1"
+
+
+UNKNOWN = {
+    "near": ("creativ", "did you mean creative? (known: creative, default, deterministic, precise)"),
+    "case": ("Creative", "did you mean creative? (known: creative, default, deterministic, precise)"),
+    "far": ("xyz", "known: creative, default, deterministic, precise"),
+    "empty": ("", "known: creative, default, deterministic, precise"),
+}
+
+
+@pytest.mark.parametrize(("name", "hint"), UNKNOWN.values(), ids=UNKNOWN)
+def test_unknown(name: str, hint: str) -> None:
+    with pytest.raises(PresetError) as caught:
+        find(name)
+    assert str(caught.value) == f"unknown preset {name!r}; {hint}"
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() == 0, reason="root may read everything")
+def test_folder_without_permission(project: Path) -> None:
+    (project / "presets").mkdir(mode=0)
+    with pytest.raises(PresetError, match=r"^presets: the folder may not be read \(Permission denied\)$"):
+        listing()
+
+
+HOMES = {
+    "xdg": ("linux", {"XDG_CONFIG_HOME": "/x"}, "/x"),
+    "unset": ("linux", {}, "/home/me/.config"),
+    "empty": ("linux", {"XDG_CONFIG_HOME": ""}, "/home/me/.config"),
+    "relative_is_ignored": ("linux", {"XDG_CONFIG_HOME": "x"}, "/home/me/.config"),
+    "windows": ("win32", {"APPDATA": "/roaming", "XDG_CONFIG_HOME": "/x"}, "/roaming"),
+    "windows_unset": ("win32", {}, "/home/me/AppData/Roaming"),
+}
+
+
+@pytest.mark.parametrize(("platform", "environment", "home"), HOMES.values(), ids=HOMES)
+def test_config_home(platform: str, environment: dict[str, str], home: str) -> None:
+    assert search_module._config_home(platform, environment, Path("/home/me")) == Path(home)
+
+
+def test_config_folder(user_folder: Path) -> None:
+    assert config_folder() == user_folder
+
+
+def test_user_without_a_home(monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_home() -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.setattr(Path, "home", no_home)
+    monkeypatch.delenv("XDG_CONFIG_HOME")
+    assert [entry.name for entry in listing()] == BUILT_IN
+
+
+def test_no_user_config() -> None:
+    assert (user_config().model, user_config().preset) == (None, None)
+
+
+CONFIGS = {
+    "empty": ("", None, None),
+    "comment": ("# later\n", None, None),
+    "both": ("model: /m.gguf\npreset: creative\n", "/m.gguf", "creative"),
+    "blank": ("model:\n", None, None),
+    "preset_path": ("preset: /p.yaml\n", None, "/p.yaml"),
+}
+
+
+@pytest.mark.parametrize(("text", "model", "preset"), CONFIGS.values(), ids=CONFIGS)
+def test_user_config(user_folder: Path, text: str, model: str | None, preset: str | None) -> None:
+    write(user_folder / "config.yaml", text)
+    assert (user_config().model, user_config().preset) == (model, preset)
+
+
+def test_user_config_paths(user_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", "/home/me")
+    monkeypatch.setenv("USERPROFILE", "/home/me")
+    write(user_folder / "config.yaml", "model: ~/m.gguf\npreset: own/p.yaml\n")
+    assert user_config().model == str(Path("/home/me/m.gguf"))
+    assert user_config().preset == str(user_folder / "own/p.yaml")
+
+
+BAD_CONFIGS = {
+    "unknown": ("modle: x", "unknown key 'modle'; did you mean model?"),
+    "number": ("model: 3", "model: 3 is not a path"),
+    "empty_text": ("preset: ''", "preset: '' is not a name or a path"),
+    "list": ("[a]", "the file holds a list; keys with values are needed, as in key: value"),
+    "syntax": ("model: [", "line 1, column 9: expected the node content, but found '<stream end>'"),
+}
+
+
+@pytest.mark.parametrize(("text", "complaint"), BAD_CONFIGS.values(), ids=BAD_CONFIGS)
+def test_user_config_refused(user_folder: Path, text: str, complaint: str) -> None:
+    path = write(user_folder / "config.yaml", text)
+    with pytest.raises(PresetError) as caught:
+        user_config()
+    assert str(caught.value) == f"{path}: {complaint}"

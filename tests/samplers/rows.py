@@ -1,0 +1,135 @@
+"""Rows of logits, a vocabulary, and the comparison with llama.cpp: shared by the tests of this folder."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import strategies as st
+from logitsmith.samplers import Candidates, SamplingError, Surroundings, build, make
+from numpy.typing import NDArray
+
+from ..oracle.native import Left, NativeChain
+
+Row = NDArray[np.float32]
+NEG = -math.inf
+
+
+def row(*values: float) -> Row:
+    """A row of logits that can't be written to, so that a sampler that tries is caught."""
+    logits = np.array(values, dtype=np.float32)
+    logits.flags.writeable = False
+    return logits
+
+
+STYLES = {
+    "normal": lambda rng, size: rng.normal(0, 3, size),
+    "flat": lambda rng, size: rng.normal(0, 0.01, size),
+    "peaked": lambda rng, size: rng.normal(0, 10, size),
+    "ties": lambda rng, size: np.round(rng.normal(0, 2, size)),
+    "equal": lambda rng, size: np.full(size, rng.normal()),
+    "banned": lambda rng, size: np.where(rng.random(size) < 0.3, NEG, rng.normal(0, 3, size)),
+    "tiny": lambda rng, size: rng.normal(0, 1e-30, size),
+    # llama.cpp's bucket sort casts 6.4 * logit to an int: at 3.4e8 that overflows, see test_top_k.py.
+    "huge": lambda rng, size: rng.normal(0, 1e7, size),
+}
+
+
+def make_row(style: str, size: int, seed: int) -> Row:
+    """A row of one of the styles, the same one for the same arguments."""
+    values = STYLES[style](np.random.default_rng(seed), size).astype(np.float32)
+    if np.isneginf(values).all():
+        values[0] = 1.0
+    values.flags.writeable = False
+    return values
+
+
+_EXTREMES = [0.0, -0.0, 1.0, 1.0, -1.0, NEG, 88.0, -88.0, -104.0, 1e30, -1e30, 1e-30, -1e-30, 3e38, -3e38]
+_small_rows = (
+    st.lists(st.sampled_from(_EXTREMES) | st.floats(-30, 30, width=32), min_size=1, max_size=40)
+    .filter(lambda values: max(values) > NEG)
+    .map(lambda values: row(*values))
+)
+
+
+def rows(largest: int = 5000) -> st.SearchStrategy[Row]:
+    """Rows of 1 to ``largest`` logits: ties, -inf, one candidate, huge and tiny values among them."""
+    sizes = st.integers(1, min(300, largest))
+    if largest > 1024:  # where llama.cpp changes its algorithm
+        sizes |= st.integers(1000, min(1050, largest)) | st.integers(1, largest)
+    large = st.builds(make_row, st.sampled_from(sorted(STYLES)), sizes, st.integers(0, 2**32 - 1))
+    return _small_rows | large
+
+
+LARGE = [
+    pytest.param(make_row(style, 200_000, 11), id=f"200000-{style}") for style in ("normal", "peaked", "ties")
+]
+"""Rows as long as the largest vocabularies."""
+
+
+class FakeVocabulary:
+    """Every byte is a token; the last id ends a generation."""
+
+    def __init__(self, size: int = 128) -> None:
+        self.size = size
+        self.eog = frozenset({size - 1})
+        self.newline = 10 % size
+
+    def tokenize(self, data: bytes, special: bool = False) -> list[int]:
+        return [byte % self.size for byte in data]
+
+
+def run(
+    step: Any, logits: Row, prompt: Iterable[int] = (), output: Iterable[int] = (), seed: int = 0
+) -> Candidates:
+    """Apply one step to a row, after a history; nothing may have changed in the row."""
+    sampler = make(step, "step")
+    sampler.bind(Surroundings(seed, FakeVocabulary(logits.size)))
+    sampler.reset(list(prompt))
+    for token in output:
+        sampler.accept(token)
+    before = logits.tobytes()
+    candidates = Candidates(logits)
+    sampler.apply(candidates)
+    assert logits.tobytes() == before, "the input was written to"
+    assert len(candidates) >= 1, "nothing is left"
+    return candidates
+
+
+def table(candidates: Candidates) -> list[tuple[int, float]]:
+    """The rows left, as (id, logit)."""
+    return list(zip(candidates.ids.tolist(), candidates.logits.tolist(), strict=True))
+
+
+def native(steps: list[Mapping[str, Any]], logits: Row, history: Iterable[int] = ()) -> Left:
+    """What llama.cpp makes of the row; a `dist` at the end gives the probabilities."""
+    with NativeChain([*steps, {"dist": {}}], vocabulary=logits.size) as chain:
+        chain.accept(*history)
+        return chain.apply(logits)
+
+
+def agree(ours: Candidates, left: Left, *, cut: bool = False) -> None:
+    """Assert the same logits in the same order, the same ids, and probabilities within 1e-5.
+
+    Ids of equal logits may come in another order, as llama.cpp's sort is unstable. ``cut``: the last of the
+    rows kept may have been chosen among equals; then these, and only these, need not be the same tokens.
+    """
+    np.testing.assert_array_equal(ours.logits, left.logits)
+    lowest = ours.logits.min()
+    sure = np.count_nonzero(ours.logits > lowest) if cut else len(ours)
+    mine = ours.ids[np.lexsort((ours.ids, -ours.logits))]
+    theirs = left.ids[np.lexsort((left.ids, -left.logits))]
+    np.testing.assert_array_equal(mine[:sure], theirs[:sure])
+    weights = ours.weights()
+    # Not `probs`: its sum runs in float32, as in llama.cpp's truncating samplers; see test_candidates.py.
+    np.testing.assert_allclose(weights / weights.sum(dtype=np.float64), left.p, atol=1e-5, rtol=0)
+
+
+def refuses(step: Any, message: str) -> None:
+    """Assert that a chain with this step can't be built, and why."""
+    with pytest.raises(SamplingError) as caught:
+        build([step])
+    assert str(caught.value) == message

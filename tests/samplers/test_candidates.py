@@ -1,0 +1,204 @@
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from logitsmith.samplers import Candidates, SamplingError
+
+from ..oracle.native import NativeSampler
+from .rows import LARGE, NEG, make_row, row, rows, table
+
+
+def ranked(logits):
+    return sorted(range(logits.size), key=lambda i: (-logits[i], i))
+
+
+REFUSED = {
+    "a list": ([1.0, 2.0], "logits: expected float32 of shape (V,), got list"),
+    "None": (None, "logits: expected float32 of shape (V,), got NoneType"),
+    "float64": (np.zeros(3), "logits: expected float32 of shape (V,), got float64 of shape (3,)"),
+    "float16": (np.zeros(3, np.float16), "logits: expected float32 of shape (V,), got float16 of shape (3,)"),
+    "two rows": (
+        np.zeros((2, 3), np.float32),
+        "logits: expected float32 of shape (V,), got float32 of shape (2, 3)",
+    ),
+    "a number": (np.float32(1), "logits: expected float32 of shape (V,), got float32"),
+    "an empty row": (np.zeros(0, np.float32), "logits: the row is empty"),
+    "NaN": (row(1, math.nan, 2), "logits: there is a NaN in the row"),
+    "NaN beside +inf": (row(math.inf, math.nan), "logits: there is a NaN in the row"),
+    "+inf": (row(1, math.inf), "logits: there is a +inf in the row"),
+    "-inf only": (row(NEG, NEG), "logits: every entry of the row is -inf"),
+}
+
+
+@pytest.mark.parametrize(("logits", "message"), REFUSED.values(), ids=REFUSED)
+def test_refusal(logits, message):
+    with pytest.raises(SamplingError) as caught:
+        Candidates(logits)
+    assert str(caught.value) == message
+
+
+def test_starts_as_the_whole_vocabulary_without_a_copy():
+    logits = row(1, 3, 2)
+    candidates = Candidates(logits)
+    assert len(candidates) == candidates.vocabulary == 3
+    assert candidates.whole
+    assert not candidates.ordered
+    assert candidates.logits is logits
+    assert candidates.ids.tolist() == [0, 1, 2]
+    assert candidates.ids.dtype == np.int32
+    assert candidates.max == 3
+
+
+def test_a_row_with_steps_between_its_numbers():
+    candidates = Candidates(row(*range(600))[::2])
+    candidates.order()
+    assert candidates.ids[0] == 299
+    assert candidates.logits[0] == 598
+
+
+@given(rows())
+def test_order_is_a_stable_descending_sort(logits):
+    candidates = Candidates(logits)
+    candidates.order()
+    assert candidates.ids.tolist() == ranked(logits)
+    assert candidates.ordered
+    assert not candidates.whole
+    np.testing.assert_array_equal(candidates.logits, logits[candidates.ids])
+    before = candidates.ids
+    candidates.order()
+    assert candidates.ids is before
+
+
+@given(rows(), st.integers(1, 6000))
+def test_leading_is_the_head_of_the_order(logits, count):
+    candidates = Candidates(logits)
+    assert candidates.leading(count).tolist() == ranked(logits)[:count]
+    candidates.order()
+    assert candidates.leading(count).tolist() == list(range(min(count, logits.size)))
+
+
+@given(rows(), st.integers(1, 6000))
+def test_top_is_order_and_truncate(logits, count):
+    quick, slow = Candidates(logits), Candidates(logits)
+    quick.top(count)
+    slow.order()
+    slow.truncate(count)
+    assert table(quick) == table(slow)
+    assert quick.ordered
+
+
+@given(rows(300), st.data())
+def test_keep(logits, data):
+    mask = np.array(data.draw(st.lists(st.booleans(), min_size=logits.size, max_size=logits.size)))
+    mask[data.draw(st.integers(0, logits.size - 1))] = True
+    candidates = Candidates(logits)
+    candidates.keep(mask)
+    assert table(candidates) == [
+        entry for entry, kept in zip(enumerate(logits.tolist()), mask, strict=True) if kept
+    ]
+    assert candidates.whole == bool(mask.all())
+
+
+def test_keep_of_ordered_rows_stays_ordered():
+    candidates = Candidates(row(1, 3, 2))
+    candidates.order()
+    candidates.keep(np.array([True, False, True]))
+    assert candidates.ordered
+    assert table(candidates) == [(1, 3.0), (0, 1.0)]
+
+
+def test_take():
+    candidates = Candidates(row(1, 3, 2))
+    candidates.take(np.array([2, 0]))
+    assert table(candidates) == [(2, 2.0), (0, 1.0)]
+    assert not candidates.ordered
+    assert candidates.vocabulary == 3
+    assert candidates.max == 2
+
+
+def test_replace_forgets_the_order_unless_told():
+    candidates = Candidates(row(1, 3, 2))
+    candidates.order()
+    candidates.replace(candidates.logits * 2, monotone=True)
+    assert candidates.ordered
+    candidates.replace(candidates.logits[::-1])
+    assert not candidates.ordered
+    assert candidates.max == 6
+
+
+def test_change_copies_holds_overflow_and_leaves_minus_inf():
+    logits = row(1, 3, NEG, 2)
+    candidates = Candidates(logits)
+    candidates.change(np.array([1, 2, 3]), row(math.inf, 5, NEG))
+    limits = np.finfo(np.float32)
+    assert table(candidates) == [(0, 1.0), (1, float(limits.max)), (2, NEG), (3, float(limits.min))]
+    assert logits.tolist() == [1.0, 3.0, NEG, 2.0]
+
+
+def test_best_is_the_first_of_the_highest():
+    candidates = Candidates(row(1, 3, 3))
+    assert candidates.best() == 1
+    candidates.order()
+    assert candidates.best() == 0
+
+
+def test_where():
+    candidates = Candidates(row(1, 3, 2))
+    marks = np.array([0, 5, 1])
+    assert candidates.where(marks).tolist() == [1, 2]
+    candidates.take(np.array([2, 0]))
+    assert candidates.where(marks).tolist() == [0]
+
+
+@given(rows(300))
+def test_weights_and_probabilities_by_a_loop(logits):
+    highest = logits.max()
+    with np.errstate(over="ignore"):
+        weights = [np.float32(math.exp(np.float32(value) - highest)) for value in logits.tolist()]
+    total = np.float32(0)
+    for weight in weights:
+        total = total + weight
+    candidates = Candidates(logits)
+    assert candidates.weights().tolist() == [float(weight) for weight in weights]
+    assert candidates.probs().tolist() == [float(weight / total) for weight in weights]
+    assert candidates.probs().dtype == np.float32
+
+
+@given(rows())
+def test_probabilities_sum_to_one(logits):
+    # The sum runs in float32, so that it may be off by half a unit in the last place a row.
+    candidates = Candidates(logits)
+    assert math.fsum(candidates.probs().tolist()) == pytest.approx(1.0, abs=logits.size * 6e-8)
+
+
+def test_probabilities_follow_the_rows():
+    candidates = Candidates(row(0, 0, 0, 0))
+    assert candidates.probs().tolist() == [0.25] * 4
+    assert candidates.probs() is candidates.probs()
+    candidates.truncate(2)
+    assert candidates.probs().tolist() == [0.5] * 2
+    candidates.replace(row(1, 1))
+    assert candidates.probs().tolist() == [0.5] * 2
+
+
+@pytest.mark.parametrize("logits", LARGE)
+def test_the_softmax_of_llama_cpps_truncating_samplers(logits):
+    # top_p leaves in `p` the softmax over all rows, whose sum runs in float32; `dist` sums in double.
+    candidates = Candidates(logits)
+    with NativeSampler("top_p", vocabulary=logits.size, p=0.9) as native:
+        left = native.apply(logits)
+    np.testing.assert_allclose(candidates.probs()[left.ids], left.p, atol=1e-7, rtol=1e-5)
+
+
+@pytest.mark.parametrize("size", [255, 256, 257, 2048, 2049])
+def test_where_the_algorithm_changes(size):
+    logits = make_row("ties", size, 9)
+    candidates = Candidates(logits)
+    candidates.order()
+    assert candidates.ids.tolist() == ranked(logits)
+    weights = candidates.weights().astype(np.float64)
+    for u in np.linspace(0.001, 0.999, 50):
+        expected = int(np.searchsorted(weights.cumsum(), u * weights.sum()))
+        assert candidates.pick(float(u)) == candidates.ids[expected]

@@ -1,0 +1,268 @@
+import math
+
+import numpy as np
+import pytest
+from logitsmith.samplers import SEED_MAX, Chain, Sampler, SamplingError, Surroundings, build, make
+from logitsmith.samplers.methods.greedy import Greedy
+
+from .parity import CHAINS, same_tokens
+from .rows import NEG, FakeVocabulary, make_row, row, table
+
+
+def names(chain):
+    return [step.about.name for step in chain.steps]
+
+
+@pytest.mark.parametrize("size", [256, 3000])
+@pytest.mark.parametrize("seed", [0, 1234, 2**32 - 2])
+@pytest.mark.parametrize("steps", CHAINS.values(), ids=CHAINS)
+def test_draws_the_tokens_of_llama_cpps_chain(steps, seed, size):
+    same_tokens(steps, seed, draws=200, size=size)
+
+
+def test_dist_is_appended():
+    assert names(build([])) == ["dist"]
+    assert names(build(["top_k"])) == ["top_k", "dist"]
+    assert names(build(["top_k", "greedy"])) == ["top_k", "greedy"]
+
+
+NEUTRAL = [
+    {"top_k": 0},
+    {"top_p": 1.0},
+    {"min_p": 0.0},
+    {"temperature": 1.0},
+    {"penalties": 1.0},
+    {"penalties": {"repeat": 2.0, "last_n": 0}},
+    {"logit_bias": {}},
+]
+
+
+@pytest.mark.parametrize("step", NEUTRAL, ids=str)
+def test_a_neutral_step_is_dropped(step):
+    chain = build([{"top_k": 5}, step, "greedy"])
+    assert names(chain) == ["top_k", "greedy"]
+    assert chain.config == [{"top_k": {"k": 5}}, {"greedy": {}}]
+
+
+def test_all_neutral_leaves_the_row_as_it_came():
+    logits = make_row("normal", 50, 1)
+    assert build(NEUTRAL).apply(logits).logits is logits
+
+
+def test_neutral_needs_all_of_its_parameters():
+    chain = build([{"penalties": {"repeat": 1.0, "frequency": 0.1}}])
+    assert names(chain) == ["penalties", "dist"]
+
+
+def test_steps_run_in_order():
+    # Halving the temperature before top_p keeps fewer than after it.
+    logits = row(2, 1.5, 1, 0.5)
+    before = build([{"temperature": 0.5}, {"top_p": 0.75}]).apply(logits)
+    after = build([{"top_p": 0.75}, {"temperature": 0.5}]).apply(logits)
+    assert (len(before), len(after)) == (2, 3)
+
+
+def test_the_same_sampler_twice():
+    assert len(build("top_k5 > temp2 > top_k3").apply(row(1, 2, 3, 4, 5, 6))) == 3
+    assert build("temp2 > temp2").apply(row(4, 8)).logits.tolist() == [1.0, 2.0]
+    chain = build([{"penalties": {"repeat": 2.0}}, {"penalties": {"presence": 1.0}}])
+    chain.reset([1])
+    assert chain.apply(row(0, 8)).logits.tolist() == [0.0, 3.0]
+
+
+def test_the_same_object_twice_or_in_two_chains_shares_no_state():
+    step = make({"penalties": 2.0}, "step")
+    one, other = build([step]), build([step, step])
+    one.reset([1])
+    assert one.apply(row(8, 8)).logits.tolist() == [8.0, 4.0]
+    assert other.apply(row(8, 8)).logits.tolist() == [8.0, 8.0]
+
+
+def run(chain, logits, prompt, count=40):
+    chain.reset(prompt)
+    tokens = []
+    for _ in range(count):
+        tokens.append(chain.sample(logits))
+        chain.accept(tokens[-1])
+    return tokens
+
+
+@pytest.mark.parametrize("steps", CHAINS.values(), ids=CHAINS)
+def test_reset_repeats_exactly(steps):
+    logits = make_row("normal", 500, 4)
+    chain = build(steps, seed=9)
+    first = run(chain, logits, [1, 2])
+    assert run(chain, logits, [1, 2]) == first
+    assert run(build(steps, seed=9), logits, [1, 2]) == first
+
+
+def test_the_seed_and_the_prompt_matter():
+    logits = make_row("flat", 500, 4)
+    assert run(build([], seed=1), logits, []) != run(build([], seed=2), logits, [])
+    steps = [{"penalties": 3.0}, "greedy"]
+    best = int(logits.argmax())
+    assert run(build(steps), logits, [best], 1) != run(build(steps), logits, [], 1)
+
+
+def test_sample_does_not_accept():
+    chain = build([{"penalties": {"presence": 100.0}}, "greedy"])
+    logits = row(1, 3, 2)
+    assert [chain.sample(logits) for _ in range(3)] == [1, 1, 1]
+    chain.accept(1)
+    assert chain.sample(logits) == 2
+
+
+def test_sample_is_apply_then_draw():
+    logits = make_row("normal", 100, 2)
+    one, other = build("top_k9 > temp0.7", seed=3), build("top_k9 > temp0.7", seed=3)
+    assert [one.sample(logits) for _ in range(30)] == [other.draw(other.apply(logits)) for _ in range(30)]
+
+
+def test_a_token_is_an_int():
+    for steps in ([], ["greedy"], ["top_k"]):
+        assert type(build(steps).sample(row(1, 2, 3))) is int
+
+
+# The mask
+
+
+def test_the_mask_goes_first():
+    logits = row(9, 1, 3, 2)
+    mask = np.array([False, True, True, True])
+    left = build([{"top_k": 2}]).apply(logits, mask)
+    assert table(left) == [(2, 3.0), (3, 2.0)]
+    assert left.probs().sum() == pytest.approx(1.0, abs=1e-6)
+    assert left.vocabulary == 4
+    assert build(["greedy"]).sample(logits, mask) == 2
+
+
+def test_a_mask_of_everything_changes_nothing():
+    logits = row(9, 1)
+    assert build([]).apply(logits, np.ones(2, bool)).logits is logits
+
+
+MASKS = {
+    "a list": ([True, True, True], "mask: expected bool of shape (3,), got list"),
+    "numbers": (np.ones(3), "mask: expected bool of shape (3,), got float64 of shape (3,)"),
+    "too short": (np.ones(2, bool), "mask: expected bool of shape (3,), got bool of shape (2,)"),
+    "two rows": (np.ones((1, 3), bool), "mask: expected bool of shape (3,), got bool of shape (1, 3)"),
+    "nothing allowed": (np.zeros(3, bool), "mask: it allows no token"),
+    "only -inf allowed": (np.array([True, False, False]), "mask: every token it allows has a logit of -inf"),
+}
+
+
+@pytest.mark.parametrize(("mask", "message"), MASKS.values(), ids=MASKS)
+def test_a_bad_mask(mask, message):
+    with pytest.raises(SamplingError) as caught:
+        build([]).apply(row(NEG, 1, 2), mask)
+    assert str(caught.value) == message
+
+
+# Rows that can't be sampled from
+
+ROWS = {
+    "NaN": (row(1, math.nan), "logits: there is a NaN in the row"),
+    "+inf": (row(1, math.inf), "logits: there is a +inf in the row"),
+    "-inf only": (row(NEG), "logits: every entry of the row is -inf"),
+    "empty": (row(), "logits: the row is empty"),
+    "float64": (np.zeros(2), "logits: expected float32 of shape (V,), got float64 of shape (2,)"),
+    "a number": (np.float32(1), "logits: expected float32 of shape (V,), got float32"),
+    "a list": ([1.0], "logits: expected float32 of shape (V,), got list"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("logits", "message"), ROWS.values(), ids=ROWS)
+@pytest.mark.parametrize("verb", ["apply", "sample"])
+def test_a_bad_row(verb, logits, message):
+    with pytest.raises(SamplingError) as caught:
+        getattr(build("top_k3 > temp2"), verb)(logits)
+    assert str(caught.value) == message
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, NEG])
+def test_a_step_that_leaves_no_finite_logit_is_named(value):
+    class Broken(Sampler):
+        about = make("top_k", "step").about.__class__(
+            name="broken", summary="s", formula="f", reference="r", llama_cpp="l"
+        )
+
+        def apply(self, candidates):
+            candidates.replace(np.full_like(candidates.logits, value))
+
+    with pytest.raises(SamplingError, match=r"^broken: left no finite logit$"):
+        build([Broken()]).apply(row(1, 2))
+
+
+# What selects
+
+
+@pytest.mark.parametrize(
+    ("steps", "message"),
+    [
+        (
+            ["dist", "greedy"],
+            "chain[0] dist and chain[1] greedy both select a token; a chain has one, its last step",
+        ),
+        (
+            ["greedy", "top_k", "greedy"],
+            "chain[0] greedy and chain[2] greedy both select a token; a chain has one, its last step",
+        ),
+        (
+            ["dist", {"top_k": 3}, "temp"],
+            "chain[0] dist selects a token, so it must be the last step; chain[1] top_k follows",
+        ),
+        (
+            ["dist", {"top_k": 0}],
+            "chain[0] dist selects a token, so it must be the last step; chain[1] top_k follows",
+        ),
+    ],
+)
+def test_what_selects_stands_once_and_last(steps, message):
+    with pytest.raises(SamplingError) as caught:
+        build(steps)
+    assert str(caught.value) == message
+
+
+def test_a_sampler_that_only_says_that_it_selects():
+    class Liar(Sampler):
+        about = Greedy.about
+
+    with pytest.raises(SamplingError, match=r"^greedy says that it selects, but is not a Selector$"):
+        Chain([Liar()], Surroundings(0))
+
+
+# The seed and the rest
+
+
+@pytest.mark.parametrize("seed", [-1, SEED_MAX + 1, 1.0, True, None, "1"])
+def test_a_seed_outside_the_range(seed):
+    with pytest.raises(SamplingError) as caught:
+        build([], seed=seed)
+    assert str(caught.value) == f"seed: {seed!r} is not within 0..4294967295"
+
+
+@pytest.mark.parametrize("seed", [0, SEED_MAX])
+def test_a_seed_at_the_ends(seed):
+    assert build([], seed=seed).seed == seed
+
+
+def test_config_spells_everything_out_and_builds_the_same_chain():
+    chain = build([{"top_p": 0.9}, "temp", {"logit_bias": {3: False, 1: 2}}], seed=5)
+    assert chain.config == [
+        {"top_p": {"p": 0.9, "min_keep": 1, "boundary": "include"}},
+        {"temperature": {"t": 0.8}},
+        {"logit_bias": {"bias": {3: NEG, 1: 2.0}}},
+        {"dist": {}},
+    ]
+    assert build(chain.config, seed=5).config == chain.config
+
+
+def test_repr():
+    assert repr(build("top_k40 > temp0.8", seed=7)) == "Chain(top_k > temperature > dist, seed=7)"
+
+
+def test_the_vocabulary_reaches_the_steps():
+    vocabulary = FakeVocabulary(4)
+    chain = build(["ignore_eos"], vocab=vocabulary)
+    assert chain.vocabulary is vocabulary
+    assert chain.apply(row(1, 2, 3, 9)).ids.tolist() == [0, 1, 2]

@@ -1,0 +1,70 @@
+import pytest
+from hypothesis import given
+from logitsmith.samplers import build
+
+from ..oracle.native import NativeSampler
+from .rows import LARGE, NEG, refuses, row, rows
+
+WORKED = {
+    "the highest": (row(1, 3, 2), 1),
+    "the first of equal ones": (row(1, 3, 3), 1),
+    "minus zero equals zero": (row(-0.0, 0.0), 0),
+    "beside -inf": (row(NEG, NEG, -5), 2),
+    "one candidate": (row(-5), 0),
+}
+
+
+@pytest.mark.parametrize(("logits", "token"), WORKED.values(), ids=WORKED)
+def test_worked_example(logits, token):
+    assert build(["greedy"]).sample(logits) == token
+
+
+@given(rows(300))
+def test_brute_force(logits):
+    best = 0
+    for i, value in enumerate(logits.tolist()):
+        if value > logits[best]:
+            best = i
+    assert build(["greedy"]).sample(logits) == best
+
+
+def token_of_llama_cpp(logits):
+    with NativeSampler("greedy", vocabulary=logits.size) as native:
+        return native.apply(logits).token
+
+
+@given(rows())
+def test_equals_llama_cpp(logits):
+    assert build(["greedy"]).sample(logits) == token_of_llama_cpp(logits)
+
+
+@pytest.mark.parametrize("logits", LARGE)
+def test_equals_llama_cpp_on_a_large_vocabulary(logits):
+    assert build(["greedy"]).sample(logits) == token_of_llama_cpp(logits)
+
+
+def test_on_rows_in_order_it_is_the_first():
+    assert build("top_k3 > greedy").sample(row(1, 3, 2, 3)) == 1
+
+
+def test_apply_leaves_the_rows_alone():
+    logits = row(1, 3, 2)
+    left = build(["greedy"]).apply(logits)
+    assert left.whole
+    assert left.logits is logits
+
+
+def test_does_not_depend_on_the_seed():
+    logits = row(1, 3, 2.999)
+    assert {build(["greedy"], seed=seed).sample(logits) for seed in range(20)} == {1}
+
+
+@pytest.mark.parametrize(
+    ("step", "message"),
+    [
+        ({"greedy": 1}, "chain[0].greedy: takes no single value, and 1 came"),
+        ({"greedy": {"seed": 1}}, "chain[0].greedy: unknown parameter 'seed'; known: none"),
+    ],
+)
+def test_refusal(step, message):
+    refuses(step, message)

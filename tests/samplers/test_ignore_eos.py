@@ -1,0 +1,69 @@
+import numpy as np
+import pytest
+from hypothesis import given
+from logitsmith.samplers import SamplingError, build
+
+from .rows import NEG, FakeVocabulary, native, refuses, row, rows, run, table
+
+
+def vocabulary(size, *eog):
+    fake = FakeVocabulary(size)
+    fake.eog = frozenset(eog)
+    return fake
+
+
+WORKED = {
+    "one": ([2], row(1, 3, 2), [(0, 1.0), (1, 3.0)]),
+    "several": ([0, 2], row(1, 3, 2), [(1, 3.0)]),
+    "none": ([], row(1, 3), [(0, 1.0), (1, 3.0)]),
+}
+
+
+@pytest.mark.parametrize(("eog", "logits", "left"), WORKED.values(), ids=WORKED)
+def test_worked_example(eog, logits, left):
+    assert table(build(["ignore_eos"], vocab=vocabulary(logits.size, *eog)).apply(logits)) == left
+
+
+@given(rows(300).filter(lambda logits: logits.size > 1))
+def test_brute_force(logits):
+    eog = FakeVocabulary(logits.size).eog
+    expected = [(i, value) for i, value in enumerate(logits.tolist()) if i not in eog]
+    assert table(run("ignore_eos", logits)) == expected
+
+
+@given(rows().filter(lambda logits: np.isfinite(logits[:-1].max(initial=NEG))))
+def test_keeps_what_a_ban_in_llama_cpp_keeps_above_minus_inf(logits):
+    # llama.cpp's --ignore-eos is a logit bias of -inf on these tokens.
+    theirs = native([{"logit_bias": {"bias": {logits.size - 1: NEG}}}], logits)
+    left = run("ignore_eos", logits)
+    assert theirs.ids.size == logits.size
+    assert theirs.logits[-1] == NEG
+    assert left.ids.tolist() == theirs.ids[:-1].tolist()
+    np.testing.assert_allclose(left.probs(), theirs.p[:-1], atol=1e-5, rtol=0)
+
+
+def test_after_a_step_that_reorders():
+    left = build("top_k2 > ignore_eos", vocab=vocabulary(3, 1)).apply(row(1, 3, 2))
+    assert table(left) == [(2, 2.0)]
+
+
+def test_only_end_tokens_left():
+    with pytest.raises(SamplingError, match=r"^ignore_eos: only end-of-generation tokens are left$"):
+        build("top_k1 > ignore_eos", vocab=vocabulary(3, 1)).apply(row(1, 3, 2))
+
+
+@pytest.mark.parametrize("size", [2, 5])
+def test_a_vocabulary_of_another_size(size):
+    with pytest.raises(SamplingError, match=f"^ignore_eos: the row has 3 logits, the vocabulary {size}$"):
+        build(["ignore_eos"], vocab=vocabulary(size, 1)).apply(row(1, 3, 2))
+
+
+@pytest.mark.parametrize(
+    ("step", "message"),
+    [
+        ("ignore_eos", "ignore_eos needs a vocabulary, and the chain was built with none"),
+        ({"ignore_eos": True}, "chain[0].ignore_eos: takes no single value, and True came"),
+    ],
+)
+def test_refusal(step, message):
+    refuses(step, message)

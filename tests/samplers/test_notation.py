@@ -1,0 +1,90 @@
+import contextlib
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from logitsmith.samplers import SamplingError, build, parse, parse_notation
+
+READ = {
+    "temp0.8 > typical0.19 > tfs0.97 > top-p0.6": [
+        {"temp": 0.8},
+        {"typical": 0.19},
+        {"tfs": 0.97},
+        {"top-p": 0.6},
+    ],
+    "top_k40": [{"top_k": 40}],
+    "top_k 40": [{"top_k": 40}],
+    "top_k=40": [{"top_k": 40}],
+    "  top_k  =  40  ": [{"top_k": 40}],
+    "top-k40>temp.5>greedy": [{"top-k": 40}, {"temp": 0.5}, "greedy"],
+    "Top P 0.9": [{"Top P": 0.9}],
+    "temp1.": [{"temp": 1.0}],
+    "temp1e-2": [{"temp": 0.01}],
+    "temp1E+2": [{"temp": 100.0}],
+    "penalties-1.5": [{"penalties": -1.5}],
+    "penalties=+2": [{"penalties": 2}],
+    "mirostat_v2": ["mirostat_v2"],
+    "mirostat_v2(tau=3)": [{"mirostat_v2": {"tau": 3}}],
+    "mirostat v2": ["mirostat v2"],
+    "top_p(p=0.6, boundary=exclude)": [{"top_p": {"p": 0.6, "boundary": "exclude"}}],
+    "top_p(min-keep = 2)": [{"top_p": {"min_keep": 2}}],
+    "penalties(penalize_newline=false)": [{"penalties": {"penalize_newline": False}}],
+    "penalties(penalize_newline=true)": [{"penalties": {"penalize_newline": True}}],
+    "logit_bias(42=-1, 7=-inf)": [{"logit_bias": {42: -1, 7: float("-inf")}}],
+    "dist()": [{"dist": {}}],
+    "dist( )": [{"dist": {}}],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("text", "steps"), READ.items(), ids=READ)
+def test_read(text, steps):
+    read = parse_notation(text)
+    assert read == steps
+    assert repr(read) == repr(steps), "an int must not become a float, nor the other way round"
+
+
+HINT = "; write name, name0.8 or name(key=value, …)"
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "chain '', step 1: a step is missing" + HINT),
+        ("top_k >", "chain 'top_k >', step 2: a step is missing" + HINT),
+        ("a >> b", "chain 'a >> b', step 2: a step is missing" + HINT),
+        ("0.8", "chain '0.8', step 1: '0.8' is not a step" + HINT),
+        ("temp=", "chain 'temp=', step 1: 'temp=' is not a step" + HINT),
+        ("temp0.8.1", "chain 'temp0.8.1', step 1: 'temp0.8.1' is not a step" + HINT),
+        ("temp(t=1", "chain 'temp(t=1', step 1: 'temp(t=1' is not a step" + HINT),
+        ("a > temp(0.8)", "chain 'a > temp(0.8)', step 2: '0.8' is not key=value"),
+        ("temp(t=)", "chain 'temp(t=)', step 1: 't=' is not key=value"),
+        ("temp(=1)", "chain 'temp(=1)', step 1: '=1' is not key=value"),
+        ("temp(t=1,)", "chain 'temp(t=1,)', step 1: '' is not key=value"),
+        ("temp(t=1, t=2)", "chain 'temp(t=1, t=2)', step 1: a parameter is given twice"),
+    ],
+)  # fmt: skip
+def test_refusal(text, message):
+    with pytest.raises(SamplingError) as caught:
+        parse_notation(text)
+    assert str(caught.value) == message
+
+
+@given(st.text(alphabet="temp_k-v20.18eE+>=(), \n", max_size=30) | st.text(max_size=20))
+def test_any_text_is_read_or_refused(text):
+    with contextlib.suppress(SamplingError):
+        assert len(parse_notation(text)) == text.count(">") + 1
+
+
+def test_the_notation_of_kobold_ai_builds_the_chain_it_names():
+    samplers = parse("top-k40 > Top P=0.9 > temp.5 > greedy")
+    assert [sampler.about.name for sampler in samplers] == ["top_k", "top_p", "temperature", "greedy"]
+    assert [sampler.model_dump() for sampler in samplers[:3]] == [
+        {"k": 40},
+        {"p": 0.9, "min_keep": 1, "boundary": "include"},
+        {"t": 0.5},
+    ]
+
+
+def test_a_complaint_of_a_step_names_its_place():
+    with pytest.raises(SamplingError, match=r"^chain\[1\]\.temperature\.t: -0\.5 is not ≥ 0$"):
+        build("top_k40 > temp-0.5")

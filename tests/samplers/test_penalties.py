@@ -1,0 +1,228 @@
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from logitsmith.samplers import SamplingError, build
+
+from .rows import LARGE, NEG, FakeVocabulary, agree, make_row, native, refuses, row, rows, run, table
+
+# Tokens 0..4, of which 1 (logit 4), 2 (logit -4) and 3 (logit 0) occur in the histories below.
+LOGITS = row(1, 4, -4, 0, NEG)
+
+# parameters, prompt, output, logits of tokens 0..4 afterwards
+WORKED = {
+    "repeat divides and multiplies": ({"repeat": 2.0}, [1, 2, 3, 4], [], [1, 2, -8, 0, NEG]),
+    "repeat, once a token": ({"repeat": 2.0}, [1, 1], [1], [1, 2, -4, 0, NEG]),
+    "repeat below one rewards": ({"repeat": 0.5}, [1, 2], [], [1, 8, -2, 0, NEG]),
+    "frequency counts": ({"frequency": 0.5}, [1, 2], [1, 1], [1, 2.5, -4.5, 0, NEG]),
+    "presence does not": ({"presence": 0.5}, [1, 2], [1, 1], [1, 3.5, -4.5, 0, NEG]),
+    "repeat comes first": (
+        {"repeat": 2.0, "frequency": 1.0, "presence": 0.5},
+        [1],
+        [1],
+        [1, -0.5, -4, 0, NEG],
+    ),
+    "negative rewards": ({"frequency": -1.0}, [1, 1], [], [1, 6, -4, 0, NEG]),
+    "the window ends": ({"repeat": 2.0, "last_n": 2}, [1, 2], [3, 3], [1, 4, -4, 0, NEG]),
+    "the window is exactly long enough": ({"repeat": 2.0, "last_n": 2}, [1, 2], [3], [1, 4, -8, 0, NEG]),
+    "the whole history": ({"repeat": 2.0, "last_n": -1}, [1] + [3] * 500, [2], [1, 2, -8, 0, NEG]),
+    "no history": ({"repeat": 2.0, "frequency": 1.0}, [], [], [1, 4, -4, 0, NEG]),
+    "scope output": (
+        {"repeat": 2.0, "frequency": 0.5, "presence": 0.25, "scope": "output"},
+        [1, 1, 2],
+        [1],
+        [1, 1.25, -8, 0, NEG],
+    ),
+    "scope output, prompt leaves the window": (
+        {"frequency": 1.0, "scope": "output", "last_n": 2},
+        [1, 1],
+        [1, 2, 1],
+        [1, 3, -5, 0, NEG],
+    ),
+    "overflow is held finite": (
+        {"presence": 3e38, "frequency": 3e38},
+        [1],
+        [],
+        [1, -3.4028235e38, -4, 0, NEG],
+    ),
+}
+
+
+@pytest.mark.parametrize(("params", "prompt", "output", "logits"), WORKED.values(), ids=WORKED)
+def test_worked_example(params, prompt, output, logits):
+    left = run({"penalties": params}, LOGITS, prompt, output)
+    assert left.ids.tolist() == [0, 1, 2, 3, 4]
+    np.testing.assert_array_equal(left.logits, row(*logits))
+
+
+def test_newline_may_be_spared():
+    logits = make_row("normal", 20, 1)
+    newline = FakeVocabulary(20).newline
+    left = run({"penalties": {"repeat": 3.0, "penalize_newline": False}}, logits, [newline, 5])
+    assert left.logits[newline] == logits[newline]
+    assert left.logits[5] != logits[5]
+
+
+def by_hand(logits, prompt, output, p):
+    """Penalties as the docstring has them, one token at a time, in float32."""
+    marked = [(token, False) for token in prompt] + [(token, True) for token in output]
+    window = marked if p["last_n"] < 0 else marked[max(0, len(marked) - p["last_n"]) :]
+    expected = []
+    for token, value in enumerate(logits.tolist()):
+        new = np.float32(value)
+        count = sum(1 for seen, _ in window if seen == token)
+        counted = sum(1 for seen, made in window if seen == token and (made or p["scope"] == "all"))
+        spared = not p["penalize_newline"] and token == FakeVocabulary(len(logits)).newline
+        if count and not spared and new > NEG:
+            new = new * np.float32(p["repeat"]) if new <= 0 else new / np.float32(p["repeat"])
+            minus = np.float32(counted) * np.float32(p["frequency"])
+            if counted:
+                minus = minus + np.float32(p["presence"])
+            new = new - minus
+            new = min(max(new, np.finfo(np.float32).min), np.finfo(np.float32).max)
+        expected.append(float(new))
+    return expected
+
+
+NUMBER = st.sampled_from([-1.0, 0.0, 0.5]) | st.floats(-3, 3, width=32)
+SETTINGS = st.fixed_dictionaries(
+    {
+        "repeat": st.sampled_from([1.0, 1.1, 2.0]) | st.floats(0.125, 5, width=32),
+        "frequency": NUMBER,
+        "presence": NUMBER,
+        "last_n": st.integers(1, 30) | st.sampled_from([-1, 64]),
+    }
+)
+ONLY_OURS = st.fixed_dictionaries(
+    {"scope": st.sampled_from(["all", "output"]), "penalize_newline": st.booleans()}
+)
+HISTORY = st.lists(st.integers(0, 30) | st.integers(0, 4999), max_size=80)
+
+
+def within(history, logits):
+    return [token % logits.size for token in history]
+
+
+@given(rows(300), SETTINGS, ONLY_OURS, HISTORY, HISTORY)
+def test_brute_force(logits, params, ours, prompt, output):
+    params = params | ours
+    prompt, output = within(prompt, logits), within(output, logits)
+    with np.errstate(over="ignore"):
+        expected = by_hand(logits, prompt, output, params)
+    assert run({"penalties": params}, logits, prompt, output).logits.tolist() == expected
+
+
+@given(rows(40), SETTINGS, ONLY_OURS, st.lists(st.integers(0, 30), max_size=12), st.lists(st.integers(0, 30)))
+def test_counting_along_equals_counting_anew(logits, params, ours, prompt, output):
+    """A chain that is applied at every step, as in a run, against one that sees the history at once."""
+    prompt, output = within(prompt, logits), within(output, logits)
+    chain = build([{"penalties": params | ours}], vocab=FakeVocabulary(logits.size))
+    chain.reset(prompt)
+    for step, token in enumerate(output):
+        anew = run({"penalties": params | ours}, logits, prompt, output[:step])
+        assert chain.apply(logits).logits.tolist() == anew.logits.tolist()
+        chain.accept(token)
+
+
+@given(rows(), SETTINGS, HISTORY, HISTORY)
+def test_equals_llama_cpp(logits, params, prompt, output):
+    logits = np.clip(logits, np.float32(-1e37), None)  # llama.cpp lets what overflows become infinite
+    logits = np.minimum(logits, np.float32(1e37))
+    prompt, output = within(prompt, logits), within(output, logits)
+    ours = run({"penalties": params}, logits, prompt, output)
+    theirs = native([{"penalties": params}], logits, prompt + output)
+    assert ours.ids.tolist() == theirs.ids.tolist()
+    agree(ours, theirs)
+
+
+@pytest.mark.parametrize("last_n", [64, -1, 1])
+@pytest.mark.parametrize("logits", LARGE)
+def test_equals_llama_cpp_on_a_large_vocabulary(logits, last_n):
+    history = [*np.random.default_rng(1).integers(0, logits.size, 400).tolist(), 7, 7, 7, 199_999]
+    params = {"repeat": 1.3, "frequency": 0.2, "presence": 0.4, "last_n": last_n}
+    ours = run({"penalties": params}, logits, history)
+    agree(ours, native([{"penalties": params}], logits, history))
+
+
+def test_overflow_is_held_finite_where_llama_cpp_reaches_infinity():
+    logits, params = row(1, 3e38), {"repeat": 0.5}
+    assert run({"penalties": params}, logits, [1]).logits[1] == np.finfo(np.float32).max
+    assert native([{"penalties": params}], logits, [1]).logits[1] == math.inf
+
+
+def test_a_repeat_that_is_zero_in_float32_divides_without_a_crash():
+    left = run({"penalties": {"repeat": 1e-50}}, row(1, 0, -1, NEG), [0, 1, 2, 3])
+    assert table(left) == [(0, float(np.finfo(np.float32).max)), (1, 0.0), (2, 0.0), (3, NEG)]
+
+
+NEUTRAL = [{}, {"repeat": 1.0, "last_n": 5}, {"repeat": 2.0, "last_n": 0}, {"frequency": 0.0, "presence": 0}]
+
+
+@pytest.mark.parametrize("params", NEUTRAL)
+@given(logits=rows(300), history=HISTORY)
+def test_neutral_is_identity(params, logits, history):
+    chain = build([{"penalties": params}])
+    assert [step.about.name for step in chain.steps] == ["dist"]
+    chain.reset(within(history, logits))
+    assert chain.apply(logits).logits is logits
+
+
+def test_rows_that_an_earlier_step_reordered():
+    chain = build([{"top_k": 2}, {"penalties": {"repeat": 2.0}}])
+    chain.reset([0, 1])
+    left = chain.apply(row(1, 4, 3))
+    assert table(left) == [(1, 2.0), (2, 3.0)]
+    assert not left.ordered
+
+
+def test_without_a_token_of_the_window_rows_stay_in_order():
+    chain = build([{"top_k": 2}, {"penalties": {"repeat": 2.0}}])
+    chain.reset([0])
+    assert chain.apply(row(1, 4, 3)).ordered
+
+
+def test_the_vocabulary_may_change_in_size_between_runs():
+    chain = build([{"penalties": {"repeat": 2.0}}])
+    chain.reset([1])
+    chain.apply(row(1, 4))
+    chain.reset([3])
+    assert chain.apply(row(1, 4, 3, 2)).logits.tolist() == [1.0, 4.0, 3.0, 1.0]
+
+
+@pytest.mark.parametrize("token", [-1, 3, 50_000])
+def test_an_id_outside_the_vocabulary(token):
+    message = rf"^penalties: token id {token} in the window is not within 0\.\.2$"
+    chain = build([{"penalties": {"repeat": 2.0}}])
+    chain.reset([token])
+    with pytest.raises(SamplingError, match=message):
+        chain.apply(row(1, 3, 2))
+    chain.reset([0])
+    chain.apply(row(1, 3, 2))
+    with pytest.raises(SamplingError, match=message):
+        chain.accept(token)
+    assert chain.apply(row(1, 3, 2)).logits.tolist() == [0.5, 3.0, 2.0]
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        (0.0, "chain[0].penalties.repeat: 0.0 is not > 0"),
+        (math.inf, "chain[0].penalties.repeat: inf is not a finite number (> 0)"),
+        ({"last_n": -2}, "chain[0].penalties.last_n: -2 is not ≥ -1"),
+        ({"last_n": 6.5}, "chain[0].penalties.last_n: 6.5 is not a whole number (≥ -1)"),
+        ({"frequency": "0.5"}, "chain[0].penalties.frequency: '0.5' is not a number"),
+        ({"presence": 1e39}, "chain[0].penalties.presence: 1e+39: a number that float32 can hold is needed"),
+        ({"scope": "prompt"}, "chain[0].penalties.scope: 'prompt' is not all or output"),
+        ({"penalize_newline": "no"}, "chain[0].penalties.penalize_newline: 'no' is not true or false"),
+        ({"penalise_newline": True}, "chain[0].penalties: unknown parameter 'penalise_newline'; "
+                                     "did you mean penalize_newline?"),
+        (
+            {"repeat": 2.0, "penalize_newline": False},
+            "penalties.penalize_newline: false needs a vocabulary, and the chain was built with none",
+        ),
+    ],
+)  # fmt: skip
+def test_refusal(value, message):
+    refuses({"penalties": value}, message)

@@ -1,0 +1,181 @@
+"""What holds for every sampler there is, and for chains of any of them."""
+
+from typing import Literal, get_args, get_origin
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from logitsmith.samplers import SamplingError, build, catalogue
+
+from .rows import FakeVocabulary, make_row, rows
+
+SAMPLERS = catalogue()
+SELECTORS = [name for name, cls in SAMPLERS.items() if cls.about.selects]
+OTHERS = [name for name in SAMPLERS if name not in SELECTORS]
+
+MAY_REFUSE = {"logit_bias", "ignore_eos"}
+"""Samplers that ban tokens, and so may find that nothing is left: they say so, they leave no empty row."""
+
+
+def values(field):
+    """A strategy for a parameter, made from its type and its range."""
+    kind = field.annotation
+    if kind is bool:
+        return st.booleans()
+    if get_origin(kind) is Literal:
+        return st.sampled_from(get_args(kind))
+    bounds = {
+        key: getattr(rule, key)
+        for rule in field.metadata
+        for key in ("ge", "gt", "le", "lt")
+        if hasattr(rule, key)
+    }
+    low, high = bounds.get("ge", bounds.get("gt")), bounds.get("le", bounds.get("lt"))
+    if kind is int:
+        low = -20 if low is None else low + ("gt" in bounds)
+        return st.integers(low, low + 40 if high is None else high)
+    if kind is float:
+        low = -4 if low is None else low
+        open_ends = {"exclude_min": "gt" in bounds, "exclude_max": "lt" in bounds}
+        return st.floats(low, low + 8 if high is None else high, **open_ends) | st.just(field.get_default())
+    return st.just(field.get_default(call_default_factory=True))
+
+
+SPECIAL = {
+    "logit_bias": st.fixed_dictionaries(
+        {"bias": st.dictionaries(st.just(0), st.floats(-9, 9) | st.just(False), max_size=1)}
+    ),
+}
+"""Parameters that their types say too little of."""
+
+
+def step(name):
+    """A step with parameters of any allowed value."""
+    if name in SPECIAL:
+        return SPECIAL[name].map(lambda params: {name: params})
+    fields = SAMPLERS[name].model_fields
+    params = st.fixed_dictionaries({}, optional={key: values(field) for key, field in fields.items()})
+    return params.map(lambda chosen: {name: chosen})
+
+
+steps = st.sampled_from(OTHERS).flatmap(step)
+selectors = st.sampled_from(SELECTORS).flatmap(step)
+chains = st.builds(lambda before, last: [*before, last], st.lists(steps, max_size=6), selectors)
+seeds = st.integers(0, 2**32 - 1)
+histories = st.lists(st.integers(0, 10_000), max_size=20)
+
+
+def make_chain(chosen, seed, logits):
+    return build(chosen, seed=seed, vocab=FakeVocabulary(logits.size))
+
+
+def prompt_for(history, logits):
+    return [token % logits.size for token in history]
+
+
+def check(chosen, logits, history, seed):
+    """Apply the chain; returns what is left, or None where a step that may refuse did."""
+    before = logits.tobytes()
+    chain = make_chain(chosen, seed, logits)
+    chain.reset(prompt_for(history, logits))
+    try:
+        left = chain.apply(logits)
+    except SamplingError as error:
+        refused = str(error).partition(":")[0]
+        if refused not in MAY_REFUSE:
+            raise
+        return None
+    finally:
+        assert logits.tobytes() == before
+    assert 1 <= len(left) <= logits.size
+    assert left.ids.dtype == np.int32
+    assert left.logits.dtype == left.probs().dtype == np.float32
+    assert len(set(left.ids.tolist())) == len(left) == left.logits.size == left.probs().size
+    assert np.isfinite(left.max)
+    assert left.max == left.logits.max()
+    if left.ordered:
+        assert np.all(left.logits[:-1] >= left.logits[1:])
+    assert left.probs().sum(dtype=np.float64) == pytest.approx(1, abs=1e-3)
+    assert chain.draw(left) in left.ids
+    return left
+
+
+@pytest.mark.parametrize("name", OTHERS)
+@given(data=st.data(), logits=rows(), history=histories)
+def test_a_sampler_leaves_rows_and_the_input_alone(name, data, logits, history):
+    check([data.draw(step(name))], logits, history, seed=0)
+
+
+@pytest.mark.parametrize("name", SELECTORS)
+@given(data=st.data(), logits=rows(), seed=seeds)
+def test_a_selector_selects_one_of_the_rows(name, data, logits, seed):
+    chain = make_chain([data.draw(step(name))], seed, logits)
+    for _ in range(3):
+        token = chain.sample(logits)
+        assert 0 <= token < logits.size
+        assert logits[token] > -np.inf
+        chain.accept(token)
+
+
+@given(chains, rows(), histories, seeds)
+def test_a_chain_leaves_rows_and_the_input_alone(chosen, logits, history, seed):
+    check(chosen, logits, history, seed)
+
+
+@given(chains, rows(500), histories, seeds)
+def test_reset_repeats_a_run(chosen, logits, history, seed):
+    chain = make_chain(chosen, seed, logits)
+    other = make_chain(chosen, seed, logits)
+
+    def run(one):
+        one.reset(prompt_for(history, logits))
+        tokens = []
+        try:
+            for _ in range(8):
+                tokens.append(one.sample(logits))
+                one.accept(tokens[-1])
+        except SamplingError as error:
+            tokens.append(str(error))
+        return tokens
+
+    first = run(chain)
+    assert run(chain) == first
+    assert run(other) == first
+
+
+@given(chains, seeds, st.data())
+def test_apply_changes_no_state(chosen, seed, data):
+    logits = make_row("normal", 60, data.draw(seeds))
+    one, other = make_chain(chosen, seed, logits), make_chain(chosen, seed, logits)
+
+    def outcome(chain):
+        try:
+            return chain.sample(logits)
+        except SamplingError as error:
+            return str(error)
+
+    for _ in range(2):
+        try:
+            one.apply(logits)
+        except SamplingError:
+            break
+    assert outcome(one) == outcome(other)
+
+
+@pytest.mark.parametrize("name", OTHERS)
+@given(logits=rows(300), history=histories)
+def test_a_neutral_sampler_is_the_identity(name, logits, history):
+    neutral = SAMPLERS[name].about.neutral
+    if not neutral:
+        return
+    sampler = SAMPLERS[name](**neutral)
+    left = check([sampler, "greedy"], logits, history, seed=0)
+    np.testing.assert_array_equal(left.logits, logits)
+    assert left.whole
+
+
+@given(chains)
+def test_config_builds_the_chain_again(chosen):
+    chain = build(chosen, seed=3, vocab=FakeVocabulary())
+    assert build(chain.config, seed=3, vocab=FakeVocabulary()).config == chain.config

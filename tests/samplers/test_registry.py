@@ -1,0 +1,220 @@
+import sys
+
+import pytest
+from logitsmith.samplers import About, Sampler, SamplingError, build, catalogue, find, registry
+from logitsmith.samplers.registry import builtin_names, normal
+
+ENTRIES = catalogue()
+
+
+def test_the_catalogue_is_alphabetical_and_complete():
+    assert list(ENTRIES) == sorted(ENTRIES) == list(builtin_names())
+    assert {"dist", "greedy", "min_p", "penalties", "temperature", "top_k", "top_p", "logit_bias"} <= set(
+        ENTRIES
+    )
+
+
+@pytest.mark.parametrize("name", ENTRIES)
+def test_every_sampler_says_what_it_is(name):
+    cls = ENTRIES[name]
+    about = cls.about
+    assert about.name == name == cls.__module__.rpartition(".")[2]
+    for text in (about.summary, about.formula, about.reference, about.llama_cpp):
+        assert text.strip() == text != ""
+    assert cls.__doc__
+    assert cls.__doc__.strip()
+    for alias in about.aliases:
+        assert normal(alias) == alias
+
+
+@pytest.mark.parametrize("name", ENTRIES)
+def test_every_parameter_has_a_default_and_a_description(name):
+    for parameter, field in ENTRIES[name].model_fields.items():
+        assert field.description, parameter
+        assert not field.is_required(), parameter
+
+
+@pytest.mark.parametrize("name", ENTRIES)
+def test_main_and_neutral_are_parameters(name):
+    cls = ENTRIES[name]
+    fields = set(cls.model_fields)
+    assert cls.about.main is None or cls.about.main in fields
+    assert set(cls.about.neutral) <= fields
+    if cls.about.neutral:
+        assert cls(**cls.about.neutral).is_neutral
+
+
+@pytest.mark.parametrize("name", ENTRIES)
+def test_defaults_are_within_their_ranges(name):
+    cls = ENTRIES[name]
+    assert cls(**cls().model_dump()) == cls()
+
+
+NAMES = {
+    "top_k": "top_k",
+    "top-k": "top_k",
+    "Top K": "top_k",
+    "  TOP-P ": "top_p",
+    "temp": "temperature",
+    "Temp": "temperature",
+    "nucleus": "top_p",
+    "repeat-penalty": "penalties",
+    "argmax": "greedy",
+}
+
+
+@pytest.mark.parametrize(("typed", "name"), NAMES.items())
+def test_names_as_people_type_them(typed, name):
+    assert find(typed) is ENTRIES[name]
+
+
+def test_every_name_and_alias_is_found():
+    for name, cls in ENTRIES.items():
+        for word in (name, *cls.about.aliases):
+            assert find(word) is cls
+
+
+@pytest.mark.parametrize(
+    ("typed", "near"),
+    [("topk", "top_k"), ("tempreature", "temperature"), ("penalty_", "penalty"), ("min-q", "min_p")],
+)  # fmt: skip
+def test_a_near_miss_is_suggested(typed, near):
+    with pytest.raises(SamplingError) as caught:
+        find(typed)
+    assert str(caught.value) == f"unknown sampler {typed!r}; did you mean {near}?"
+
+
+@pytest.mark.parametrize("typed", ["", "zzzzzz", "999"])
+def test_what_is_known_is_listed_when_nothing_is_near(typed):
+    with pytest.raises(SamplingError) as caught:
+        find(typed)
+    assert str(caught.value) == f"unknown sampler {typed!r}; known are {', '.join(ENTRIES)}"
+
+
+def test_an_unknown_step_names_its_place():
+    with pytest.raises(SamplingError, match=r"^chain\[1\]: unknown sampler 'topp'; did you mean top_p\?$"):
+        build(["top_k", "topp"])
+
+
+# Samplers of other packages
+
+PLUGIN = '''
+from logitsmith.samplers import About, Sampler
+from pydantic import Field
+
+class Odd(Sampler):
+    """Keep the tokens with an odd id."""
+
+    about = About(name="odd", summary="s", formula="f", reference="r", llama_cpp="l", main="base")
+    base: int = Field(default=2, ge=2, description="the modulus")
+
+    def apply(self, candidates):
+        candidates.keep(candidates.ids % self.base == 1)
+
+class Nameless(Sampler):
+    pass
+
+number = 7
+'''
+
+ENTRY_POINTS = """
+[logitsmith.samplers]
+Odd-Ids = lib_of_odd_samplers:Odd
+top_k = lib_of_odd_samplers:Odd
+no_module = lib_that_is_not_there:Odd
+no_class = lib_of_odd_samplers:Even
+no_sampler = lib_of_odd_samplers:number
+no_about = lib_of_odd_samplers:Nameless
+broken = lib_that_breaks:Odd
+"""
+
+
+def forget():
+    registry._offered.cache_clear()
+    registry._load.cache_clear()
+
+
+@pytest.fixture
+def _plugin(tmp_path, monkeypatch):
+    (tmp_path / "lib_of_odd_samplers.py").write_text(PLUGIN)
+    (tmp_path / "lib_that_breaks.py").write_text("raise RuntimeError('out of order')")
+    info = tmp_path / "lib_of_odd_samplers-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: lib-of-odd-samplers\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text(ENTRY_POINTS)
+    monkeypatch.syspath_prepend(tmp_path)
+    forget()
+    yield
+    forget()
+    sys.modules.pop("lib_of_odd_samplers", None)
+
+
+@pytest.mark.usefixtures("_plugin")
+class TestPlugins:
+    def test_a_third_partys_sampler_is_a_step_like_any_other(self):
+        chain = build([{"odd_ids": 3}, "greedy"])
+        assert [step.about.name for step in chain.steps] == ["odd", "greedy"]
+        assert build("odd-ids > greedy").config == [{"odd": {"base": 2}}, {"greedy": {}}]
+
+    def test_its_parameters_are_checked_like_any_others(self):
+        with pytest.raises(SamplingError, match=r"^chain\[0\]\.odd\.base: 1 is not ≥ 2$"):
+            build([{"odd_ids": 1}])
+
+    def test_it_is_not_part_of_the_catalogue(self):
+        assert list(catalogue()) == list(ENTRIES)
+
+    def test_a_built_in_sampler_goes_before_a_plug_in_of_its_name(self):
+        assert find("top_k") is ENTRIES["top_k"]
+
+    def test_it_is_suggested(self):
+        with pytest.raises(SamplingError, match=r"did you mean odd_ids\?$"):
+            find("odd_id")
+
+    @pytest.mark.parametrize(
+        ("name", "message"),
+        [
+            (
+                "no_module",
+                "the plug-in 'no_module' (lib_that_is_not_there:Odd) failed to load: "
+                "No module named 'lib_that_is_not_there'",
+            ),
+            (
+                "no_class",
+                "the plug-in 'no_class' (lib_of_odd_samplers:Even) failed to load: "
+                "module 'lib_of_odd_samplers' has no attribute 'Even'",
+            ),
+            ("broken", "the plug-in 'broken' (lib_that_breaks:Odd) failed to load: out of order"),
+            (
+                "no_sampler",
+                "the plug-in 'no_sampler' (lib_of_odd_samplers:number) is not a Sampler with `about`",
+            ),
+            (
+                "no_about",
+                "the plug-in 'no_about' (lib_of_odd_samplers:Nameless) is not a Sampler with `about`",
+            ),
+        ],
+    )
+    def test_a_broken_one_is_named_and_harms_no_other(self, name, message):
+        with pytest.raises(SamplingError) as caught:
+            find(name)
+        assert str(caught.value) == message
+        assert find("odd-ids").about.name == "odd"
+        assert find("top_k") is ENTRIES["top_k"]
+
+
+def test_without_the_package_the_name_is_unknown():
+    with pytest.raises(SamplingError, match="unknown sampler 'odd_ids'"):
+        find("odd_ids")
+
+
+def test_two_samplers_with_one_alias_are_told_apart_at_once(monkeypatch):
+    class Clone(Sampler):
+        about = About(
+            name="clone", summary="s", formula="f", reference="r", llama_cpp="l", aliases=("nucleus",)
+        )
+
+    classes = {"clone": Clone, "top_p": ENTRIES["top_p"]}
+    monkeypatch.setattr(registry, "builtin_names", lambda: tuple(classes))
+    monkeypatch.setattr(registry, "_builtin", classes.__getitem__)
+    with pytest.raises(SamplingError, match=r"^the alias 'nucleus' of top_p is already clone$"):
+        registry._aliases.__wrapped__()

@@ -1,0 +1,68 @@
+"""The imports run one way: a room imports only from floors below its own."""
+
+import ast
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+FLOORS = {"cli": 4, "recover": 3, "presets": 2, "engine": 2, "samplers": 1, "grammars": 1, "logprobs": 1}
+ROOMS = [room for room in FLOORS if (ROOT / room).is_dir()]
+FILES = [path for room in ROOMS for path in sorted((ROOT / room).rglob("*.py"))]
+
+
+def imports(path):
+    """Absolute names of the modules that a file imports."""
+    package = ["logitsmith", *path.relative_to(ROOT).parent.parts]
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            base = package[: len(package) - node.level + 1] if node.level else []
+            module = ".".join([*base, *(node.module or "").split(".")]).rstrip(".")
+            yield module
+            yield from (f"{module}.{alias.name}" for alias in node.names)
+
+
+def rooms_imported(path):
+    parts = (name.split(".") for name in imports(path))
+    return {part[1] for part in parts if part[0] == "logitsmith" and len(part) > 1 and part[1] in FLOORS}
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_imports_go_down(path):
+    room = path.relative_to(ROOT).parts[0]
+    for other in rooms_imported(path) - {room}:
+        assert FLOORS[other] < FLOORS[room], f"{room} (floor {FLOORS[room]}) imports {other} (floor {FLOORS[other]})"
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_only_the_engine_imports_llama_cpp(path):
+    names = {name.split(".")[0] for name in imports(path)}
+    allowed = path.relative_to(ROOT) in (Path("engine/native.py"), Path("engine/chat.py"))
+    assert allowed or "llama_cpp" not in names
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_only_the_cli_prints_and_it_needs_no_numpy(path):
+    room = path.relative_to(ROOT).parts[0]
+    calls = {
+        node.func.id
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
+    }
+    if room == "cli":
+        assert "numpy" not in {name.split(".")[0] for name in imports(path)}
+    else:
+        assert "print" not in calls
+
+
+def test_this_test_sees_imports():
+    assert rooms_imported(ROOT / "engine" / "loop.py") >= {"samplers", "logprobs", "grammars"}
+    assert rooms_imported(ROOT / "samplers" / "chain.py") <= {"samplers"}
+
+
+def test_every_room_has_a_public_face_and_type_marker():
+    for room in ROOMS:
+        assert (ROOT / room / "py.typed").is_file()
+        assert "__all__" in (ROOT / room / "__init__.py").read_text()
