@@ -1,4 +1,10 @@
-"""What every test folder shares: how hypothesis looks for examples."""
+"""What every test folder shares: how threads wait, and how hypothesis looks for examples."""
+
+import os
+
+# OpenMP's threads spin while they wait, which on a busy machine starves the thread that they wait for.
+# Set before llama.cpp is loaded, and inherited by each `gen` that a test starts.
+os.environ["OMP_WAIT_POLICY"] = "passive"
 
 from hypothesis import HealthCheck, settings
 

@@ -8,10 +8,6 @@ from dataclasses import dataclass
 
 import pytest
 
-# OpenMP's threads else spin while they wait, which starves whatever runs beside a test.
-PATIENT = {"OMP_WAIT_POLICY": "passive"}
-
-
 @dataclass
 class Result:
     out: str
@@ -38,7 +34,7 @@ def home(tmp_path):
 @pytest.fixture
 def environment(home):
     kept = {key: value for key, value in os.environ.items() if key not in ("GEN_MODEL", "FORCE_COLOR")}
-    return {**kept, "XDG_CONFIG_HOME": str(home / "config"), "NO_COLOR": "1", "COLUMNS": "200", **PATIENT}
+    return {**kept, "XDG_CONFIG_HOME": str(home / "config"), "NO_COLOR": "1", "COLUMNS": "200"}
 
 
 @pytest.fixture

@@ -11,6 +11,7 @@ sampler needs one function in `MAKERS`.
 from __future__ import annotations
 
 import ctypes
+import math
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
@@ -83,8 +84,9 @@ def _penalties(
     return llama_cpp.llama_sampler_init_penalties(place.vocabulary, window, repeat, frequency, presence)
 
 
-def _logit_bias(place: Place, bias: Mapping[int, float]) -> Any:
-    entries = (llama_cpp.llama_logit_bias * len(bias))(*bias.items())
+def _logit_bias(place: Place, bias: Mapping[int, float | bool]) -> Any:
+    numbers = [(token, -math.inf if value is False else value) for token, value in bias.items()]
+    entries = (llama_cpp.llama_logit_bias * len(bias))(*numbers)
     return llama_cpp.llama_sampler_init_logit_bias(place.vocabulary, len(bias), entries)
 
 

@@ -18,7 +18,7 @@ CHAINS = {
         {"temperature": 1.3},
     ],
     "bias and a cut": [
-        {"logit_bias": {"bias": {3: 4.0, 7: -2.5, 100: 1.0}}},
+        {"logit_bias": {"bias": {3: 4.0, 7: -2.5, 9: False}}},
         {"top_p": 0.9},
         {"min_p": 0.02},
     ],

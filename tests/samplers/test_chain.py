@@ -251,9 +251,10 @@ def test_config_spells_everything_out_and_builds_the_same_chain():
     assert chain.config == [
         {"top_p": {"p": 0.9, "min_keep": 1, "boundary": "include"}},
         {"temperature": {"t": 0.8}},
-        {"logit_bias": {"bias": {3: NEG, 1: 2.0}}},
+        {"logit_bias": {"bias": {3: False, 1: 2.0}}},
         {"dist": {}},
     ]
+    assert chain.config[2]["logit_bias"]["bias"][3] is False, "JSON has no -inf"
     assert build(chain.config, seed=5).config == chain.config
 
 
