@@ -16,7 +16,7 @@ def show_settings(settings: Settings) -> None:
         off = "  (off: dropped)" if step.off else ""
         values = step.sampler.model_dump()
         if not values:
-            rows.append((f"  [{number}] {name}{off}", "", ""))
+            rows.append((f"  [{number}] {name}{off}", "", step.origin))
         for parameter, value in values.items():
             origin = step.origins.get(parameter, "default")
             rows.append((f"  [{number}] {name}.{parameter}{off}", _shown(value), origin))
