@@ -1,9 +1,10 @@
 """Tokens a second of our loop against the same loop with llama.cpp's native chain, and the start of `gen`.
 
-python -m benchmarks.generate [--tokens 128] [--rounds 12]
+python -m benchmarks.generate [--tokens 64] [--rounds 30]
 
-One process, one model, the same threads and the same tokens; the loops take turns, and the ratio is taken
-round by round, so that the machine's drift falls on both. A ratio of 1 means as fast as native.
+One process, one model, the same threads and the same tokens; the loops take turns. The time of a token is the
+median over a run, and the ratio is taken round by round, so that the machine's drift falls on both sides. A
+ratio of 1 means as fast as native.
 """
 
 from __future__ import annotations
@@ -13,11 +14,12 @@ import io
 import statistics
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
+from itertools import pairwise
 from time import perf_counter
 
-from logitsmith.cli.render import jsonl
-from logitsmith.engine import Done, Model, Token, generate, locate
+from logitsmith.cli.render import jsonl, text
+from logitsmith.engine import Event, Model, Token, generate, locate
 from logitsmith.samplers import build
 
 from .native_loop import NativeLoop
@@ -26,70 +28,67 @@ PROMPT = "Once upon a time, in a lighthouse by the sea, there lived"
 DEFAULT = "top-k40 > top-p0.95 > min-p0.05 > temp0.8"
 SEED = 7
 
+Run = Callable[[], tuple[list[int], list[float]]]
+"""Writes some tokens; returns them and the moments at which each was there."""
+
 
 def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description="our loop against llama.cpp's native chain")
-    parser.add_argument("--tokens", type=int, default=128)
-    parser.add_argument("--rounds", type=int, default=12)
+    parser.add_argument("--tokens", type=int, default=64)
+    parser.add_argument("--rounds", type=int, default=30)
     options = parser.parse_args()
     path, _ = locate()
     with Model.load(path) as model:
         _compare(model, options.tokens, options.rounds)
-    _start_times(options.rounds)
+    _start_times(min(options.rounds, 10))
 
 
 def _compare(model: Model, count: int, rounds: int) -> None:
     prompt = model.vocabulary.tokenize_prompt(PROMPT.encode())
-    # Without this bias the model might end its text early, on both sides.
     native = NativeLoop(model, SEED)
-    ours = build(DEFAULT, seed=SEED, vocab=model.vocabulary)
-
-    def plain() -> tuple[list[int], float]:
-        return _ours(model, prompt, ours, count, None)
-
-    def with_jsonl() -> tuple[list[int], float]:
-        return _jsonl(model, prompt, ours, count)
-
-    sides: dict[str, Callable[[], tuple[list[int], float]]] = {
+    sides: dict[str, Run] = {
         "native": lambda: native.run(prompt, count),
-        "default": plain,
-        "default, jsonl, 5 logprobs": with_jsonl,
+        "default": lambda: _ours(model, prompt, count, None, text.render),
+        "default, jsonl, 5 logprobs": lambda: _ours(model, prompt, count, 5, jsonl.render),
     }
-    seconds: dict[str, list[float]] = {name: [] for name in sides}
     tokens = {name: run()[0] for name, run in sides.items()}  # also the warm-up
-    same = tokens["native"] == tokens["default"]
-    count = len(tokens["native"])
+    same = len({tuple(made) for made in tokens.values()}) == 1
+    times: dict[str, list[float]] = {name: [] for name in sides}
     for turn in range(rounds):
-        order = list(sides) if turn % 2 else list(reversed(sides))
-        for name in order:
-            seconds[name].append(sides[name]()[1])
+        for name in list(sides) if turn % 2 else reversed(sides):
+            moments = sides[name]()[1]
+            times[name].append(statistics.median(b - a for a, b in pairwise(moments)))
     native.close()
     print(f"{model.name}, {model.threads} threads, {count} tokens, {rounds} rounds, same tokens: {same}")
-    print(f"{'loop':30} {'tokens/s':>9} {'ratio to native':>16}   (median; min..max of the rounds)")
-    for name, times in seconds.items():
-        ratios = sorted(base / mine for base, mine in zip(seconds["native"], times, strict=True))
-        speed = count / statistics.median(times)
-        spread = f"{ratios[0]:.3f}..{ratios[-1]:.3f}"
-        print(f"{name:30} {speed:9.1f} {statistics.median(ratios):16.3f}   {spread}")
+    print(f"{'loop':30} {'tokens/s':>9} {'ratio to native':>16}   middle half of the rounds")
+    for name, taken in times.items():
+        ratios = sorted(base / mine for base, mine in zip(times["native"], taken, strict=True))
+        middle = f"{ratios[rounds // 4]:.3f}..{ratios[-1 - rounds // 4]:.3f}"
+        speed = 1 / statistics.median(taken)
+        print(f"{name:30} {speed:9.1f} {statistics.median(ratios):16.3f}   {middle}")
 
 
 def _ours(
-    model: Model, prompt: list[int], chain: object, count: int, top: int | None
-) -> tuple[list[int], float]:
-    tokens = []
-    for event in generate(model, prompt, chain, max_tokens=count, top_logprobs=top):  # type: ignore[arg-type]
-        if isinstance(event, Token):
-            tokens.append(event.chosen.id)
-        elif isinstance(event, Done):
-            return tokens, event.timings.generation
-    raise RuntimeError("no Done")
+    model: Model,
+    prompt: list[int],
+    count: int,
+    top: int | None,
+    render: Callable[[Iterable[Event], io.StringIO], object],
+) -> tuple[list[int], list[float]]:
+    chain = build(DEFAULT, seed=SEED, vocab=model.vocabulary)
+    tokens: list[int] = []
+    moments: list[float] = []
 
+    def watched() -> Iterator[Event]:
+        for event in generate(model, prompt, chain, max_tokens=count, top_logprobs=top):
+            yield event  # control comes back when it is rendered
+            if isinstance(event, Token):
+                tokens.append(event.chosen.id)
+                moments.append(perf_counter())
 
-def _jsonl(model: Model, prompt: list[int], chain: object, count: int) -> tuple[list[int], float]:
-    out = io.StringIO()
-    events = generate(model, prompt, chain, max_tokens=count, top_logprobs=5)  # type: ignore[arg-type]
-    return [], jsonl.render(events, out).timings.generation
+    render(watched(), io.StringIO())
+    return tokens, moments
 
 
 def _start_times(rounds: int) -> None:

@@ -7,7 +7,6 @@ from time import perf_counter
 from typing import Any
 
 import llama_cpp.llama_cpp as lib
-
 from logitsmith.engine import Model
 from logitsmith.engine.native import NativeContext
 
@@ -28,28 +27,27 @@ class NativeLoop:
             lib.llama_sampler_chain_add(self._chain, sampler)
         self._model = model
 
-    def run(self, prompt: list[int], count: int) -> tuple[list[int], float]:
-        """Write ``count`` tokens; returns them and the seconds that this took, without the prompt."""
+    def run(self, prompt: list[int], count: int) -> tuple[list[int], list[float]]:
+        """Write ``count`` tokens; returns them and the moments at which each was there."""
         context = self._model.context
         context.read(prompt)
         lib.llama_sampler_reset(self._chain)
         native: Any = context._native
         assert isinstance(native, NativeContext)
         one = (lib.llama_token * 1)()
-        tokens = []
-        began = perf_counter()
+        tokens, moments = [], []
         while True:
             token = lib.llama_sampler_sample(self._chain, native.handle, ctypes.c_int32(-1))
             tokens.append(token)
+            moments.append(perf_counter())
             if len(tokens) == count:
                 break
             one[0] = token
             lib.llama_decode(native.handle, lib.llama_batch_get_one(one, 1))
-        seconds = perf_counter() - began
         # What was decoded behind the context's back is not in its list: let it read everything afresh.
         native.forget(0)
         context.tokens.clear()
-        return tokens, seconds
+        return tokens, moments
 
     def close(self) -> None:
         """Free the chain."""

@@ -75,7 +75,8 @@ LogitBias = Annotated[
 IgnoreEos = Annotated[bool, _sampling("--ignore-eos", help="Never end by an end-of-generation token.")]
 
 MaxTokens = Annotated[
-    int | None, _length("-n", "--predict", "--n-predict", help="Tokens to write at most; -1 = no limit. [256]")
+    int | None,
+    _length("-n", "--predict", "--n-predict", help="Tokens to write at most; -1 = no limit. [256]"),
 ]
 Stop = Annotated[list[str] | None, _length("--stop", "-r", help="End before this text; repeatable.")]
 

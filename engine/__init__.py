@@ -5,9 +5,9 @@ from .context import Context
 from .errors import ModelError
 from .events import Done, Event, Start, Timings, Token
 from .gguf import check_file
-from .model_path import locate
 from .loop import generate, versions
 from .model import Model, physical_cores
+from .model_path import locate
 from .native import send_log_to
 from .text import TextStream
 from .vocabulary import Vocabulary

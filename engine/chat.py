@@ -23,7 +23,7 @@ def format_chat(model: Model, messages: Sequence[Message]) -> str:
     template = model.chat_template
     if template is None:
         raise ModelError("this model has no chat template; leave out --chat and --system, or use a chat model")
-    from llama_cpp.llama_chat_format import Jinja2ChatFormatter
+    from llama_cpp.llama_chat_format import Jinja2ChatFormatter  # noqa: PLC0415 - only chats pay for Jinja
 
     formatter: Any = Jinja2ChatFormatter(
         template=template, bos_token=model.special_text("bos"), eos_token=model.special_text("eos")

@@ -24,7 +24,6 @@ class Context:
     def __init__(self, native: NativeContext, batch: int) -> None:
         self._native = native
         self._batch = batch
-        self._row: NDArray[np.float32] | None = None
         self.length = native.length
         self.tokens: list[int] = []
 
@@ -63,12 +62,11 @@ class Context:
         return len(self.tokens) >= self.length
 
     def logits(self) -> NDArray[np.float32]:
-        """The logits after the last token, float32 (V,), copied into a buffer that the next call reuses."""
-        current = self._native.logits()
-        if self._row is None:
-            self._row = np.empty_like(current)
-        np.copyto(self._row, current)
-        return self._row
+        """The logits after the last token, float32 (V,), in llama.cpp's memory.
+
+        They hold until the next token is read: copy what is to be kept, and write nothing into them.
+        """
+        return self._native.logits()
 
     def close(self) -> None:
         """Free the memory."""

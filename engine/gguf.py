@@ -52,7 +52,7 @@ def check_file(path: Path) -> None:
         raise ModelError(f"{path}: this is a folder; give the .gguf file in it") from None
     except OSError as error:
         raise ModelError(f"{path}: cannot be read: {error.strerror}") from None
-    except (_Damaged, struct.error, OverflowError) as error:
+    except (_DamagedError, struct.error, OverflowError) as error:
         raise ModelError(f"{path}: damaged GGUF file: {error}") from None
     if size < needed:
         raise ModelError(
@@ -64,7 +64,7 @@ def _guess(head: bytes) -> str:
     return next((f"; it looks like {what}" for start, what in _LOOKS_LIKE.items() if head.startswith(start)), "")
 
 
-class _Damaged(Exception):
+class _DamagedError(Exception):
     pass
 
 
@@ -81,7 +81,7 @@ class _Header:
         version = self._number("<I")
         if version not in (2, 3):
             big_endian = version and version & 0xFFFF == 0
-            raise _Damaged("it is big-endian" if big_endian else f"version {version} is not 2 or 3")
+            raise _DamagedError("it is big-endian" if big_endian else f"version {version} is not 2 or 3")
         tensors, pairs = self._number("<Q"), self._number("<Q")
         for _ in range(pairs):
             self._metadata()
@@ -96,7 +96,7 @@ class _Header:
 
     def _skip(self, count: int, what: str) -> None:
         if count > len(self._data) - self._at:
-            raise _Damaged(f"{what} runs past the end of the file")
+            raise _DamagedError(f"{what} runs past the end of the file")
         self._at += count
 
     def _string(self, what: str) -> bytes:
@@ -118,7 +118,7 @@ class _Header:
         if key == "general.alignment":
             (self._alignment,) = struct.unpack_from("<I", self._data, start)
             if kind != 4 or not self._alignment or self._alignment & (self._alignment - 1):
-                raise _Damaged(f"general.alignment is {self._alignment}, not a power of two")
+                raise _DamagedError(f"general.alignment is {self._alignment}, not a power of two")
 
     def _array(self, key: str) -> None:
         kind, count = self._number("<I"), self._number("<Q")
@@ -130,14 +130,14 @@ class _Header:
         end = len(data) - 8
         for _ in range(count):
             if at > end:
-                raise _Damaged(f"the list {key!r} runs past the end of the file")
+                raise _DamagedError(f"the list {key!r} runs past the end of the file")
             at += 8 + length_of(data, at)[0]
         self._at = at
         self._skip(0, f"the list {key!r}")
 
     def _width(self, kind: int, key: str) -> int:
         if kind not in _SCALARS:
-            raise _Damaged(f"{key!r} has the unknown type {kind}")
+            raise _DamagedError(f"{key!r} has the unknown type {kind}")
         return _SCALARS[kind]
 
     def _tensor(self) -> int:
@@ -145,7 +145,7 @@ class _Header:
         name = self._string("a tensor's name").decode("utf-8", "replace")
         dimensions = self._number("<I")
         if not 1 <= dimensions <= 4:
-            raise _Damaged(f"the tensor {name!r} has {dimensions} dimensions")
+            raise _DamagedError(f"the tensor {name!r} has {dimensions} dimensions")
         shape = [self._number("<Q") for _ in range(dimensions)]
         kind, offset = self._number("<I"), self._number("<Q")
         elements = 1

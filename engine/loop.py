@@ -6,9 +6,11 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
+from math import log
 from time import perf_counter
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..grammars import Constraint
 from ..logprobs import TokenLogprob
@@ -19,6 +21,8 @@ from .events import Done, Event, Start, Timings, Token
 from .model import Model
 from .native import BINDING_VERSION
 from .text import TextStream
+
+Floats = NDArray[np.float32]
 
 
 def generate(  # noqa: PLR0913 - the contract's own names
@@ -105,6 +109,7 @@ class _Run:
     count: int = 0
     prompt_seconds: float = 0.0
     chain_seconds: float = 0.0
+    scratch: Floats | None = None
 
     def next(self, stream: TextStream) -> tuple[int, Token]:
         """Choose one token and tell of it."""
@@ -124,18 +129,22 @@ class _Run:
         self.count += 1
         return token, event
 
-    def _logprobs(
-        self, logits: np.typing.NDArray[np.float32], token: int, data: bytes
-    ) -> tuple[TokenLogprob, tuple[TokenLogprob, ...]]:
+    def _logprobs(self, logits: Floats, token: int, data: bytes) -> tuple[TokenLogprob, tuple[TokenLogprob, ...]]:
         """The raw log-softmax of the chosen token and of the likeliest ones."""
         if self.top_logprobs is None:
             return TokenLogprob(token, data, None), ()
         row = Candidates(logits)
-        total = float(row.max) + float(np.log(np.exp(logits - row.max).sum(dtype=np.float64)))
+        if self.scratch is None:
+            self.scratch = np.empty_like(logits)
+        weights = np.exp(np.subtract(logits, row.max, out=self.scratch), out=self.scratch)
+        total = float(row.max) + log(np.add.reduce(weights, dtype=np.float64))
         chosen = TokenLogprob(token, data, float(logits[token]) - total)
-        likeliest = row.leading(self.top_logprobs) if self.top_logprobs else ()
+        if not self.top_logprobs:
+            return chosen, ()
+        likeliest = row.leading(self.top_logprobs)
         piece = self.model.vocabulary.piece
-        return chosen, tuple(TokenLogprob(int(i), piece(int(i)), float(logits[i]) - total) for i in likeliest)
+        pairs = zip(likeliest.tolist(), logits[likeliest].tolist(), strict=True)
+        return chosen, tuple(TokenLogprob(other, piece(other), logit - total) for other, logit in pairs)
 
 
 def _prompt_ids(model: Model, prompt: str | bytes | Sequence[int]) -> list[int]:

@@ -16,7 +16,11 @@ def locate(path: str | None = None, configured: str | None = None) -> tuple[Path
 
     The file need not exist: loading says so. Raises ``ModelError`` when nothing names a model.
     """
-    for candidate, origin in ((path, "-m"), (os.environ.get("GEN_MODEL"), "$GEN_MODEL"), (configured, "config")):
+    for candidate, origin in (
+        (path, "-m"),
+        (os.environ.get("GEN_MODEL"), "$GEN_MODEL"),
+        (configured, "config"),
+    ):
         if candidate:
             return Path(candidate).expanduser(), origin
     bundled = bundled_model()

@@ -15,11 +15,16 @@ from .errors import ModelError
 
 BINDING_VERSION: str = sys.modules["llama_cpp"].__version__
 
-_log_sink: Callable[[str], None] | None = None
+# The binding returns a pointer object; a plain address is what a view needs, and costs a tenth.
+_logits_address = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int32)(
+    ctypes.cast(lib.llama_get_logits_ith, ctypes.c_void_p).value or 0
+)
+
+_log_sink: Callable[[str], object] | None = None
 _log_tail: list[str] = []
 
 
-@lib.llama_log_callback
+@lib.llama_log_callback  # type: ignore[untyped-decorator]
 def _on_log(level: int, text: bytes, _user: object) -> None:
     line = text.decode("utf-8", "replace")
     if level in (3, 4) and line.strip():
@@ -32,7 +37,7 @@ lib.llama_log_set(_on_log, ctypes.c_void_p(0))
 lib.llama_backend_init()
 
 
-def send_log_to(sink: Callable[[str], None] | None) -> None:
+def send_log_to(sink: Callable[[str], object] | None) -> None:
     """Give llama.cpp's own log lines to ``sink``; with None, the default, they are silent."""
     global _log_sink  # noqa: PLW0603 - llama.cpp has one log for the process
     _log_sink = sink
@@ -58,9 +63,7 @@ class LoadOptions:
 class NativeModel:
     """A llama_model: loaded in the constructor, freed by `close`."""
 
-    def __init__(
-        self, path: str, options: LoadOptions, progress: Callable[[float], bool] | None = None
-    ) -> None:
+    def __init__(self, path: str, options: LoadOptions, progress: Callable[[float], bool] | None = None) -> None:
         params = lib.llama_model_default_params()
         params.n_gpu_layers = options.gpu_layers
         params.load_mode = _load_mode(options)
@@ -204,7 +207,8 @@ class NativeContext:
         self.length = min(options.length, int(lib.llama_n_ctx(self.handle)))
         self._memory = lib.llama_get_memory(self.handle)
         self._width = model.size
-        self._views: dict[int, NDArray[np.float32]] = {}
+        self._address = 0
+        self._view: NDArray[np.float32] = np.empty(0, dtype=np.float32)
         self._batch = lib.llama_batch_init(options.batch, 0, 1)
         self._tokens = np.ctypeslib.as_array(self._batch.token, (options.batch,))
         self._positions = np.ctypeslib.as_array(self._batch.pos, (options.batch,))
@@ -232,10 +236,13 @@ class NativeContext:
         """Run tokens through the model from ``position`` on; the logits of the last one are kept."""
         count = len(tokens)
         self._batch.n_tokens = count
-        self._tokens[:count] = tokens
-        self._positions[:count] = range(position, position + count)
-        self._wanted[:count] = 0
-        self._wanted[count - 1] = 1
+        if count == 1:
+            self._tokens[0], self._positions[0], self._wanted[0] = tokens[0], position, 1
+        else:
+            self._tokens[:count] = tokens
+            self._positions[:count] = range(position, position + count)
+            self._wanted[:count] = 0
+            self._wanted[count - 1] = 1
         code = lib.llama_decode(self.handle, self._batch)
         if code != 0:
             said = last_complaint()
@@ -243,15 +250,14 @@ class NativeContext:
 
     def logits(self) -> NDArray[np.float32]:
         """The logits of the last token, float32 (V,), in place: the next `decode` overwrites them."""
-        pointer = lib.llama_get_logits_ith(self.handle, -1)
-        address = ctypes.cast(pointer, ctypes.c_void_p).value
+        address = _logits_address(self.handle, -1)
         if address is None:
             raise ModelError("llama.cpp holds no logits; decode a token first")
-        view = self._views.get(address)
-        if view is None:
-            view = np.ctypeslib.as_array(pointer, (self._width,))
-            self._views = {address: view}
-        return view
+        if address != self._address:  # nearly always the same place as before
+            self._address = address
+            self._view = np.ctypeslib.as_array((ctypes.c_float * self._width).from_address(address))
+            self._view.flags.writeable = False
+        return self._view
 
     def forget(self, position: int) -> bool:
         """Drop the cached keys and values from ``position`` on; False if this model cannot, save from 0."""

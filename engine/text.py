@@ -38,6 +38,9 @@ class TextStream:
     def _release(self, new: str) -> str:
         if self.stopped is not None or not new:
             return ""
+        if not self._stops:
+            self.text += new
+            return new
         self._held += new
         found = [(at, stop) for stop in self._stops if (at := self._held.find(stop)) >= 0]
         if found:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cached_property
+from functools import cache, cached_property
 
 from .errors import ModelError
 from .native import NativeModel
@@ -22,6 +22,8 @@ class Vocabulary:
         self.bos = native.special("bos")
         self.adds_bos = native.adds_bos()
         self.newline = native.special("nl")
+        self._is_eog = cache(native.is_eog)
+        self._is_control = cache(native.is_control)
 
     @cached_property
     def eog(self) -> frozenset[int]:
@@ -44,11 +46,11 @@ class Vocabulary:
 
     def is_eog(self, token: int) -> bool:
         """Does this token end a generation? Asks about one token, without listing them all."""
-        return self._native.is_eog(token)
+        return self._is_eog(token)
 
     def is_control(self, token: int) -> bool:
         """Is it a control token, which is not part of the text?"""
-        return self._native.is_control(token)
+        return self._is_control(token)
 
     def tokenize(self, data: bytes, special: bool = False) -> list[int]:
         """Token ids of a text in UTF-8, without a beginning-of-sequence token.

@@ -8,6 +8,9 @@ from typing import Any
 
 from .records import TokenLogprob
 
+# One encoder for all lines: `json.dumps` would make a new one for each.
+_encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False).encode
+
 
 def start_line(fields: Mapping[str, Any]) -> str:
     """The first line: everything that is needed to repeat the run."""
@@ -31,4 +34,4 @@ def done_line(fields: Mapping[str, Any]) -> str:
 
 
 def _line(event: str, fields: Mapping[str, Any]) -> str:
-    return json.dumps({"event": event, **fields}, ensure_ascii=False, allow_nan=False) + "\n"
+    return _encode({"event": event, **fields}) + "\n"

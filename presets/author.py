@@ -60,9 +60,7 @@ def from_metadata(metadata: Mapping[str, str]) -> Preset | None:
     within its range, and for a sampler that is not known here.
     """
     texts = {key[len(PREFIX) :]: str(value) for key, value in metadata.items() if key.startswith(PREFIX)}
-    numbers = {
-        key: _number(key, texts[key]) for key in (*_PARAMETERS, *_MIROSTAT, "mirostat") if key in texts
-    }
+    numbers = {key: _number(key, texts[key]) for key in (*_PARAMETERS, *_MIROSTAT, "mirostat") if key in texts}
     if not numbers and not texts.get("sequence", "").strip(" ;"):
         return None
     version = numbers.get("mirostat", 0)
@@ -116,9 +114,7 @@ def _read_sequence(sequence: str) -> Iterable[str]:
     for part in parts:
         if part not in _NAMES:
             known = ", ".join(theirs for _, theirs, _ in _SEQUENCE)
-            raise PresetError(
-                f"{PREFIX}sequence: {shown(part)} is not a sampler of llama.cpp; known: {known}"
-            )
+            raise PresetError(f"{PREFIX}sequence: {shown(part)} is not a sampler of llama.cpp; known: {known}")
     return [_NAMES[part] for part in parts]
 
 

@@ -73,9 +73,7 @@ def step_target(text: str, origin: str) -> StepTarget:
     """
     match = _TARGET.fullmatch(text.strip())
     if match is None or match["occurrence"] == "0":
-        raise PresetError(
-            f"{origin}: {shown(text)} is not name, name.parameter or name#2.parameter (from #1)"
-        )
+        raise PresetError(f"{origin}: {shown(text)} is not name, name.parameter or name#2.parameter (from #1)")
     try:
         cls = find(match["name"])
     except SamplingError as error:

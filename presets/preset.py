@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from itertools import pairwise
+from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import (
@@ -16,7 +15,7 @@ from pydantic import (
     field_validator,
 )
 
-from ..samplers import SEED_MAX, Sampler, SamplingError, parse
+from ..samplers import SEED_MAX, Sampler, parse
 from .complaints import check_keys, field_complaint, shown
 from .errors import PresetError
 
@@ -110,7 +109,7 @@ class Preset(BaseModel):
     def _check_chain(cls, value: object) -> object:
         if not isinstance(value, (list, str)):
             raise ValueError(f"chain: {shown(value)} is not {cls.needed['chain']}")
-        check_chain(value)
+        parse(value)
         return value
 
     @field_validator("stop", mode="before")
@@ -126,15 +125,3 @@ class Preset(BaseModel):
             if not text:
                 raise ValueError(f"{place}: '' is empty, and would stop at once")
         return texts
-
-
-def check_chain(chain: str | Sequence[Any]) -> list[Sampler]:
-    """Return the samplers of a chain; raises ``SamplingError`` also if a selecting one is not the last."""
-    samplers = parse(chain)
-    for number, (step, after) in enumerate(pairwise(samplers)):
-        if step.about.selects:
-            raise SamplingError(
-                f"chain[{number}] {step.about.name} selects a token, so it must be the last step; "
-                f"chain[{number + 1}] {after.about.name} is after it"
-            )
-    return samplers

@@ -194,9 +194,7 @@ def _configure() -> None:
         _Loader.add_implicit_resolver(tag, re.compile(f"(?:{pattern})\\Z"), first)
         _Loader.add_constructor(tag, construct)
     for name in ("str", "seq", "map"):
-        _Loader.add_constructor(
-            f"tag:yaml.org,2002:{name}", getattr(yaml.SafeLoader, f"construct_yaml_{name}")
-        )
+        _Loader.add_constructor(f"tag:yaml.org,2002:{name}", getattr(yaml.SafeLoader, f"construct_yaml_{name}"))
     _Loader.add_constructor(None, _refuse)
 
 

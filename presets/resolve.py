@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ..samplers import Sampler, SamplingError
+from ..samplers import Sampler, SamplingError, parse
 from .errors import PresetError
 from .override import SETTINGS, Override, parse_set, setting_of
-from .preset import Preset, check_chain
+from .preset import Preset
 from .steps import ResolvedStep, override_step, resolved
 
 MAX_TOKENS = 256
@@ -78,7 +78,7 @@ def _starting_chain(preset: Preset | None, chain: str | None) -> tuple[list[Reso
     if chain is not None:
         origin = "--chain"
         try:
-            samplers = check_chain(chain)
+            samplers = parse(chain)
         except SamplingError as error:
             raise PresetError(f"--chain: {error}") from None
     else:
@@ -87,7 +87,7 @@ def _starting_chain(preset: Preset | None, chain: str | None) -> tuple[list[Reso
     steps = [resolved(sampler, origin) for sampler in samplers]
     if not samplers or not samplers[-1].about.selects:
         # What a chain does without a selecting step, spelled out.
-        steps.append(resolved(check_chain(["dist"])[0], "default"))
+        steps.append(resolved(parse(["dist"])[0], "default"))
     return steps, origin
 
 

@@ -172,11 +172,7 @@ def _check_used(steps: Sequence[ResolvedStep], sampler: Sampler, origin: str) ->
 def _merged(old: ResolvedStep, parameter: str, override: Override) -> tuple[Any, str]:
     """The value and its origin; a table of biases adds to the one that is there."""
     before = getattr(old.sampler, parameter, None)
-    if (
-        (old.name, parameter) != ("logit_bias", "bias")
-        or not before
-        or not isinstance(override.value, Mapping)
-    ):
+    if (old.name, parameter) != ("logit_bias", "bias") or not before or not isinstance(override.value, Mapping):
         return override.value, override.origin
     origins = dict.fromkeys([*old.origins[parameter].split(", "), override.origin])
     return {**before, **override.value}, ", ".join(origins)

@@ -46,7 +46,8 @@ class Sampler(BaseModel):
     """A step of a chain. Its fields are its parameters; `about` says the rest.
 
     A sampler changes its state only in `reset` and `accept` (and, if it selects, in its draw), and never the
-    array that the model's logits came in.
+    array that the model's logits came in. State lives in ``__slots__``: pydantic's private attributes are found
+    by a slow path that each token would pay for.
     """
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Mapping, Sequence
-from typing import Any, get_origin
+from operator import index
+from typing import Any, SupportsIndex, get_origin
 
 from pydantic import ValidationError
 from pydantic.fields import FieldInfo
 
 from .base import Sampler, Surroundings
-from .chain import Chain
+from .chain import Chain, check_selection
 from .errors import SamplingError
 from .notation import parse_notation
 from .registry import find
@@ -27,18 +28,23 @@ def build(steps: str | Sequence[Step], seed: int = 0, vocab: Vocabulary | None =
     A chain without a selecting sampler gets ``dist``. Steps whose parameters switch them off are dropped.
     Raises ``SamplingError`` that names the step and the parameter, what is allowed and what came.
     """
-    if isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed <= SEED_MAX:
-        raise SamplingError(f"seed: {seed!r} is not within 0..{SEED_MAX}")
-    return Chain(parse(steps), Surroundings(seed, vocab))
+    if isinstance(seed, bool) or not isinstance(seed, SupportsIndex) or not 0 <= index(seed) <= SEED_MAX:
+        raise SamplingError(f"seed: {seed!r} is not a whole number within 0..{SEED_MAX}")
+    return Chain(parse(steps), Surroundings(index(seed), vocab))
 
 
 def parse(steps: str | Sequence[Step]) -> list[Sampler]:
-    """Return the samplers that the steps name, with their parameters checked, not yet part of a chain."""
+    """Return the samplers that the steps name, not yet part of a chain.
+
+    Parameters are checked, and that at most one step selects, the last. Raises ``SamplingError``.
+    """
     if isinstance(steps, str):
         steps = parse_notation(steps)
     if not isinstance(steps, Sequence):
         raise SamplingError(f"chain: a list of steps is needed, not {steps!r}")
-    return [make(step, place=f"chain[{number}]") for number, step in enumerate(steps)]
+    samplers = [make(step, place=f"chain[{number}]") for number, step in enumerate(steps)]
+    check_selection(samplers)
+    return samplers
 
 
 def make(step: Step, place: str) -> Sampler:

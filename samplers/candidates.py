@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import lru_cache
+from math import isfinite
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,11 +14,18 @@ Floats = NDArray[np.float32]
 Ids = NDArray[np.int32]
 Positions = NDArray[np.intp]
 
+_FLOAT32 = np.dtype(np.float32)
 _LOWEST, _HIGHEST = np.finfo(np.float32).min, np.finfo(np.float32).max
 # Below this many rows a plain stable sort is faster than sorting packed keys.
 _SMALL = 256
+# How far below the highest logit, in nats, the leading rows are looked for first.
+_NEAR = np.float32(10)
 # Rows in a block of the two-level search that finds a draw in a long row.
 _BLOCK = 512
+
+
+# Calls here go to ufuncs and methods, past NumPy's Python wrappers: between two tokens llama.cpp empties the
+# processor's caches, so that every layer that is not run is some microseconds saved.
 
 
 @lru_cache(maxsize=8)
@@ -30,7 +38,7 @@ def _every_id(size: int) -> Ids:
 def _descending(values: Floats) -> Positions:
     """Positions that sort ``values`` from high to low; equal values keep their order."""
     if values.size <= _SMALL:
-        return np.argsort(-values, kind="stable")
+        return (-values).argsort(kind="stable")
     # One sort of unsigned keys: the value, its bits turned so that high comes first, above the position.
     bits = (values + np.float32(0)).view(np.uint32)  # + 0 makes -0 and 0 the same key
     rank = np.where(bits >> 31, bits, ~bits & np.uint32(0x7FFFFFFF))
@@ -51,10 +59,10 @@ class Candidates:
     Raises ``SamplingError`` on a wrong shape or dtype, an empty row, NaN, +inf, or a row of -inf only.
     """
 
-    __slots__ = ("_exp", "_ids", "_logits", "_max", "_probs", "ordered", "vocabulary")
+    __slots__ = ("_exp", "_ids", "_logits", "_max", "ordered", "vocabulary")
 
     def __init__(self, logits: Floats, ids: Ids | None = None, vocabulary: int | None = None) -> None:
-        if not isinstance(logits, np.ndarray) or logits.dtype != np.float32 or logits.ndim != 1:
+        if not isinstance(logits, np.ndarray) or logits.dtype != _FLOAT32 or logits.ndim != 1:
             raise SamplingError(f"logits: expected float32 of shape (V,), got {describe(logits)}")
         if logits.size == 0:
             raise SamplingError("logits: the row is empty")
@@ -64,8 +72,7 @@ class Candidates:
         self.ordered = False
         self._max: np.float32 | None = None
         self._exp: Floats | None = None
-        self._probs: Floats | None = None
-        if not np.isfinite(self.max):
+        if not isfinite(self.max):
             raise SamplingError(f"logits: {_complaint(self.max)}")
 
     def __len__(self) -> int:
@@ -90,27 +97,30 @@ class Candidates:
     def max(self) -> np.float32:
         """The highest logit."""
         if self._max is None:
-            self._max = np.float32(self._logits[0] if self.ordered else self._logits.max())
+            highest: np.float32 = self._logits[0] if self.ordered else np.maximum.reduce(self._logits)
+            self._max = highest
         return self._max
 
     def weights(self) -> Floats:
         """exp(logit - max), float32 (n,), each correctly rounded, as a good libm's expf is."""
         if self._exp is None:
-            with np.errstate(over="ignore"):  # two finite logits may lie further apart than float32 reaches
-                below = self._logits - self.max
-            self._exp = np.exp(below, dtype=np.float64).astype(np.float32)
+            self._exp = np.exp(self._logits - self.max, dtype=np.float64).astype(np.float32)
         return self._exp
 
     def probs(self) -> Floats:
-        """Softmax, float32 (n,), in the current order; kept until the rows change.
-
-        The sum runs in float32 from the first row to the last, as llama.cpp's does, so that thresholds on
-        cumulative probability fall on the same row.
-        """
-        if self._probs is None:
+        """Softmax, float32 (n,), in the current order; summed in float64, so that they sum to 1."""
+        with np.errstate(over="ignore"):  # two finite logits may lie further apart than float32 reaches
             weights = self.weights()
-            self._probs = weights / np.float32(np.add.accumulate(weights)[-1])
-        return self._probs
+        return weights / np.float32(np.add.reduce(weights, dtype=np.float64))
+
+    def rough_probs(self) -> Floats:
+        """Softmax as llama.cpp's truncating steps have it: summed in float32 from the first row to the last.
+
+        A threshold on cumulative probability must fall on the same row as llama.cpp's, rounding and all; on a
+        long row these do not sum to 1.
+        """
+        weights = self.weights()
+        return weights / np.float32(np.add.accumulate(weights)[-1])
 
     def replace(self, logits: Floats, *, monotone: bool = False) -> None:
         """Put new logits, float32 (n,), in place of the old; ``monotone`` says that the order still holds."""
@@ -127,23 +137,25 @@ class Candidates:
 
     def take(self, positions: Positions, *, ordered: bool = False) -> None:
         """Keep the rows at ``positions``, in that order; ``ordered`` says that this is from high to low."""
-        self._ids = self.ids[positions]
+        self._ids = positions.astype(np.int32) if self._ids is None else self._ids[positions]
         self._logits = self._logits[positions]
         self.ordered = ordered
         self._forget()
 
     def keep(self, mask: NDArray[np.bool_]) -> None:
         """Keep the rows where ``mask``, bool (n,), is true, in their order."""
-        positions = np.flatnonzero(mask)
+        positions = mask.nonzero()[0]
         if positions.size < self._logits.size:
             self.take(positions, ordered=self.ordered)
 
     def truncate(self, count: int) -> None:
         """Keep the first ``count`` rows, in their order."""
         if count < self._logits.size:
+            weights = self._exp[:count] if self._exp is not None and self.ordered else None
             self._ids = self.ids[:count]
             self._logits = self._logits[:count]
             self._forget()
+            self._exp = weights  # ordered: the highest row is still there, so these still hold
 
     def order(self) -> None:
         """Sort from high to low; equal logits keep their order."""
@@ -157,8 +169,11 @@ class Candidates:
             return np.arange(min(count, size))
         if count >= size:
             return _descending(self._logits)
-        threshold = np.partition(self._logits, size - count)[size - count]
-        positions = np.flatnonzero(self._logits >= threshold)
+        # What lies near the top is found by one comparison, and is nearly always enough.
+        positions = (self._logits >= self.max - _NEAR).nonzero()[0]
+        if not count <= positions.size <= size // 8:
+            threshold = np.partition(self._logits, size - count)[size - count]
+            positions = (self._logits >= threshold).nonzero()[0]
         return positions[_descending(self._logits[positions])[:count]]
 
     def top(self, count: int) -> None:
@@ -175,7 +190,7 @@ class Candidates:
     def where(self, table: NDArray[np.generic]) -> Positions:
         """Positions of the rows whose token has a nonzero entry in ``table``, (vocabulary,)."""
         entries = table if self._ids is None else table[self._ids]
-        return np.flatnonzero(entries != 0)  # a row of booleans is searched much faster than one of numbers
+        return (entries != 0).nonzero()[0]  # a row of booleans is searched much faster than one of numbers
 
     def pick(self, u: float) -> int:
         """Token id at the place ``u``, in [0, 1), of the cumulative distribution in the current order.
@@ -205,7 +220,6 @@ class Candidates:
     def _forget(self) -> None:
         self._max = None
         self._exp = None
-        self._probs = None
 
 
 def describe(value: object) -> str:

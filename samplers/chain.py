@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import isfinite
 from typing import Any
 
 import numpy as np
@@ -24,7 +25,7 @@ class Chain:
     """
 
     def __init__(self, samplers: Sequence[Sampler], surroundings: Surroundings) -> None:
-        _check_selection(samplers)
+        check_selection(samplers)
         if not samplers or not samplers[-1].about.selects:
             samplers = [*samplers, Dist()]
         self.seed = surroundings.seed
@@ -53,22 +54,29 @@ class Chain:
         first. Returns the candidates that are left, at least one. Raises ``SamplingError`` that names the
         step, for NaN, +inf, a row of -inf only, a wrong shape, or a mask that allows nothing.
         """
+        # Finite logits may lie further apart than float32 reaches; each step sees to what that does.
+        with np.errstate(over="ignore"):
+            return self._apply(logits, mask)
+
+    def draw(self, candidates: Candidates) -> int:
+        """Let the last step select one of the candidates; returns its id, and does not accept it."""
+        with np.errstate(over="ignore"):
+            return self._selector.select(candidates)
+
+    def sample(self, logits: Floats, mask: NDArray[np.bool_] | None = None) -> int:
+        """Apply, then draw: the id of the next token, which is not yet accepted."""
+        with np.errstate(over="ignore"):
+            return self._selector.select(self._apply(logits, mask))
+
+    def _apply(self, logits: Floats, mask: NDArray[np.bool_] | None) -> Candidates:
         candidates = Candidates(logits)
         if mask is not None:
             _apply_mask(candidates, mask)
         for step in self._before:
             step.apply(candidates)
-            if not np.isfinite(candidates.max):
+            if not isfinite(candidates.max):
                 raise SamplingError(f"{step.about.name}: left no finite logit")
         return candidates
-
-    def draw(self, candidates: Candidates) -> int:
-        """Let the last step select one of the candidates; returns its id, and does not accept it."""
-        return self._selector.select(candidates)
-
-    def sample(self, logits: Floats, mask: NDArray[np.bool_] | None = None) -> int:
-        """Apply, then draw: the id of the next token, which is not yet accepted."""
-        return self._selector.select(self.apply(logits, mask))
 
     def accept(self, token: int) -> None:
         """Tell every sampler which token was really emitted."""
@@ -84,7 +92,8 @@ class Chain:
         return f"Chain({' > '.join(step.about.name for step in self.steps)}, seed={self.seed})"
 
 
-def _check_selection(samplers: Sequence[Sampler]) -> None:
+def check_selection(samplers: Sequence[Sampler]) -> None:
+    """Raise ``SamplingError`` when two samplers select, or when one that selects is not the last."""
     selecting = [(i, s.about.name) for i, s in enumerate(samplers) if s.about.selects]
     if len(selecting) > 1:
         (i, first), (j, second) = selecting[:2]
@@ -94,9 +103,7 @@ def _check_selection(samplers: Sequence[Sampler]) -> None:
     if selecting and selecting[0][0] != len(samplers) - 1:
         i, name = selecting[0]
         after = f"chain[{i + 1}] {samplers[i + 1].about.name}"
-        raise SamplingError(
-            f"chain[{i}] {name} selects a token, so it must be the last step; {after} follows"
-        )
+        raise SamplingError(f"chain[{i}] {name} selects a token, so it must be the last step; {after} follows")
 
 
 def _apply_mask(candidates: Candidates, mask: NDArray[np.bool_]) -> None:
@@ -105,5 +112,5 @@ def _apply_mask(candidates: Candidates, mask: NDArray[np.bool_]) -> None:
     if not mask.any():
         raise SamplingError("mask: it allows no token")
     candidates.keep(mask)
-    if not np.isfinite(candidates.max):
+    if not isfinite(candidates.max):
         raise SamplingError("mask: every token it allows has a logit of -inf")

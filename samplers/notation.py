@@ -9,9 +9,9 @@ from .errors import SamplingError
 
 _STEP = re.compile(
     r"\s*(?P<name>[A-Za-z][A-Za-z_\- ]*?(?:v\d+)?)\s*"
-    r"(?:\((?P<params>[^()]*)\)|=?\s*(?P<main>[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?))?\s*"
+    r"(?:\((?P<params>[^()]*)\)|=?\s*(?P<main>[-+]?(?:\d{1,40}\.?\d*|\.\d+)(?:[eE][-+]?\d+)?))?\s*"
 )
-_NUMBER = re.compile(r"[-+]?\d+")
+_NUMBER = re.compile(r"[-+]?\d{1,40}")
 
 
 def parse_notation(text: str) -> list[Any]:

@@ -33,7 +33,7 @@ def find(name: str) -> type[Sampler]:
         return _builtin(_aliases()[wanted])
     offered = _offered()
     if wanted in offered:
-        return _load(offered[wanted])
+        return _load(wanted, offered[wanted])
     known = sorted({*builtin_names(), *_aliases(), *offered})
     near = difflib.get_close_matches(wanted, known, n=1, cutoff=0.5)
     hint = f"; did you mean {near[0]}?" if near else f"; known are {', '.join(builtin_names())}"
@@ -72,13 +72,21 @@ def _aliases() -> dict[str, str]:
 
 
 @cache
-def _offered() -> dict[str, EntryPoint]:
-    return {normal(point.name): point for point in entry_points(group=GROUP)}
+def _offered() -> dict[str, tuple[EntryPoint, ...]]:
+    """What other packages offer, by name. Nothing is imported."""
+    table: dict[str, tuple[EntryPoint, ...]] = {}
+    for point in entry_points(group=GROUP):
+        name = normal(point.name)
+        table[name] = (*table.get(name, ()), point)
+    return table
 
 
 @cache
-def _load(point: EntryPoint) -> type[Sampler]:
+def _load(name: str, points: tuple[EntryPoint, ...]) -> type[Sampler]:
     """Import a third party's sampler; whatever goes wrong is told with the plug-in's name."""
+    if len({point.value for point in points}) > 1:
+        raise SamplingError(f"the plug-ins {' and '.join(point.value for point in points)} both offer {name!r}")
+    point = points[0]
     try:
         found = point.load()
     except Exception as error:

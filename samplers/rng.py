@@ -6,6 +6,10 @@ import numpy as np
 
 SEED_MAX = 2**32 - 1
 
+# Numbers made at a time.
+_AHEAD = 64
+_BELOW_ONE = math.nextafter(1.0, 0.0)
+
 
 class MersenneTwister:
     """A ``std::mt19937`` that is drawn through ``std::uniform_real_distribution<double>(0, 1)``.
@@ -24,9 +28,13 @@ class MersenneTwister:
         """Go back to the first number of the sequence."""
         # NumPy's legacy generator seeds an integer with init_genrand, exactly as std::mt19937 does.
         self._words = np.random.RandomState(self._seed)
+        self._ready: list[float] = []
 
     def uniform(self) -> float:
         """Return the next number, a float64 in [0, 1)."""
-        # Integer division rounds once and to nearest, like the sum of doubles in generate_canonical.
-        u = int.from_bytes(self._words.bytes(8), "little") / 2**64
-        return u if u < 1.0 else math.nextafter(1.0, 0.0)
+        if not self._ready:
+            # The conversion from 64 bits rounds once and to nearest, like the sum in generate_canonical.
+            words = np.frombuffer(self._words.bytes(8 * _AHEAD), dtype="<u8")
+            numbers = np.minimum(words.astype(np.float64) / 2.0**64, _BELOW_ONE)
+            self._ready = numbers[::-1].tolist()
+        return self._ready.pop()

@@ -33,7 +33,9 @@ def rooms_imported(path):
 def test_imports_go_down(path):
     room = path.relative_to(ROOT).parts[0]
     for other in rooms_imported(path) - {room}:
-        assert FLOORS[other] < FLOORS[room], f"{room} (floor {FLOORS[room]}) imports {other} (floor {FLOORS[other]})"
+        assert FLOORS[other] < FLOORS[room], (
+            f"{room} (floor {FLOORS[room]}) imports {other} (floor {FLOORS[other]})"
+        )
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(ROOT)))

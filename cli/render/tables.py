@@ -69,7 +69,9 @@ def _default(cls: type[Sampler], parameter: str) -> str:
 
 
 def _plain(value: Any) -> str:
-    return f"{value:g}" if isinstance(value, float) else str(value).lower() if isinstance(value, bool) else str(value)
+    return (
+        f"{value:g}" if isinstance(value, float) else str(value).lower() if isinstance(value, bool) else str(value)
+    )
 
 
 def _table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:

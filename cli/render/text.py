@@ -10,7 +10,9 @@ if TYPE_CHECKING:
 
 # Shown instead of obeyed on a terminal: C0 but tab and newline, DEL, C1, and what turns text around.
 _PICTURES = {code: chr(0x2400 + code) for code in range(0x20) if chr(code) not in "\t\n"}
-_ESCAPED = {code: f"\\u{code:04x}" for code in (*range(0x80, 0xA0), *range(0x202A, 0x202F), *range(0x2066, 0x206A))}
+_ESCAPED = {
+    code: f"\\u{code:04x}" for code in (*range(0x80, 0xA0), *range(0x202A, 0x202F), *range(0x2066, 0x206A))
+}
 _VISIBLE = {**_PICTURES, 0x7F: "\u2421", **_ESCAPED}
 
 

@@ -2,8 +2,6 @@
 
 from typing import ClassVar
 
-from pydantic import PrivateAttr
-
 from ..base import About, Selector, Surroundings
 from ..candidates import Candidates
 from ..rng import MersenneTwister
@@ -27,7 +25,7 @@ class Dist(Selector):
         selects=True,
     )
 
-    _random: MersenneTwister = PrivateAttr()
+    __slots__ = ("_random",)
 
     def bind(self, surroundings: Surroundings) -> None:
         """Seed the generator."""

@@ -3,8 +3,6 @@
 from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
-from pydantic import PrivateAttr
 
 from ..base import About, Sampler, Surroundings, need_vocabulary
 from ..candidates import Candidates
@@ -27,7 +25,7 @@ class IgnoreEos(Sampler):
         llama_cpp="equal; the tokens are dropped, not set to -inf",
     )
 
-    _banned: NDArray[np.bool_] = PrivateAttr()
+    __slots__ = ("_banned",)
 
     def bind(self, surroundings: Surroundings) -> None:
         """Look up the end-of-generation tokens."""

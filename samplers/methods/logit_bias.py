@@ -6,7 +6,7 @@ from typing import Annotated, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import AfterValidator, BeforeValidator, Field, PlainSerializer, PrivateAttr
+from pydantic import AfterValidator, BeforeValidator, Field, PlainSerializer
 
 from ..base import FLOAT32_MAX, About, Sampler, Surroundings, need_vocabulary
 from ..candidates import Candidates
@@ -64,13 +64,12 @@ class LogitBias(Sampler):
         default_factory=dict, description="{token id, or its text: number to add; -inf or false bans it}"
     )
 
-    _added: NDArray[np.float32] = PrivateAttr()
-    _banned: NDArray[np.bool_] | None = PrivateAttr(default=None)
-    _by_id: dict[int, float] = PrivateAttr()
+    __slots__ = ("_by_id", "_tables")
 
     def bind(self, surroundings: Surroundings) -> None:
         """Turn texts into token ids."""
-        self._by_id = {}
+        self._by_id: dict[int, float] = {}
+        self._tables: tuple[NDArray[np.float32], NDArray[np.bool_]] | None = None
         for key, value in self.bias.items():
             token = _token_of(key, surroundings)
             if token in self._by_id:
@@ -79,21 +78,20 @@ class LogitBias(Sampler):
 
     def apply(self, candidates: Candidates) -> None:
         """Add the numbers and drop what is banned."""
-        if self._banned is None or self._banned.size != candidates.vocabulary:
-            self._banned = self._fill(candidates.vocabulary)
-        touched = candidates.where(self._added)
+        if self._tables is None or self._tables[0].size != candidates.vocabulary:
+            self._tables = self._fill(candidates.vocabulary)
+        added, banned = self._tables
+        touched = candidates.where(added)
         if touched.size:
-            with np.errstate(over="ignore"):
-                new = candidates.logits[touched] + self._added[candidates.ids[touched]]
-            candidates.change(touched, new)
-        allowed = ~(self._banned if candidates.whole else self._banned[candidates.ids])
+            candidates.change(touched, candidates.logits[touched] + added[candidates.ids[touched]])
+        allowed = ~(banned if candidates.whole else banned[candidates.ids])
         if not allowed.any():
             raise SamplingError("logit_bias: every candidate left is banned")
         candidates.keep(allowed)
 
-    def _fill(self, size: int) -> NDArray[np.bool_]:
-        """Lay the numbers and the bans out as arrays over the vocabulary, so that a step is a look-up."""
-        self._added = np.zeros(size, dtype=np.float32)
+    def _fill(self, size: int) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
+        """The numbers to add and the bans as arrays over the vocabulary, so that a step is a look-up."""
+        added = np.zeros(size, dtype=np.float32)
         banned = np.zeros(size, dtype=np.bool_)
         for token, value in self._by_id.items():
             if token >= size:
@@ -101,8 +99,8 @@ class LogitBias(Sampler):
             if value == BAN:
                 banned[token] = True
             else:
-                self._added[token] = value
-        return banned
+                added[token] = value
+        return added, banned
 
 
 def _token_of(key: int | str, surroundings: Surroundings) -> int:

@@ -37,7 +37,10 @@ class MinP(Sampler):
         if ratio <= 0:
             return
         mask = candidates.logits >= candidates.max + np.float32(math.log(ratio))
-        if np.count_nonzero(mask) < self.min_keep:
+        passing = int(np.count_nonzero(mask))
+        if candidates.ordered:
+            candidates.truncate(max(passing, self.min_keep))
+        elif passing < self.min_keep:
             candidates.top(self.min_keep)
         else:
             candidates.keep(mask)

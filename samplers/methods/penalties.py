@@ -8,11 +8,13 @@ from typing import ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import Field, PrivateAttr
+from pydantic import Field
 
 from ..base import About, Sampler, Surroundings, need_vocabulary
 from ..candidates import Candidates
 from ..errors import SamplingError
+
+Counts = NDArray[np.int32]
 
 
 class Penalties(Sampler):
@@ -47,11 +49,7 @@ class Penalties(Sampler):
     )
     penalize_newline: bool = Field(default=True, description="false leaves the newline token alone")
 
-    _window: deque[int] = PrivateAttr(default_factory=deque)
-    _prompt_left: int = PrivateAttr(default=0)
-    _seen: NDArray[np.int32] | None = PrivateAttr(default=None)
-    _made: NDArray[np.int32] | None = PrivateAttr(default=None)
-    _newline: int | None = PrivateAttr(default=None)
+    __slots__ = ("_counts", "_newline", "_prompt_left", "_window")
 
     @property
     def is_neutral(self) -> bool:
@@ -60,6 +58,7 @@ class Penalties(Sampler):
 
     def bind(self, surroundings: Surroundings) -> None:
         """Look up the newline token, if it is to be spared."""
+        self._newline: int | None = None
         if not self.penalize_newline:
             vocabulary = need_vocabulary(surroundings, "penalties.penalize_newline: false")
             self._newline = vocabulary.newline
@@ -69,51 +68,53 @@ class Penalties(Sampler):
         tail = prompt if self.last_n < 0 else prompt[max(0, len(prompt) - self.last_n) :]
         self._window = deque(tail)
         self._prompt_left = len(self._window)
-        self._seen = self._made = None
+        self._counts: tuple[Counts, Counts] | None = None
 
     def accept(self, token: int) -> None:
         """Move the window on by one token."""
-        if self._seen is not None and self._made is not None:
-            _check_ids(token, token, self._seen.size)
-            self._seen[token] += 1
-            self._made[token] += 1
+        if self._counts is not None:
+            seen, made = self._counts
+            _check_ids(token, token, seen.size)
+            seen[token] += 1
+            made[token] += 1
         self._window.append(token)
         if 0 <= self.last_n < len(self._window):
             self._drop(self._window.popleft())
 
     def apply(self, candidates: Candidates) -> None:
         """Lower the logits of the tokens in the window."""
-        if self._seen is None or self._made is None:
-            self._seen, self._made = self._count(candidates.vocabulary)
-        touched = candidates.where(self._seen)
+        if self._counts is None:
+            self._counts = self._count(candidates.vocabulary)
+        seen, made = self._counts
+        touched = candidates.where(seen)
         if self._newline is not None:
             touched = touched[candidates.ids[touched] != self._newline]
         if not touched.size:
             return
-        ids = candidates.ids[touched]
         old = candidates.logits[touched]
         repeat = np.float32(self.repeat)
-        counts = (self._seen if self.scope == "all" else self._made)[ids].astype(np.float32)
+        counts = (seen if self.scope == "all" else made)[candidates.ids[touched]].astype(np.float32)
         with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
             new = np.where(old <= 0, old * repeat, old / repeat)
             new -= counts * np.float32(self.frequency) + (counts > 0) * np.float32(self.presence)
         candidates.change(touched, new)
 
-    def _count(self, size: int) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
-        """Counts over the window, of all its tokens and of those that are output."""
+    def _count(self, size: int) -> tuple[Counts, Counts]:
+        """How often each token stands in the window, and how often in the part of it that is output."""
         window = np.array(self._window, dtype=np.int64)
         if window.size:
             _check_ids(window.min(), window.max(), size)
         seen = np.bincount(window, minlength=size)
-        output = np.bincount(window[self._prompt_left :], minlength=size)
-        return seen.astype(np.int32), output.astype(np.int32)
+        made = np.bincount(window[self._prompt_left :], minlength=size)
+        return seen.astype(np.int32), made.astype(np.int32)
 
     def _drop(self, token: int) -> None:
         from_prompt = self._prompt_left > 0
         self._prompt_left -= from_prompt
-        if self._seen is not None and self._made is not None:
-            self._seen[token] -= 1
-            self._made[token] -= not from_prompt
+        if self._counts is not None:
+            seen, made = self._counts
+            seen[token] -= 1
+            made[token] -= not from_prompt
 
 
 def _check_ids(lowest: int, highest: int, size: int) -> None:

@@ -1,5 +1,6 @@
 """Temperature."""
 
+import math
 from typing import ClassVar
 
 import numpy as np
@@ -34,10 +35,8 @@ class Temperature(Sampler):
         """Divide the logits, or keep the best row at t = 0."""
         t = np.float32(self.t)
         if t > 0:
-            with np.errstate(over="ignore"):
-                scaled = candidates.logits / t
-                highest = candidates.max / t
-            if np.isfinite(highest):
+            scaled = candidates.logits / t
+            if math.isfinite(scaled[candidates.best()]):
                 candidates.replace(scaled, monotone=True)
                 return
         candidates.take(np.array([candidates.best()]), ordered=True)

@@ -3,6 +3,7 @@
 from typing import ClassVar, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 from pydantic import Field
 
 from ..base import About, Sampler
@@ -40,18 +41,26 @@ class TopP(Sampler):
 
     def apply(self, candidates: Candidates) -> None:
         """Keep the head of the sorted distribution."""
-        threshold = np.float32(self.p)
-        if threshold >= 1:
+        if np.float32(self.p) >= 1:
+            return
+        probs = candidates.rough_probs()
+        if candidates.ordered:
+            candidates.truncate(self._count(probs))
             return
         size = len(candidates)
-        probs = candidates.probs()
-        side: Literal["left", "right"] = "left" if self.boundary == "include" else "right"
         look = min(size, _FIRST_LOOK)
         while True:
             head = candidates.leading(look)
-            crossing = int(np.searchsorted(np.add.accumulate(probs[head]), threshold, side))
-            count = max(crossing + (self.boundary == "include"), self.min_keep)
-            if look == size or (crossing < look and count <= look):
+            count = self._count(probs[head])
+            # One row more than needed must be seen, or the mass may not have been reached at all.
+            if count < look or look == size:
                 break
             look = min(size, 8 * look)
         candidates.take(head[:count], ordered=True)
+
+    def _count(self, descending: NDArray[np.float32]) -> int:
+        """How many of the rows to keep, given their probabilities from high to low."""
+        mass = np.add.accumulate(descending)
+        side: Literal["left", "right"] = "left" if self.boundary == "include" else "right"
+        crossing = int(mass.searchsorted(np.float32(self.p), side))
+        return max(crossing + (self.boundary == "include"), self.min_keep)

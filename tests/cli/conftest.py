@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import pytest
 
+
 @dataclass
 class Result:
     out: str

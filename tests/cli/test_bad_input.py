@@ -20,13 +20,19 @@ USAGE = {
     "bias that is no number": (["x", "--logit-bias", "foo=much"], "'much' in 'foo=much' is not a number"),
     "unknown preset": (["x", "-P", "creativ"], "unknown preset 'creativ'; did you mean creative?"),
     "missing preset file": (["x", "-P", "no/where.yaml"], "no/where.yaml"),
-    "unknown sampler": (["x", "--chain", "top-q3"], "--chain: chain[0]: unknown sampler 'top-q'; did you mean top_p?"),
+    "unknown sampler": (
+        ["x", "--chain", "top-q3"],
+        "--chain: chain[0]: unknown sampler 'top-q'; did you mean top_p?",
+    ),
     "chain that is none": (["x", "--chain", "top-k40 >"], "step 2: a step is missing"),
     "two selecting steps": (["x", "--chain", "greedy > dist"], "chain[0] greedy"),
     "flag out of range": (["x", "--top-p", "1.5"], "--top-p: 1.5 is not within 0..1"),
     "negative temperature": (["x", "--temp", "-1"], "--temp: -1.0 is not ≥ 0"),
     "seed out of range": (["x", "--seed", "4294967296"], "--seed"),
-    "unknown parameter": (["x", "--set", "top_k.kk=3"], "--set top_k.kk: unknown parameter 'kk'; did you mean k?"),
+    "unknown parameter": (
+        ["x", "--set", "top_k.kk=3"],
+        "--set top_k.kk: unknown parameter 'kk'; did you mean k?",
+    ),
     "--set without a value": (["x", "--set", "top_k.k"], "--set"),
     "temperature for greedy": (["x", "-P", "deterministic", "--temp", "2"], "greedy"),
     "unknown sampler to show": (["samplers", "top_x"], "unknown sampler 'top_x'"),
@@ -45,7 +51,10 @@ FAILURES = {
 }
 
 FILES = {
-    "range": ("chain: [top_k: 40, temp: 1, top_p: {p: 1.5}]", "bad.yaml: chain[2].top_p.p: 1.5 is not within 0..1"),
+    "range": (
+        "chain: [top_k: 40, temp: 1, top_p: {p: 1.5}]",
+        "bad.yaml: chain[2].top_p.p: 1.5 is not within 0..1",
+    ),
     "unknown key": ("chian: []", "bad.yaml: unknown key 'chian'; did you mean chain?"),
     "syntax": ("chain: [a\nb: {", "bad.yaml: line 2, column 2: "),
     "duplicate key": ("seed: 1\nseed: 2", "bad.yaml: line 2, column 1: "),

@@ -45,7 +45,13 @@ def test_jsonl_is_start_tokens_done(gen):
     assert [line["event"] for line in lines] == ["start", *["token"] * 8, "done"]
     start, *tokens, done = lines
     assert start["seed"] == 7
-    assert [list(step) for step in start["chain"]] == [["top_k"], ["top_p"], ["min_p"], ["temperature"], ["dist"]]
+    assert [list(step) for step in start["chain"]] == [
+        ["top_k"],
+        ["top_p"],
+        ["min_p"],
+        ["temperature"],
+        ["dist"],
+    ]
     for index, token in enumerate(tokens):
         assert token["index"] == index
         assert bytes(token["bytes"]).decode() == token["token"]
@@ -145,7 +151,12 @@ def test_context_full_and_no_limit(gen):
 def test_stats_go_to_stderr(gen):
     result = gen(*SEA, "--stats")
     assert result.out == gen(*SEA).out
-    assert [line.split()[0] for line in result.err.split("\n") if line] == ["prompt", "generation", "chain", "finish"]
+    assert [line.split()[0] for line in result.err.split("\n") if line] == [
+        "prompt",
+        "generation",
+        "chain",
+        "finish",
+    ]
     assert "seed 7" in result.err
 
 

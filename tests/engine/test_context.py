@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-
 from logitsmith.engine import Context, Model, ModelError, locate
 
 TEXT = "The keeper of the lighthouse wrote each evening about the weather, the ships and the sea. " * 6
@@ -81,14 +80,15 @@ def test_full_context():
         context.read([])
 
 
-def test_logits_are_a_copy_in_one_buffer():
-    native = FakeNative()
-    context = Context(native, batch=4)
-    context.read([1])
-    row = context.logits()
-    native.row[:] = 9
-    assert row.tolist() == [1, 1, 1, 1]
-    assert context.logits() is row
+def test_logits_are_read_in_place_and_cannot_be_written(model):
+    model.context.read([5, 6])
+    row = model.context.logits()
+    before = row.copy()
+    assert model.context.logits() is row
+    with pytest.raises(ValueError, match="read-only"):
+        row[0] = 1
+    model.context.push(7)
+    assert not np.array_equal(model.context.logits(), before)
 
 
 def test_threads_do_not_change_a_bit(model):

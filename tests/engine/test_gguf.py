@@ -5,7 +5,6 @@ import random
 import struct
 
 import pytest
-
 from logitsmith.engine import ModelError, check_file, locate
 from logitsmith.engine.gguf import TENSOR_TYPES
 
@@ -60,8 +59,14 @@ BAD = {
     "a key past the end": (b"GGUF" + struct.pack("<IQQQ", 3, 0, 1, 1 << 40), "a metadata key runs past"),
     "a count of pairs that cannot be": (b"GGUF" + struct.pack("<IQQ", 3, 0, 1 << 60), "damaged"),
     "an unknown type of value": (small_file(pairs=[pair("x", 77, b"")]), "'x' has the unknown type 77"),
-    "a list past the end": (small_file(pairs=[pair("x", 9, struct.pack("<IQ", 4, 1 << 62))]), "the list 'x' runs"),
-    "strings past the end": (small_file(pairs=[pair("x", 9, struct.pack("<IQ", 8, 1 << 62))]), "the list 'x' runs"),
+    "a list past the end": (
+        small_file(pairs=[pair("x", 9, struct.pack("<IQ", 4, 1 << 62))]),
+        "the list 'x' runs",
+    ),
+    "strings past the end": (
+        small_file(pairs=[pair("x", 9, struct.pack("<IQ", 8, 1 << 62))]),
+        "the list 'x' runs",
+    ),
     "nested lists": (small_file(pairs=[pair("x", 9, struct.pack("<IQ", 9, 1))]), "unknown type 9"),
     "alignment 3": (
         small_file(pairs=[pair("general.alignment", 4, struct.pack("<I", 3))]),

@@ -4,7 +4,6 @@ import dataclasses
 
 import numpy as np
 import pytest
-
 from logitsmith.engine import Done, ModelError, Start, Token, format_chat, generate
 from logitsmith.samplers import build
 

@@ -3,7 +3,6 @@
 import struct
 
 import pytest
-
 from logitsmith.engine import Model, ModelError, format_chat, locate, physical_cores, send_log_to
 
 
@@ -67,10 +66,10 @@ def test_metadata(model):
 
 
 def test_chat_template(model):
-    text = format_chat(
-        model, [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Hé?"}]
+    text = format_chat(model, [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Hé?"}])
+    assert (
+        text == "<|im_start|>system\nBe brief.<|im_end|>\n<|im_start|>user\nHé?<|im_end|>\n<|im_start|>assistant\n"
     )
-    assert text == "<|im_start|>system\nBe brief.<|im_end|>\n<|im_start|>user\nHé?<|im_end|>\n<|im_start|>assistant\n"
 
 
 def test_model_without_template_and_template_that_raises(model, monkeypatch):
@@ -91,7 +90,7 @@ def test_template_is_sandboxed(model, monkeypatch):
 def test_gguf_that_holds_no_model(tmp_path):
     path = tmp_path / "empty.gguf"
     path.write_bytes(b"GGUF" + struct.pack("<IQQ", 3, 0, 0))
-    with pytest.raises(ModelError, match="llama.cpp could not load it"):
+    with pytest.raises(ModelError, match=r"llama\.cpp could not load it"):
         Model.load(path)
 
 

@@ -1,7 +1,6 @@
 """Which model is used when several are named."""
 
 import pytest
-
 from logitsmith.engine import ModelError, locate
 
 CASES = {

@@ -1,9 +1,10 @@
 """Text as it streams: whole characters, and stop strings held back."""
 
+from itertools import pairwise
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-
 from logitsmith.engine import TextStream
 
 
@@ -43,7 +44,7 @@ def test_stream(pieces, stops, out, stopped):
 def test_any_split_gives_the_text_up_to_the_first_stop(text, cuts, stops):
     data = text.encode()
     edges = sorted({0, len(data), *(cut for cut in cuts if cut < len(data))})
-    pieces = [data[a:b] for a, b in zip(edges, edges[1:], strict=False)]
+    pieces = [data[a:b] for a, b in pairwise(edges)]
     out, stopped = stream(pieces, stops)
     # Brute force: the stop whose last character comes first ends the run; of these, the one that begins first.
     ends = [(text.find(stop) + len(stop), text.find(stop)) for stop in stops if stop in text]

@@ -1,7 +1,6 @@
 """The tokens of the bundled model."""
 
 import pytest
-
 from logitsmith.engine import ModelError
 
 TEXTS = {

@@ -4,7 +4,6 @@ import json
 import math
 
 import pytest
-
 from logitsmith.logprobs import TokenLogprob, done_line, prompt_line, start_line, token_line
 
 HALF = b"\xf0\x9f"

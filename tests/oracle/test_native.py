@@ -39,9 +39,7 @@ def test_each_sampler_does_what_it_is_called(name):
 def test_a_chain_runs_its_steps_in_order_and_leaves_the_input_alone():
     logits = LOGITS.copy()
     logits.flags.writeable = False
-    with NativeChain(
-        [{"top_k": {"k": 3}}, {"temperature": {"t": 0.5}}, {"dist": {}}], vocabulary=4
-    ) as native:
+    with NativeChain([{"top_k": {"k": 3}}, {"temperature": {"t": 0.5}}, {"dist": {}}], vocabulary=4) as native:
         left = native.apply(logits)
     assert left.sorted
     assert left.logits.tolist() == [6.0, 4.0, 2.0]

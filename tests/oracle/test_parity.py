@@ -3,7 +3,6 @@
 from collections.abc import Iterator
 
 import pytest
-
 from logitsmith.engine import Model, locate
 from logitsmith.presets import load
 from logitsmith.samplers import build

@@ -40,11 +40,11 @@ REFUSED: dict[str, tuple[dict[Any, Any], str]] = {
     ),
     "selects_too_early": (
         {"chain": ["greedy", {"top_k": 1}]},
-        "chain[0] greedy selects a token, so it must be the last step; chain[1] top_k is after it",
+        "chain[0] greedy selects a token, so it must be the last step; chain[1] top_k follows",
     ),
     "two_select": (
         {"chain": ["greedy", "dist"]},
-        "chain[0] greedy selects a token, so it must be the last step; chain[1] dist is after it",
+        "chain[0] greedy and chain[1] dist both select a token; a chain has one, its last step",
     ),
     "chain_number": ({"chain": 3}, f"chain: 3 is not {A_CHAIN}"),
     "chain_none": ({"chain": None}, f"chain: None is not {A_CHAIN}"),
@@ -129,9 +129,7 @@ def test_needed_says_what_every_key_takes() -> None:
     assert set(Preset.needed) == set(Preset.model_fields)
 
 
-YAML_KEYS = (
-    st.text(max_size=4) | st.integers() | st.sampled_from(["top_k", "temp", "logit_bias", "k", "bias"])
-)
+YAML_KEYS = st.text(max_size=4) | st.integers() | st.sampled_from(["top_k", "temp", "logit_bias", "k", "bias"])
 YAML_VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8),
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(YAML_KEYS, inner, max_size=3),

@@ -153,7 +153,7 @@ def test_biases_are_merged() -> None:
     mine = preset(chain=[{"logit_bias": {5: 1.0, 6: 2.0}}])
     flags = [flag("logit-bias", "logit_bias.bias", {6: -1.0}), flag("logit-bias", "logit_bias", {7: False})]
     step = resolve(mine, flags=flags).steps[0]
-    assert step.sampler.model_dump() == {"bias": {5: 1.0, 6: -1.0, 7: float("-inf")}}
+    assert step.sampler.model_dump() == {"bias": {5: 1.0, 6: -1.0, 7: False}}
     assert step.origins == {"bias": "preset mine, --logit-bias"}
 
 
@@ -268,8 +268,7 @@ CHAINS = {
     "empty": ("", "--chain: chain '', step 1: a step is missing; write name, name0.8 or name(key=value, …)"),
     "order": (
         "greedy > temp",
-        "--chain: chain[0] greedy selects a token, so it must be the last step; "
-        "chain[1] temperature is after it",
+        "--chain: chain[0] greedy selects a token, so it must be the last step; chain[1] temperature follows",
     ),
 }
 

@@ -65,9 +65,7 @@ def test_built_in_folder_counts_once(project: Path, monkeypatch: pytest.MonkeyPa
     assert not any(entry.shadowed for entry in listing())
 
 
-def test_user_folder_that_is_the_project_s_counts_once(
-    project: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_user_folder_that_is_the_project_s_counts_once(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CONFIG_HOME", str(project))
     write(project / "logitsmith/presets/a.yaml")
     monkeypatch.chdir(project / "logitsmith")
@@ -90,9 +88,7 @@ def test_path(text: str) -> None:
 
 def test_path_is_named_as_given(project: Path) -> None:
     write(project / "sub/mine.yaml", "chain: [{top_p: 1.5}]")
-    with pytest.raises(
-        PresetError, match=r"^\./sub/mine\.yaml: chain\[0\]\.top_p\.p: 1\.5 is not within 0\.\.1$"
-    ):
+    with pytest.raises(PresetError, match=r"^\./sub/mine\.yaml: chain\[0\]\.top_p\.p: 1\.5 is not within 0\.\.1$"):
         load("./sub/mine.yaml")
     write(project / "sub/mine.yaml")
     assert (load("sub/mine.yaml").name, load("sub/mine.yaml").source) == ("mine", str(Path("sub/mine.yaml")))

@@ -238,7 +238,7 @@ def test_a_sampler_that_only_says_that_it_selects():
 def test_a_seed_outside_the_range(seed):
     with pytest.raises(SamplingError) as caught:
         build([], seed=seed)
-    assert str(caught.value) == f"seed: {seed!r} is not within 0..4294967295"
+    assert str(caught.value) == f"seed: {seed!r} is not a whole number within 0..4294967295"
 
 
 @pytest.mark.parametrize("seed", [0, SEED_MAX])

@@ -95,9 +95,7 @@ SETTINGS = st.fixed_dictionaries(
         "last_n": st.integers(1, 30) | st.sampled_from([-1, 64]),
     }
 )
-ONLY_OURS = st.fixed_dictionaries(
-    {"scope": st.sampled_from(["all", "output"]), "penalize_newline": st.booleans()}
-)
+ONLY_OURS = st.fixed_dictionaries({"scope": st.sampled_from(["all", "output"]), "penalize_newline": st.booleans()})
 HISTORY = st.lists(st.integers(0, 30) | st.integers(0, 4999), max_size=80)
 
 

@@ -40,9 +40,7 @@ def test_a_sampler_against_llama_cpp(name):
         logits = make_row(styles[number % len(styles)], size, number)
         step = any_step(name, rng, size)
         p = step[name].get("p", 0)
-        if (name == "top_p" and too_near(logits, p)) or (
-            name == "min_p" and decided_by_the_last_bit(logits, p)
-        ):
+        if (name == "top_p" and too_near(logits, p)) or (name == "min_p" and decided_by_the_last_bit(logits, p)):
             skipped += 1
             continue
         history = rng.integers(0, size, 100).tolist()
@@ -61,7 +59,6 @@ def test_a_sampler_against_llama_cpp(name):
 @pytest.mark.parametrize("name", CHAINS)
 def test_a_chain_against_llama_cpp(name, size):
     draws = sum(
-        same_tokens(CHAINS[name], seed, draws=2000 if size < 1000 else 300, size=size)
-        for seed in (1, 77, 2**31)
+        same_tokens(CHAINS[name], seed, draws=2000 if size < 1000 else 300, size=size) for seed in (1, 77, 2**31)
     )
     print(f"\n{name}, {size} tokens: {draws} draws equal llama.cpp's")

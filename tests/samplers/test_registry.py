@@ -9,9 +9,7 @@ ENTRIES = catalogue()
 
 def test_the_catalogue_is_alphabetical_and_complete():
     assert list(ENTRIES) == sorted(ENTRIES) == list(builtin_names())
-    assert {"dist", "greedy", "min_p", "penalties", "temperature", "top_k", "top_p", "logit_bias"} <= set(
-        ENTRIES
-    )
+    assert {"dist", "greedy", "min_p", "penalties", "temperature", "top_k", "top_p", "logit_bias"} <= set(ENTRIES)
 
 
 @pytest.mark.parametrize("name", ENTRIES)
@@ -209,9 +207,7 @@ def test_without_the_package_the_name_is_unknown():
 
 def test_two_samplers_with_one_alias_are_told_apart_at_once(monkeypatch):
     class Clone(Sampler):
-        about = About(
-            name="clone", summary="s", formula="f", reference="r", llama_cpp="l", aliases=("nucleus",)
-        )
+        about = About(name="clone", summary="s", formula="f", reference="r", llama_cpp="l", aliases=("nucleus",))
 
     classes = {"clone": Clone, "top_p": ENTRIES["top_p"]}
     monkeypatch.setattr(registry, "builtin_names", lambda: tuple(classes))
