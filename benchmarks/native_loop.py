@@ -11,6 +11,26 @@ from logitsmith.engine import Model
 from logitsmith.engine.native import NativeContext
 
 
+class DecodeClock:
+    """While inside, notes the seconds of every llama_decode, whoever calls it."""
+
+    def __enter__(self) -> DecodeClock:
+        self.seconds: list[float] = []
+        self._decode = decode = lib.llama_decode
+
+        def timed(context: object, batch: object) -> int:
+            began = perf_counter()
+            code: int = decode(context, batch)
+            self.seconds.append(perf_counter() - began)
+            return code
+
+        lib.llama_decode = timed
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        lib.llama_decode = self._decode
+
+
 class NativeLoop:
     """llama.cpp's chain for the preset ``default``, sampling from a context of a loaded model."""
 
