@@ -1,0 +1,67 @@
+"""The wheel holds everything, and works in a clean environment outside the repository."""
+
+import os
+import subprocess
+import sys
+import sysconfig
+import venv
+import zipfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+ROOMS = ("cli", "engine", "grammars", "logprobs", "presets", "samplers")
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("wheel")
+    subprocess.run(
+        [sys.executable, "-m", "build", "--wheel", "--outdir", str(folder), str(ROOT)],
+        check=True,
+        capture_output=True,
+    )
+    (path,) = folder.glob("logitsmith-*.whl")
+    return path
+
+
+def test_every_file_of_the_rooms_is_in_the_wheel(wheel):
+    tracked = subprocess.run(["git", "ls-files", *ROOMS], cwd=ROOT, check=True, capture_output=True, text=True)
+    expected = {f"logitsmith/{name}" for name in tracked.stdout.split()}
+    found = {name for name in zipfile.ZipFile(wheel).namelist() if name.startswith("logitsmith/")}
+    assert found == expected
+
+
+def test_wheel_works_in_a_clean_environment(wheel, tmp_path):
+    place = tmp_path / "venv"
+    venv.create(place, with_pip=True)
+    python = place / "bin" / "python"
+    subprocess.run(
+        [python, "-m", "pip", "install", "--quiet", "--no-deps", str(wheel)], check=True, capture_output=True
+    )
+    # The dependencies come from here; a path entry brings no .pth, so that the editable install stays out.
+    environment = {**os.environ, "PYTHONPATH": sysconfig.get_path("purelib"), "XDG_CONFIG_HOME": str(tmp_path)}
+
+    def gen(*arguments):
+        return subprocess.run(
+            [place / "bin" / "gen", *arguments],
+            cwd=tmp_path,
+            env=environment,
+            check=True,
+            capture_output=True,
+            text=True,
+        ).stdout
+
+    where = subprocess.run(
+        [python, "-c", "import logitsmith.cli as c; print(c.__file__)"],
+        env=environment,
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    assert str(place) in where.stdout
+    assert "deterministic" in gen("presets")
+    assert gen("The capital of France is", "-P", "deterministic", "-n", "2") == " Paris."
