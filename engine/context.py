@@ -27,11 +27,17 @@ class Context:
         self.length = native.length
         self.tokens: list[int] = []
 
-    def read(self, prompt: Sequence[int], progress: Progress | None = None) -> int:
+    def read(
+        self,
+        prompt: Sequence[int],
+        progress: Progress | None = None,
+        interrupted: Callable[[], bool] | None = None,
+    ) -> int:
         """Make ``prompt`` the whole sequence; returns how many of its tokens were there already.
 
-        Raises ``ModelError`` when the prompt is empty or longer than the context. When it is interrupted
-        between two batches, what was read stays, and a later call goes on from there.
+        ``interrupted`` is asked all along; once it returns True, reading ends, ``tokens`` holds what was read,
+        and a later call goes on from there. Raises ``ModelError`` when the prompt is empty or longer than the
+        context.
         """
         if not prompt:
             raise ModelError("the prompt is empty")
@@ -41,12 +47,14 @@ class Context:
                 f"shorten it, or give a larger -c"
             )
         kept = self._keep(prompt)
-        for start in range(kept, len(prompt), self._batch):
-            part = prompt[start : start + self._batch]
-            self._native.decode(part, start)
-            self.tokens.extend(part)
-            if progress is not None:
-                progress(len(self.tokens), len(prompt))
+        with self._native.break_off_when(interrupted):
+            for start in range(kept, len(prompt), self._batch):
+                part = prompt[start : start + self._batch]
+                if not self._native.decode(part, start):
+                    break
+                self.tokens.extend(part)
+                if progress is not None:
+                    progress(len(self.tokens), len(prompt))
         return kept
 
     def push(self, token: int) -> None:
@@ -79,7 +87,8 @@ class Context:
             if ours != theirs:
                 break
             common += 1
-        if common < len(self.tokens) and not self._native.forget(common):
+        # Also where nothing of ours is to be dropped: a call that was broken off may have left something.
+        if not self._native.forget(common):
             # A recurrent model cannot go back part of the way.
             self._native.forget(0)
             common = 0

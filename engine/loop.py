@@ -35,19 +35,20 @@ def generate(  # noqa: PLR0913 - the contract's own names
     max_tokens: int | None = None,
     top_logprobs: int | None = None,
     progress: Progress | None = None,
-    interrupted: Callable[[], bool] = lambda: False,
+    interrupted: Callable[[], bool] | None = None,
 ) -> Iterator[Event]:
     """Write on from ``prompt`` (text, UTF-8 bytes, or token ids), one event after the other.
 
     ``chain`` chooses each token; it is reset first. ``constraint``: masks tokens before the chain.
     ``stop``: texts that end the run. ``max_tokens``: None: until the model ends or the context is full.
     ``top_logprobs``: None: no logprobs; 0: the chosen token's; n: the n likeliest beside it. Logprobs are the
-    model's own, nats. ``interrupted`` is asked before each token. Raises ``ModelError``, ``SamplingError``.
+    model's own, nats. ``interrupted`` is asked while the prompt is read and before each token; once it returns
+    True, the run ends in order. Raises ``ModelError``, ``SamplingError``.
     """
     ids = _prompt_ids(model, prompt)
     run = _Run(model, chain, constraint, top_logprobs)
     began = perf_counter()
-    cached = model.context.read(ids, progress)
+    cached = model.context.read(ids, progress, interrupted)
     run.prompt_seconds = perf_counter() - began
     chain.reset(ids)
     limit = sys.maxsize if max_tokens is None else max_tokens
@@ -65,9 +66,11 @@ def generate(  # noqa: PLR0913 - the contract's own names
     )
     stream = TextStream(stop)
     reason = "length"
+    if len(model.context.tokens) < len(ids):
+        reason, limit = "interrupted", 0
     began = perf_counter()
     while run.count < limit:
-        if interrupted():
+        if interrupted is not None and interrupted():
             reason = "interrupted"
             break
         token, event = run.next(stream)

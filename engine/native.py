@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import ctypes
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import llama_cpp.llama_cpp as lib
@@ -15,11 +16,15 @@ from .errors import ModelError
 
 BINDING_VERSION: str = sys.modules["llama_cpp"].__version__
 
+# What llama_decode returns when its abort callback stopped it.
+_ABORTED = 2
+
 # The binding returns a pointer object; a plain address is what a view needs, and costs a tenth.
 _logits_address = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int32)(
     ctypes.cast(lib.llama_get_logits_ith, ctypes.c_void_p).value or 0
 )
 
+_DEBUG, _WARNING, _ERROR = 1, 3, 4
 _log_sink: Callable[[str], object] | None = None
 _log_tail: list[str] = []
 
@@ -27,9 +32,9 @@ _log_tail: list[str] = []
 @lib.llama_log_callback  # type: ignore[untyped-decorator]
 def _on_log(level: int, text: bytes, _user: object) -> None:
     line = text.decode("utf-8", "replace")
-    if level in (3, 4) and line.strip():
+    if level in (_WARNING, _ERROR) and line.strip():
         _log_tail[:] = [*_log_tail[-4:], line.strip()]
-    if _log_sink is not None:
+    if _log_sink is not None and level != _DEBUG:
         _log_sink(line)
 
 
@@ -232,8 +237,11 @@ class NativeContext:
         if lib.llama_set_adapters_lora(self.handle, handles, len(adapters), scales) != 0:
             raise ModelError(f"llama.cpp could not attach the LoRA adapter: {last_complaint()}")
 
-    def decode(self, tokens: Sequence[int], position: int) -> None:
-        """Run tokens through the model from ``position`` on; the logits of the last one are kept."""
+    def decode(self, tokens: Sequence[int], position: int) -> bool:
+        """Run tokens through the model from ``position`` on; the logits of the last one are kept.
+
+        Returns False when the work was broken off, see `break_off_when`.
+        """
         count = len(tokens)
         self._batch.n_tokens = count
         if count == 1:
@@ -244,9 +252,29 @@ class NativeContext:
             self._wanted[:count] = 0
             self._wanted[count - 1] = 1
         code = lib.llama_decode(self.handle, self._batch)
+        if code == _ABORTED:
+            return False
         if code != 0:
             said = last_complaint()
             raise ModelError(f"llama.cpp could not decode (code {code}){': ' + said if said else ''}")
+        return True
+
+    @contextmanager
+    def break_off_when(self, wanted: Callable[[], bool] | None) -> Iterator[None]:
+        """While inside, ``wanted`` is asked at each node of the graph, and stops the work by returning True.
+
+        A batch of a prompt can take many seconds, in which Python could not hear a Ctrl-C. For single tokens
+        it would cost more than it is worth.
+        """
+        if wanted is None:
+            yield
+            return
+        callback = lib.ggml_abort_callback(lambda _data: wanted())
+        lib.llama_set_abort_callback(self.handle, callback, None)
+        try:
+            yield
+        finally:
+            lib.llama_set_abort_callback(self.handle, lib.ggml_abort_callback(), None)
 
     def logits(self) -> NDArray[np.float32]:
         """The logits of the last token, float32 (V,), in place: the next `decode` overwrites them."""
@@ -262,6 +290,6 @@ class NativeContext:
     def forget(self, position: int) -> bool:
         """Drop the cached keys and values from ``position`` on; False if this model cannot, save from 0."""
         if position == 0:
-            lib.llama_memory_clear(self._memory, True)
+            lib.llama_memory_clear(self._memory, False)
             return True
         return bool(lib.llama_memory_seq_rm(self._memory, 0, position, -1))

@@ -6,6 +6,7 @@ import pty
 import signal
 import subprocess
 import sys
+import time
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -221,6 +222,23 @@ def test_interrupt_keeps_what_was_made(environment):
     assert lines[-1]["event"] == "done"
     assert lines[-1]["finish_reason"] == "interrupted"
     assert lines[-1]["text"] == "".join(line["text"] for line in lines if line["event"] == "token")
+
+
+def test_interrupt_while_a_long_prompt_is_read(environment, tmp_path):
+    (tmp_path / "long.txt").write_text("The sea was calm. " * 1500)
+    command = [sys.executable, "-m", "logitsmith.cli", "-f", "long.txt", "-c", "0", "--format", "jsonl", "-v"]
+    with subprocess.Popen(
+        command, env=environment, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as process:
+        # The log's last line before reading begins.
+        assert any(b"reserve took" in line for line in iter(process.stderr.readline, b""))
+        time.sleep(0.3)
+        process.send_signal(signal.SIGINT)
+        lines = [json.loads(line) for line in process.stdout.read().splitlines()]
+        process.stderr.read()
+        assert process.wait(60) == 130
+    assert [line["event"] for line in lines] == ["start", "done"]
+    assert lines[-1]["finish_reason"] == "interrupted"
 
 
 @pytest.mark.parametrize("form", ["text", "jsonl"])

@@ -1,5 +1,7 @@
 """The context: batches, common prefixes, and its end."""
 
+from contextlib import contextmanager
+
 import numpy as np
 import pytest
 from logitsmith.engine import Context, Model, ModelError, locate
@@ -8,24 +10,30 @@ TEXT = "The keeper of the lighthouse wrote each evening about the weather, the s
 
 
 class FakeNative:
-    """Remembers what it was asked for; its logits name the last token."""
+    """Remembers what it was asked for."""
 
     length = 8
+    wanted = None
 
     def __init__(self, can_go_back=True):
         self.calls = []
         self.can_go_back = can_go_back
 
     def decode(self, tokens, position):
+        if self.wanted is not None and self.wanted():
+            return False
         self.calls.append((position, list(tokens)))
-        self.row = np.full(4, tokens[-1], dtype=np.float32)
+        return True
+
+    @contextmanager
+    def break_off_when(self, wanted):
+        self.wanted = wanted
+        yield
+        self.wanted = None
 
     def forget(self, position):
         self.calls.append(("forget", position))
         return self.can_go_back or position == 0
-
-    def logits(self):
-        return self.row
 
 
 def test_prompt_is_read_in_batches_with_progress():
@@ -33,12 +41,12 @@ def test_prompt_is_read_in_batches_with_progress():
     seen = []
     context = Context(native, batch=3)
     assert context.read([1, 2, 3, 4, 5, 6, 7], lambda done, total: seen.append((done, total))) == 0
-    assert native.calls == [(0, [1, 2, 3]), (3, [4, 5, 6]), (6, [7])]
+    assert native.calls == [("forget", 0), (0, [1, 2, 3]), (3, [4, 5, 6]), (6, [7])]
     assert seen == [(3, 7), (6, 7), (7, 7)]
 
 
 PREFIXES = {
-    "continues": ([1, 2, 3], [1, 2, 3, 4], 3, [(3, [4])]),
+    "continues": ([1, 2, 3], [1, 2, 3, 4], 3, [("forget", 3), (3, [4])]),
     "same prompt: the last token is read again": ([1, 2, 3], [1, 2, 3], 2, [("forget", 2), (2, [3])]),
     "branches off": ([1, 2, 3, 4], [1, 2, 9], 2, [("forget", 2), (2, [9])]),
     "shorter": ([1, 2, 3, 4], [1, 2], 1, [("forget", 1), (1, [2])]),
@@ -64,6 +72,30 @@ def test_model_that_cannot_go_back_reads_everything_again():
     native.calls.clear()
     assert context.read([1, 2, 9]) == 0
     assert native.calls == [("forget", 2), ("forget", 0), (0, [1, 2, 9])]
+
+
+def test_interrupted_reading_goes_on_later():
+    native = FakeNative()
+    context = Context(native, batch=2)
+    answers = iter([False, False, True])
+    assert context.read([1, 2, 3, 4, 5, 6], interrupted=lambda: next(answers)) == 0
+    assert context.tokens == [1, 2, 3, 4]
+    assert context.read([1, 2, 3, 4, 5, 6]) == 4
+    assert native.calls[-2:] == [("forget", 4), (4, [5, 6])]
+
+
+def test_one_batch_is_broken_off_in_the_middle(model):
+    ids = model.vocabulary.tokenize(TEXT.encode())
+    model.context.read([1])
+    model.context.read(ids)
+    expected = model.context.logits().copy()
+    model.context.read([1])
+    asked = []
+    model.context.read(ids, interrupted=lambda: asked.append(1) or len(asked) > 200)
+    assert len(asked) == 201
+    assert model.context.tokens == []
+    model.context.read(ids)
+    assert np.array_equal(model.context.logits(), expected)
 
 
 def test_full_context():

@@ -84,11 +84,22 @@ def test_context_full(model):
 
 
 def test_interruption_keeps_what_was_made(model):
-    asked = iter([False, False, False, True])
-    _, tokens, done = run(model, interrupted=lambda: next(asked))
+    chain = build("greedy", vocab=model.vocabulary)
+    events = []
+    for event in generate(model, PROMPT, chain, interrupted=lambda: len(events) == 4):
+        events.append(event)
+    _, *tokens, done = events
     assert done.finish_reason == "interrupted"
     assert len(tokens) == 3
     assert done.text == "".join(token.text for token in tokens)
+
+
+def test_interruption_while_the_prompt_is_read(model):
+    start, tokens, done = run(model, [5, 6, 7] * 20, interrupted=lambda: True)
+    assert start.prompt_tokens == 60
+    assert tokens == []
+    assert (done.finish_reason, done.text, done.completion_tokens) == ("interrupted", "", 0)
+    assert run(model, [5, 6, 7] * 20)[2].completion_tokens == 12
 
 
 def test_logprobs_are_the_raw_log_softmax(model):
