@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from . import presets, run, samplers
+from .errors import prepare_streams, reported
 
 HELP = """Run a GGUF model and choose every token yourself.
 
@@ -19,7 +20,7 @@ HELP = """Run a GGUF model and choose every token yourself.
 echo "The capital of France is" | gen -n 5 -P deterministic
 gen --chat "What is a logit?" --system "Answer in one sentence."
 gen "The sea was" --chain "top-k40 > top-p0.9 > temp0.8" --seed 7
-gen "The sea was" --format jsonl --logprobs 5 | jq -r .token[/dim]
+gen "The sea was" --format jsonl --logprobs 5 | jq -c 'select(.event=="token")'[/dim]
 """
 
 app = typer.Typer(
@@ -57,7 +58,13 @@ def options(
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run `gen` with these arguments (default: those of the process), and exit."""
-    app(args=_with_default_command(list(sys.argv[1:] if arguments is None else arguments)), prog_name="gen")
+    prepare_streams()
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    try:
+        with reported():
+            app(args=_with_default_command(given), prog_name="gen", standalone_mode=True)
+    except typer.Exit as leaving:  # what `reported` makes of a failure outside of a command
+        sys.exit(leaving.exit_code)
 
 
 def _with_default_command(arguments: list[str]) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 from collections.abc import Iterator
@@ -40,12 +41,37 @@ def reported() -> Iterator[None]:
         fail(str(error), code)
 
 
+def prepare_streams() -> None:
+    """Make the streams writable for any text: UTF-8 whatever the locale, and a sink where one is closed."""
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        if stream is None:
+            sink = os.fdopen(os.open(os.devnull, os.O_WRONLY), "w", encoding="utf-8")
+            setattr(sys, name, sink)
+        elif isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(encoding="utf-8", errors="replace")
+
+
 def fail(message: str, code: int = FAILED) -> NoReturn:
     """Say what is wrong on stderr and leave."""
-    print(f"gen: {message}", file=sys.stderr)
+    _say(f"gen: {message}")
     raise typer.Exit(code)
+
+
+def give_up(reason: str) -> NoReturn:
+    """Leave at once, since llama.cpp is about to end the process; nothing may run after it but this."""
+    _say(f"gen: llama.cpp gave up: {reason.strip()}")
+    sys.stderr.flush()
+    os._exit(FAILED)
 
 
 def note(message: str) -> None:
     """Say something on stderr and go on."""
-    print(f"gen: note: {message}", file=sys.stderr)
+    _say(f"gen: note: {message}")
+
+
+def _say(line: str) -> None:
+    """A line on stderr; names of files and what a GGUF says of itself are data, so a terminal obeys none of it."""
+    from .render.text import visible
+
+    print(visible(line) if sys.stderr.isatty() else line, file=sys.stderr)

@@ -36,8 +36,10 @@ def show(name: Name) -> None:
     """Print a preset's YAML."""
     with reported():
         from ..presets import find
+        from .render.text import visible
 
-        sys.stdout.write(find(name).path.read_text(encoding="utf-8"))
+        text = find(name).path.read_text(encoding="utf-8", errors="replace")
+        sys.stdout.write(visible(text) if sys.stdout.isatty() else text)
 
 
 @app.command()

@@ -26,21 +26,12 @@ def read_prompt(options: RunOptions) -> str:
         raise typer.BadParameter(f"the prompt is given twice, by {' and '.join(named)}")
     text = options.prompt if options.prompt is not None else options.prompt_option
     if text is not None:
-        return _checked(text)
+        return text
     if options.file is not None and str(options.file) != "-":
         return _decoded(_read_file(options.file), str(options.file))
     if sys.stdin is None or (options.file is None and sys.stdin.isatty()):
         raise typer.BadParameter('there is no prompt: give one ("gen PROMPT"), -f FILE, or pipe it in')
     return _decoded(sys.stdin.buffer.read(), "stdin")
-
-
-def _checked(text: str) -> str:
-    """Refuse an argument that held bytes that are not UTF-8, which Python smuggles in as surrogates."""
-    try:
-        text.encode()
-    except UnicodeEncodeError as error:
-        fail(f"the prompt is not UTF-8 (character {error.start + 1})")
-    return text
 
 
 def _read_file(path: Path) -> bytes:

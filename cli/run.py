@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from . import options as o
-from .errors import INTERRUPTED, reported
+from .errors import INTERRUPTED, give_up, reported
 from .prompt import read_prompt
 from .settings import check, load_model, preset_name, seed_of, settle
 
@@ -68,26 +68,28 @@ def run(
 
 
 def _run(options: o.RunOptions) -> None:
-    from ..engine import send_log_to
+    from ..engine import send_log_to, when_llama_cpp_aborts
     from .render.config import show_settings
+    from .render.text import visible
 
+    when_llama_cpp_aborts(give_up)
     if options.verbose:
-        send_log_to(sys.stderr.write)
+        send_log_to(lambda line: sys.stderr.write(visible(line) if sys.stderr.isatty() else line))
     # Everything that can be wrong without the model is found before it is loaded.
     settings = settle(options, None) if preset_name(options) != "model" else None
     if options.show_config and settings is not None:
         show_settings(settings)
         return
     text = "" if options.show_config else read_prompt(options)
-    with load_model(options) as model:
+    with _interruptible() as pressed, load_model(options, pressed) as model:
         settings = settings or settle(options, model.metadata)
         if options.show_config:
             show_settings(settings)
             return
-        _generate(options, settings, model, text)
+        _generate(options, settings, model, text, pressed)
 
 
-def _generate(options: o.RunOptions, settings: Settings, model: Model, text: str) -> None:
+def _generate(options: o.RunOptions, settings: Settings, model: Model, text: str, pressed: list[int]) -> None:
     """Build, iterate, render."""
     from ..engine import Done, generate
     from ..samplers import build
@@ -98,7 +100,7 @@ def _generate(options: o.RunOptions, settings: Settings, model: Model, text: str
     chain = build(settings.samplers(), seed=seed_of(settings), vocab=model.vocabulary)
     limit = settings.max_tokens.value
     wanted = (options.logprobs or 0) if options.format_ is o.Format.jsonl else None
-    with _interruptible() as pressed, reading() as progress:
+    with reading() as progress:
         events: Iterator[Event] = generate(
             model,
             _full_prompt(options, settings, model, text),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
 import typer
@@ -71,16 +72,29 @@ def check(options: RunOptions) -> None:
             raise typer.BadParameter("--logprobs needs --format jsonl, which has room for them")
         if options.logprobs < 0:
             raise typer.BadParameter(f"--logprobs: {options.logprobs} is not ≥ 0")
-    for flag, value, least in (
-        ("-t", options.threads, 1),
-        ("-c", options.context_size, 0),
-        ("-b", options.batch_size, 1),
-        ("-ngl", options.gpu_layers, -1),
+    for flag, value, least, most in (
+        ("-t", options.threads, 1, 512),
+        ("-c", options.context_size, 0, 2**31 - 1),
+        ("-b", options.batch_size, 1, 2**31 - 1),
+        ("-ngl", options.gpu_layers, -1, 2**31 - 1),
     ):
-        if value is not None and value < least:
-            raise typer.BadParameter(f"{flag}: {value} is not ≥ {least}")
+        if value is not None and not least <= value <= most:
+            raise typer.BadParameter(f"{flag}: {value} is not within {least}..{most}")
+    for field in fields(options):
+        _check_text(field.name, getattr(options, field.name))
     if options.chat is False and options.system is not None:
         raise typer.BadParameter("--system needs the chat template, and --no-chat leaves it out")
+
+
+def _check_text(name: str, value: object) -> None:
+    """Refuse an argument of bytes that are not UTF-8, which Python smuggles in as surrogates; paths may be so."""
+    for text in value if isinstance(value, list) else [value]:
+        if isinstance(text, str) and name != "lora":
+            try:
+                text.encode()
+            except UnicodeEncodeError:
+                where = "the prompt" if name.startswith("prompt") else f"--{name.strip('_').replace('_', '-')}"
+                raise typer.BadParameter(f"{where} is not UTF-8") from None
 
 
 def seed_of(settings: Settings) -> int:
@@ -131,22 +145,39 @@ def _bias(text: str) -> dict[int | str, Any]:
     return {int(key) if key.isdecimal() else key: bias}
 
 
-def load_model(options: RunOptions) -> Model:
-    """Find and load the model that the options, the environment or the user's config name."""
-    from ..engine import Model, locate
+def load_model(options: RunOptions, pressed: list[int]) -> Model:
+    """Find and load the model that the options, the environment or the user's config name.
+
+    Loading ends with ``KeyboardInterrupt`` once ``pressed`` is filled, by Ctrl-C.
+    """
+    from ..engine import Model, ModelError, locate
     from ..presets import user_config
     from .render.progress import loading
 
     path, _ = locate(str(options.model) if options.model else None, user_config().model)
-    with loading(path.name) as progress:
-        return Model.load(
-            path,
-            n_ctx=options.context_size,
-            threads=options.threads,
-            gpu_layers=options.gpu_layers,
-            batch=options.batch_size,
-            mmap=not options.no_mmap,
-            mlock=options.mlock,
-            lora=adapters(options),
-            progress=progress,
-        )
+
+    def go_on(part: float) -> bool:
+        show(part)
+        return not pressed
+
+    with loading(path.name) as show:
+        try:
+            model = Model.load(
+                path,
+                n_ctx=options.context_size,
+                threads=options.threads,
+                gpu_layers=options.gpu_layers,
+                batch=options.batch_size,
+                mmap=not options.no_mmap,
+                mlock=options.mlock,
+                lora=adapters(options),
+                progress=go_on,
+            )
+        except ModelError:
+            if pressed:
+                raise KeyboardInterrupt from None
+            raise
+    if pressed:
+        model.close()
+        raise KeyboardInterrupt
+    return model

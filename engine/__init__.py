@@ -8,7 +8,7 @@ from .gguf import check_file
 from .loop import generate, versions
 from .model import Model, physical_cores
 from .model_path import locate
-from .native import send_log_to
+from .native import send_log_to, when_llama_cpp_aborts
 from .text import TextStream
 from .vocabulary import Vocabulary
 
@@ -31,4 +31,5 @@ __all__ = [
     "physical_cores",
     "send_log_to",
     "versions",
+    "when_llama_cpp_aborts",
 ]

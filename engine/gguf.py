@@ -24,6 +24,12 @@ TENSOR_TYPES = {
     29: (256, 56), 30: (1, 2), 34: (256, 54), 35: (256, 66), 39: (32, 17), 40: (64, 36), 41: (128, 18),
     42: (64, 18),
 }  # fmt: skip
+# What of it can be read as one number, and how.
+_FORMS = {0: "<B", 1: "<b", 2: "<H", 3: "<h", 4: "<I", 5: "<i", 6: "<f", 7: "<?", 10: "<Q", 11: "<q", 12: "<d"}
+# Far above what any file has, far below what would fill a screen.
+_LONGEST_NAME = 256
+# llama.cpp's own limit.
+_MOST_LAYERS = 512
 _LOOKS_LIKE = {
     b"version https://git-lfs": "a Git LFS pointer; fetch the real file with `git lfs pull`",
     b"PK\x03\x04": "a zip archive",
@@ -52,7 +58,9 @@ def check_file(path: Path) -> None:
         raise ModelError(f"{path}: this is a folder; give the .gguf file in it") from None
     except OSError as error:
         raise ModelError(f"{path}: cannot be read: {error.strerror}") from None
-    except (_DamagedError, struct.error, OverflowError) as error:
+    except ValueError as error:  # a path with a NUL in it
+        raise ModelError(f"{str(path)!r}: no file can have this name: {error}") from None
+    except _DamagedError as error:
         raise ModelError(f"{path}: damaged GGUF file: {error}") from None
     if size < needed:
         raise ModelError(
@@ -74,7 +82,7 @@ class _Header:
     def __init__(self, data: mmap.mmap) -> None:
         self._data = data
         self._at = 4
-        self._alignment = 32
+        self._facts: dict[str, int | float | bytes] = {}
 
     def bytes_needed(self) -> int:
         """The size that the file must have at least."""
@@ -85,40 +93,60 @@ class _Header:
         tensors, pairs = self._number("<Q"), self._number("<Q")
         for _ in range(pairs):
             self._metadata()
+        if tensors:
+            self._check_facts()
         ends = [self._tensor() for _ in range(tensors)]
-        start = -(-self._at // self._alignment) * self._alignment
+        alignment = int(self._facts.get("general.alignment", 32))
+        start = -(-self._at // alignment) * alignment
         return start + max(ends, default=0) if ends else self._at
 
     def _number(self, form: str) -> int:
-        (value,) = struct.unpack_from(form, self._data, self._at)
-        self._at += struct.calcsize(form)
+        start = self._at
+        self._skip(struct.calcsize(form), "the header")
+        (value,) = struct.unpack_from(form, self._data, start)
         return int(value)
 
     def _skip(self, count: int, what: str) -> None:
         if count > len(self._data) - self._at:
-            raise _DamagedError(f"{what} runs past the end of the file")
+            raise _DamagedError(f"{what} runs past the end of the file, which has {len(self._data):,} bytes")
         self._at += count
 
-    def _string(self, what: str) -> bytes:
+    def _string(self, what: str, most: int = 1 << 30) -> bytes:
         length = self._number("<Q")
+        if length > most:
+            raise _DamagedError(f"{what} is {length:,} bytes long")
         start = self._at
         self._skip(length, what)
         return self._data[start : self._at]
 
     def _metadata(self) -> None:
-        key = self._string("a metadata key").decode("utf-8", "replace")
+        key = self._string("a metadata key", _LONGEST_NAME).decode("utf-8", "replace")
         kind = self._number("<I")
         start = self._at
         if kind == _STRING:
-            self._string(f"the value of {key!r}")
+            self._facts[key] = self._string(f"the value of {key!r}")
         elif kind == _ARRAY:
             self._array(key)
         else:
             self._skip(self._width(kind, key), f"the value of {key!r}")
-        if key == "general.alignment":
-            (self._alignment,) = struct.unpack_from("<I", self._data, start)
-            if kind != 4 or not self._alignment or self._alignment & (self._alignment - 1):
-                raise _DamagedError(f"general.alignment is {self._alignment}, not a power of two")
+            if kind in _FORMS:
+                (self._facts[key],) = struct.unpack_from(_FORMS[kind], self._data, start)
+
+    def _check_facts(self) -> None:
+        """Refuse the values on which llama.cpp stops the process instead of returning an error."""
+        for key, value in self._facts.items():
+            if key.endswith(".block_count") and not (isinstance(value, int) and 1 <= value <= _MOST_LAYERS):
+                raise _DamagedError(f"{key} is {value!r}, not within 1..{_MOST_LAYERS}")
+            if key.endswith("epsilon") and not (isinstance(value, float) and 0 <= value < float("inf")):
+                raise _DamagedError(f"{key} is {value!r}, not a finite number ≥ 0")
+            if key == "general.alignment" and not (isinstance(value, int) and value.bit_count() == 1):
+                raise _DamagedError(f"general.alignment is {value!r}, not a power of two")
+        if self._facts.get("general.type", b"model") == b"model":
+            tokenizer = self._facts.get("tokenizer.ggml.model")
+            if tokenizer in (None, b"none", b"no_vocab"):
+                raise _DamagedError(
+                    "it holds no tokenizer (tokenizer.ggml.model), so it can neither read nor write"
+                )
 
     def _array(self, key: str) -> None:
         kind, count = self._number("<I"), self._number("<Q")
@@ -142,7 +170,7 @@ class _Header:
 
     def _tensor(self) -> int:
         """Read one description; return where its data end, counted from the start of all data."""
-        name = self._string("a tensor's name").decode("utf-8", "replace")
+        name = self._string("a tensor's name", _LONGEST_NAME).decode("utf-8", "replace")
         dimensions = self._number("<I")
         if not 1 <= dimensions <= 4:
             raise _DamagedError(f"the tensor {name!r} has {dimensions} dimensions")

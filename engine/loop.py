@@ -31,7 +31,7 @@ def generate(  # noqa: PLR0913 - the contract's own names
     chain: Chain,
     constraint: Constraint | None = None,
     *,
-    stop: Sequence[str] = (),
+    stop: str | Sequence[str] = (),
     max_tokens: int | None = None,
     top_logprobs: int | None = None,
     progress: Progress | None = None,
@@ -40,11 +40,16 @@ def generate(  # noqa: PLR0913 - the contract's own names
     """Write on from ``prompt`` (text, UTF-8 bytes, or token ids), one event after the other.
 
     ``chain`` chooses each token; it is reset first. ``constraint``: masks tokens before the chain.
-    ``stop``: texts that end the run. ``max_tokens``: None: until the model ends or the context is full.
+    ``stop``: a text, or texts, that end the run. ``max_tokens``: None: until the model ends or the context is
+    full.
     ``top_logprobs``: None: no logprobs; 0: the chosen token's; n: the n likeliest beside it. Logprobs are the
     model's own, nats. ``interrupted`` is asked while the prompt is read and before each token; once it returns
     True, the run ends in order. Raises ``ModelError``, ``SamplingError``.
     """
+    for name, value in (("max_tokens", max_tokens), ("top_logprobs", top_logprobs)):
+        if value is not None and value < 0:
+            raise ModelError(f"{name}: {value} is not ≥ 0")
+    stop = [stop] if isinstance(stop, str) else stop
     ids = _prompt_ids(model, prompt)
     run = _Run(model, chain, constraint, top_logprobs)
     began = perf_counter()
@@ -160,7 +165,5 @@ def _prompt_ids(model: Model, prompt: str | bytes | Sequence[int]) -> list[int]:
     ids = vocabulary.tokenize_prompt(prompt) if isinstance(prompt, bytes) else list(prompt)
     if not ids and vocabulary.bos is not None:
         ids = [vocabulary.bos]  # an empty prompt: let the model begin by itself
-    for token in ids:
-        if not 0 <= token < vocabulary.size:
-            raise ModelError(f"token id {token} is not within 0..{vocabulary.size - 1}")
+    vocabulary.check(ids)
     return ids

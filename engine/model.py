@@ -14,6 +14,8 @@ from .native import ContextOptions, LoadOptions, NativeContext, NativeModel
 from .vocabulary import Vocabulary
 
 DEFAULT_CONTEXT = 4096
+_MOST_TOKENS = 2**31 - 1
+_MOST_THREADS = 512
 
 
 class Model:
@@ -52,6 +54,10 @@ class Model:
         loaded, 0..1; when it returns False, loading stops. Raises ``ModelError``.
         """
         path = Path(path)
+        _check("n_ctx", n_ctx, 0, _MOST_TOKENS)
+        _check("threads", threads, 1, _MOST_THREADS)
+        _check("gpu_layers", gpu_layers, -1, _MOST_TOKENS)
+        _check("batch", batch, 1, _MOST_TOKENS)
         check_file(path)
         for file, _ in lora:
             check_file(Path(file))
@@ -60,7 +66,7 @@ class Model:
             if not native.generates:
                 raise ModelError(f"{path}: this model does not write text (an embedding or encoder model)")
             length = _context_length(n_ctx, native.trained_context)
-            model = cls(path, native, ContextOptions(length, threads or physical_cores(), batch))
+            model = cls(path, native, ContextOptions(length, threads or physical_cores(), min(batch, length)))
             model._adapters = [(native.load_adapter(str(file)), scale) for file, scale in lora]
         except BaseException:
             native.close()
@@ -70,6 +76,8 @@ class Model:
     @property
     def context(self) -> Context:
         """The model's context, made when it is first asked for."""
+        if self._native.handle is None:
+            raise ModelError("the model is closed")
         if self._context is None:
             native = NativeContext(self._native, self._options, self._adapters)
             self._context = Context(native, self._options.batch)
@@ -99,6 +107,14 @@ class Model:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+def _check(name: str, value: object, low: int, high: int) -> None:
+    """Refuse what C would read as something else, or crash on."""
+    if value is None and name in ("n_ctx", "threads"):
+        return
+    if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
+        raise ModelError(f"{name}: {value!r} is not a whole number within {low}..{high}")
 
 
 def _context_length(wanted: int | None, trained: int) -> int:

@@ -1,15 +1,18 @@
-"""The only module that imports llama_cpp: thin handles over its C functions, which raise ModelError."""
+"""Thin handles over llama.cpp's C functions, which raise ModelError. Beside `chat`, the only user of llama_cpp."""
 
 from __future__ import annotations
 
 import ctypes
+import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any
 
 import llama_cpp.llama_cpp as lib
 import numpy as np
+from llama_cpp._ggml import libggml
 from numpy.typing import NDArray
 
 from .errors import ModelError
@@ -48,6 +51,17 @@ def send_log_to(sink: Callable[[str], object] | None) -> None:
     _log_sink = sink
 
 
+_ABORT_CALLBACK = ctypes.CFUNCTYPE(None, ctypes.c_char_p)
+_on_abort: list[object] = []
+
+
+def when_llama_cpp_aborts(handler: Callable[[str], None]) -> None:
+    """Call ``handler`` with the reason when llama.cpp is about to end the process; it should not return."""
+    callback = _ABORT_CALLBACK(lambda reason: handler(reason.decode("utf-8", "replace")))
+    libggml.ggml_set_abort_callback(callback)
+    _on_abort[:] = [callback]  # C holds no reference
+
+
 def last_complaint() -> str:
     """llama.cpp's last warnings or errors, for a message; empty if it said nothing."""
     said = "; ".join(_log_tail[-2:])
@@ -62,7 +76,6 @@ class LoadOptions:
     gpu_layers: int = 0
     mmap: bool = True
     mlock: bool = False
-    vocabulary_only: bool = False
 
 
 class NativeModel:
@@ -72,24 +85,30 @@ class NativeModel:
         params = lib.llama_model_default_params()
         params.n_gpu_layers = options.gpu_layers
         params.load_mode = _load_mode(options)
-        params.vocab_only = options.vocabulary_only
         # With AMX, builds by some GCC versions lose stores to the tile configuration and crash in the first
         # prompt (llama.cpp issue 20824); without the extra buffers the AVX-512 kernels are used.
         params.use_extra_bufts = b"AMX_INT8 = 1" not in lib.llama_print_system_info()
         callback = lib.llama_progress_callback(lambda part, _user: progress is None or progress(part))
         params.progress_callback = callback
-        self.handle = lib.llama_model_load_from_file(path.encode(), params)
+        self.handle = lib.llama_model_load_from_file(os.fsencode(path), params)
         if not self.handle:
             said = last_complaint()
             raise ModelError(f"{path}: llama.cpp could not load it{': ' + said if said else ''}")
-        self.vocab = lib.llama_model_get_vocab(self.handle)
+        self._vocab = lib.llama_model_get_vocab(self.handle)
         self.size = int(lib.llama_vocab_n_tokens(self.vocab))
 
     def close(self) -> None:
         """Free the model; contexts made of it must be closed before."""
         if self.handle:
             lib.llama_model_free(self.handle)
-            self.handle = None
+            self.handle = self._vocab = None
+
+    @property
+    def vocab(self) -> Any:
+        """llama.cpp's vocabulary. Raises ``ModelError`` once the model is closed, where C would crash."""
+        if self._vocab is None:
+            raise ModelError("the model is closed")
+        return self._vocab
 
     @property
     def trained_context(self) -> int:
@@ -169,7 +188,7 @@ class NativeModel:
 
     def load_adapter(self, path: str) -> object:
         """Load a LoRA adapter for this model."""
-        adapter = lib.llama_adapter_lora_init(self.handle, path.encode())
+        adapter = lib.llama_adapter_lora_init(self.handle, os.fsencode(path))
         if not adapter:
             said = last_complaint()
             raise ModelError(f"{path}: llama.cpp could not load this adapter{': ' + said if said else ''}")

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import cache, cached_property
+from operator import index
+from typing import SupportsIndex
 
 from .errors import ModelError
 from .native import NativeModel
@@ -22,8 +24,8 @@ class Vocabulary:
         self.bos = native.special("bos")
         self.adds_bos = native.adds_bos()
         self.newline = native.special("nl")
-        self._is_eog = cache(native.is_eog)
-        self._is_control = cache(native.is_control)
+        self._is_eog = cache(lambda token: native.is_eog(self._checked(token)))
+        self._is_control = cache(lambda token: native.is_control(self._checked(token)))
 
     @cached_property
     def eog(self) -> frozenset[int]:
@@ -39,9 +41,7 @@ class Vocabulary:
         """The bytes of a token; a control token as it is written in the vocabulary."""
         known = self._known.get(token)
         if known is None:
-            if not 0 <= token < self.size:
-                raise ModelError(f"token id {token} is not within 0..{self.size - 1}")
-            known = self._known[token] = self._native.piece(token)
+            known = self._known[token] = self._native.piece(self._checked(token))
         return known
 
     def is_eog(self, token: int) -> bool:
@@ -71,7 +71,18 @@ class Vocabulary:
 
     def detokenize(self, tokens: Sequence[int]) -> bytes:
         """The text of some tokens, control tokens left out."""
-        return self._native.detokenize(tokens) if tokens else b""
+        return self._native.detokenize([self._checked(token) for token in tokens]) if tokens else b""
+
+    def check(self, tokens: Iterable[int]) -> None:
+        """Raise ``ModelError`` unless all of these are ids of this vocabulary."""
+        for token in tokens:
+            self._checked(token)
+
+    def _checked(self, token: int) -> int:
+        """The id, if it is one: C would read past its table, or end the process."""
+        if not isinstance(token, SupportsIndex) or not 0 <= index(token) < self.size:
+            raise ModelError(f"token id {token} is not within 0..{self.size - 1}")
+        return index(token)
 
 
 def _check_utf8(data: bytes) -> None:

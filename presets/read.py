@@ -170,6 +170,13 @@ def _float(loader: _Loader, node: ScalarNode) -> float:
         raise ConstructorError(None, None, "it is not a number", node.start_mark) from None
 
 
+def _string(loader: _Loader, node: ScalarNode) -> str:
+    text = str(loader.construct_scalar(node))
+    if any("\ud800" <= char <= "\udfff" for char in text):
+        raise ConstructorError(None, None, "half of a surrogate pair is no text", node.start_mark)
+    return text
+
+
 def _refuse(loader: _Loader, node: Node) -> Any:
     tag = node.tag.replace("tag:yaml.org,2002:", "!!")
     raise ConstructorError(None, None, f"the tag {tag} is not allowed", node.start_mark)
@@ -193,7 +200,8 @@ def _configure() -> None:
         tag = f"tag:yaml.org,2002:{name}"
         _Loader.add_implicit_resolver(tag, re.compile(f"(?:{pattern})\\Z"), first)
         _Loader.add_constructor(tag, construct)
-    for name in ("str", "seq", "map"):
+    _Loader.add_constructor("tag:yaml.org,2002:str", _string)
+    for name in ("seq", "map"):
         _Loader.add_constructor(f"tag:yaml.org,2002:{name}", getattr(yaml.SafeLoader, f"construct_yaml_{name}"))
     _Loader.add_constructor(None, _refuse)
 

@@ -177,7 +177,8 @@ class Candidates:
         return positions[_descending(self._logits[positions])[:count]]
 
     def top(self, count: int) -> None:
-        """Keep the ``count`` highest rows, from high to low; of equal logits the earlier ones."""
+        """Keep the ``count`` highest rows, from high to low, at least one; of equal logits the earlier ones."""
+        count = max(count, 1)
         if self.ordered:
             self.truncate(count)
         else:

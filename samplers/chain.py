@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from math import isfinite
 from typing import Any
 
@@ -42,10 +42,11 @@ class Chain:
             step.bind(surroundings)
         self.reset()
 
-    def reset(self, prompt_ids: Sequence[int] = ()) -> None:
+    def reset(self, prompt_ids: Iterable[int] = ()) -> None:
         """Forget all state, remember the prompt; the next run repeats the last one exactly."""
+        prompt = list(prompt_ids)
         for step in self.steps:
-            step.reset(prompt_ids)
+            step.reset(prompt)
 
     def apply(self, logits: Floats, mask: NDArray[np.bool_] | None = None) -> Candidates:
         """Run every step before the draw.

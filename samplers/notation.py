@@ -8,8 +8,9 @@ from typing import Any
 from .errors import SamplingError
 
 _STEP = re.compile(
-    r"\s*(?P<name>[A-Za-z][A-Za-z_\- ]*?(?:v\d+)?)\s*"
-    r"(?:\((?P<params>[^()]*)\)|=?\s*(?P<main>[-+]?(?:\d{1,40}\.?\d*|\.\d+)(?:[eE][-+]?\d+)?))?\s*"
+    # One space at most in a row: more, and the pattern would try every way to share them out.
+    r"(?P<name>[A-Za-z][A-Za-z_\- ]*?(?:v\d+)?) ?"
+    r"(?:\((?P<params>[^()]*)\)|=? ?(?P<main>[-+]?(?:\d{1,40}\.?\d*|\.\d+)(?:[eE][-+]?\d+)?))?"
 )
 _NUMBER = re.compile(r"[-+]?\d{1,40}")
 
@@ -21,8 +22,9 @@ def parse_notation(text: str) -> list[Any]:
     ``name(k=v, …)``. Raises ``SamplingError`` that names the step and its place.
     """
     steps: list[Any] = []
+    text = " ".join(text.split())
     for number, part in enumerate(text.split(">"), start=1):
-        match = _STEP.fullmatch(part)
+        match = _STEP.fullmatch(part.strip())
         if match is None:
             what = f"{part.strip()!r} is not a step" if part.strip() else "a step is missing"
             raise SamplingError(

@@ -10,22 +10,23 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from rich.progress import Progress
 
+from .text import visible
+
 # A prompt shorter than this is read before a bar could be seen.
 _LONG_PROMPT = 1024
 
 
 @contextmanager
-def loading(name: str) -> Iterator[Callable[[float], bool] | None]:
-    """A bar for loading a model; yields what `Model.load` takes as ``progress``, or None."""
+def loading(name: str) -> Iterator[Callable[[float], None]]:
+    """A bar for loading a model; yields what is to be called with the part that is loaded."""
     if not sys.stderr.isatty():
-        yield None
+        yield lambda part: None
         return
     with _bar() as bar:
-        task = bar.add_task(f"Loading {name}", total=1.0)
+        task = bar.add_task(f"Loading {visible(name)}", total=1.0)
 
-        def step(part: float) -> bool:
+        def step(part: float) -> None:
             bar.update(task, completed=part)
-            return True
 
         yield step
 

@@ -81,10 +81,12 @@ def _table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     from rich.table import Table
     from rich.text import Text
 
+    from .text import visible
+
     console = Console(width=None if sys.stdout.isatty() else 1000, highlight=False)
     table = Table(box=SIMPLE_HEAD, pad_edge=False, show_edge=False)
     for number, title in enumerate(header):
         table.add_column(title, no_wrap=number == 0, style="bold" if number == 0 else "")
     for row in rows:
-        table.add_row(*(Text(cell) for cell in row))
+        table.add_row(*(Text(visible(cell)) for cell in row))
     console.print(table)

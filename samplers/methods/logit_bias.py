@@ -60,7 +60,7 @@ class LogitBias(Sampler):
         neutral={"bias": {}},
     )
 
-    bias: dict[int | str, Bias] = Field(
+    bias: dict[Annotated[int, Field(ge=0)] | str, Bias] = Field(
         default_factory=dict, description="{token id, or its text: number to add; -inf or false bans it}"
     )
 
@@ -105,8 +105,9 @@ class LogitBias(Sampler):
 
 def _token_of(key: int | str, surroundings: Surroundings) -> int:
     if isinstance(key, int):
-        if key < 0:
-            raise SamplingError(f"logit_bias.bias: token id {key} is not within the vocabulary")
+        known = surroundings.vocabulary
+        if known is not None and key >= known.size:
+            raise SamplingError(f"logit_bias.bias: token id {key} is not within 0..{known.size - 1}")
         return key
     tokens = need_vocabulary(surroundings, f"logit_bias.bias: {key!r}").tokenize(key.encode())
     if len(tokens) != 1:

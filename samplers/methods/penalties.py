@@ -83,7 +83,7 @@ class Penalties(Sampler):
 
     def apply(self, candidates: Candidates) -> None:
         """Lower the logits of the tokens in the window."""
-        if self._counts is None:
+        if self._counts is None or self._counts[0].size != candidates.vocabulary:
             self._counts = self._count(candidates.vocabulary)
         seen, made = self._counts
         touched = candidates.where(seen)

@@ -11,7 +11,7 @@ from ..candidates import Candidates
 class TopK(Sampler):
     """Keep the k most likely tokens, from high to low.
 
-    Exactly k rows are kept, or all if there are fewer; of equal logits the earlier ones. Neutral at 0.
+    Exactly k rows are kept, or all if there are fewer; of equal logits the earlier ones. Neutral at 0 or -1.
     Source: Fan, Lewis & Dauphin 2018. Equals llama.cpp's ``top_k``, save for ties at the edge, where
     llama.cpp's partial sort keeps an arbitrary one.
     """
@@ -26,9 +26,14 @@ class TopK(Sampler):
         neutral={"k": 0},
     )
 
-    k: int = Field(default=40, ge=0, description="how many tokens to keep; 0 = off")
+    k: int = Field(default=40, ge=-1, description="how many tokens to keep; 0 or -1 = off")
+
+    @property
+    def is_neutral(self) -> bool:
+        """Off at 0, and at -1, as some systems write it."""
+        return self.k <= 0
 
     def apply(self, candidates: Candidates) -> None:
         """Keep the k highest rows."""
-        if self.k:
+        if self.k > 0:
             candidates.top(self.k)

@@ -6,9 +6,13 @@ USAGE = {
     "-n 0": (["x", "-n", "0"], "-n: 0 is not ≥ 1, nor -1 for no limit"),
     "-n -2": (["x", "-n", "-2"], "-n: -2 is not ≥ 1"),
     "-n text": (["x", "-n", "many"], "'--predict' / '--n-predict': Input should be a valid integer"),
-    "-t 0": (["x", "-t", "0"], "-t: 0 is not ≥ 1"),
-    "-c -1": (["x", "-c", "-1"], "-c: -1 is not ≥ 0"),
-    "-b 0": (["x", "-b", "0"], "-b: 0 is not ≥ 1"),
+    "-t 0": (["x", "-t", "0"], "-t: 0 is not within 1..512"),
+    "-t 100000": (["x", "-t", "100000"], "-t: 100000 is not within 1..512"),
+    "-c -1": (["x", "-c", "-1"], "-c: -1 is not within 0.."),
+    "-c beyond 32 bits": (["x", "-c", "4294967296"], "-c: 4294967296 is not within 0.."),
+    "-b 0": (["x", "-b", "0"], "-b: 0 is not within 1.."),
+    "a stop that is not UTF-8": (["x", "--stop", b"\xff"], "--stop is not UTF-8"),
+    "a prompt that is not UTF-8": ([b"\xff"], "the prompt is not UTF-8"),
     "unknown option": (["x", "--tempp", "1"], "No such option: --tempp"),
     "unknown format": (["x", "--format", "xml"], "'xml' is not one of"),
     "logprobs without jsonl": (["x", "--logprobs", "3"], "--logprobs needs --format jsonl"),
@@ -61,6 +65,7 @@ FILES = {
     "not a mapping": ("- a\n- b", "bad.yaml: "),
     "empty": ("", "bad.yaml: "),
     "python object": ("chain: !!python/object/apply:os.system ['true']", "bad.yaml: line 1"),
+    "half a surrogate pair": ('stop: "\\ud800"', "bad.yaml: line 1, column 7: half of a surrogate pair"),
     "max_tokens": ("max_tokens: 0", "bad.yaml: max_tokens: 0 is not"),
 }
 
@@ -74,6 +79,7 @@ def test_bad_usage_is_code_2(gen, arguments, message):
 
 @pytest.mark.parametrize(("arguments", "stdin", "message"), FAILURES.values(), ids=FAILURES)
 def test_failure_is_code_1_and_one_line(gen, arguments, stdin, message):
+    assert gen(*arguments, "--format", "jsonl", stdin=stdin, code=1).out == ""
     result = gen(*arguments, stdin=stdin, code=1)
     assert message in result.err
     assert result.err.startswith("gen: ")

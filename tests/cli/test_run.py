@@ -259,6 +259,30 @@ def test_full_disk_is_a_named_failure(environment):
         assert process.wait(60) == 1
 
 
+@pytest.mark.parametrize("closed", ["stdin", "stdout", "stderr"])
+def test_closed_streams(environment, closed):
+    number = {"stdin": 0, "stdout": 1, "stderr": 2}[closed]
+    program = f"exec {sys.executable} -m logitsmith.cli Hello -n 2 --stats {number}>&-"
+    done = subprocess.run(["sh", "-c", program], env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("coding", ["ascii", "latin-1"])
+def test_text_is_utf8_in_any_locale(gen, coding):
+    assert gen("日本 é", "-n", "1", "--echo", PYTHONIOENCODING=coding).out.startswith("日本 é")
+
+
+def test_interrupt_while_the_model_loads(environment):
+    # The first line of llama.cpp's log says that loading has begun.
+    with process_of(environment, "-v", "--no-mmap", stdout=subprocess.PIPE) as process:
+        assert b"llama" in process.stderr.readline()
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert b"Traceback" not in err
+
+
 def on_terminal(environment, *arguments):
     """Run with stdout a terminal; return what it showed."""
     leader, follower = pty.openpty()

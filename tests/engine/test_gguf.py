@@ -14,17 +14,20 @@ def string(text):
     return struct.pack("<Q", len(data)) + data
 
 
-def small_file(*, data=b"\0" * 128, shape=(4, 8), kind=0, offset=0, pairs=(), version=3, tensors=1):
+def pair(key, kind, payload):
+    return string(key) + struct.pack("<I", kind) + payload
+
+
+def small_file(
+    *, data=b"\0" * 128, shape=(4, 8), kind=0, offset=0, pairs=(), version=3, tensors=1, tokenizer=True
+):
     """A GGUF with one tensor; 4 x 8 float32 are 128 bytes."""
+    pairs = (*pairs, pair("tokenizer.ggml.model", 8, string("gpt2"))) if tokenizer else pairs
     head = b"GGUF" + struct.pack("<IQQ", version, tensors, len(pairs)) + b"".join(pairs)
     if tensors:
         head += string("w") + struct.pack("<I", len(shape)) + struct.pack(f"<{len(shape)}Q", *shape)
         head += struct.pack("<IQ", kind, offset)
     return head + b"\0" * (-len(head) % 32) + data
-
-
-def pair(key, kind, payload):
-    return string(key) + struct.pack("<I", kind) + payload
 
 
 STRINGS = struct.pack("<IQ", 8, 2) + string("a") + string("bc")
@@ -54,9 +57,12 @@ BAD = {
     "only the magic": (b"GGUF", "damaged GGUF file"),
     "version 1": (small_file(version=1), "version 1 is not 2 or 3"),
     "big-endian": (small_file(version=3 << 24), "it is big-endian"),
-    "data cut by one byte": (small_file()[:-1], "truncated: its tensors need 224 bytes, the file has 223"),
+    "data cut by one byte": (small_file()[:-1], "truncated: its tensors need 256 bytes, the file has 255"),
     "offset past the end": (small_file(offset=64), "truncated"),
-    "a key past the end": (b"GGUF" + struct.pack("<IQQQ", 3, 0, 1, 1 << 40), "a metadata key runs past"),
+    "a key past the end": (
+        b"GGUF" + struct.pack("<IQQQ", 3, 0, 1, 1 << 40),
+        "key is 1,099,511,627,776 bytes long",
+    ),
     "a count of pairs that cannot be": (b"GGUF" + struct.pack("<IQQ", 3, 0, 1 << 60), "damaged"),
     "an unknown type of value": (small_file(pairs=[pair("x", 77, b"")]), "'x' has the unknown type 77"),
     "a list past the end": (
@@ -72,6 +78,18 @@ BAD = {
         small_file(pairs=[pair("general.alignment", 4, struct.pack("<I", 3))]),
         "general.alignment is 3, not a power of two",
     ),
+    "no layers": (small_file(pairs=[pair("x.block_count", 4, struct.pack("<I", 0))]), "is 0, not within 1..512"),
+    "too many layers": (small_file(pairs=[pair("x.block_count", 4, b"\xff" * 4)]), "not within 1..512"),
+    "a negative epsilon": (
+        small_file(pairs=[pair("x.layer_norm_rms_epsilon", 6, struct.pack("<f", -1))]),
+        "x.layer_norm_rms_epsilon is -1.0, not a finite number",
+    ),
+    "an epsilon of NaN": (
+        small_file(pairs=[pair("x.epsilon", 6, struct.pack("<f", float("nan")))]),
+        "is nan, not",
+    ),
+    "no tokenizer": (small_file(tokenizer=False), "it holds no tokenizer"),
+    "a key beyond reason": (small_file(pairs=[pair("x" * 300, 0, b"\1")]), "a metadata key is 300 bytes long"),
     "five dimensions": (small_file(shape=(1, 1, 1, 1, 1)), "has 5 dimensions"),
     "a shape beyond all memory": (small_file(shape=(1 << 62, 1 << 62)), "truncated"),
 }

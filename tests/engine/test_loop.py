@@ -164,6 +164,17 @@ def test_bad_prompts(model, prompt, message):
         run(model, prompt)
 
 
+@pytest.mark.parametrize("options", [{"max_tokens": -1}, {"top_logprobs": -1}], ids=str)
+def test_bad_numbers(model, options):
+    with pytest.raises(ModelError, match="-1 is not ≥ 0"):
+        run(model, **options)
+
+
+def test_one_stop_may_be_a_text(model):
+    free = run(model, max_tokens=30)[2].text
+    assert run(model, max_tokens=30, stop=free[10:14])[2].text == free[: free.index(free[10:14])]
+
+
 def test_common_prefix_is_told(model):
     run(model, "A long beginning that both prompts share, and then one.")
     start, _, _ = run(model, "A long beginning that both prompts share, and then another.")

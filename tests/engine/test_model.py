@@ -1,6 +1,8 @@
 """Loading: options, threads, chat templates, and files that are no models."""
 
 import struct
+import subprocess
+import sys
 
 import pytest
 from logitsmith.engine import Model, ModelError, format_chat, locate, physical_cores, send_log_to
@@ -28,6 +30,57 @@ def test_options_give_the_same_tokens(options):
             model.context.read(model.vocabulary.tokenize(prompt.encode()))
             rows.append(model.context.logits().copy())
     assert (rows[0] == rows[1]).all()
+
+
+REFUSED = {
+    "threads 0": ({"threads": 0}, "threads: 0 is not a whole number within 1..512"),
+    "too many threads": ({"threads": 100_000}, "threads: 100000 is not"),
+    "negative context": ({"n_ctx": -1}, "n_ctx: -1 is not"),
+    "context beyond 32 bits": ({"n_ctx": 2**32}, "n_ctx: 4294967296 is not"),
+    "context as text": ({"n_ctx": "5"}, "n_ctx: '5' is not a whole number"),
+    "batch 0": ({"batch": 0}, "batch: 0 is not"),
+    "layers": ({"gpu_layers": -5}, "gpu_layers: -5 is not"),
+}
+
+
+@pytest.mark.parametrize(("options", "message"), REFUSED.values(), ids=REFUSED)
+def test_refused_options(options, message):
+    with pytest.raises(ModelError, match=message):
+        load(**options)
+
+
+def test_batch_larger_than_the_context():
+    with load(n_ctx=64, batch=10**9) as model:
+        model.context.read([5] * 60)
+
+
+def test_closed_model_says_so():
+    model = load()
+    vocabulary = model.vocabulary
+    model.close()
+    for use in (
+        lambda: vocabulary.tokenize(b"a"),
+        lambda: vocabulary.piece(5),
+        lambda: vocabulary.detokenize([5]),
+        lambda: model.context,
+    ):
+        with pytest.raises(ModelError, match="the model is closed"):
+            use()
+
+
+def test_llama_cpp_giving_up_is_heard_of():
+    # In a process of its own, since it ends there; ggml's own function, as its assertions call it.
+    program = (
+        "import os\n"
+        "from logitsmith.engine import when_llama_cpp_aborts\n"
+        "def leave(reason):\n print(reason.strip()[:11], flush=True); os._exit(7)\n"
+        "when_llama_cpp_aborts(leave)\n"
+        "from llama_cpp._ggml import libggml\n"
+        "libggml.ggml_abort(b'file.c', 1, b'a reason why')\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert (done.returncode, "file.c:1" in done.stdout) == (7, True), done
+    assert done.stderr == ""
 
 
 def test_threads_default_to_the_physical_cores():

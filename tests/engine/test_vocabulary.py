@@ -53,5 +53,12 @@ def test_bytes_that_are_not_utf8_are_refused(model, data):
 
 @pytest.mark.parametrize("token", [-1, 49152])
 def test_id_outside(model, token):
-    with pytest.raises(ModelError, match=r"not within 0\.\.49151"):
-        model.vocabulary.piece(token)
+    vocabulary = model.vocabulary
+    for use in (
+        vocabulary.piece,
+        vocabulary.is_control,
+        vocabulary.is_eog,
+        lambda one: vocabulary.detokenize([one]),
+    ):
+        with pytest.raises(ModelError, match=r"not within 0\.\.49151"):
+            use(token)

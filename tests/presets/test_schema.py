@@ -125,9 +125,9 @@ def test_what_an_editor_shows() -> None:
     assert set(SCHEMA["$defs"]) == set(catalogue())
     assert SCHEMA["$defs"]["top_k"]["properties"]["k"] == {
         "type": "integer",
-        "minimum": 0,
+        "minimum": -1,
         "default": 40,
-        "description": "how many tokens to keep; 0 = off",
+        "description": "how many tokens to keep; 0 or -1 = off",
     }
 
 
