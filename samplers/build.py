@@ -141,4 +141,5 @@ def _complaint(cls: type[Sampler], error: ValidationError) -> str:
     if first["type"] == "literal_error":
         return f"{path}: {got!r} is not {scope}"
     message = first["msg"].removeprefix("Value error, ")
-    return f"{path}: {got!r}: {message[:1].lower()}{message[1:]}"
+    came = "" if isinstance(got, Mapping) else f"{got!r}: "
+    return f"{path}: {came}{message[:1].lower()}{message[1:]}"

@@ -6,7 +6,7 @@ from typing import Annotated, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import AfterValidator, BeforeValidator, Field, PlainSerializer
+from pydantic import AfterValidator, BeforeValidator, Field, PlainSerializer, field_validator
 
 from ..base import FLOAT32_MAX, About, Sampler, Surroundings, need_vocabulary
 from ..candidates import Candidates
@@ -60,11 +60,19 @@ class LogitBias(Sampler):
         neutral={"bias": {}},
     )
 
-    bias: dict[Annotated[int, Field(ge=0)] | str, Bias] = Field(
+    bias: dict[int | str, Bias] = Field(
         default_factory=dict, description="{token id, or its text: number to add; -inf or false bans it}"
     )
 
     __slots__ = ("_by_id", "_tables")
+
+    @field_validator("bias")
+    @classmethod
+    def _check_ids(cls, bias: dict[int | str, float]) -> dict[int | str, float]:
+        negative = [key for key in bias if isinstance(key, int) and key < 0]
+        if negative:
+            raise ValueError(f"token id {negative[0]} is not ≥ 0")
+        return bias
 
     def bind(self, surroundings: Surroundings) -> None:
         """Turn texts into token ids."""

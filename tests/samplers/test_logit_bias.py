@@ -131,7 +131,7 @@ def test_refusal_of_a_text(bias, message):
     ("value", "message"),
     [
         ({"a": 1}, "logit_bias.bias: 'a' needs a vocabulary, and the chain was built with none"),
-        ({-1: 1}, "logit_bias.bias: token id -1 is not within the vocabulary"),
+        ({-1: 1}, "chain[0].logit_bias.bias: token id -1 is not ≥ 0"),
         ({1: "low"}, "chain[0].logit_bias.bias.1: 'low' is not a number"),
         ({1: True}, "chain[0].logit_bias.bias.1: True is not a number"),
         ({1: math.nan}, "chain[0].logit_bias.bias.1: nan: a finite float32, -inf or false is needed"),
