@@ -1,4 +1,4 @@
-"""The same seed gives llama.cpp's own tokens, on the real model, token for token."""
+"""The same seed gives llama.cpp's own tokens, on the real model, token for token; see `compare` for ties."""
 
 from collections.abc import Iterator
 
@@ -34,46 +34,55 @@ def model() -> Iterator[Model]:
         yield loaded
 
 
-def both(model, steps, seed, count):
-    """The tokens of our chain, and those of llama.cpp's on the same logits, until they differ."""
+def compare(model, steps, seed, count):
+    """Draw ``count`` tokens with our chain and with llama.cpp's, on the same logits and history.
+
+    Returns at how many places the two drew different tokens of exactly the same logit: llama.cpp sorts long rows
+    by an unstable sort, so that equal logits change places there, and keep their order here. Any other difference
+    fails.
+    """
     vocabulary = model.vocabulary
     ours = build(steps, seed=seed, vocab=vocabulary)
     prompt = vocabulary.tokenize(PROMPT.encode())
     model.context.read(prompt)
     ours.reset(prompt)
-    mine, theirs = [], []
+    ties = 0
     with NativeChain(ours.config, vocabulary=vocabulary.size, seed=seed) as native:
         native.accept(*prompt)
-        while len(mine) < count and mine == theirs:
+        for step in range(count):
             row = model.context.logits()
-            mine.append(ours.sample(row))
-            theirs.append(native.apply(row).token)
-            ours.accept(mine[-1])
-            native.accept(mine[-1])
-            model.context.push(mine[-1])
-    return mine, theirs
+            mine, theirs = ours.sample(row), native.apply(row).token
+            assert row[mine] == row[theirs], f"token {step}: {mine}, and llama.cpp has {theirs}"
+            ties += mine != theirs
+            ours.accept(theirs)
+            native.accept(theirs)
+            model.context.push(theirs)
+    return ties
 
 
 def steps_of(name):
     return CHAINS[name] or load(name).chain
 
 
+# Where a chain sorts the whole vocabulary after a high temperature, ties are drawn now and then.
+SORTS_THE_TAIL = {"hot and wide", "twice"}
+
+
 @pytest.mark.parametrize("seed", [0, 7, 4294967294])
 @pytest.mark.parametrize("name", CHAINS)
 def test_hundred_tokens(model, name, seed):
-    mine, theirs = both(model, steps_of(name), seed, 100)
-    assert len(mine) == 100
-    assert mine == theirs
+    ties = compare(model, steps_of(name), seed, 100)
+    assert ties == 0 or name in SORTS_THE_TAIL
 
 
 @pytest.mark.slow
 def test_many_seeds(model, capsys):
-    """Print how many tokens were compared; no difference is allowed."""
+    """Print how many tokens were compared, and how many of them were ties."""
     runs = [(name, seed) for name in CHAINS for seed in range(1, 6)]
-    tokens = 0
-    for name, seed in runs:
-        mine, theirs = both(model, steps_of(name), seed, 300)
-        assert mine == theirs, f"{name}, seed {seed}, token {len(mine)}"
-        tokens += len(mine)
+    ties = {run: compare(model, steps_of(run[0]), run[1], 300) for run in runs}
+    assert {name for (name, _), count in ties.items() if count} <= SORTS_THE_TAIL
     with capsys.disabled():
-        print(f"\nparity: {len(CHAINS)} chains, 5 seeds, {tokens:,} tokens, 0 differences")
+        print(
+            f"\nparity: {len(CHAINS)} chains, 5 seeds, {300 * len(runs):,} tokens: "
+            f"{sum(ties.values())} ties of equal logits drawn in another order, 0 other differences"
+        )
