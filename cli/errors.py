@@ -72,6 +72,6 @@ def note(message: str) -> None:
 
 def _say(line: str) -> None:
     """A line on stderr; names of files and what a GGUF says of itself are data, so a terminal obeys none of it."""
-    from .render.text import visible
+    from .render.text import fit
 
-    print(visible(line) if sys.stderr.isatty() else line, file=sys.stderr)
+    print(fit(line, sys.stderr), file=sys.stderr)

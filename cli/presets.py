@@ -36,10 +36,9 @@ def show(name: Name) -> None:
     """Print a preset's YAML."""
     with reported():
         from ..presets import find
-        from .render.text import visible
+        from .render.text import fit
 
-        text = find(name).path.read_text(encoding="utf-8", errors="replace")
-        sys.stdout.write(visible(text) if sys.stdout.isatty() else text)
+        sys.stdout.write(fit(find(name).path.read_text(encoding="utf-8", errors="replace"), sys.stdout))
 
 
 @app.command()

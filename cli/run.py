@@ -70,11 +70,11 @@ def run(
 def _run(options: o.RunOptions) -> None:
     from ..engine import send_log_to, when_llama_cpp_aborts
     from .render.config import show_settings
-    from .render.text import visible
+    from .render.text import fit
 
     when_llama_cpp_aborts(give_up)
     if options.verbose:
-        send_log_to(lambda line: sys.stderr.write(visible(line) if sys.stderr.isatty() else line))
+        send_log_to(lambda line: sys.stderr.write(fit(line, sys.stderr)))
     # Everything that can be wrong without the model is found before it is loaded.
     settings = settle(options, None) if preset_name(options) != "model" else None
     if options.show_config and settings is not None:

@@ -21,6 +21,11 @@ def visible(text: str) -> str:
     return text.translate(_VISIBLE)
 
 
+def fit(text: str, out: TextIO) -> str:
+    """The text as ``out`` should get it: `visible` on a terminal, exact elsewhere."""
+    return visible(text) if out.isatty() else text
+
+
 def render(events: Iterable[Event], out: TextIO, before: str = "") -> Done:
     """Write the text of a run to ``out``, each piece flushed at once; ``before`` goes first (`--echo`).
 
