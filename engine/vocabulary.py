@@ -14,7 +14,8 @@ from .native import NativeModel
 class Vocabulary:
     """What a model's tokens are. Bytes are read lazily, since a run needs few of them.
 
-    Attributes: ``size``, the number of tokens; ``bos`` and ``newline``, ids or None.
+    Attributes: ``size``, the number of tokens; ``bos``, ``newline`` and ``end`` (of a turn, else of a text), ids
+    or None.
     """
 
     def __init__(self, native: NativeModel) -> None:
@@ -24,6 +25,7 @@ class Vocabulary:
         self.bos = native.special("bos")
         self.adds_bos = native.adds_bos()
         self.newline = native.special("nl")
+        self.end = native.special("eot") if native.special("eot") is not None else native.special("eos")
         self._is_eog = cache(lambda token: native.is_eog(self._checked(token)))
         self._is_control = cache(lambda token: native.is_control(self._checked(token)))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import lru_cache
 from math import isfinite
 
@@ -35,7 +36,7 @@ def _every_id(size: int) -> Ids:
     return ids
 
 
-def _descending(values: Floats) -> Positions:
+def descending(values: Floats) -> Positions:
     """Positions that sort ``values`` from high to low; equal values keep their order."""
     if values.size <= _SMALL:
         return (-values).argsort(kind="stable")
@@ -48,6 +49,12 @@ def _descending(values: Floats) -> Positions:
     return positions
 
 
+def held_finite(logits: NDArray[np.floating], old: Floats) -> Floats:
+    """New logits as float32: what overflowed is held finite, and what was -inf before stays so."""
+    held: Floats = np.where(np.isneginf(old), old, np.clip(logits, _LOWEST, _HIGHEST).astype(np.float32))
+    return held
+
+
 class Candidates:
     """A set of tokens with their logits, as a struct of arrays; it starts as the whole vocabulary.
 
@@ -55,11 +62,11 @@ class Candidates:
     set to -inf. The array that came in is never written to.
 
     Parameters: ``logits``, float32 (V,), in nats up to a constant; ``ids``, int32 (V,), default 0..V-1;
-    ``vocabulary``, the number of ids there are, default V.
+    ``vocabulary``, the number of ids there are, default V. ``allowed`` is the grammar's mask, if there was one.
     Raises ``SamplingError`` on a wrong shape or dtype, an empty row, NaN, +inf, or a row of -inf only.
     """
 
-    __slots__ = ("_exp", "_ids", "_logits", "_max", "ordered", "vocabulary")
+    __slots__ = ("_exp", "_ids", "_logits", "_max", "allowed", "ordered", "vocabulary")
 
     def __init__(self, logits: Floats, ids: Ids | None = None, vocabulary: int | None = None) -> None:
         if not isinstance(logits, np.ndarray) or logits.dtype != _FLOAT32 or logits.ndim != 1:
@@ -70,6 +77,7 @@ class Candidates:
         self._logits = logits
         self.vocabulary = logits.size if vocabulary is None else vocabulary
         self.ordered = False
+        self.allowed: NDArray[np.bool_] | None = None
         self._max: np.float32 | None = None
         self._exp: Floats | None = None
         if not isfinite(self.max):
@@ -132,7 +140,7 @@ class Candidates:
         """Put new logits, float32 (m,), at ``positions``; what overflowed is held finite, -inf stays -inf."""
         old = self._logits[positions]
         row = self._logits.copy()
-        row[positions] = np.where(np.isneginf(old), old, np.clip(logits, _LOWEST, _HIGHEST))
+        row[positions] = held_finite(logits, old)
         self.replace(row)
 
     def take(self, positions: Positions, *, ordered: bool = False) -> None:
@@ -157,10 +165,17 @@ class Candidates:
             self._forget()
             self._exp = weights  # ordered: the highest row is still there, so these still hold
 
+    def only(self, token: int, logit: float) -> None:
+        """Leave one row, which may be one that was dropped before."""
+        self._ids = np.array([token], dtype=np.int32)
+        self._logits = np.array([logit], dtype=np.float32)
+        self.ordered = True
+        self._forget()
+
     def order(self) -> None:
         """Sort from high to low; equal logits keep their order."""
         if not self.ordered:
-            self.take(_descending(self._logits), ordered=True)
+            self.take(descending(self._logits), ordered=True)
 
     def leading(self, count: int) -> Positions:
         """Positions of the ``count`` highest rows, high to low, ties in order, without a full sort."""
@@ -168,13 +183,13 @@ class Candidates:
         if self.ordered:
             return np.arange(min(count, size))
         if count >= size:
-            return _descending(self._logits)
+            return descending(self._logits)
         # What lies near the top is found by one comparison, and is nearly always enough.
         positions = (self._logits >= self.max - _NEAR).nonzero()[0]
         if not count <= positions.size <= size // 8:
             threshold = np.partition(self._logits, size - count)[size - count]
             positions = (self._logits >= threshold).nonzero()[0]
-        return positions[_descending(self._logits[positions])[:count]]
+        return positions[descending(self._logits[positions])[:count]]
 
     def top(self, count: int) -> None:
         """Keep the ``count`` highest rows, from high to low, at least one; of equal logits the earlier ones."""
@@ -192,6 +207,12 @@ class Candidates:
         """Positions of the rows whose token has a nonzero entry in ``table``, (vocabulary,)."""
         entries = table if self._ids is None else table[self._ids]
         return (entries != 0).nonzero()[0]  # a row of booleans is searched much faster than one of numbers
+
+    def among(self, tokens: Sequence[int] | NDArray[np.integer]) -> NDArray[np.bool_]:
+        """Which rows are one of these tokens, ids of the vocabulary: bool (n,)."""
+        table = np.zeros(self.vocabulary, dtype=np.bool_)
+        table[np.asarray(tokens, dtype=np.intp)] = True
+        return table if self._ids is None else table[self._ids]
 
     def pick(self, u: float) -> int:
         """Token id at the place ``u``, in [0, 1), of the cumulative distribution in the current order.

@@ -113,5 +113,6 @@ def _apply_mask(candidates: Candidates, mask: NDArray[np.bool_]) -> None:
     if not mask.any():
         raise SamplingError("mask: it allows no token")
     candidates.keep(mask)
+    candidates.allowed = mask
     if not isfinite(candidates.max):
         raise SamplingError("mask: every token it allows has a logit of -inf")

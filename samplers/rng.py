@@ -3,12 +3,14 @@
 import math
 
 import numpy as np
+from numpy.typing import NDArray
 
 SEED_MAX = 2**32 - 1
 
 # Numbers made at a time.
 _AHEAD = 64
 _BELOW_ONE = math.nextafter(1.0, 0.0)
+_FLOAT_BELOW_ONE = np.nextafter(np.float32(1), np.float32(0))
 
 
 class MersenneTwister:
@@ -38,3 +40,24 @@ class MersenneTwister:
             numbers = np.minimum(words.astype(np.float64) / 2.0**64, _BELOW_ONE)
             self._ready = numbers[::-1].tolist()
         return self._ready.pop()
+
+    def uniform_float(self) -> np.float32:
+        """Return a number in [0, 1) made of one 32-bit word: ``uniform_real_distribution<float>``.
+
+        Not to be mixed with `uniform` between two restarts: that one draws words ahead.
+        """
+        word = np.frombuffer(self._words.bytes(4), dtype="<u4").astype(np.float32)[0]
+        return min(word / np.float32(2.0**32), _FLOAT_BELOW_ONE)
+
+    def discrete(self, weights: NDArray[np.float32]) -> int:
+        """Return a position, drawn with these weights, (n,): libstdc++'s ``std::discrete_distribution``.
+
+        A single weight takes no random number.
+        """
+        if weights.size < 2:
+            return 0
+        shares = weights.astype(np.float64)
+        shares /= np.add.accumulate(shares)[-1]
+        ends = np.add.accumulate(shares)
+        ends[-1] = 1.0
+        return int(ends.searchsorted(self.uniform()))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Protocol
 
 
@@ -19,6 +20,14 @@ class Vocabulary(Protocol):
     @property
     def newline(self) -> int | None:
         """Id of the newline token, or None."""
+
+    @property
+    def pieces(self) -> Sequence[bytes]:
+        """The bytes of every token, by id; a control token as it is written in the vocabulary."""
+
+    def is_control(self, token: int) -> bool:
+        """Is it a control token, which is not part of the text?"""
+        ...
 
     def tokenize(self, data: bytes, special: bool = False) -> list[int]:
         """Token ids of a text in UTF-8."""

@@ -3,10 +3,12 @@
 from typing import ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..base import About, Sampler, Surroundings, need_vocabulary
 from ..candidates import Candidates
 from ..errors import SamplingError
+from ..vocabulary import Vocabulary
 
 
 class IgnoreEos(Sampler):
@@ -29,17 +31,25 @@ class IgnoreEos(Sampler):
 
     def bind(self, surroundings: Surroundings) -> None:
         """Look up the end-of-generation tokens."""
-        vocabulary = need_vocabulary(surroundings, "ignore_eos")
-        self._banned = np.zeros(vocabulary.size, dtype=np.bool_)
-        self._banned[sorted(vocabulary.eog)] = True
+        self._banned = ends(need_vocabulary(surroundings, "ignore_eos"))
 
     def apply(self, candidates: Candidates) -> None:
         """Drop the rows of these tokens."""
-        if candidates.vocabulary != self._banned.size:
-            raise SamplingError(
-                f"ignore_eos: the row has {candidates.vocabulary} logits, the vocabulary {self._banned.size}"
-            )
-        banned = self._banned if candidates.whole else self._banned[candidates.ids]
-        if banned.all():
-            raise SamplingError("ignore_eos: only end-of-generation tokens are left")
-        candidates.keep(~banned)
+        drop_ends("ignore_eos", candidates, self._banned)
+
+
+def ends(vocabulary: Vocabulary) -> NDArray[np.bool_]:
+    """Which tokens end a generation, bool (V,)."""
+    table = np.zeros(vocabulary.size, dtype=np.bool_)
+    table[sorted(vocabulary.eog)] = True
+    return table
+
+
+def drop_ends(name: str, candidates: Candidates, banned: NDArray[np.bool_]) -> None:
+    """Drop the rows of these tokens; raise ``SamplingError`` where nothing else is left."""
+    if candidates.vocabulary != banned.size:
+        raise SamplingError(f"{name}: the row has {candidates.vocabulary} logits, the vocabulary {banned.size}")
+    rows = banned if candidates.whole else banned[candidates.ids]
+    if rows.all():
+        raise SamplingError(f"{name}: only end-of-generation tokens are left")
+    candidates.keep(~rows)

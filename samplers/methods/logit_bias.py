@@ -8,9 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import AfterValidator, BeforeValidator, Field, PlainSerializer, field_validator
 
-from ..base import FLOAT32_MAX, About, Sampler, Surroundings, need_vocabulary
+from ..base import FLOAT32_MAX, About, Sampler, Surroundings
 from ..candidates import Candidates
 from ..errors import SamplingError
+from ..single import token_of
 
 BAN = float("-inf")
 
@@ -79,7 +80,7 @@ class LogitBias(Sampler):
         self._by_id: dict[int, float] = {}
         self._tables: tuple[NDArray[np.float32], NDArray[np.bool_]] | None = None
         for key, value in self.bias.items():
-            token = _token_of(key, surroundings)
+            token = token_of(key, surroundings, "logit_bias.bias")
             if token in self._by_id:
                 raise SamplingError(f"logit_bias.bias: {key!r} is token {token}, which is given twice")
             self._by_id[token] = value
@@ -109,17 +110,3 @@ class LogitBias(Sampler):
             else:
                 added[token] = value
         return added, banned
-
-
-def _token_of(key: int | str, surroundings: Surroundings) -> int:
-    if isinstance(key, int):
-        known = surroundings.vocabulary
-        if known is not None and key >= known.size:
-            raise SamplingError(f"logit_bias.bias: token id {key} is not within 0..{known.size - 1}")
-        return key
-    tokens = need_vocabulary(surroundings, f"logit_bias.bias: {key!r}").tokenize(key.encode())
-    if len(tokens) != 1:
-        raise SamplingError(
-            f"logit_bias.bias: {key!r} is {len(tokens)} tokens {tokens}; give one token, or its id"
-        )
-    return tokens[0]

@@ -33,10 +33,14 @@ class Temperature(Sampler):
 
     def apply(self, candidates: Candidates) -> None:
         """Divide the logits, or keep the best row at t = 0."""
-        t = np.float32(self.t)
-        if t > 0:
-            scaled = candidates.logits / t
-            if math.isfinite(scaled[candidates.best()]):
-                candidates.replace(scaled, monotone=True)
-                return
-        candidates.take(np.array([candidates.best()]), ordered=True)
+        divide(candidates, np.float32(self.t))
+
+
+def divide(candidates: Candidates, t: np.float32) -> None:
+    """Divide the logits by ``t``; where that is not possible, keep the most likely token only."""
+    if t > 0:
+        scaled = np.divide(candidates.logits, t, dtype=np.float32)
+        if math.isfinite(scaled[candidates.best()]):
+            candidates.replace(scaled, monotone=True)
+            return
+    candidates.take(np.array([candidates.best()]), ordered=True)

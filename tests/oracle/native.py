@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import ctypes
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -30,6 +30,8 @@ class Place(NamedTuple):
 
     vocabulary: int
     seed: int
+    vocab: Any = None
+    """llama.cpp's own vocabulary, for the samplers that read texts."""
 
 
 class Left(NamedTuple):
@@ -90,6 +92,61 @@ def _logit_bias(place: Place, bias: Mapping[int, float | bool]) -> Any:
     return llama_cpp.llama_sampler_init_logit_bias(place.vocabulary, len(bias), entries)
 
 
+def _dynatemp(_: Place, temperature: float = 0.8, range: float = 0.0, exponent: float = 1.0) -> Any:  # noqa: A002
+    return llama_cpp.llama_sampler_init_temp_ext(temperature, range, exponent)
+
+
+def _typical(_: Place, p: float, min_keep: int = 1, boundary: str = "include") -> Any:
+    _only("boundary", boundary, "include")
+    return llama_cpp.llama_sampler_init_typical(p, min_keep)
+
+
+def _top_n_sigma(_: Place, n: float) -> Any:
+    return llama_cpp.llama_sampler_init_top_n_sigma(n)
+
+
+def _xtc(
+    place: Place, probability: float, threshold: float = 0.1, min_keep: int = 1, keep_special: bool = False
+) -> Any:
+    _only("keep_special", keep_special, False)
+    return llama_cpp.llama_sampler_init_xtc(probability, threshold, min_keep, place.seed)
+
+
+def _dry(
+    place: Place,
+    multiplier: float,
+    base: float = 1.75,
+    allowed_length: int = 2,
+    last_n: int = -1,
+    breakers: Sequence[str] = (),
+    match: str = "overlap",
+) -> Any:
+    _only("match", match, "overlap")
+    texts = (ctypes.c_char_p * len(breakers))(*(text.encode() for text in breakers))
+    window = _WHOLE_HISTORY if last_n < 0 else last_n
+    return llama_cpp.llama_sampler_init_dry(
+        place.vocab, multiplier, base, allowed_length, window, texts, len(breakers)
+    )
+
+
+def _infill(place: Place) -> Any:
+    return llama_cpp.llama_sampler_init_infill(place.vocab)
+
+
+def _mirostat(place: Place, tau: float = 5.0, eta: float = 0.1, m: int = 100, surprise: str = "truncated") -> Any:
+    _only("surprise", surprise, "truncated")
+    return llama_cpp.llama_sampler_init_mirostat(place.vocabulary, place.seed, tau, eta, m)
+
+
+def _mirostat_v2(place: Place, tau: float = 5.0, eta: float = 0.1, surprise: str = "truncated") -> Any:
+    _only("surprise", surprise, "truncated")
+    return llama_cpp.llama_sampler_init_mirostat_v2(place.seed, tau, eta)
+
+
+def _adaptive_p(place: Place, target: float, decay: float = 0.9) -> Any:
+    return llama_cpp.llama_sampler_init_adaptive_p(target, decay, place.seed)
+
+
 MAKERS: dict[str, Callable[..., Any]] = {
     "greedy": _greedy,
     "dist": _dist,
@@ -99,6 +156,15 @@ MAKERS: dict[str, Callable[..., Any]] = {
     "min_p": _min_p,
     "penalties": _penalties,
     "logit_bias": _logit_bias,
+    "dynatemp": _dynatemp,
+    "typical": _typical,
+    "top_n_sigma": _top_n_sigma,
+    "xtc": _xtc,
+    "dry": _dry,
+    "infill": _infill,
+    "mirostat": _mirostat,
+    "mirostat_v2": _mirostat_v2,
+    "adaptive_p": _adaptive_p,
 }
 """Our name of a sampler -> a function of (place, our parameters) that calls llama.cpp's constructor."""
 
@@ -112,11 +178,16 @@ class NativeChain:
     """A llama.cpp sampler chain; a context manager, since its memory is llama.cpp's."""
 
     def __init__(
-        self, steps: Iterable[Mapping[str, Mapping[str, Any]]], *, vocabulary: int, seed: int = 0
+        self,
+        steps: Iterable[Mapping[str, Mapping[str, Any]]],
+        *,
+        vocabulary: int,
+        seed: int = 0,
+        vocab: Any = None,
     ) -> None:
         # The chain default parameters time each step; that changes no result.
         self._chain = llama_cpp.llama_sampler_chain_init(llama_cpp.llama_sampler_chain_default_params())
-        place = Place(vocabulary, seed)
+        place = Place(vocabulary, seed, vocab)
         for step in steps:
             ((name, params),) = step.items()
             llama_cpp.llama_sampler_chain_add(self._chain, MAKERS[name](place, **params))
@@ -156,5 +227,5 @@ class NativeChain:
 class NativeSampler(NativeChain):
     """One llama.cpp sampler, by our name and with our parameters."""
 
-    def __init__(self, name: str, *, vocabulary: int, seed: int = 0, **params: Any) -> None:
-        super().__init__([{name: params}], vocabulary=vocabulary, seed=seed)
+    def __init__(self, name: str, *, vocabulary: int, seed: int = 0, vocab: Any = None, **params: Any) -> None:
+        super().__init__([{name: params}], vocabulary=vocabulary, seed=seed, vocab=vocab)

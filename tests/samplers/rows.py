@@ -71,12 +71,20 @@ LARGE = [
 
 
 class FakeVocabulary:
-    """Every byte is a token; the last id ends a generation."""
+    """Every byte is a token, higher ids are longer pieces; the last id is a control token that ends a text."""
 
     def __init__(self, size: int = 128) -> None:
         self.size = size
         self.eog = frozenset({size - 1})
         self.newline = 10 % size
+        self.end = size - 1
+
+    @property
+    def pieces(self) -> list[bytes]:
+        return [bytes([i]) if i < 256 else i.to_bytes(3, "big") for i in range(self.size)]
+
+    def is_control(self, token: int) -> bool:
+        return token == self.size - 1
 
     def tokenize(self, data: bytes, special: bool = False) -> list[int]:
         return [byte % self.size for byte in data]

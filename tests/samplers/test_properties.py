@@ -14,7 +14,7 @@ SAMPLERS = catalogue()
 SELECTORS = [name for name, cls in SAMPLERS.items() if cls.about.selects]
 OTHERS = [name for name in SAMPLERS if name not in SELECTORS]
 
-MAY_REFUSE = {"logit_bias", "ignore_eos"}
+MAY_REFUSE = {"logit_bias", "ignore_eos", "min_tokens", "ban"}
 """Samplers that ban tokens, and so may find that nothing is left: they say so, they leave no empty row."""
 
 

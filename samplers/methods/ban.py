@@ -1,0 +1,117 @@
+"""Banned tokens and banned strings."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Annotated, Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import BeforeValidator, Field
+
+from ..base import About, Sampler, Surroundings, need_vocabulary
+from ..candidates import Candidates
+from ..errors import SamplingError
+from ..overlap import Overlaps
+from ..single import token_of
+
+
+def _listed(value: Any) -> Any:
+    """One value stands for a list of one."""
+    return [value] if isinstance(value, (int, str)) and not isinstance(value, bool) else value
+
+
+class Ban(Sampler):
+    """Never write certain tokens, nor certain strings, however they are cut into tokens.
+
+    Formula: drop i if i is in ``tokens``; drop i if the text so far, with the bytes of i behind it, would come
+    to contain one of ``strings``. The string may begin in the prompt and end anywhere in a token, so it never
+    stands in the text, whatever the tokens. A token is an id, or a text that encodes to one token. Neutral: both
+    empty. Raises ``SamplingError`` for a text of several tokens, an id outside the vocabulary, strings or texts
+    without a vocabulary, or when every candidate left is banned. Source: KoboldCpp's token bans and banned
+    strings, which it finds after they were written, and goes back; here the last step is refused instead.
+    """
+
+    about: ClassVar[About] = About(
+        name="ban",
+        summary="never write these tokens, nor these strings",
+        formula="drop i if it is banned, or if text + piece(i) would contain a banned string",
+        reference="KoboldCpp `banned_tokens`, `banned_strings`; YALS `banned_strings`",
+        llama_cpp="tokens: its `logit_bias` of -inf; strings: not in llama.cpp",
+        main="tokens",
+        neutral={"tokens": [], "strings": []},
+        aliases=("bans", "banned", "banned_tokens"),
+    )
+
+    tokens: Annotated[list[int | str], BeforeValidator(_listed)] = Field(
+        default_factory=list, description="token ids, or texts of one token each"
+    )
+    strings: Annotated[list[str], BeforeValidator(_listed)] = Field(
+        default_factory=list, description="texts that must not come to stand in the output"
+    )
+    ignore_case: bool = Field(default=False, description="strings: A-Z are a-z")
+
+    __slots__ = ("_ids", "_overlaps", "_pieces", "_table", "_tail")
+
+    def bind(self, surroundings: Surroundings) -> None:
+        """Turn texts into token ids, and find the tokens that can write a part of a banned string."""
+        self._ids = [token_of(token, surroundings, "ban.tokens") for token in self.tokens]
+        self._overlaps: list[Overlaps] = []
+        self._pieces: Sequence[bytes] = ()
+        self._table = np.zeros(0, dtype=np.bool_)
+        if "" in self.strings:
+            raise SamplingError("ban.strings: an empty text stands everywhere; it cannot be banned")
+        if self.strings:
+            vocabulary = need_vocabulary(surroundings, "ban.strings")
+            # A control token is no text, and cannot end a string.
+            pieces = [b"" if vocabulary.is_control(i) else piece for i, piece in enumerate(vocabulary.pieces)]
+            self._pieces = [piece.lower() for piece in pieces] if self.ignore_case else pieces
+            texts = [text.lower() if self.ignore_case else text for text in self.strings]
+            self._overlaps = [Overlaps(text.encode(), self._pieces) for text in texts]
+
+    def reset(self, prompt: Sequence[int]) -> None:
+        """Start with the end of the prompt's text."""
+        longest = max((len(overlaps.text) for overlaps in self._overlaps), default=0)
+        self._tail = b""
+        for token in reversed(prompt):
+            if len(self._tail) >= longest:
+                break
+            self._tail = self._piece(token) + self._tail
+        self._tail = self._tail[-longest:] if longest else b""
+
+    def accept(self, token: int) -> None:
+        """Move the end of the text on."""
+        if self._overlaps:
+            longest = max(len(overlaps.text) for overlaps in self._overlaps)
+            self._tail = (self._tail + self._piece(token))[-longest:]
+
+    def apply(self, candidates: Candidates) -> None:
+        """Drop what is banned here."""
+        if self._table.size != candidates.vocabulary:
+            self._table = self._fill(candidates.vocabulary)
+        table = self._table
+        completing = [ids for overlaps in self._overlaps for ids in overlaps.completing(self._tail)]
+        if completing:
+            table = table.copy()
+            table[np.concatenate(completing)] = True
+        allowed = ~(table if candidates.whole else table[candidates.ids])
+        if not (candidates.logits[allowed] > -np.inf).any():
+            raise SamplingError("ban: every candidate left is banned")
+        candidates.keep(allowed)
+
+    def _fill(self, size: int) -> NDArray[np.bool_]:
+        """The tokens that are banned wherever they stand."""
+        if self._overlaps and len(self._pieces) != size:
+            raise SamplingError(f"ban: the row has {size} logits, the vocabulary {len(self._pieces)}")
+        table = np.zeros(size, dtype=np.bool_)
+        always: Iterable[int] = (token for overlaps in self._overlaps for token in overlaps.whole)
+        for token in (*self._ids, *always):
+            if token >= size:
+                raise SamplingError(f"ban.tokens: token id {token} is not within 0..{size - 1}")
+            table[token] = True
+        return table
+
+    def _piece(self, token: int) -> bytes:
+        if not 0 <= token < len(self._pieces):
+            return b""
+        return self._pieces[token]

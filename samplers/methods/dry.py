@@ -1,0 +1,114 @@
+"""DRY: don't repeat yourself."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import ClassVar, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field
+
+from ..base import About, Sampler, Surroundings, need_vocabulary
+from ..breakers import Breakers
+from ..candidates import Candidates
+from ..history import check_tokens
+from ..repeats import Repeats
+
+# llama.cpp's ln of the largest float32: beyond it the power would overflow.
+_LOG_MAX = np.float32(88.7228391)
+
+
+class Dry(Sampler):
+    """Make tokens less likely that would carry on a sequence which the text holds already.
+
+    Formula: if the last n tokens stand earlier in the window too, followed by i, and n >= allowed_length, then
+    logit_i - multiplier * base^(n - allowed_length), n the longest such; float32, the power in float64, its
+    exponent held where float32 would overflow. A sequence does not reach back over a breaker, and a token that is
+    a breaker by itself is never penalised. ``match: overlap``: a breaker is found wherever tokens overlap its
+    text (llama.cpp, KoboldCpp); ``last_token``: the last token of "a" + text (text-generation-webui). The window
+    is the last ``last_n`` tokens (-1: all, 0: off) of the prompt and the output. Needs a vocabulary for its
+    breakers. The prompt is searched once by the Z-algorithm; after that a token costs one comparison of the
+    window with it. Neutral at multiplier 0. Source: p-e-w 2024. Equals llama.cpp's ``dry``.
+    """
+
+    about: ClassVar[About] = About(
+        name="dry",
+        summary="make tokens less likely that would carry on a repetition",
+        formula="logit_i - multiplier * base^(n - allowed_length),  n >= allowed_length tokens repeated so far",
+        reference="p-e-w 2024, DRY, text-generation-webui PR 5677; pi6am, KoboldCpp PR 982",
+        llama_cpp="equal with match: overlap",
+        main="multiplier",
+        neutral={"multiplier": 0.0},
+        aliases=("dry_multiplier",),
+    )
+
+    multiplier: float = Field(default=0.0, ge=0, description="strength; 0 = off, 0.8 is usual")
+    base: float = Field(default=1.75, ge=0, description="growth for each further token; below 1 = off")
+    allowed_length: int = Field(default=2, ge=0, description="repetitions shorter than this go free, in tokens")
+    last_n: int = Field(default=-1, ge=-1, description="tokens to look back; 0 = off, -1 = all")
+    breakers: list[str] = Field(
+        default_factory=lambda: ["\n", ":", '"', "*"], description="texts over which no repetition reaches"
+    )
+    match: Literal["overlap", "last_token"] = Field(
+        default="overlap", description="how a breaker is found among the tokens"
+    )
+
+    __slots__ = ("_breakers", "_repeats")
+
+    @property
+    def is_neutral(self) -> bool:
+        """Also off with a base below 1 or an empty window, as in llama.cpp."""
+        return self.multiplier == 0 or self.base < 1 or self.last_n == 0
+
+    def bind(self, surroundings: Surroundings) -> None:
+        """Find the tokens of the breakers."""
+        texts = [text for text in self.breakers if text]
+        if self.is_neutral or not texts:
+            self._breakers = Breakers({}, 0)
+            return
+        vocabulary = need_vocabulary(surroundings, "dry.breakers")
+        find = Breakers.overlapping if self.match == "overlap" else Breakers.last_tokens
+        self._breakers = find(texts, vocabulary)
+
+    def reset(self, prompt: Sequence[int]) -> None:
+        """Start with the prompt."""
+        self._repeats = Repeats(prompt)
+
+    def accept(self, token: int) -> None:
+        """Take note of one more token."""
+        self._repeats.add(token)
+
+    def apply(self, candidates: Candidates) -> None:
+        """Lower the logits of the tokens that would carry on a repetition."""
+        if self.is_neutral:
+            return
+        size = len(self._repeats)
+        window = size if self.last_n < 0 else min(size, self.last_n)
+        if window <= self.allowed_length:
+            return
+        limit = self._breakers.distance(self._repeats.tail(window))
+        if limit < self.allowed_length:
+            return
+        tokens, lengths = self._repeats.followers(window, limit, self.allowed_length)
+        self._penalise(candidates, tokens, lengths)
+
+    def _penalise(self, candidates: Candidates, tokens: NDArray[np.int64], lengths: NDArray[np.int64]) -> None:
+        if not tokens.size:
+            return
+        check_tokens("dry", tokens, candidates.vocabulary)
+        longest = np.zeros(candidates.vocabulary, dtype=np.int32)
+        np.maximum.at(longest, tokens, lengths + 1)
+        longest[self._breakers.single] = 0
+        touched = candidates.where(longest)
+        if not touched.size:
+            return
+        exponents = longest[candidates.ids[touched]] - 1 - self.allowed_length
+        base = np.float32(self.base)
+        if base > np.float32(1.000001):
+            most = int(_LOG_MAX / np.float32(math.log(base)))
+            exponents = np.minimum(exponents, most) if most > 0 else exponents
+        powers = np.float64(base) ** exponents
+        penalties = (np.float64(np.float32(self.multiplier)) * powers).astype(np.float32)
+        candidates.change(touched, candidates.logits[touched] - penalties)

@@ -1,0 +1,54 @@
+"""Dynamic temperature."""
+
+import math
+from typing import ClassVar
+
+import numpy as np
+from pydantic import Field
+
+from ..base import About, Sampler
+from ..candidates import Candidates
+from ..entropy import logarithms, rough_entropy
+from .temperature import divide
+
+
+class Dynatemp(Sampler):
+    """Choose the temperature by the entropy: cool where the model is sure, hot where it is not.
+
+    Formula: t = lo + (hi - lo) * (H / ln n)^exponent, with lo = max(0, temperature - range), hi = temperature +
+    range, H the entropy in nats and n the number of candidates; then logit_i / t, float32. The rows are sorted
+    from high to low. range = 0 is `temperature`. Neutral at temperature 1, range 0. Source: Kalomaze 2023,
+    llama.cpp PR 4972. Equals llama.cpp's ``temp_ext``, save that rows banned earlier do not count in n.
+    """
+
+    about: ClassVar[About] = About(
+        name="dynatemp",
+        summary="cool where the model is sure, hot where it is not",
+        formula="logit_i / t,  t = lo + (hi - lo) * (H / ln n)^exponent,  lo, hi = temperature -+ range",
+        reference="Kalomaze 2023, Dynamic Temperature Sampling; llama.cpp `temp_ext`",
+        llama_cpp="equal; n counts the candidates in play, not those that were banned",
+        main="range",
+        neutral={"temperature": 1.0, "range": 0.0},
+        aliases=("dynamic_temperature", "dynatemp_range", "temp_ext"),
+    )
+
+    temperature: float = Field(default=0.8, ge=0, description="the middle of the range")
+    range: float = Field(default=0.0, ge=0, description="how far it goes to both sides; 0 = fixed")
+    exponent: float = Field(default=1.0, ge=0, description="above 1 cooler, below 1 hotter in between")
+
+    def apply(self, candidates: Candidates) -> None:
+        """Divide the logits by the temperature that the entropy asks for."""
+        middle, reach = np.float32(self.temperature), np.float32(self.range)
+        if reach <= 0:
+            divide(candidates, middle)
+            return
+        count = len(candidates)
+        if count <= 1:
+            return
+        candidates.order()
+        probs = candidates.rough_probs()
+        most = np.float32(-math.log(np.float32(1) / np.float32(count)))
+        share = rough_entropy(probs, logarithms(probs)) / most
+        low, high = max(np.float32(0), middle - reach), middle + reach
+        # A float32 power is a float64 one, rounded.
+        divide(candidates, low + (high - low) * np.float32(float(share) ** float(np.float32(self.exponent))))

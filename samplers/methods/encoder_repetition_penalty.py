@@ -1,0 +1,52 @@
+"""The penalty that favours the words of the prompt."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+import numpy as np
+from pydantic import Field
+
+from ..base import About, Sampler
+from ..candidates import Candidates
+from ..history import token_table
+
+
+class EncoderRepetitionPenalty(Sampler):
+    """Make the tokens of the prompt more likely, against invented names and facts in summaries.
+
+    Formula, for a token that stands in the prompt, float32: logit < 0: logit / penalty, else logit * penalty;
+    once a token. Below 1 it makes them less likely. Neutral at 1. Source: transformers'
+    ``EncoderRepetitionPenaltyLogitsProcessor``, "hallucination filter" in text-generation-webui.
+    """
+
+    about: ClassVar[About] = About(
+        name="encoder_repetition_penalty",
+        summary="make the tokens of the prompt more likely, against invention",
+        formula="token in the prompt: l < 0: l / penalty, else l * penalty",
+        reference="transformers `EncoderRepetitionPenaltyLogitsProcessor`; text-generation-webui",
+        llama_cpp="not in llama.cpp",
+        main="penalty",
+        neutral={"penalty": 1.0},
+        aliases=("encoder_rep_pen", "hallucination_penalty"),
+    )
+
+    penalty: float = Field(default=1.0, gt=0, description="above 1 favours the prompt's tokens; 1 = off")
+
+    __slots__ = ("_prompt", "_table")
+
+    def reset(self, prompt: Sequence[int]) -> None:
+        """Remember the prompt's tokens."""
+        self._prompt = list(prompt)
+        self._table = np.zeros(0, dtype=np.bool_)
+
+    def apply(self, candidates: Candidates) -> None:
+        """Raise the logits of the prompt's tokens."""
+        if self._table.size != candidates.vocabulary:
+            self._table = token_table("encoder_repetition_penalty", self._prompt, candidates.vocabulary)
+        touched = candidates.where(self._table)
+        if touched.size:
+            old = candidates.logits[touched]
+            factor = np.float32(1) / np.float32(self.penalty)
+            candidates.change(touched, np.where(old < 0, old * factor, old / factor))

@@ -1,0 +1,64 @@
+"""Mirostat, the first version."""
+
+from __future__ import annotations
+
+import math
+from typing import ClassVar
+
+import numpy as np
+from pydantic import Field
+
+from ..base import About
+from ..candidates import Candidates
+from ..mirostat import MirostatBase
+
+
+class Mirostat(MirostatBase):
+    """Hold the surprise of the text near tau bits, by a top-k whose k follows a Zipf law.
+
+    Formula, rows sorted from high to low, float32: s = sum t_i b_i / sum t_i^2 over the first m rows, with
+    t_i = ln((i + 1) / i), b_i = ln(p_i / p_(i+1)); e = s - 1; k = ((e 2^mu) / (1 - V^-e))^(1/s), at least 1;
+    draw from the k first, x; then mu <- mu - eta (-log2 p_x - tau), from mu = 2 tau. V is the size of the
+    vocabulary. A k that is not a number is 1; one beyond the row keeps the row. Source: Basu et al. 2021. Equals
+    llama.cpp's ``mirostat`` with surprise: truncated; there a k of 2^31 and more becomes 1 on x86.
+    """
+
+    about: ClassVar[About] = About(
+        name="mirostat",
+        summary="hold the surprise of the text near tau bits; draws the token",
+        formula="k from a Zipf law and mu; draw from the top k;  mu <- mu - eta (surprise - tau)",
+        reference="Basu et al. 2021, Mirostat",
+        llama_cpp="equal with surprise: truncated, save where k overflows an int",
+        main="tau",
+        aliases=("mirostat1", "mirostat_v1"),
+        selects=True,
+    )
+
+    m: int = Field(default=100, ge=1, description="how many rows the Zipf law is fitted to")
+
+    def cut(self, candidates: Candidates) -> None:
+        """Keep the k most likely rows."""
+        probs = candidates.rough_probs()[: self.m].astype(np.float64)
+        ranks = np.arange(1, probs.size, dtype=np.float32)
+        with np.errstate(all="ignore"):
+            t = np.log((ranks + np.float32(1)) / ranks, dtype=np.float64).astype(np.float32)
+            quotients = (probs[:-1] / probs[1:]).astype(np.float32)
+            b = np.log(quotients, dtype=np.float64).astype(np.float32)
+            s_hat = _total(t * b) / _total(t * t)
+            epsilon = s_hat - np.float32(1)
+            spread = epsilon * _power(np.float32(2), self.mu)
+            share = np.float32(1) - _power(np.float32(candidates.vocabulary), -epsilon)
+            k = _power(spread / share, np.float32(1) / s_hat)
+        if not math.isnan(k) and k < len(candidates):
+            candidates.truncate(max(int(k), 1))
+        elif math.isnan(k):
+            candidates.truncate(1)
+
+
+def _total(values: np.ndarray[tuple[int], np.dtype[np.float32]]) -> np.float32:
+    """The sum in float32, from the first to the last."""
+    return np.add.accumulate(values)[-1] if values.size else np.float32(0)
+
+
+def _power(base: np.float32, exponent: np.float32) -> np.float32:
+    return np.float32(np.float64(base) ** np.float64(exponent))

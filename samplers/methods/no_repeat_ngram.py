@@ -1,0 +1,62 @@
+"""No n-gram twice."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+import numpy as np
+from pydantic import Field
+
+from ..base import About, Sampler
+from ..candidates import Candidates
+from ..history import check_tokens
+
+
+class NoRepeatNgram(Sampler):
+    """Drop the tokens that would write an n-gram which stands in the prompt or the output already.
+
+    Formula: drop i if (t_(T-n+2), …, t_T, i) occurs in t_1 … t_T. n = 1 drops every token seen before. Where
+    every candidate would go, all stay. A step costs the same at any length of the history. Neutral at n = 0.
+    Source: Paulus, Xiong & Socher 2017; transformers, text-generation-webui, Aphrodite. llama.cpp has none.
+    """
+
+    about: ClassVar[About] = About(
+        name="no_repeat_ngram",
+        summary="drop tokens that would repeat an n-gram of the text so far",
+        formula="drop i if the last n - 1 tokens followed by i stand in the text already",
+        reference="Paulus, Xiong & Socher 2017; transformers `no_repeat_ngram_size`",
+        llama_cpp="not in llama.cpp",
+        main="n",
+        neutral={"n": 0},
+        aliases=("no_repeat_ngram_size",),
+    )
+
+    n: int = Field(default=0, ge=0, description="length of the n-grams in tokens; 0 = off")
+
+    __slots__ = ("_followers", "_last")
+
+    def reset(self, prompt: Sequence[int]) -> None:
+        """Take note of the prompt's n-grams."""
+        self._followers: dict[tuple[int, ...], set[int]] = {}
+        self._last: tuple[int, ...] = ()
+        for token in prompt:
+            self.accept(token)
+
+    def accept(self, token: int) -> None:
+        """Take note of the n-gram that this token completes."""
+        before = self.n - 1
+        if len(self._last) == before:
+            self._followers.setdefault(self._last, set()).add(token)
+        self._last = (*self._last, token)[-before:] if before > 0 else ()
+
+    def apply(self, candidates: Candidates) -> None:
+        """Drop what would complete an n-gram again."""
+        followers = self._followers.get(self._last) if self.n > 0 else None
+        if not followers:
+            return
+        tokens = list(followers)
+        check_tokens("no_repeat_ngram", tokens, candidates.vocabulary)
+        allowed = ~candidates.among(tokens)
+        if (candidates.logits[allowed] > -np.inf).any():
+            candidates.keep(allowed)

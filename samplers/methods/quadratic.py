@@ -1,0 +1,44 @@
+"""Quadratic smoothing."""
+
+from typing import ClassVar
+
+import numpy as np
+from pydantic import Field
+
+from ..base import About, Sampler
+from ..candidates import Candidates, held_finite
+
+
+class Quadratic(Sampler):
+    """Bend the logits along a parabola: the best few come closer together, the tail falls away.
+
+    Formula, with d = logit - max <= 0: max - k * factor * d^2 + s * factor * d^3, k = (3 - curve) / 2,
+    s = (curve - 1) / 2; computed in float64, float32 again. At curve 1 it is a plain parabola. Above curve 3
+    tokens near the best may overtake it. Neutral at factor 0. Source: Kalomaze 2024, quadratic sampling;
+    text-generation-webui, KoboldCpp and Aphrodite agree on it. llama.cpp has none.
+    """
+
+    about: ClassVar[About] = About(
+        name="quadratic",
+        summary="bend the logits along a parabola: closer at the top, steeper below",
+        formula="max - k f d^2 + s f d^3,  d = logit - max, k = (3 - c) / 2, s = (c - 1) / 2",
+        reference="Kalomaze 2024, Quadratic / Smooth Sampling, text-generation-webui PR 5403",
+        llama_cpp="not in llama.cpp",
+        main="factor",
+        neutral={"factor": 0.0},
+        aliases=("smoothing", "smoothing_factor", "smooth_sampling"),
+    )
+
+    factor: float = Field(default=0.0, ge=0, description="f: how strongly; 0 = off")
+    curve: float = Field(default=1.0, ge=1, description="c: 1 = parabola, up to 3 steeper below")
+
+    def apply(self, candidates: Candidates) -> None:
+        """Put the bent logits in place."""
+        if self.factor <= 0:
+            return
+        old = candidates.logits
+        depth = np.where(np.isneginf(old), 0.0, old.astype(np.float64) - float(candidates.max))
+        down, cubic = (3 - self.curve) / 2, (self.curve - 1) / 2
+        with np.errstate(over="ignore", invalid="ignore"):
+            bent = candidates.max + self.factor * depth * depth * (cubic * depth - down)
+        candidates.replace(held_finite(bent, old), monotone=self.curve <= 3)

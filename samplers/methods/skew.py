@@ -1,0 +1,50 @@
+"""Skew."""
+
+import math
+from typing import ClassVar, Literal
+
+import numpy as np
+from pydantic import Field
+
+from ..base import About, Sampler
+from ..candidates import Candidates
+
+
+class Skew(Sampler):
+    """Shift the probability along the tokens by a power of the cumulative distribution.
+
+    Formula: c_i = p_1 + … + p_i, then p_i' = c_i^k - c_(i-1)^k with k = e^skew, float64; logit_i = ln p_i'.
+    Above 0 mass moves to the later tokens, below 0 to the earlier ones. ``order: vocabulary`` runs by token id
+    (Aphrodite); ``order: probability`` from the most likely down, where skew > 0 favours the less likely
+    (exllamav2, which skews the random number instead). A token whose p' is 0 is dropped. Neutral at 0.
+    llama.cpp has none.
+    """
+
+    about: ClassVar[About] = About(
+        name="skew",
+        summary="shift probability along the tokens by a power of the cumulative sum",
+        formula="p_i' = c_i^k - c_(i-1)^k,  k = e^skew, c the running sum of p",
+        reference="Aphrodite `skew`; exllamav2 `skew`",
+        llama_cpp="not in llama.cpp",
+        main="skew",
+        neutral={"skew": 0.0},
+    )
+
+    skew: float = Field(default=0.0, ge=-20, le=20, description="0 = off; > 0 towards later tokens")
+    order: Literal["vocabulary", "probability"] = Field(
+        default="vocabulary", description="along which order the sum runs"
+    )
+
+    def apply(self, candidates: Candidates) -> None:
+        """Put the logarithms of the shifted probabilities in place, and drop what has none left."""
+        if self.order == "probability":
+            candidates.order()
+        elif not candidates.whole:
+            candidates.take(candidates.ids.argsort())
+        weights = candidates.weights().astype(np.float64)
+        reached = np.minimum(np.add.accumulate(weights) / np.add.reduce(weights), 1.0)
+        reached[-1] = 1.0
+        shifted = np.diff(reached ** math.exp(self.skew), prepend=0.0)
+        with np.errstate(divide="ignore"):
+            candidates.replace(np.log(shifted).astype(np.float32))
+        candidates.keep(shifted > 0)

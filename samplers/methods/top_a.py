@@ -1,0 +1,36 @@
+"""Top-a."""
+
+from typing import ClassVar
+
+import numpy as np
+from pydantic import Field
+
+from ..base import About, Sampler
+from ..candidates import Candidates
+
+
+class TopA(Sampler):
+    """Keep the tokens whose probability is at least a times the square of the best one's.
+
+    Formula: keep i if p_i >= a * p_max^2, float32, and always the best. Where the model is sure this cuts deep,
+    where it is not hardly at all. The order stays. Neutral at 0. Source: BlinkDL's RWKV-LM; KoboldAI,
+    text-generation-webui, KoboldCpp, Aphrodite agree on it. llama.cpp has none.
+    """
+
+    about: ClassVar[About] = About(
+        name="top_a",
+        summary="keep tokens with p at least a * p_max squared",
+        formula="keep i if p_i >= a * p_max^2",
+        reference="BlinkDL, RWKV-LM, the top-a sampling method; KoboldAI",
+        llama_cpp="not in llama.cpp",
+        main="a",
+        neutral={"a": 0.0},
+    )
+
+    a: float = Field(default=0.0, ge=0, description="factor of the squared best probability; 0 = off")
+
+    def apply(self, candidates: Candidates) -> None:
+        """Drop the rows below the threshold."""
+        probs = candidates.probs()
+        best = np.maximum.reduce(probs)
+        candidates.keep(probs >= min(np.float32(self.a) * best * best, best))

@@ -1,0 +1,44 @@
+"""Top-h."""
+
+from typing import ClassVar
+
+import numpy as np
+from pydantic import Field
+
+from ..base import About, Sampler
+from ..candidates import Candidates
+from ..entropy import entropy_terms
+
+
+class TopH(Sampler):
+    """Keep the most likely tokens while their part of the entropy stays within h of the whole.
+
+    Formula, over the ``top_n`` most likely tokens (0: all), their probabilities summing to 1 and sorted from
+    high to low: keep the largest n with sum_{i<=n} -p_i ln p_i <= h * H, at least 1; float64, nats. Rows end up
+    from high to low. Neutral at h = 0, which is off. Source: Baghaei Potraghloo et al. 2025, Top-H Decoding; as
+    transformers has it, whose top_n is 100. llama.cpp has none.
+    """
+
+    about: ClassVar[About] = About(
+        name="top_h",
+        summary="keep tokens while their entropy stays within h of the whole",
+        formula="keep the largest n with sum_{i<=n} -p_(i) ln p_(i) <= h * H",
+        reference="Baghaei Potraghloo et al. 2025, Top-H Decoding; transformers `TopHLogitsWarper`",
+        llama_cpp="not in llama.cpp",
+        main="h",
+        neutral={"h": 0.0},
+    )
+
+    h: float = Field(default=0.0, ge=0, le=1, description="share of the entropy to keep; 0 = off")
+    top_n: int = Field(default=100, ge=0, description="look at this many tokens only; 0 = all")
+
+    def apply(self, candidates: Candidates) -> None:
+        """Keep the head of the sorted distribution."""
+        if self.top_n:
+            candidates.top(self.top_n)
+        else:
+            candidates.order()
+        weights = candidates.weights().astype(np.float64)
+        terms = entropy_terms(weights / weights.sum())
+        reached = np.add.accumulate(terms)
+        candidates.truncate(max(int(reached.searchsorted(self.h * reached[-1], "right")), 1))

@@ -1,0 +1,53 @@
+"""Top-n-sigma."""
+
+from typing import ClassVar
+
+import numpy as np
+from pydantic import Field
+
+from ..base import About, Sampler
+from ..candidates import Candidates
+
+
+class TopNSigma(Sampler):
+    """Keep the logits that lie within n standard deviations of the highest one.
+
+    Formula: keep i if logit_i >= max - n * sigma, sigma the population standard deviation of the finite logits
+    still in play; float32. The order stays. Temperature before it changes nothing in what is kept. Neutral at
+    n <= 0. Source: Tang et al. 2024. Equals llama.cpp's ``top_n_sigma``, which sets the others to -inf instead
+    of dropping them.
+    """
+
+    about: ClassVar[About] = About(
+        name="top_n_sigma",
+        summary="keep logits within n standard deviations of the best",
+        formula="keep i if logit_i >= max - n * sigma",
+        reference="Tang et al. 2024, Top-n-sigma: Not All Logits Are You Need",
+        llama_cpp="equal; the others are dropped, not set to -inf",
+        main="n",
+        neutral={"n": 0.0},
+        aliases=("nsigma", "n_sigma", "top_nsigma"),
+    )
+
+    n: float = Field(default=0.0, ge=-1, description="how many standard deviations; 0 or -1 = off")
+
+    @property
+    def is_neutral(self) -> bool:
+        """Off at 0 and below."""
+        return self.n <= 0
+
+    def apply(self, candidates: Candidates) -> None:
+        """Drop the rows below the threshold."""
+        if self.n <= 0 or len(candidates) <= 1:
+            return
+        logits = candidates.logits
+        finite = logits if np.isfinite(logits).all() else logits[np.isfinite(logits)]
+        # llama.cpp's sums run in float32 from the first row to the last.
+        count = np.float32(finite.size)
+        mean = np.add.accumulate(finite)[-1] / count
+        spread = np.square(finite - mean, dtype=np.float64).astype(np.float32)
+        sigma = np.sqrt(np.add.accumulate(spread)[-1] / count)
+        with np.errstate(invalid="ignore"):
+            threshold = candidates.max - np.float32(self.n) * sigma
+        if not np.isnan(threshold):
+            candidates.keep(logits >= threshold)

@@ -1,0 +1,55 @@
+"""Locally typical sampling."""
+
+from typing import ClassVar, Literal
+
+import numpy as np
+from pydantic import Field
+
+from ..base import About, Sampler
+from ..candidates import Candidates, descending
+from ..entropy import logarithms, rough_entropy
+
+
+class Typical(Sampler):
+    """Keep the tokens whose surprise is nearest to the entropy, until their mass exceeds p.
+
+    Formula: H = -sum p_i ln p_i; sort by |-ln p_i - H| from low to high; keep the first n rows with
+    c_n = p_(1) + … + p_(n), float32. ``include``: the smallest n with c_n > p (llama.cpp, KoboldAI,
+    transformers); ``exclude``: the largest n with c_n < p, at least 1 (Aphrodite). At least ``min_keep`` rows
+    stay, in that order. Neutral at p = 1. Source: Meister et al. 2022. ``include`` equals llama.cpp's
+    ``typical``, save where a probability is 0 in float32: there 0 ln 0 is 0 here, and NaN in llama.cpp.
+    """
+
+    about: ClassVar[About] = About(
+        name="typical",
+        summary="keep the tokens about as surprising as the distribution expects",
+        formula="sort by |-ln p_i - H|; keep the smallest n with mass > p  (boundary include)",
+        reference="Meister, Pimentel, Wiher & Cotterell 2022, Locally Typical Sampling",
+        llama_cpp="equal with boundary: include; 0 ln 0 is 0, not NaN; equal scores keep the likelier first",
+        main="p",
+        neutral={"p": 1.0},
+        aliases=("typical_p", "typ_p", "locally_typical"),
+    )
+
+    p: float = Field(default=1.0, ge=0, le=1, description="mass to keep; 1 = off")
+    min_keep: int = Field(default=1, ge=1, description="keep at least this many tokens")
+    boundary: Literal["include", "exclude"] = Field(
+        default="include", description="is the token that crosses p kept?"
+    )
+
+    def apply(self, candidates: Candidates) -> None:
+        """Keep the rows nearest to the entropy."""
+        mass = np.float32(self.p)
+        if mass >= 1:
+            return
+        candidates.order()
+        probs = candidates.rough_probs()
+        logs = logarithms(probs)
+        scores = np.abs(-logs - rough_entropy(probs, logs))
+        positions = descending(-scores)
+        reached = np.add.accumulate(probs[positions])
+        if self.boundary == "include":
+            count = int(reached.searchsorted(mass, "right")) + 1
+        else:
+            count = int(reached.searchsorted(mass, "left"))
+        candidates.take(positions[: max(count, self.min_keep)])

@@ -1,0 +1,60 @@
+"""What the two versions of Mirostat share: the state, the draw and the correction."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import numpy as np
+from pydantic import Field
+
+from .base import Selector, Surroundings
+from .candidates import Candidates, Floats
+from .rng import MersenneTwister
+
+
+def surprises(probs: Floats) -> Floats:
+    """-log2 p in bits, float32 (n,), each correctly rounded; that of 0 is inf."""
+    with np.errstate(divide="ignore"):
+        return -np.log2(probs, dtype=np.float64).astype(np.float32)
+
+
+class MirostatBase(Selector):
+    """Keep part of the sorted rows, draw, and correct mu by the surprise of what was drawn, in bits."""
+
+    tau: float = Field(default=5.0, ge=0, description="the surprise to aim at, in bits")
+    eta: float = Field(default=0.1, ge=0, description="how fast mu follows")
+    surprise: Literal["truncated", "full"] = Field(
+        default="truncated", description="measured among the tokens left, or among all that came in (the paper)"
+    )
+
+    __slots__ = ("_mu", "_random")
+
+    @property
+    def mu(self) -> np.float32:
+        """The highest surprise that the next cut lets through, in bits."""
+        return self._mu
+
+    def bind(self, surroundings: Surroundings) -> None:
+        """Seed the generator."""
+        self._random = MersenneTwister(surroundings.seed)
+
+    def reset(self, prompt: object) -> None:
+        """Go back to the first random number and to mu = 2 tau."""
+        self._random.restart()
+        self._mu = np.float32(2) * np.float32(self.tau)
+
+    def cut(self, candidates: Candidates) -> None:
+        """Keep the first rows of the sorted candidates, as many as mu asks for."""
+        raise NotImplementedError
+
+    def select(self, candidates: Candidates) -> int:
+        """Cut, draw one of the rows left, and correct mu."""
+        candidates.order()
+        before = candidates.rough_probs()
+        self.cut(candidates)
+        probs = candidates.rough_probs()
+        position = self._random.discrete(probs)
+        measured = before if self.surprise == "full" else probs
+        error = surprises(measured[position : position + 1])[0] - np.float32(self.tau)
+        self._mu = self._mu - np.float32(self.eta) * error
+        return int(candidates.ids[position])

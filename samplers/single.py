@@ -1,0 +1,24 @@
+"""Texts that stand for one token."""
+
+from __future__ import annotations
+
+from .base import Surroundings, need_vocabulary
+from .errors import SamplingError
+
+
+def token_of(key: int | str, surroundings: Surroundings, parameter: str) -> int:
+    """Return the token id that ``key`` means: itself, or the one token that a text encodes to.
+
+    Raises ``SamplingError`` that names the parameter, for a text of several tokens or of none, a text without a
+    vocabulary, and an id outside of it.
+    """
+    if isinstance(key, int):
+        known = surroundings.vocabulary
+        if key < 0 or (known is not None and key >= known.size):
+            limit = "≥ 0" if known is None else f"within 0..{known.size - 1}"
+            raise SamplingError(f"{parameter}: token id {key} is not {limit}")
+        return key
+    tokens = need_vocabulary(surroundings, f"{parameter}: {key!r}").tokenize(key.encode())
+    if len(tokens) != 1:
+        raise SamplingError(f"{parameter}: {key!r} is {len(tokens)} tokens {tokens}; give one token, or its id")
+    return tokens[0]
