@@ -59,7 +59,9 @@ class RepetitionPenalty(Sampler):
             return
         old = candidates.logits[touched]
         factor = self._factor(count - 1 - places[candidates.ids[touched]])
-        candidates.change(touched, np.where(old <= 0, old * factor, old / factor))
+        # A penalty that float32 holds as 0, or a product beyond its range: `change` sees to that.
+        with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
+            candidates.change(touched, np.where(old <= 0, old * factor, old / factor))
 
     def _factor(self, distances: NDArray[np.int64]) -> NDArray[np.float32]:
         """r for each distance from the end."""

@@ -46,6 +46,20 @@ SPECIAL = {
     "logit_bias": st.fixed_dictionaries(
         {"bias": st.dictionaries(st.just(0), st.floats(-9, 9) | st.just(False), max_size=1)}
     ),
+    **{
+        name: st.fixed_dictionaries(
+            {}, optional={"epsilon": st.floats(0, 0.999), "unit": st.floats(0, 1, exclude_min=True)}
+        )
+        for name in ("epsilon_cutoff", "eta_cutoff")
+    },
+    "ban": st.fixed_dictionaries(
+        {},
+        optional={
+            "tokens": st.lists(st.just(0), max_size=1),
+            "strings": st.lists(st.sampled_from(["a", "ab", "\n", "\x01\x02"]), max_size=2),
+            "ignore_case": st.booleans(),
+        },
+    ),
 }
 """Parameters that their types say too little of."""
 
