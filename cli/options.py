@@ -29,6 +29,10 @@ def _sampling(*names: str, **rest: Any) -> Any:
     return _option("Sampling", *names, **rest)
 
 
+def _more(*names: str, **rest: Any) -> Any:
+    return _option("More samplers (all of them: gen samplers)", *names, **rest)
+
+
 def _length(*names: str, **rest: Any) -> Any:
     return _option("Length", *names, **rest)
 
@@ -73,6 +77,26 @@ LogitBias = Annotated[
     _sampling("-l", "--logit-bias", metavar="TOKEN=BIAS", help="ID+1, ID-1, ID=-inf or TEXT=2; repeatable."),
 ]
 IgnoreEos = Annotated[bool, _sampling("--ignore-eos", help="Never end by an end-of-generation token.")]
+
+Typical = Annotated[
+    float | None, _more("--typical", help="Keep the tokens about as surprising as expected; 1 = off.")
+]
+TopNSigma = Annotated[
+    float | None,
+    _more("--top-n-sigma", "--top-nsigma", help="Keep logits within n deviations of the best; 0 = off."),
+]
+XtcProbability = Annotated[float | None, _more("--xtc-probability", help="How often the top choices go; 0 = off.")]
+XtcThreshold = Annotated[float | None, _more("--xtc-threshold", help="What counts as a top choice. [0.1]")]
+DynatempRange = Annotated[
+    float | None, _more("--dynatemp-range", help="Temperature by entropy, this far up and down.")
+]
+DynatempExp = Annotated[float | None, _more("--dynatemp-exp", help="Its exponent. [1]")]
+DryMultiplier = Annotated[float | None, _more("--dry-multiplier", help="Against loops; 0 = off, 0.8 is usual.")]
+DryBase = Annotated[float | None, _more("--dry-base", help="Growth for each repeated token. [1.75]")]
+DryAllowedLength = Annotated[int | None, _more("--dry-allowed-length", help="Repetitions up to this go free. [2]")]
+DryPenaltyLastN = Annotated[
+    int | None, _more("--dry-penalty-last-n", help="How far back it looks; -1 = all. [-1]")
+]
 
 MaxTokens = Annotated[
     int | None,
@@ -124,6 +148,16 @@ class RunOptions:
     repeat_last_n: int | None
     presence_penalty: float | None
     frequency_penalty: float | None
+    typical: float | None
+    top_n_sigma: float | None
+    xtc_probability: float | None
+    xtc_threshold: float | None
+    dynatemp_range: float | None
+    dynatemp_exp: float | None
+    dry_multiplier: float | None
+    dry_base: float | None
+    dry_allowed_length: int | None
+    dry_penalty_last_n: int | None
     logit_bias: list[str] | None
     ignore_eos: bool
     max_tokens: int | None

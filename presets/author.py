@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from ..samplers import Sampler, SamplingError, catalogue, find
+from ..samplers import Sampler
 from .complaints import make_step, shown
 from .errors import PresetError
 from .preset import Preset
@@ -57,7 +57,7 @@ def from_metadata(metadata: Mapping[str, str]) -> Preset | None:
     by its letters; each gets its own keys and llama.cpp's defaults for the rest. Without it, the samplers
     whose keys are there stand in llama.cpp's default order. mirostat 1 or 2 leaves of them the temperature
     only, as in llama.cpp. Raises ``PresetError`` that names the key, for a value that is not a number or not
-    within its range, and for a sampler that is not known here.
+    within its range, and for a sampler that llama.cpp has not.
     """
     texts = {key[len(PREFIX) :]: str(value) for key, value in metadata.items() if key.startswith(PREFIX)}
     numbers = {key: _number(key, texts[key]) for key in (*_PARAMETERS, *_MIROSTAT, "mirostat") if key in texts}
@@ -119,7 +119,6 @@ def _read_sequence(sequence: str) -> Iterable[str]:
 
 
 def _step(name: str, asked_by: str, numbers: Mapping[str, int | float]) -> Sampler:
-    _check_known(name, asked_by)
     params: dict[str, Any] = {}
     step = make_step(name, params, asked_by)
     for key, (sampler, parameter) in _PARAMETERS.items():
@@ -131,7 +130,6 @@ def _step(name: str, asked_by: str, numbers: Mapping[str, int | float]) -> Sampl
 
 
 def _mirostat(name: str, numbers: Mapping[str, int | float]) -> Sampler:
-    _check_known(name, f"{PREFIX}mirostat")
     params: dict[str, Any] = {}
     step = make_step(name, params, f"{PREFIX}mirostat")
     for key, parameter in _MIROSTAT.items():
@@ -139,14 +137,6 @@ def _mirostat(name: str, numbers: Mapping[str, int | float]) -> Sampler:
             params[parameter] = numbers[key]
             step = make_step(name, params, f"{PREFIX}{key}", parameter)
     return step
-
-
-def _check_known(name: str, asked_by: str) -> None:
-    try:
-        find(name)
-    except SamplingError:
-        known = ", ".join(catalogue())
-        raise PresetError(f"{asked_by}: the sampler {name} is not known here; known: {known}") from None
 
 
 def _written(step: Sampler) -> dict[str, Any]:

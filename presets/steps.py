@@ -11,19 +11,32 @@ from .complaints import make_step, shown
 from .errors import PresetError
 from .override import Override, StepTarget, step_target
 
-# llama.cpp's default order. Its --ignore-eos is a bias, too.
+# llama.cpp's default order, its --ignore-eos being a bias too; what it lacks stands beside what does the like.
 _ORDER = (
     "ignore_eos",
+    "min_tokens",
+    "ban",
     "logit_bias",
+    "repetition_penalty",
+    "encoder_repetition_penalty",
     "penalties",
     "dry",
+    "no_repeat_ngram",
     "top_n_sigma",
     "top_k",
+    "top_a",
     "typical",
     "top_p",
+    "tfs",
     "min_p",
+    "top_h",
+    "epsilon_cutoff",
+    "eta_cutoff",
     "xtc",
+    "quadratic",
     "temperature",
+    "dynatemp",
+    "skew",
 )
 
 # These never drop the most likely token, nor let another one overtake it.
@@ -78,7 +91,7 @@ def override_step(steps: Sequence[ResolvedStep], override: Override) -> list[Res
     chain would ignore.
     """
     origin = override.origin
-    target = step_target(override.target, origin)
+    steps, target = _one_temperature(steps, step_target(override.target, origin))
     position = _position(steps, target, origin)
     if target.parameter is None:
         return _switch(steps, target, position, override)
@@ -93,6 +106,24 @@ def override_step(steps: Sequence[ResolvedStep], override: Override) -> list[Res
     _check_used(steps, sampler, origin)
     new = replace(old, sampler=sampler, origins={**old.origins, target.parameter: came_from})
     return [*steps[:position], new, *steps[position + 1 :]]
+
+
+def _one_temperature(
+    steps: Sequence[ResolvedStep], target: StepTarget
+) -> tuple[Sequence[ResolvedStep], StepTarget]:
+    """As in llama.cpp, temperature and dynatemp are one step: what is set for one finds the other."""
+    there = [number for number, step in enumerate(steps) if step.name in ("temperature", "dynatemp")]
+    if len(there) != 1 or steps[there[0]].name == target.name:
+        return steps, target
+    (position,) = there
+    if target.name == "temperature":
+        return steps, replace(target, name="dynatemp", parameter="temperature")
+    if target.name == "dynatemp":
+        fixed = steps[position]
+        sampler = make_step("dynatemp", {"temperature": getattr(fixed.sampler, "t", None)}, fixed.origin)
+        origins = {**dict.fromkeys(type(sampler).model_fields, "default"), "temperature": fixed.origins["t"]}
+        return [*steps[:position], ResolvedStep(sampler, origins, fixed.origin), *steps[position + 1 :]], target
+    return steps, target
 
 
 def _position(steps: Sequence[ResolvedStep], target: StepTarget, origin: str) -> int | None:

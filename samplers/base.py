@@ -30,6 +30,8 @@ class About:
     """The parameter that ``name: value`` and ``name0.5`` set."""
     neutral: Mapping[str, Any] = field(default_factory=dict)
     """Parameter values that switch it off; all of them together. Empty: it can't be switched off."""
+    example: Any = None
+    """A usual value of the main parameter, where the default is not one; None: the default."""
     aliases: tuple[str, ...] = ()
     selects: bool = False
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Mapping, Sequence
 from operator import index
-from typing import Any, SupportsIndex, get_origin
+from typing import Any, Literal, SupportsIndex, get_args, get_origin
 
 from pydantic import ValidationError
 from pydantic.fields import FieldInfo
@@ -76,8 +76,10 @@ def allowed(field: FieldInfo) -> str:
         return f"{'≥' if 'ge' in bounds else '>'} {low:g}"
     if high is not None:
         return f"{'≤' if 'le' in bounds else '<'} {high:g}"
-    choices = getattr(field.annotation, "__args__", ())
-    return " or ".join(str(choice) for choice in choices if isinstance(choice, str))
+    if get_origin(field.annotation) is not Literal:
+        return ""
+    words = [str(choice).lower() if isinstance(choice, bool) else choice for choice in get_args(field.annotation)]
+    return f"{', '.join(words[:-1])} or {words[-1]}"
 
 
 _BOUNDS = ("ge", "gt", "le", "lt")

@@ -12,13 +12,13 @@ if TYPE_CHECKING:
 
 
 def show_samplers(found: Sequence[type[Sampler]]) -> None:
-    """Print all samplers: name, main parameter with its default, what it does."""
+    """Print all samplers: name, main parameter with its default, what it does, where it is from."""
     rows = []
     for cls in found:
         about = cls.about
         main = f"{about.main} {_default(cls, about.main)}" if about.main else ""
-        rows.append((about.name, main, about.summary))
-    _table(("sampler", "main parameter", "what it does"), rows)
+        rows.append((about.name, main, about.summary, about.reference))
+    _table(("sampler", "main parameter", "what it does", "source"), rows)
 
 
 def show_sampler(cls: type[Sampler]) -> None:
@@ -45,7 +45,8 @@ def show_sampler(cls: type[Sampler]) -> None:
         ]
         _table(("parameter", "default", "allowed", "meaning"), rows)
     if about.main:
-        print(f"\nin a preset: {about.name}: {_default(cls, about.main)}")
+        example = _default(cls, about.main) if about.example is None else _plain(about.example)
+        print(f"\nin a preset: {about.name}: {example}")
 
 
 def show_presets(entries: Iterable[Entry]) -> None:

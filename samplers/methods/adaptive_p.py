@@ -33,6 +33,7 @@ class AdaptiveP(Selector):
         reference="MrJackSpade & ddh0 2025, llama.cpp `adaptive_p`, PR 17927",
         llama_cpp="equal: the same seed draws the same tokens",
         main="target",
+        example=0.3,
         aliases=("adaptive", "power_law"),
         selects=True,
     )

@@ -39,6 +39,7 @@ class Ban(Sampler):
         reference="KoboldCpp `banned_tokens`, `banned_strings`; YALS `banned_strings`",
         llama_cpp="tokens: its `logit_bias` of -inf; strings: not in llama.cpp",
         main="tokens",
+        example=["\n"],
         neutral={"tokens": [], "strings": []},
         aliases=("bans", "banned", "banned_tokens"),
     )

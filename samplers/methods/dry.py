@@ -40,6 +40,7 @@ class Dry(Sampler):
         reference="p-e-w 2024, DRY, text-generation-webui PR 5677; pi6am, KoboldCpp PR 982",
         llama_cpp="equal with match: overlap",
         main="multiplier",
+        example=0.8,
         neutral={"multiplier": 0.0},
         aliases=("dry_multiplier",),
     )

@@ -28,6 +28,7 @@ class Dynatemp(Sampler):
         reference="Kalomaze 2023, Dynamic Temperature Sampling; llama.cpp `temp_ext`",
         llama_cpp="equal; n counts the candidates in play, not those that were banned",
         main="range",
+        example=0.5,
         neutral={"temperature": 1.0, "range": 0.0},
         aliases=("dynamic_temperature", "dynatemp_range", "temp_ext"),
     )

@@ -28,6 +28,7 @@ class EncoderRepetitionPenalty(Sampler):
         reference="transformers `EncoderRepetitionPenaltyLogitsProcessor`; text-generation-webui",
         llama_cpp="not in llama.cpp",
         main="penalty",
+        example=1.2,
         neutral={"penalty": 1.0},
         aliases=("encoder_rep_pen", "hallucination_penalty"),
     )

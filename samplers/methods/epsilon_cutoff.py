@@ -26,6 +26,7 @@ class EpsilonCutoff(Sampler):
         reference="Hewitt, Manning & Liang 2022, Truncation Sampling as Language Model Desmoothing",
         llama_cpp="not in llama.cpp",
         main="epsilon",
+        example=3e-4,
         neutral={"epsilon": 0.0},
         aliases=("epsilon",),
     )

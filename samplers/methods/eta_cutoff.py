@@ -30,6 +30,7 @@ class EtaCutoff(Sampler):
         reference="Hewitt, Manning & Liang 2022, Truncation Sampling as Language Model Desmoothing",
         llama_cpp="not in llama.cpp",
         main="epsilon",
+        example=6e-4,
         neutral={"epsilon": 0.0},
         aliases=("eta",),
     )

@@ -58,6 +58,7 @@ class LogitBias(Sampler):
         reference="llama.cpp `logit_bias`; OpenAI API `logit_bias`",
         llama_cpp="equal; a ban drops the token instead of setting it to -inf",
         main="bias",
+        example={42: -1.5},
         neutral={"bias": {}},
     )
 

@@ -27,6 +27,7 @@ class MinTokens(Sampler):
         reference="vLLM, Aphrodite `min_tokens`",
         llama_cpp="not in llama.cpp",
         main="n",
+        example=20,
         neutral={"n": 0},
         aliases=("min_length", "min_new_tokens"),
     )

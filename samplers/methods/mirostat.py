@@ -30,7 +30,6 @@ class Mirostat(MirostatBase):
         reference="Basu et al. 2021, Mirostat",
         llama_cpp="equal with surprise: truncated, save where k overflows an int",
         main="tau",
-        aliases=("mirostat1", "mirostat_v1"),
         selects=True,
     )
 

@@ -24,7 +24,6 @@ class MirostatV2(MirostatBase):
         reference="Basu et al. 2021, Mirostat; llama.cpp `mirostat-v2`",
         llama_cpp="equal with surprise: truncated, the same seed draws the same tokens",
         main="tau",
-        aliases=("mirostat2",),
         selects=True,
     )
 

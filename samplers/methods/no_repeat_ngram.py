@@ -28,6 +28,7 @@ class NoRepeatNgram(Sampler):
         reference="Paulus, Xiong & Socher 2017; transformers `no_repeat_ngram_size`",
         llama_cpp="not in llama.cpp",
         main="n",
+        example=4,
         neutral={"n": 0},
         aliases=("no_repeat_ngram_size",),
     )

@@ -36,6 +36,7 @@ class Penalties(Sampler):
         reference="Keskar et al. 2019, CTRL; OpenAI API `frequency_penalty`, `presence_penalty`",
         llama_cpp="equal with scope: all and penalize_newline: true",
         main="repeat",
+        example=1.1,
         neutral={"repeat": 1.0, "frequency": 0.0, "presence": 0.0},
         aliases=("penalty", "repeat_penalty"),
     )

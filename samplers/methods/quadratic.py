@@ -25,6 +25,7 @@ class Quadratic(Sampler):
         reference="Kalomaze 2024, Quadratic / Smooth Sampling, text-generation-webui PR 5403",
         llama_cpp="not in llama.cpp",
         main="factor",
+        example=0.25,
         neutral={"factor": 0.0},
         aliases=("smoothing", "smoothing_factor", "smooth_sampling"),
     )

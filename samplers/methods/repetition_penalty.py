@@ -32,6 +32,7 @@ class RepetitionPenalty(Sampler):
         reference="Keskar et al. 2019, CTRL; KoboldAI wiki, Repetition penalty",
         llama_cpp="with slope 0 it is llama.cpp's `penalties` with repeat: penalty, last_n: range (0 is -1 there)",
         main="penalty",
+        example=1.1,
         neutral={"penalty": 1.0},
         aliases=("rep_pen", "repetition"),
     )

@@ -27,6 +27,7 @@ class Skew(Sampler):
         reference="Aphrodite `skew`; exllamav2 `skew`",
         llama_cpp="not in llama.cpp",
         main="skew",
+        example=0.5,
         neutral={"skew": 0.0},
     )
 

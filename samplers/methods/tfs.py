@@ -30,6 +30,7 @@ class Tfs(Sampler):
         reference="Bricken 2019, Tail Free Sampling; KoboldAI",
         llama_cpp="not in llama.cpp since 2024; pad: false is what it and KoboldCpp do",
         main="z",
+        example=0.95,
         neutral={"z": 1.0},
         aliases=("tfs_z", "tail_free", "tail_free_sampling"),
     )

@@ -24,6 +24,7 @@ class TopA(Sampler):
         reference="BlinkDL, RWKV-LM, the top-a sampling method; KoboldAI",
         llama_cpp="not in llama.cpp",
         main="a",
+        example=0.2,
         neutral={"a": 0.0},
     )
 

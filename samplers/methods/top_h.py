@@ -26,6 +26,7 @@ class TopH(Sampler):
         reference="Baghaei Potraghloo et al. 2025, Top-H Decoding; transformers `TopHLogitsWarper`",
         llama_cpp="not in llama.cpp",
         main="h",
+        example=0.4,
         neutral={"h": 0.0},
     )
 

@@ -25,6 +25,7 @@ class TopNSigma(Sampler):
         reference="Tang et al. 2024, Top-n-sigma: Not All Logits Are You Need",
         llama_cpp="equal; the others are dropped, not set to -inf",
         main="n",
+        example=1.0,
         neutral={"n": 0.0},
         aliases=("nsigma", "n_sigma", "top_nsigma"),
     )

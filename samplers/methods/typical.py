@@ -27,6 +27,7 @@ class Typical(Sampler):
         reference="Meister, Pimentel, Wiher & Cotterell 2022, Locally Typical Sampling",
         llama_cpp="equal with boundary: include; 0 ln 0 is 0, not NaN; equal scores keep the likelier first",
         main="p",
+        example=0.9,
         neutral={"p": 1.0},
         aliases=("typical_p", "typ_p", "locally_typical"),
     )

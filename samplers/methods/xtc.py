@@ -31,6 +31,7 @@ class Xtc(Sampler):
         reference="p-e-w 2024, Exclude Top Choices, text-generation-webui PR 6335",
         llama_cpp="equal with keep_special: false, the random numbers too",
         main="probability",
+        example=0.5,
         neutral={"probability": 0.0},
         aliases=("exclude_top_choices", "xtc_probability"),
     )

@@ -5,12 +5,13 @@ import re
 import subprocess
 import sys
 from importlib.metadata import version
+from pathlib import Path
 
 import pytest
 import yaml
 from logitsmith.samplers import catalogue
 
-BUILT_IN = {"default", "deterministic", "creative", "precise"}
+BUILT_IN = {path.stem for path in (Path(__file__).parents[2] / "presets").glob("*.yaml")}
 
 
 def test_help_is_short_and_names_the_commands(gen):

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any
 
 import pytest
 from logitsmith.presets import PresetError, from_metadata
-from logitsmith.presets import author as author_module
-from logitsmith.samplers import About, Sampler, catalogue
-from pydantic import Field
 
 
 def metadata(**keys: str) -> dict[str, str]:
@@ -37,6 +34,22 @@ CHAINS: dict[str, tuple[dict[str, str], list[Any]]] = {
     "one_letter": ({"sequence": "k"}, [{"top_k": {}}]),
     "temp_is_a_name": ({"sequence": "temp"}, [{"temperature": {}}]),
     "empty_sequence": ({"sequence": " ;", "top_k": "3"}, [{"top_k": {"k": 3}}]),
+    "every_sampler": (
+        {"sequence": "edskypmxti", "xtc_probability": "0.5", "xtc_threshold": "0.2"},
+        [
+            {"penalties": {}},
+            {"dry": {}},
+            {"top_n_sigma": {}},
+            {"top_k": {}},
+            {"typical": {}},
+            {"top_p": {}},
+            {"min_p": {}},
+            {"xtc": {"probability": 0.5, "threshold": 0.2}},
+            {"temperature": {}},
+            {"infill": {}},
+        ],
+    ),
+    "adaptive_p_goes_last": ({"sequence": "adaptive_p;min_p"}, [{"min_p": {}}, {"adaptive_p": {}}]),
     "whole_number_as_float": ({"top_k": "64.000000"}, [{"top_k": {"k": 64}}]),
     "top_k_below_0_is_off": ({"top_k": "-1"}, [{"top_k": {"k": 0}}]),
     "temperature_below_0_is_0": ({"temp": "-1"}, [{"temperature": {"t": 0.0}}]),
@@ -88,51 +101,21 @@ def test_refused(keys: dict[str, str], complaint: str) -> None:
     assert str(caught.value) == f"general.sampling.{complaint}"
 
 
-UNKNOWN = {
-    "in_the_sequence": ({"sequence": "penalties;dry;top_k"}, "sequence", "dry"),
-    "by_letter": ({"sequence": "ky"}, "sequence", "typical"),
-    "by_key": ({"xtc_threshold": "0.1"}, "xtc_threshold", "xtc"),
-    "mirostat_1": ({"mirostat": "1"}, "mirostat", "mirostat"),
-    "mirostat_2": ({"mirostat": "2", "temp": "0.5"}, "mirostat", "mirostat_v2"),
+MIROSTAT = {
+    "1": ("mirostat", {}),
+    "2": ("mirostat_v2", {"mirostat_tau": "4", "mirostat_eta": "0.2"}),
 }
 
 
-@pytest.mark.parametrize(("keys", "key", "sampler"), UNKNOWN.values(), ids=UNKNOWN)
-def test_sampler_that_is_not_there(
-    monkeypatch: pytest.MonkeyPatch, keys: dict[str, str], key: str, sampler: str
-) -> None:
-    def find(name: str) -> type[Sampler]:
-        if name == sampler:
-            raise author_module.SamplingError(name)
-        return catalogue()[name]
-
-    monkeypatch.setattr(author_module, "find", find)
-    with pytest.raises(PresetError) as caught:
-        from_metadata(metadata(**keys))
-    assert str(caught.value).startswith(
-        f"general.sampling.{key}: the sampler {sampler} is not known here; known: "
-    )
-
-
-def test_mirostat_leaves_only_the_temperature(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Mirostat(Sampler):
-        about: ClassVar[About] = About("mirostat_v2", "", "", "", "", selects=True)
-        tau: float = Field(default=5.0, ge=0)
-        eta: float = Field(default=0.1, ge=0)
-
-    made: list[Any] = []
-
-    def make_step(name: str, params: dict[str, Any], origin: str, parameter: str | None = None) -> Sampler:
-        made.append((name, dict(params), origin))
-        return Mirostat(**params) if name == "mirostat_v2" else catalogue()[name](**params)
-
-    monkeypatch.setattr(author_module, "find", lambda name: None)
-    monkeypatch.setattr(author_module, "make_step", make_step)
-    monkeypatch.setattr(author_module.Preset, "from_table", lambda table, **where: table)
-    keys = metadata(mirostat="2", mirostat_tau="4", temp="0.5", top_k="3", sequence="top_k;temperature")
-    table: Any = from_metadata(keys)
-    assert table["chain"] == [{"temperature": {"t": 0.5}}, {"mirostat_v2": {"tau": 4.0}}]
-    assert table["description"].endswith("; without effect there, as in llama.cpp: top_k")
+@pytest.mark.parametrize(("version", "case"), MIROSTAT.items(), ids=MIROSTAT)
+def test_mirostat_leaves_only_the_temperature(version: str, case: tuple[str, dict[str, str]]) -> None:
+    name, numbers = case
+    keys = metadata(mirostat=version, temp="0.5", top_k="3", sequence="top_k;temperature", **numbers)
+    preset = from_metadata(keys)
+    assert preset is not None
+    given = {key.removeprefix("mirostat_"): float(value) for key, value in numbers.items()}
+    assert preset.chain == [{"temperature": {"t": 0.5}}, {name: given}]
+    assert preset.description.endswith("; without effect there, as in llama.cpp: top_k")
 
 
 def test_what_has_no_effect_is_said() -> None:

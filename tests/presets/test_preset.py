@@ -12,13 +12,15 @@ from logitsmith.presets.preset import DEFAULT_CHAIN
 from logitsmith.samplers import build
 from pydantic import ValidationError
 
+from ..samplers.rows import FakeVocabulary
+
 A_CHAIN = "a list of steps, or a text such as 'top_k40 > temp0.8'"
 KEYS = "description, chain, seed, max_tokens, stop, system, grammar"
 
 REFUSED: dict[str, tuple[dict[Any, Any], str]] = {
     "unknown_sampler": (
-        {"chain": ["greedy", "x", {"top_p": 1.5}]},
-        "chain[1]: unknown sampler 'x'; known are",
+        {"chain": ["greedy", "zzz", {"top_p": 1.5}]},
+        "chain[1]: unknown sampler 'zzz'; known are",
     ),
     "range": (
         {"chain": [{"top_k": 1}, {"temp": 1}, {"top_p": 1.5}]},
@@ -148,17 +150,38 @@ def test_any_table_is_a_preset_or_a_sentence(table: dict[Any, Any]) -> None:
     assert said.startswith("x.yaml: ")
 
 
-BUILT_IN = ("default", "deterministic", "creative", "precise")
+# Each built-in preset, and the steps of its chain that are on.
+BUILT_IN = {
+    "default": "top_k top_p min_p temperature dist",
+    "deterministic": "greedy",
+    "creative": "penalties min_p temperature dist",
+    "precise": "top_k top_p min_p temperature dist",
+    "llama-cpp": "top_k top_p min_p temperature dist",
+    "koboldai": "repetition_penalty top_p temperature dist",
+    "chasm": "temperature typical tfs top_p dist",
+    "mirostat": "temperature mirostat_v2",
+    "xtc-dry": "dry min_p xtc dist",
+    "min-p": "min_p dist",
+}
+ORDERS = {
+    "llama-cpp": "penalties dry top_n_sigma top_k typical top_p min_p xtc temperature dist",
+    "koboldai": "repetition_penalty top_k top_a top_p tfs typical temperature dist",
+}
 
 
-@pytest.mark.parametrize("name", BUILT_IN)
-def test_built_in_preset_loads_and_builds(name: str) -> None:
+@pytest.mark.parametrize(("name", "steps"), BUILT_IN.items(), ids=BUILT_IN)
+def test_built_in_preset_loads_and_builds(name: str, steps: str) -> None:
     preset = load(name)
     assert (preset.name, preset.source) == (name, "built-in")
     assert preset.description
     assert "\n" not in preset.description
-    chain = build(preset.chain, seed=1)
-    assert chain.steps[-1].about.name == ("greedy" if name == "deterministic" else "dist")
+    chain = build(preset.chain, seed=1, vocab=FakeVocabulary())
+    assert [step.about.name for step in chain.steps] == steps.split()
+
+
+@pytest.mark.parametrize(("name", "order"), ORDERS.items(), ids=ORDERS)
+def test_order_of_all_steps(name: str, order: str) -> None:
+    assert [sampler.about.name for sampler in load(name).samplers()] == order.split()
 
 
 def test_default_is_llama_cpp_s_chain() -> None:

@@ -278,3 +278,51 @@ def test_chain_refused(chain: str, complaint: str) -> None:
     with pytest.raises(PresetError) as caught:
         resolve(None, chain=chain)
     assert str(caught.value) == complaint
+
+
+def steps_after(chain: str, *sets: str) -> list[Any]:
+    settings = resolve(preset(chain=chain), sets=sets)
+    return [{step.name: step.sampler.model_dump(exclude_unset=True)} for step in settings.steps[:-1]]
+
+
+HOT = {"temperature": {"t": 1.2}}
+
+# As in llama.cpp, temperature and dynatemp are one step.
+ONE_TEMPERATURE: dict[str, tuple[str, list[str], list[Any]]] = {
+    "the_range_makes_it_dynamic": (
+        "top_k5 > temp1.2 > min_p",
+        ["dynatemp.range=0.3"],
+        [{"top_k": {"k": 5}}, {"dynatemp": {"temperature": 1.2, "range": 0.3}}, {"min_p": {}}],
+    ),
+    "temperature_finds_the_dynamic_one": (
+        "dynatemp(range=0.3)",
+        ["temp=0.5"],
+        [{"dynatemp": {"range": 0.3, "temperature": 0.5}}],
+    ),
+    "both": ("temp1.2", ["dynatemp.exponent=2", "temp=0.5"], [{"dynatemp": {"temperature": 0.5, "exponent": 2}}]),
+    "no_temperature_yet": ("top_k5", ["dynatemp=0.3"], [{"top_k": {"k": 5}}, {"dynatemp": {"range": 0.3}}]),
+    "both_are_there": ("temp1.2 > dynatemp", ["dynatemp=0.3"], [HOT, {"dynatemp": {"range": 0.3}}]),
+}
+
+
+@pytest.mark.parametrize(("chain", "sets", "left"), ONE_TEMPERATURE.values(), ids=ONE_TEMPERATURE)
+def test_temperature_and_dynatemp(chain: str, sets: list[str], left: list[Any]) -> None:
+    assert steps_after(chain, *sets) == left
+
+
+def test_the_temperature_keeps_its_origin() -> None:
+    settings = resolve(preset(chain=["temp"]), sets=["dynatemp=0.3"], flags=[flag("temp", "temperature.t", 0.4)])
+    (step,) = [step for step in settings.steps if step.name == "dynatemp"]
+    assert step.origins == {"temperature": "--temp", "range": "--set dynatemp", "exponent": "default"}
+
+
+def test_a_sampler_that_llama_cpp_lacks_goes_in_beside_the_like() -> None:
+    steps = steps_after("top_k5 > temp1.2", "tfs=0.9", "min_tokens=3", "no_repeat_ngram=2", "quadratic=0.2")
+    assert [name for step in steps for name in step] == [
+        "min_tokens",
+        "no_repeat_ngram",
+        "top_k",
+        "tfs",
+        "quadratic",
+        "temperature",
+    ]

@@ -9,7 +9,19 @@ import pytest
 from logitsmith.presets import Entry, PresetError, config_folder, find, listing, load, user_config
 from logitsmith.presets import search as search_module
 
-BUILT_IN = ["creative", "default", "deterministic", "precise"]
+BUILT_IN = [
+    "chasm",
+    "creative",
+    "default",
+    "deterministic",
+    "koboldai",
+    "llama-cpp",
+    "min-p",
+    "mirostat",
+    "precise",
+    "xtc-dry",
+]
+KNOWN = f"known: {', '.join(BUILT_IN)}"
 MINE = "description: mine\nchain: [greedy]\n"
 
 
@@ -33,8 +45,7 @@ def test_first_one_wins(project: Path, user_folder: Path) -> None:
         ("creative", "./presets", False),
         ("creative", user, True),
         ("mine", user, False),
-        ("creative", "built-in", True),
-        *((name, "built-in", False) for name in BUILT_IN[1:]),
+        *((name, "built-in", name == "creative") for name in BUILT_IN),
     ]
     assert load("creative").source == str(Path("presets/creative.yaml"))
     assert load("mine").source == str(user_folder / "presets/mine.yml")
@@ -103,10 +114,10 @@ def test_name_is_shown_as_its_file(project: Path, suffix: str) -> None:
 
 
 UNKNOWN = {
-    "near": ("creativ", "did you mean creative? (known: creative, default, deterministic, precise)"),
-    "case": ("Creative", "did you mean creative? (known: creative, default, deterministic, precise)"),
-    "far": ("xyz", "known: creative, default, deterministic, precise"),
-    "empty": ("", "known: creative, default, deterministic, precise"),
+    "near": ("creativ", f"did you mean creative? ({KNOWN})"),
+    "case": ("Creative", f"did you mean creative? ({KNOWN})"),
+    "far": ("xyz", KNOWN),
+    "empty": ("", KNOWN),
 }
 
 

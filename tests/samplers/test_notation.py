@@ -1,9 +1,10 @@
 import contextlib
+import json
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from logitsmith.samplers import SamplingError, build, parse, parse_notation
+from logitsmith.samplers import SamplingError, build, catalogue, parse, parse_notation
 
 READ = {
     "temp0.8 > typical0.19 > tfs0.97 > top-p0.6": [
@@ -33,6 +34,16 @@ READ = {
     "logit_bias(42=-1, 7=-inf)": [{"logit_bias": {42: -1, 7: float("-inf")}}],
     "dist()": [{"dist": {}}],
     "dist( )": [{"dist": {}}],
+    "xtc(probability=0.5, keep_special=cancel)": [{"xtc": {"probability": 0.5, "keep_special": "cancel"}}],
+    'dry(multiplier=0.8, breakers=["\\n", ":", "a, b"])': [
+        {"dry": {"multiplier": 0.8, "breakers": ["\n", ":", "a, b"]}}
+    ],
+    'ban(strings="x > (y", tokens=[1, 2]) > dist': [{"ban": {"strings": "x > (y", "tokens": [1, 2]}}, "dist"],
+    'ban(strings="two  spaces")': [{"ban": {"strings": "two  spaces"}}],
+    'ban(strings="a \\" quote")': [{"ban": {"strings": 'a " quote'}}],
+    'logit_bias(" the-end"=-1)': [{"logit_bias": {" the-end": -1}}],
+    "ban42": [{"ban": 42}],
+    "top-h.4": [{"top-h": 0.4}],
 }  # fmt: skip
 
 
@@ -60,6 +71,9 @@ HINT = "; write name, name0.8 or name(key=value, …)"
         ("temp(t=)", "chain 'temp(t=)', step 1: 't=' is not key=value"),
         ("temp(=1)", "chain 'temp(=1)', step 1: '=1' is not key=value"),
         ("temp(t=1,)", "chain 'temp(t=1,)', step 1: '' is not key=value"),
+        ('ban(strings="a)', """chain 'ban(strings="a)', step 1: 'ban(strings="a)' is not a step""" + HINT),
+        ("ban(tokens=[1)", "chain 'ban(tokens=[1)', step 1: 'ban(tokens=[1)' is not a step" + HINT),
+        ("ban(tokens=[1 2])", "chain 'ban(tokens=[1 2])', step 1: '[1 2]' is neither a text nor a list"),
         ("temp(t=1, t=2)", "chain 'temp(t=1, t=2)', step 1: a parameter is given twice"),
     ],
 )  # fmt: skip
@@ -69,10 +83,34 @@ def test_refusal(text, message):
     assert str(caught.value) == message
 
 
-@given(st.text(alphabet="temp_k-v20.18eE+>=(), \n", max_size=30) | st.text(max_size=20))
+@given(st.text(alphabet='temp_k-v20.18eE+>=(), \n"[]\\', max_size=30) | st.text(max_size=20))
 def test_any_text_is_read_or_refused(text):
     with contextlib.suppress(SamplingError):
-        assert len(parse_notation(text)) == text.count(">") + 1
+        assert len(parse_notation(text)) <= text.count(">") + 1
+
+
+MAIN = {name: cls for name, cls in catalogue().items() if cls.about.main}
+
+
+@pytest.mark.parametrize("name", MAIN)
+def test_every_main_parameter(name):
+    cls = MAIN[name]
+    if name == "logit_bias":  # its main parameter is a table
+        assert parse("logit_bias(7=1)")[0].bias == {7: 1}
+        return
+    default = cls.model_fields[cls.about.main].get_default(call_default_factory=True)
+    value = 7 if default == [] else default
+    (sampler,) = parse(f"{name}{value}" if name != "mirostat_v2" else f"{name} {value}")
+    assert getattr(sampler, cls.about.main) == ([7] if default == [] else value)
+
+
+@pytest.mark.parametrize("name", catalogue())
+def test_every_parameter(name):
+    """A chain's own description of itself, written in the notation, is that sampler again."""
+    cls = catalogue()[name]
+    given = {key: value for key, value in cls().model_dump().items() if key != "bias"}
+    (sampler,) = parse(f"{name}({', '.join(f'{key}={json.dumps(value)}' for key, value in given.items())})")
+    assert sampler == cls()
 
 
 def test_the_notation_of_kobold_ai_builds_the_chain_it_names():
