@@ -14,11 +14,11 @@ Name = Annotated[str | None, typer.Argument(help="A sampler's name or alias; non
 def samplers(name: Name = None) -> None:
     """List the samplers, or show one: formula, parameters, ranges, source."""
     with reported():
-        from ..samplers import SamplingError, catalogue, find
+        from ..samplers import SamplingError, catalogue, find, offered
         from .render.tables import show_sampler, show_samplers
 
         if name is None:
-            show_samplers(list(catalogue().values()))
+            show_samplers(list(catalogue().values()), offered())
             return
         try:
             found = find(name)

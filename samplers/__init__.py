@@ -6,7 +6,7 @@ from .candidates import Candidates
 from .chain import Chain
 from .errors import SamplingError
 from .notation import parse_notation
-from .registry import catalogue, find
+from .registry import catalogue, find, offered
 from .rng import SEED_MAX
 from .vocabulary import Vocabulary
 
@@ -25,6 +25,7 @@ __all__ = [
     "catalogue",
     "find",
     "make",
+    "offered",
     "parse",
     "parse_notation",
 ]

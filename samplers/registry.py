@@ -45,6 +45,11 @@ def catalogue() -> dict[str, type[Sampler]]:
     return {name: _builtin(name) for name in builtin_names()}
 
 
+def offered() -> dict[str, str]:
+    """What other packages offer: the name and where it would be loaded from. Nothing is imported."""
+    return {name: ", ".join(sorted({point.value for point in points})) for name, points in _offered().items()}
+
+
 @cache
 def builtin_names() -> tuple[str, ...]:
     """The names of the samplers that come with this package: the modules of `methods/`."""

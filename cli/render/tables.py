@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from ...samplers import Sampler
 
 
-def show_samplers(found: Sequence[type[Sampler]]) -> None:
+def show_samplers(found: Sequence[type[Sampler]], offered: Mapping[str, str]) -> None:
     """Print all samplers: name, main parameter with its default, what it does, where it is from."""
     rows = []
     for cls in found:
@@ -19,6 +19,8 @@ def show_samplers(found: Sequence[type[Sampler]]) -> None:
         main = f"{about.main} {_default(cls, about.main)}" if about.main else ""
         rows.append((about.name, main, about.summary, about.reference))
     _table(("sampler", "main parameter", "what it does", "source"), rows)
+    for name, place in sorted(offered.items()):
+        print(f"{name}: offered by another package, {place}")
 
 
 def show_sampler(cls: type[Sampler]) -> None:
