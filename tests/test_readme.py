@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from logitsmith.samplers import catalogue
 
 README = (Path(__file__).parent.parent / "README.md").read_text()
 TOUR = README.split("## A tour")[1].split("## Reference")[0]
@@ -42,3 +43,24 @@ def test_tour(command, output, tmp_path):
         text=True,
     )
     assert [line.rstrip() for line in done.stdout.splitlines()] == [line.rstrip() for line in output.splitlines()]
+
+
+def samplers_table():
+    """The README's table of samplers, out of what the samplers say of themselves."""
+    lines = ["| sampler | main parameter | what it does | source |", "|---|---|---|---|"]
+    for name, cls in catalogue().items():
+        main = f"`{cls.about.main}`" if cls.about.main else ""
+        cells = (cell.replace("|", "\\|") for cell in (f"`{name}`", main, cls.about.summary, cls.about.reference))
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def test_the_table_of_samplers_is_up_to_date():
+    found = README.split("<!-- samplers -->\n")[1].split("\n<!-- /samplers -->")[0]
+    assert found == samplers_table()
+
+
+def test_every_built_in_preset_is_named():
+    section = README.split("### Presets")[1].split("### ")[0]
+    for path in (Path(__file__).parent.parent / "presets").glob("*.yaml"):
+        assert f"`{path.stem}`" in section

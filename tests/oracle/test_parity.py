@@ -7,25 +7,58 @@ from logitsmith.engine import Model, locate
 from logitsmith.presets import load
 from logitsmith.samplers import build
 
-from .native import NativeChain
+from .native import MAKERS, NativeChain
 
 PROMPT = "The lighthouse keeper opened the door and"
 
-CHAINS = {
-    "default": None,
-    "deterministic": None,
-    "creative": None,
-    "precise": None,
-    "dist alone": "dist",
-    "hot and wide": "temp1.4 > top-p0.98",
-    "every step": (
-        "logit_bias > penalties(repeat=1.2, frequency=0.1, presence=0.2, last_n=16) > top-k60"
-        " > top-p0.97 > min-p0.02 > temp1.1"
-    ),
-    "temperature first": "temp0.7 > min-p0.1 > top-k20",
-    "twice": "top-p0.99 > temp0.9 > top-p0.9",
-    "min_keep": "top_p(p=0.1, min_keep=5) > min_p(p=0.9, min_keep=3)",
+ALONE = {
+    "greedy": "greedy",
+    "dist": "dist",
+    "temperature": "temp0.7",
+    "dynatemp": "dynatemp(temperature=0.9, range=0.6, exponent=1.3)",
+    "top_k": "top_k50",
+    "top_p": "top_p0.9",
+    "min_p": "min_p0.05",
+    "typical": "typical0.6",
+    "top_n_sigma": "top_n_sigma1.5",
+    "xtc": "xtc(probability=0.5, threshold=0.05)",
+    "penalties": "penalties(repeat=1.2, frequency=0.1, presence=0.2, last_n=64)",
+    "dry": "dry0.8",
+    "logit_bias": "logit_bias(198=-4, 28=2.5, 253=-1)",
+    "infill": "top_k40 > infill",  # by itself llama.cpp compares all pieces with all, which takes minutes a token
+    "mirostat": "mirostat",
+    "mirostat_v2": "mirostat_v2",
+    "adaptive_p": "adaptive_p0.4",
 }
+"""Each sampler of llama.cpp, by itself; one that does not select is followed by `dist`."""
+
+DRY = 'dry(multiplier=0.8, allowed_length=1, last_n=128, breakers=["\\n", ".", " the"])'
+MIXED = {
+    "llama.cpp's order, all on": (
+        f"logit_bias(28=1) > penalties(repeat=1.1) > {DRY} > top_n_sigma3 > top_k100 > typical0.95 > top_p0.95"
+        " > min_p0.01 > xtc(probability=0.3, threshold=0.1) > dynatemp(temperature=1, range=0.5)"
+    ),
+    "every step before a hot draw": (
+        "penalties(repeat=1.2, frequency=0.1, presence=0.2, last_n=16) > top_k60 > top_p0.97 > min_p0.02 > temp1.1"
+    ),
+    "temperature first": "temp0.7 > min_p0.1 > top_k20",
+    "hot and wide": "temp1.4 > top_p0.98",
+    "twice": "top_p0.99 > temp0.9 > top_p0.9",
+    "min_keep": "top_p(p=0.1, min_keep=5) > min_p(p=0.9, min_keep=3)",
+    "biased mirostat": "logit_bias(28=1) > temp0.9 > mirostat(tau=4, eta=0.2, m=60)",
+    "mirostat_v2 after a cut": "penalties(repeat=1.1) > top_k400 > temp1.2 > mirostat_v2(tau=3, eta=0.3)",
+    "adaptive": "min_p0.02 > xtc(probability=0.5, threshold=0.2) > adaptive_p(target=0.3, decay=0.8)",
+    "fill in the middle": f"top_k40 > top_p0.99 > {DRY} > infill",
+}
+"""Ten chains of several steps, in orders that people use and in others."""
+
+PRESETS = ["default", "deterministic", "creative", "precise", "llama-cpp", "mirostat", "xtc-dry", "min-p"]
+"""The built-in presets that llama.cpp has all the samplers of."""
+
+CHAINS = {**ALONE, **MIXED, **{f"preset {name}": name for name in PRESETS}}
+
+# Where a chain sorts the whole vocabulary and draws from its tail, ties are drawn now and then.
+SORTS_THE_TAIL = {"hot and wide", "twice", "dynatemp", "typical", "xtc", "mirostat", "mirostat_v2", "dry"}
 
 
 @pytest.fixture(scope="module")
@@ -47,7 +80,8 @@ def compare(model, steps, seed, count):
     model.context.read(prompt)
     ours.reset(prompt)
     ties = 0
-    with NativeChain(ours.config, vocabulary=vocabulary.size, seed=seed) as native:
+    pointer = vocabulary._native.vocab
+    with NativeChain(ours.config, vocabulary=vocabulary.size, seed=seed, vocab=pointer) as native:
         native.accept(*prompt)
         for step in range(count):
             row = model.context.logits()
@@ -61,17 +95,18 @@ def compare(model, steps, seed, count):
 
 
 def steps_of(name):
-    return CHAINS[name] or load(name).chain
+    return load(CHAINS[name]).chain if name.startswith("preset ") else CHAINS[name]
 
 
-# Where a chain sorts the whole vocabulary after a high temperature, ties are drawn now and then.
-SORTS_THE_TAIL = {"hot and wide", "twice"}
+def test_every_native_sampler_is_compared():
+    assert ALONE.keys() == MAKERS.keys()
+    assert len(MIXED) == 10
 
 
-@pytest.mark.parametrize("seed", [0, 7, 4294967294])
 @pytest.mark.parametrize("name", CHAINS)
-def test_hundred_tokens(model, name, seed):
-    ties = compare(model, steps_of(name), seed, 100)
+def test_sixty_tokens(model, name):
+    seed = 4294967294 if name.startswith("preset ") else 7
+    ties = compare(model, steps_of(name), seed, 60)
     assert ties == 0 or name in SORTS_THE_TAIL
 
 
@@ -83,6 +118,10 @@ def test_many_seeds(model, capsys):
     assert {name for (name, _), count in ties.items() if count} <= SORTS_THE_TAIL
     with capsys.disabled():
         print(
-            f"\nparity: {len(CHAINS)} chains, 5 seeds, {300 * len(runs):,} tokens: "
-            f"{sum(ties.values())} ties of equal logits drawn in another order, 0 other differences"
+            f"\nparity: {len(ALONE)} samplers alone, {len(MIXED)} mixed chains, {len(PRESETS)} presets, 5 seeds, "
+            f"{300 * len(runs):,} tokens: {sum(ties.values())} ties of equal logits drawn in another order, "
+            "0 other differences"
         )
+        for (name, seed), count in ties.items():
+            if count:
+                print(f"  {count} ties: {name}, seed {seed}")
