@@ -14,6 +14,7 @@ test: $(VENV)/.test
 
 proof: $(VENV)/.test
 	$(BIN)/python -m pytest -m slow -s
+	EXAMPLES=1000 $(BIN)/python -m pytest tests/samplers -k "llama_cpp or brute_force or leaves_rows or reset"
 
 lint: $(VENV)/.test typecheck
 	$(BIN)/ruff check .

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .overlap import heads
+from .single import utf8
 from .vocabulary import Vocabulary
 
 # llama.cpp's limits, which keep the search linear.
@@ -44,7 +45,7 @@ class Breakers:
         tails: dict[int, list[Sequence[int]]] = {}
         pieces = vocabulary.pieces
         for text in texts:
-            for head, rest in heads(text.encode()[:_LONGEST_TEXT], pieces):
+            for head, rest in heads(utf8(text, "dry.breakers")[:_LONGEST_TEXT], pieces):
                 tokens = _tokens_of(rest, vocabulary)
                 if tokens is not None:
                     tails.setdefault(head, []).append(tokens[:_LONGEST_TAIL])
@@ -53,7 +54,8 @@ class Breakers:
     @classmethod
     def last_tokens(cls, texts: Sequence[str], vocabulary: Vocabulary) -> Breakers:
         """Breakers of one token each: the last token of "a" and the text."""
-        return cls({vocabulary.tokenize(b"a" + text.encode())[-1]: [()] for text in texts}, vocabulary.size)
+        lasts = {vocabulary.tokenize(b"a" + utf8(text, "dry.breakers"))[-1] for text in texts}
+        return cls({token: [()] for token in lasts}, vocabulary.size)
 
     def distance(self, tokens: NDArray[np.int64]) -> int:
         """How many tokens stand after the last breaker; all of them where there is none."""

@@ -10,11 +10,18 @@ from numpy.typing import NDArray
 from .errors import SamplingError
 
 
+def check_token(name: str, token: int, size: int) -> None:
+    """Raise ``SamplingError`` that names the sampler unless this is an id below ``size``."""
+    if not 0 <= token < size:
+        raise SamplingError(f"{name}: token id {token} in the text is not within 0..{size - 1}")
+
+
 def check_tokens(name: str, tokens: Sequence[int] | NDArray[np.int64], size: int) -> None:
     """Raise ``SamplingError`` that names the sampler unless all of these are ids below ``size``."""
-    for token in (min(tokens), max(tokens)) if len(tokens) else ():
-        if not 0 <= token < size:
-            raise SamplingError(f"{name}: token id {token} in the window is not within 0..{size - 1}")
+    ids = np.asarray(tokens, dtype=np.int64)
+    if ids.size:
+        check_token(name, int(ids.min()), size)
+        check_token(name, int(ids.max()), size)
 
 
 def token_table(name: str, tokens: Sequence[int], size: int) -> NDArray[np.bool_]:
@@ -39,10 +46,10 @@ class LastSeen:
 
     def add(self, token: int) -> None:
         """Put one token at the end."""
-        self._last[token] = self._count
         if self._places is not None:
-            check_tokens(self._name, [token], self._places.size)
+            check_token(self._name, token, self._places.size)
             self._places[token] = self._count
+        self._last[token] = self._count
         self._count += 1
 
     def places(self, size: int) -> NDArray[np.int64]:

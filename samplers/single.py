@@ -18,7 +18,15 @@ def token_of(key: int | str, surroundings: Surroundings, parameter: str) -> int:
             limit = "≥ 0" if known is None else f"within 0..{known.size - 1}"
             raise SamplingError(f"{parameter}: token id {key} is not {limit}")
         return key
-    tokens = need_vocabulary(surroundings, f"{parameter}: {key!r}").tokenize(key.encode())
+    tokens = need_vocabulary(surroundings, f"{parameter}: {key!r}").tokenize(utf8(key, parameter))
     if len(tokens) != 1:
         raise SamplingError(f"{parameter}: {key!r} is {len(tokens)} tokens {tokens}; give one token, or its id")
     return tokens[0]
+
+
+def utf8(text: str, parameter: str) -> bytes:
+    """Return the bytes of a text; raise ``SamplingError`` that names the parameter where it has none."""
+    try:
+        return text.encode()
+    except UnicodeEncodeError:
+        raise SamplingError(f"{parameter}: {text!r} is not UTF-8") from None

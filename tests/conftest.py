@@ -9,7 +9,11 @@ os.environ["OMP_WAIT_POLICY"] = "passive"
 from hypothesis import HealthCheck, settings
 
 # No deadline: a busy machine is no failure. The health check would count rows of thousands of logits as slow.
+# `make proof` asks for more examples.
 settings.register_profile(
-    "logitsmith", deadline=None, max_examples=100, suppress_health_check=[HealthCheck.too_slow]
+    "logitsmith",
+    deadline=None,
+    max_examples=int(os.environ.get("EXAMPLES", "100")),
+    suppress_health_check=[HealthCheck.too_slow],
 )
 settings.load_profile("logitsmith")

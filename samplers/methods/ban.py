@@ -13,7 +13,7 @@ from ..base import About, Sampler, Surroundings, need_vocabulary
 from ..candidates import Candidates
 from ..errors import SamplingError
 from ..overlap import Overlaps
-from ..single import token_of
+from ..single import token_of, utf8
 
 
 def _listed(value: Any) -> Any:
@@ -67,8 +67,8 @@ class Ban(Sampler):
             # A control token is no text, and cannot end a string.
             pieces = [b"" if vocabulary.is_control(i) else piece for i, piece in enumerate(vocabulary.pieces)]
             self._pieces = [piece.lower() for piece in pieces] if self.ignore_case else pieces
-            texts = [text.lower() if self.ignore_case else text for text in self.strings]
-            self._overlaps = [Overlaps(text.encode(), self._pieces) for text in texts]
+            texts = [utf8(text, "ban.strings") for text in self.strings]
+            self._overlaps = [Overlaps(text.lower() if self.ignore_case else text, self._pieces) for text in texts]
 
     def reset(self, prompt: Sequence[int]) -> None:
         """Start with the end of the prompt's text."""

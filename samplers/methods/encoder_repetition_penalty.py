@@ -49,7 +49,7 @@ class EncoderRepetitionPenalty(Sampler):
         touched = candidates.where(self._table)
         if touched.size:
             old = candidates.logits[touched]
+            penalty = np.float32(self.penalty)
             # A penalty that float32 holds as 0, or a product beyond its range: `change` sees to that.
             with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
-                factor = np.float32(1) / np.float32(self.penalty)
-                candidates.change(touched, np.where(old < 0, old * factor, old / factor))
+                candidates.change(touched, np.where(old < 0, old / penalty, old * penalty))

@@ -12,7 +12,7 @@ from pydantic import Field
 
 from ..base import About, Sampler, Surroundings, need_vocabulary
 from ..candidates import Candidates
-from ..errors import SamplingError
+from ..history import check_token, check_tokens
 
 Counts = NDArray[np.int32]
 
@@ -75,7 +75,7 @@ class Penalties(Sampler):
         """Move the window on by one token."""
         if self._counts is not None:
             seen, made = self._counts
-            _check_ids(token, token, seen.size)
+            check_token("penalties", token, seen.size)
             seen[token] += 1
             made[token] += 1
         self._window.append(token)
@@ -103,8 +103,7 @@ class Penalties(Sampler):
     def _count(self, size: int) -> tuple[Counts, Counts]:
         """How often each token stands in the window, and how often in the part of it that is output."""
         window = np.array(self._window, dtype=np.int64)
-        if window.size:
-            _check_ids(window.min(), window.max(), size)
+        check_tokens("penalties", window, size)
         seen = np.bincount(window, minlength=size)
         made = np.bincount(window[self._prompt_left :], minlength=size)
         return seen.astype(np.int32), made.astype(np.int32)
@@ -116,9 +115,3 @@ class Penalties(Sampler):
             seen, made = self._counts
             seen[token] -= 1
             made[token] -= not from_prompt
-
-
-def _check_ids(lowest: int, highest: int, size: int) -> None:
-    if lowest < 0 or highest >= size:
-        wrong = lowest if lowest < 0 else highest
-        raise SamplingError(f"penalties: token id {wrong} in the window is not within 0..{size - 1}")

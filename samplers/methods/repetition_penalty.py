@@ -69,6 +69,6 @@ class RepetitionPenalty(Sampler):
         if not self.range or not self.slope or self.range == 1:
             return np.full(distances.size, self.penalty, dtype=np.float32)
         x = 1 - 2 * distances / (self.range - 1)
-        y = self.slope * x / (1 + np.abs(x) * (self.slope - 1))
+        y = self.slope * x / (1 - np.abs(x) + np.abs(x) * self.slope)
         factor: NDArray[np.float32] = (1 + (y + 1) / 2 * (self.penalty - 1)).astype(np.float32)
         return factor

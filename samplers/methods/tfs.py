@@ -19,8 +19,9 @@ class Tfs(Sampler):
     Formula, with probabilities from high to low: d_i = |p_i - 2 p_(i+1) + p_(i+2)|, divided by their sum, c_i
     their running sum, float64. ``pad: true``: the row 0, c_1, …, c_(n-2), 1 belongs to the tokens, and those
     above z go; the first stays, the last always goes (KoboldAI, text-generation-webui, Aphrodite).
-    ``pad: false``: the tokens before the first c_i > z stay, at least one, and all if there are at most two
-    (KoboldCpp, llama.cpp until 2024). Rows end up from high to low. Neutral at z = 1. Source: Bricken 2019.
+    ``pad: false``: the tokens before the first c_i > z with i > 1 stay, all where there is none, so of at most
+    three (KoboldCpp, llama.cpp until 2024). Rows end up from high to low, save one or two that stay as they are.
+    Neutral at z = 1. Source: Bricken 2019.
     """
 
     about: ClassVar[About] = About(

@@ -17,7 +17,8 @@ class Typical(Sampler):
     c_n = p_(1) + … + p_(n), float32. ``include``: the smallest n with c_n > p (llama.cpp, KoboldAI,
     transformers); ``exclude``: the largest n with c_n < p, at least 1 (Aphrodite). At least ``min_keep`` rows
     stay, in that order. Neutral at p = 1. Source: Meister et al. 2022. ``include`` equals llama.cpp's
-    ``typical``, save where a probability is 0 in float32: there 0 ln 0 is 0 here, and NaN in llama.cpp.
+    ``typical``, save where a probability is 0 in float32, as after its top_n_sigma: there 0 ln 0 is 0 here, and
+    NaN in llama.cpp, which then keeps rows by chance.
     """
 
     about: ClassVar[About] = About(

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+import numpy as np
 import pytest
 from logitsmith.engine import Model, locate
 from logitsmith.presets import load
@@ -34,18 +35,19 @@ ALONE = {
 
 DRY = 'dry(multiplier=0.8, allowed_length=1, last_n=128, breakers=["\\n", ".", " the"])'
 MIXED = {
-    "llama.cpp's order, all on": (
-        f"logit_bias(28=1) > penalties(repeat=1.1) > {DRY} > top_n_sigma3 > top_k100 > typical0.95 > top_p0.95"
-        " > min_p0.01 > xtc(probability=0.3, threshold=0.1) > dynatemp(temperature=1, range=0.5)"
+    # Without typical, whose entropy is NaN in llama.cpp after the -inf that top_n_sigma leaves: see below.
+    "llama.cpp's order": (
+        f"logit_bias(28=1) > penalties(repeat=1.1) > {DRY} > top_n_sigma3 > top_k100 > top_p0.95 > min_p0.01"
+        " > xtc(probability=0.3, threshold=0.1) > dynatemp(temperature=1, range=0.5)"
     ),
+    "typical and top_n_sigma": "top_k200 > typical0.95 > temp1.2 > top_n_sigma2 > min_p0.01",
     "every step before a hot draw": (
         "penalties(repeat=1.2, frequency=0.1, presence=0.2, last_n=16) > top_k60 > top_p0.97 > min_p0.02 > temp1.1"
     ),
     "temperature first": "temp0.7 > min_p0.1 > top_k20",
     "hot and wide": "temp1.4 > top_p0.98",
-    "twice": "top_p0.99 > temp0.9 > top_p0.9",
-    "min_keep": "top_p(p=0.1, min_keep=5) > min_p(p=0.9, min_keep=3)",
-    "biased mirostat": "logit_bias(28=1) > temp0.9 > mirostat(tau=4, eta=0.2, m=60)",
+    "twice, and min_keep": "top_p0.99 > temp0.9 > top_p(p=0.9, min_keep=3)",
+    "biased mirostat": "logit_bias(28=1) > temp1.1 > mirostat(tau=4, eta=0.05)",
     "mirostat_v2 after a cut": "penalties(repeat=1.1) > top_k400 > temp1.2 > mirostat_v2(tau=3, eta=0.3)",
     "adaptive": "min_p0.02 > xtc(probability=0.5, threshold=0.2) > adaptive_p(target=0.3, decay=0.8)",
     "fill in the middle": f"top_k40 > top_p0.99 > {DRY} > infill",
@@ -58,7 +60,16 @@ PRESETS = ["default", "deterministic", "creative", "precise", "llama-cpp", "miro
 CHAINS = {**ALONE, **MIXED, **{f"preset {name}": name for name in PRESETS}}
 
 # Where a chain sorts the whole vocabulary and draws from its tail, ties are drawn now and then.
-SORTS_THE_TAIL = {"hot and wide", "twice", "dynatemp", "typical", "xtc", "mirostat", "mirostat_v2", "dry"}
+SORTS_THE_TAIL = {
+    "hot and wide",
+    "twice, and min_keep",
+    "dynatemp",
+    "typical",
+    "xtc",
+    "mirostat",
+    "mirostat_v2",
+    "dry",
+}
 
 
 @pytest.fixture(scope="module")
@@ -101,6 +112,16 @@ def steps_of(name):
 def test_every_native_sampler_is_compared():
     assert ALONE.keys() == MAKERS.keys()
     assert len(MIXED) == 10
+
+
+def test_typical_after_top_n_sigma_is_where_llama_cpp_goes_wrong(model):
+    """Its top_n_sigma leaves rows of -inf, and of these its typical makes an entropy that is not a number."""
+    model.context.read(model.vocabulary.tokenize(PROMPT.encode()))
+    row = model.context.logits()
+    steps = [{"top_n_sigma": {"n": 3.0}}, {"top_k": {"k": 1000}}, {"typical": {"p": 0.9, "min_keep": 1}}]
+    with NativeChain(steps, vocabulary=row.size) as native:
+        assert np.isneginf(native.apply(row).logits).any()
+    assert np.isfinite(build(steps).apply(row).logits).all()
 
 
 @pytest.mark.parametrize("name", CHAINS)

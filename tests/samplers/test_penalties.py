@@ -191,7 +191,7 @@ def test_the_vocabulary_may_change_in_size_between_runs():
 
 @pytest.mark.parametrize("token", [-1, 3, 50_000])
 def test_an_id_outside_the_vocabulary(token):
-    message = rf"^penalties: token id {token} in the window is not within 0\.\.2$"
+    message = rf"^penalties: token id {token} in the text is not within 0\.\.2$"
     chain = build([{"penalties": {"repeat": 2.0}}])
     chain.reset([token])
     with pytest.raises(SamplingError, match=message):

@@ -1,0 +1,248 @@
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from logitsmith.samplers import SamplingError, build
+
+from .rows import LARGE, NEG, FakeVocabulary, refuses, row, rows, run, table
+
+
+class Pieces:
+    """A vocabulary of these pieces, some of them control tokens."""
+
+    eog = frozenset[int]()
+    newline = None
+
+    def __init__(self, *pieces, control=()):
+        self.pieces = list(pieces)
+        self.size = len(pieces)
+        self._control = control
+
+    def is_control(self, token):
+        return token in self._control
+
+    def tokenize(self, data, special=False):
+        return [self.pieces.index(bytes([byte])) for byte in data]
+
+
+WORDS = Pieces(b"a", b"b", b"ab", b"ba", b"cab", b"bc", b"c", b"<s>", b"AB", "é".encode(), control={7})
+
+# what is banned, prompt, output, pieces that are dropped
+WORKED = {
+    "a token by its id": ({"tokens": [2]}, b"", b"", [b"ab"]),
+    "tokens by id and by text": ({"tokens": [2, "c"]}, b"", b"", [b"ab", b"c"]),
+    "one token, without a list": ({"tokens": "c"}, b"", b"", [b"c"]),
+    "a token stays banned": ({"tokens": [2]}, b"a", b"b", [b"ab"]),
+    "a control token by its id": ({"tokens": [7]}, b"", b"", [b"<s>"]),
+    "a string that is within tokens": ({"strings": ["ab"]}, b"", b"", [b"ab", b"cab"]),
+    "one string, without a list": ({"strings": "ab"}, b"", b"", [b"ab", b"cab"]),
+    "a string that begins in the output": ({"strings": ["ab"]}, b"", b"ca", [b"ab", b"cab", b"b", b"ba", b"bc"]),
+    "a string that begins in the prompt": ({"strings": ["ab"]}, b"ca", b"", [b"ab", b"cab", b"b", b"ba", b"bc"]),
+    "a string in the prompt stays there": ({"strings": ["ab"]}, b"ab", b"", [b"ab", b"cab"]),
+    "over three tokens": ({"strings": ["abc"]}, b"", b"ab", [b"c", b"cab"]),
+    "over two tokens of the prompt": ({"strings": ["abc"]}, b"ab", b"", [b"c", b"cab"]),
+    "over prompt and output": ({"strings": ["abc"]}, b"a", b"b", [b"c", b"cab"]),
+    "not after something else": ({"strings": ["abc"]}, b"", b"abb", []),
+    "a string that overlaps itself": ({"strings": ["aba"]}, b"", b"ab", [b"a", b"ab"]),
+    "two strings": ({"strings": ["aa", "bb"]}, b"", b"a", [b"a", b"ab"]),
+    "tokens and strings": ({"tokens": [6], "strings": ["aa"]}, b"", b"a", [b"c", b"a", b"ab"]),
+    "half of a letter": ({"strings": ["é"]}, b"", b"", ["é".encode()]),
+    "cases differ": ({"strings": ["AB"]}, b"", b"a", [b"AB"]),
+    "cases do not differ": (
+        {"strings": ["AB"], "ignore_case": True}, b"", b"a", [b"ab", b"cab", b"AB", b"b", b"ba", b"bc"]
+    ),
+    "nor in what was written": (
+        {"strings": ["cAb"], "ignore_case": True}, b"", b"ca", [b"cab", b"b", b"ba", b"bc"]
+    ),
+    "cases of tokens always differ": ({"tokens": [8], "ignore_case": True}, b"", b"", [b"AB"]),
+    "a control token is no text": ({"strings": ["<s>", "s>"]}, b"", b"", []),
+}  # fmt: skip
+
+
+def make(params, vocabulary, seed=0):
+    return build([{"ban": params}], seed=seed, vocab=vocabulary)
+
+
+@pytest.mark.parametrize(("params", "prompt", "output", "dropped"), WORKED.values(), ids=WORKED)
+def test_worked_example(params, prompt, output, dropped):
+    chain = make(params, WORDS)
+    chain.reset(WORDS.tokenize(prompt))
+    for token in WORDS.tokenize(output):
+        chain.accept(token)
+    logits = row(*range(WORDS.size))
+    left = [(i, float(i)) for i in range(WORDS.size) if WORDS.pieces[i] not in dropped]
+    assert table(chain.apply(logits)) == left
+
+
+@pytest.mark.parametrize("prompt", [[], [0], [0, 7]])
+def test_a_control_token_parts_no_string(prompt):
+    chain = make({"strings": ["ab"]}, WORDS)
+    chain.reset(prompt)
+    for token in [0, 7, 7][len(prompt) :]:
+        chain.accept(token)
+    assert 1 not in chain.apply(row(*[0] * WORDS.size)).ids
+
+
+@pytest.mark.parametrize("letter", ["É", "é", "\N{KELVIN SIGN}", "ß"])
+def test_ignore_case_is_for_a_to_z_only(letter):
+    pieces = [letter, *{letter.lower(), letter.upper()} - {letter}]
+    chain = make({"strings": [letter], "ignore_case": True}, Pieces(*map(str.encode, pieces)))
+    assert chain.apply(row(*range(len(pieces)))).ids.tolist() == list(range(1, len(pieces)))
+
+
+def folded(text, ignore_case):
+    return bytes(byte + 32 if ignore_case and 65 <= byte <= 90 else byte for byte in text)
+
+
+def ends_beyond(text, banned, start):
+    """Does one of these texts stand in the text so that its last byte is at ``start`` or after?"""
+    for one in banned:
+        place = text.find(one)
+        while place >= 0:
+            if place + len(one) > start:
+                return True
+            place = text.find(one, place + 1)
+    return False
+
+
+TEXT = st.text("abAé", min_size=1, max_size=4)
+PIECES = TEXT.map(str.encode) | st.sampled_from([b"\xc3", b"\xa9", b"a\xc3"])
+
+
+@given(st.data(), st.booleans(), st.integers(0, 2**32 - 1))
+def test_brute_force_on_a_random_vocabulary(data, ignore_case, seed):
+    """What is dropped is what is banned or would write a banned string, and so none comes to stand there."""
+    pieces = data.draw(st.lists(PIECES, min_size=1, max_size=12))
+    ids = st.sets(st.integers(0, len(pieces) - 1), max_size=3)
+    control, tokens = data.draw(ids), data.draw(ids)
+    strings = data.draw(st.lists(TEXT, max_size=4))
+    prompt = data.draw(st.lists(st.integers(0, len(pieces) - 1), max_size=8))
+    params = {"tokens": sorted(tokens), "strings": strings, "ignore_case": ignore_case}
+    chain = make(params, Pieces(*pieces, control=control), seed)
+    written = [b"" if i in control else folded(piece, ignore_case) for i, piece in enumerate(pieces)]
+    banned = [folded(text.encode(), ignore_case) for text in strings]
+    rng = np.random.default_rng(seed)
+    chain.reset(prompt)
+    text = b"".join(written[token] for token in prompt)
+    start = len(text)
+    for _ in range(40):
+        allowed = [
+            i
+            for i in range(len(pieces))
+            if i not in tokens and not ends_beyond(text + written[i], banned, len(text))
+        ]
+        logits = rng.normal(0, 3, len(pieces)).astype(np.float32)
+        if not allowed:
+            with pytest.raises(SamplingError, match=r"^ban: every candidate left is banned$"):
+                chain.apply(logits)
+            break
+        left = chain.apply(logits)
+        assert left.ids.tolist() == allowed
+        assert left.logits.tolist() == logits[allowed].tolist()
+        token = chain.draw(left)
+        chain.accept(token)
+        text += written[token]
+        assert not ends_beyond(text, banned, start)
+
+
+@given(rows(300), st.sets(st.integers(0, 299), max_size=8))
+def test_brute_force_of_tokens(logits, tokens):
+    tokens = {token % logits.size for token in tokens}
+    left = [entry for entry in enumerate(logits.tolist()) if entry[0] not in tokens]
+    step = {"ban": {"tokens": sorted(tokens)}}
+    if any(logit > NEG for _, logit in left):
+        assert table(run(step, logits)) == left
+        assert table(build([step]).apply(logits)) == left, "ids need no vocabulary"
+    else:
+        with pytest.raises(SamplingError, match=r"^ban: every candidate left is banned$"):
+            run(step, logits)
+
+
+@pytest.mark.parametrize("logits", LARGE)
+def test_brute_force_on_a_large_vocabulary(logits):
+    fake = FakeVocabulary(logits.size)
+    pieces, ids = fake.pieces, np.arange(logits.size)
+    chain = make({"tokens": [7, 199_998], "strings": ["\x01\x02", "\x02"]}, fake)
+    chain.reset([1])
+    dropped = [i for i in range(logits.size - 1) if i in (7, 199_998) or b"\x02" in pieces[i]]
+    assert len(dropped) > 256
+    assert chain.apply(logits).ids.tolist() == np.delete(ids, dropped).tolist()
+
+
+def test_reset_repeats_a_run():
+    chain = make({"strings": ["ab", "ca"]}, WORDS, seed=3)
+    runs = []
+    for _ in range(2):
+        chain.reset([6])
+        runs.append([])
+        for _ in range(30):
+            runs[-1].append(chain.sample(row(*[0] * WORDS.size)))
+            chain.accept(runs[-1][-1])
+    assert runs[0] == runs[1]
+    assert runs[0][0] not in (0, 2)
+
+
+def test_after_a_step_that_reorders():
+    left = build([{"top_k": 3}, {"ban": [1]}]).apply(row(1, 3, 0, 2))
+    assert table(left) == [(3, 2.0), (0, 1.0)]
+    assert left.ordered
+
+
+@pytest.mark.parametrize(
+    ("steps", "logits"),
+    [([{"ban": [0, 1]}], row(1, 3)), ([{"ban": [0, 2]}], row(1, NEG, 2)), ([{"top_k": 1}, {"ban": 1}], row(1, 3))],
+    ids=["all", "all but -inf", "all that a step before left"],
+)
+def test_every_candidate_banned(steps, logits):
+    with pytest.raises(SamplingError, match=r"^ban: every candidate left is banned$"):
+        build(steps).apply(logits)
+
+
+@given(rows(300), st.booleans())
+def test_neutral_is_identity(logits, ignore_case):
+    step = {"ban": {"tokens": [], "strings": [], "ignore_case": ignore_case}}
+    assert run(step, logits).logits is logits
+    assert [step.about.name for step in build([step]).steps] == ["dist"]
+
+
+def test_a_row_of_another_size():
+    with pytest.raises(SamplingError, match=r"^ban: the row has 3 logits, the vocabulary 10$"):
+        make({"strings": ["ab"]}, WORDS).apply(row(1, 2, 3))
+    with pytest.raises(SamplingError, match=r"^ban\.tokens: token id 3 is not within 0\.\.2$"):
+        build([{"ban": [3]}]).apply(row(1, 3, 2))
+
+
+WITH_A_VOCABULARY = [
+    ({"tokens": ["ab"]}, "ban.tokens: 'ab' is 2 tokens [97, 98]; give one token, or its id"),
+    ({"tokens": [""]}, "ban.tokens: '' is 0 tokens []; give one token, or its id"),
+    ({"tokens": [128]}, "ban.tokens: token id 128 is not within 0..127"),
+    ({"strings": ["a", ""]}, "ban.strings: an empty text stands everywhere; it cannot be banned"),
+    ({"strings": ["\udcff"]}, "ban.strings: '\\udcff' is not UTF-8"),
+    ({"tokens": ["\udcff"]}, "ban.tokens: '\\udcff' is not UTF-8"),
+]
+
+
+@pytest.mark.parametrize(("params", "message"), WITH_A_VOCABULARY)
+def test_refusal_with_a_vocabulary(params, message):
+    with pytest.raises(SamplingError) as caught:
+        make(params, FakeVocabulary())
+    assert str(caught.value) == message
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        ("a", "ban.tokens: 'a' needs a vocabulary, and the chain was built with none"),
+        ({"strings": "a"}, "ban.strings needs a vocabulary, and the chain was built with none"),
+        ({"strings": [""]}, "ban.strings: an empty text stands everywhere; it cannot be banned"),
+        (-1, "ban.tokens: token id -1 is not ≥ 0"),
+        (1.5, "chain[0].ban.tokens: 1.5 is not a list"),
+        (True, "chain[0].ban.tokens: True is not a list"),
+        ([1, True], "chain[0].ban.tokens.1: True is not a whole number"),
+        ({"strings": ["a", 3]}, "chain[0].ban.strings.1: 3 is not a text"),
+        ({"ignore_case": 1}, "chain[0].ban.ignore_case: 1 is not true or false"),
+        ({"words": "a"}, "chain[0].ban: unknown parameter 'words'; known: tokens, strings, ignore_case"),
+    ],
+)
+def test_refusal(value, message):
+    refuses({"ban": value}, message)

@@ -1,0 +1,105 @@
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from logitsmith.samplers import build
+
+from .rows import LARGE, NEG, refuses, row, rows, run, table
+
+# The probabilities are exactly 1/2, 1/4, 1/8, 1/16 and 1/16, in float32 too.
+HALVES = row(*(math.log(p) for p in (1, 0.5, 0.25, 0.125, 0.125)))
+
+WORKED = {
+    "exactly at 1/16": (0.0625, 1, HALVES, [0, 1, 2, 3, 4]),
+    "just above 1/16": (0.06250001, 1, HALVES, [0, 1, 2]),
+    "exactly at 1/8": (0.125, 1, HALVES, [0, 1, 2]),
+    "exactly at 1/4": (0.25, 1, HALVES, [0, 1]),
+    "exactly at the best": (0.5, 1, HALVES, [0]),
+    "above the best": (0.9, 1, HALVES, [0]),
+    "above the best keeps all of the best": (0.9, 1, row(3, 1, 3), [0, 2]),
+    "in 1e-4, exactly at 1/16": (625, 1e-4, HALVES, [0, 1, 2, 3, 4]),
+    "in 1e-4, just above 1/16": (625.001, 1e-4, HALVES, [0, 1, 2]),
+    "in 1e-4, 1/4": (2500.0, 1e-4, HALVES, [0, 1]),
+    # Probabilities 0.9991, 0.00034 and 0.00061.
+    "3 in 1e-4, as text-generation-webui has it": (3, 1e-4, row(8, 0, 0.6), [0, 1, 2]),
+    "5 in 1e-4": (5, 1e-4, row(8, 0, 0.6), [0, 2]),
+    "7 in 1e-4": (7, 1e-4, row(8, 0, 0.6), [0]),
+    "0.0003, as transformers has it": (3e-4, 1, row(8, 0, 0.6), [0, 1, 2]),
+    "the order stays": (0.125, 1, HALVES[::-1], [2, 3, 4]),
+    "-inf goes": (1e-30, 1, row(NEG, 1, -20), [1, 2]),
+    "zero in float32": (1e-50, 1, row(NEG, 1), [0, 1]),
+    "one candidate": (0.9, 1, row(-3), [0]),
+}
+
+
+@pytest.mark.parametrize(("epsilon", "unit", "logits", "ids"), WORKED.values(), ids=WORKED)
+def test_worked_example(epsilon, unit, logits, ids):
+    left = run({"epsilon_cutoff": {"epsilon": epsilon, "unit": unit}}, logits)
+    assert table(left) == [(i, float(logits[i])) for i in ids]
+
+
+def softmax(logits):
+    highest = max(logits.tolist())
+    weights = [math.exp(value - highest) for value in logits.tolist()]
+    total = math.fsum(weights)
+    return [weight / total for weight in weights]
+
+
+def check(logits, epsilon, unit):
+    """Probabilities are float32, of logits rounded to it: 1e-5 about the threshold it may fall either way."""
+    probs = softmax(logits)
+    best = max(probs)
+    threshold = min(epsilon * unit, best)
+    kept = run({"epsilon_cutoff": {"epsilon": epsilon, "unit": unit}}, logits).ids.tolist()
+    assert kept == sorted(kept)
+    assert {i for i, p in enumerate(probs) if p >= threshold * (1 + 1e-5) or p == best} <= set(kept)
+    assert set(kept) <= {i for i, p in enumerate(probs) if p >= threshold * (1 - 1e-5)}
+
+
+PROBABILITY = st.floats(1e-30, 0.999) | st.floats(1e-5, 1e-2)
+
+
+@given(rows(300), PROBABILITY, st.sampled_from([1.0, 1e-4]))
+def test_brute_force(logits, probability, unit):
+    check(logits, probability / unit, unit)
+
+
+@pytest.mark.parametrize("epsilon", [1e-6, 1e-4, 0.1])
+@pytest.mark.parametrize("logits", LARGE)
+def test_brute_force_on_a_large_vocabulary(logits, epsilon):
+    check(logits, epsilon, 1.0)
+
+
+@pytest.mark.parametrize("unit", [1.0, 1e-4])
+@given(logits=rows(300))
+def test_neutral_is_identity(unit, logits):
+    step = {"epsilon_cutoff": {"epsilon": 0.0, "unit": unit}}
+    assert run(step, logits).logits is logits
+    assert [step.about.name for step in build([step]).steps] == ["dist"]
+
+
+def test_after_a_step_that_reorders():
+    left = build([{"top_k": 3}, {"epsilon_cutoff": 0.2}]).apply(HALVES[::-1])
+    assert left.ids.tolist() == [4, 3]  # of three: 4/7, 2/7 and 1/7
+    assert left.ordered
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        (-0.1, "chain[0].epsilon_cutoff.epsilon: -0.1 is not ≥ 0"),
+        (math.nan, "chain[0].epsilon_cutoff.epsilon: nan is not a finite number (≥ 0)"),
+        (1.0, "chain[0].epsilon_cutoff: epsilon 1 times unit 1 is not below 1"),
+        (3, "chain[0].epsilon_cutoff: epsilon 3 times unit 1 is not below 1"),
+        (
+            {"epsilon": 10_000, "unit": 1e-4},
+            "chain[0].epsilon_cutoff: epsilon 10000 times unit 0.0001 is not below 1",
+        ),
+        ({"unit": 0.0}, "chain[0].epsilon_cutoff.unit: 0.0 is not > 0 and ≤ 1"),
+        ({"unit": 2}, "chain[0].epsilon_cutoff.unit: 2 is not > 0 and ≤ 1"),
+        ({"eps": 2}, "chain[0].epsilon_cutoff: unknown parameter 'eps'; did you mean epsilon?"),
+    ],
+)
+def test_refusal(value, message):
+    refuses({"epsilon_cutoff": value}, message)

@@ -1,0 +1,117 @@
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from logitsmith.samplers import build
+
+from .rows import LARGE, NEG, refuses, row, rows, run, table
+
+# The probabilities are exactly 1/2, 1/4, 1/8, 1/16 and 1/16; the entropy is 1.875 ln 2, and exp(-H) is 0.27263.
+HALVES = row(*(math.log(p) for p in (1, 0.5, 0.25, 0.125, 0.125)))
+
+WORKED = {
+    # Below exp(-2 H) = 0.0743 the floor is epsilon itself.
+    "epsilon, exactly at 1/16": (0.0625, 1, HALVES, [0, 1, 2, 3, 4]),
+    "epsilon, just above 1/16": (0.06250001, 1, HALVES, [0, 1, 2]),
+    "epsilon, below 1/16": (0.04, 1, HALVES, [0, 1, 2, 3, 4]),
+    # 0.3 * 0.27263 = 0.0818
+    "the root, 0.0818": (0.09, 1, HALVES, [0, 1, 2]),
+    # 0.45 * 0.27263 = 0.1227, where epsilon alone would drop 1/8
+    "the root, 0.1227": (0.2025, 1, HALVES, [0, 1, 2]),
+    "the root, 0.1363": (0.25, 1, HALVES, [0, 1]),
+    "the root, 0.2587": (0.9004, 1, HALVES, [0]),
+    "in 1e-4, exactly at 1/16": (625, 1e-4, HALVES, [0, 1, 2, 3, 4]),
+    "in 1e-4, the root, 0.1227": (2025, 1e-4, HALVES, [0, 1, 2]),
+    "in 1e-4, the root, 0.1363": (2500, 1e-4, HALVES, [0, 1]),
+    # Probabilities 0.9991, 0.00034 and 0.00061; the entropy is 0.0082.
+    "3 in 1e-4, as text-generation-webui has it": (3, 1e-4, row(8, 0, 0.6), [0, 1, 2]),
+    "5 in 1e-4": (5, 1e-4, row(8, 0, 0.6), [0, 2]),
+    "0.0005, as transformers has it": (5e-4, 1, row(8, 0, 0.6), [0, 2]),
+    # H = ln 4, so that the floor is 0.9487 / 4, below each of them.
+    "flat: no cut": (0.9, 1, row(1, 1, 1, 1), [0, 1, 2, 3]),
+    "no entropy: epsilon": (0.9, 1, row(100, 0, 0), [0]),
+    "the order stays": (0.09, 1, HALVES[::-1], [2, 3, 4]),
+    "-inf goes": (1e-30, 1, row(NEG, 1, -20), [1, 2]),
+    "zero in float32": (1e-50, 1, row(NEG, 1), [0, 1]),
+    "one candidate": (0.9, 1, row(-3), [0]),
+}
+
+
+@pytest.mark.parametrize(("epsilon", "unit", "logits", "ids"), WORKED.values(), ids=WORKED)
+def test_worked_example(epsilon, unit, logits, ids):
+    left = run({"eta_cutoff": {"epsilon": epsilon, "unit": unit}}, logits)
+    assert table(left) == [(i, float(logits[i])) for i in ids]
+
+
+def softmax(logits):
+    highest = max(logits.tolist())
+    weights = [math.exp(value - highest) for value in logits.tolist()]
+    total = math.fsum(weights)
+    return [weight / total for weight in weights]
+
+
+def check(logits, epsilon, unit):
+    """Probabilities are float32, of logits rounded to it: 1e-5 about the threshold it may fall either way."""
+    probs = softmax(logits)
+    best = max(probs)
+    entropy = -math.fsum(p * math.log(p) for p in probs if p)
+    threshold = min(epsilon * unit, math.sqrt(epsilon * unit) * math.exp(-entropy), best)
+    kept = run({"eta_cutoff": {"epsilon": epsilon, "unit": unit}}, logits).ids.tolist()
+    assert kept == sorted(kept)
+    assert {i for i, p in enumerate(probs) if p >= threshold * (1 + 1e-5) or p == best} <= set(kept)
+    assert set(kept) <= {i for i, p in enumerate(probs) if p >= threshold * (1 - 1e-5)}
+
+
+PROBABILITY = st.floats(1e-30, 0.999) | st.floats(1e-5, 1e-2)
+
+
+@given(rows(300), PROBABILITY, st.sampled_from([1.0, 1e-4]))
+def test_brute_force(logits, probability, unit):
+    check(logits, probability / unit, unit)
+
+
+@pytest.mark.parametrize("epsilon", [1e-6, 1e-3, 0.5])
+@pytest.mark.parametrize("logits", LARGE)
+def test_brute_force_on_a_large_vocabulary(logits, epsilon):
+    check(logits, epsilon, 1.0)
+
+
+@given(rows(300), PROBABILITY)
+def test_never_cuts_more_than_epsilon_cutoff(logits, epsilon):
+    kept = run({"eta_cutoff": epsilon}, logits).ids.tolist()
+    assert set(run({"epsilon_cutoff": epsilon}, logits).ids.tolist()) <= set(kept)
+
+
+@pytest.mark.parametrize("unit", [1.0, 1e-4])
+@given(logits=rows(300))
+def test_neutral_is_identity(unit, logits):
+    step = {"eta_cutoff": {"epsilon": 0.0, "unit": unit}}
+    assert run(step, logits).logits is logits
+    assert [step.about.name for step in build([step]).steps] == ["dist"]
+
+
+def test_after_a_step_that_reorders():
+    # Of three the probabilities are 4/7, 2/7 and 1/7, H is 0.9557, and the floor is 0.7071 * 0.3845.
+    left = build([{"top_k": 3}, {"eta_cutoff": 0.5}]).apply(HALVES[::-1])
+    assert left.ids.tolist() == [4, 3]
+    assert left.ordered
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        (-0.1, "chain[0].eta_cutoff.epsilon: -0.1 is not ≥ 0"),
+        (math.nan, "chain[0].eta_cutoff.epsilon: nan is not a finite number (≥ 0)"),
+        (1.0, "chain[0].eta_cutoff: epsilon 1 times unit 1 is not below 1"),
+        (
+            {"epsilon": 10_000, "unit": 1e-4},
+            "chain[0].eta_cutoff: epsilon 10000 times unit 0.0001 is not below 1",
+        ),
+        ({"unit": 0.0}, "chain[0].eta_cutoff.unit: 0.0 is not > 0 and ≤ 1"),
+        ({"unit": 2}, "chain[0].eta_cutoff.unit: 2 is not > 0 and ≤ 1"),
+        ({"eta": 2}, "chain[0].eta_cutoff: unknown parameter 'eta'; known: epsilon, unit"),
+    ],
+)
+def test_refusal(value, message):
+    refuses({"eta_cutoff": value}, message)

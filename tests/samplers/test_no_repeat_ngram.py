@@ -1,0 +1,146 @@
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from logitsmith.samplers import SamplingError, build
+
+from .rows import LARGE, NEG, refuses, row, rows, run, table
+
+LOGITS = row(1, 4, -4, 0, 2)
+
+# n, logits, history, ids that are left
+WORKED = {
+    "no history": (2, LOGITS, [], [0, 1, 2, 3, 4]),
+    "a bigram": (2, LOGITS, [1, 2, 3, 1], [0, 1, 3, 4]),
+    "two bigrams": (2, LOGITS, [1, 2, 1, 3, 1], [0, 1, 4]),
+    "a token after itself": (2, LOGITS, [1, 1], [0, 2, 3, 4]),
+    "the last token was not seen before": (2, LOGITS, [1, 2, 3], [0, 1, 2, 3, 4]),
+    "a trigram": (3, LOGITS, [1, 2, 3, 1, 2], [0, 1, 2, 4]),
+    "half a trigram": (3, LOGITS, [1, 2, 3, 4, 2], [0, 1, 2, 3, 4]),
+    "a trigram that overlaps itself": (3, LOGITS, [1, 1, 1], [0, 2, 3, 4]),
+    "too short for an n-gram": (3, LOGITS, [1, 1], [0, 1, 2, 3, 4]),
+    "n = 1 is every token seen": (1, LOGITS, [1, 3, 3], [0, 2, 4]),
+    "n longer than the history": (1000, LOGITS, [1, 3, 3], [0, 1, 2, 3, 4]),
+    "every candidate would go": (1, LOGITS, [0, 1, 2, 3, 4], [0, 1, 2, 3, 4]),
+    "all but one would go": (1, LOGITS, [0, 1, 2, 4], [3]),
+    "all but -inf would go": (1, row(1, NEG, 2), [0, 2], [0, 1, 2]),
+    "one candidate": (1, row(1), [0], [0]),
+}
+
+
+@pytest.mark.parametrize("split", [0, 2, 99], ids=["output", "both", "prompt"])
+@pytest.mark.parametrize(("n", "logits", "history", "ids"), WORKED.values(), ids=WORKED)
+def test_worked_example(n, logits, history, ids, split):
+    left = run({"no_repeat_ngram": n}, logits, history[:split], history[split:])
+    assert table(left) == [(i, float(logits[i])) for i in ids]
+
+
+def repeats(history, n):
+    """The tokens with which the end of the history would be an n-gram that stands in it."""
+    found = set()
+    for start in range(len(history) - n + 1):
+        if history[start : start + n - 1] == history[len(history) - n + 1 :]:
+            found.add(history[start + n - 1])
+    return found
+
+
+def kept(logits, history, n):
+    banned = repeats(history, n)
+    left = [i for i in range(logits.size) if i not in banned]
+    return left if any(logits[i] > NEG for i in left) else list(range(logits.size))
+
+
+# Few tokens, so that they repeat.
+HISTORY = st.integers(0, 5).flatmap(lambda last: st.lists(st.integers(0, last), max_size=40))
+LENGTH = st.integers(1, 6)
+
+
+def within(history, logits):
+    return [token % logits.size for token in history]
+
+
+@given(rows(300), LENGTH, HISTORY, HISTORY)
+def test_brute_force(logits, n, prompt, output):
+    prompt, output = within(prompt, logits), within(output, logits)
+    left = run({"no_repeat_ngram": n}, logits, prompt, output)
+    assert table(left) == [(i, float(logits[i])) for i in kept(logits, prompt + output, n)]
+
+
+@pytest.mark.parametrize("n", [1, 2, 5])
+@pytest.mark.parametrize("logits", LARGE)
+def test_brute_force_on_a_large_vocabulary(logits, n):
+    history = [199_999, 7, 77, 777, 7777] * 3 + [7, 8, 199_999, 7, 77, 777]
+    ids = run({"no_repeat_ngram": n}, logits, history).ids.tolist()
+    assert ids == kept(logits, history, n)
+    assert 7777 not in ids
+
+
+@pytest.mark.parametrize(("n", "tokens"), [(1, 4000), (2, 100), (3, 20), (4, 10), (20, 1)])
+def test_a_history_of_32768_tokens(n, tokens):
+    history = np.random.default_rng(n).integers(0, tokens, 32_768).tolist()
+    logits = row(*range(4001))
+    chain = build([{"no_repeat_ngram": n}])
+    chain.reset(history[:-50])
+    for count in range(32_718, 32_768):
+        chain.accept(history[count])
+    left = chain.apply(logits).ids.tolist()
+    assert left == kept(logits, history, n)
+    assert 1 <= len(left) < logits.size
+
+
+@given(rows(20), LENGTH, HISTORY, st.integers(0, 2**32 - 1))
+def test_no_ngram_comes_twice_unless_all_would_go(logits, n, prompt, seed):
+    prompt = within(prompt, logits)
+    chain = build([{"no_repeat_ngram": n}], seed=seed)
+    runs = []
+    for _ in range(2):  # reset starts again
+        chain.reset(prompt)
+        history = list(prompt)
+        # The seed's numbers start again as well, so that the second run is the first.
+        for _ in range(20):
+            token = chain.sample(logits)
+            possible = kept(logits, history, n)
+            assert token in possible
+            if len(possible) < logits.size:
+                assert token not in repeats(history, n)
+            chain.accept(token)
+            history.append(token)
+        runs.append(history)
+    assert runs[0] == runs[1]
+
+
+def test_rows_that_an_earlier_step_reordered():
+    chain = build([{"top_k": 3}, {"no_repeat_ngram": 2}])
+    chain.reset([1, 4, 1])
+    left = chain.apply(LOGITS)
+    assert table(left) == [(1, 4.0), (0, 1.0)]
+    assert left.ordered
+
+
+@given(rows(300), HISTORY)
+def test_neutral_is_identity(logits, history):
+    assert run({"no_repeat_ngram": 0}, logits, within(history, logits)).logits is logits
+    assert [step.about.name for step in build([{"no_repeat_ngram": 0}]).steps] == ["dist"]
+
+
+@pytest.mark.parametrize("token", [-1, 5, 50_000])
+def test_an_id_outside_the_vocabulary(token):
+    chain = build([{"no_repeat_ngram": 2}])
+    chain.reset([1, token, 1])
+    message = rf"^no_repeat_ngram: token id {token} in the text is not within 0\.\.4$"
+    with pytest.raises(SamplingError, match=message):
+        chain.apply(LOGITS)
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        (-1, "chain[0].no_repeat_ngram.n: -1 is not ≥ 0"),
+        (2.5, "chain[0].no_repeat_ngram.n: 2.5 is not a whole number (≥ 0)"),
+        (True, "chain[0].no_repeat_ngram.n: True is not a whole number (≥ 0)"),
+        ("two", "chain[0].no_repeat_ngram.n: 'two' is not a whole number (≥ 0)"),
+        ({"size": 2}, "chain[0].no_repeat_ngram: unknown parameter 'size'; known: n"),
+    ],
+)
+def test_refusal(value, message):
+    refuses({"no_repeat_ngram": value}, message)

@@ -1,0 +1,92 @@
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from logitsmith.samplers.overlap import Overlaps
+
+PIECES = [b"a", b"b", b"ab", b"ba", b"cab", b"bc", b"c", b"", b"bcab"]
+
+# text, end of what was written, pieces that would complete the text
+WORKED = {
+    "nothing was written": (b"ab", b"", []),
+    "its first byte was written": (b"ab", b"ca", [b"b", b"ba", b"bc", b"bcab"]),
+    "something else was written": (b"ab", b"cb", []),
+    "its first two bytes were written": (b"abc", b"ab", [b"c", b"cab"]),
+    "its first byte, and the rest in one": (b"abc", b"ba", [b"bc", b"bcab"]),
+    "two beginnings at once": (b"aab", b"aa", [b"b", b"ba", b"bc", b"bcab", b"ab"]),
+    "it overlaps itself": (b"aba", b"ab", [b"a", b"ab"]),
+    "and begins again within itself": (b"aba", b"aba", [b"ba"]),
+    "one byte has no beginning": (b"a", b"aaa", []),
+    "no piece is long enough": (b"aaaa", b"a", []),
+    "what was written is shorter": (b"abc", b"b", []),
+}
+
+
+def completing(overlaps, tail):
+    return [int(token) for ids in overlaps.completing(tail) for token in ids]
+
+
+@pytest.mark.parametrize(("text", "tail", "pieces"), WORKED.values(), ids=WORKED)
+def test_worked_example(text, tail, pieces):
+    found = completing(Overlaps(text, PIECES), tail)
+    assert sorted(PIECES[token] for token in found) == sorted(pieces)
+
+
+@pytest.mark.parametrize(
+    ("text", "pieces"),
+    [
+        (b"ab", [b"ab", b"cab", b"bcab"]),
+        (b"c", [b"cab", b"bc", b"c", b"bcab"]),
+        (b"abc", []),
+        (b"bcab", [b"bcab"]),
+    ],
+)
+def test_tokens_that_contain_all_of_it(text, pieces):
+    overlaps = Overlaps(text, PIECES)
+    assert overlaps.text == text
+    assert [PIECES[token] for token in overlaps.whole] == pieces
+
+
+def begins_before_and_ends_within(text, tail, piece):
+    """Does the text stand across the seam between the two, with at least one byte on each side?"""
+    joined = tail + piece
+    for start in range(len(tail)):
+        if start + len(text) > len(tail) and joined[start : start + len(text)] == text:
+            return True
+    return False
+
+
+TEXT = st.binary(min_size=1, max_size=6).map(lambda data: bytes(b"ab\xc3"[byte % 3] for byte in data))
+ANY = st.just(b"") | TEXT
+
+
+@given(TEXT, st.lists(ANY, max_size=12), st.lists(ANY, max_size=6))
+def test_brute_force(text, pieces, written):
+    tail = b"".join(written)
+    overlaps = Overlaps(text, pieces)
+    assert overlaps.whole == [token for token, piece in enumerate(pieces) if piece.count(text)]
+    across = [i for i, piece in enumerate(pieces) if begins_before_and_ends_within(text, tail, piece)]
+    assert sorted(set(completing(overlaps, tail))) == across
+    # Of what was written before, no more than the text's length is needed.
+    assert sorted(set(completing(overlaps, tail[-len(text) :]))) == across
+
+
+def test_a_large_vocabulary():
+    pieces = [i.to_bytes(3, "big") for i in range(200_000)]
+    text = b"\x01\x02\x03\x04"
+    overlaps = Overlaps(text, pieces)
+    for tail in (b"", b"\x01", b"\x01\x02", b"\x01\x02\x03", b"\x02"):
+        across = [i for i, piece in enumerate(pieces) if begins_before_and_ends_within(text, tail, piece)]
+        assert sorted(set(completing(overlaps, tail))) == across
+
+
+def test_no_pieces():
+    assert Overlaps(b"ab", []).whole == []
+    assert completing(Overlaps(b"ab", []), b"a") == []
+
+
+def test_ids_may_index_a_table():
+    (ids,) = Overlaps(b"ab", PIECES).completing(b"a")
+    table = np.zeros(len(PIECES), dtype=np.bool_)
+    table[ids] = True
+    assert table.sum() == len(ids) == 4

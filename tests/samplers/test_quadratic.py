@@ -1,0 +1,107 @@
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from logitsmith.samplers import build
+
+from .rows import LARGE, NEG, refuses, row, rows, run, table
+
+LOWEST, HIGHEST = float(np.finfo(np.float32).min), float(np.finfo(np.float32).max)
+
+# factor, curve, logits, logits afterwards
+WORKED = {
+    "a parabola": (1.0, 1.0, row(3, 1, 2), [3, -1, 2]),
+    "a flatter parabola": (0.5, 1.0, row(3, 1, 2), [3, 1, 2.5]),
+    "close to the best they come closer": (0.25, 1.0, row(3, 1, 2), [3, 2, 2.75]),
+    "far from it they fall away": (0.25, 1.0, row(0, -8), [0, -16]),
+    # k = s = 1/2
+    "half a parabola, half a cubic": (1.0, 2.0, row(3, 1, 2), [3, -3, 2]),
+    # k = 0, s = 1
+    "a cubic": (1.0, 3.0, row(3, 1, 2), [3, -5, 2]),
+    # k = -1, s = 2: 3 + 1/16 - 2/64
+    "beyond 3 the near ones overtake": (1.0, 5.0, row(3, 2.75, 1), [3, 3.03125, -9]),
+    "negative logits": (0.5, 1.0, row(-3, -5, -4), [-3, -5, -3.5]),
+    "all of the best stay": (2.0, 2.0, row(3, 3, 2), [3, 3, 1]),
+    "-inf stays -inf": (1.0, 2.0, row(NEG, 3, 2), [NEG, 3, 2]),
+    "-inf stays -inf beyond 3": (1.0, 9.0, row(NEG, 3), [NEG, 3]),
+    "overflow below is held finite": (1.0, 1.0, row(3e38, 0), [float(np.float32(3e38)), LOWEST]),
+    "overflow above is held finite": (1e38, 1e30, row(1, 0.5), [1, HIGHEST]),
+    "one candidate": (5.0, 2.0, row(-3), [-3]),
+}
+
+
+@pytest.mark.parametrize(("factor", "curve", "logits", "expected"), WORKED.values(), ids=WORKED)
+def test_worked_example(factor, curve, logits, expected):
+    left = run({"quadratic": {"factor": factor, "curve": curve}}, logits)
+    assert table(left) == list(enumerate(expected))
+
+
+def check(logits, factor, curve):
+    highest = max(logits.tolist())
+    k, s = (3 - curve) / 2, (curve - 1) / 2
+    left = run({"quadratic": {"factor": factor, "curve": curve}}, logits)
+    assert left.ids.tolist() == list(range(logits.size))
+    for value, new in zip(logits.tolist(), left.logits.tolist(), strict=True):
+        if value == NEG:
+            assert new == NEG
+            continue
+        d = value - highest
+        parabola, cubic = k * factor * d**2, s * factor * d**3
+        expected = min(max(highest - parabola + cubic, LOWEST), HIGHEST)
+        # Where the terms cancel out, what is left is as exact as doubles of their size are.
+        terms = abs(highest) + abs(parabola) + abs(cubic)
+        assert math.isclose(new, expected, rel_tol=1e-6, abs_tol=1e-14 * terms + 1e-44)
+
+
+FACTOR = st.sampled_from([0.07, 0.5, 1.0, 1e30]) | st.floats(0, 10, exclude_min=True)
+CURVE = st.sampled_from([1.0, 3.0, 1e30]) | st.floats(1, 8)
+
+
+@given(rows(300), FACTOR, CURVE)
+def test_brute_force(logits, factor, curve):
+    check(logits, factor, curve)
+
+
+@pytest.mark.parametrize("curve", [1.0, 2.5, 4.0])
+@pytest.mark.parametrize("logits", LARGE)
+def test_brute_force_on_a_large_vocabulary(logits, curve):
+    check(logits, 0.3, curve)
+
+
+@given(rows(300), FACTOR, st.floats(1, 3))
+def test_up_to_curve_3_rows_in_order_stay_in_order(logits, factor, curve):
+    left = build([{"top_k": 100}, {"quadratic": {"factor": factor, "curve": curve}}]).apply(logits)
+    assert left.ordered
+    assert np.all(left.logits[:-1] >= left.logits[1:])
+    assert left.max == left.logits[0] == logits.max()
+
+
+def test_beyond_curve_3_rows_count_as_unsorted():
+    left = build([{"top_k": 3}, {"quadratic": {"factor": 1.0, "curve": 5.0}}]).apply(row(1, 2.75, 3))
+    assert table(left) == [(2, 3.0), (1, 3.03125), (0, -9.0)]
+    assert not left.ordered
+    assert left.max == np.float32(3.03125)
+
+
+@given(rows(300), CURVE)
+def test_neutral_is_identity(logits, curve):
+    step = {"quadratic": {"factor": 0.0, "curve": curve}}
+    assert run(step, logits).logits is logits
+    assert [step.about.name for step in build([step]).steps] == ["dist"]
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        (-0.1, "chain[0].quadratic.factor: -0.1 is not ≥ 0"),
+        (math.inf, "chain[0].quadratic.factor: inf is not a finite number (≥ 0)"),
+        (1e39, "chain[0].quadratic.factor: 1e+39: a number that float32 can hold is needed"),
+        ("much", "chain[0].quadratic.factor: 'much' is not a number (≥ 0)"),
+        ({"curve": 0.5}, "chain[0].quadratic.curve: 0.5 is not ≥ 1"),
+        ({"smoothing_curve": 2}, "chain[0].quadratic: unknown parameter 'smoothing_curve'; did you mean curve?"),
+    ],
+)
+def test_refusal(value, message):
+    refuses({"quadratic": value}, message)

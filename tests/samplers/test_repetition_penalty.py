@@ -1,0 +1,186 @@
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from logitsmith.samplers import SamplingError, build
+
+from .rows import LARGE, NEG, agree, native, refuses, row, rows, run, table
+
+LOWEST, HIGHEST = float(np.finfo(np.float32).min), float(np.finfo(np.float32).max)
+# Tokens 0..5, of which 5 is in none of the stories below.
+LOGITS = row(4, -4, 0, 8, NEG, 4)
+# parameters, logits, story, logits afterwards
+WORKED = {
+    # The wiki's three rules, and that it is once a token.
+    "not in the story": ({"penalty": 2.0}, LOGITS, [], [4, -4, 0, 8, NEG, 4]),
+    "divides above zero": ({"penalty": 2.0}, LOGITS, [0, 3], [2, -4, 0, 4, NEG, 4]),
+    "multiplies up to zero": ({"penalty": 2.0}, LOGITS, [1, 2, 4], [4, -8, 0, 8, NEG, 4]),
+    "more than once counts once": ({"penalty": 2.0}, LOGITS, [0, 0, 1, 0], [2, -8, 0, 8, NEG, 4]),
+    "below one rewards": ({"penalty": 0.5}, LOGITS, [0, 1], [8, -2, 0, 8, NEG, 4]),
+    "the range ends": ({"penalty": 2.0, "range": 2}, LOGITS, [0, 1, 3], [4, -8, 0, 4, NEG, 4]),
+    "the range is longer than the story": ({"penalty": 2.0, "range": 9}, LOGITS, [0], [2, -4, 0, 8, NEG, 4]),
+    "range 0 is all of it": ({"penalty": 2.0, "range": 0}, LOGITS, [0] + [2] * 500, [2, -4, 0, 8, NEG, 4]),
+    "in range by its last occurrence": ({"penalty": 2.0, "range": 2}, LOGITS, [0, 1, 0], [2, -8, 0, 8, NEG, 4]),
+    "overflow is held finite": ({"penalty": 0.125}, row(3e38, -3e38, 1), [0, 2], [HIGHEST, -3e38, 8]),
+    "overflow below is held finite": ({"penalty": 8.0}, row(3e38, -3e38, 1), [1], [3e38, LOWEST, 1]),
+    "zero in float32": ({"penalty": 1e-50}, row(1, 0, -1, NEG), [0, 1, 2, 3], [HIGHEST, 0, 0, NEG]),
+}
+
+SPLITS = pytest.mark.parametrize("split", [0, 1, 99], ids=["output", "both", "prompt"])
+
+
+@SPLITS
+@pytest.mark.parametrize(("params", "logits", "story", "expected"), WORKED.values(), ids=WORKED)
+def test_worked_example(params, logits, story, expected, split):
+    left = run({"repetition_penalty": params}, logits, story[:split], story[split:])
+    assert left.ids.tolist() == list(range(logits.size))
+    np.testing.assert_array_equal(left.logits, row(*expected))
+
+
+# From the last token backwards x is 1, 1/2, 0, -1/2, -1 over a range of 5, and 1, 0, -1 over one of 3. Slope 1
+# leaves it so, slope 3 makes 3/4 of 1/2, slope 1/2 makes 1/3 of it.
+# penalty, range, slope, story, penalties of tokens 0..5
+SLOPED = {
+    "slope 1": (2.0, 5, 1.0, [4, 3, 2, 1, 0], [2, 1.75, 1.5, 1.25, 1, 1]),
+    "slope 3": (2.0, 5, 3.0, [4, 3, 2, 1, 0], [2, 1.875, 1.5, 1.125, 1, 1]),
+    "slope 1/2": (2.0, 5, 0.5, [4, 3, 2, 1, 0], [2, 5 / 3, 1.5, 4 / 3, 1, 1]),
+    "slope 0 is flat": (2.0, 5, 0, [4, 3, 2, 1, 0], [2, 2, 2, 2, 2, 1]),
+    "no range is flat": (2.0, 0, 3.0, [4, 3, 2, 1, 0], [2, 2, 2, 2, 2, 1]),
+    "one token is the near end": (2.0, 1, 3.0, [1, 0], [2, 1, 1, 1, 1, 1]),
+    "two tokens are the two ends": (2.0, 2, 3.0, [1, 0], [2, 1, 1, 1, 1, 1]),
+    "beyond the range": (2.0, 3, 1.0, [3, 2, 1, 0], [2, 1.5, 1, 1, 1, 1]),
+    "a story shorter than the range": (2.0, 5, 3.0, [1, 0], [2, 1.875, 1, 1, 1, 1]),
+    "the last occurrence counts": (2.0, 5, 3.0, [1, 1, 0, 1, 0], [2, 1.875, 1, 1, 1, 1]),
+    "a penalty below one": (0.5, 5, 1.0, [4, 3, 2, 1, 0], [0.5, 0.625, 0.75, 0.875, 1, 1]),
+    "a slope without end": (2.0, 5, 1e38, [4, 3, 2, 1, 0], [2, 2, 1.5, 1, 1, 1]),
+    # Where |x| is 1, so is |y|, at any slope.
+    "a slope of next to nothing": (2.0, 3, 1e-20, [2, 1, 0], [2, 1.5, 1, 1, 1, 1]),
+}
+
+
+@SPLITS
+@pytest.mark.parametrize(("penalty", "window", "slope", "story", "penalties"), SLOPED.values(), ids=SLOPED)
+def test_worked_example_with_a_slope(penalty, window, slope, story, penalties, split):
+    params = {"penalty": penalty, "range": window, "slope": slope}
+    left = run({"repetition_penalty": params}, row(*[8] * 6), story[:split], story[split:])
+    np.testing.assert_allclose(left.logits, [8 / r for r in penalties], rtol=1e-6)
+
+
+def by_hand(logits, story, penalty, window, slope):
+    expected = []
+    for token, value in enumerate(logits.tolist()):
+        distances = [len(story) - 1 - place for place, seen in enumerate(story) if seen == token]
+        d = min(distances, default=None)
+        if d is None or (window and d >= window) or value == NEG:
+            expected.append(value)
+            continue
+        r = penalty
+        if window > 1 and slope > 0:
+            x = 2 * (window - 1 - d) / (window - 1) - 1
+            y = slope * x / (1 - abs(x) + abs(x) * slope)  # so written, a slope of 1e-20 is not lost beside 1
+            r = 1 + (y + 1) / 2 * (penalty - 1)
+        expected.append(min(max(value * r if value <= 0 else value / r, LOWEST), HIGHEST))
+    return expected
+
+
+PENALTY = st.sampled_from([1.1, 2.0, 0.5]) | st.floats(0.125, 5)
+RANGE = st.sampled_from([0, 1, 2]) | st.integers(0, 60)
+SLOPE = st.sampled_from([0.0, 0.7, 1.0]) | st.floats(0, 10)
+STORY = st.lists(st.integers(0, 30) | st.integers(0, 4999), max_size=80)
+
+
+def within(story, logits):
+    return [token % logits.size for token in story]
+
+
+@given(rows(300), PENALTY, RANGE, SLOPE, STORY, STORY)
+def test_brute_force(logits, penalty, window, slope, prompt, output):
+    prompt, output = within(prompt, logits), within(output, logits)
+    params = {"penalty": penalty, "range": window, "slope": slope}
+    left = run({"repetition_penalty": params}, logits, prompt, output)
+    expected = by_hand(logits, prompt + output, penalty, window, slope)
+    np.testing.assert_allclose(left.logits, expected, rtol=1e-6, atol=1e-44)
+
+
+@pytest.mark.parametrize("slope", [0.0, 2.5])
+@pytest.mark.parametrize("logits", LARGE)
+def test_brute_force_on_a_large_vocabulary(logits, slope):
+    story = [*np.random.default_rng(1).integers(0, 200, 400).tolist(), 7, 199_999]
+    left = run({"repetition_penalty": {"penalty": 1.3, "range": 300, "slope": slope}}, logits, story)
+    expected = by_hand(logits[:200], story, 1.3, 300, slope)
+    np.testing.assert_allclose(left.logits[:200], expected, rtol=1e-6)
+    last = by_hand(logits[199_999:], [0], 1.3, 300, slope)
+    np.testing.assert_allclose(left.logits[199_999:], last, rtol=1e-6)
+    assert left.logits[200:199_999].tolist() == logits[200:199_999].tolist()
+
+
+@given(rows(), PENALTY, RANGE, STORY, STORY)
+def test_without_a_slope_it_equals_llama_cpps_penalties(logits, penalty, window, prompt, output):
+    logits = np.clip(logits, np.float32(-1e37), np.float32(1e37))  # llama.cpp lets what overflows become infinite
+    prompt, output = within(prompt, logits), within(output, logits)
+    ours = run({"repetition_penalty": {"penalty": penalty, "range": window}}, logits, prompt, output)
+    theirs = native([{"penalties": {"repeat": penalty, "last_n": window or -1}}], logits, prompt + output)
+    assert ours.ids.tolist() == theirs.ids.tolist()
+    agree(ours, theirs)
+
+
+@given(rows(40), PENALTY, RANGE, SLOPE, STORY, st.lists(st.integers(0, 30), max_size=20))
+def test_taking_note_along_equals_taking_note_at_once(logits, penalty, window, slope, prompt, output):
+    prompt, output = within(prompt, logits), within(output, logits)
+    step = {"repetition_penalty": {"penalty": penalty, "range": window, "slope": slope}}
+    chain = build([step])
+    for _ in range(2):  # reset starts again
+        chain.reset(prompt)
+        for count, token in enumerate(output):
+            assert table(chain.apply(logits)) == table(run(step, logits, prompt, output[:count]))
+            chain.accept(token)
+
+
+@given(rows(300), RANGE, SLOPE)
+def test_neutral_is_identity(logits, window, slope):
+    chain = build([{"repetition_penalty": {"penalty": 1.0, "range": window, "slope": slope}}])
+    assert [step.about.name for step in chain.steps] == ["dist"]
+    assert chain.apply(logits).logits is logits
+
+
+def test_rows_that_an_earlier_step_reordered():
+    chain = build([{"top_k": 2}, {"repetition_penalty": 2.0}])
+    chain.reset([0, 1])
+    left = chain.apply(row(1, 4, 3))
+    assert table(left) == [(1, 2.0), (2, 3.0)]
+    assert not left.ordered
+    chain.reset([0])
+    assert chain.apply(row(1, 4, 3)).ordered, "none of its rows is in the story"
+
+
+@pytest.mark.parametrize("token", [-1, 3, 50_000])
+def test_an_id_outside_the_vocabulary(token):
+    message = rf"^repetition_penalty: token id {token} in the text is not within 0\.\.2$"
+    chain = build([{"repetition_penalty": 2.0}])
+    chain.reset([token])
+    with pytest.raises(SamplingError, match=message):
+        chain.apply(row(1, 3, 2))
+    chain.reset([0])
+    chain.apply(row(1, 3, 2))
+    with pytest.raises(SamplingError, match=message):
+        chain.accept(token)
+    assert chain.apply(row(1, 3, 2)).logits.tolist() == [0.5, 3.0, 2.0]
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        (0.0, "chain[0].repetition_penalty.penalty: 0.0 is not > 0"),
+        (math.inf, "chain[0].repetition_penalty.penalty: inf is not a finite number (> 0)"),
+        (1e39, "chain[0].repetition_penalty.penalty: 1e+39: a number that float32 can hold is needed"),
+        ("1.1", "chain[0].repetition_penalty.penalty: '1.1' is not a number (> 0)"),
+        ({"range": -1}, "chain[0].repetition_penalty.range: -1 is not ≥ 0"),
+        ({"range": 1.5}, "chain[0].repetition_penalty.range: 1.5 is not a whole number (≥ 0)"),
+        ({"slope": -0.5}, "chain[0].repetition_penalty.slope: -0.5 is not ≥ 0"),
+        ({"last_n": 4}, "chain[0].repetition_penalty: unknown parameter 'last_n'; known: penalty, range, slope"),
+    ],
+)
+def test_refusal(value, message):
+    refuses({"repetition_penalty": value}, message)
