@@ -21,7 +21,7 @@ _BLOCK = 256
 class Breakers:
     """The sequences of tokens that break a repetition.
 
-    Attributes: ``single``, int64 (n,), the tokens that are a breaker by themselves.
+    Attributes: ``single``, int64 (n,), the tokens that are a breaker by themselves; ``size``, the vocabulary's.
     Parameters: ``tails``, by the first token of a breaker, the tokens that must follow: all the ways; ``size``,
     that of the vocabulary.
     """
@@ -30,6 +30,7 @@ class Breakers:
         self._tails = {
             head: sorted({tuple(ways) for ways in known}, key=len, reverse=True) for head, known in tails.items()
         }
+        self.size = size
         self._is_head = np.zeros(size, dtype=np.bool_)
         self._is_head[list(tails)] = True
         self.single = np.array([head for head, known in self._tails.items() if () in known], dtype=np.int64)

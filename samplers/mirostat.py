@@ -41,7 +41,8 @@ class MirostatBase(Selector):
     def reset(self, prompt: object) -> None:
         """Go back to the first random number and to mu = 2 tau."""
         self._random.restart()
-        self._mu = np.float32(2) * np.float32(self.tau)
+        with np.errstate(over="ignore"):  # an infinite mu cuts nothing
+            self._mu = np.float32(2) * np.float32(self.tau)
 
     def cut(self, candidates: Candidates) -> None:
         """Keep the first rows of the sorted candidates, as many as mu asks for."""

@@ -32,7 +32,8 @@ def common_suffixes(tokens: Sequence[int]) -> Tokens:
 class Repeats:
     """A history, and for each of its places how much of the history's end stands there too.
 
-    Parameters: ``tokens``, the history to start with. It is searched when first asked; after that, `add` keeps
+    Attributes: ``extremes``, the lowest and the highest id in it. Parameters: ``tokens``, the history to start
+    with. It is searched when first asked; after that, `add` keeps
     the answer up to date by one comparison of the history with the new token.
     """
 
@@ -40,6 +41,7 @@ class Repeats:
         self._size = len(tokens)
         self._tokens: Tokens = np.array(tokens, dtype=np.int64)
         self._places: Tokens | None = None
+        self.extremes = (min(tokens, default=0), max(tokens, default=0))
         self._lengths: Tokens = np.zeros(self._size, dtype=np.int64)
 
     def __len__(self) -> int:
@@ -57,6 +59,7 @@ class Repeats:
             self._lengths = np.concatenate([self._lengths, room])
         if self._places is not None:
             self._places = self._extend(self._places, token)
+        self.extremes = (min(self.extremes[0], token), max(self.extremes[1], token))
         self._tokens[self._size] = token
         self._size += 1
 

@@ -13,7 +13,8 @@ from pydantic import Field
 from ..base import About, Sampler, Surroundings, need_vocabulary
 from ..breakers import Breakers
 from ..candidates import Candidates
-from ..history import check_tokens
+from ..errors import SamplingError
+from ..history import check_token
 from ..repeats import Repeats
 
 # llama.cpp's ln of the largest float32: beyond it the power would overflow.
@@ -89,16 +90,22 @@ class Dry(Sampler):
         window = size if self.last_n < 0 else min(size, self.last_n)
         if window <= self.allowed_length:
             return
+        self._check(candidates.vocabulary)
         limit = self._breakers.distance(self._repeats.tail(window))
         if limit < self.allowed_length:
             return
         tokens, lengths = self._repeats.followers(window, limit, self.allowed_length)
         self._penalise(candidates, tokens, lengths)
 
+    def _check(self, size: int) -> None:
+        for token in self._repeats.extremes:
+            check_token("dry", token, size)
+        if self._breakers.size not in (0, size):
+            raise SamplingError(f"dry: the row has {size} logits, the vocabulary {self._breakers.size}")
+
     def _penalise(self, candidates: Candidates, tokens: NDArray[np.int64], lengths: NDArray[np.int64]) -> None:
         if not tokens.size:
             return
-        check_tokens("dry", tokens, candidates.vocabulary)
         longest = np.zeros(candidates.vocabulary, dtype=np.int32)
         np.maximum.at(longest, tokens, lengths + 1)
         longest[self._breakers.single] = 0

@@ -6,10 +6,12 @@ from typing import ClassVar
 import numpy as np
 from pydantic import Field
 
-from ..base import About, Sampler
+from ..base import FLOAT32_MAX, About, Sampler
 from ..candidates import Candidates
 from ..entropy import logarithms, rough_entropy
 from .temperature import divide
+
+_HOTTEST = np.float32(FLOAT32_MAX)
 
 
 class Dynatemp(Sampler):
@@ -50,6 +52,7 @@ class Dynatemp(Sampler):
         probs = candidates.rough_probs()
         most = np.float32(-math.log(np.float32(1) / np.float32(count)))
         share = rough_entropy(probs, logarithms(probs)) / most
-        low, high = max(np.float32(0), middle - reach), middle + reach
+        low, high = max(np.float32(0), middle - reach), min(middle + reach, _HOTTEST)
         # A float32 power is a float64 one, rounded.
-        divide(candidates, low + (high - low) * np.float32(float(share) ** float(np.float32(self.exponent))))
+        rise = np.float64(share) ** np.float64(np.float32(self.exponent))
+        divide(candidates, min(low + (high - low) * np.float32(rise), _HOTTEST))

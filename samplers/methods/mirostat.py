@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import numpy as np
 from pydantic import Field
@@ -12,6 +12,8 @@ from ..base import About
 from ..candidates import Candidates
 from ..mirostat import MirostatBase
 
+_INT_END = 2**31
+
 
 class Mirostat(MirostatBase):
     """Hold the surprise of the text near tau bits, by a top-k whose k follows a Zipf law.
@@ -19,8 +21,10 @@ class Mirostat(MirostatBase):
     Formula, rows sorted from high to low, float32: s = sum t_i b_i / sum t_i^2 over the first m rows, with
     t_i = ln((i + 1) / i), b_i = ln(p_i / p_(i+1)); e = s - 1; k = ((e 2^mu) / (1 - V^-e))^(1/s), at least 1;
     draw from the k first, x; then mu <- mu - eta (-log2 p_x - tau), from mu = 2 tau. V is the size of the
-    vocabulary. A k that is not a number is 1; one beyond the row keeps the row. Source: Basu et al. 2021. Equals
-    llama.cpp's ``mirostat`` with surprise: truncated; there a k of 2^31 and more becomes 1 on x86.
+    vocabulary. A k that is not a number is 1, one beyond the row keeps the row. ``overflow``: what a k of 2^31 and
+    more does, which comes with every text that can't reach tau: ``all`` keeps the row, as the paper means;
+    ``one`` keeps the best row only, as the overflow of an int in llama.cpp does on x86, from where mu never comes
+    back. Source: Basu et al. 2021. Equals llama.cpp's ``mirostat`` on x86 with surprise: truncated, overflow: one.
     """
 
     about: ClassVar[About] = About(
@@ -28,12 +32,15 @@ class Mirostat(MirostatBase):
         summary="hold the surprise of the text near tau bits; draws the token",
         formula="k from a Zipf law and mu; draw from the top k;  mu <- mu - eta (surprise - tau)",
         reference="Basu et al. 2021, Mirostat",
-        llama_cpp="equal with surprise: truncated, save where k overflows an int",
+        llama_cpp="equal with surprise: truncated and, once k overflows an int, overflow: one (x86)",
         main="tau",
         selects=True,
     )
 
     m: int = Field(default=100, ge=1, description="how many rows the Zipf law is fitted to")
+    overflow: Literal["all", "one"] = Field(
+        default="all", description="a k of 2^31 and more keeps all tokens, or one as in llama.cpp on x86"
+    )
 
     def cut(self, candidates: Candidates) -> None:
         """Keep the k most likely rows."""
@@ -48,10 +55,10 @@ class Mirostat(MirostatBase):
             spread = epsilon * _power(np.float32(2), self.mu)
             share = np.float32(1) - _power(np.float32(candidates.vocabulary), -epsilon)
             k = _power(spread / share, np.float32(1) / s_hat)
-        if not math.isnan(k) and k < len(candidates):
-            candidates.truncate(max(int(k), 1))
-        elif math.isnan(k):
+        if math.isnan(k) or (k >= _INT_END and self.overflow == "one"):
             candidates.truncate(1)
+        elif k < len(candidates):
+            candidates.truncate(max(int(k), 1))
 
 
 def _total(values: np.ndarray[tuple[int], np.dtype[np.float32]]) -> np.float32:

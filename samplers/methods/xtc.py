@@ -21,7 +21,8 @@ class Xtc(Sampler):
     (llama.cpp, KoboldCpp, Aphrodite); true leaves newline and end-of-generation tokens in play (mlx-lm);
     ``cancel`` drops nothing at all if one of them would go (text-generation-webui). Raises ``SamplingError``
     when built without a vocabulary, save for false. Neutral at probability 0, or a threshold above 0.5.
-    Source: p-e-w 2024. Equals llama.cpp's ``xtc`` with keep_special false.
+    Source: p-e-w 2024. Equals llama.cpp's ``xtc`` with keep_special false, save that a row of -inf is not likely
+    at threshold 0.
     """
 
     about: ClassVar[About] = About(
@@ -78,7 +79,8 @@ class Xtc(Sampler):
         if self._chance > np.float32(self.probability):
             return
         candidates.order()
-        likely = int(np.count_nonzero(candidates.rough_probs() >= np.float32(self.threshold)))
+        reached = candidates.rough_probs() >= np.float32(self.threshold)
+        likely = int(np.count_nonzero(reached & (candidates.logits > -np.inf)))
         drop = likely - 1
         if drop < 1 or len(candidates) - drop < self.min_keep:
             return

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import ctypes
 import math
+import platform
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -133,8 +134,17 @@ def _infill(place: Place) -> Any:
     return llama_cpp.llama_sampler_init_infill(place.vocab)
 
 
-def _mirostat(place: Place, tau: float = 5.0, eta: float = 0.1, m: int = 100, surprise: str = "truncated") -> Any:
+def _mirostat(
+    place: Place,
+    tau: float = 5.0,
+    eta: float = 0.1,
+    m: int = 100,
+    surprise: str = "truncated",
+    overflow: str = "one",
+) -> Any:
     _only("surprise", surprise, "truncated")
+    if platform.machine() in ("x86_64", "AMD64"):
+        _only("overflow", overflow, "one")
     return llama_cpp.llama_sampler_init_mirostat(place.vocabulary, place.seed, tau, eta, m)
 
 

@@ -1,0 +1,243 @@
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from logitsmith.samplers import build
+
+from ..oracle.native import NativeChain
+from .rows import LARGE, NEG, make_row, refuses, row, rows
+from .test_mirostat_v2 import SEEDS, on_a_boundary, place_of, uniforms
+
+LN2 = math.log(2)
+# Probabilities 1/4, 1/8, 1/2 and 1/8.
+HALVES = row(-LN2, -2 * LN2, 0, -2 * LN2)
+SETTINGS = st.fixed_dictionaries(
+    {
+        "target": st.sampled_from([-1.0, -0.1, 0.0, 0.5, 1.0]) | st.floats(0, 1),
+        "decay": st.sampled_from([0.0, 0.9, 0.99]) | st.floats(0, 0.99),
+    }
+)
+
+
+def curve(p, t):
+    d = abs(p - t) / 0.3
+    return 5 - 10 * d * d / (1 + d)
+
+
+# target, logits, logits drawn from. At first the mean is on target, so t is the target. The distances d are
+# multiples of 5/12: 10 d^2 / (1 + d) is 625 / 510, 2500 / 660 and 5625 / 810.
+WORKED = {
+    "on target": (0.5, row(0, 0), [5, 5]),
+    "below": (0.5, HALVES, [5 - 2500 / 660, 5 - 5625 / 810, 5, 5 - 5625 / 810]),
+    "beside": (0.125, HALVES, [5 - 625 / 510, 5, 5 - 5625 / 810, 5]),
+    "0, the unlikeliest": (0.0, row(0, 0, -200), [5 - 250 / 9 / (8 / 3)] * 2 + [5]),
+    "1, the likeliest": (1.0, row(0, -200), [5, 5 - 1000 / 9 / (13 / 3)]),
+    "a whole number": (1, row(0), [5]),
+    "-inf stays": (0.5, row(NEG, 0, NEG, 0), [NEG, 5, NEG, 5]),
+    "one candidate": (0.4, row(3), [5 - 40 / 3]),
+    "negative: a plain draw": (-0.5, HALVES, HALVES.tolist()),
+}
+
+
+@pytest.mark.parametrize(("target", "logits", "transformed"), WORKED.values(), ids=WORKED)
+def test_worked_example(target, logits, transformed):
+    chain = build([{"adaptive_p": target}])
+    left = chain.apply(logits)
+    token = chain.draw(left)
+    assert left.ids.tolist() == list(range(logits.size))
+    assert left.logits.tolist() == pytest.approx(transformed, abs=1e-5)
+    assert logits[token] > NEG
+
+
+# target, decay, accepted (of probability), what t is then
+MEMORY = {
+    # W = 0.5 / 0.1 = 5 and N = 10 become 0.25 + 4.5 and 10.
+    "less likely: higher": (0.5, 0.9, [0.25], 1 - 0.475),
+    "more likely: lower": (0.125, 0.9, [0.5], 0.25 - 0.1625),
+    "no memory": (0.25, 0.0, [0.5], 0.0),
+    "the last of three without memory": (0.25, 0.0, [0.5, 0.5, 0.25], 0.25),
+    "twice": (0.5, 0.5, [0.25, 0.125], 1 - (0.125 + 0.5 * (0.25 + 0.5)) / 2),
+    "not below 0": (0.125, 0.0, [0.5], 0.0),
+    "not above 1": (1.0, 0.5, [0.25], 1.0),
+}
+
+
+def target_of(chain):
+    """What t is now: HALVES has a row with each of these probabilities."""
+    left = chain.apply(HALVES)
+    chain.draw(left)
+    places = np.linspace(0, 1, 2001)
+    wrong = [abs(left.logits[2] - curve(0.5, t)) + abs(left.logits[0] - curve(0.25, t)) for t in places]
+    return places[int(np.argmin(wrong))]
+
+
+@pytest.mark.parametrize(("target", "decay", "accepted", "t"), MEMORY.values(), ids=MEMORY)
+def test_what_is_accepted_moves_the_target(target, decay, accepted, t):
+    chain = build([{"adaptive_p": {"target": target, "decay": decay}}], seed=1)
+    for p in accepted:
+        while True:  # a token that was not drawn does not count, so draw until it comes
+            token = chain.sample(HALVES)
+            if HALVES[token] == np.float32(math.log(2 * p)):
+                break
+        chain.accept(token)
+    assert target_of(chain) == pytest.approx(t, abs=1e-3)
+
+
+@pytest.mark.parametrize("forget", [lambda chain: None, lambda chain: chain.accept(3 - chain.sample(HALVES))])
+def test_only_the_token_that_was_drawn_counts(forget):
+    chain = build([{"adaptive_p": {"target": 0.5, "decay": 0.0}}], seed=1)
+    chain.sample(HALVES)
+    forget(chain)
+    assert target_of(chain) == 0.5
+
+
+def test_a_token_counts_once():
+    chain = build([{"adaptive_p": {"target": 0.5, "decay": 0.5}}], seed=1)
+    token = chain.sample(HALVES)
+    for _ in range(3):
+        chain.accept(token)
+    p = math.exp(HALVES[token]) / 2
+    assert target_of(chain) == pytest.approx(min(1, 1 - (p + 0.5) / 2), abs=1e-3)
+
+
+def softmax(values):
+    highest = max(values)
+    weights = [math.exp(value - highest) for value in values]
+    return [weight / math.fsum(weights) for weight in weights]
+
+
+@given(rows(300), SETTINGS, SEEDS)
+def test_brute_force(logits, params, seed):
+    target, decay = params["target"], params["decay"]
+    chain, numbers = build([{"adaptive_p": params}], seed=seed), uniforms(seed)
+    probs = softmax(logits.tolist())
+    weighted, total = target / (1 - decay), 1 / (1 - decay)
+    for _ in range(4):
+        t = min(max(2 * target - weighted / total, 0.0), 1.0)
+        values = [curve(p, t) if value > NEG else NEG for p, value in zip(probs, logits.tolist(), strict=True)]
+        place = place_of(softmax(values if target >= 0 else logits.tolist()), numbers)
+        left = chain.apply(logits)
+        assert chain.draw(left) == place
+        if target >= 0:
+            assert left.logits.tolist() == pytest.approx(values, abs=1e-4)
+        chain.accept(place)
+        weighted, total = probs[place] + decay * weighted, 1 + decay * total
+
+
+def follow(steps, logits, seed, draws=5):
+    """Compare several draws in a row with llama.cpp's, unless one falls upon a boundary; returns how many."""
+    ours, numbers = build(steps, seed=seed), uniforms(seed)
+    with NativeChain(steps, vocabulary=logits.size, seed=seed) as native:
+        for draw in range(draws):
+            left = ours.apply(logits)
+            token, theirs = ours.draw(left), native.apply(logits)
+            np.testing.assert_array_equal(logits[left.ids], logits[theirs.ids])
+            np.testing.assert_allclose(left.logits, theirs.logits, atol=2e-5, rtol=0)
+            np.testing.assert_allclose(left.rough_probs(), theirs.p, atol=1e-5, rtol=0)
+            if len(left) > 1 and on_a_boundary(theirs.p, next(numbers)):
+                return draw
+            # Among equal logits that were sorted llama.cpp has another token at the same place.
+            assert left.ids.tolist().index(token) == theirs.ids.tolist().index(theirs.token)
+            ours.accept(token)
+            native.accept(theirs.token)
+    return draws
+
+
+@given(rows(), SETTINGS, SEEDS)
+def test_equals_llama_cpp(logits, params, seed):
+    follow([{"adaptive_p": params}], logits, seed)
+
+
+@given(rows(), SETTINGS, SEEDS, st.integers(1, 100))
+def test_equals_llama_cpp_on_rows_in_order(logits, params, seed, k):
+    follow([{"top_k": {"k": k}}, {"adaptive_p": params}], logits, seed)
+
+
+@pytest.mark.parametrize("target", [-1.0, 0.3])
+@pytest.mark.parametrize("logits", LARGE)
+def test_equals_llama_cpp_on_a_large_vocabulary(logits, target):
+    steps = [{"min_p": {"p": 0.01}}, {"adaptive_p": {"target": target}}]
+    assert follow(steps, logits, 6) == 5
+    assert follow(steps[1:], logits, 6) == 5
+
+
+@pytest.mark.parametrize("seed", [0, 7, 4294967294])
+def test_a_long_run_equals_llama_cpps(seed):
+    steps = [{"min_p": {"p": 0.02}}, {"adaptive_p": {"target": 0.2, "decay": 0.8}}]
+    assert follow(steps, make_row("normal", 1000, 3), seed, draws=200) == 200
+
+
+def test_another_token_accepted_equals_llama_cpp():
+    steps = [{"adaptive_p": {"target": 0.3, "decay": 0.5}}]
+    ours = build(steps, seed=2)
+    with NativeChain(steps, vocabulary=4, seed=2) as native:
+        for accepted in [0, 1, 2, 3] * 10:
+            left = ours.apply(HALVES)
+            assert ours.draw(left) == native.apply(HALVES).token
+            ours.accept(accepted)
+            native.accept(accepted)
+
+
+def chi_square(target):
+    """Of 4000 draws from HALVES, none of them accepted, so that the target stays."""
+    chain = build([{"adaptive_p": target}], seed=2024)
+    draws = np.bincount([chain.sample(HALVES) for _ in range(4000)], minlength=4)
+    probs = [0.25, 0.125, 0.5, 0.125]
+    if target >= 0:
+        probs = softmax([curve(p, target) for p in probs])
+    expected = 4000 * np.array(probs)
+    return ((draws - expected) ** 2 / expected).sum()
+
+
+@pytest.mark.parametrize("target", [-1.0, 0.0, 0.3, 1.0])
+def test_frequencies_follow_the_probabilities(target):
+    # 3 degrees of freedom; 16.3 is passed once in a thousand seeds, and this seed is fixed.
+    assert chi_square(target) < 16.3
+
+
+def test_the_mean_of_a_long_run_is_the_target():
+    # A plain draw would have a mean of 0.34.
+    chain, drawn = build([{"adaptive_p": 0.25}], seed=1), []
+    for _ in range(1000):
+        drawn.append(chain.sample(HALVES))
+        chain.accept(drawn[-1])
+    assert np.mean([math.exp(HALVES[token]) / 2 for token in drawn]) == pytest.approx(0.25, abs=0.04)
+
+
+@given(SEEDS)
+def test_reset_repeats_a_run(seed):
+    chain, logits = build([{"adaptive_p": 0.3}], seed=seed), make_row("normal", 40, 1)
+
+    def outcome():
+        tokens = []
+        for _ in range(10):
+            tokens.append(chain.sample(logits))
+            chain.accept(tokens[-1])
+        return tokens
+
+    first = outcome()
+    chain.sample(logits)  # of which it is still to be told whether it was accepted
+    chain.reset([1, 2])
+    assert outcome() == first
+
+
+def test_apply_leaves_the_rows_alone_and_draws_nothing():
+    chain, other = build([{"adaptive_p": 0.3}], seed=1), build([{"adaptive_p": 0.3}], seed=1)
+    assert chain.apply(HALVES).logits is HALVES
+    assert [chain.sample(HALVES) for _ in range(20)] == [other.sample(HALVES) for _ in range(20)]
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        (1.1, "chain[0].adaptive_p.target: 1.1 is not within -1..1"),
+        (True, "chain[0].adaptive_p.target: True is not a number (-1..1)"),
+        ({"decay": 1.0}, "chain[0].adaptive_p.decay: 1.0 is not within 0..0.99"),
+        ({"decay": -0.1}, "chain[0].adaptive_p.decay: -0.1 is not within 0..0.99"),
+        ({"p": 0.5}, "chain[0].adaptive_p: unknown parameter 'p'; known: target, decay"),
+    ],
+)
+def test_refusal(value, message):
+    refuses({"adaptive_p": value}, message)

@@ -1,0 +1,160 @@
+import math
+
+import numpy as np
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+from logitsmith.samplers import build
+
+from .rows import LARGE, NEG, make_row, native, refuses, row, rows, run, table
+
+WIDTH = st.sampled_from([0.5, 1.0, 1e-3]) | st.floats(0.01, 6)
+
+WORKED = {
+    # Mean 1, sigma 1.
+    "one sigma, between": (1.5, row(2, 0), [0]),
+    "one sigma, at the threshold": (2.0, row(2, 0), [0, 1]),
+    # Mean 2, sigma 2.
+    "the order stays": (1.0, row(0, 4, 0, 4), [1, 3]),
+    "exactly at the threshold": (2.0, row(0, 4, 0, 4), [0, 1, 2, 3]),
+    "one bit below it": (1.9999999, row(0, 4, 0, 4), [1, 3]),
+    # Mean 1, sigma sqrt(5): thresholds of 4 - 2.236 and 4 - 4.472.
+    "sigma is that of the population": (1.0, row(4, -2, 2, 0), [0, 2]),
+    "two of them": (2.0, row(4, -2, 2, 0), [0, 2, 3]),
+    "a whole number": (3, row(4, -2, 2, 0), [0, 1, 2, 3]),
+    "-inf does not count, and goes": (2.0, row(NEG, 4, NEG, 0, 4, 0), [1, 3, 4, 5]),
+    "equal ones all stay": (0.001, row(5, 5, 5), [0, 1, 2]),
+    "one candidate": (1.0, row(-5), [0]),
+    "one finite candidate": (1.0, row(NEG, -5, NEG), [1]),
+    "0 in float32 keeps the best": (1e-50, row(1, 3, 3), [1, 2]),
+    "a sigma beyond the floats keeps all": (1.0, row(3e38, -3e38, NEG), [0, 1, 2]),
+    "a mean beyond the floats keeps all": (1e-50, row(3e38, 3e38, 3e38, 1), [0, 1, 2, 3]),
+}
+
+
+@pytest.mark.parametrize(("n", "logits", "ids"), WORKED.values(), ids=WORKED)
+def test_worked_example(n, logits, ids):
+    assert table(run({"top_n_sigma": n}, logits)) == [(i, float(logits[i])) for i in ids]
+
+
+def bound(logits, n):
+    """max - n * sigma in float64, and the distance from it within which float32's sums may decide otherwise."""
+    finite = [value for value in logits.tolist() if value > NEG]
+    mean = math.fsum(finite) / len(finite)
+    sigma = math.sqrt(math.fsum((value - mean) ** 2 for value in finite) / len(finite))
+    largest = max(abs(value) for value in finite)
+    return max(finite) - n * sigma, 1e-5 * (largest + n * sigma)
+
+
+def sure(logits, n):
+    threshold, margin = bound(logits, n)
+    highest = logits.max()
+    return all(value == highest or abs(value - threshold) > margin for value in logits.tolist())
+
+
+def moderate(logits):
+    """Without values whose squares are beyond float32, or 0 in it: what these do is worked out above."""
+    limited = np.clip(logits, np.float32(-1e15), np.float32(1e15))
+    limited = np.where(np.abs(limited) < 1e-15, np.float32(0), limited)
+    return np.where(np.isneginf(logits), logits, limited)
+
+
+@given(rows(300), WIDTH)
+def test_brute_force(logits, n):
+    logits = moderate(logits)
+    assume(sure(logits, n))
+    threshold, _ = bound(logits, n)
+    highest = max(logits.tolist())
+    kept = [entry for entry in enumerate(logits.tolist()) if entry[1] >= threshold or entry[1] == highest]
+    assert table(run({"top_n_sigma": n}, logits)) == kept
+
+
+def check(logits, n):
+    """Compare with llama.cpp, which sets to -inf what goes here; returns what llama.cpp left."""
+    ours, theirs = run({"top_n_sigma": n}, logits), native([{"top_n_sigma": {"n": n}}], logits)
+    assert theirs.ids.tolist() == list(range(logits.size))
+    stayed = theirs.logits > NEG
+    above = ours.logits > NEG
+    assert ours.ids[above].tolist() == theirs.ids[stayed].tolist()
+    assert ours.logits[above].tolist() == theirs.logits[stayed].tolist()
+    with np.errstate(over="ignore"):
+        weights = ours.weights()[above]
+    np.testing.assert_allclose(weights / weights.sum(dtype=np.float64), theirs.p[stayed], atol=1e-5, rtol=0)
+
+
+@given(rows(), WIDTH)
+def test_equals_llama_cpp(logits, n):
+    logits = moderate(logits)
+    assume(sure(logits, n))
+    check(logits, n)
+
+
+@pytest.mark.parametrize(
+    "logits",
+    [row(3e38, -3e38, NEG), row(3e38, 3e38, 3e38, 1), row(3e38, 1e30, -1e30), row(1e-30, -1e-30)],
+    ids=["sigma", "mean", "squares", "tiny squares"],
+)
+def test_beyond_the_floats_equals_llama_cpp(logits):
+    check(logits, 1.0)
+
+
+@pytest.mark.parametrize("n", [0.5, 1.0, 2.3])
+@pytest.mark.parametrize("logits", LARGE)
+def test_equals_llama_cpp_on_a_large_vocabulary(logits, n):
+    check(logits, n)
+
+
+def test_drops_the_rows_that_llama_cpp_sets_to_minus_inf():
+    logits = row(4, -2, 2, 0)
+    assert table(run({"top_n_sigma": 1.0}, logits)) == [(0, 4.0), (2, 2.0)]
+    assert native([{"top_n_sigma": {"n": 1.0}}], logits).logits.tolist() == [4, NEG, 2, NEG]
+    # So a step behind it that counts rows sees fewer of them here.
+    after = [{"top_n_sigma": {"n": 1.0}}, {"top_k": {"k": 3}}]
+    assert build(after).apply(logits).ids.tolist() == [0, 2]
+    assert len(native(after, logits).ids) == 3
+
+
+@given(rows(300), WIDTH, st.sampled_from([0.25, 0.5, 2.0, 8.0]))
+def test_a_temperature_before_it_changes_nothing_in_what_is_kept(logits, n, t):
+    logits = moderate(logits)
+    assume(sure(logits, n))
+    after = build([{"temperature": t}, {"top_n_sigma": n}]).apply(logits)
+    assert after.ids.tolist() == run({"top_n_sigma": n}, logits).ids.tolist()
+
+
+def test_on_rows_in_order():
+    left = build([{"top_k": 3}, {"top_n_sigma": 1.0}]).apply(row(0, 4, -9, 4))
+    assert left.ids.tolist() == [1, 3]
+    assert left.ordered
+
+
+@pytest.mark.parametrize("n", [0.0, 0, -1, -0.5])
+@given(logits=rows(300))
+def test_neutral_is_identity(n, logits):
+    chain = build([{"top_n_sigma": n}])
+    assert [step.about.name for step in chain.steps] == ["dist"]
+    left = run({"top_n_sigma": n}, logits)
+    assert left.whole
+    assert left.logits is logits
+
+
+def test_keeps_no_state():
+    chain, logits = build([{"top_n_sigma": 1.0}]), make_row("normal", 50, 1)
+    first = table(chain.apply(logits))
+    chain.accept(3)
+    assert table(chain.apply(logits)) == first
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        (-1.5, "chain[0].top_n_sigma.n: -1.5 is not ≥ -1"),
+        (True, "chain[0].top_n_sigma.n: True is not a number (≥ -1)"),
+        ("one", "chain[0].top_n_sigma.n: 'one' is not a number (≥ -1)"),
+        (math.inf, "chain[0].top_n_sigma.n: inf is not a finite number (≥ -1)"),
+        (1e39, "chain[0].top_n_sigma.n: 1e+39: a number that float32 can hold is needed"),
+        ({"sigma": 1}, "chain[0].top_n_sigma: unknown parameter 'sigma'; known: n"),
+    ],
+)
+def test_refusal(value, message):
+    refuses({"top_n_sigma": value}, message)
