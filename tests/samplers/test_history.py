@@ -85,9 +85,7 @@ def test_tokens_are_refused_as_soon_as_one_is_outside(tokens, size):
         assert table.tolist() == [token in tokens for token in range(size)]
         return
     for refuse in (check_tokens, token_table):
-        with pytest.raises(
-            SamplingError, match=rf"^it: token id \d+ in the text is not within 0\.\.{size - 1}$"
-        ):
+        with pytest.raises(SamplingError, match=rf"^it: token id \d+ in the text is not within 0\.\.{size - 1}$"):
             refuse("it", tokens, size)
 
 
