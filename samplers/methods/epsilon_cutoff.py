@@ -1,17 +1,13 @@
 """Epsilon cutoff."""
 
-from __future__ import annotations
-
 from typing import ClassVar
 
-import numpy as np
-from pydantic import Field, model_validator
-
-from ..base import About, Sampler
+from ..base import About
 from ..candidates import Candidates
+from ..cutoff import Cutoff
 
 
-class EpsilonCutoff(Sampler):
+class EpsilonCutoff(Cutoff):
     """Keep the tokens whose probability is at least epsilon.
 
     Formula: keep i if p_i >= min(epsilon * unit, p_max), float32: the best always stays. The order stays.
@@ -31,26 +27,6 @@ class EpsilonCutoff(Sampler):
         aliases=("epsilon",),
     )
 
-    epsilon: float = Field(default=0.0, ge=0, description="least probability, in units; 0 = off")
-    unit: float = Field(default=1.0, gt=0, le=1, description="1e-4 for text-generation-webui's numbers")
-
-    @model_validator(mode="after")
-    def _check_product(self) -> EpsilonCutoff:
-        check_below_one(self.epsilon, self.unit)
-        return self
-
-    def apply(self, candidates: Candidates) -> None:
-        """Drop the rows below the threshold."""
-        drop_below(candidates, self.epsilon * self.unit)
-
-
-def check_below_one(epsilon: float, unit: float) -> None:
-    """Raise ``ValueError`` unless epsilon, in its unit, is a probability below 1."""
-    if epsilon * unit >= 1:
-        raise ValueError(f"epsilon {epsilon:g} times unit {unit:g} is not below 1")
-
-
-def drop_below(candidates: Candidates, threshold: float) -> None:
-    """Drop the rows with a probability below ``threshold``; the best always stays."""
-    probs = candidates.probs()
-    candidates.keep(probs >= min(np.float32(threshold), np.maximum.reduce(probs)))
+    def floor(self, candidates: Candidates) -> float:
+        """The least probability that stays."""
+        return self.epsilon * self.unit

@@ -1,20 +1,17 @@
 """Eta cutoff."""
 
-from __future__ import annotations
-
 import math
 from typing import ClassVar
 
 import numpy as np
-from pydantic import Field, model_validator
 
-from ..base import About, Sampler
+from ..base import About
 from ..candidates import Candidates
+from ..cutoff import Cutoff
 from ..entropy import entropy_terms
-from .epsilon_cutoff import check_below_one, drop_below
 
 
-class EtaCutoff(Sampler):
+class EtaCutoff(Cutoff):
     """Keep the tokens whose probability is at least eta, which is low where the entropy is high.
 
     Formula: eta = min(e, sqrt(e) * exp(-H)), e = epsilon * unit, H the entropy in nats; keep i if p_i >=
@@ -35,16 +32,8 @@ class EtaCutoff(Sampler):
         aliases=("eta",),
     )
 
-    epsilon: float = Field(default=0.0, ge=0, description="highest floor, in units; 0 = off")
-    unit: float = Field(default=1.0, gt=0, le=1, description="1e-4 for text-generation-webui's numbers")
-
-    @model_validator(mode="after")
-    def _check_product(self) -> EtaCutoff:
-        check_below_one(self.epsilon, self.unit)
-        return self
-
-    def apply(self, candidates: Candidates) -> None:
-        """Drop the rows below the threshold."""
+    def floor(self, candidates: Candidates) -> float:
+        """The least probability that stays."""
         epsilon = self.epsilon * self.unit
         entropy = float(np.add.reduce(entropy_terms(candidates.probs())))
-        drop_below(candidates, min(epsilon, math.sqrt(epsilon) * math.exp(-entropy)))
+        return min(epsilon, math.sqrt(epsilon) * math.exp(-entropy))

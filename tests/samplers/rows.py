@@ -25,6 +25,14 @@ def row(*values: float) -> Row:
     return logits
 
 
+def softmax(logits: Row) -> list[float]:
+    """Probabilities, by loops and in float64."""
+    highest = max(logits.tolist())
+    weights = [math.exp(value - highest) for value in logits.tolist()]
+    total = math.fsum(weights)
+    return [weight / total for weight in weights]
+
+
 STYLES = {
     "normal": lambda rng, size: rng.normal(0, 3, size),
     "flat": lambda rng, size: rng.normal(0, 0.01, size),

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from logitsmith.samplers import build
 
-from .rows import LARGE, NEG, refuses, row, rows, run, table
+from .rows import LARGE, NEG, refuses, row, rows, run, softmax, table
 
 # The probabilities are exactly 1/2, 1/4, 1/8, 1/16 and 1/16, in float32 too.
 HALVES = row(*(math.log(p) for p in (1, 0.5, 0.25, 0.125, 0.125)))
@@ -37,13 +37,6 @@ WORKED = {
 def test_worked_example(epsilon, unit, logits, ids):
     left = run({"epsilon_cutoff": {"epsilon": epsilon, "unit": unit}}, logits)
     assert table(left) == [(i, float(logits[i])) for i in ids]
-
-
-def softmax(logits):
-    highest = max(logits.tolist())
-    weights = [math.exp(value - highest) for value in logits.tolist()]
-    total = math.fsum(weights)
-    return [weight / total for weight in weights]
 
 
 def check(logits, epsilon, unit):

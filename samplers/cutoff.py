@@ -1,0 +1,32 @@
+"""What the epsilon and the eta cutoff share: the parameters, and the cut below a probability."""
+
+from __future__ import annotations
+
+import numpy as np
+from pydantic import Field, model_validator
+
+from .base import Sampler
+from .candidates import Candidates
+
+
+class Cutoff(Sampler):
+    """Drop the tokens below a probability that `floor` gives; the best always stays."""
+
+    epsilon: float = Field(default=0.0, ge=0, description="the floor, or its upper end, in units; 0 = off")
+    unit: float = Field(default=1.0, gt=0, le=1, description="1e-4 for text-generation-webui's numbers")
+
+    @model_validator(mode="after")
+    def _check_product(self) -> Cutoff:
+        if self.epsilon * self.unit >= 1:
+            raise ValueError(f"epsilon {self.epsilon:g} times unit {self.unit:g} is not below 1")
+        return self
+
+    def floor(self, candidates: Candidates) -> float:
+        """The probability below which rows go."""
+        raise NotImplementedError
+
+    def apply(self, candidates: Candidates) -> None:
+        """Drop the rows below the floor."""
+        floor = np.float32(self.floor(candidates))
+        probs = candidates.probs()
+        candidates.keep(probs >= min(floor, np.maximum.reduce(probs)))
