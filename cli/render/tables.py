@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -17,7 +18,7 @@ def show_samplers(found: Sequence[type[Sampler]], offered: Mapping[str, str]) ->
     for cls in found:
         about = cls.about
         main = f"{about.main} {_default(cls, about.main)}" if about.main else ""
-        rows.append((about.name, main, about.summary, about.reference))
+        rows.append((about.name, main, about.summary, _short(about.reference)))
     _table(("sampler", "main parameter", "what it does", "source"), rows)
     for name, place in sorted(offered.items()):
         print(f"{name}: offered by another package, {place}")
@@ -64,6 +65,12 @@ def show_presets(entries: Iterable[Entry]) -> None:
         origin = f"{entry.origin} (hidden)" if entry.shadowed else entry.origin
         rows.append((entry.name, origin, description))
     _table(("preset", "from", "what it is for"), rows)
+
+
+def _short(reference: str) -> str:
+    """Authors and year; where there is no year, the first of the systems that have it."""
+    paper = re.match(r".*?\b\d{4}\b", reference)
+    return paper.group() if paper else re.split("[,;]", reference)[0]
 
 
 def _default(cls: type[Sampler], parameter: str) -> str:

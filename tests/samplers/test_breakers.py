@@ -57,8 +57,8 @@ def of(*letters, least, most):
     return st.lists(st.sampled_from(letters), min_size=least, max_size=most).map(b"".join)
 
 
-TEXTS = of(b"a", b"b", b"c", least=1, most=5)
-PIECES = st.lists(of(b"a", b"b", b"c", least=0, most=6), max_size=30)
+TEXTS = of(b"a", b"b", least=1, most=4)
+PIECES = st.lists(of(b"a", b"b", least=0, most=5), min_size=5, max_size=30)
 
 
 @given(TEXTS, PIECES)
@@ -72,7 +72,7 @@ def test_heads_by_brute_force(text, pieces):
     assert sorted(heads(text, pieces)) == sorted(expected)
 
 
-@given(TEXTS, PIECES, of(b"a", b"b", b"c", least=0, most=8))
+@given(TEXTS, PIECES, of(b"a", b"b", least=0, most=6))
 def test_overlaps_by_brute_force(text, pieces, tail):
     overlaps = Overlaps(text, pieces)
     assert overlaps.text == text

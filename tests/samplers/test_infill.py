@@ -13,7 +13,7 @@ from .rows import NEG, FakeVocabulary, agree, make_row, refuses, row, table
 
 
 class Words(FakeVocabulary):
-    """A vocabulary of these pieces; those in angle brackets are control tokens that end a text."""
+    """A vocabulary of these pieces; <e> and the like are control tokens that end a text, <s one that does not."""
 
     def __init__(self, *pieces):
         super().__init__(len(pieces))
@@ -26,7 +26,7 @@ class Words(FakeVocabulary):
         return self._pieces
 
     def is_control(self, token):
-        return token in self.eog
+        return self._pieces[token].startswith(b"<") and self._pieces[token] != b"<"
 
 
 def likely(*probabilities):
@@ -56,6 +56,7 @@ WORKED = {
     "only together above 0.2": ("a ab b <e>", (0.18, 0.18, 0.64, NONE), [2, 0, 3]),
     "the middle of a piece is no prefix": ("b ab <e>", (0.5, 0.5, NONE), [0, 1, 2]),
     "an end has no prefix": ("< <e> b", (0.5, NONE, 0.5), [0, 2, 1]),
+    "nor has another control token": ("< <s b <e>", (0.3, 0.4, 0.3, NONE), [1, 0, 2, 3]),
     "-inf takes no part": ("a ab b <e>", (0.5, 0, 0.5, 0), [0, 2, 3]),
     "one candidate": ("a <e>", (1, 0), [0, 1]),
     "one end": ("a <e>", (0, 1), [1]),
@@ -86,11 +87,12 @@ def test_a_grammar_that_forbids_the_end_leaves_the_best_row():
     assert table(fill(UNLIKELY, *SIX, mask=mask)) == [(6, 1.0)]
 
 
-def test_the_end_of_a_vocabulary_that_does_not_say_which_it_is():
-    words = Words("a", "b", "c", "d", "e", "f", "<e>", "<f>")
-    del words.end
-    logits = likely(*[1 / 6] * 6, NONE, NONE)
-    assert table(build(["infill"], vocab=words).apply(logits)) == [(6, 1.0)]
+def test_which_of_two_ends_remains():
+    vocabulary, logits = Words(*SIX, "<f>"), likely(*[1 / 6] * 6, NONE, NONE)
+    vocabulary.end = 7
+    assert table(build(["infill"], vocab=vocabulary).apply(logits)) == [(7, 1.0)]
+    del vocabulary.end  # a vocabulary need not say which is the end of a turn
+    assert table(build(["infill"], vocab=vocabulary).apply(logits)) == [(6, 1.0)]
 
 
 def by_hand(logits, pieces):
