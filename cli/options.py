@@ -97,6 +97,32 @@ DryAllowedLength = Annotated[int | None, _more("--dry-allowed-length", help="Rep
 DryPenaltyLastN = Annotated[
     int | None, _more("--dry-penalty-last-n", help="How far back it looks; -1 = all. [-1]")
 ]
+DrySequenceBreaker = Annotated[
+    list[str] | None,
+    _more(
+        "--dry-sequence-breaker", metavar="TEXT", help="Instead of newline : \" and *; 'none' clears; repeatable."
+    ),
+]
+Mirostat = Annotated[
+    int | None,
+    _more("--mirostat", min=0, max=2, help="1 or 2 selects; only bias and temperature stay before it. 0 = off."),
+]
+MirostatLr = Annotated[float | None, _more("--mirostat-lr", help="How fast it learns, eta. [0.1]")]
+MirostatEnt = Annotated[float | None, _more("--mirostat-ent", help="The surprise in bits, tau. [5]")]
+AdaptiveTarget = Annotated[
+    float | None,
+    _more("--adaptive-target", help="Select by adaptive_p, near this probability; below 0 = plainly."),
+]
+AdaptiveDecay = Annotated[float | None, _more("--adaptive-decay", help="How long it remembers. [0.9]")]
+Samplers = Annotated[
+    str | None,
+    _more(
+        "--samplers",
+        "--sampler-seq",
+        metavar="A;B;C",
+        help="These only, in this order: 'top_k;top_p;temperature' or 'kpt'.",
+    ),
+]
 
 MaxTokens = Annotated[
     int | None,
@@ -158,6 +184,13 @@ class RunOptions:
     dry_base: float | None
     dry_allowed_length: int | None
     dry_penalty_last_n: int | None
+    dry_sequence_breaker: list[str] | None
+    mirostat: int | None
+    mirostat_lr: float | None
+    mirostat_ent: float | None
+    adaptive_target: float | None
+    adaptive_decay: float | None
+    samplers: str | None
     logit_bias: list[str] | None
     ignore_eos: bool
     max_tokens: int | None

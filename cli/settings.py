@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +14,7 @@ from .options import Format, RunOptions
 
 if TYPE_CHECKING:
     from ..engine import Model
-    from ..presets import Override, Settings
+    from ..presets import Arrangement, Override, Settings
 
 # Flag, the field of RunOptions that holds it, and what it sets.
 SHORTHANDS = (
@@ -36,11 +36,17 @@ SHORTHANDS = (
     ("--dry-base", "dry_base", "dry.base"),
     ("--dry-allowed-length", "dry_allowed_length", "dry.allowed_length"),
     ("--dry-penalty-last-n", "dry_penalty_last_n", "dry.last_n"),
+    ("--mirostat-lr", "mirostat_lr", "mirostat.eta"),
+    ("--mirostat-ent", "mirostat_ent", "mirostat.tau"),
+    ("--adaptive-target", "adaptive_target", "adaptive_p.target"),
+    ("--adaptive-decay", "adaptive_decay", "adaptive_p.decay"),
     ("-n", "max_tokens", "max_tokens"),
     ("--stop", "stop", "stop"),
     ("--system", "system", "system"),
 )
 _BIAS = re.compile(r"(?P<id>\d+)(?P<signed>[+-].+)|(?P<key>.+)=(?P<value>[^=]+)", re.DOTALL)
+
+_ESCAPES = {"n": "\n", "r": "\r", "t": "\t"}
 
 
 def settle(options: RunOptions, metadata: Mapping[str, str] | None) -> Settings:
@@ -59,7 +65,11 @@ def settle(options: RunOptions, metadata: Mapping[str, str] | None) -> Settings:
     else:
         preset = presets.load(name)
     settings = presets.resolve(
-        preset, chain=options.chain, sets=options.set_ or (), flags=tuple(_overrides(options))
+        preset,
+        chain=options.chain,
+        sets=options.set_ or (),
+        flags=tuple(_overrides(options)),
+        wishes=tuple(_wishes(options)),
     )
     if settings.grammar.value is not None:
         fail(f"the {settings.grammar.origin} sets a grammar, which this version cannot apply yet")
@@ -92,8 +102,25 @@ def check(options: RunOptions) -> None:
             raise typer.BadParameter(f"{flag}: {value} is not within {least}..{most}")
     for field in fields(options):
         _check_text(field.name, getattr(options, field.name))
+    _check_arrangement(options)
     if options.chat is False and options.system is not None:
         raise typer.BadParameter("--system needs the chat template, and --no-chat leaves it out")
+
+
+def _check_arrangement(options: RunOptions) -> None:
+    """Refuse two flags that both say which steps there are; llama.cpp ignores one of them."""
+    given = [
+        flag
+        for flag, value in (
+            ("--chain", options.chain),
+            ("--samplers", options.samplers),
+            ("--mirostat", options.mirostat or None),
+            ("--adaptive-target", options.adaptive_target if options.mirostat else None),
+        )
+        if value is not None
+    ]
+    if len(given) > 1:
+        raise typer.BadParameter(f"{given[0]} and {given[1]} both say which samplers there are; give one")
 
 
 def _check_text(name: str, value: object) -> None:
@@ -132,14 +159,38 @@ def _overrides(options: RunOptions) -> Iterator[Override]:
 
     for flag, field, target in SHORTHANDS:
         value = getattr(options, field)
-        if value is not None:
+        if value is not None and not (options.mirostat == 0 and target.startswith("mirostat.")):
             yield Override(flag, target, value)
+    if options.dry_sequence_breaker:
+        yield Override("--dry-sequence-breaker", "dry.breakers", _breakers(options.dry_sequence_breaker))
     if options.seed is not None:
         yield Override("--seed", "seed", None if options.seed == -1 else options.seed)
     if options.ignore_eos:
         yield Override("--ignore-eos", "ignore_eos", None)
     for text in options.logit_bias or ():
         yield Override(f"--logit-bias {text}", "logit_bias.bias", _bias(text))
+
+
+def _wishes(options: RunOptions) -> Iterator[Arrangement]:
+    from .. import presets
+
+    if options.adaptive_target is not None:
+        yield presets.by_adaptive_p()
+    if options.samplers is not None:
+        yield presets.by_samplers(options.samplers)
+    if options.mirostat is not None:
+        yield presets.by_mirostat(options.mirostat)
+
+
+def _breakers(texts: Iterable[str]) -> list[str]:
+    """As in llama.cpp: ``none`` clears what came before it, and escapes stand for what cannot be typed."""
+    found: list[str] = []
+    for text in texts:
+        if text == "none":
+            found.clear()
+        else:
+            found.append(re.sub(r"\\([nrt\\'\"])", lambda escape: _ESCAPES.get(escape[1], escape[1]), text))
+    return found
 
 
 def _bias(text: str) -> dict[int | str, Any]:

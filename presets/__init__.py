@@ -1,5 +1,6 @@
 """Presets: YAML files of settings, where they are found, and what a run goes by in the end."""
 
+from .arrange import Arrangement, by_adaptive_p, by_mirostat, by_samplers
 from .author import from_metadata
 from .config import UserConfig, user_config
 from .errors import PresetError
@@ -13,6 +14,7 @@ from .search import Entry, config_folder, find, listing
 from .steps import ResolvedStep
 
 __all__ = [
+    "Arrangement",
     "Entry",
     "Override",
     "Preset",
@@ -21,6 +23,9 @@ __all__ = [
     "Settings",
     "UserConfig",
     "Value",
+    "by_adaptive_p",
+    "by_mirostat",
+    "by_samplers",
     "config_folder",
     "find",
     "from_metadata",

@@ -99,7 +99,7 @@ def _number(key: str, text: str) -> int | float:
 def _asked(sequence: str, numbers: Mapping[str, int | float]) -> list[tuple[str, str]]:
     """The samplers in their order, each with the key that asks for it."""
     if sequence.strip(" ;"):
-        return [(name, f"{PREFIX}sequence") for name in _read_sequence(sequence)]
+        return [(name, f"{PREFIX}sequence") for name in read_sequence(sequence, f"{PREFIX}sequence")]
     keys: dict[str, str] = {}
     for key, (name, _) in _PARAMETERS.items():
         if key in numbers:
@@ -107,14 +107,18 @@ def _asked(sequence: str, numbers: Mapping[str, int | float]) -> list[tuple[str,
     return [(ours, keys[ours]) for _, _, ours in _SEQUENCE if ours in keys]
 
 
-def _read_sequence(sequence: str) -> Iterable[str]:
+def read_sequence(sequence: str, origin: str) -> list[str]:
+    """Return our names of the samplers in llama.cpp's notation: its names joined by ``;``, or its letters.
+
+    Raises ``PresetError``, with the origin in front, for what is no sampler of llama.cpp's.
+    """
     parts = [part.strip().lower() for part in sequence.split(";") if part.strip()]
     if len(parts) == 1 and parts[0] not in _NAMES and all(letter in _LETTERS for letter in parts[0]):
         return [_LETTERS[letter] for letter in parts[0]]
     for part in parts:
         if part not in _NAMES:
             known = ", ".join(theirs for _, theirs, _ in _SEQUENCE)
-            raise PresetError(f"{PREFIX}sequence: {shown(part)} is not a sampler of llama.cpp; known: {known}")
+            raise PresetError(f"{origin}: {shown(part)} is not a sampler of llama.cpp; known: {known}")
     return [_NAMES[part] for part in parts]
 
 

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..samplers import Sampler, SamplingError, parse
+from . import arrange
+from .arrange import Arrangement
 from .errors import PresetError
 from .override import SETTINGS, Override, parse_set, setting_of
 from .preset import Preset
@@ -47,14 +49,18 @@ def resolve(
     chain: str | None = None,
     sets: Sequence[str] = (),
     flags: Sequence[Override] = (),
+    wishes: Sequence[Arrangement] = (),
 ) -> Settings:
     """Return the settings of a run; of the values for one thing, a flag goes before a ``--set``, and so on.
 
     ``chain`` is the compact notation and replaces the preset's chain; ``sets`` are texts for `parse_set`. An
-    override of a sampler that the chain lacks puts it in at its place in llama.cpp's default order.
+    override of a sampler that the chain lacks puts it in at its place in llama.cpp's default order. ``wishes``
+    change the end first and the order last, so that a flag for a step which stays out is without effect there.
     Raises ``PresetError`` with the origin of the value that cannot be used.
     """
     steps, chain_origin = _starting_chain(preset, chain)
+    for wish in wishes:
+        steps = arrange.end(steps, wish)
     values = {name: _starting_value(preset, name) for name in SETTINGS}
     for override in (*map(parse_set, sets), *flags):
         setting = setting_of(override.target)
@@ -62,6 +68,8 @@ def resolve(
             steps = override_step(steps, override)
         else:
             values[setting] = _setting(setting, override)
+    for wish in wishes:
+        steps = arrange.order(steps, wish)
     return Settings(tuple(steps), chain_origin=chain_origin, **values)
 
 

@@ -91,7 +91,7 @@ def override_step(steps: Sequence[ResolvedStep], override: Override) -> list[Res
     chain would ignore.
     """
     origin = override.origin
-    steps, target = _one_temperature(steps, step_target(override.target, origin))
+    steps, target = _one_temperature(steps, _one_mirostat(steps, step_target(override.target, origin)))
     position = _position(steps, target, origin)
     if target.parameter is None:
         return _switch(steps, target, position, override)
@@ -124,6 +124,12 @@ def _one_temperature(
         origins = {**dict.fromkeys(type(sampler).model_fields, "default"), "temperature": fixed.origins["t"]}
         return [*steps[:position], ResolvedStep(sampler, origins, fixed.origin), *steps[position + 1 :]], target
     return steps, target
+
+
+def _one_mirostat(steps: Sequence[ResolvedStep], target: StepTarget) -> StepTarget:
+    """What is set for mirostat, as llama.cpp's flags do, finds the second version too."""
+    second = steps[-1].name == "mirostat_v2" and target.name == "mirostat"
+    return replace(target, name="mirostat_v2") if second else target
 
 
 def _position(steps: Sequence[ResolvedStep], target: StepTarget, origin: str) -> int | None:
@@ -171,7 +177,7 @@ def _switch(
 def _insert(steps: Sequence[ResolvedStep], new: ResolvedStep, origin: str) -> list[ResolvedStep]:
     """Put a step before the first one that llama.cpp has later, or else before the one that selects."""
     if new.sampler.about.selects:
-        raise PresetError(_another_chain(origin, new.name, steps))
+        raise PresetError(another_chain(origin, new.name, steps))
     position = len(steps) - 1
     if new.name == _ORDER[0]:
         position = 0
@@ -181,7 +187,8 @@ def _insert(steps: Sequence[ResolvedStep], new: ResolvedStep, origin: str) -> li
     return [*steps[:position], new, *steps[position:]]
 
 
-def _another_chain(origin: str, name: str, steps: Sequence[ResolvedStep]) -> str:
+def another_chain(origin: str, name: str, steps: Sequence[ResolvedStep]) -> str:
+    """The complaint about a selecting step that is not the one in which the chain ends."""
     return (
         f"{origin}: the chain selects by {steps[-1].name}, not by {name}; "
         f"choose another preset or give a --chain that ends in {name}"

@@ -89,6 +89,27 @@ def test_preset_copied_and_changed_runs(gen, home):
     assert gen("Hi", "-P", "./mine.yaml", "--format", "jsonl").lines[0]["max_tokens"] == 3
 
 
+LLAMA_CPPS_FLAGS = {
+    "--mirostat 2 --mirostat-ent 3 --mirostat-lr 0.2 --top-k 5": ["tau +3 ", "eta +0.2 ", "mirostat_v2"],
+    "--mirostat 0 --mirostat-ent 3": [r"\] dist"],
+    "--adaptive-target 0.3 --adaptive-decay 0.5": ["adaptive_p.target +0.3 ", "decay +0.5 "],
+    "--samplers top_p;top_k --top-k 7": [r"\[1\] top_k.k +7 "],
+    r"--dry-multiplier 1 --dry-sequence-breaker x --dry-sequence-breaker \n": [r"breakers +\['x', '\\n'\] "],
+    "--dry-multiplier 1 --dry-sequence-breaker x --dry-sequence-breaker none": [r"breakers +\[\] "],
+}
+
+
+@pytest.mark.parametrize(("flags", "shown"), LLAMA_CPPS_FLAGS.items())
+def test_llama_cpps_flags_for_the_chain(gen, flags, shown):
+    out = gen("x", "--show-config", *flags.split()).out
+    for pattern in shown:
+        assert re.search(pattern, out), pattern
+
+
+def test_two_flags_that_name_the_chain_are_refused(gen):
+    assert "--chain and --mirostat both say" in gen("x", "--chain", "temp1", "--mirostat", "1", code=2).err
+
+
 def test_schema_is_json(gen):
     schema = json.loads(gen("presets", "schema").out)
     assert {"description", "chain", "seed", "max_tokens", "stop", "system", "grammar"} == set(schema["properties"])
