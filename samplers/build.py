@@ -136,6 +136,8 @@ def _complaint(cls: type[Sampler], error: ValidationError) -> str:
     field = cls.model_fields.get(str(first["loc"][0])) if first["loc"] else None
     scope = allowed(field) if field is not None else ""
     kind = _KINDS.get(first["type"])
+    if kind and cls.about.example is not None and first["type"] == "dict_type":
+        kind += f" such as {cls.about.example}"
     if kind:
         return f"{path}: {got!r} is not {kind}" + (f" ({scope})" if scope else "")
     if first["type"].startswith(("greater_than", "less_than")) and scope:

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Collection, Iterator
 from typing import Any
 
 from .errors import SamplingError
+from .registry import find, is_known
 
-_STEP = re.compile(
-    # One space at most in a row: more, and the pattern would try every way to share them out.
-    r"(?P<name>[A-Za-z][A-Za-z_\- ]*?(?:v\d+)?) ?"
-    r"(?:\((?P<params>.*)\)|=? ?(?P<main>[-+]?(?:\d{1,40}\.?\d*|\.\d+)(?:[eE][-+]?\d+)?))?",
-    re.DOTALL,
-)
+# One space at most in a row: more, and a pattern would try every way to share them out.
+_NAME = r"(?P<name>[A-Za-z][A-Za-z0-9_\-]*(?: [A-Za-z0-9_\-]+)*)"
+_CALL = re.compile(rf"{_NAME} ?\((?P<params>.*)\)", re.DOTALL)
+_ASSIGNED = re.compile(rf"{_NAME} ?(?:= ?|(?=[\"\[]))(?P<main>[^ ].*)", re.DOTALL)
+_BARE = re.compile(_NAME)
+_MAIN = re.compile(r"[-+]?(?:\d{1,40}\.?\d*|\.\d+)(?:[eE][-+]?\d+)?")
 _NUMBER = re.compile(r"[-+]?\d{1,40}")
 # What is not looked into: a quoted text, in which a backslash takes the next character with it.
 _QUOTED = re.compile(r'"(?:[^"\\]|\\.)*"', re.DOTALL)
@@ -28,22 +29,40 @@ def parse_notation(text: str) -> list[Any]:
     ``name(k=v, …)``. A value is a number, true, false, a word, or as in JSON a "text" or a [list]. Raises
     ``SamplingError`` that names the step and its place.
     """
-    steps: list[Any] = []
-    for number, part in enumerate(_split(text, ">"), start=1):
-        step = part.strip()
-        match = _STEP.fullmatch(_single_spaced(step))
-        if match is None or not _closed(match["params"] or ""):
-            what = f"{step!r} is not a step" if step else "a step is missing"
-            raise SamplingError(f"{_place(text, number)}: {what}; write name, name0.8 or name(key=value, …)")
-        name = match["name"]
-        if match["params"] is not None:
-            pairs = list(_split(match["params"], ",")) if match["params"].strip() else []
-            steps.append({name: _table([_pair(pair, text, number) for pair in pairs], text, number)})
-        elif match["main"] is not None:
-            steps.append({name: _number(match["main"])})
-        else:
-            steps.append(name)
-    return steps
+    return [_step(part.strip(), _place(text, number)) for number, part in enumerate(_split(text, ">"), start=1)]
+
+
+def _step(step: str, place: str) -> Any:
+    text = _single_spaced(step)
+    call = _CALL.fullmatch(text)
+    if call and _closed(call["params"]):
+        pairs = list(_split(call["params"], ",")) if call["params"].strip() else []
+        fields = _fields(call["name"])
+        return {call["name"]: _table([_pair(pair, fields, place) for pair in pairs], place)}
+    assigned = _ASSIGNED.fullmatch(text)
+    if assigned:
+        return {assigned["name"]: _checked(assigned["main"], place)}
+    if _BARE.fullmatch(text) and is_known(text):
+        return text
+    return _joined(text, place)
+
+
+def _joined(text: str, place: str) -> Any:
+    """A name and a number with nothing between them: the longest known name that leaves a number."""
+    starts = [start for start in range(len(text) - 1, max(len(text) - 100, 0), -1) if _MAIN.fullmatch(text, start)]
+    splits = [(text[:start].rstrip(), text[start:]) for start in starts]
+    splits = [(name, number) for name, number in splits if _BARE.fullmatch(name)]
+    name, number = next((split for split in splits if is_known(split[0])), splits[-1] if splits else (text, ""))
+    if is_known(f"{name}_v{number}"):
+        raise SamplingError(
+            f"{place}: {text!r} may be {name}_v{number} or {name}={number}; write the one you mean"
+        )
+    if number:
+        return {name: _number(number)}
+    if not _BARE.fullmatch(name):
+        what = f"{text!r} is not a step" if text else "a step is missing"
+        raise SamplingError(f"{place}: {what}; write name, name0.8, name=value or name(key=value, …)")
+    return name
 
 
 def _place(text: str, number: int) -> str:
@@ -78,30 +97,45 @@ def _single_spaced(text: str) -> str:
     return "".join(piece if number % 2 else re.sub(r"\s+", " ", piece) for number, piece in enumerate(pieces))
 
 
-def _table(pairs: list[tuple[str | int, Any]], text: str, number: int) -> dict[str | int, Any]:
+def _fields(name: str) -> Collection[str]:
+    """The parameters of a sampler; none where there is no such sampler, which is told when it is made."""
+    try:
+        return find(name).model_fields
+    except SamplingError:
+        return ()
+
+
+def _table(pairs: list[tuple[str | int, Any]], place: str) -> dict[str | int, Any]:
     table = dict(pairs)
     if len(table) < len(pairs):
-        raise SamplingError(f"{_place(text, number)}: a parameter is given twice")
+        raise SamplingError(f"{place}: a parameter is given twice")
     return table
 
 
-def _pair(pair: str, text: str, number: int) -> tuple[str | int, Any]:
+def _pair(pair: str, fields: Collection[str], place: str) -> tuple[str | int, Any]:
     quoted = _QUOTED.match(pair.strip())
     key, sign, value = pair.strip()[quoted.end() if quoted else 0 :].partition("=")
     key = quoted.group() if quoted else key.strip()
     if not sign or not key or not value.strip():
-        raise SamplingError(f"{_place(text, number)}: {pair.strip()!r} is not key=value")
-    try:
-        return _key(key), _value(value.strip())
-    except (ValueError, RecursionError):
-        raise SamplingError(f"{_place(text, number)}: {value.strip()!r} is neither a text nor a list") from None
+        raise SamplingError(f"{place}: {pair.strip()!r} is not key=value")
+    return _checked(key, place, lambda text: _key(text, fields)), _checked(value.strip(), place)
 
 
-def _key(key: str) -> str | int:
+def _key(key: str, fields: Collection[str]) -> str | int:
     if key.startswith('"'):
         return str(json.loads(key, strict=False))
+    if key.isdecimal():  # a bare number is a token id
+        return int(key)
+    # A dash is an underscore only in a parameter's name: in a text it is a dash.
     name = key.replace("-", "_")
-    return int(name) if name.isdecimal() else name  # a bare number is a token id
+    return name if name in fields else key
+
+
+def _checked(text: str, place: str, read: Callable[[str], Any] | None = None) -> Any:
+    try:
+        return (read or _value)(text)
+    except (ValueError, RecursionError):
+        raise SamplingError(f"{place}: {text!r} is neither a text nor a list") from None
 
 
 def _value(text: str) -> Any:

@@ -40,6 +40,12 @@ def find(name: str) -> type[Sampler]:
     raise SamplingError(f"unknown sampler {name!r}{hint}")
 
 
+def is_known(name: str) -> bool:
+    """Is this a sampler's name or alias, or what a plug-in offers? Nothing of a plug-in is imported."""
+    wanted = normal(name)
+    return wanted in builtin_names() or wanted in _aliases() or wanted in _offered()
+
+
 def catalogue() -> dict[str, type[Sampler]]:
     """Every sampler that comes with this package, by name, in alphabetical order."""
     return {name: _builtin(name) for name in builtin_names()}

@@ -198,7 +198,7 @@ REFUSED_SETS = {
         "--set top_p.min_kep: unknown parameter 'min_kep'; did you mean min_keep?",
     ),
     "choice": ("top_p.boundary=both", "--set top_p.boundary: 'both' is not include or exclude"),
-    "bias_number": ("logit_bias=3", "--set logit_bias: 3 is not a table"),
+    "bias_number": ("logit_bias=3", "--set logit_bias: 3 is not a table such as {42: -1.5}"),
     "bias_value": ("logit_bias={5: x}", "--set logit_bias.5: 'x' is not a number"),
     "yaml": ("stop=[a", "--set stop: line 1, column 3: expected ',' or ']', but got '<stream end>'"),
     "occurrence_0": ("top_p#0=1", f"--set top_p#0: 'top_p#0' {FORM}"),
@@ -265,7 +265,10 @@ def test_greedy_ignores_it(name: str, chain: str | None) -> None:
 
 CHAINS = {
     "range": ("top_k40 > top_p1.5", "--chain: chain[1].top_p.p: 1.5 is not within 0..1"),
-    "empty": ("", "--chain: chain '', step 1: a step is missing; write name, name0.8 or name(key=value, …)"),
+    "empty": (
+        "",
+        "--chain: chain '', step 1: a step is missing; write name, name0.8, name=value or name(key=value, …)",
+    ),
     "order": (
         "greedy > temp",
         "--chain: chain[0] greedy selects a token, so it must be the last step; chain[1] temperature follows",

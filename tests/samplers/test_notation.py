@@ -4,7 +4,7 @@ import json
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from logitsmith.samplers import SamplingError, build, catalogue, parse, parse_notation
+from logitsmith.samplers import SamplingError, build, catalogue, parse, parse_notation, registry
 
 READ = {
     "temp0.8 > typical0.19 > tfs0.97 > top-p0.6": [
@@ -43,6 +43,24 @@ READ = {
     'ban(strings="a \\" quote")': [{"ban": {"strings": 'a " quote'}}],
     'logit_bias(" the-end"=-1)': [{"logit_bias": {" the-end": -1}}],
     "ban42": [{"ban": 42}],
+    # A dash is an underscore only in the name of a parameter.
+    "logit_bias(--=100, -=1, well-known=2)": [{"logit_bias": {"--": 100, "-": 1, "well-known": 2}}],
+    'xtc(keep-special=all, "min-keep"=2)': [{"xtc": {"keep_special": "all", "min-keep": 2}}],
+    # A main parameter may be of any kind.
+    'ban="x"': [{"ban": "x"}],
+    'ban = ["x > y", 5]': [{"ban": ["x > y", 5]}],
+    'ban["x"] > dist': [{"ban": ["x"]}, "dist"],
+    'ban "a  b"': [{"ban": "a  b"}],
+    'ban="="': [{"ban": "="}],
+    "ban=the": [{"ban": "the"}],
+    # Digits in names: a known name goes before a name and a number.
+    "mirostat_v25.0": [{"mirostat_v2": 5.0}],
+    "mirostat_v2 5": [{"mirostat_v2": 5}],
+    "mirostat=2": [{"mirostat": 2}],
+    "mirostat3": [{"mirostat": 3}],
+    "sampler2(x=3)": [{"sampler2": {"x": 3}}],
+    "sampler2=3": [{"sampler2": 3}],
+    "nosuch4": [{"nosuch": 4}],
     "top-h.4": [{"top-h": 0.4}],
 }  # fmt: skip
 
@@ -54,7 +72,7 @@ def test_read(text, steps):
     assert repr(read) == repr(steps), "an int must not become a float, nor the other way round"
 
 
-HINT = "; write name, name0.8 or name(key=value, …)"
+HINT = "; write name, name0.8, name=value or name(key=value, …)"
 
 
 @pytest.mark.parametrize(
@@ -74,6 +92,11 @@ HINT = "; write name, name0.8 or name(key=value, …)"
         ('ban(strings="a)', """chain 'ban(strings="a)', step 1: 'ban(strings="a)' is not a step""" + HINT),
         ("ban(tokens=[1)", "chain 'ban(tokens=[1)', step 1: 'ban(tokens=[1)' is not a step" + HINT),
         ("ban(tokens=[1 2])", "chain 'ban(tokens=[1 2])', step 1: '[1 2]' is neither a text nor a list"),
+        ('ban=["x"', """chain 'ban=["x"', step 1: '["x"' is neither a text nor a list"""),
+        (
+            "mirostat2",
+            "chain 'mirostat2', step 1: 'mirostat2' may be mirostat_v2 or mirostat=2; write the one you mean",
+        ),
         ("temp(t=1, t=2)", "chain 'temp(t=1, t=2)', step 1: a parameter is given twice"),
     ],
 )  # fmt: skip
@@ -81,6 +104,11 @@ def test_refusal(text, message):
     with pytest.raises(SamplingError) as caught:
         parse_notation(text)
     assert str(caught.value) == message
+
+
+def test_a_plug_ins_name_may_end_in_digits(monkeypatch):
+    monkeypatch.setattr(registry, "_offered", lambda: {"sampler2": (), "sampler": ()})
+    assert parse_notation("sampler2 > sampler20.5 > Sampler3") == ["sampler2", {"sampler2": 0.5}, {"Sampler": 3}]
 
 
 @given(st.text(alphabet='temp_k-v20.18eE+>=(), \n"[]\\', max_size=30) | st.text(max_size=20))
@@ -100,8 +128,9 @@ def test_every_main_parameter(name):
         return
     default = cls.model_fields[cls.about.main].get_default(call_default_factory=True)
     value = 7 if default == [] else default
-    (sampler,) = parse(f"{name}{value}" if name != "mirostat_v2" else f"{name} {value}")
-    assert getattr(sampler, cls.about.main) == ([7] if default == [] else value)
+    for text in (f"{name}{value}", f"{name} {value}", f"{name}={value}"):
+        (sampler,) = parse(text)
+        assert getattr(sampler, cls.about.main) == ([7] if default == [] else value)
 
 
 @pytest.mark.parametrize("name", catalogue())
