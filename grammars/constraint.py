@@ -15,5 +15,14 @@ class Constraint(Protocol):
         """The tokens allowed next, bool (V,)."""
         ...
 
+    def forced(self) -> list[int]:
+        """Tokens that must come next, possibly none."""
+        ...
+
     def accept(self, token: int) -> None:
         """Move on by one token. Raises if the mask would have refused it."""
+
+    @property
+    def is_complete(self) -> bool:
+        """Is the text so far whole?"""
+        ...

@@ -1,0 +1,127 @@
+"""A short way to the end of a sentence that was broken off."""
+
+from __future__ import annotations
+
+import heapq
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .errors import GrammarError
+from .gbnf import read, shortest_rest
+from .grammar import Grammar, GrammarState
+
+_EXACT, _AT_ALL = 300, 2_000
+"""How many texts are tried by length, and then by how straight they go."""
+
+_ALIKE = 4
+"""How many texts are followed that look alike from where they stand."""
+
+_MANY = 12
+"""Of more letters or digits than this, or bytes of a longer character, one stands for all."""
+
+
+@dataclass
+class _Way:
+    """A text that might lead to the end. ``turns``: how often it came to where the same can follow as before."""
+
+    added: bytes
+    state: GrammarState
+    mask: NDArray[np.bool_]
+    passed: frozenset[bytes]
+    turns: int
+
+
+def closing(grammar: Grammar, text: bytes) -> bytes:
+    """Return a text that makes ``text`` a whole sentence of the grammar.
+
+    For GBNF it is the shortest there is, in characters. For the other kinds texts are tried by length; if that
+    leads to no end soon, those are followed that go on to something new, and what can be left out of the first
+    that ends is left out. Raises ``GrammarError`` where the grammar names tokens, or no end is found.
+    """
+    if grammar.names_tokens:
+        raise GrammarError("a grammar that names tokens cannot be closed by text")
+    if grammar.kind == "gbnf":
+        return shortest_rest(read(grammar.source, grammar.root), grammar.root, text)
+    state = grammar.by_bytes.start()
+    if state.follow(list(text)) < len(text):
+        raise GrammarError("the text does not begin a sentence of the grammar")
+    start = _Way(b"", state, state.mask(), frozenset(), 0)
+    found = _search(start, _EXACT, lambda way: (len(way.added), 0))
+    if found is None:
+        found = _search(start, _AT_ALL, lambda way: (way.turns, -len(way.added)))
+        if found is None:
+            raise GrammarError("no way to end the sentence was found")
+        found = _shortened(state, found)
+    return found
+
+
+def _search(start: _Way, tries: int, cost: Callable[[_Way], tuple[int, int]]) -> bytes | None:
+    """The cheapest text to the end, None if it was not found. Ways of one first cost are compared for likeness."""
+    seen: Counter[tuple[int, bytes]] = Counter()
+    heap = [((0, 0), 0, start)]
+    pushed = 0
+    for _ in range(tries):
+        if not heap:
+            return None
+        way = heapq.heappop(heap)[-1]
+        if way.state.is_complete:
+            return way.added
+        for following in _following(way):
+            price = cost(following)
+            key = (price[0], following.mask.tobytes())
+            seen[key] += 1
+            pushed += 1
+            if seen[key] <= _ALIKE:
+                heapq.heappush(heap, (price, pushed, following))
+    return None
+
+
+def _following(way: _Way) -> list[_Way]:
+    """The ways one step further, one for each set of characters that can follow."""
+    found: dict[bytes, _Way] = {}
+    passed = way.passed | {way.mask.tobytes()}
+    for more in _ways_on(way):
+        state = way.state.copy()
+        if state.follow(list(more)) == len(more):
+            mask = state.mask()
+            key = mask.tobytes()
+            found.setdefault(key, _Way(way.added + more, state, mask, passed, way.turns + (key in passed)))
+    return list(found.values())
+
+
+def _ways_on(way: _Way) -> list[bytes]:
+    """What can come next: a text that is forced, or single bytes, one of a kind where there are many."""
+    certain = way.state.forced_text
+    if certain:
+        return [certain]
+    kinds: dict[str, list[int]] = {}
+    for byte in np.flatnonzero(way.mask[:256]).tolist():
+        character = chr(byte)
+        kind = (
+            "high" if byte >= 0x80 else "digit" if character.isdigit() else "letter" if character.isalpha() else ""
+        )
+        kinds.setdefault(kind, []).append(byte)
+    found: list[int] = []
+    for kind, members in kinds.items():
+        found += members[:1] if kind and len(members) > _MANY else members
+    return [bytes([byte]) for byte in found]
+
+
+def _shortened(state: GrammarState, text: bytes) -> bytes:
+    """Leave out of a text what it does not need to end the sentence, long parts first."""
+    length = len(text) // 2
+    while length:
+        start = 0
+        while start + length <= len(text):
+            shorter = text[:start] + text[start + length :]
+            trial = state.copy()
+            if trial.follow(list(shorter)) == len(shorter) and trial.is_complete:
+                text = shorter
+            else:
+                start += 1
+        length -= 1
+    return text

@@ -1,0 +1,88 @@
+"""From the text of a grammar to its masks."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+
+from llguidance import regex_to_lark
+
+from .complaints import complaint
+from .errors import GrammarError
+from .gbnf import read, to_lark_grammar, tokens_of
+from .grammar import Grammar, Origin
+from .limits import MAX_SOURCE
+from .vocabulary import BYTES, Vocabulary
+
+# Where text is forced, llguidance would let through only the tokens that it would choose itself.
+_OPTIONS = '%llguidance {"no_forcing": true}\n'
+
+_ON_ONE_LINE = {"whitespace_flexible": False, "item_separator": ", ?", "key_separator": ": ?"}
+
+KINDS = ("gbnf", "json_schema", "regex", "lark")
+
+
+def compile_grammar(
+    source: str, vocab: Vocabulary | None = None, kind: str = "gbnf", root: str = "root"
+) -> Grammar:
+    """Make a grammar ready for the tokens of a vocabulary.
+
+    ``kind``: ``gbnf`` (as llama.cpp reads it), ``json_schema`` (text), ``regex`` (Rust's syntax; the whole text
+    has to match) or ``lark`` (llguidance's dialect). ``vocab`` None: single bytes, enough to match texts.
+    ``root``: the rule that a GBNF grammar begins with. Raises ``GrammarError``, with a line and a column where
+    the mistake has a place.
+    """
+    if kind not in KINDS:
+        raise GrammarError(f"unknown kind of grammar {kind!r}; there are {', '.join(KINDS)}")
+    if len(source) > MAX_SOURCE:
+        raise GrammarError(f"the grammar has {len(source):,} characters; at most {MAX_SOURCE:,} are read")
+    vocabulary = BYTES if vocab is None else vocab
+    translated, names_tokens = _translated(source, vocabulary, kind, root)
+    grammar = Grammar(Origin(source, kind, root), vocabulary, translated, names_tokens)
+    if grammar.complaint:
+        raise complaint(grammar.complaint, kind, source)
+    return grammar
+
+
+def _translated(source: str, vocabulary: Vocabulary, kind: str, root: str) -> tuple[str, bool]:
+    """The grammar as llguidance reads it, and whether it names tokens."""
+    match kind:
+        case "gbnf":
+            rules = read(source, root, _token_finder(vocabulary), vocabulary.size)
+            named = tokens_of(rules)
+            return to_lark_grammar(rules, root, frozenset(vocabulary.eog)) + _OPTIONS, bool(named)
+        case "json_schema":
+            return f"start: %json {_schema(source)}\n{_OPTIONS}", False
+        case "regex":
+            return f"start: /{regex_to_lark(source, use_ascii='')}/\n{_OPTIONS}", False
+        case _:
+            return f"{source}\n{_OPTIONS}", "<" in source
+
+
+def _token_finder(vocabulary: Vocabulary) -> Callable[[str], list[int]]:
+    return lambda text: vocabulary.tokenize(text.encode(), special=True)
+
+
+def _schema(source: str) -> str:
+    """A JSON Schema with our way of writing JSON in it: on one line, a space or none after a comma and a colon.
+
+    Where blanks could stand anywhere, a model may write them forever, and hardly any text would be forced.
+    """
+    try:
+        schema = json.loads(source)
+    except json.JSONDecodeError as error:
+        raise GrammarError(f"not JSON: {error.msg}", error.lineno, error.colno, source) from None
+    except RecursionError:
+        raise GrammarError("the JSON Schema is nested too deeply") from None
+    if schema is True:
+        schema = {}
+    if not isinstance(schema, dict):
+        raise GrammarError(
+            "a JSON Schema is an object; this one allows nothing"
+            if schema is False
+            else "a JSON Schema is an object"
+        )
+    options = schema.get("x-guidance", {})
+    if not isinstance(options, dict):
+        raise GrammarError("x-guidance is not an object")
+    return json.dumps({**schema, "x-guidance": {**_ON_ONE_LINE, **options}})

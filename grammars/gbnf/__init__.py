@@ -1,0 +1,32 @@
+"""GBNF, llama.cpp's notation of grammars, and its translation for the engine that makes the masks."""
+
+from __future__ import annotations
+
+from .check import check
+from .lark import to_lark
+from .lexemes import cut
+from .nodes import Node, Rules, Token, walk
+from .reader import Reader, TokenOf
+from .rest import shortest_rest
+from .sizes import Sizes
+from .tails import regular_rules, without_tail_recursion
+
+__all__ = ["Node", "Rules", "Sizes", "read", "shortest_rest", "to_lark_grammar", "tokens_of"]
+
+
+def read(source: str, root: str = "root", token_of: TokenOf | None = None, size: int | None = None) -> Rules:
+    """Read a GBNF text into rules and check them; see `Reader`. Raises ``GrammarError`` with line and column."""
+    reader = Reader(source, token_of, size)
+    check(reader, root)
+    return reader.rules
+
+
+def to_lark_grammar(rules: Rules, root: str = "root", ends: frozenset[int] = frozenset()) -> str:
+    """Translate rules to llguidance's Lark; ``ends``: tokens that no negated token stands for."""
+    looped = without_tail_recursion(rules)
+    return to_lark(cut(looped, regular_rules(looped), root), looped, root, ends)
+
+
+def tokens_of(rules: Rules) -> set[int]:
+    """The ids of the tokens that the rules name."""
+    return {node.id for body in rules.values() for node in walk(body) if isinstance(node, Token)}

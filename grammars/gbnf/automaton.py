@@ -1,0 +1,173 @@
+"""Position automata of regular nodes, and what two of them have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+
+from .nodes import Alt, Chars, Node, Ranges, Ref, Repeat, Rules, Seq, Text
+
+MAX_POSITIONS = 600
+"""Larger expressions are not looked at, but taken apart."""
+
+
+@dataclass(frozen=True)
+class Automaton:
+    """Glushkov's automaton: a position for each character of an expression, sets of positions as bits of an int.
+
+    ``chars[i]``: what position i reads; ``first``: where a text can begin; ``last``: where it can end;
+    ``follow[i]``: what can come after i; ``empty``: the empty text belongs to it.
+    """
+
+    chars: tuple[Ranges, ...]
+    first: int
+    last: int
+    follow: tuple[int, ...]
+    empty: bool
+
+    @property
+    def leads(self) -> int:
+        """The first bytes of its texts, as bits 0 … 255."""
+        return self.leads_of(self.first)
+
+    def leads_of(self, positions: int) -> int:
+        """The first bytes of what these positions read."""
+        found = 0
+        for position in bits(positions):
+            found |= leads(self.chars[position])
+        return found
+
+
+@dataclass(frozen=True)
+class Shared:
+    """What two automata have in common.
+
+    ``meet``: some text belongs to both. ``beyond``: after a text of the first one, the bytes with which a text of
+    the second could go on.
+    """
+
+    meet: bool
+    beyond: int
+
+
+class TooLargeError(Exception):
+    """The expression has more than ``MAX_POSITIONS`` positions."""
+
+
+def automaton(node: Node, rules: Rules) -> Automaton:
+    """Build the automaton of a regular node. Raises ``TooLargeError``.
+
+    Counts are taken loosely, ``x{2,9}`` as ``x+``: the automaton may take more texts than the node, never fewer.
+    """
+    builder = _Builder(rules)
+    first, last, empty = builder.add(node)
+    return Automaton(tuple(builder.chars), first, last, tuple(builder.follow), empty)
+
+
+class _Builder:
+    def __init__(self, rules: Rules) -> None:
+        self.rules = rules
+        self.chars: list[Ranges] = []
+        self.follow: list[int] = []
+
+    def add(self, node: Node) -> tuple[int, int, bool]:
+        """Add a node's positions; return its first ones, its last ones, and whether it can be empty."""
+        match node:
+            case Text(text):
+                return self._sequence([Chars(((ord(character),) * 2,)) for character in text])
+            case Chars(ranges):
+                if len(self.chars) >= MAX_POSITIONS:
+                    raise TooLargeError
+                self.chars.append(ranges)
+                self.follow.append(0)
+                return 1 << len(self.chars) - 1, 1 << len(self.chars) - 1, False
+            case Seq(items):
+                return self._sequence(items)
+            case Alt(options):
+                parts = [self.add(option) for option in options]
+                return (
+                    _union(part[0] for part in parts),
+                    _union(part[1] for part in parts),
+                    any(p[2] for p in parts),
+                )
+            case Repeat(item, least, most):
+                first, last, empty = self.add(item)
+                if most != 1:
+                    self._connect(last, first)
+                return first, last, empty or least == 0
+            case Ref(name):
+                return self.add(self.rules[name])
+        raise TypeError(node)
+
+    def _sequence(self, items: Iterator[Node] | tuple[Node, ...] | list[Chars]) -> tuple[int, int, bool]:
+        first, last, empty = 0, 0, True
+        for item in items:
+            begins, ends, skippable = self.add(item)
+            self._connect(last, begins)
+            first |= begins if empty else 0
+            last = ends | (last if skippable else 0)
+            empty = empty and skippable
+        return first, last, empty
+
+    def _connect(self, sources: int, targets: int) -> None:
+        for position in bits(sources):
+            self.follow[position] |= targets
+
+
+def shared(one: Automaton, other: Automaton) -> Shared:
+    """Compare two automata by following every text that both can read."""
+    meet, beyond = False, 0
+    seen: set[tuple[int, int]] = set()
+    todo = [(one.first, other.first)]
+    while todo:
+        firsts, seconds = todo.pop()
+        for a in bits(firsts):
+            for b in bits(seconds):
+                if (a, b) in seen or not _overlap(one.chars[a], other.chars[b]):
+                    continue
+                seen.add((a, b))
+                todo.append((one.follow[a], other.follow[b]))
+                if one.last >> a & 1:
+                    meet = meet or bool(other.last >> b & 1)
+                    beyond |= other.leads_of(other.follow[b])
+    return Shared(meet, beyond)
+
+
+def bits(number: int) -> Iterator[int]:
+    """The places of the bits that are set."""
+    while number:
+        low = number & -number
+        yield low.bit_length() - 1
+        number ^= low
+
+
+@cache
+def leads(ranges: Ranges) -> int:
+    """The first bytes, in UTF-8, of these characters, as bits 0 … 255."""
+    found = 0
+    for low, high in ranges:
+        for start, end in ((0, 0x7F), (0x80, 0x7FF), (0x800, 0xFFFF), (0x10000, 0x10FFFF)):
+            if low <= end and start <= high:
+                first = chr(max(low, start)).encode("utf-8", "surrogatepass")[0]
+                last = chr(min(high, end)).encode("utf-8", "surrogatepass")[0]
+                found |= (1 << last + 1) - (1 << first)
+    return found
+
+
+@cache
+def _overlap(some: Ranges, others: Ranges) -> bool:
+    at = 0
+    for low, high in some:
+        while at < len(others) and others[at][1] < low:
+            at += 1
+        if at < len(others) and others[at][0] <= high:
+            return True
+    return False
+
+
+def _union(sets: Iterator[int]) -> int:
+    found = 0
+    for one in sets:
+        found |= one
+    return found

@@ -1,0 +1,104 @@
+"""What must hold for the rules of a grammar before they are used."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Collection, Iterator
+
+from .nodes import Alt, Node, Ref, Repeat, Rules, Seq, children, walk
+from .reader import Reader
+
+
+def check(reader: Reader, root: str) -> None:
+    """Raise ``GrammarError`` for an undefined rule, a missing root, or left recursion (as llama.cpp does)."""
+    rules = reader.rules
+    refs = (node for body in rules.values() for node in walk(body) if isinstance(node, Ref))
+    first = min((ref for ref in refs if ref.name not in rules), key=lambda ref: ref.at, default=None)
+    if first is not None:
+        reader.fail(f"rule {first.name!r} is not defined{_nearest(first.name, rules)}", first.at)
+    if not rules:
+        reader.fail("the grammar is empty", 0)
+    if root not in rules:
+        reader.fail(f"there is no rule {root!r} to begin with{_nearest(root, rules)}", 0)
+    _refuse_left_recursion(reader)
+
+
+def _nearest(name: str, known: Collection[str]) -> str:
+    close = difflib.get_close_matches(name, known, 1)
+    return f"; did you mean {close[0]!r}?" if close else ""
+
+
+def nullable_rules(rules: Rules) -> set[str]:
+    """The rules that can be the empty text."""
+    users: dict[str, set[str]] = {name: set() for name in rules}
+    for name, body in rules.items():
+        for node in walk(body):
+            if isinstance(node, Ref):
+                users[node.name].add(name)
+    found: set[str] = set()
+    todo = list(rules)
+    while todo:
+        name = todo.pop()
+        if name not in found and nullable(rules[name], found):
+            found.add(name)
+            todo.extend(users[name])
+    return found
+
+
+def nullable(node: Node, rules: Collection[str]) -> bool:
+    """Can this be the empty text, if these rules can?"""
+    match node:
+        case Seq(items):
+            return all(nullable(item, rules) for item in items)
+        case Alt(options):
+            return any(nullable(option, rules) for option in options)
+        case Repeat(item, least):
+            return least == 0 or nullable(item, rules)
+        case Ref(name):
+            return name in rules
+        case _:
+            return False
+
+
+def _refuse_left_recursion(reader: Reader) -> None:
+    empty = nullable_rules(reader.rules)
+    edges = {name: list(_leftmost(body, empty)) for name, body in reader.rules.items()}
+    done: set[str] = set()
+    for name in reader.rules:
+        _visit(reader, name, edges, done)
+
+
+def _leftmost(node: Node, empty: Collection[str]) -> Iterator[Ref]:
+    """The rules that this can begin with."""
+    match node:
+        case Ref():
+            yield node
+        case Seq(items):
+            for item in items:
+                yield from _leftmost(item, empty)
+                if not nullable(item, empty):
+                    return
+        case _:
+            for child in children(node):
+                yield from _leftmost(child, empty)
+
+
+def _visit(reader: Reader, start: str, edges: dict[str, list[Ref]], done: set[str]) -> None:
+    """Depth first, without recursion: a chain of rules may be long."""
+    if start in done:
+        return
+    path: dict[str, None] = {start: None}
+    todo = [(start, iter(edges[start]))]
+    while todo:
+        name, rest = todo[-1]
+        ref = next(rest, None)
+        if ref is None:
+            todo.pop()
+            path.pop(name)
+            done.add(name)
+        elif ref.name in path:
+            round_trip = [*list(path)[list(path).index(ref.name) :], ref.name]
+            reader.fail(f"left recursion: {' > '.join(round_trip)} comes back before any text", ref.at)
+        elif ref.name not in done:
+            path[ref.name] = None
+            todo.append((ref.name, iter(edges[ref.name])))

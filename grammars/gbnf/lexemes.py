@@ -1,0 +1,183 @@
+"""Cuts a grammar into lexemes: the pieces that the mask engine reads as regular expressions.
+
+The engine's lexer is greedy: it ends a lexeme only where none of those that it may be reading can go on, and
+never looks back. The larger the lexemes, the faster the masks; but one may go on only where its neighbours cannot
+have ended: else a text of the grammar would be refused. Where that can happen, the lexeme that goes on is taken
+apart, if need be down to single characters, with which nothing can go wrong.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+
+from .automaton import Automaton, Shared, TooLargeError, automaton, bits, shared
+from .flow import Flow, Leaf
+from .lark import expression
+from .nodes import Alt, Chars, Lexeme, Node, Ref, Repeat, Rules, Seq, Text, Token, alt, walk
+
+MAX_LEXEMES = 600
+"""With more of them they are not compared, but all taken apart."""
+
+_TOKEN_LEAD = 1 << 0xFF  # no text begins with this byte
+
+
+def cut(rules: Rules, regular: set[str], root: str) -> dict[str, Node]:
+    """Return the rules that are not regular, and the root, with lexemes in place of what is regular in them."""
+    parts = {name: _split(rules[name], regular) for name in _reached(rules, regular, root)}
+    if root in regular:
+        return parts
+    compare = _Comparison(rules)
+    while doomed := compare.in_the_way(parts, root):
+        parts = {name: _without(part, doomed, rules) for name, part in parts.items()}
+    return parts
+
+
+def _reached(rules: Rules, regular: set[str], root: str) -> list[str]:
+    found = {root: None}
+    todo = [root]
+    while todo:
+        for node in walk(rules[todo.pop()]):
+            if isinstance(node, Ref) and node.name not in regular and node.name not in found:
+                found[node.name] = None
+                todo.append(node.name)
+    return list(found)
+
+
+def _split(node: Node, regular: set[str]) -> Node:
+    """Put the largest regular parts of a node into lexemes."""
+    if _is_regular(node, regular):
+        return Lexeme(node)
+    match node:
+        case Seq(items):
+            return Seq(tuple(_grouped(items, regular)))
+        case Alt(options):
+            plain = [option for option in options if _is_regular(option, regular)]
+            rest = [_split(option, regular) for option in options if not _is_regular(option, regular)]
+            return Alt((*([Lexeme(alt(plain))] if plain else []), *rest))
+        case Repeat(item, least, most):
+            return Repeat(_split(item, regular), least, most)
+        case _:
+            return node
+
+
+def _grouped(items: tuple[Node, ...], regular: set[str]) -> list[Node]:
+    found: list[Node] = []
+    group: list[Node] = []
+    for item in (*items, None):
+        if item is not None and _is_regular(item, regular):
+            group.append(item)
+            continue
+        if group:
+            found.append(Lexeme(Seq(tuple(group)) if len(group) > 1 else group[0]))
+            group = []
+        if item is not None:
+            found.append(_split(item, regular))
+    return found
+
+
+def _is_regular(node: Node, regular: set[str]) -> bool:
+    return not any(
+        isinstance(part, Token) or (isinstance(part, Ref) and part.name not in regular) for part in walk(node)
+    )
+
+
+class _Comparison:
+    """Finds lexemes that stand in the way of others; remembers what it has compared."""
+
+    def __init__(self, rules: Rules) -> None:
+        self._rules = rules
+        self._automata: dict[str, Automaton | None] = {}
+        self._keys: dict[int, str] = {}
+        self._kept: list[Lexeme] = []  # so that no id is used again
+        self._shared = cache(self._compare)
+
+    def in_the_way(self, parts: Rules, root: str) -> set[int]:
+        """The ids of the lexemes to take apart."""
+        lexemes = [node for part in parts.values() for node in walk(part) if isinstance(node, Lexeme)]
+        large = {id(lexeme) for lexeme in lexemes if self._automaton(lexeme) is None}
+        if large:
+            return large
+        if len(lexemes) > MAX_LEXEMES:
+            return {id(lexeme) for lexeme in lexemes if not _is_one_character(lexeme.node)}
+        flow = Flow(parts, root, self._is_empty)
+        found: set[int] = set()
+        for number, others in enumerate(flow.together(lambda a, b: self._of(flow, a, b).meet)):
+            after = 0
+            for follower in bits(flow.next[number]):
+                after |= self._leads(flow.leaves[follower])
+            found |= {
+                id(flow.leaves[other]) for other in bits(others) if self._of(flow, number, other).beyond & after
+            }
+        return found
+
+    def _of(self, flow: Flow, one: int, other: int) -> Shared:
+        first, second = flow.leaves[one], flow.leaves[other]
+        if isinstance(first, Token) or isinstance(second, Token):
+            # Two tokens may be one and the same; a token and a text are never taken for each other.
+            return Shared(isinstance(first, Token) and isinstance(second, Token), 0)
+        return self._shared(self._key(first), self._key(second))
+
+    def _compare(self, one: str, other: str) -> Shared:
+        first, second = self._automata[one], self._automata[other]
+        if first is None or second is None or not first.leads & second.leads:
+            return Shared(False, 0)
+        return shared(first, second)
+
+    def _key(self, lexeme: Lexeme) -> str:
+        if id(lexeme) not in self._keys:
+            self._keys[id(lexeme)] = expression(lexeme.node)
+            self._kept.append(lexeme)
+        return self._keys[id(lexeme)]
+
+    def _automaton(self, lexeme: Lexeme) -> Automaton | None:
+        """The automaton of a lexeme, None if it is too large."""
+        key = self._key(lexeme)
+        if key not in self._automata:
+            try:
+                self._automata[key] = automaton(lexeme.node, self._rules)
+            except TooLargeError:
+                self._automata[key] = None
+        return self._automata[key]
+
+    def _is_empty(self, leaf: Leaf) -> bool:
+        known = None if isinstance(leaf, Token) else self._automaton(leaf)
+        return known is not None and known.empty
+
+    def _leads(self, leaf: Leaf) -> int:
+        known = None if isinstance(leaf, Token) else self._automaton(leaf)
+        return _TOKEN_LEAD if known is None else known.leads
+
+
+def _is_one_character(node: Node) -> bool:
+    return isinstance(node, Chars) or (isinstance(node, Text) and len(node.text) == 1)
+
+
+def _without(part: Node, doomed: set[int], rules: Rules) -> Node:
+    """A rule in which these lexemes are taken apart, by one level."""
+    match part:
+        case Lexeme(node):
+            return _apart(node, rules) if id(part) in doomed else part
+        case Seq(items):
+            return Seq(tuple(_without(item, doomed, rules) for item in items))
+        case Alt(options):
+            return Alt(tuple(_without(option, doomed, rules) for option in options))
+        case Repeat(item, least, most):
+            return Repeat(_without(item, doomed, rules), least, most)
+        case _:
+            return part
+
+
+def _apart(node: Node, rules: Rules) -> Node:
+    match node:
+        case Ref(name):
+            return _apart(rules[name], rules)
+        case Text(text):
+            return Seq(tuple(Lexeme(Text(character)) for character in text))
+        case Seq(items):
+            return Seq(tuple(Lexeme(item) for item in items))
+        case Alt(options):
+            return Alt(tuple(Lexeme(option) for option in options))
+        case Repeat(item, least, most):
+            return Repeat(Lexeme(item), least, most)
+        case _:
+            return Lexeme(node)

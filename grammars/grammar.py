@@ -1,0 +1,145 @@
+"""A grammar that is ready, and the state of one text that follows it."""
+
+from __future__ import annotations
+
+from collections import deque
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+from llguidance import LLMatcher
+from numpy.typing import NDArray
+
+from .errors import GrammarError
+from .limits import LIMITS
+from .tokenizer import tokenizer_of
+from .vocabulary import BYTES, Vocabulary
+
+# A tokenizer looks no further back than this to say how a text goes on, tokens.
+_RECENT = 8
+
+
+class Origin(NamedTuple):
+    """What a grammar is made from."""
+
+    source: str
+    kind: str
+    root: str
+
+
+class Grammar:
+    """A grammar for the tokens of a vocabulary; made by `compile_grammar`.
+
+    ``source``, ``kind`` and ``root`` are what it was made from, ``translated`` is what llguidance reads.
+    ``names_tokens``: it names tokens of the vocabulary, so that text alone cannot say whether it is a sentence.
+    """
+
+    def __init__(self, origin: Origin, vocabulary: Vocabulary, translated: str, names_tokens: bool) -> None:
+        self.source, self.kind, self.root = origin
+        self.vocabulary = vocabulary
+        self.translated = translated
+        self.names_tokens = names_tokens
+        self.tokenizer = tokenizer_of(vocabulary)
+        self._first = LLMatcher(self.tokenizer, translated, log_level=0, limits=LIMITS)
+
+    @property
+    def complaint(self) -> str:
+        """What llguidance has against the grammar; empty if nothing."""
+        return self._first.get_error()
+
+    def start(self) -> GrammarState:
+        """The state of a text that is still empty."""
+        return GrammarState(self, self._first.deep_copy())
+
+    def matches(self, text: str | bytes) -> bool:
+        """Is this text a whole sentence of the grammar?"""
+        data = text.encode() if isinstance(text, str) else text
+        state = self.by_bytes.start()
+        tokens = self.by_bytes.vocabulary.tokenize(data, special=self.names_tokens)
+        return state.follow(tokens) == len(tokens) and state.is_complete
+
+    @cached_property
+    def by_bytes(self) -> Grammar:
+        """The same grammar for single bytes; itself if it names tokens."""
+        if self.names_tokens or self.vocabulary is BYTES:
+            return self
+        return Grammar(Origin(self.source, self.kind, self.root), BYTES, self.translated, False)
+
+
+class GrammarState:
+    """Where a text stands in its grammar. A `Constraint`."""
+
+    def __init__(self, grammar: Grammar, matcher: LLMatcher) -> None:
+        self.grammar = grammar
+        self._vocabulary = grammar.vocabulary
+        self._matcher = matcher
+        self._words = np.zeros((self._vocabulary.size + 31) // 32, dtype=np.uint32)
+        self._recent: deque[int] = deque(maxlen=_RECENT)
+        self._text = bytearray()
+        self._ended = False
+
+    def copy(self) -> GrammarState:
+        """Another state at the same place, which goes its own way."""
+        other = GrammarState(self.grammar, self._matcher.deep_copy())
+        other._recent, other._text, other._ended = self._recent.copy(), self._text.copy(), self._ended
+        return other
+
+    def mask(self) -> NDArray[np.bool_]:
+        """The tokens allowed next, bool (V,); end-of-generation tokens where the text may end.
+
+        Raises ``GrammarError`` when the grammar is too ambiguous to go on.
+        """
+        if self._ended:
+            return np.zeros(self._vocabulary.size, dtype=np.bool_)
+        self._matcher.unsafe_compute_mask_ptr(self._words.ctypes.data, self._words.nbytes)
+        self._check()
+        bits = np.unpackbits(self._words.view(np.uint8), count=self._vocabulary.size, bitorder="little")
+        return bits.view(np.bool_)
+
+    def forced(self) -> list[int]:
+        """The tokens that must come next, whatever the model says; often none."""
+        data = self.forced_text
+        if not data:
+            return []
+        tokens, _ = self.grammar.tokenizer.tokenize_partial(data, list(self._recent))
+        return tokens[: self._matcher.validate_tokens(tokens)]
+
+    def accept(self, token: int) -> None:
+        """Move on by one token. Raises ``GrammarError`` if the mask would have refused it."""
+        if token in self._vocabulary.eog and self.is_complete and not self._ended:
+            self._ended = True
+            return
+        if self.follow([token]) == 0:
+            piece = self._vocabulary.pieces[token] if 0 <= token < self._vocabulary.size else b""
+            raise GrammarError(f"the grammar does not allow token {token}, {piece!r}, here")
+
+    def follow(self, tokens: list[int]) -> int:
+        """Move on by as many of these tokens as are allowed; return how many these were."""
+        if self._ended or any(not 0 <= token < self._vocabulary.size for token in tokens):
+            return 0
+        taken = self._matcher.try_consume_tokens(tokens)
+        self._check()
+        self._recent.extend(tokens[:taken])
+        for token in tokens[:taken]:
+            self._text += self._vocabulary.pieces[token]
+        return taken
+
+    @property
+    def text(self) -> bytes:
+        """What was accepted so far."""
+        return bytes(self._text)
+
+    @property
+    def forced_text(self) -> bytes:
+        """The text that must come next, as far as it is certain."""
+        return b"" if self._ended else self._matcher.compute_ff_bytes()
+
+    @property
+    def is_complete(self) -> bool:
+        """The text so far is a whole sentence."""
+        return self._ended or self._matcher.is_accepting()
+
+    def _check(self) -> None:
+        if self._matcher.is_error():
+            said = self._matcher.get_error().split("\n")[0]
+            raise GrammarError(f"the grammar is too ambiguous to go on: {said}")

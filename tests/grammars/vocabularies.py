@@ -1,0 +1,5 @@
+"""Small vocabularies for grammars."""
+
+from logitsmith.grammars import BYTES
+
+__all__ = ["BYTES"]
