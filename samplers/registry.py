@@ -9,7 +9,7 @@ from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 
 from . import methods
-from .base import Sampler
+from .base import About, Sampler, Selector
 from .errors import SamplingError
 
 GROUP = "logitsmith.samplers"
@@ -53,7 +53,12 @@ def catalogue() -> dict[str, type[Sampler]]:
 
 def offered() -> dict[str, str]:
     """What other packages offer: the name and where it would be loaded from. Nothing is imported."""
-    return {name: ", ".join(sorted({point.value for point in points})) for name, points in _offered().items()}
+    table = {}
+    for name, points in _offered().items():
+        place = ", ".join(sorted({point.value for point in points}))
+        built_in = name if name in builtin_names() else _aliases().get(name)
+        table[name] = f"{place} (hidden by the built-in {built_in})" if built_in else place
+    return table
 
 
 @cache
@@ -98,10 +103,37 @@ def _load(name: str, points: tuple[EntryPoint, ...]) -> type[Sampler]:
     if len({point.value for point in points}) > 1:
         raise SamplingError(f"the plug-ins {' and '.join(point.value for point in points)} both offer {name!r}")
     point = points[0]
+    plug_in = f"the plug-in {point.name!r} ({point.value})"
     try:
         found = point.load()
-    except Exception as error:
-        raise SamplingError(f"the plug-in {point.name!r} ({point.value}) failed to load: {error}") from error
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # a module may also call sys.exit
+        reason = f"it called sys.exit({error.code!r})" if isinstance(error, SystemExit) else error
+        raise SamplingError(f"{plug_in} failed to load: {reason}") from error
     if not (isinstance(found, type) and issubclass(found, Sampler) and hasattr(found, "about")):
-        raise SamplingError(f"the plug-in {point.name!r} ({point.value}) is not a Sampler with `about`")
+        raise SamplingError(f"{plug_in} is not a Sampler with `about`")
+    fault = _fault(found, name)
+    if fault:
+        raise SamplingError(f"{plug_in} cannot be used: {fault}")
     return found
+
+
+def _fault(cls: type[Sampler], name: str) -> str | None:
+    """What would break later if it were not told now; None if all is well."""
+    about: object = cls.about
+    known = set(cls.model_fields)
+    if not isinstance(about, About):
+        return f"its `about` is {about!r}, not an About"
+    texts = (about.name, about.summary, about.formula, about.reference, about.llama_cpp)
+    if not all(isinstance(text, str) for text in texts):
+        return "name, summary, formula, reference and llama_cpp of its `about` must be texts"
+    if normal(about.name) != name:
+        return f"its `about` names it {about.name!r}, its entry point {name!r}; they must be the same"
+    for field in (*([] if about.main is None else [about.main]), *about.neutral):
+        if field not in known:
+            return f"its `about` speaks of a parameter {field!r}, which it has not"
+    if about.selects != issubclass(cls, Selector):
+        return "a Selector, and nothing else, says selects=True in its `about`"
+    required = [field for field, info in cls.model_fields.items() if info.is_required()]
+    return f"its parameter {required[0]!r} has no default" if required else None

@@ -1,7 +1,7 @@
 import sys
 
 import pytest
-from logitsmith.samplers import About, Sampler, SamplingError, build, catalogue, find, registry
+from logitsmith.samplers import About, Sampler, SamplingError, build, catalogue, find, offered, registry
 from logitsmith.samplers.registry import builtin_names, normal
 
 ENTRIES = catalogue()
@@ -97,22 +97,52 @@ def test_an_unknown_step_names_its_place():
 # Samplers of other packages
 
 PLUGIN = '''
-from logitsmith.samplers import About, Sampler
+from logitsmith.samplers import About, Sampler, Selector
 from pydantic import Field
+
+def about(name, **rest):
+    return About(name=name, summary="s", formula="f", reference="r", llama_cpp="l", **rest)
 
 class Odd(Sampler):
     """Keep the tokens with an odd id."""
 
-    about = About(name="odd", summary="s", formula="f", reference="r", llama_cpp="l", main="base")
+    about = About(name="odd_ids", summary="s", formula="f", reference="r", llama_cpp="l", main="base")
     base: int = Field(default=2, ge=2, description="the modulus")
 
     def apply(self, candidates):
-        candidates.keep(candidates.ids % self.base == 1)
+        odd = candidates.ids % self.base == 1
+        if odd.any():
+            candidates.keep(odd)
 
 class Nameless(Sampler):
     pass
 
 number = 7
+
+class TextAbout(Sampler):
+    about = "hello"
+
+class NumberName(Sampler):
+    about = about(5)
+
+class OtherName(Sampler):
+    about = about("another")
+
+class NoMain(Sampler):
+    about = about("no_main", main="nope")
+
+class NoNeutral(Sampler):
+    about = about("no_neutral", neutral={"zz": 1})
+
+class SilentSelector(Selector):
+    about = about("silent_selector")
+
+class LoudStep(Sampler):
+    about = about("loud_step", selects=True)
+
+class NoDefault(Sampler):
+    about = about("no_default")
+    x: int
 '''
 
 ENTRY_POINTS = """
@@ -124,6 +154,16 @@ no_class = lib_of_odd_samplers:Even
 no_sampler = lib_of_odd_samplers:number
 no_about = lib_of_odd_samplers:Nameless
 broken = lib_that_breaks:Odd
+exits = lib_that_exits:Odd
+temp = lib_of_odd_samplers:Odd
+text_about = lib_of_odd_samplers:TextAbout
+number_name = lib_of_odd_samplers:NumberName
+other-name = lib_of_odd_samplers:OtherName
+no_main = lib_of_odd_samplers:NoMain
+no_neutral = lib_of_odd_samplers:NoNeutral
+silent_selector = lib_of_odd_samplers:SilentSelector
+loud_step = lib_of_odd_samplers:LoudStep
+no_default = lib_of_odd_samplers:NoDefault
 """
 
 
@@ -136,6 +176,7 @@ def forget():
 def _plugin(tmp_path, monkeypatch):
     (tmp_path / "lib_of_odd_samplers.py").write_text(PLUGIN)
     (tmp_path / "lib_that_breaks.py").write_text("raise RuntimeError('out of order')")
+    (tmp_path / "lib_that_exits.py").write_text("import sys; sys.exit(3)")
     info = tmp_path / "lib_of_odd_samplers-1.0.dist-info"
     info.mkdir()
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: lib-of-odd-samplers\nVersion: 1.0\n")
@@ -151,11 +192,11 @@ def _plugin(tmp_path, monkeypatch):
 class TestPlugins:
     def test_a_third_partys_sampler_is_a_step_like_any_other(self):
         chain = build([{"odd_ids": 3}, "greedy"])
-        assert [step.about.name for step in chain.steps] == ["odd", "greedy"]
-        assert build("odd-ids > greedy").config == [{"odd": {"base": 2}}, {"greedy": {}}]
+        assert [step.about.name for step in chain.steps] == ["odd_ids", "greedy"]
+        assert build("odd-ids > greedy").config == [{"odd_ids": {"base": 2}}, {"greedy": {}}]
 
     def test_its_parameters_are_checked_like_any_others(self):
-        with pytest.raises(SamplingError, match=r"^chain\[0\]\.odd\.base: 1 is not ≥ 2$"):
+        with pytest.raises(SamplingError, match=r"^chain\[0\]\.odd_ids\.base: 1 is not ≥ 2$"):
             build([{"odd_ids": 1}])
 
     def test_it_is_not_part_of_the_catalogue(self):
@@ -163,6 +204,11 @@ class TestPlugins:
 
     def test_a_built_in_sampler_goes_before_a_plug_in_of_its_name(self):
         assert find("top_k") is ENTRIES["top_k"]
+        assert find("temp") is ENTRIES["temperature"]
+        place = "lib_of_odd_samplers:Odd"
+        assert offered()["odd_ids"] == place
+        assert offered()["top_k"] == f"{place} (hidden by the built-in top_k)"
+        assert offered()["temp"] == f"{place} (hidden by the built-in temperature)"
 
     def test_it_is_suggested(self):
         with pytest.raises(SamplingError, match=r"did you mean odd_ids\?$"):
@@ -182,6 +228,7 @@ class TestPlugins:
                 "module 'lib_of_odd_samplers' has no attribute 'Even'",
             ),
             ("broken", "the plug-in 'broken' (lib_that_breaks:Odd) failed to load: out of order"),
+            ("exits", "the plug-in 'exits' (lib_that_exits:Odd) failed to load: it called sys.exit(3)"),
             (
                 "no_sampler",
                 "the plug-in 'no_sampler' (lib_of_odd_samplers:number) is not a Sampler with `about`",
@@ -196,8 +243,29 @@ class TestPlugins:
         with pytest.raises(SamplingError) as caught:
             find(name)
         assert str(caught.value) == message
-        assert find("odd-ids").about.name == "odd"
+        assert find("odd-ids").about.name == "odd_ids"
         assert find("top_k") is ENTRIES["top_k"]
+
+    @pytest.mark.parametrize(
+        ("name", "fault"),
+        [
+            ("text_about", "its `about` is 'hello', not an About"),
+            ("number_name", "name, summary, formula, reference and llama_cpp of its `about` must be texts"),
+            (
+                "other_name",
+                "its `about` names it 'another', its entry point 'other_name'; they must be the same",
+            ),
+            ("no_main", "its `about` speaks of a parameter 'nope', which it has not"),
+            ("no_neutral", "its `about` speaks of a parameter 'zz', which it has not"),
+            ("silent_selector", "a Selector, and nothing else, says selects=True in its `about`"),
+            ("loud_step", "a Selector, and nothing else, says selects=True in its `about`"),
+            ("no_default", "its parameter 'x' has no default"),
+        ],
+    )
+    def test_one_that_would_break_later_is_told_at_once(self, name, fault):
+        with pytest.raises(SamplingError) as caught:
+            find(name)
+        assert str(caught.value).endswith(f") cannot be used: {fault}")
 
 
 def test_without_the_package_the_name_is_unknown():
