@@ -71,6 +71,7 @@ class Preset(BaseModel):
 
     _name: str = PrivateAttr(default="")
     _source: str = PrivateAttr(default="")
+    _place: str = PrivateAttr(default="")
 
     @property
     def name(self) -> str:
@@ -81,6 +82,11 @@ class Preset(BaseModel):
     def source(self) -> str:
         """The path of its file as text, or ``built-in``; empty if it was made by hand."""
         return self._source
+
+    @property
+    def place(self) -> str:
+        """What a complaint about it begins with, such as ``mine.yaml``; empty if it was made by hand."""
+        return self._place
 
     @classmethod
     def from_table(
@@ -97,7 +103,7 @@ class Preset(BaseModel):
             raise PresetError(f"{place}: {field_complaint(error, table, cls.needed)}") from None
         except PresetError as error:
             raise PresetError(f"{place}: {error}") from None
-        preset._name, preset._source = name, source
+        preset._name, preset._source, preset._place = name, source, place
         return preset
 
     def samplers(self) -> list[Sampler]:

@@ -39,8 +39,11 @@ class Settings:
     chain_origin: str
 
     def samplers(self) -> list[Sampler]:
-        """The samplers of the chain, those that are off included; for `logitsmith.samplers.build`."""
-        return [step.sampler for step in self.steps]
+        """The samplers of the chain, those that are off included; for `logitsmith.samplers.build`.
+
+        Each knows where it was written, for the complaints that come only with a vocabulary.
+        """
+        return [step.placed() for step in self.steps]
 
 
 def resolve(
@@ -84,15 +87,20 @@ def _origin(preset: Preset) -> str:
 def _starting_chain(preset: Preset | None, chain: str | None) -> tuple[list[ResolvedStep], str]:
     preset = preset or Preset()
     if chain is not None:
-        origin = "--chain"
+        origin = place = "--chain"
         try:
             samplers = parse(chain)
         except SamplingError as error:
             raise PresetError(f"--chain: {error}") from None
     else:
         origin = _origin(preset) if "chain" in preset.model_fields_set else "default"
+        place = preset.place
         samplers = preset.samplers()
-    steps = [resolved(sampler, origin) for sampler in samplers]
+    start = f"{place}: " if place else ""
+    steps = [
+        resolved(sampler, origin, f"{start}chain[{number}].{sampler.about.name}")
+        for number, sampler in enumerate(samplers)
+    ]
     if not samplers or not samplers[-1].about.selects:
         # What a chain does without a selecting step, spelled out.
         steps.append(resolved(parse(["dist"])[0], "default"))

@@ -64,6 +64,8 @@ class ResolvedStep:
     sampler: Sampler
     origins: Mapping[str, str] = field(default_factory=dict)
     origin: str = "default"
+    place: str = ""
+    """Where the step was written, as ``mine.yaml: chain[2].top_p``; empty if a flag put it in."""
 
     @property
     def off(self) -> bool:
@@ -75,12 +77,18 @@ class ResolvedStep:
         """The sampler's name."""
         return self.sampler.about.name
 
+    def placed(self) -> Sampler:
+        """The sampler, so that a complaint of the chain it becomes part of says where its parameters came from."""
+        own = ("default", self.origin) if self.place else ("default",)
+        given = {parameter: origin for parameter, origin in self.origins.items() if origin not in own}
+        return self.sampler.written_at({"": self.place or f"{self.origin}: {self.name}", **given})
 
-def resolved(sampler: Sampler, origin: str) -> ResolvedStep:
+
+def resolved(sampler: Sampler, origin: str, place: str = "") -> ResolvedStep:
     """Return a step whose given parameters came from ``origin``, and the others from the defaults."""
     given = sampler.model_fields_set
     origins = {name: origin if name in given else "default" for name in type(sampler).model_fields}
-    return ResolvedStep(sampler, origins, origin)
+    return ResolvedStep(sampler, origins, origin, place)
 
 
 def override_step(steps: Sequence[ResolvedStep], override: Override) -> list[ResolvedStep]:
@@ -122,7 +130,11 @@ def _one_temperature(
         fixed = steps[position]
         sampler = make_step("dynatemp", {"temperature": getattr(fixed.sampler, "t", None)}, fixed.origin)
         origins = {**dict.fromkeys(type(sampler).model_fields, "default"), "temperature": fixed.origins["t"]}
-        return [*steps[:position], ResolvedStep(sampler, origins, fixed.origin), *steps[position + 1 :]], target
+        return [
+            *steps[:position],
+            replace(fixed, sampler=sampler, origins=origins),
+            *steps[position + 1 :],
+        ], target
     return steps, target
 
 

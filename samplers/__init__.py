@@ -4,7 +4,7 @@ from .base import About, Sampler, Selector, Surroundings
 from .build import allowed, build, make, parse
 from .candidates import Candidates
 from .chain import Chain
-from .errors import SamplingError
+from .errors import SamplingError, StepError
 from .notation import parse_notation
 from .registry import catalogue, find, offered
 from .rng import SEED_MAX
@@ -18,6 +18,7 @@ __all__ = [
     "Sampler",
     "SamplingError",
     "Selector",
+    "StepError",
     "Surroundings",
     "Vocabulary",
     "allowed",

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 from pydantic import BaseModel, ConfigDict, field_validator
 
 from .candidates import Candidates
 from .errors import SamplingError
 from .vocabulary import Vocabulary
+
+S = TypeVar("S", bound="Sampler")
 
 FLOAT32_MAX = 3.4028234663852886e38
 """The largest parameter that can be computed with."""
@@ -56,6 +58,20 @@ class Sampler(BaseModel):
 
     about: ClassVar[About]
 
+    __slots__ = ("_places",)
+
+    def written_at(self: S, places: Mapping[str, str]) -> S:
+        """A copy that knows where it was written: a place by parameter, by "" for the step as a whole."""
+        copy = self.model_copy()
+        object.__setattr__(copy, "_places", dict(places))
+        return copy
+
+    @property
+    def places(self) -> Mapping[str, str]:
+        """Where its parameters were written, for complaints; empty if nobody said."""
+        places: Mapping[str, str] = getattr(self, "_places", {})
+        return places
+
     @field_validator("*")
     @classmethod
     def _fits_float32(cls, value: Any) -> Any:
@@ -93,5 +109,5 @@ class Selector(Sampler):
 def need_vocabulary(surroundings: Surroundings, parameter: str) -> Vocabulary:
     """Return the vocabulary, or raise a ``SamplingError`` that names the parameter that needs one."""
     if surroundings.vocabulary is None:
-        raise SamplingError(f"{parameter} needs a vocabulary, and the chain was built with none")
+        raise SamplingError(f"{parameter} needs a vocabulary: build the chain with vocab=")
     return surroundings.vocabulary

@@ -50,7 +50,7 @@ def parse(steps: str | Sequence[Step]) -> list[Sampler]:
 def make(step: Step, place: str) -> Sampler:
     """Return one sampler; ``place`` begins each complaint, as in ``chain[2].top_p.p: …``."""
     if isinstance(step, Sampler):
-        return type(step)(**step.model_dump())
+        return type(step)(**step.model_dump()).written_at(step.places)
     name, value = _name_and_value(step, place)
     try:
         cls = find(name)
@@ -62,6 +62,8 @@ def make(step: Step, place: str) -> Sampler:
         return cls(**params)
     except ValidationError as error:
         raise SamplingError(f"{place}{_complaint(cls, error)}") from None
+    except Exception as error:  # what another package's validator may raise
+        raise SamplingError(f"{place}: {type(error).__name__}: {error}") from error
 
 
 def allowed(field: FieldInfo) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from math import isfinite
 from typing import Any
@@ -11,7 +12,7 @@ from numpy.typing import NDArray
 
 from .base import Sampler, Selector, Surroundings
 from .candidates import Candidates, Floats, describe
-from .errors import SamplingError
+from .errors import SamplingError, StepError
 from .methods.dist import Dist
 
 
@@ -30,7 +31,8 @@ class Chain:
             samplers = [*samplers, Dist()]
         self.seed = surroundings.seed
         self.vocabulary = surroundings.vocabulary
-        self.steps: tuple[Sampler, ...] = tuple(s for s in samplers if not s.is_neutral)
+        numbered = [(number, step) for number, step in enumerate(samplers) if not step.is_neutral]
+        self.steps: tuple[Sampler, ...] = tuple(step for _, step in numbered)
         """The steps that are on, the selecting one last."""
         selector = self.steps[-1]
         if not isinstance(selector, Selector):
@@ -38,15 +40,18 @@ class Chain:
         self._selector = selector
         self._before = self.steps[:-1]
         self._listeners = [s for s in self.steps if type(s).accept is not Sampler.accept]
-        for step in self.steps:
-            step.bind(surroundings)
+        for number, step in numbered:
+            _bind(step, number, surroundings)
         self.reset()
 
     def reset(self, prompt_ids: Iterable[int] = ()) -> None:
         """Forget all state, remember the prompt; the next run repeats the last one exactly."""
         prompt = list(prompt_ids)
         for step in self.steps:
-            step.reset(prompt)
+            try:
+                step.reset(prompt)
+            except Exception as error:
+                raise _named(step, "reset", error) from error
 
     def apply(self, logits: Floats, mask: NDArray[np.bool_] | None = None) -> Candidates:
         """Run every step before the draw.
@@ -62,27 +67,46 @@ class Chain:
     def draw(self, candidates: Candidates) -> int:
         """Let the last step select one of the candidates; returns its id, and does not accept it."""
         with np.errstate(over="ignore"):
-            return self._selector.select(candidates)
+            return self._select(candidates)
 
     def sample(self, logits: Floats, mask: NDArray[np.bool_] | None = None) -> int:
         """Apply, then draw: the id of the next token, which is not yet accepted."""
         with np.errstate(over="ignore"):
-            return self._selector.select(self._apply(logits, mask))
+            return self._select(self._apply(logits, mask))
 
     def _apply(self, logits: Floats, mask: NDArray[np.bool_] | None) -> Candidates:
         candidates = Candidates(logits)
         if mask is not None:
             _apply_mask(candidates, mask)
         for step in self._before:
-            step.apply(candidates)
-            if not isfinite(candidates.max):
+            try:
+                step.apply(candidates)
+                highest = candidates.max
+            except Exception as error:
+                if not len(candidates):
+                    raise SamplingError(f"{step.about.name}: left no candidate") from error
+                raise _named(step, "apply", error) from error
+            if not isfinite(highest):
                 raise SamplingError(f"{step.about.name}: left no finite logit")
         return candidates
+
+    def _select(self, candidates: Candidates) -> int:
+        step = self._selector
+        try:
+            token = step.select(candidates)
+        except Exception as error:
+            raise _named(step, "select", error) from error
+        if not 0 <= token < candidates.vocabulary:
+            raise SamplingError(f"{step.about.name}: selected {token}, not within 0..{candidates.vocabulary - 1}")
+        return token
 
     def accept(self, token: int) -> None:
         """Tell every sampler which token was really emitted."""
         for step in self._listeners:
-            step.accept(token)
+            try:
+                step.accept(token)
+            except Exception as error:
+                raise _named(step, "accept", error) from error
 
     @property
     def config(self) -> list[dict[str, dict[str, Any]]]:
@@ -105,6 +129,37 @@ def check_selection(samplers: Sequence[Sampler]) -> None:
         i, name = selecting[0]
         after = f"chain[{i + 1}] {samplers[i + 1].about.name}"
         raise SamplingError(f"chain[{i}] {name} selects a token, so it must be the last step; {after} follows")
+
+
+def _named(step: Sampler, verb: str, error: Exception) -> Exception:
+    """What goes wrong in a step, which may be another package's, as a ``SamplingError`` with the step's name."""
+    if isinstance(error, SamplingError):
+        return error
+    return SamplingError(f"{step.about.name}: {verb} failed: {type(error).__name__}: {error}")
+
+
+def _bind(step: Sampler, number: int, surroundings: Surroundings) -> None:
+    try:
+        step.bind(surroundings)
+    except SamplingError as error:
+        raise StepError(_placed(step, number, str(error))) from None
+    except Exception as error:
+        raise _named(step, "bind", error) from error
+
+
+def _placed(step: Sampler, number: int, message: str) -> str:
+    """A complaint of ``name.parameter: …`` with the place where the parameter was written in front."""
+    name, places = step.about.name, step.places
+    place = places.get("", f"chain[{number}].{name}")
+    about = re.match(rf"{re.escape(name)}\b(?:\.(\w+))?", message)
+    if about is None:
+        return f"{place}: {message}"
+    parameter = about[1]
+    if parameter in places:  # the place, such as a flag, stands for the parameter
+        place = places[parameter]
+    elif parameter:
+        place = f"{place}.{parameter}"
+    return place + message[about.end() :]
 
 
 def _apply_mask(candidates: Candidates, mask: NDArray[np.bool_]) -> None:

@@ -7,7 +7,7 @@ from typing import Annotated, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import BeforeValidator, Field
+from pydantic import AfterValidator, BeforeValidator, Field
 
 from ..base import About, Sampler, Surroundings, need_vocabulary
 from ..candidates import Candidates
@@ -19,6 +19,24 @@ from ..single import token_of, utf8
 def _listed(value: Any) -> Any:
     """One value stands for a list of one."""
     return [value] if isinstance(value, (int, str)) and not isinstance(value, bool) else value
+
+
+def _check_token(value: int | str) -> int | str:
+    if value == "":
+        raise ValueError("an empty text is no token")
+    if isinstance(value, int) and value < 0:
+        raise ValueError("a token id is not below 0")
+    return value
+
+
+def _check_string(value: str) -> str:
+    if not value:
+        raise ValueError("an empty text stands everywhere; it cannot be banned")
+    return value
+
+
+_Token = Annotated[int | str, AfterValidator(_check_token)]
+_String = Annotated[str, AfterValidator(_check_string)]
 
 
 class Ban(Sampler):
@@ -44,10 +62,10 @@ class Ban(Sampler):
         aliases=("bans", "banned", "banned_tokens"),
     )
 
-    tokens: Annotated[list[int | str], BeforeValidator(_listed)] = Field(
+    tokens: Annotated[list[_Token], BeforeValidator(_listed)] = Field(
         default_factory=list, description="token ids, or texts of one token each"
     )
-    strings: Annotated[list[str], BeforeValidator(_listed)] = Field(
+    strings: Annotated[list[_String], BeforeValidator(_listed)] = Field(
         default_factory=list, description="texts that must not come to stand in the output"
     )
     ignore_case: bool = Field(default=False, description="strings: A-Z are a-z")
@@ -60,8 +78,6 @@ class Ban(Sampler):
         self._overlaps: list[Overlaps] = []
         self._pieces: Sequence[bytes] = ()
         self._table = np.zeros(0, dtype=np.bool_)
-        if "" in self.strings:
-            raise SamplingError("ban.strings: an empty text stands everywhere; it cannot be banned")
         if self.strings:
             vocabulary = need_vocabulary(surroundings, "ban.strings")
             # A control token is no text, and cannot end a string.

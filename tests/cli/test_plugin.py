@@ -30,10 +30,20 @@ class EvenOnly(Sampler):
     step: int = Field(default=2, ge=1, description="the modulus")
 
     def apply(self, candidates):
-        candidates.keep(candidates.ids % self.step == 0)
+        divisible = candidates.ids % self.step == 0
+        if divisible.any():
+            candidates.keep(divisible)
+
+
+class Boom(Sampler):
+    about: ClassVar[About] = About(name="boom", summary="s", formula="f", reference="r", llama_cpp="l")
+
+    def apply(self, candidates):
+        raise ValueError("kaput")
 '''
 FILES = {
     "even_only_sampler.py": MODULE,
+    "exits_sampler.py": "raise SystemExit(3)\n",
     "broken_sampler.py": "raise RuntimeError('out of order')\n",
     "even_only-1.0.dist-info/METADATA": "Metadata-Version: 2.1\nName: even-only\nVersion: 1.0\n",
     "even_only-1.0.dist-info/WHEEL": (
@@ -41,6 +51,7 @@ FILES = {
     ),
     "even_only-1.0.dist-info/entry_points.txt": (
         "[logitsmith.samplers]\neven-only = even_only_sampler:EvenOnly\nbroken = broken_sampler:Broken\n"
+        "boom = even_only_sampler:Boom\nexits = exits_sampler:Exits\ntop-p = even_only_sampler:EvenOnly\n"
     ),
 }
 
@@ -99,3 +110,19 @@ def test_a_broken_one_is_reported_by_name_and_breaks_nothing_else(gen, home, ins
     assert "the plug-in 'broken' (broken_sampler:Broken) failed to load: out of order" in result.err
     assert gen("x", "-n", "2", "--seed", "1", PYTHONPATH=installed).out
     assert "even_only was loaded" in gen("x", "-P", preset(home, "[even_only]"), PYTHONPATH=installed).out
+
+
+def test_one_that_ends_the_process_or_fails_at_work_is_reported_by_name(gen, installed):
+    result = gen("x", "--chain", "exits > dist", code=2, PYTHONPATH=installed)
+    assert "the plug-in 'exits' (exits_sampler:Exits) failed to load: it called sys.exit(3)" in result.err
+    result = gen("x", "--chain", "boom > dist", code=1, PYTHONPATH=installed)
+    assert result.err == "gen: boom: apply failed: ValueError: kaput\n"
+
+
+def test_one_that_leaves_nothing_to_choose_from_keeps_the_rows(gen, installed):
+    assert gen("x", "-n", "2", "--chain", "top-k1 > even-only(step=1000000)", PYTHONPATH=installed).out
+
+
+def test_one_with_a_name_that_is_taken_is_listed_as_hidden(gen, installed):
+    out = gen("samplers", PYTHONPATH=installed).out
+    assert "top_p: offered by another package, even_only_sampler:EvenOnly (hidden by the built-in top_p)" in out

@@ -6,7 +6,9 @@ from typing import Any
 
 import pytest
 from logitsmith.presets import Override, Preset, PresetError, load, parse_set, resolve
-from logitsmith.samplers import build
+from logitsmith.samplers import StepError, build
+
+from ..samplers.rows import FakeVocabulary
 
 
 def flag(name: str, target: str, value: Any) -> Override:
@@ -329,3 +331,24 @@ def test_a_sampler_that_llama_cpp_lacks_goes_in_beside_the_like() -> None:
         "quadratic",
         "temperature",
     ]
+
+
+BOUND = {
+    "preset": (["top_k", {"ban": "ab"}], None, [], "mine.yaml: chain[1].ban.tokens: 'ab' is 2 tokens"),
+    "chain": ([], "top_k > ban=ab", [], "--chain: chain[1].ban.tokens: 'ab' is 2 tokens"),
+    "set over a step": ([{"ban": "a"}], None, ["ban=ab"], "--set ban: 'ab' is 2 tokens"),
+    "set puts a step in": (["top_k"], None, ["ban.tokens=ab"], "--set ban.tokens: 'ab' is 2 tokens"),
+    "moved by a set": ([{"ban": "ab"}], None, ["ignore_eos=true"], "mine.yaml: chain[0].ban.tokens: 'ab' is"),
+    "the second": ([{"ban": "a"}, {"ban": [500]}], None, [], "mine.yaml: chain[1].ban.tokens: token id 500"),
+}
+
+
+@pytest.mark.parametrize(("steps", "chain", "sets", "message"), BOUND.values(), ids=BOUND)
+def test_what_does_not_fit_the_vocabulary_is_told_with_its_origin(
+    steps: list[Any], chain: str | None, sets: list[str], message: str
+) -> None:
+    mine = Preset.from_table({"chain": steps}, place="mine.yaml", name="mine")
+    settings = resolve(mine, chain=chain, sets=sets)
+    with pytest.raises(StepError) as caught:
+        build(settings.samplers(), vocab=FakeVocabulary())
+    assert str(caught.value).startswith(message)

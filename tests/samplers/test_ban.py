@@ -213,12 +213,10 @@ def test_a_row_of_another_size():
 
 
 WITH_A_VOCABULARY = [
-    ({"tokens": ["ab"]}, "ban.tokens: 'ab' is 2 tokens [97, 98]; give one token, or its id"),
-    ({"tokens": [""]}, "ban.tokens: '' is 0 tokens []; give one token, or its id"),
-    ({"tokens": [128]}, "ban.tokens: token id 128 is not within 0..127"),
-    ({"strings": ["a", ""]}, "ban.strings: an empty text stands everywhere; it cannot be banned"),
-    ({"strings": ["\udcff"]}, "ban.strings: '\\udcff' is not UTF-8"),
-    ({"tokens": ["\udcff"]}, "ban.tokens: '\\udcff' is not UTF-8"),
+    ({"tokens": ["ab"]}, "chain[0].ban.tokens: 'ab' is 2 tokens [97, 98]; give one token, or its id"),
+    ({"tokens": [128]}, "chain[0].ban.tokens: token id 128 is not within 0..127"),
+    ({"strings": ["\udcff"]}, "chain[0].ban.strings: '\\udcff' is not UTF-8"),
+    ({"tokens": ["\udcff"]}, "chain[0].ban.tokens: '\\udcff' is not UTF-8"),
 ]
 
 
@@ -232,10 +230,17 @@ def test_refusal_with_a_vocabulary(params, message):
 @pytest.mark.parametrize(
     ("value", "message"),
     [
-        ("a", "ban.tokens: 'a' needs a vocabulary, and the chain was built with none"),
-        ({"strings": "a"}, "ban.strings needs a vocabulary, and the chain was built with none"),
-        ({"strings": [""]}, "ban.strings: an empty text stands everywhere; it cannot be banned"),
-        (-1, "ban.tokens: token id -1 is not ≥ 0"),
+        ("a", "chain[0].ban.tokens: 'a' needs a vocabulary: build the chain with vocab="),
+        (
+            {"strings": "a"},
+            "chain[0].ban.strings needs a vocabulary: build the chain with vocab=",
+        ),
+        (
+            {"strings": ["a", ""]},
+            "chain[0].ban.strings.1: '': an empty text stands everywhere; it cannot be banned",
+        ),
+        ("", "chain[0].ban.tokens.0: '': an empty text is no token"),
+        (-1, "chain[0].ban.tokens.0: -1: a token id is not below 0"),
         (1.5, "chain[0].ban.tokens: 1.5 is not a list"),
         (True, "chain[0].ban.tokens: True is not a list"),
         ([1, True], "chain[0].ban.tokens.1: True is not a whole number"),

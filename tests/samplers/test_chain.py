@@ -2,7 +2,18 @@ import math
 
 import numpy as np
 import pytest
-from logitsmith.samplers import SEED_MAX, Chain, Sampler, SamplingError, Surroundings, build, make
+from logitsmith.samplers import (
+    SEED_MAX,
+    About,
+    Chain,
+    Sampler,
+    SamplingError,
+    Selector,
+    StepError,
+    Surroundings,
+    build,
+    make,
+)
 from logitsmith.samplers.methods.greedy import Greedy
 
 from .parity import CHAINS, same_tokens
@@ -267,3 +278,85 @@ def test_the_vocabulary_reaches_the_steps():
     chain = build(["ignore_eos"], vocab=vocabulary)
     assert chain.vocabulary is vocabulary
     assert chain.apply(row(1, 2, 3, 9)).ids.tolist() == [0, 1, 2]
+
+
+# Steps that fail, as another package's may
+
+
+def failing(verb, error):
+    """A step that raises in one of its verbs."""
+
+    class Failing(Selector if verb == "select" else Sampler):
+        about = About(
+            name="failing", summary="s", formula="f", reference="r", llama_cpp="l", selects=verb == "select"
+        )
+
+    def fail(self, _):
+        raise error
+
+    setattr(Failing, verb, fail)
+    return Failing()
+
+
+def use(step):
+    chain = build([step])
+    chain.accept(chain.sample(row(1, 2, 3)))
+
+
+@pytest.mark.parametrize("verb", ["bind", "reset", "apply", "select", "accept"])
+def test_whatever_a_step_raises_is_told_with_its_name(verb):
+    with pytest.raises(SamplingError, match=rf"^failing: {verb} failed: ValueError: kaput$"):
+        use(failing(verb, ValueError("kaput")))
+    with pytest.raises(SamplingError, match=r"^(chain\[0\]\.failing: )?of its own$"):
+        use(failing(verb, SamplingError("of its own")))
+    with pytest.raises(KeyboardInterrupt):
+        use(failing(verb, KeyboardInterrupt()))
+
+
+@pytest.mark.parametrize("before", [[], ["top_k"]], ids=["unordered", "ordered"])
+def test_a_step_that_leaves_nothing_is_told_by_name(before):
+    class Nothing(Sampler):
+        about = About(name="nothing", summary="s", formula="f", reference="r", llama_cpp="l")
+
+        def apply(self, candidates):
+            candidates.keep(np.zeros(len(candidates), dtype=bool))
+
+    with pytest.raises(SamplingError, match=r"^nothing: left no candidate$"):
+        build([*before, Nothing(), "top_p"]).apply(row(1, 2))
+
+
+def test_a_selected_token_is_one_of_the_vocabulary():
+    class Beyond(Selector):
+        about = About(name="beyond", summary="s", formula="f", reference="r", llama_cpp="l", selects=True)
+
+        def select(self, candidates):
+            return 9
+
+    with pytest.raises(SamplingError, match=r"^beyond: selected 9, not within 0\.\.1$"):
+        build([Beyond()]).sample(row(1, 2))
+
+
+# What shows only when the chain gets its vocabulary
+
+
+def test_a_parameter_that_does_not_fit_the_vocabulary_is_told_with_its_place():
+    vocabulary = FakeVocabulary()
+    for steps, message in [
+        (["top_k", {"ban": "ab"}], "chain[1].ban.tokens: 'ab' is 2 tokens [97, 98]; give one token, or its id"),
+        ([{"top_k": 0}, {"ban": "a"}, {"ban": [200]}], "chain[2].ban.tokens: token id 200 is not within 0..127"),
+    ]:
+        with pytest.raises(StepError) as caught:
+            build(steps, vocab=vocabulary)
+        assert str(caught.value) == message
+
+
+def test_a_step_that_knows_where_it_was_written_says_so():
+    step = make({"ban": {"tokens": "ab", "strings": ["\udcff"]}}, "it")
+    for tokens, places, message in [
+        (["ab"], {"": "mine.yaml: chain[7].ban"}, "mine.yaml: chain[7].ban.tokens: 'ab' is 2 tokens"),
+        (["ab"], {"": "mine.yaml: chain[7].ban", "tokens": "--set ban"}, "--set ban: 'ab' is 2 tokens"),
+        ([], {"": "mine.yaml: chain[7].ban", "tokens": "--set ban"}, "mine.yaml: chain[7].ban.strings: "),
+    ]:
+        with pytest.raises(StepError) as caught:
+            build([step.model_copy(update={"tokens": tokens}).written_at(places)], vocab=FakeVocabulary())
+        assert str(caught.value).startswith(message)

@@ -268,10 +268,10 @@ def test_a_vocabulary_of_another_size():
         ({"breakers": ["\n", 3]}, "chain[0].dry.breakers.1: 3 is not a text"),
         ({"match": "exact"}, "chain[0].dry.match: 'exact' is not overlap or last_token"),
         ({"dry_base": 2}, "chain[0].dry: unknown parameter 'dry_base'; did you mean base?"),
-        (0.8, "dry.breakers needs a vocabulary, and the chain was built with none"),
+        (0.8, "chain[0].dry.breakers needs a vocabulary: build the chain with vocab="),
         (
             {"multiplier": 0.8, "breakers": ["x"], "match": "last_token"},
-            "dry.breakers needs a vocabulary, and the chain was built with none",
+            "chain[0].dry.breakers needs a vocabulary: build the chain with vocab=",
         ),
     ],
 )

@@ -61,7 +61,10 @@ def test_a_vocabulary_of_another_size(size):
 @pytest.mark.parametrize(
     ("step", "message"),
     [
-        ("ignore_eos", "ignore_eos needs a vocabulary, and the chain was built with none"),
+        (
+            "ignore_eos",
+            "chain[0].ignore_eos needs a vocabulary: build the chain with vocab=",
+        ),
         ({"ignore_eos": True}, "chain[0].ignore_eos: takes no single value, and True came"),
     ],
 )

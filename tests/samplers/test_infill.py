@@ -247,14 +247,16 @@ def test_a_vocabulary_of_another_size(size):
 
 
 def test_a_vocabulary_without_an_end():
-    with pytest.raises(SamplingError, match=r"^infill: the vocabulary has no end-of-generation token$"):
+    with pytest.raises(
+        SamplingError, match=r"^chain\[0\]\.infill: the vocabulary has no end-of-generation token$"
+    ):
         build(["infill"], vocab=Words("a", "b"))
 
 
 @pytest.mark.parametrize(
     ("step", "message"),
     [
-        ("infill", "infill needs a vocabulary, and the chain was built with none"),
+        ("infill", "chain[0].infill needs a vocabulary: build the chain with vocab="),
         ({"infill": True}, "chain[0].infill: takes no single value, and True came"),
         ({"infill": {"p": 0.2}}, "chain[0].infill: unknown parameter 'p'; known: none"),
     ],

@@ -114,9 +114,9 @@ def test_an_id_outside_the_vocabulary():
 
 
 VOCABULARY_REFUSALS = [
-    ({"ab": 1}, "logit_bias.bias: 'ab' is 2 tokens [97, 98]; give one token, or its id"),
-    ({"": 1}, "logit_bias.bias: '' is 0 tokens []; give one token, or its id"),
-    ({"a": 1, 97: 2}, "logit_bias.bias: 97 is token 97, which is given twice"),
+    ({"ab": 1}, "chain[0].logit_bias.bias: 'ab' is 2 tokens [97, 98]; give one token, or its id"),
+    ({"": 1}, "chain[0].logit_bias.bias: '' is 0 tokens []; give one token, or its id"),
+    ({"a": 1, 97: 2}, "chain[0].logit_bias.bias: 97 is token 97, which is given twice"),
 ]
 
 
@@ -130,7 +130,10 @@ def test_refusal_of_a_text(bias, message):
 @pytest.mark.parametrize(
     ("value", "message"),
     [
-        ({"a": 1}, "logit_bias.bias: 'a' needs a vocabulary, and the chain was built with none"),
+        (
+            {"a": 1},
+            "chain[0].logit_bias.bias: 'a' needs a vocabulary: build the chain with vocab=",
+        ),
         ({-1: 1}, "chain[0].logit_bias.bias: token id -1 is not ≥ 0"),
         ({1: "low"}, "chain[0].logit_bias.bias.1: 'low' is not a number"),
         ({1: True}, "chain[0].logit_bias.bias.1: True is not a number"),

@@ -107,7 +107,7 @@ def test_neutral_is_identity(logits):
 @pytest.mark.parametrize(
     ("value", "message"),
     [
-        (3, "min_tokens.n needs a vocabulary, and the chain was built with none"),
+        (3, "chain[0].min_tokens.n needs a vocabulary: build the chain with vocab="),
         (-1, "chain[0].min_tokens.n: -1 is not ≥ 0"),
         (2.5, "chain[0].min_tokens.n: 2.5 is not a whole number (≥ 0)"),
         (True, "chain[0].min_tokens.n: True is not a whole number (≥ 0)"),

@@ -218,7 +218,7 @@ def test_an_id_outside_the_vocabulary(token):
                                      "did you mean penalize_newline?"),
         (
             {"repeat": 2.0, "penalize_newline": False},
-            "penalties.penalize_newline: false needs a vocabulary, and the chain was built with none",
+            "chain[0].penalties.penalize_newline: false needs a vocabulary: build the chain with vocab=",
         ),
     ],
 )  # fmt: skip

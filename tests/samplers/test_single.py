@@ -34,7 +34,11 @@ REFUSED = {
     "two tokens": ("ab", WITH, "it.tokens: 'ab' is 2 tokens [97, 98]; give one token, or its id"),
     "two bytes": ("é", WITH, "it.tokens: 'é' is 2 tokens [67, 41]; give one token, or its id"),
     "no token": ("", WITH, "it.tokens: '' is 0 tokens []; give one token, or its id"),
-    "no vocabulary": ("a", WITHOUT, "it.tokens: 'a' needs a vocabulary, and the chain was built with none"),
+    "no vocabulary": (
+        "a",
+        WITHOUT,
+        "it.tokens: 'a' needs a vocabulary: build the chain with vocab=",
+    ),
     "beyond the vocabulary": (128, WITH, "it.tokens: token id 128 is not within 0..127"),
     "a negative id": (-1, WITH, "it.tokens: token id -1 is not within 0..127"),
     "a negative id without a vocabulary": (-1, WITHOUT, "it.tokens: token id -1 is not ≥ 0"),

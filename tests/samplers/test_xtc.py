@@ -242,11 +242,11 @@ def test_neutral_is_identity(params, logits):
         ({"prob": 1}, "chain[0].xtc: unknown parameter 'prob'; did you mean probability?"),
         (
             {"probability": 0.5, "keep_special": True},
-            "xtc.keep_special: true needs a vocabulary, and the chain was built with none",
+            "chain[0].xtc.keep_special: true needs a vocabulary: build the chain with vocab=",
         ),
         (
             {"probability": 0.5, "keep_special": "cancel"},
-            "xtc.keep_special: cancel needs a vocabulary, and the chain was built with none",
+            "chain[0].xtc.keep_special: cancel needs a vocabulary: build the chain with vocab=",
         ),
     ],
 )
