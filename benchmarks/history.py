@@ -29,6 +29,8 @@ STEPS: dict[str, dict[str, Any]] = {
     "penalties": {"penalties": {"repeat": 1.1, "frequency": 0.1, "presence": 0.1, "last_n": -1}},
     "dry": {"dry": {"multiplier": 0.8, "breakers": BREAKERS}},
 }
+# How many tokens come round again; the shorter, the more places the end of the history stands at.
+STYLES: dict[str, int | None] = {"prose": None, "loop of 40": 40, "loop of 2": 2, "loop of 1": 1}
 ROW = np.dtype([("id", np.int32), ("logit", np.float32), ("p", np.float32)])
 
 
@@ -46,10 +48,10 @@ def main() -> None:
             f" {'cost at 64':>11} {'first ms':>9}"
         )
         for name, step in STEPS.items():
-            for style in ("prose", "one loop"):
+            for style, loop in STYLES.items():
                 base = 0.0
                 for length in LENGTHS:
-                    history = _history(style, length + rounds, size)
+                    history = _history(loop, length + rounds, size)
                     native, ours, first = _measure(model, step, logits, history, length)
                     base = base or ours
                     print(
@@ -58,12 +60,12 @@ def main() -> None:
                     )
 
 
-def _history(style: str, length: int, size: int) -> list[int]:
-    """Tokens: with Zipf's frequencies, as words have them, or one sentence of 40 tokens over and over."""
+def _history(loop: int | None, length: int, size: int) -> list[int]:
+    """Tokens: one sentence of ``loop`` tokens over and over, or with Zipf's frequencies, as words have them."""
     rng = np.random.default_rng(7)
-    if style == "one loop":
-        sentence = rng.integers(1000, size, 40)
-        return [int(sentence[place % 40]) for place in range(length)]
+    if loop is not None:
+        sentence = rng.integers(1000, size, loop)
+        return [int(sentence[place % loop]) for place in range(length)]
     tokens: list[int] = np.minimum(rng.zipf(1.2, length), size - 1).tolist()
     return tokens
 
