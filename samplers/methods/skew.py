@@ -38,6 +38,8 @@ class Skew(Sampler):
 
     def apply(self, candidates: Candidates) -> None:
         """Put the logarithms of the shifted probabilities in place, and drop what has none left."""
+        if not self.skew:
+            return
         if self.order == "probability":
             candidates.order()
         elif not candidates.whole:

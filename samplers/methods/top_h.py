@@ -35,6 +35,8 @@ class TopH(Sampler):
 
     def apply(self, candidates: Candidates) -> None:
         """Keep the head of the sorted distribution."""
+        if not self.h:
+            return
         if self.top_n:
             candidates.top(self.top_n)
         else:
