@@ -63,17 +63,23 @@ _small_rows = (
 )
 
 
+LARGEST = 200_000
+"""As many logits as the largest vocabularies have. Such a row is drawn as a size and a seed, which is cheap."""
+
+
 def rows(largest: int = 5000) -> st.SearchStrategy[Row]:
     """Rows of 1 to ``largest`` logits: ties, -inf, one candidate, huge and tiny values among them."""
     sizes = st.integers(1, min(300, largest))
     if largest > 1024:  # where llama.cpp changes its algorithm
-        sizes |= st.integers(1000, min(1050, largest)) | st.integers(1, largest)
+        sizes |= st.integers(1000, min(1050, largest)) | st.integers(1, min(5000, largest))
+    if largest > 5000:
+        sizes |= st.integers(5000, largest)
     large = st.builds(make_row, st.sampled_from(sorted(STYLES)), sizes, st.integers(0, 2**32 - 1))
     return _small_rows | large
 
 
 LARGE = [
-    pytest.param(make_row(style, 200_000, 11), id=f"200000-{style}") for style in ("normal", "peaked", "ties")
+    pytest.param(make_row(style, LARGEST, 11), id=f"200000-{style}") for style in ("normal", "peaked", "ties")
 ]
 """Rows as long as the largest vocabularies."""
 

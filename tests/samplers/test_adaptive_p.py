@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from logitsmith.samplers import build
 
 from ..oracle.native import NativeChain
-from .rows import LARGE, NEG, make_row, refuses, row, rows
+from .rows import LARGE, LARGEST, NEG, make_row, refuses, row, rows
 from .test_mirostat_v2 import SEEDS, on_a_boundary, place_of, uniforms
 
 LN2 = math.log(2)
@@ -148,12 +148,12 @@ def follow(steps, logits, seed, draws=5):
     return draws
 
 
-@given(rows(), SETTINGS, SEEDS)
+@given(rows(LARGEST), SETTINGS, SEEDS)
 def test_equals_llama_cpp(logits, params, seed):
     follow([{"adaptive_p": params}], logits, seed)
 
 
-@given(rows(), SETTINGS, SEEDS, st.integers(1, 100))
+@given(rows(LARGEST), SETTINGS, SEEDS, st.integers(1, 100))
 def test_equals_llama_cpp_on_rows_in_order(logits, params, seed, k):
     follow([{"top_k": {"k": k}}, {"adaptive_p": params}], logits, seed)
 

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from logitsmith.samplers import SamplingError, build
 
 from ..oracle.native import NativeChain
-from .rows import LARGE, NEG, FakeVocabulary, agree, make_row, native, refuses, row, rows, run, table
+from .rows import LARGE, LARGEST, NEG, FakeVocabulary, agree, make_row, native, refuses, row, rows, run, table
 
 # The tokens of the fake vocabulary are bytes, so that a text is a history.
 ZEROS = row(*[0.0] * 128)
@@ -134,7 +134,7 @@ def within(history, logits):
     return [token % logits.size for token in history]
 
 
-@given(rows(), SETTINGS, HISTORY)
+@given(rows(LARGEST), SETTINGS, HISTORY)
 def test_equals_llama_cpp(logits, params, history):
     params, history = params | {"breakers": []}, within(history, logits)
     ours = run({"dry": params}, logits, history)

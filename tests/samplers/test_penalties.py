@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from logitsmith.samplers import SamplingError, build
 
-from .rows import LARGE, NEG, FakeVocabulary, agree, make_row, native, refuses, row, rows, run, table
+from .rows import LARGE, LARGEST, NEG, FakeVocabulary, agree, make_row, native, refuses, row, rows, run, table
 
 # Tokens 0..4, of which 1 (logit 4), 2 (logit -4) and 3 (logit 0) occur in the histories below.
 LOGITS = row(1, 4, -4, 0, NEG)
@@ -124,7 +124,7 @@ def test_counting_along_equals_counting_anew(logits, params, ours, prompt, outpu
         chain.accept(token)
 
 
-@given(rows(), SETTINGS, HISTORY, HISTORY)
+@given(rows(LARGEST), SETTINGS, HISTORY, HISTORY)
 def test_equals_llama_cpp(logits, params, prompt, output):
     logits = np.clip(logits, np.float32(-1e37), None)  # llama.cpp lets what overflows become infinite
     logits = np.minimum(logits, np.float32(1e37))

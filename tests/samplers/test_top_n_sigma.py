@@ -6,7 +6,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from logitsmith.samplers import build
 
-from .rows import LARGE, NEG, make_row, native, refuses, row, rows, run, table
+from .rows import LARGE, LARGEST, NEG, make_row, native, refuses, row, rows, run, table
 
 WIDTH = st.sampled_from([0.5, 1.0, 1e-3]) | st.floats(0.01, 6)
 
@@ -82,7 +82,7 @@ def check(logits, n):
     np.testing.assert_allclose(weights / weights.sum(dtype=np.float64), theirs.p[stayed], atol=1e-5, rtol=0)
 
 
-@given(rows(), WIDTH)
+@given(rows(LARGEST), WIDTH)
 def test_equals_llama_cpp(logits, n):
     logits = moderate(logits)
     assume(sure(logits, n))

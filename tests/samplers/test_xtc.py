@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from logitsmith.samplers import build
 
 from ..oracle.native import NativeChain
-from .rows import LARGE, NEG, FakeVocabulary, make_row, refuses, row, rows, run, table
+from .rows import LARGE, LARGEST, NEG, FakeVocabulary, make_row, refuses, row, rows, run, table
 from .test_rng import mt19937
 
 LN2 = math.log(2)
@@ -127,7 +127,7 @@ def follow(params, table_of_rows, seed):
     return acted
 
 
-@given(rows(), SETTINGS, SEEDS)
+@given(rows(LARGEST), SETTINGS, SEEDS)
 def test_equals_llama_cpp(logits, params, seed):
     logits = np.clip(logits, np.float32(-1e8), np.float32(1e8))  # its bucket sort: see test_top_k.py
     assume(not too_near(logits, params["threshold"]))
