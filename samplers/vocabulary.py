@@ -18,6 +18,10 @@ class Vocabulary(Protocol):
         """Ids of the tokens that end a generation."""
 
     @property
+    def end(self) -> int | None:
+        """Id of the token that ends a turn, or the text; None where the model names none."""
+
+    @property
     def newline(self) -> int | None:
         """Id of the newline token, or None."""
 

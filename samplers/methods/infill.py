@@ -43,8 +43,7 @@ class Infill(Sampler):
         vocabulary = need_vocabulary(surroundings, "infill")
         self._is_end = ends(vocabulary)
         self._pieces = [b"" if vocabulary.is_control(i) else piece for i, piece in enumerate(vocabulary.pieces)]
-        # Not every vocabulary says which of its ends is the end of a turn.
-        self._end: int | None = getattr(vocabulary, "end", None)
+        self._end = vocabulary.end
         if self._end is None:
             self._end = min(vocabulary.eog, default=None)
         if self._end is None:

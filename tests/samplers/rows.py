@@ -91,7 +91,7 @@ class FakeVocabulary:
         self.size = size
         self.eog = frozenset({size - 1})
         self.newline = 10 % size
-        self.end = size - 1
+        self.end: int | None = size - 1
 
     @property
     def pieces(self) -> list[bytes]:

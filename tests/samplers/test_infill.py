@@ -91,7 +91,7 @@ def test_which_of_two_ends_remains():
     vocabulary, logits = Words(*SIX, "<f>"), likely(*[1 / 6] * 6, NONE, NONE)
     vocabulary.end = 7
     assert table(build(["infill"], vocab=vocabulary).apply(logits)) == [(7, 1.0)]
-    del vocabulary.end  # a vocabulary need not say which is the end of a turn
+    vocabulary.end = None  # a vocabulary need not say which is the end of a turn
     assert table(build(["infill"], vocab=vocabulary).apply(logits)) == [(6, 1.0)]
 
 
