@@ -6,7 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, TypeVar
 
-from pydantic import BaseModel, ConfigDict, field_validator
+from pydantic import BaseModel, ConfigDict, GetCoreSchemaHandler, GetJsonSchemaHandler, field_validator
+from pydantic_core import CoreSchema
+from pydantic_core.core_schema import no_info_before_validator_function
 
 from .candidates import Candidates
 from .errors import SamplingError
@@ -44,6 +46,25 @@ class Surroundings:
 
     seed: int
     vocabulary: Vocabulary | None = None
+
+
+class Listed:
+    """Marks a parameter that is a list: one value stands for a list of one, and nothing for an empty one."""
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        """Read it so."""
+        return no_info_before_validator_function(_listed, handler(source))
+
+    def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
+        """Say so in the JSON Schema too."""
+        inner = handler(schema)
+        return {"anyOf": [inner, inner["items"], {"type": "null"}]}
+
+
+def _listed(value: Any) -> Any:
+    if value is None:
+        return []
+    return [value] if isinstance(value, (int, str)) and not isinstance(value, bool) else value
 
 
 class Sampler(BaseModel):

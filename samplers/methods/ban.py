@@ -3,22 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import AfterValidator, BeforeValidator, Field
+from pydantic import AfterValidator, Field
 
-from ..base import About, Sampler, Surroundings, need_vocabulary
+from ..base import About, Listed, Sampler, Surroundings, need_vocabulary
 from ..candidates import Candidates
 from ..errors import SamplingError
-from ..overlap import Overlaps
+from ..overlap import Overlaps, Pieces
 from ..single import token_of, utf8
-
-
-def _listed(value: Any) -> Any:
-    """One value stands for a list of one."""
-    return [value] if isinstance(value, (int, str)) and not isinstance(value, bool) else value
 
 
 def _check_token(value: int | str) -> int | str:
@@ -36,7 +31,7 @@ def _check_string(value: str) -> str:
 
 
 _Token = Annotated[int | str, AfterValidator(_check_token)]
-_String = Annotated[str, AfterValidator(_check_string)]
+_String = Annotated[str, AfterValidator(_check_string), Field(json_schema_extra={"minLength": 1})]
 
 
 class Ban(Sampler):
@@ -62,10 +57,10 @@ class Ban(Sampler):
         aliases=("bans", "banned", "banned_tokens"),
     )
 
-    tokens: Annotated[list[_Token], BeforeValidator(_listed)] = Field(
+    tokens: Annotated[list[_Token], Listed()] = Field(
         default_factory=list, description="token ids, or texts of one token each"
     )
-    strings: Annotated[list[_String], BeforeValidator(_listed)] = Field(
+    strings: Annotated[list[_String], Listed()] = Field(
         default_factory=list, description="texts that must not come to stand in the output"
     )
     ignore_case: bool = Field(default=False, description="strings: A-Z are a-z")
@@ -84,7 +79,8 @@ class Ban(Sampler):
             pieces = [b"" if vocabulary.is_control(i) else piece for i, piece in enumerate(vocabulary.pieces)]
             self._pieces = [piece.lower() for piece in pieces] if self.ignore_case else pieces
             texts = [utf8(text, "ban.strings") for text in self.strings]
-            self._overlaps = [Overlaps(text.lower() if self.ignore_case else text, self._pieces) for text in texts]
+            known = Pieces(self._pieces)
+            self._overlaps = [Overlaps(text.lower() if self.ignore_case else text, known) for text in texts]
 
     def reset(self, prompt: Sequence[int]) -> None:
         """Start with the end of the prompt's text."""

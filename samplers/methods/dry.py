@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from ..base import About, Sampler, Surroundings, need_vocabulary
+from ..base import About, Listed, Sampler, Surroundings, need_vocabulary
 from ..breakers import Breakers
 from ..candidates import Candidates
 from ..errors import SamplingError
@@ -50,7 +50,7 @@ class Dry(Sampler):
     base: float = Field(default=1.75, ge=0, description="growth for each further token; below 1 = off")
     allowed_length: int = Field(default=2, ge=0, description="repetitions shorter than this go free, in tokens")
     last_n: int = Field(default=-1, ge=-1, description="tokens to look back; 0 = off, -1 = all")
-    breakers: list[str] = Field(
+    breakers: Annotated[list[str], Listed()] = Field(
         default_factory=lambda: ["\n", ":", '"', "*"], description="texts over which no repetition reaches"
     )
     match: Literal["overlap", "last_token"] = Field(

@@ -11,7 +11,7 @@ class Pieces:
     """A vocabulary of these pieces, some of them control tokens."""
 
     eog = frozenset[int]()
-    newline = None
+    newline = end = None
 
     def __init__(self, *pieces, control=()):
         self.pieces = list(pieces)
@@ -243,7 +243,7 @@ def test_refusal_with_a_vocabulary(params, message):
         (-1, "chain[0].ban.tokens.0: -1: a token id is not below 0"),
         (1.5, "chain[0].ban.tokens: 1.5 is not a list"),
         (True, "chain[0].ban.tokens: True is not a list"),
-        ([1, True], "chain[0].ban.tokens.1: True is not a whole number"),
+        ([1, True], "chain[0].ban.tokens.1: True is not a whole number or a text"),
         ({"strings": ["a", 3]}, "chain[0].ban.strings.1: 3 is not a text"),
         ({"ignore_case": 1}, "chain[0].ban.ignore_case: 1 is not true or false"),
         ({"words": "a"}, "chain[0].ban: unknown parameter 'words'; known: tokens, strings, ignore_case"),

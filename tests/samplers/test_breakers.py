@@ -6,6 +6,7 @@ from logitsmith.engine import Model, locate
 from logitsmith.samplers import build
 from logitsmith.samplers.breakers import Breakers
 from logitsmith.samplers.overlap import Overlaps, heads
+from logitsmith.samplers.overlap import Pieces as Arranged
 
 from ..oracle.native import NativeChain
 from .rows import FakeVocabulary
@@ -74,7 +75,7 @@ def test_heads_by_brute_force(text, pieces):
 
 @given(TEXTS, PIECES, of(b"a", b"b", least=0, most=6))
 def test_overlaps_by_brute_force(text, pieces, tail):
-    overlaps = Overlaps(text, pieces)
+    overlaps = Overlaps(text, Arranged(pieces))
     assert overlaps.text == text
     assert overlaps.whole == [token for token, piece in enumerate(pieces) if text in piece]
     found = {token for ids in overlaps.completing(tail) for token in ids.tolist()}

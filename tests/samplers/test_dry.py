@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from logitsmith.samplers import SamplingError, build
+from logitsmith.samplers import SamplingError, build, make
 
 from ..oracle.native import NativeChain
 from .rows import LARGE, LARGEST, NEG, FakeVocabulary, agree, make_row, native, refuses, row, rows, run, table
@@ -264,7 +264,8 @@ def test_a_vocabulary_of_another_size():
         ({"allowed_length": -1}, "chain[0].dry.allowed_length: -1 is not ≥ 0"),
         ({"allowed_length": 1.5}, "chain[0].dry.allowed_length: 1.5 is not a whole number (≥ 0)"),
         ({"last_n": -2}, "chain[0].dry.last_n: -2 is not ≥ -1"),
-        ({"breakers": "\n"}, "chain[0].dry.breakers: '\\n' is not a list"),
+        ({"breakers": 1.5}, "chain[0].dry.breakers: 1.5 is not a list"),
+        ({"breakers": 5}, "chain[0].dry.breakers.0: 5 is not a text"),
         ({"breakers": ["\n", 3]}, "chain[0].dry.breakers.1: 3 is not a text"),
         ({"match": "exact"}, "chain[0].dry.match: 'exact' is not overlap or last_token"),
         ({"dry_base": 2}, "chain[0].dry: unknown parameter 'dry_base'; did you mean base?"),
@@ -277,3 +278,8 @@ def test_a_vocabulary_of_another_size():
 )
 def test_refusal(value, message):
     refuses({"dry": value}, message)
+
+
+@pytest.mark.parametrize(("value", "breakers"), [(".", ["."]), (None, []), ("", [""]), ([], [])])
+def test_one_breaker_stands_for_a_list_and_nothing_for_none(value, breakers):
+    assert make({"dry": {"breakers": value}}, "step").breakers == breakers
