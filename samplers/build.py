@@ -133,15 +133,21 @@ def _is_main_table(cls: type[Sampler], value: Mapping[Any, Any]) -> bool:
 def _complaint(cls: type[Sampler], error: ValidationError) -> str:
     """One sentence for the first thing that pydantic found: ``.p: 1.5 is not within 0..1``."""
     first = error.errors()[0]
-    path = "".join(f".{part}" for part in first["loc"] if part not in ("[key]", "int", "str"))
+    # Of a union pydantic complains once for each kind that it takes, behind the same place.
+    place, union = first["loc"], first["loc"][-1:] in (("int",), ("str",))
+    if union:
+        place = place[:-1]
+    kinds = [_KINDS.get(other["type"]) for other in error.errors() if union and other["loc"][:-1] == place]
+    of_key = place[-1:] == ("[key]",)
+    path = "".join(f".{part}" for part in (place[:-2] if of_key else place))
     got = first["input"]
     field = cls.model_fields.get(str(first["loc"][0])) if first["loc"] else None
     scope = allowed(field) if field is not None else ""
-    kind = _KINDS.get(first["type"])
+    kind = " or ".join(dict.fromkeys(filter(None, kinds))) or _KINDS.get(first["type"])
     if kind and cls.about.example is not None and first["type"] == "dict_type":
         kind += f" such as {cls.about.example}"
     if kind:
-        return f"{path}: {got!r} is not {kind}" + (f" ({scope})" if scope else "")
+        return f"{path}: {'the key ' if of_key else ''}{got!r} is not {kind}" + (f" ({scope})" if scope else "")
     if first["type"].startswith(("greater_than", "less_than")) and scope:
         return f"{path}: {got!r} is not {'within ' if '..' in scope else ''}{scope}"
     if first["type"] == "literal_error":
