@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import sys
 from collections.abc import Iterable, Mapping, Sequence
@@ -79,9 +80,18 @@ def _default(cls: type[Sampler], parameter: str) -> str:
 
 
 def _plain(value: Any) -> str:
-    return (
-        f"{value:g}" if isinstance(value, float) else str(value).lower() if isinstance(value, bool) else str(value)
-    )
+    """A value as a preset may write it: what holds others in brackets, and texts in there as in JSON."""
+    if isinstance(value, Mapping):
+        return f"{{{', '.join(f'{_quoted(key)}: {_quoted(item)}' for key, item in value.items())}}}"
+    if isinstance(value, list):
+        return f"[{', '.join(_quoted(item) for item in value)}]"
+    if isinstance(value, float):
+        return f"{value:g}"
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _quoted(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False) if isinstance(value, str) else _plain(value)
 
 
 def _table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from logitsmith.presets import parse_scalar
 from logitsmith.samplers import catalogue
 
 BUILT_IN = {path.stem for path in (Path(__file__).parents[2] / "presets").glob("*.yaml")}
@@ -68,6 +69,18 @@ def test_sampler_by_alias_and_ranges(gen):
     assert gen("samplers", "Top-P").out == gen("samplers", "nucleus").out
     assert "0..1" in gen("samplers", "top_p").out
     assert "include or exclude" in gen("samplers", "top_p").out
+
+
+@pytest.mark.parametrize("name", [name for name, cls in catalogue().items() if cls.about.main])
+def test_the_example_of_a_preset_is_read_as_the_value_that_it_shows(gen, name):
+    cls = catalogue()[name]
+    (shown,) = re.findall(r"^in a preset: (.*)$", gen("samplers", name).out, re.MULTILINE)
+    default = cls.model_fields[cls.about.main].get_default(call_default_factory=True)
+    assert parse_scalar(shown) == {name: default if cls.about.example is None else cls.about.example}
+
+
+def test_lists_are_shown_as_a_preset_writes_them(gen):
+    assert r'["\n", ":", "\"", "*"]' in gen("samplers", "dry").out
 
 
 def test_presets_lists_the_built_in_ones(gen):
