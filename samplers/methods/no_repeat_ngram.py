@@ -17,7 +17,8 @@ class NoRepeatNgram(Sampler):
     """Drop the tokens that would write an n-gram which stands in the prompt or the output already.
 
     Formula: drop i if (t_(T-n+2), …, t_T, i) occurs in t_1 … t_T. n = 1 drops every token seen before. Where
-    every candidate would go, all stay. A step costs the same at any length of the history. Neutral at n = 0.
+    every candidate would go, all stay. A step costs the same at any length of the history, and what is
+    remembered grows with n for each token. Neutral at n = 0.
     Source: Paulus, Xiong & Socher 2017; transformers, text-generation-webui, Aphrodite. llama.cpp has none.
     """
 
