@@ -8,6 +8,7 @@ from .errors import GrammarError
 
 _PLACE_IN_OURS = re.compile(r"^at \d+\(\d+\): failed to compile JSON schema: ")
 _LARK = re.compile(r"(?:at )?(\d+)\((\d+)\): (.*?)(?:\n\s+\d+ \||$)", re.DOTALL)
+_PLACE = re.compile(r"^(?:at )?\d+\(\d+\): ")
 _REGEX = re.compile(r"regex parse error:\n    (?P<text>.*)\n    (?P<mark> *\^).*\nerror: (?P<message>.*)")
 _KEYS = re.compile(r"Unimplemented keys: \[(.*)\]")
 
@@ -18,6 +19,8 @@ def complaint(said: str, kind: str, source: str) -> GrammarError:
         return _about_schema(_PLACE_IN_OURS.sub("", said), source)
     if kind == "regex":
         return _about_regex(said, source)
+    if kind == "gbnf":
+        return GrammarError(f"llguidance cannot take the grammar: {_first_line(_PLACE.sub('', said))}")
     place = _LARK.match(said) if kind == "lark" else None
     if place:
         return GrammarError(place[3].strip(), int(place[1]), int(place[2]), source)

@@ -2,29 +2,47 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from functools import cache
+from functools import cached_property
 
 from .nodes import Alt, Chars, Node, Ranges, Ref, Repeat, Rules, Seq, Text
 
 MAX_POSITIONS = 600
 """Larger expressions are not looked at, but taken apart."""
 
+MAX_LEVELS = 150
+"""Nor are those that are nested deeper, the rules that they name included."""
+
+MAX_NODES = 20 * MAX_POSITIONS
+"""Nor those of more nodes, a rule counted wherever it is named."""
+
 
 @dataclass(frozen=True)
 class Automaton:
     """Glushkov's automaton: a position for each character of an expression, sets of positions as bits of an int.
 
-    ``chars[i]``: what position i reads; ``first``: where a text can begin; ``last``: where it can end;
-    ``follow[i]``: what can come after i; ``empty``: the empty text belongs to it.
+    ``chars[i]``: what position i reads; ``heads[i]``: the first bytes of that, as bits 0 … 255; ``first``: where a
+    text can begin; ``last``: where it can end; ``follow[i]``: what can come after i; ``empty``: the empty text
+    belongs to it.
     """
 
     chars: tuple[Ranges, ...]
+    heads: tuple[int, ...]
     first: int
     last: int
     follow: tuple[int, ...]
     empty: bool
+
+    @cached_property
+    def goes_on(self) -> tuple[int, ...]:
+        """The first bytes of what can come after each position."""
+        return tuple(self.leads_of(follow) for follow in self.follow)
+
+    @property
+    def is_one_character(self) -> bool:
+        """Does it read one character, and no more?"""
+        return len(self.chars) == 1 and not self.follow[0]
 
     @property
     def leads(self) -> int:
@@ -35,8 +53,21 @@ class Automaton:
         """The first bytes of what these positions read."""
         found = 0
         for position in bits(positions):
-            found |= leads(self.chars[position])
+            found |= self.heads[position]
         return found
+
+
+@dataclass
+class Work:
+    """How many steps of comparing are left to spend."""
+
+    left: int
+
+    def spend(self, steps: int) -> None:
+        """Take steps away. Raises ``TooLargeError`` when there are none left."""
+        self.left -= steps
+        if self.left < 0:
+            raise TooLargeError
 
 
 @dataclass(frozen=True)
@@ -52,7 +83,7 @@ class Shared:
 
 
 class TooLargeError(Exception):
-    """The expression has more than ``MAX_POSITIONS`` positions."""
+    """The expression is larger than the ``MAX_`` above, or there is no more work to spend."""
 
 
 def automaton(node: Node, rules: Rules) -> Automaton:
@@ -62,24 +93,41 @@ def automaton(node: Node, rules: Rules) -> Automaton:
     """
     builder = _Builder(rules)
     first, last, empty = builder.add(node)
-    return Automaton(tuple(builder.chars), first, last, tuple(builder.follow), empty)
+    return Automaton(tuple(builder.chars), tuple(builder.heads), first, last, tuple(builder.follow), empty)
 
 
 class _Builder:
     def __init__(self, rules: Rules) -> None:
         self.rules = rules
         self.chars: list[Ranges] = []
+        self.heads: list[int] = []
         self.follow: list[int] = []
+        self._known: dict[int, int] = {}
+        self._level = 0
+        self._nodes = 0
 
     def add(self, node: Node) -> tuple[int, int, bool]:
         """Add a node's positions; return its first ones, its last ones, and whether it can be empty."""
+        self._level += 1
+        self._nodes += 1
+        if self._level > MAX_LEVELS or self._nodes > MAX_NODES:
+            raise TooLargeError
+        found = self._add(node)
+        self._level -= 1
+        return found
+
+    def _add(self, node: Node) -> tuple[int, int, bool]:
         match node:
             case Text(text):
-                return self._sequence([Chars(((ord(character),) * 2,)) for character in text])
+                return self._sequence(Chars(((ord(character),) * 2,)) for character in text)
             case Chars(ranges):
                 if len(self.chars) >= MAX_POSITIONS:
                     raise TooLargeError
                 self.chars.append(ranges)
+                # A class that a rule names may stand here many times, and be long.
+                if id(ranges) not in self._known:
+                    self._known[id(ranges)] = leads(ranges)
+                self.heads.append(self._known[id(ranges)])
                 self.follow.append(0)
                 return 1 << len(self.chars) - 1, 1 << len(self.chars) - 1, False
             case Seq(items):
@@ -100,7 +148,7 @@ class _Builder:
                 return self.add(self.rules[name])
         raise TypeError(node)
 
-    def _sequence(self, items: Iterator[Node] | tuple[Node, ...] | list[Chars]) -> tuple[int, int, bool]:
+    def _sequence(self, items: Iterable[Node]) -> tuple[int, int, bool]:
         first, last, empty = 0, 0, True
         for item in items:
             begins, ends, skippable = self.add(item)
@@ -115,22 +163,30 @@ class _Builder:
             self.follow[position] |= targets
 
 
-def shared(one: Automaton, other: Automaton) -> Shared:
-    """Compare two automata by following every text that both can read."""
+def shared(one: Automaton, other: Automaton, work: Work) -> Shared:
+    """Compare two automata by following every text that both can read. Raises ``TooLargeError``."""
     meet, beyond = False, 0
-    seen: set[tuple[int, int]] = set()
+    seen = [0] * len(one.chars)
+    overlaps: dict[tuple[int, int], bool] = {}
     todo = [(one.first, other.first)]
+    followed = set(todo)
     while todo:
         firsts, seconds = todo.pop()
+        work.spend(firsts.bit_count())
         for a in bits(firsts):
-            for b in bits(seconds):
-                if (a, b) in seen or not _overlap(one.chars[a], other.chars[b]):
+            new = seconds & ~seen[a]
+            seen[a] |= new
+            work.spend(new.bit_count())
+            for b in bits(new):
+                if not _overlap(one.chars[a], other.chars[b], overlaps):
                     continue
-                seen.add((a, b))
-                todo.append((one.follow[a], other.follow[b]))
+                further = (one.follow[a], other.follow[b])
+                if all(further) and further not in followed:
+                    followed.add(further)
+                    todo.append(further)
                 if one.last >> a & 1:
                     meet = meet or bool(other.last >> b & 1)
-                    beyond |= other.leads_of(other.follow[b])
+                    beyond |= other.goes_on[b]
     return Shared(meet, beyond)
 
 
@@ -142,7 +198,6 @@ def bits(number: int) -> Iterator[int]:
         number ^= low
 
 
-@cache
 def leads(ranges: Ranges) -> int:
     """The first bytes, in UTF-8, of these characters, as bits 0 … 255."""
     found = 0
@@ -155,8 +210,14 @@ def leads(ranges: Ranges) -> int:
     return found
 
 
-@cache
-def _overlap(some: Ranges, others: Ranges) -> bool:
+def _overlap(some: Ranges, others: Ranges, known: dict[tuple[int, int], bool]) -> bool:
+    key = (id(some), id(others))
+    if key not in known:
+        known[key] = some is others or _have_common(some, others)
+    return known[key]
+
+
+def _have_common(some: Ranges, others: Ranges) -> bool:
     at = 0
     for low, high in some:
         while at < len(others) and others[at][1] < low:

@@ -8,6 +8,9 @@ from collections.abc import Collection, Iterator
 from .nodes import Alt, Node, Ref, Repeat, Rules, Seq, children, walk
 from .reader import Reader
 
+MAX_CHAIN = 500
+"""How far a rule may lead on to rules that were not met before; llguidance goes after them by recursion."""
+
 
 def check(reader: Reader, root: str) -> None:
     """Raise ``GrammarError`` for an undefined rule, a missing root, or left recursion (as llama.cpp does)."""
@@ -18,14 +21,20 @@ def check(reader: Reader, root: str) -> None:
         reader.fail(f"rule {first.name!r} is not defined{_nearest(first.name, rules)}", first.at)
     if not rules:
         reader.fail("the grammar is empty", 0)
-    if root not in rules:
+    if root not in _names(rules):
         reader.fail(f"there is no rule {root!r} to begin with{_nearest(root, rules)}", 0)
     _refuse_left_recursion(reader)
+    _refuse_long_chains(reader)
 
 
 def _nearest(name: str, known: Collection[str]) -> str:
-    close = difflib.get_close_matches(name, known, 1)
+    close = difflib.get_close_matches(name, _names(known), 1)
     return f"; did you mean {close[0]!r}?" if close else ""
+
+
+def _names(known: Collection[str]) -> list[str]:
+    """The names in the text, without those that the reader gave to groups."""
+    return [name for name in known if "_" not in name]
 
 
 def nullable_rules(rules: Rules) -> set[str]:
@@ -64,7 +73,7 @@ def _refuse_left_recursion(reader: Reader) -> None:
     empty = nullable_rules(reader.rules)
     edges = {name: list(_leftmost(body, empty)) for name, body in reader.rules.items()}
     done: set[str] = set()
-    for name in reader.rules:
+    for name in sorted(reader.rules, key=lambda name: "_" in name):  # so that groups are met in their rules
         _visit(reader, name, edges, done)
 
 
@@ -98,7 +107,34 @@ def _visit(reader: Reader, start: str, edges: dict[str, list[Ref]], done: set[st
             done.add(name)
         elif ref.name in path:
             round_trip = [*list(path)[list(path).index(ref.name) :], ref.name]
-            reader.fail(f"left recursion: {' > '.join(round_trip)} comes back before any text", ref.at)
+            shown = [name for name in round_trip if "_" not in name]
+            shown += [] if shown[:1] == shown[1:][-1:] else shown[:1]
+            reader.fail(f"left recursion: {' > '.join(shown)} comes back before any text", ref.at)
         elif ref.name not in done:
             path[ref.name] = None
             todo.append((ref.name, iter(edges[ref.name])))
+
+
+def _refuse_long_chains(reader: Reader) -> None:
+    """Depth first in the order of the text, without recursion."""
+    refs = {name: _refs(body) for name, body in reader.rules.items()}
+    lengths: dict[str, int] = {}
+    for start, named in refs.items():
+        todo = [] if start in lengths else [(start, iter(named))]
+        lengths.setdefault(start, 0)
+        while todo:
+            name, rest = todo[-1]
+            ref = next(rest, None)
+            if ref is None:
+                todo.pop()
+                lengths[name] = 1 + max((lengths[ref.name] for ref in refs[name]), default=0)
+                if lengths[name] > MAX_CHAIN:
+                    at = reader.places[name]
+                    reader.fail(f"rule {name!r} begins a chain of more than {MAX_CHAIN} rules", at)
+            elif ref.name not in lengths:
+                lengths[ref.name] = 0
+                todo.append((ref.name, iter(refs[ref.name])))
+
+
+def _refs(node: Node) -> list[Ref]:
+    return sorted((part for part in walk(node) if isinstance(part, Ref)), key=lambda ref: ref.at)

@@ -8,28 +8,61 @@ apart, if need be down to single characters, with which nothing can go wrong.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import cache
+from itertools import count
 
-from .automaton import Automaton, Shared, TooLargeError, automaton, bits, shared
+from ..errors import GrammarError
+from .automaton import MAX_POSITIONS, Automaton, Shared, TooLargeError, Work, automaton, bits, shared
 from .flow import Flow, Leaf
 from .lark import expression
-from .nodes import Alt, Chars, Lexeme, Node, Ref, Repeat, Rules, Seq, Text, Token, alt, walk
+from .nodes import Alt, Chars, Lexeme, Node, Ref, Repeat, Rules, Seq, Text, Token, alt, children, walk
 
 MAX_LEXEMES = 600
 """With more of them they are not compared, but all taken apart."""
+
+MAX_PARTS = 100_000
+"""Of how many nodes a grammar may be, lexemes for leaves, when all is taken apart that has to be."""
+
+MAX_WORK = 3_000_000
+"""How many steps the comparing of lexemes may take; after that any two stand in each other's way."""
+
+MAX_ROUNDS = 12
+"""How often lexemes are taken apart by one level; then at once down to characters."""
 
 _TOKEN_LEAD = 1 << 0xFF  # no text begins with this byte
 
 
 def cut(rules: Rules, regular: set[str], root: str) -> dict[str, Node]:
-    """Return the rules that are not regular, and the root, with lexemes in place of what is regular in them."""
+    """Return the rules that are not regular, and the root, with lexemes in place of what is regular in them.
+
+    Of the regular ones those are among them too that are too large for one lexeme. Raises ``GrammarError`` where
+    there are more than ``MAX_PARTS`` nodes.
+    """
     parts = {name: _split(rules[name], regular) for name in _reached(rules, regular, root)}
     if root in regular:
         return parts
     compare = _Comparison(rules)
-    while doomed := compare.in_the_way(parts, root):
-        parts = {name: _without(part, doomed, rules) for name, part in parts.items()}
+    numbers = count()
+    for number in count():
+        _refuse_many(parts)
+        doomed = compare.too_large(parts)
+        # What is too large may be so by naming one rule over and over: such a rule stays one.
+        inline = not doomed
+        doomed = doomed or compare.in_the_way(parts, root)
+        if not doomed:
+            break
+        opening = _Opening(doomed, rules, numbers)
+        opening.inline, opening.wholly = inline, number >= MAX_ROUNDS
+        parts = {name: opening.of(part) for name, part in parts.items()}
+        parts |= {name: part for name, part in opening.named.items() if name not in parts}
     return parts
+
+
+def _refuse_many(parts: Rules) -> None:
+    found = sum(1 for part in parts.values() for _ in walk(part))
+    if found > MAX_PARTS:
+        raise GrammarError(f"the grammar is too large: {found:,} parts; at most {MAX_PARTS:,} are taken")
 
 
 def _reached(rules: Rules, regular: set[str], root: str) -> list[str]:
@@ -90,15 +123,19 @@ class _Comparison:
         self._keys: dict[int, str] = {}
         self._kept: list[Lexeme] = []  # so that no id is used again
         self._shared = cache(self._compare)
+        self._work = Work(MAX_WORK)
 
-    def in_the_way(self, parts: Rules, root: str) -> set[int]:
-        """The ids of the lexemes to take apart."""
-        lexemes = [node for part in parts.values() for node in walk(part) if isinstance(node, Lexeme)]
-        large = {id(lexeme) for lexeme in lexemes if self._automaton(lexeme) is None}
-        if large:
-            return large
+    def too_large(self, parts: Rules) -> set[int]:
+        """The ids of the lexemes to take apart because of their size, or their number."""
+        lexemes = _lexemes(parts)
         if len(lexemes) > MAX_LEXEMES:
             return {id(lexeme) for lexeme in lexemes if not _is_one_character(lexeme.node)}
+        return {id(lexeme) for lexeme in lexemes if self._automaton(lexeme) is None}
+
+    def in_the_way(self, parts: Rules, root: str) -> set[int]:
+        """The ids of the lexemes to take apart because they go on where another may have ended."""
+        if len(_lexemes(parts)) > MAX_LEXEMES:
+            return set()  # each is one character
         flow = Flow(parts, root, self._is_empty)
         found: set[int] = set()
         for number, others in enumerate(flow.together(lambda a, b: self._of(flow, a, b).meet)):
@@ -121,7 +158,11 @@ class _Comparison:
         first, second = self._automata[one], self._automata[other]
         if first is None or second is None or not first.leads & second.leads:
             return Shared(False, 0)
-        return shared(first, second)
+        try:
+            enough = Work(2 * MAX_POSITIONS)
+            return shared(first, second, enough if second.is_one_character else self._work)
+        except TooLargeError:
+            return Shared(True, second.leads_of(-1 % (1 << len(second.chars))))
 
     def _key(self, lexeme: Lexeme) -> str:
         if id(lexeme) not in self._keys:
@@ -152,32 +193,65 @@ def _is_one_character(node: Node) -> bool:
     return isinstance(node, Chars) or (isinstance(node, Text) and len(node.text) == 1)
 
 
-def _without(part: Node, doomed: set[int], rules: Rules) -> Node:
-    """A rule in which these lexemes are taken apart, by one level."""
-    match part:
-        case Lexeme(node):
-            return _apart(node, rules) if id(part) in doomed else part
-        case Seq(items):
-            return Seq(tuple(_without(item, doomed, rules) for item in items))
-        case Alt(options):
-            return Alt(tuple(_without(option, doomed, rules) for option in options))
-        case Repeat(item, least, most):
-            return Repeat(_without(item, doomed, rules), least, most)
-        case _:
-            return part
+def _lexemes(parts: Rules) -> list[Lexeme]:
+    return [node for part in parts.values() for node in walk(part) if isinstance(node, Lexeme)]
 
 
-def _apart(node: Node, rules: Rules) -> Node:
-    match node:
-        case Ref(name):
-            return _apart(rules[name], rules)
-        case Text(text):
-            return Seq(tuple(Lexeme(Text(character)) for character in text))
-        case Seq(items):
-            return Seq(tuple(Lexeme(item) for item in items))
-        case Alt(options):
-            return Alt(tuple(Lexeme(option) for option in options))
-        case Repeat(item, least, most):
-            return Repeat(Lexeme(item), least, most)
-        case _:
-            return Lexeme(node)
+class _Opening:
+    """Takes lexemes apart, by one level, or ``wholly``.
+
+    ``named``: the rules that stand in lexemes no more, but by themselves. ``inline``: each place where a rule is
+    named gets its own, since something else comes after it there.
+    """
+
+    def __init__(self, doomed: set[int], rules: Rules, numbers: Iterator[int]) -> None:
+        self.inline = True
+        self.wholly = False
+        self._doomed = doomed
+        self.named: dict[str, Node] = {}
+        self._rules = rules
+        self._numbers = numbers
+
+    def of(self, part: Node) -> Node:
+        """A rule in which these lexemes are taken apart."""
+        match part:
+            case Lexeme(node):
+                return self._apart(node) if id(part) in self._doomed else part
+            case Seq(items):
+                return Seq(tuple(self.of(item) for item in items))
+            case Alt(options):
+                return Alt(tuple(self.of(option) for option in options))
+            case Repeat(item, least, most):
+                return Repeat(self.of(item), least, most)
+            case _:
+                return part
+
+    def _apart(self, node: Node) -> Node:
+        match node:
+            case Ref():
+                return self._opened(node)
+            case Text(text):
+                return Seq(tuple(Lexeme(Text(character)) for character in text))
+            case Seq(items):
+                return Seq(tuple(self._part(item) for item in items))
+            case Alt(options):
+                return Alt(tuple(self._part(option) for option in options))
+            case Repeat(item, least, most):
+                return Repeat(self._part(item), least, most)
+            case _:
+                return Lexeme(node)
+
+    def _opened(self, ref: Ref) -> Node:
+        body = self._rules[ref.name]
+        if not self.inline:
+            self.named[ref.name] = Lexeme(body)
+            return ref
+        if all(isinstance(part, (Text, Chars)) for part in children(body)):
+            return self._apart(body)
+        # Others would nest in each other without end.
+        fresh = f"{ref.name}_0_{next(self._numbers)}"
+        self.named[fresh] = self._part(body)
+        return Ref(fresh, ref.at)
+
+    def _part(self, node: Node) -> Node:
+        return self._apart(node) if self.wholly else Lexeme(node)

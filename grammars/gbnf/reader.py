@@ -12,6 +12,12 @@ from .nodes import EMPTY, LAST, SURROGATES, Chars, Node, Ref, Text, Token, alt, 
 MAX_DEPTH = 100
 """How deep groups may be nested."""
 
+_LEVELS = 4
+"""After so many levels of groups the next becomes a rule: llguidance reads about thirty levels of parentheses."""
+
+MAX_RANGES = 20_000
+"""How many separate ranges a class may have; llguidance's work grows with their square."""
+
 MAX_SIGNS = 4
 """How many of ``* + ? {m,n}`` may follow one thing."""
 
@@ -43,7 +49,7 @@ class Reader:
         self._size = size
         self._at = 0
         self._depth = 0
-        self._opened: list[int] = []
+        self._name_of_rule = ""
         self._skip(True)
         while self._at < len(source):
             self._rule()
@@ -73,6 +79,7 @@ class Reader:
         self._at += 3
         self._skip(True)
         self.places[name] = start
+        self._name_of_rule = name
         self.rules[name] = self._choice()
         if self._at < len(self.source) and self._peek() not in "\r\n":
             self._unexpected()
@@ -159,7 +166,13 @@ class Reader:
             self._unexpected()
         self._at += 1
         self._depth -= 1
-        return inner
+        return self._as_rule(inner, start) if self._depth % _LEVELS == _LEVELS - 1 else inner
+
+    def _as_rule(self, inner: Node, start: int) -> Node:
+        """Make a group a rule of its own, under a name that none in the text can have."""
+        name = f"{self._name_of_rule}_{start}"
+        self.rules[name], self.places[name] = inner, start
+        return Ref(name, start)
 
     def _literal(self) -> Node:
         start = self._at
@@ -193,6 +206,8 @@ class Reader:
         if not ranges:
             self.fail("this class is empty; nothing could match it", start)
         found = united(ranges)
+        if len(found) > MAX_RANGES:
+            self.fail(f"this class has {len(found):,} separate ranges; at most {MAX_RANGES:,} are taken", start)
         return Chars(complement(found) if negated else found)
 
     def _character(self, start: int, opened: str) -> int:
