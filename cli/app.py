@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from . import presets, run, samplers
+from . import grammars, presets, run, samplers
 from .errors import prepare_streams, reported
 
 HELP = """Run a GGUF model and choose every token yourself.
@@ -36,6 +36,7 @@ app = typer.Typer(
 )
 app.command("run", rich_help_panel="Generate")(run.run)
 app.command("samplers", rich_help_panel="Look up")(samplers.samplers)
+app.add_typer(grammars.app, name="grammars", rich_help_panel="Look up")
 app.add_typer(presets.app, name="presets", rich_help_panel="Look up")
 
 

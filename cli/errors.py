@@ -14,7 +14,13 @@ import typer
 FAILED, BAD_USAGE, INTERRUPTED = 1, 2, 130
 
 # By name, so that a command need not import a room (and llama.cpp with it) only to catch its exception.
-_CODES = {"ModelError": FAILED, "SamplingError": FAILED, "StepError": BAD_USAGE, "PresetError": BAD_USAGE}
+_CODES = {
+    "ModelError": FAILED,
+    "SamplingError": FAILED,
+    "StepError": BAD_USAGE,
+    "PresetError": BAD_USAGE,
+    "GrammarError": BAD_USAGE,
+}
 
 
 @contextmanager

@@ -33,6 +33,10 @@ def _more(*names: str, **rest: Any) -> Any:
     return _option("More samplers (all of them: gen samplers)", *names, **rest)
 
 
+def _grammar(*names: str, **rest: Any) -> Any:
+    return _option("Grammar (one of the first six)", *names, **rest)
+
+
 def _length(*names: str, **rest: Any) -> Any:
     return _option("Length", *names, **rest)
 
@@ -124,9 +128,31 @@ Samplers = Annotated[
     ),
 ]
 
+Grammar = Annotated[
+    str | None, _grammar("--grammar", metavar="NAME|GBNF", help="A grammar's name (gen grammars), or GBNF itself.")
+]
+GrammarFile = Annotated[Path | None, _grammar("--grammar-file", help="A GBNF file.")]
+JsonSchema = Annotated[str | None, _grammar("-j", "--json-schema", help="JSON that fits this JSON Schema.")]
+JsonSchemaFile = Annotated[Path | None, _grammar("-jf", "--json-schema-file", help="The same, from a file.")]
+Regex = Annotated[str | None, _grammar("--regex", help="Text that matches as a whole.")]
+LarkFile = Annotated[Path | None, _grammar("--lark-file", help="A grammar in llguidance's Lark.")]
+GrammarRoot = Annotated[str | None, _grammar("--grammar-root", metavar="RULE", help="GBNF's first rule. [root]")]
+GrammarAfter = Annotated[
+    str | None, _grammar("--grammar-after", metavar="TEXT", help="Free until this was written, then the grammar.")
+]
+GrammarComplete = Annotated[
+    bool, _grammar("--grammar-complete", help="Close the sentence also where -n breaks it off.")
+]
+NoJump = Annotated[bool, _grammar("--no-jump", help="Draw also the tokens that the grammar forces.")]
+
 MaxTokens = Annotated[
     int | None,
-    _length("-n", "--predict", "--n-predict", help="Tokens to write at most; -1 = no limit. [256]"),
+    _length(
+        "-n",
+        "--predict",
+        "--n-predict",
+        help="Tokens to write at most; -1 = no limit. [256, then a grammar's sentence is closed]",
+    ),
 ]
 Stop = Annotated[list[str] | None, _length("--stop", "-r", help="End before this text; repeatable.")]
 
@@ -193,6 +219,16 @@ class RunOptions:
     samplers: str | None
     logit_bias: list[str] | None
     ignore_eos: bool
+    grammar: str | None
+    grammar_file: Path | None
+    json_schema: str | None
+    json_schema_file: Path | None
+    regex: str | None
+    lark_file: Path | None
+    grammar_root: str | None
+    grammar_after: str | None
+    grammar_complete: bool
+    no_jump: bool
     max_tokens: int | None
     stop: list[str] | None
     model: Path | None

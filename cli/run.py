@@ -11,12 +11,14 @@ from typing import TYPE_CHECKING
 import typer
 
 from . import options as o
-from .errors import INTERRUPTED, give_up, reported
+from .errors import INTERRUPTED, give_up, note, reported
+from .grammar import constraint_of, spec_of
 from .prompt import read_prompt
 from .settings import check, load_model, preset_name, seed_of, settle
 
 if TYPE_CHECKING:
-    from ..engine import Event, Model
+    from ..engine import Done, Event, Model
+    from ..grammars import Constraint
     from ..presets import Settings
 
 
@@ -58,6 +60,16 @@ def run(
     samplers: o.Samplers = None,
     logit_bias: o.LogitBias = None,
     ignore_eos: o.IgnoreEos = False,
+    grammar: o.Grammar = None,
+    grammar_file: o.GrammarFile = None,
+    json_schema: o.JsonSchema = None,
+    json_schema_file: o.JsonSchemaFile = None,
+    regex: o.Regex = None,
+    lark_file: o.LarkFile = None,
+    grammar_root: o.GrammarRoot = None,
+    grammar_after: o.GrammarAfter = None,
+    grammar_complete: o.GrammarComplete = False,
+    no_jump: o.NoJump = False,
     max_tokens: o.MaxTokens = None,
     stop: o.Stop = None,
     model: o.ModelPath = None,
@@ -97,18 +109,28 @@ def _run(options: o.RunOptions) -> None:
     if options.show_config and settings is not None:
         show_settings(settings)
         return
+    spec = spec_of(options, settings) if settings is not None else None
     text = "" if options.show_config else read_prompt(options)
     with _interruptible() as pressed, load_model(options, pressed) as model:
         settings = settings or settle(options, model.metadata)
         if options.show_config:
             show_settings(settings)
             return
-        _generate(options, settings, model, text, pressed)
+        spec = spec or spec_of(options, settings)
+        constraint = constraint_of(spec, model) if spec is not None else None
+        _generate(options, settings, model, constraint, text, pressed)
 
 
-def _generate(options: o.RunOptions, settings: Settings, model: Model, text: str, pressed: list[int]) -> None:
+def _generate(
+    options: o.RunOptions,
+    settings: Settings,
+    model: Model,
+    constraint: Constraint | None,
+    text: str,
+    pressed: list[int],
+) -> None:
     """Build, iterate, render."""
-    from ..engine import Done, generate
+    from ..engine import generate
     from ..samplers import build
     from .render import jsonl, stats
     from .render import text as plain
@@ -122,9 +144,13 @@ def _generate(options: o.RunOptions, settings: Settings, model: Model, text: str
             model,
             _full_prompt(options, settings, model, text),
             chain,
+            constraint,
             stop=settings.stop.value,
             max_tokens=None if limit == -1 else limit,
             top_logprobs=wanted,
+            jump=not options.no_jump,
+            # Our own default length should not break off what the user wants whole.
+            close=constraint is not None and (options.grammar_complete or settings.max_tokens.origin == "default"),
             progress=progress,
             interrupted=lambda: bool(pressed),
         )
@@ -132,11 +158,23 @@ def _generate(options: o.RunOptions, settings: Settings, model: Model, text: str
             done = jsonl.render(events, sys.stdout, model.vocabulary if options.echo else None)
         else:
             done = plain.render(events, sys.stdout, text if options.echo else "")
+    if done.complete is False and done.finish_reason in ("length", "context"):
+        note(_broken_off(done, options))
     if options.stats:
         stats.show(done, chain.seed)
-    if isinstance(done, Done) and done.finish_reason == "interrupted":
+    if done.finish_reason == "interrupted":
         sys.stdout.flush()
         raise typer.Exit(INTERRUPTED)
+
+
+def _broken_off(done: Done, options: o.RunOptions) -> str:
+    """What to say when the grammar's sentence is not at its end."""
+    where = (
+        "the context is full" if done.finish_reason == "context" else f"{done.completion_tokens} tokens, see -n"
+    )
+    tried = options.grammar_complete or options.max_tokens is None
+    hint = ", and it could not be closed" if tried else "; --grammar-complete closes the sentence"
+    return f"the text does not complete the grammar: {where}{hint}"
 
 
 def _full_prompt(options: o.RunOptions, settings: Settings, model: Model, text: str) -> str:

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from .errors import fail, note
+from .errors import note
+from .grammar import grammar_flag
 from .options import Format, RunOptions
 
 if TYPE_CHECKING:
@@ -64,16 +65,13 @@ def settle(options: RunOptions, metadata: Mapping[str, str] | None) -> Settings:
             preset = presets.load("default")
     else:
         preset = presets.load(name)
-    settings = presets.resolve(
+    return presets.resolve(
         preset,
         chain=options.chain,
         sets=options.set_ or (),
         flags=tuple(_overrides(options)),
         wishes=tuple(_wishes(options)),
     )
-    if settings.grammar.value is not None:
-        fail(f"the {settings.grammar.origin} sets a grammar, which this version cannot apply yet")
-    return settings
 
 
 def preset_name(options: RunOptions) -> str:
@@ -103,6 +101,7 @@ def check(options: RunOptions) -> None:
     for field in fields(options):
         _check_text(field.name, getattr(options, field.name))
     _check_arrangement(options)
+    grammar_flag(options)
     if options.chat is False and options.system is not None:
         raise typer.BadParameter("--system needs the chat template, and --no-chat leaves it out")
 
@@ -161,6 +160,9 @@ def _overrides(options: RunOptions) -> Iterator[Override]:
         value = getattr(options, field)
         if value is not None and not (options.mirostat == 0 and target.startswith("mirostat.")):
             yield Override(flag, target, value)
+    grammar = grammar_flag(options)
+    if grammar is not None:
+        yield Override(grammar[0], "grammar", grammar[1])
     if options.dry_sequence_breaker:
         yield Override("--dry-sequence-breaker", "dry.breakers", _breakers(options.dry_sequence_breaker))
     if options.seed is not None:

@@ -64,6 +64,27 @@ class Context:
         self._native.decode((token,), len(self.tokens))
         self.tokens.append(token)
 
+    def push_all(self, tokens: Sequence[int]) -> list[NDArray[np.float32]]:
+        """Append some tokens at once; returns the logits after each of them, which hold as `logits` does.
+
+        Raises ``ModelError`` when they do not fit.
+        """
+        if len(self.tokens) + len(tokens) > self.length:
+            raise ModelError(f"the context is full: it holds {self.length:,} tokens")
+        self._native.decode(tokens, len(self.tokens), every=True)
+        self.tokens.extend(tokens)
+        return [self._native.logits_at(index) for index in range(len(tokens))]
+
+    @property
+    def room(self) -> int:
+        """How many further tokens fit."""
+        return self.length - len(self.tokens)
+
+    @property
+    def batch(self) -> int:
+        """How many tokens can be read at once."""
+        return self._batch
+
     @property
     def full(self) -> bool:
         """True when no further token fits."""

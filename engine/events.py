@@ -15,6 +15,7 @@ class Start:
     model: str
     seed: int
     chain: list[dict[str, dict[str, Any]]]
+    grammar: dict[str, Any] | None
     prompt_tokens: int
     prompt_ids: tuple[int, ...]
     cached_tokens: int
@@ -36,28 +37,33 @@ class Token:
 
 @dataclass(frozen=True, slots=True)
 class Timings:
-    """Seconds: reading the prompt; making the tokens, all in all; of these, in the chain."""
+    """Seconds: reading the prompt; making the tokens, all in all; of these, in the chain and in the grammar."""
 
     prompt: float
     generation: float
     chain: float
+    grammar: float
 
 
 @dataclass(frozen=True, slots=True)
 class Done:
     """The run is over.
 
-    ``finish_reason``: ``stop`` (the model ended its text, or a stop string came, then in ``stop``),
-    ``length`` (``max_tokens`` reached), ``context`` (the context is full), ``interrupted``. ``rest`` is text
-    that was held back and is now free; ``text`` is the whole.
+    ``finish_reason``: ``stop`` (the model ended its text, or a stop string came, then in ``stop``), ``grammar``
+    (the text is whole by its grammar, and nothing can follow), ``length`` (``max_tokens`` reached), ``context``
+    (the context is full), ``interrupted``. ``complete``: is the text whole by its grammar; None without one.
+    ``rest`` is text that was held back and is now free; ``text`` is the whole. ``forced_tokens``: how many of the
+    tokens the grammar forced.
     """
 
     finish_reason: str
+    complete: bool | None
     text: str
     rest: str
     stop: str | None
     prompt_tokens: int
     completion_tokens: int
+    forced_tokens: int
     timings: Timings
 
 

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import repeat
 from typing import Any
 
 import llama_cpp.llama_cpp as lib
@@ -26,6 +27,13 @@ _ABORTED = 2
 _logits_address = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int32)(
     ctypes.cast(lib.llama_get_logits_ith, ctypes.c_void_p).value or 0
 )
+
+# The same for a call that is made for each token of a vocabulary. It keeps Python's lock, which is cheaper.
+_piece_of = ctypes.PYFUNCTYPE(
+    ctypes.c_int32, ctypes.c_void_p, ctypes.c_int32, ctypes.c_void_p, ctypes.c_int32, ctypes.c_int32, ctypes.c_bool
+)(ctypes.cast(lib.llama_token_to_piece, ctypes.c_void_p).value or 0)
+
+_PIECE_ROOM = 64
 
 _DEBUG, _WARNING, _ERROR = 1, 3, 4
 _log_sink: Callable[[str], object] | None = None
@@ -166,6 +174,21 @@ class NativeModel:
                 return buffer.raw[:count]
             length = -count
 
+    def text_pieces(self) -> list[bytes]:
+        """The bytes of every token by id; empty for control tokens and the like, which are no text."""
+        room = _PIECE_ROOM * self.size
+        buffer = ctypes.create_string_buffer(room)
+        start = ctypes.addressof(buffer)
+        places = range(start, start + room, _PIECE_ROOM)
+        fixed = (repeat(_PIECE_ROOM), repeat(0), repeat(False))
+        lengths = list(map(_piece_of, repeat(self.vocab), range(self.size), places, *fixed))
+        raw = buffer.raw
+        found = [raw[at : at + length] for at, length in zip(range(0, room, _PIECE_ROOM), lengths, strict=True)]
+        for token, length in enumerate(lengths):
+            if length < 0:  # it did not fit
+                found[token] = self.piece(token)
+        return found
+
     def tokenize(self, data: bytes, bos: bool, special: bool) -> list[int]:
         """Token ids of a text in valid UTF-8 (llama.cpp aborts on any other)."""
         room = len(data) + 16
@@ -256,8 +279,8 @@ class NativeContext:
         if lib.llama_set_adapters_lora(self.handle, handles, len(adapters), scales) != 0:
             raise ModelError(f"llama.cpp could not attach the LoRA adapter: {last_complaint()}")
 
-    def decode(self, tokens: Sequence[int], position: int) -> bool:
-        """Run tokens through the model from ``position`` on; the logits of the last one are kept.
+    def decode(self, tokens: Sequence[int], position: int, every: bool = False) -> bool:
+        """Run tokens through the model from ``position`` on; the logits of the last one are kept, or of ``every``.
 
         Returns False when the work was broken off, see `break_off_when`.
         """
@@ -268,7 +291,7 @@ class NativeContext:
         else:
             self._tokens[:count] = tokens
             self._positions[:count] = range(position, position + count)
-            self._wanted[:count] = 0
+            self._wanted[:count] = every
             self._wanted[count - 1] = 1
         code = lib.llama_decode(self.handle, self._batch)
         if code == _ABORTED:
@@ -305,6 +328,15 @@ class NativeContext:
             self._view = np.ctypeslib.as_array((ctypes.c_float * self._width).from_address(address))
             self._view.flags.writeable = False
         return self._view
+
+    def logits_at(self, index: int) -> NDArray[np.float32]:
+        """The logits of one token of the last `decode`, where every one was wanted; as `logits` otherwise."""
+        address = _logits_address(self.handle, index)
+        if address is None:
+            raise ModelError(f"llama.cpp holds no logits for token {index} of the batch")
+        view = np.ctypeslib.as_array((ctypes.c_float * self._width).from_address(address))
+        view.flags.writeable = False
+        return view
 
     def forget(self, position: int) -> bool:
         """Drop the cached keys and values from ``position`` on; False if this model cannot, save from 0."""

@@ -32,12 +32,29 @@ class Vocabulary:
     @cached_property
     def eog(self) -> frozenset[int]:
         """Ids of the tokens that end a generation."""
-        return frozenset(token for token in range(self.size) if self._native.is_eog(token))
+        # llama.cpp makes each of them a control token, save those that the file names by id.
+        named = (self._native.special("eos"), self._native.special("eot"))
+        candidates = {*self._special, *(token for token in named if token is not None)}
+        return frozenset(token for token in candidates if self._native.is_eog(token))
+
+    @cached_property
+    def control(self) -> frozenset[int]:
+        """Ids of the control tokens."""
+        return frozenset(token for token in self._special if self._native.is_control(token))
 
     @cached_property
     def pieces(self) -> list[bytes]:
-        """The bytes of every token, by id."""
-        return [self._native.piece(token) for token in range(self.size)]
+        """The bytes of every token, by id; control tokens as they are written in the vocabulary."""
+        return list(map(self._special.get, range(self.size), self._texts))
+
+    @cached_property
+    def _texts(self) -> list[bytes]:
+        return self._native.text_pieces()
+
+    @cached_property
+    def _special(self) -> dict[int, bytes]:
+        """The tokens that are no text, as they are written in the vocabulary."""
+        return {token: self._native.piece(token) for token, text in enumerate(self._texts) if not text}
 
     def piece(self, token: int) -> bytes:
         """The bytes of a token; a control token as it is written in the vocabulary."""

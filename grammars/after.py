@@ -73,6 +73,17 @@ class After:
         """The trigger was written, and after it a whole sentence."""
         return self.state is not None and self.state.is_complete
 
+    def closing(self) -> list[int]:
+        """The tokens that make the text after the trigger a whole sentence."""
+        if self.state is None:
+            raise GrammarError(f"{self._trigger.decode()!r} was not written, so there is no sentence to close")
+        return self.state.closing()
+
+    @property
+    def description(self) -> dict[str, str]:
+        """What the grammar is, for a record of the run."""
+        return {**self._grammar.start().description, "after": self._trigger.decode()}
+
     def _rest(self, piece: bytes) -> bytes | None:
         """What follows the trigger once this piece is written; None if it is not whole yet."""
         text = self._tail + piece

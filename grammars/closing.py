@@ -6,13 +6,16 @@ import heapq
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from .errors import GrammarError
 from .gbnf import read, shortest_rest
-from .grammar import Grammar, GrammarState
+
+if TYPE_CHECKING:
+    from .grammar import Grammar, GrammarState
 
 _EXACT, _AT_ALL = 300, 2_000
 """How many texts are tried by length, and then by how straight they go."""

@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from functools import lru_cache
 
 from llguidance import regex_to_lark
 
 from .complaints import complaint
 from .errors import GrammarError
 from .gbnf import read, to_lark_grammar, tokens_of
-from .grammar import Grammar, Origin
+from .grammar import Grammar, Origin, Translation
 from .limits import MAX_SOURCE
 from .vocabulary import BYTES, Vocabulary
 
 # Where text is forced, llguidance would let through only the tokens that it would choose itself.
 _OPTIONS = '%llguidance {"no_forcing": true}\n'
 
-_ON_ONE_LINE = {"whitespace_flexible": False, "item_separator": ", ?", "key_separator": ": ?"}
+_ON_ONE_LINE = {"whitespace_flexible": False, "item_separator": ", ", "key_separator": ": "}
 
 KINDS = ("gbnf", "json_schema", "regex", "lark")
 
@@ -29,8 +30,9 @@ def compile_grammar(
 
     ``kind``: ``gbnf`` (as llama.cpp reads it), ``json_schema`` (text), ``regex`` (Rust's syntax; the whole text
     has to match) or ``lark`` (llguidance's dialect). ``vocab`` None: single bytes, enough to match texts.
-    ``root``: the rule that a GBNF grammar begins with. Raises ``GrammarError``, with a line and a column where
-    the mistake has a place.
+    ``root``: the rule that a GBNF grammar begins with. Under a JSON Schema the masks write JSON on one line, with
+    one space after each comma and colon, while `Grammar.matches` takes blanks wherever JSON does. Raises
+    ``GrammarError``, with a line and a column where the mistake has a place.
     """
     if kind not in KINDS:
         raise GrammarError(f"unknown kind of grammar {kind!r}; there are {', '.join(KINDS)}")
@@ -38,7 +40,8 @@ def compile_grammar(
         raise GrammarError(f"the grammar has {len(source):,} characters; at most {MAX_SOURCE:,} are read")
     vocabulary = BYTES if vocab is None else vocab
     translated, names_tokens = _translated(source, vocabulary, kind, root)
-    grammar = Grammar(Origin(source, kind, root), vocabulary, translated, names_tokens)
+    lenient = _schema(source, {}) if kind == "json_schema" else translated
+    grammar = Grammar(Origin(source, kind, root), vocabulary, Translation(translated, lenient, names_tokens))
     if grammar.complaint:
         raise complaint(grammar.complaint, kind, source)
     return grammar
@@ -49,22 +52,29 @@ def _translated(source: str, vocabulary: Vocabulary, kind: str, root: str) -> tu
     match kind:
         case "gbnf":
             rules = read(source, root, _token_finder(vocabulary), vocabulary.size)
-            named = tokens_of(rules)
-            return to_lark_grammar(rules, root, frozenset(vocabulary.eog)) + _OPTIONS, bool(named)
+            if not tokens_of(rules):
+                return _without_tokens(source, root), False
+            return to_lark_grammar(rules, root, frozenset(vocabulary.eog)) + _OPTIONS, True
         case "json_schema":
-            return f"start: %json {_schema(source)}\n{_OPTIONS}", False
+            return _schema(source, _ON_ONE_LINE), False
         case "regex":
             return f"start: /{regex_to_lark(source, use_ascii='')}/\n{_OPTIONS}", False
         case _:
             return f"{source}\n{_OPTIONS}", "<" in source
 
 
+@lru_cache(maxsize=16)
+def _without_tokens(source: str, root: str) -> str:
+    """The translation of GBNF that names no tokens, and so is the same for any vocabulary."""
+    return to_lark_grammar(read(source, root), root) + _OPTIONS
+
+
 def _token_finder(vocabulary: Vocabulary) -> Callable[[str], list[int]]:
     return lambda text: vocabulary.tokenize(text.encode(), special=True)
 
 
-def _schema(source: str) -> str:
-    """A JSON Schema with our way of writing JSON in it: on one line, a space or none after a comma and a colon.
+def _schema(source: str, style: dict[str, object]) -> str:
+    """A JSON Schema in Lark, with a style of writing JSON in it.
 
     Where blanks could stand anywhere, a model may write them forever, and hardly any text would be forced.
     """
@@ -85,4 +95,4 @@ def _schema(source: str) -> str:
     options = schema.get("x-guidance", {})
     if not isinstance(options, dict):
         raise GrammarError("x-guidance is not an object")
-    return json.dumps({**schema, "x-guidance": {**_ON_ONE_LINE, **options}})
+    return f"start: %json {json.dumps({**schema, 'x-guidance': {**style, **options}})}\n{_OPTIONS}"

@@ -18,6 +18,12 @@ class GrammarError(Exception):
         self.column = column
         super().__init__(self._tell(source))
 
+    def within(self, label: str) -> GrammarError:
+        """The same error, with the name of the grammar before it."""
+        other = GrammarError(self.message, self.line, self.column)
+        other.args = (f"{label}: {self}",)
+        return other
+
     def _tell(self, source: str | None) -> str:
         if self.line is None:
             return self.message

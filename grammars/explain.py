@@ -32,7 +32,7 @@ class Mismatch:
 def mismatch(grammar: Grammar, text: str) -> Mismatch | None:
     """Find where a text leaves the grammar; None if it is a sentence of it."""
     data = text.encode()
-    whole = grammar.by_bytes
+    whole = grammar.for_reading
     tokens = whole.vocabulary.tokenize(data, special=grammar.names_tokens)
     state = whole.start()
     taken = state.follow(tokens)

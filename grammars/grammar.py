@@ -10,6 +10,7 @@ import numpy as np
 from llguidance import LLMatcher
 from numpy.typing import NDArray
 
+from .closing import closing
 from .errors import GrammarError
 from .limits import LIMITS
 from .tokenizer import tokenizer_of
@@ -27,20 +28,31 @@ class Origin(NamedTuple):
     root: str
 
 
+class Translation(NamedTuple):
+    """What llguidance reads.
+
+    ``strict``: for masks; ``lenient``: for texts of other people, which may be spaced otherwise;
+    ``names_tokens``: tokens of the vocabulary are named, so that text alone cannot say whether it is a sentence.
+    """
+
+    strict: str
+    lenient: str
+    names_tokens: bool
+
+
 class Grammar:
     """A grammar for the tokens of a vocabulary; made by `compile_grammar`.
 
-    ``source``, ``kind`` and ``root`` are what it was made from, ``translated`` is what llguidance reads.
-    ``names_tokens``: it names tokens of the vocabulary, so that text alone cannot say whether it is a sentence.
+    ``source``, ``kind`` and ``root`` are what it was made from, ``translation`` is what llguidance reads.
     """
 
-    def __init__(self, origin: Origin, vocabulary: Vocabulary, translated: str, names_tokens: bool) -> None:
-        self.source, self.kind, self.root = origin
+    def __init__(self, origin: Origin, vocabulary: Vocabulary, translation: Translation) -> None:
+        self.source, self.kind, self.root = self.origin = origin
         self.vocabulary = vocabulary
-        self.translated = translated
-        self.names_tokens = names_tokens
+        self.translation = translation
+        self.names_tokens = translation.names_tokens
         self.tokenizer = tokenizer_of(vocabulary)
-        self._first = LLMatcher(self.tokenizer, translated, log_level=0, limits=LIMITS)
+        self._first = LLMatcher(self.tokenizer, translation.strict, log_level=0, limits=LIMITS)
 
     @property
     def complaint(self) -> str:
@@ -54,8 +66,8 @@ class Grammar:
     def matches(self, text: str | bytes) -> bool:
         """Is this text a whole sentence of the grammar?"""
         data = text.encode() if isinstance(text, str) else text
-        state = self.by_bytes.start()
-        tokens = self.by_bytes.vocabulary.tokenize(data, special=self.names_tokens)
+        state = self.for_reading.start()
+        tokens = self.for_reading.vocabulary.tokenize(data, special=self.names_tokens)
         return state.follow(tokens) == len(tokens) and state.is_complete
 
     @cached_property
@@ -63,7 +75,14 @@ class Grammar:
         """The same grammar for single bytes; itself if it names tokens."""
         if self.names_tokens or self.vocabulary is BYTES:
             return self
-        return Grammar(Origin(self.source, self.kind, self.root), BYTES, self.translated, False)
+        return Grammar(self.origin, BYTES, self.translation)
+
+    @cached_property
+    def for_reading(self) -> Grammar:
+        """`by_bytes`, but as lenient as texts of other people need."""
+        if self.translation.lenient == self.translation.strict:
+            return self.by_bytes
+        return Grammar(self.origin, BYTES, self.translation._replace(strict=self.translation.lenient))
 
 
 class GrammarState:
@@ -112,6 +131,18 @@ class GrammarState:
         if self.follow([token]) == 0:
             piece = self._vocabulary.pieces[token] if 0 <= token < self._vocabulary.size else b""
             raise GrammarError(f"the grammar does not allow token {token}, {piece!r}, here")
+
+    def closing(self) -> list[int]:
+        """The tokens that make the text so far a whole sentence; see `logitsmith.grammars.closing`."""
+        tokens = self.grammar.tokenizer.tokenize_bytes(closing(self.grammar, self.text))
+        if self.copy().follow(tokens) < len(tokens):
+            raise GrammarError("the vocabulary cannot write the end of the sentence")
+        return tokens
+
+    @property
+    def description(self) -> dict[str, str]:
+        """What the grammar is, for a record of the run."""
+        return {"kind": self.grammar.kind, "root": self.grammar.root, "source": self.grammar.source}
 
     def follow(self, tokens: list[int]) -> int:
         """Move on by as many of these tokens as are allowed; return how many these were."""

@@ -13,6 +13,10 @@ from .vocabulary import Vocabulary
 # SentencePiece puts in front of a text.
 _SHIELD = b"\x02"
 
+# Tokens of such text are known to be allowed wherever a lexeme takes all of it: the inside of a string, a line.
+# One of the four slices that llguidance would use; each costs time at the start, and this one helps most.
+_SLICE = r'[^"\\\x00-\x1F\x7F]{1,30}'
+
 _known: WeakKeyDictionary[Vocabulary, LLTokenizer] = WeakKeyDictionary()
 _lock = Lock()
 
@@ -22,7 +26,9 @@ def tokenizer_of(vocabulary: Vocabulary) -> LLTokenizer:
     with _lock:
         found = _known.get(vocabulary)
         if found is None:
-            found = _known[vocabulary] = LLTokenizer(_Wrapper(vocabulary), eos_token=sorted(vocabulary.eog))
+            found = _known[vocabulary] = LLTokenizer(
+                _Wrapper(vocabulary), eos_token=sorted(vocabulary.eog), slices=[_SLICE]
+            )
         return found
 
 

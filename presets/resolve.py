@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from ..samplers import Sampler, SamplingError, parse
@@ -37,6 +38,8 @@ class Settings:
     system: Value
     grammar: Value
     chain_origin: str
+    grammar_base: Path | None = None
+    """What a grammar's file is relative to: the preset's folder, if the preset names it; else None."""
 
     def samplers(self) -> list[Sampler]:
         """The samplers of the chain, those that are off included; for `logitsmith.samplers.build`.
@@ -73,7 +76,9 @@ def resolve(
             values[setting] = _setting(setting, override)
     for wish in wishes:
         steps = arrange.order(steps, wish)
-    return Settings(tuple(steps), chain_origin=chain_origin, **values)
+    ours = preset is not None and values["grammar"].origin == _origin(preset)
+    base = Path(preset.source).parent if ours and preset is not None and preset.source else None
+    return Settings(tuple(steps), chain_origin=chain_origin, grammar_base=base, **values)
 
 
 def _default(name: str) -> Any:

@@ -37,13 +37,17 @@ def render(events: Iterable[Event], out: TextIO, echo: Vocabulary | None = None)
 def _start_fields(event: Start) -> dict[str, object]:
     fields = asdict(event)
     del fields["prompt_ids"]  # `--echo` gives each of them a line
+    if event.grammar is None:
+        del fields["grammar"]
     return fields
 
 
 def _done_fields(event: Done) -> dict[str, object]:
     times = event.timings
+    whole = {} if event.complete is None else {"complete": event.complete, "forced_tokens": event.forced_tokens}
     return {
         "finish_reason": event.finish_reason,
+        **whole,
         "stop": event.stop,
         "text": event.text,
         "usage": {
@@ -55,5 +59,6 @@ def _done_fields(event: Done) -> dict[str, object]:
             "prompt_ms": round(times.prompt * 1e3, 3),
             "generation_ms": round(times.generation * 1e3, 3),
             "chain_ms": round(times.chain * 1e3, 3),
+            **({} if event.complete is None else {"grammar_ms": round(times.grammar * 1e3, 3)}),
         },
     }

@@ -15,13 +15,23 @@ def show(done: Done, seed: int) -> None:
     made = done.completion_tokens
     share = times.chain / times.generation if times.generation else 0.0
     each = times.chain / made * 1e6 if made else 0.0
-    lines = (
+    lines = [
         f"prompt      {done.prompt_tokens:6,} tokens  {_rate(done.prompt_tokens, times.prompt)}",
         f"generation  {made:6,} tokens  {_rate(made, times.generation)}",
         f"chain       {each:6,.0f} µs a token, {share:.1%} of the generation",
+        *_grammar(done),
         f"finish      {done.finish_reason}{f' at {done.stop!r}' if done.stop is not None else ''}, seed {seed}",
-    )
+    ]
     print("\n" + "\n".join(lines), file=sys.stderr)
+
+
+def _grammar(done: Done) -> list[str]:
+    if done.complete is None:
+        return []
+    each = done.timings.grammar / done.completion_tokens * 1e6 if done.completion_tokens else 0.0
+    whole = "complete" if done.complete else "not complete"
+    forced = f"{done.forced_tokens} of {done.completion_tokens} tokens forced"
+    return [f"grammar     {each:6,.0f} µs a token, {forced}, {whole}"]
 
 
 def _rate(count: int, seconds: float) -> str:

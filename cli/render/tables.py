@@ -1,4 +1,4 @@
-"""Tables of samplers and presets."""
+"""Tables of samplers, presets and grammars."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from ...grammars import Entry as Grammar
     from ...presets import Entry
     from ...samplers import Sampler
 
@@ -66,6 +67,11 @@ def show_presets(entries: Iterable[Entry]) -> None:
         origin = f"{entry.origin} (hidden)" if entry.shadowed else entry.origin
         rows.append((entry.name, origin, description))
     _table(("preset", "from", "what it is for"), rows)
+
+
+def show_grammars(entries: Iterable[Grammar]) -> None:
+    """Print the grammars that a name finds, where each lies and what it is."""
+    _table(("grammar", "from", "what it is"), [(entry.name, entry.origin, entry.description) for entry in entries])
 
 
 def _short(reference: str) -> str:

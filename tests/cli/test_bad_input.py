@@ -39,6 +39,8 @@ USAGE = {
     ),
     "--set without a value": (["x", "--set", "top_k.k"], "--set"),
     "temperature for greedy": (["x", "-P", "deterministic", "--temp", "2"], "greedy"),
+    "bias text of two tokens": (["x", "--logit-bias", " a b=1"], "' a b' is 2 tokens"),
+    "bias id outside": (["x", "--logit-bias", "99999+1"], "token id 99999 is not within 0..49151"),
     "unknown sampler to show": (["samplers", "top_x"], "unknown sampler 'top_x'"),
 }
 
@@ -49,8 +51,6 @@ FAILURES = {
     "folder as prompt": (["-f", "."], b"", ".: Is a directory"),
     "stdin is not UTF-8": ([], b"ab\xff", "stdin is not UTF-8: byte 0xff at offset 2"),
     "prompt longer than the context": (["x " * 50, "-c", "32"], b"", "and the context holds 32; shorten it"),
-    "bias text of two tokens": (["x", "--logit-bias", " a b=1"], b"", "' a b' is 2 tokens"),
-    "bias id outside": (["x", "--logit-bias", "99999+1"], b"", "token id 99999 is not within 0..49151"),
     "adapter that is missing": (["x", "--lora", "no.gguf=0.5"], b"", "no.gguf: there is no such file"),
 }
 
@@ -118,11 +118,6 @@ def test_truncated_model(gen, home):
     with locate()[0].open("rb") as whole:
         (home / "work" / "cut.gguf").write_bytes(whole.read(40_000_000))
     assert "truncated: its tensors need" in gen("x", "-m", "cut.gguf", code=1).err
-
-
-def test_grammar_in_a_preset_is_refused_and_not_ignored(gen, home):
-    (home / "work" / "g.yaml").write_text("grammar: json\n")
-    assert "cannot apply yet" in gen("x", "-P", "./g.yaml", code=1).err
 
 
 def test_no_prompt_at_a_terminal(environment):

@@ -1,0 +1,86 @@
+"""From flags and presets to the grammar of a run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from .options import RunOptions
+
+if TYPE_CHECKING:
+    from ..engine import Model
+    from ..grammars import Constraint, Spec
+    from ..presets import Settings
+
+# Flag, the field of RunOptions that holds it, and the key of a preset's table that says the same.
+FLAGS = (
+    ("--grammar", "grammar", None),
+    ("--grammar-file", "grammar_file", "file"),
+    ("--json-schema", "json_schema", "json_schema"),
+    ("--json-schema-file", "json_schema_file", "json_schema_file"),
+    ("--regex", "regex", "regex"),
+    ("--lark-file", "lark_file", "lark_file"),
+)
+
+
+def grammar_flag(options: RunOptions) -> tuple[str, Any] | None:
+    """The flag that names a grammar, and what a preset would say instead; two of them are refused."""
+    given = [(flag, field, key) for flag, field, key in FLAGS if getattr(options, field) is not None]
+    if len(given) > 1:
+        raise typer.BadParameter(f"{given[0][0]} and {given[1][0]} each give a grammar; one at a time")
+    if not given:
+        return None
+    flag, field, key = given[0]
+    value = str(getattr(options, field))
+    return flag, value if key is None else {key: value}
+
+
+def folders() -> list[tuple[str, Path]]:
+    """Where grammars are looked for before the library: ./grammars, and the folder of the user's config."""
+    from ..presets import config_folder
+
+    mine = config_folder() / "grammars"
+    return [("./grammars", Path("grammars")), (str(mine), mine)]
+
+
+def spec_of(options: RunOptions, settings: Settings) -> Spec | None:
+    """The grammar of a run, checked as far as it can be without a model. Raises ``GrammarError``."""
+    value = settings.grammar.value
+    if value is None:
+        for flag, given in (
+            ("--grammar-root", options.grammar_root),
+            ("--grammar-after", options.grammar_after),
+            ("--grammar-complete", options.grammar_complete or None),
+        ):
+            if given is not None:
+                raise typer.BadParameter(f"{flag} needs a grammar")
+        return None
+    from ..grammars import GrammarError, choose
+
+    if options.grammar_root is not None:
+        value = {**_table(value), "root": options.grammar_root}
+    if options.grammar_after is not None:
+        value = {**_table(value), "after": options.grammar_after}
+    try:
+        spec = choose(value, folders(), settings.grammar_base)
+        spec.check()
+    except GrammarError as error:
+        raise error.within(settings.grammar.origin) from None
+    return spec
+
+
+def _table(value: str | dict[str, Any]) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {"gbnf" if "::=" in value else "name": value}
+
+
+def constraint_of(spec: Spec, model: Model) -> Constraint:
+    """Make the grammar ready for the model, beside whatever else is done."""
+    from ..grammars import Later
+
+    vocabulary = model.vocabulary
+    made = Later(lambda: spec.start(vocabulary), spec.description)
+    if spec.names_tokens or spec.after is not None:
+        made.wait()  # what is wrong with it is said before the prompt is read
+    return made

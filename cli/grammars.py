@@ -1,0 +1,131 @@
+"""`gen grammars`: list, show, check and try grammars, with no model."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from .errors import FAILED, fail, reported
+
+if TYPE_CHECKING:
+    from ..grammars import Mismatch, Spec
+
+app = typer.Typer(help="List, show, check and try grammars.", rich_markup_mode="rich")
+
+Name = Annotated[str, typer.Argument(help="A grammar's name, or a file: .gbnf, .json (schema), .regex, .lark.")]
+Text = Annotated[str | None, typer.Option("--text", help="Does this text match? If not, where does it leave?")]
+TextFile = Annotated[Path | None, typer.Option("--text-file", help="The same for a file; - is stdin.")]
+Root = Annotated[str, typer.Option("--root", metavar="RULE", help="The rule that GBNF begins with.")]
+Seed = Annotated[int | None, typer.Option("--seed", "-s", help="Same seed, same sentences.")]
+Count = Annotated[int, typer.Option("-n", min=1, max=100_000, help="How many sentences.")]
+
+
+@app.callback(invoke_without_command=True)
+def grammars(context: typer.Context) -> None:
+    """List, show, check and try grammars. Without a command: list them."""
+    if context.invoked_subcommand is None:
+        list_()
+
+
+@app.command("list")
+def list_() -> None:
+    """List the grammars that a name finds: ./grammars, your config folder, the built-in ones."""
+    with reported():
+        from ..grammars import library
+        from .grammar import folders
+        from .render.tables import show_grammars
+
+        show_grammars(library(folders()))
+
+
+@app.command()
+def show(name: Name) -> None:
+    """Print a grammar's text."""
+    with reported():
+        from .render.text import fit
+
+        sys.stdout.write(fit(_spec(name).source, sys.stdout))
+
+
+@app.command()
+def check(name: Name, text: Text = None, text_file: TextFile = None, root: Root = "root") -> None:
+    """Say whether a grammar is right, or whether a text matches it; if not, where and why.
+
+    Exit code 1: the text does not match; 2: the grammar is wrong.
+    """
+    if text is not None and text_file is not None:
+        raise typer.BadParameter("--text and --text-file each give a text; one at a time")
+    with reported():
+        from ..grammars import compile_grammar, mismatch
+
+        spec = _spec(name, root)
+        spec.check()
+        given = text if text_file is None else _read(text_file)
+        if given is None:
+            print(f"{name}: ok")
+            return
+        grammar = compile_grammar(spec.source, None, spec.kind, spec.root)
+        found = mismatch(grammar, given)
+        if found is not None and text_file is not None and given.endswith("\n"):
+            found = mismatch(grammar, given[:-1])  # a file's last line end need not belong to the text
+        if found is None:
+            print(f"{name}: the text matches")
+            return
+        _show_mismatch(name, given, found)
+        raise typer.Exit(FAILED)
+
+
+@app.command()
+def sample(name: Name, seed: Seed = None, n: Count = 1, root: Root = "root") -> None:
+    """Print random sentences of a GBNF grammar, made with no model."""
+    with reported():
+        from ..grammars import GrammarError, sentence
+        from .render.text import fit
+
+        spec = _spec(name, root)
+        if spec.kind != "gbnf":
+            fail(f"{name}: sentences can be made of GBNF only")
+        for number in range(n):
+            try:
+                made = sentence(spec.source, None if seed is None else seed + number, spec.root)
+            except GrammarError as error:
+                raise error.within(spec.label) from None
+            print(fit(made.removesuffix("\n"), sys.stdout))
+
+
+def _spec(name: str, root: str = "root") -> Spec:
+    """A grammar by its name, or by its file, whose ending says the kind."""
+    from ..grammars import SUFFIXES, GrammarError, Spec, choose, read_file
+    from .grammar import folders
+
+    path = Path(name)
+    kind = SUFFIXES.get(path.suffix)
+    if kind is not None:
+        source = read_file(path)
+        return Spec(name, kind, source.rstrip("\n") if kind == "regex" else source, root)
+    if "/" in name or path.suffix:
+        raise GrammarError(f"{name}: the kind of a grammar file is told by its ending: {', '.join(SUFFIXES)}")
+    table: dict[str, Any] = {"name": name, "root": root}
+    return choose(table, folders())
+
+
+def _read(path: Path) -> str:
+    data = sys.stdin.buffer.read() if str(path) == "-" else path.read_bytes()
+    try:
+        return data.decode()
+    except UnicodeDecodeError as error:
+        fail(f"{path}: line {data[: error.start].count(10) + 1}: the text is not UTF-8")
+
+
+def _show_mismatch(name: str, text: str, found: Mismatch) -> None:
+    from .render.text import fit
+
+    line = text.split("\n")[found.line - 1]
+    start = max(0, found.column - 1 - 60)
+    shown = line[start : start + 100].replace("\t", " ")
+    what = "the text ends too early" if found.character is None else f"{found.character!r} cannot stand here"
+    print(f"{name}: line {found.line}, column {found.column}: {what}; expected {fit(found.expected, sys.stdout)}")
+    print(f"  {fit(shown, sys.stdout)}\n  {' ' * (found.column - 1 - start)}^")

@@ -1,0 +1,180 @@
+"""One run: token after token, each chosen by the chain or forced by the constraint."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from dataclasses import dataclass
+from math import log
+from time import perf_counter
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..grammars import Constraint, GrammarError, as_closable, as_guide
+from ..logprobs import TokenLogprob
+from ..samplers import Candidates, Chain
+from .events import Token
+from .model import Model
+from .text import TextStream
+
+Floats = NDArray[np.float32]
+
+
+@dataclass
+class Run:
+    """Writes on from where the model's context stands.
+
+    ``count``: tokens made; ``forced``: those of them that the constraint forced; ``chain_seconds`` and
+    ``grammar_seconds``: time spent in the chain and in the constraint.
+    """
+
+    model: Model
+    chain: Chain
+    constraint: Constraint | None
+    top_logprobs: int | None
+    stream: TextStream
+    jump: bool
+    count: int = 0
+    forced: int = 0
+    chain_seconds: float = 0.0
+    grammar_seconds: float = 0.0
+
+    def __post_init__(self) -> None:
+        self._context = self.model.context
+        self._guide = as_guide(self.constraint)
+        self._mask: NDArray[np.bool_] | None = None
+        self._scratch: Floats | None = None
+        self._ends = np.array(sorted(self.model.vocabulary.eog) if self._guide else (), dtype=np.intp)
+        self._unread: int | None = None
+        self._ended = False
+
+    @property
+    def complete(self) -> bool | None:
+        """Is the text whole, by a constraint that can say so?"""
+        return None if self._guide is None else self._guide.is_complete
+
+    def write(self, limit: int, interrupted: Callable[[], bool] | None) -> Generator[Token, None, str]:
+        """Make tokens until something ends the run; returns what: see `Done`."""
+        while True:
+            if self._stopped:
+                return "stop"
+            if self._is_over():
+                return "grammar"
+            if self.count >= limit:
+                return "length"
+            if interrupted is not None and interrupted():
+                return "interrupted"
+            if self._unread is not None and self._context.full:
+                return "context"
+            forced = self._forced(limit - self.count)
+            if forced:
+                yield from self._follow(forced)
+            else:
+                if self._unread is not None:
+                    self._context.push(self._unread)
+                yield self._next(self._context.logits())
+
+    def close(self) -> Generator[Token, None, None]:
+        """Write the tokens that bring the constrained text to its end, as far as the context has room.
+
+        Where there is no way to the end, `complete` stays False.
+        """
+        closable = as_closable(self.constraint)
+        if closable is None or closable.is_complete:
+            return
+        try:
+            tokens = closable.closing()
+        except GrammarError:
+            return
+        while tokens and not self._stopped and not (self._unread is not None and self._context.full):
+            part = tokens[: self._at_once()]
+            yield from self._follow(part)
+            tokens = tokens[len(part) :]
+
+    @property
+    def _stopped(self) -> bool:
+        return self._ended or self.stream.stopped is not None
+
+    def _at_once(self) -> int:
+        """How many forced tokens can be made with one batch, which also takes the token that is unread."""
+        room = min(self._context.room, self._context.batch)
+        return room if self._unread is not None else room + 1
+
+    def _forced(self, limit: int) -> list[int]:
+        """The tokens that must come, as many as fit."""
+        if not self.jump or self._guide is None:
+            return []
+        began = perf_counter()
+        tokens = self._guide.forced()[: min(limit, self._at_once())]
+        self.grammar_seconds += perf_counter() - began
+        return tokens
+
+    def _follow(self, tokens: list[int]) -> Generator[Token, None, None]:
+        """Make these tokens, all read in one batch but for the last, which stays unread."""
+        batch = tokens[:-1]
+        if self._unread is None:
+            yield self._next(self._context.logits(), tokens[0])
+            tokens = tokens[1:]
+        else:
+            batch = [self._unread, *batch]
+        rows = iter(self._context.push_all(batch) if batch and not self._stopped else ())
+        for logits, token in zip(rows, tokens, strict=False):
+            yield self._next(logits, token)
+            if self._stopped:
+                break
+
+    def _is_over(self) -> bool:
+        """Is the text whole, with nothing that could follow?"""
+        if self._guide is None or not self._guide.is_complete:
+            return False
+        mask = self._allowed()
+        return mask is not None and bool(mask.sum() == mask[self._ends].sum())
+
+    def _allowed(self) -> NDArray[np.bool_] | None:
+        if self._mask is None and self.constraint is not None:
+            began = perf_counter()
+            self._mask = self.constraint.mask()
+            self.grammar_seconds += perf_counter() - began
+        return self._mask
+
+    def _next(self, logits: Floats, forced: int | None = None) -> Token:
+        """Choose one token, or take the forced one, and tell of it."""
+        vocabulary = self.model.vocabulary
+        mask = self._allowed()
+        began = perf_counter()
+        token = self.chain.sample(logits, mask)
+        if forced is not None:
+            token = forced
+            self.forced += 1
+        self.chain.accept(token)
+        self.chain_seconds += perf_counter() - began
+        if self.constraint is not None:
+            began = perf_counter()
+            self.constraint.accept(token)
+            self._mask = None
+            self.grammar_seconds += perf_counter() - began
+        data = vocabulary.piece(token)
+        chosen, top = self._logprobs(logits, token, data)
+        text = "" if vocabulary.is_control(token) else self.stream.push(data)
+        event = Token(self.count, chosen, top, text)
+        self.count += 1
+        self._unread = token
+        self._ended = vocabulary.is_eog(token)
+        return event
+
+    def _logprobs(self, logits: Floats, token: int, data: bytes) -> tuple[TokenLogprob, tuple[TokenLogprob, ...]]:
+        """The raw log-softmax of the chosen token and of the likeliest ones."""
+        if self.top_logprobs is None:
+            return TokenLogprob(token, data, None), ()
+        row = Candidates(logits)
+        if self._scratch is None:
+            self._scratch = np.empty_like(logits)
+        weights = np.exp(np.subtract(logits, row.max, out=self._scratch), out=self._scratch)
+        total = float(row.max) + log(np.add.reduce(weights, dtype=np.float64))
+        chosen = TokenLogprob(token, data, float(logits[token]) - total)
+        if not self.top_logprobs:
+            return chosen, ()
+        likeliest = row.leading(self.top_logprobs)
+        piece = self.model.vocabulary.piece
+        pairs = zip(likeliest.tolist(), logits[likeliest].tolist(), strict=True)
+        return chosen, tuple(TokenLogprob(other, piece(other), logit - total) for other, logit in pairs)

@@ -1,0 +1,143 @@
+"""Grammars on the command line."""
+
+import json
+
+import pytest
+
+SCHEMA = (
+    '{"type": "object", "properties": {"a": {"type": "integer", "maximum": 99, "minimum": 0}}, "required": ["a"]}'
+)
+RUN = ("-t", "1", "--seed", "1", "-n", "40")
+
+
+@pytest.fixture
+def files(home):
+    work = home / "work"
+    (work / "yes.gbnf").write_text('root ::= "yes" | other\nother ::= "no"\n')
+    (work / "schema.json").write_text(SCHEMA)
+    (work / "two.lark").write_text('start: "two" "2"\n')
+    (work / "digits.regex").write_text("[0-9]{3}\n")
+    (work / "bad.gbnf").write_text('root ::= "a"\n  itm\n')
+    (work / "grammars").mkdir()
+    (work / "grammars" / "mine.gbnf").write_text('# My own\nroot ::= "mine"\n')
+    (work / "p.yaml").write_text("grammar: {regex: '[xy]{2}'}\n")
+    return work
+
+
+KINDS = {
+    "a name": (["--grammar", "yes_no"], ["yes", "no", "Yes", "No"]),
+    "GBNF": (["--grammar", 'root ::= "a" | "b"'], ["a", "b"]),
+    "a name of ours": (["--grammar", "mine"], ["mine"]),
+    "a GBNF file": (["--grammar-file", "yes.gbnf"], ["yes", "no"]),
+    "another root": (["--grammar-file", "yes.gbnf", "--grammar-root", "other"], ["no"]),
+    "regex": (["--regex", "a{3}"], ["aaa"]),
+    "lark": (["--lark-file", "two.lark"], ["two2"]),
+    "a preset": (["-P", "./p.yaml"], ["xx", "xy", "yx", "yy"]),
+    "a flag over a preset": (["-P", "./p.yaml", "--regex", "b"], ["b"]),
+    "a setting": (["--set", "grammar={regex: cc}"], ["cc"]),
+}
+
+
+@pytest.mark.parametrize(("arguments", "texts"), KINDS.values(), ids=KINDS)
+def test_every_way_to_name_a_grammar(gen, files, arguments, texts):
+    assert gen("Say it:", *RUN, *arguments).out in texts
+
+
+@pytest.mark.parametrize(
+    "arguments", [["-j", SCHEMA], ["--json-schema-file", "schema.json"]], ids=["text", "file"]
+)
+def test_json_schema(gen, files, arguments):
+    value = json.loads(gen("A number:", *RUN, *arguments).out)
+    assert 0 <= value["a"] <= 99
+
+
+def test_jsonl_tells_of_the_grammar(gen, files):
+    lines = gen("A number:", *RUN, "-j", SCHEMA, "--format", "jsonl").lines
+    assert lines[0]["grammar"] == {"kind": "json_schema", "root": "root", "source": SCHEMA}
+    assert lines[-1]["finish_reason"] == "grammar"
+    assert lines[-1]["complete"] is True
+    assert lines[-1]["forced_tokens"] > 1
+    plain = gen("A number:", *RUN, "-j", SCHEMA, "--format", "jsonl", "--no-jump").lines
+    assert plain[-1]["forced_tokens"] == 0
+
+
+def test_broken_off_and_closed(gen, files):
+    broken = gen("A number:", "-t", "1", "-n", "1", "-j", SCHEMA)
+    assert "does not complete the grammar" in broken.err
+    assert "--grammar-complete" in broken.err
+    closed = gen("A number:", "-t", "1", "-n", "1", "-j", SCHEMA, "--grammar-complete")
+    assert json.loads(closed.out)
+    assert not closed.err
+
+
+def test_the_default_length_breaks_nothing_off(gen):
+    out = gen("Digits:", "-t", "1", "--seed", "1", "--grammar", 'root ::= "[" [0-9]+ "]"', "--temp", "3").out
+    assert out.startswith("[")
+    assert out.endswith("]")
+
+
+def test_stats(gen, files):
+    err = gen("A number:", *RUN, "-j", SCHEMA, "--stats").err
+    assert "tokens forced, complete" in err
+
+
+def test_grammar_after(gen, files):
+    text = gen("One two three", *RUN, "--temp", "0", "--grammar-after", "numbers", "--regex", " [xyz]{3}").out
+    before, after = text.split("numbers", 1)
+    assert before == "-digit "
+    assert (after[0], after[1:].strip("xyz"), len(after)) == (" ", "", 4)
+
+
+WRONG = {
+    "two grammars": (["--regex", "a", "--grammar", "json"], "--grammar and --regex each give a grammar"),
+    "an unknown name": (["--grammar", "jso"], "no grammar is named 'jso'; did you mean 'json'?"),
+    "a mistake": (["--grammar-file", "bad.gbnf"], "bad.gbnf: line 2, column 6: expected ::="),
+    "no such file": (["--grammar-file", "none.gbnf"], "none.gbnf: cannot be read (No such file"),
+    "a folder": (["--grammar-file", "grammars"], "grammars: cannot be read (it is a folder)"),
+    "not JSON": (["-j", "{"], "JSON Schema: line 1, column 2: not JSON"),
+    "a keyword": (["-j", '{"not": {}}'], "JSON Schema keyword not supported: not"),
+    "a regex": (["--regex", "a("], "regex: line 1, column 2: unclosed group"),
+    "a token that is none": (["--grammar", "root ::= <nothing>"], "<nothing> is not one token of this model"),
+    "a root for a regex": (["--regex", "a", "--grammar-root", "b"], "a root rule belongs to GBNF"),
+    "a root that is none": (["--grammar", "json", "--grammar-root", "objct"], "did you mean 'object'?"),
+    "root without a grammar": (["--grammar-root", "a"], "--grammar-root needs a grammar"),
+    "after without a grammar": (["--grammar-after", "a"], "--grammar-after needs a grammar"),
+    "complete without a grammar": (["--grammar-complete"], "--grammar-complete needs a grammar"),
+    "after nothing": (["--regex", "a", "--grammar-after", ""], "is empty"),
+    "a table that says nothing": (["--set", "grammar={root: a}"], "and there is none of them"),
+    "an unknown key": (["--set", "grammar={rgex: a}"], "unknown key 'rgex'"),
+}
+
+
+@pytest.mark.parametrize(("arguments", "message"), WRONG.values(), ids=WRONG)
+def test_what_is_wrong_is_said(gen, files, arguments, message):
+    result = gen("x", "-t", "1", "-n", "3", *arguments, code=2)
+    assert message in result.err
+    assert not result.out
+
+
+def test_commands(gen, files):
+    listing = gen("grammars").out
+    assert "json_lines" in listing
+    assert "My own" in listing
+    assert gen("grammars", "show", "mine").out == '# My own\nroot ::= "mine"\n'
+    assert gen("grammars", "check", "json").out == "json: ok\n"
+    assert (
+        gen("grammars", "check", "schema.json", "--text", '{\n  "a": 5\n}').out
+        == "schema.json: the text matches\n"
+    )
+    assert gen("grammars", "check", "digits.regex", "--text", "123").out.endswith("matches\n")
+    assert "line 2, column 6" in gen("grammars", "check", "bad.gbnf", code=2).err
+    left = gen("grammars", "check", "json", "--text", '{"a": 1,\n "b" 2}', code=1).out
+    assert "line 2, column 6: '2' cannot stand here; expected ':'" in left
+    assert left.splitlines()[1:] == ['   "b" 2}', "       ^"]
+    assert "ends too early" in gen("grammars", "check", "json", "--text-file", "-", stdin="[1", code=1).out
+    assert gen("grammars", "check", "json", "--text-file", "-", stdin="[1]\n").out.endswith("matches\n")
+
+
+def test_samples_match_their_grammar(gen, files):
+    one, two = gen("grammars", "sample", "number", "-n", "2", "--seed", "4").out.splitlines()
+    assert gen("grammars", "sample", "number", "--seed", "4").out == one + "\n"
+    for text in (one, two):
+        assert gen("grammars", "check", "number", "--text", text).out.endswith("matches\n")
+    assert "GBNF only" in gen("grammars", "sample", "schema.json", code=1).err
