@@ -104,6 +104,8 @@ class Reader:
 
     def _unexpected(self) -> NoReturn:
         hints = {")": "this ) was never opened", "]": "this ] was never opened", "}": "this } was never opened"}
+        if self.source.startswith("::=", self._at):
+            self.fail("a rule begins here, but the one before it goes on behind its last |", self._at)
         hints["'"] = 'a literal stands in double quotes, "like this"'
         self.fail(hints.get(self._peek(), f"{self._here()} cannot stand here"), self._at)
 

@@ -9,14 +9,18 @@ from logitsmith.grammars import compile_grammar
 
 from .drawn import ALPHABET, gbnf, grammars, whole
 
-# A rule that is not regular around the rest keeps it from being one lexeme.
-NESTED = 'root ::= "(" root ")" | x\n'
+# What is not regular keeps the rest from being one lexeme: around it, or between its parts, where it may be empty.
+NESTED = 'root ::= "(" root ")" | x\nn ::= | "<" n ">"\n'
 
 # Each row: the grammar, texts that it takes, texts that it refuses.
 CUTS = {
-    "a letter after letters": (NESTED + 'x ::= [a-z]+ "b"', ["ab", "bb", "abcb", "(abb)"], ["b", "abc", "a"]),
+    "a letter after letters": (
+        NESTED + 'x ::= [a-z]+ n "b"',
+        ["ab", "bb", "abcb", "(abb)", "a<>b"],
+        ["b", "abc", "a"],
+    ),
     "words that begin alike": (
-        NESTED + 'x ::= ("a" | "ab") ("bc" | "c" | "cd")',
+        NESTED + 'x ::= ("a" | "ab") n ("bc" | "c" | "cd")',
         ["abc", "ac", "acd", "abbc", "abcd"],
         ["ab", "abbcd", "a"],
     ),
@@ -31,17 +35,17 @@ CUTS = {
         ["", "b", "aba"],
     ),
     "a keyword before a name": (
-        NESTED + 'x ::= "let" name | name "!"\nname ::= [a-z]+',
+        NESTED + 'x ::= "let" n name | name n "!"\nname ::= [a-z]+',
         ["leta", "let!", "letter", "letter!", "lets", "le!"],
         ["let", "le", "!"],
     ),
     "a keyword and a blank": (
-        NESTED + 'x ::= ("if" " " name) | name\nname ::= [a-z]+',
+        NESTED + 'x ::= ("if" n " " name) | name n\nname ::= [a-z]+',
         ["if a", "if", "iffy", "if if"],
         ["if ", "iff a", "a a"],
     ),
     "a name before a keyword": (
-        NESTED + 'x ::= name "end"\nname ::= [a-z]+',
+        NESTED + 'x ::= name n "end"\nname ::= [a-z]+',
         ["aend", "endend", "enden" + "dend"],
         ["end", "aen"],
     ),
@@ -51,44 +55,48 @@ CUTS = {
         ["a", "1a", "a1b"],
     ),
     "a comment that ends with two signs": (
-        NESTED + 'x ::= "/*" ([^*] | "*" [^/])* "*/"',
+        NESTED + 'x ::= "/*" ([^*] | "*" [^/])* n "*/"',
         ["/**/", "/*a*/", "/* * */", "/*/*/"],
         ["/*", "/*/", "/*a*/b*"],
     ),
     "a literal that goes on in another": (
-        NESTED + 'x ::= "a" | "ab" | "abc" | x1\nx1 ::= "abcd" x2\nx2 ::= "e"?',
+        NESTED + 'x ::= "a" | "ab" | "abc" | x1\nx1 ::= "abc" n "d" x2\nx2 ::= "e"?',
         ["a", "ab", "abc", "abcd", "abcde"],
         ["abcdee", "b"],
     ),
     "the longer one fails late": (
-        NESTED + 'x ::= "ab" y | "abab" "c"\ny ::= "abd" | "a" "b"',
+        NESTED + 'x ::= "ab" n y | "abab" n "c"\ny ::= "abd" | "a" n "b"',
         ["abab", "ababd", "ababc"],
         ["ab", "aba", "ababcd"],
     ),
-    "characters of the same first byte": (NESTED + 'x ::= "é"+ "è"', ["éè", "éééè", "(éè)"], ["è", "é", "éèè"]),
+    "characters of the same first byte": (NESTED + 'x ::= "é"+ n "è"', ["éè", "éééè", "(éè)"], ["è", "é", "éèè"]),
     "a class over characters of the same first byte": (
-        NESTED + 'x ::= [é]* [è]+ "é"',
+        NESTED + 'x ::= [é]* n [è]+ n "é"',
         ["èé", "éèé", "ééèèé"],
         ["é", "éè", "èèéé"],
     ),
     "negated characters of the same first byte": (
-        NESTED + 'x ::= [^é()]* "é" "è"',
+        NESTED + 'x ::= [^é()]* n "é" n "è"',
         ["éè", "èèéè", "aêéè"],
         ["é", "ééè", "è"],
     ),
     "negated classes side by side": (
-        NESTED + 'x ::= [^a()] [^b()]* "b"',
+        NESTED + 'x ::= [^a()] n [^b()]* n "b"',
         ["bb", "xab", "éaaéb"],
         ["ab", "b", "abb"],
     ),
-    "a dot before a letter": (NESTED + 'x ::= "<" .* ">"', ["<>", "<a>", "<>>", "(<)>)"], ["<", "<>)", ""]),
+    "a dot before a letter": (
+        NESTED + 'x ::= "{" .* n "}"',
+        ["{}", "{a}", "{}}", "({)})", "{<>}"],
+        ["{", "{})", ""],
+    ),
     "numbers and points": (
         'root ::= n ".." n | n | "(" root ")"\nn ::= [0-9]+ ("." [0-9]+)?',
         ["1", "1.5", "1..2", "1.5..2.5", "(1..2)"],
         ["1.", "1...2", "1..2..3"],
     ),
     "parts that may be empty": (
-        'root ::= "(" root ")" | a b c\na ::= "a"*\nb ::= "ab"?\nc ::= "b"*',
+        'root ::= "(" root ")" | a n b n c\na ::= "a"*\nb ::= "ab"?\nc ::= "b"*\nn ::= | "<" n ">"',
         ["", "a", "ab", "aabb", "aab", "b", "()", "(abb)"],
         ["ba", "aba", "abab"],
     ),
@@ -98,13 +106,13 @@ CUTS = {
         ["a", "aba", "[a]", "["],
     ),
     "repeats in repeats": (
-        NESTED + 'x ::= ((("a"?)+ "b"*){1,2} "c"?){2}',
+        NESTED + 'x ::= ((("a"?)+ n "b"*){1,2} n "c"?){2}',
         ["", "c", "cc", "abacab"],
         ["ccc", "d"],
     ),
-    "counts": (NESTED + 'x ::= "a"{2,3} "a"{1,2} "b"', ["aaab", "aaaaab", "(aaaab)"], ["aab", "aaaaaab"]),
+    "counts": (NESTED + 'x ::= "a"{2,3} n "a"{1,2} n "b"', ["aaab", "aaaaab", "(aaaab)"], ["aab", "aaaaaab"]),
     "counts of rules": (
-        NESTED + 'x ::= y{2,3} "a"\ny ::= "a" | "aa"',
+        NESTED + 'x ::= y{2,3} n "a"\ny ::= "a" | "aa"',
         ["aaa", "aaaaaaa", "aaaa"],
         ["aa", "a" * 8],
     ),

@@ -143,6 +143,7 @@ MISTAKES = {
     "a group too many closed": ('root ::= "a")', 1, 13, "this ) was never opened", " " * 12 + "^"),
     "a class too many closed": ("root ::= a]", 1, 11, "this ] was never opened", " " * 10 + "^"),
     "a count too many closed": ("root ::= a}", 1, 11, "this } was never opened", " " * 10 + "^"),
+    "a bar before the next rule": ('root ::= "a" |\nx ::= "b"', 2, 3, "goes on behind its last |", "  ^"),
     "single quotes": ("root ::= 'a'", 1, 10, "double quotes", " " * 9 + "^"),
     "an unknown sign": ('root ::= "a" & "b"', 1, 14, "'&' cannot stand here", " " * 13 + "^"),
     "an unknown escape": (r'root ::= "a\d"', 1, 12, r"\d is no escape", " " * 11 + "^"),
