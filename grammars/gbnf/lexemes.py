@@ -9,7 +9,6 @@ apart, if need be down to single characters, with which nothing can go wrong.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import cache
 from itertools import count
 
 from ..errors import GrammarError
@@ -122,7 +121,7 @@ class _Comparison:
         self._automata: dict[str, Automaton | None] = {}
         self._keys: dict[int, str] = {}
         self._kept: list[Lexeme] = []  # so that no id is used again
-        self._shared = cache(self._compare)
+        self._known: dict[tuple[str | None, str | None], Shared] = {}
         self._work = Work(MAX_WORK)
 
     def too_large(self, parts: Rules) -> set[int]:
@@ -137,22 +136,27 @@ class _Comparison:
         if len(_lexemes(parts)) > MAX_LEXEMES:
             return set()  # each is one character
         flow = Flow(parts, root, self._is_empty)
-        found: set[int] = set()
-        for number, others in enumerate(flow.together(lambda a, b: self._of(flow, a, b).meet)):
+        keys = [None if isinstance(leaf, Token) else self._key(leaf) for leaf in flow.leaves]
+        leads = [self._leads(leaf) for leaf in flow.leaves]
+        found = 0
+        for number, others in enumerate(flow.together(lambda a, b: self._of(keys[a], keys[b]).meet)):
             after = 0
             for follower in bits(flow.next[number]):
-                after |= self._leads(flow.leaves[follower])
-            found |= {
-                id(flow.leaves[other]) for other in bits(others) if self._of(flow, number, other).beyond & after
-            }
-        return found
+                after |= leads[follower]
+            for other in bits(others & ~found):
+                if self._of(keys[number], keys[other]).beyond & after:
+                    found |= 1 << other
+        return {id(flow.leaves[number]) for number in bits(found)}
 
-    def _of(self, flow: Flow, one: int, other: int) -> Shared:
-        first, second = flow.leaves[one], flow.leaves[other]
-        if isinstance(first, Token) or isinstance(second, Token):
+    def _of(self, one: str | None, other: str | None) -> Shared:
+        """What two leaves have in common; None is a token."""
+        known = self._known.get((one, other))
+        if known is None:
             # Two tokens may be one and the same; a token and a text are never taken for each other.
-            return Shared(isinstance(first, Token) and isinstance(second, Token), 0)
-        return self._shared(self._key(first), self._key(second))
+            named = one is None or other is None
+            known = Shared(one is other, 0) if named else self._compare(str(one), str(other))
+            self._known[one, other] = known
+        return known
 
     def _compare(self, one: str, other: str) -> Shared:
         first, second = self._automata[one], self._automata[other]
