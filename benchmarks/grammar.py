@@ -62,7 +62,8 @@ def _first_mask(path: object) -> None:
             tokenizer_of(model.vocabulary)
             times.append(perf_counter() - began)
     print(
-        f"vocabulary and tokenizer: {min(times) * 1e3:.0f} ms at best, median {statistics.median(times) * 1e3:.0f}\n"
+        best, middle = min(times) * 1e3, statistics.median(times) * 1e3
+        print(f"vocabulary and tokenizer: {best:.0f} ms at best, median {middle:.0f}\n")
     )
 
 
