@@ -40,11 +40,6 @@ class Automaton:
         return tuple(self.leads_of(follow) for follow in self.follow)
 
     @property
-    def is_one_character(self) -> bool:
-        """Does it read one character, and no more?"""
-        return len(self.chars) == 1 and not self.follow[0]
-
-    @property
     def leads(self) -> int:
         """The first bytes of its texts, as bits 0 … 255."""
         return self.leads_of(self.first)

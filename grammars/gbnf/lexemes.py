@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from itertools import count
 
 from ..errors import GrammarError
-from .automaton import MAX_POSITIONS, Automaton, Shared, TooLargeError, Work, automaton, bits, shared
+from .automaton import Automaton, Shared, TooLargeError, Work, automaton, bits, shared
 from .flow import Flow, Leaf
 from .lark import expression
 from .nodes import Alt, Chars, Lexeme, Node, Ref, Repeat, Rules, Seq, Text, Token, alt, children, walk
@@ -23,11 +23,8 @@ MAX_LEXEMES = 600
 MAX_PARTS = 100_000
 """Of how many nodes a grammar may be, lexemes for leaves, when all is taken apart that has to be."""
 
-MAX_WORK = 3_000_000
-"""How many steps the comparing of lexemes may take; after that any two stand in each other's way."""
-
-MAX_ROUNDS = 12
-"""How often lexemes are taken apart by one level; then at once down to characters."""
+MAX_WORK = 500_000
+"""How many steps the comparing of lexemes may take; after that all are taken apart."""
 
 _TOKEN_LEAD = 1 << 0xFF  # no text begins with this byte
 
@@ -43,7 +40,7 @@ def cut(rules: Rules, regular: set[str], root: str) -> dict[str, Node]:
         return parts
     compare = _Comparison(rules)
     numbers = count()
-    for number in count():
+    while True:
         _refuse_many(parts)
         doomed = compare.too_large(parts)
         # What is too large may be so by naming one rule over and over: such a rule stays one.
@@ -51,8 +48,7 @@ def cut(rules: Rules, regular: set[str], root: str) -> dict[str, Node]:
         doomed = doomed or compare.in_the_way(parts, root)
         if not doomed:
             break
-        opening = _Opening(doomed, rules, numbers)
-        opening.inline, opening.wholly = inline, number >= MAX_ROUNDS
+        opening = _Opening(doomed, rules, inline, numbers)
         parts = {name: opening.of(part) for name, part in parts.items()}
         parts |= {name: part for name, part in opening.named.items() if name not in parts}
     return parts
@@ -125,21 +121,27 @@ class _Comparison:
         self._work = Work(MAX_WORK)
 
     def too_large(self, parts: Rules) -> set[int]:
-        """The ids of the lexemes to take apart because of their size, or their number."""
+        """The ids of the lexemes to take apart because of their size, or of the work to compare them."""
         lexemes = _lexemes(parts)
-        if len(lexemes) > MAX_LEXEMES:
+        if len(lexemes) > MAX_LEXEMES or self._work.left < 0:
             return {id(lexeme) for lexeme in lexemes if not _is_one_character(lexeme.node)}
         return {id(lexeme) for lexeme in lexemes if self._automaton(lexeme) is None}
 
     def in_the_way(self, parts: Rules, root: str) -> set[int]:
         """The ids of the lexemes to take apart because they go on where another may have ended."""
-        if len(_lexemes(parts)) > MAX_LEXEMES:
+        if len(_lexemes(parts)) > MAX_LEXEMES or self._work.left < 0:
             return set()  # each is one character
-        flow = Flow(parts, root, self._is_empty)
+        try:
+            return self._in_the_way(Flow(parts, root, self._is_empty))
+        except TooLargeError:
+            return self.too_large(parts)
+
+    def _in_the_way(self, flow: Flow) -> set[int]:
         keys = [None if isinstance(leaf, Token) else self._key(leaf) for leaf in flow.leaves]
         leads = [self._leads(leaf) for leaf in flow.leaves]
         found = 0
         for number, others in enumerate(flow.together(lambda a, b: self._of(keys[a], keys[b]).meet)):
+            self._work.spend(others.bit_count())
             after = 0
             for follower in bits(flow.next[number]):
                 after |= leads[follower]
@@ -162,11 +164,7 @@ class _Comparison:
         first, second = self._automata[one], self._automata[other]
         if first is None or second is None or not first.leads & second.leads:
             return Shared(False, 0)
-        try:
-            enough = Work(2 * MAX_POSITIONS)
-            return shared(first, second, enough if second.is_one_character else self._work)
-        except TooLargeError:
-            return Shared(True, second.leads_of(-1 % (1 << len(second.chars))))
+        return shared(first, second, self._work)
 
     def _key(self, lexeme: Lexeme) -> str:
         if id(lexeme) not in self._keys:
@@ -202,16 +200,15 @@ def _lexemes(parts: Rules) -> list[Lexeme]:
 
 
 class _Opening:
-    """Takes lexemes apart, by one level, or ``wholly``.
+    """Takes lexemes apart by one level.
 
     ``named``: the rules that stand in lexemes no more, but by themselves. ``inline``: each place where a rule is
     named gets its own, since something else comes after it there.
     """
 
-    def __init__(self, doomed: set[int], rules: Rules, numbers: Iterator[int]) -> None:
-        self.inline = True
-        self.wholly = False
+    def __init__(self, doomed: set[int], rules: Rules, inline: bool, numbers: Iterator[int]) -> None:
         self._doomed = doomed
+        self._inline = inline
         self.named: dict[str, Node] = {}
         self._rules = rules
         self._numbers = numbers
@@ -237,25 +234,22 @@ class _Opening:
             case Text(text):
                 return Seq(tuple(Lexeme(Text(character)) for character in text))
             case Seq(items):
-                return Seq(tuple(self._part(item) for item in items))
+                return Seq(tuple(Lexeme(item) for item in items))
             case Alt(options):
-                return Alt(tuple(self._part(option) for option in options))
+                return Alt(tuple(Lexeme(option) for option in options))
             case Repeat(item, least, most):
-                return Repeat(self._part(item), least, most)
+                return Repeat(Lexeme(item), least, most)
             case _:
                 return Lexeme(node)
 
     def _opened(self, ref: Ref) -> Node:
         body = self._rules[ref.name]
-        if not self.inline:
+        if not self._inline:
             self.named[ref.name] = Lexeme(body)
             return ref
         if all(isinstance(part, (Text, Chars)) for part in children(body)):
             return self._apart(body)
         # Others would nest in each other without end.
         fresh = f"{ref.name}_0_{next(self._numbers)}"
-        self.named[fresh] = self._part(body)
+        self.named[fresh] = Lexeme(body)
         return Ref(fresh, ref.at)
-
-    def _part(self, node: Node) -> Node:
-        return self._apart(node) if self.wholly else Lexeme(node)
