@@ -12,7 +12,7 @@ from .options import RunOptions
 if TYPE_CHECKING:
     from ..engine import Model
     from ..grammars import Constraint, Spec
-    from ..presets import Settings
+    from ..presets import Preset, Settings
 
 # Flag, the field of RunOptions that holds it, and the key of a preset's table that says the same.
 FLAGS = (
@@ -69,6 +69,17 @@ def spec_of(options: RunOptions, settings: Settings) -> Spec | None:
     except GrammarError as error:
         raise error.within(settings.grammar.origin) from None
     return spec
+
+
+def check_grammar(preset: Preset) -> None:
+    """Raise ``GrammarError`` for a preset whose grammar is wrong."""
+    from ..grammars import GrammarError, choose
+    from ..presets import folder_of
+
+    try:
+        choose(preset.grammar or "", folders(), folder_of(preset)).check()
+    except GrammarError as error:
+        raise error.within(preset.place) from None
 
 
 def _table(value: str | dict[str, Any]) -> dict[str, Any]:

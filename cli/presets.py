@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from .errors import reported
+from .grammar import check_grammar
 
 app = typer.Typer(help="List, show and check presets.", rich_markup_mode="rich")
 
@@ -48,7 +49,10 @@ def check(file: Name) -> None:
         from ..presets import load
         from ..samplers import parse
 
-        steps = [sampler.about.name for sampler in parse(load(file).chain)]
+        preset = load(file)
+        steps = [sampler.about.name for sampler in parse(preset.chain)]
+        if preset.grammar is not None:
+            check_grammar(preset)
         print(f"{file}: ok ({' > '.join(steps)})")
 
 

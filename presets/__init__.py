@@ -8,7 +8,7 @@ from .load import load
 from .override import Override, parse_set
 from .preset import Preset
 from .read import parse_scalar
-from .resolve import Settings, Value, resolve
+from .resolve import Settings, Value, folder_of, resolve
 from .schema import json_schema
 from .search import Entry, config_folder, find, listing
 from .steps import ResolvedStep
@@ -28,6 +28,7 @@ __all__ = [
     "by_samplers",
     "config_folder",
     "find",
+    "folder_of",
     "from_metadata",
     "json_schema",
     "listing",

@@ -77,8 +77,13 @@ def resolve(
     for wish in wishes:
         steps = arrange.order(steps, wish)
     ours = preset is not None and values["grammar"].origin == _origin(preset)
-    base = Path(preset.source).parent if ours and preset is not None and preset.source else None
+    base = folder_of(preset) if ours and preset is not None else None
     return Settings(tuple(steps), chain_origin=chain_origin, grammar_base=base, **values)
+
+
+def folder_of(preset: Preset) -> Path | None:
+    """The folder that a preset's files are relative to; None if it is no file of the user's."""
+    return Path(preset.source).parent if preset.source not in ("", "built-in", "model") else None
 
 
 def _default(name: str) -> Any:

@@ -76,6 +76,17 @@ def test_the_default_length_breaks_nothing_off(gen):
     assert out.endswith("]")
 
 
+def test_a_preset_names_its_files_from_its_folder(gen, files):
+    (files / "sub").mkdir()
+    (files / "sub" / "p.yaml").write_text("grammar: {file: ../yes.gbnf, root: other}\n")
+    assert gen("x", *RUN, "-P", "sub/p.yaml").out == "no"
+    assert "ok" in gen("presets", "check", "sub/p.yaml").out
+    (files / "sub" / "q.yaml").write_text("grammar: {file: yes.gbnf}\n")
+    assert "q.yaml: " in gen("presets", "check", "sub/q.yaml", code=2).err
+    (files / "r.yaml").write_text("grammar: {file: bad.gbnf}\n")
+    assert "bad.gbnf: line 2, column 6" in gen("presets", "check", "./r.yaml", code=2).err
+
+
 def test_stats(gen, files):
     err = gen("A number:", *RUN, "-j", SCHEMA, "--stats").err
     assert "tokens forced, complete" in err
