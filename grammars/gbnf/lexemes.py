@@ -23,7 +23,7 @@ MAX_LEXEMES = 600
 MAX_PARTS = 100_000
 """Of how many nodes a grammar may be, lexemes for leaves, when all is taken apart that has to be."""
 
-MAX_WORK = 500_000
+MAX_WORK = 1_000_000
 """How many steps the comparing of lexemes may take; after that all are taken apart."""
 
 _TOKEN_LEAD = 1 << 0xFF  # no text begins with this byte
@@ -141,7 +141,6 @@ class _Comparison:
         leads = [self._leads(leaf) for leaf in flow.leaves]
         found = 0
         for number, others in enumerate(flow.together(lambda a, b: self._of(keys[a], keys[b]).meet)):
-            self._work.spend(others.bit_count())
             after = 0
             for follower in bits(flow.next[number]):
                 after |= leads[follower]
@@ -152,6 +151,7 @@ class _Comparison:
 
     def _of(self, one: str | None, other: str | None) -> Shared:
         """What two leaves have in common; None is a token."""
+        self._work.spend(1)
         known = self._known.get((one, other))
         if known is None:
             # Two tokens may be one and the same; a token and a text are never taken for each other.

@@ -14,7 +14,6 @@ TOP = Path(__file__).parents[2]
 QUICK = {
     "groups 10,000 deep",
     "lists in lists, as deep as they may be",
-    "a chain of 50,000 rules",
     "a ring of 30,000 rules",
     "a count of 100,000 in counts",
     "stars on stars of what may be empty",
@@ -22,7 +21,6 @@ QUICK = {
     "rules that double 40 times and are empty",
     "very ambiguous",
     "a ring without an end",
-    "a literal of 1 MB beside recursion",
     "600 classes of 10,000 ranges",
 }
 """Those that are tried each time."""
