@@ -18,6 +18,7 @@ class Format(str, Enum):
 
 
 def _option(panel: str, *names: str, **rest: Any) -> Any:
+    rest["help"] = rest["help"].replace("[", r"\[")  # a default in brackets is no markup
     return typer.Option(*names, rich_help_panel=panel, show_default=False, **rest)
 
 

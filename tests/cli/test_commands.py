@@ -143,3 +143,8 @@ def test_without_arguments_at_a_terminal_there_is_help(environment):
     os.close(leader)
     os.close(follower)
     assert b"gen --chat" in done.stdout + done.stderr
+
+
+def test_help_shows_the_defaults_that_are_words(gen):
+    out = gen("run", "--help").out
+    assert all(default in out for default in ("[the physical cores]", "[text]", "[root]"))
