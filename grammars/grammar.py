@@ -19,6 +19,8 @@ from .vocabulary import BYTES, Vocabulary
 # A tokenizer looks no further back than this to say how a text goes on, tokens.
 _RECENT = 8
 
+_STUCK = "NoExtensionBias"
+
 
 class Origin(NamedTuple):
     """What a grammar is made from."""
@@ -92,7 +94,7 @@ class GrammarState:
         self.grammar = grammar
         self._vocabulary = grammar.vocabulary
         self._matcher = matcher
-        self._words = np.zeros((self._vocabulary.size + 31) // 32, dtype=np.uint32)
+        self._words = np.zeros((grammar.tokenizer.vocab_size + 31) // 32, dtype=np.uint32)
         self._recent: deque[int] = deque(maxlen=_RECENT)
         self._text = bytearray()
         self._ended = False
@@ -106,7 +108,7 @@ class GrammarState:
     def mask(self) -> NDArray[np.bool_]:
         """The tokens allowed next, bool (V,); end-of-generation tokens where the text may end.
 
-        Raises ``GrammarError`` when the grammar is too ambiguous to go on.
+        Raises ``GrammarError`` when the grammar is too ambiguous to go on, or no token can write what must come.
         """
         if self._ended:
             return np.zeros(self._vocabulary.size, dtype=np.bool_)
@@ -173,4 +175,6 @@ class GrammarState:
     def _check(self) -> None:
         if self._matcher.is_error():
             said = self._matcher.get_error().split("\n")[0]
+            if said == _STUCK:
+                raise GrammarError("no token of the vocabulary can write what the grammar asks for next")
             raise GrammarError(f"the grammar is too ambiguous to go on: {said}")

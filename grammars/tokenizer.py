@@ -26,9 +26,8 @@ def tokenizer_of(vocabulary: Vocabulary) -> LLTokenizer:
     with _lock:
         found = _known.get(vocabulary)
         if found is None:
-            found = _known[vocabulary] = LLTokenizer(
-                _Wrapper(vocabulary), eos_token=sorted(vocabulary.eog), slices=[_SLICE]
-            )
+            wrapper = _Wrapper(vocabulary)
+            found = _known[vocabulary] = LLTokenizer(wrapper, eos_token=wrapper.ends, slices=[_SLICE])
         return found
 
 
@@ -42,13 +41,17 @@ class _Wrapper(TokenizerWrapper):
         # Not the base's own, which tries out the tokenizer that it is given.
         self._vocabulary = vocabulary
         self._pieces = vocabulary.pieces
-        ends = sorted(vocabulary.eog)
+        self.tokens = list(self._pieces)
+        self.ends = sorted(vocabulary.eog)
+        if not self.ends:
+            # llguidance wants an end token; this one lies beyond the vocabulary, where no mask reaches.
+            self.ends = [len(self.tokens)]
+            self.tokens.append(b"<end>")
         control = getattr(vocabulary, "control", None)
         if control is None:
             control = {token for token in range(vocabulary.size) if vocabulary.is_control(token)}
-        self.eos_token_id = ends[0] if ends else 0
-        self.special_token_ids = sorted({*control, *ends})
-        self.tokens = list(self._pieces)
+        self.eos_token_id = self.ends[0]
+        self.special_token_ids = sorted({*control, *self.ends})
 
     def __call__(self, text: str | bytes) -> list[int]:
         """Tokenize as the model's own text is, nothing put before it."""

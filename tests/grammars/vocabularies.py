@@ -54,11 +54,15 @@ class Small:
         return found
 
 
-SINGLE = [bytes([byte]) for byte in range(256)]
+# ASCII, bytes that begin a character of two, three or four, bytes inside of one, and what is never UTF-8.
+SINGLE = [
+    bytes([byte])
+    for byte in b'\0\1\2\n "<>\\abxyz\x7f\xc3\xe0\xe4\xed\xf0\xf4\x80\x8f\x98\x9f\xa8\xa9\xad\xb8\xbf\xc0\xff'
+]
 
 
 def sentencepiece():
-    """Pieces of whole characters, a space in front of words and of every text, and a token for each byte."""
+    """Pieces of whole characters, a space in front of words and of every text, and tokens of single bytes."""
     words = [
         "a",
         "b",
