@@ -24,7 +24,8 @@ from logitsmith.grammars import Grammar, compile_grammar, library
 from logitsmith.grammars.tokenizer import tokenizer_of
 from logitsmith.samplers import build
 
-from .native_loop import NativeGrammar, NativeGrammarLoop
+from .native_grammar import NativeGrammar
+from .native_loop import NativeGrammarLoop
 
 PROMPT = "A user record in JSON: "
 CHAIN = "top-k40 > top-p0.95 > min-p0.05 > temp0.8"
@@ -61,17 +62,13 @@ def _first_mask(path: object) -> None:
             began = perf_counter()
             tokenizer_of(model.vocabulary)
             times.append(perf_counter() - began)
-    print(
-        best, middle = min(times) * 1e3, statistics.median(times) * 1e3
-        print(f"vocabulary and tokenizer: {best:.0f} ms at best, median {middle:.0f}\n")
-    )
+    best, middle = min(times) * 1e3, statistics.median(times) * 1e3
+    print(f"vocabulary and tokenizer: {best:.0f} ms at best, median {middle:.0f}\n")
 
 
 def _masks(model: Model, steps: int) -> None:
-    size = model.vocabulary.size
-    print(
-        f"{'mask, ' + format(size, ',') + ' tokens':20} {'compile ms':>10} {'ours µs':>9} {'native µs':>10} {'ratio':>7}"
-    )
+    title = f"mask, {model.vocabulary.size:,} tokens"
+    print(f"{title:20} {'compile ms':>10} {'ours µs':>9} {'native µs':>10} {'ratio':>7}")
     ratios = []
     for entry in library():
         source = entry.path.read_text(encoding="utf-8")
@@ -90,7 +87,7 @@ def _walk(model: Model, grammar: Grammar, source: str, steps: int) -> tuple[floa
     ours, native = [], []
     while len(ours) < steps:
         state = grammar.start()
-        with NativeGrammar(model, source) as peer:
+        with NativeGrammar(model._native.vocab, model.vocabulary.size, source) as peer:
             for _ in range(steps - len(ours)):
                 ours.append(_timed(state.mask))
                 native.append(_timed(peer.mask))

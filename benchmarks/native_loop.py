@@ -7,9 +7,10 @@ from time import perf_counter
 from typing import Any
 
 import llama_cpp.llama_cpp as lib
-import numpy as np
 from logitsmith.engine import Model
 from logitsmith.engine.native import NativeContext
+
+from .native_grammar import NativeGrammar, Rows
 
 
 class DecodeClock:
@@ -75,72 +76,14 @@ class NativeLoop:
         lib.llama_sampler_free(self._chain)
 
 
-_ROW = np.dtype([("id", np.int32), ("logit", np.float32), ("p", np.float32)])
-
-
-class _Rows:
-    """A llama_token_data_array of the whole vocabulary."""
-
-    def __init__(self, size: int) -> None:
-        self.rows = np.zeros(size, dtype=_ROW)
-        self._ids = np.arange(size, dtype=np.int32)
-        self.array = lib.llama_token_data_array()
-        self.array.data = ctypes.cast(self.rows.ctypes.data, ctypes.POINTER(lib.llama_token_data))
-
-    def fill(self, logits: object) -> None:
-        """Put all tokens in, in order, with these logits."""
-        self.rows["id"] = self._ids
-        self.rows["logit"] = logits
-        self.array.size, self.array.selected, self.array.sorted = len(self._ids), -1, False
-
-    def fill_one(self, token: int) -> None:
-        """Put one token in, with a logit of 1."""
-        self.rows[0] = (token, 1.0, 0.0)
-        self.array.size, self.array.selected, self.array.sorted = 1, -1, False
-
-
-class NativeGrammar:
-    """llama.cpp's grammar sampler: which tokens it allows next."""
-
-    def __init__(self, model: Model, source: str) -> None:
-        self._handle = lib.llama_sampler_init_grammar(model._native.vocab, source.encode(), b"root")
-        assert self._handle, "llama.cpp refuses the grammar"
-        self._rows = _Rows(model.vocabulary.size)
-
-    def __enter__(self) -> NativeGrammar:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        lib.llama_sampler_free(self._handle)
-
-    def mask(self) -> Any:
-        """The tokens allowed next, bool (V,)."""
-        self._rows.fill(0.0)
-        lib.llama_sampler_apply(self._handle, ctypes.byref(self._rows.array))
-        return self._rows.rows["logit"] == 0
-
-    def restrict(self, rows: _Rows) -> None:
-        """Set the logits of what is not allowed to -inf."""
-        lib.llama_sampler_apply(self._handle, ctypes.byref(rows.array))
-
-    def allows(self, token: int) -> bool:
-        """Is this one token allowed?"""
-        self._rows.fill_one(token)
-        self.restrict(self._rows)
-        return bool(self._rows.rows["logit"][0] == 1.0)
-
-    def accept(self, token: int) -> None:
-        """Move on by a token that is allowed."""
-        lib.llama_sampler_accept(self._handle, token)
-
-
 class NativeGrammarLoop(NativeLoop):
     """llama.cpp's chain under a grammar: a token is drawn, checked, and if refused drawn again under a mask."""
 
     def __init__(self, model: Model, seed: int, grammar: str) -> None:
         super().__init__(model, seed)
-        self._grammar = NativeGrammar(model, grammar)
-        self._rows = _Rows(model.vocabulary.size)
+        self._grammar = NativeGrammar(model._native.vocab, model.vocabulary.size, grammar)
+        assert not self._grammar.refused
+        self._rows = Rows(model.vocabulary.size)
 
     def __enter__(self) -> NativeGrammarLoop:
         return self

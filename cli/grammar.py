@@ -77,7 +77,7 @@ def check_grammar(preset: Preset) -> None:
     from ..presets import folder_of
 
     try:
-        choose(preset.grammar or "", folders(), folder_of(preset)).check()
+        choose({} if preset.grammar is None else preset.grammar, folders(), folder_of(preset)).check()
     except GrammarError as error:
         raise error.within(preset.place) from None
 

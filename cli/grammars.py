@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from .errors import FAILED, fail, reported
+from .settings import check_text
 
 if TYPE_CHECKING:
     from ..grammars import Mismatch, Spec
@@ -58,8 +59,10 @@ def check(name: Name, text: Text = None, text_file: TextFile = None, root: Root 
     """
     if text is not None and text_file is not None:
         raise typer.BadParameter("--text and --text-file each give a text; one at a time")
+    if text is not None:
+        check_text("text", text)
     with reported():
-        from ..grammars import compile_grammar, mismatch
+        from ..grammars import GrammarError, compile_grammar, mismatch
 
         spec = _spec(name, root)
         spec.check()
@@ -67,7 +70,10 @@ def check(name: Name, text: Text = None, text_file: TextFile = None, root: Root 
         if given is None:
             print(f"{name}: ok")
             return
-        grammar = compile_grammar(spec.source, None, spec.kind, spec.root)
+        try:
+            grammar = compile_grammar(spec.source, None, spec.kind, spec.root)
+        except GrammarError as error:
+            raise error.within(spec.label) from None
         found = mismatch(grammar, given)
         if found is not None and text_file is not None and given.endswith("\n"):
             found = mismatch(grammar, given[:-1])  # a file's last line end need not belong to the text
@@ -104,6 +110,8 @@ def _spec(name: str, root: str = "root") -> Spec:
     path = Path(name)
     kind = SUFFIXES.get(path.suffix)
     if kind is not None:
+        if root != "root" and kind != "gbnf":
+            raise GrammarError(f"{name}: --root names a rule of GBNF, and this is a {path.suffix} file")
         source = read_file(path)
         return Spec(name, kind, source.rstrip("\n") if kind == "regex" else source, root)
     if "/" in name or path.suffix:
@@ -121,11 +129,14 @@ def _read(path: Path) -> str:
 
 
 def _show_mismatch(name: str, text: str, found: Mismatch) -> None:
+    from rich.cells import cell_len
+
     from .render.text import fit
 
-    line = text.split("\n")[found.line - 1]
+    line = text.split("\n")[found.line - 1].replace("\t", " ")
     start = max(0, found.column - 1 - 60)
-    shown = line[start : start + 100].replace("\t", " ")
+    before = fit(line[start : found.column - 1], sys.stdout)
+    shown = before + fit(line[found.column - 1 : start + 100], sys.stdout)
     what = "the text ends too early" if found.character is None else f"{found.character!r} cannot stand here"
     print(f"{name}: line {found.line}, column {found.column}: {what}; expected {fit(found.expected, sys.stdout)}")
-    print(f"  {fit(shown, sys.stdout)}\n  {' ' * (found.column - 1 - start)}^")
+    print(f"  {shown}\n  {' ' * cell_len(before)}^")

@@ -18,7 +18,7 @@ from .settings import check, load_model, preset_name, seed_of, settle
 
 if TYPE_CHECKING:
     from ..engine import Done, Event, Model
-    from ..grammars import Constraint
+    from ..grammars import Spec
     from ..presets import Settings
 
 
@@ -106,26 +106,26 @@ def _run(options: o.RunOptions) -> None:
         send_log_to(lambda line: sys.stderr.write(fit(line, sys.stderr)))
     # Everything that can be wrong without the model is found before it is loaded.
     settings = settle(options, None) if preset_name(options) != "model" else None
-    if options.show_config and settings is not None:
-        show_settings(settings)
-        return
     spec = spec_of(options, settings) if settings is not None else None
+    if options.show_config and settings is not None:
+        show_settings(settings, spec)
+        return
     text = "" if options.show_config else read_prompt(options)
     with _interruptible() as pressed, load_model(options, pressed) as model:
-        settings = settings or settle(options, model.metadata)
+        if settings is None:
+            settings = settle(options, model.metadata)
+            spec = spec_of(options, settings)
         if options.show_config:
-            show_settings(settings)
+            show_settings(settings, spec)
             return
-        spec = spec or spec_of(options, settings)
-        constraint = constraint_of(spec, model) if spec is not None else None
-        _generate(options, settings, model, constraint, text, pressed)
+        _generate(options, settings, model, spec, text, pressed)
 
 
 def _generate(
     options: o.RunOptions,
     settings: Settings,
     model: Model,
-    constraint: Constraint | None,
+    spec: Spec | None,
     text: str,
     pressed: list[int],
 ) -> None:
@@ -136,6 +136,7 @@ def _generate(
     from .render import text as plain
     from .render.progress import reading
 
+    constraint = None if spec is None else constraint_of(spec, model)
     chain = build(settings.samplers(), seed=seed_of(settings), vocab=model.vocabulary)
     limit = settings.max_tokens.value
     wanted = (options.logprobs or 0) if options.format_ is o.Format.jsonl else None
@@ -158,8 +159,8 @@ def _generate(
             done = jsonl.render(events, sys.stdout, model.vocabulary if options.echo else None)
         else:
             done = plain.render(events, sys.stdout, text if options.echo else "")
-    if done.complete is False and done.finish_reason in ("length", "context"):
-        note(_broken_off(done, options))
+    if spec is not None and done.complete is False and done.finish_reason != "interrupted":
+        note(_broken_off(done, options, spec))
     if options.stats:
         stats.show(done, chain.seed)
     if done.finish_reason == "interrupted":
@@ -167,13 +168,17 @@ def _generate(
         raise typer.Exit(INTERRUPTED)
 
 
-def _broken_off(done: Done, options: o.RunOptions) -> str:
+def _broken_off(done: Done, options: o.RunOptions, spec: Spec) -> str:
     """What to say when the grammar's sentence is not at its end."""
-    where = (
-        "the context is full" if done.finish_reason == "context" else f"{done.completion_tokens} tokens, see -n"
-    )
-    tried = options.grammar_complete or options.max_tokens is None
-    hint = ", and it could not be closed" if tried else "; --grammar-complete closes the sentence"
+    hint = "" if spec.after is None else f"; the grammar begins after {spec.after!r}"
+    if done.finish_reason == "stop":
+        where = "the model ended the text" if done.stop is None else f"the stop text {done.stop!r} came"
+    elif done.finish_reason == "context":
+        where = "the context is full"
+    else:
+        where = f"{done.completion_tokens} tokens, see -n"
+        tried = options.grammar_complete or options.max_tokens is None
+        hint = (", and it could not be closed" if tried else "; --grammar-complete closes the sentence") + hint
     return f"the text does not complete the grammar: {where}{hint}"
 
 

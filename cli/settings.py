@@ -99,7 +99,7 @@ def check(options: RunOptions) -> None:
         if value is not None and not least <= value <= most:
             raise typer.BadParameter(f"{flag}: {value} is not within {least}..{most}")
     for field in fields(options):
-        _check_text(field.name, getattr(options, field.name))
+        check_text(field.name, getattr(options, field.name))
     _check_arrangement(options)
     grammar_flag(options)
     if options.chat is False and options.system is not None:
@@ -122,7 +122,7 @@ def _check_arrangement(options: RunOptions) -> None:
         raise typer.BadParameter(f"{given[0]} and {given[1]} both say which samplers there are; give one")
 
 
-def _check_text(name: str, value: object) -> None:
+def check_text(name: str, value: object) -> None:
     """Refuse an argument of bytes that are not UTF-8, which Python smuggles in as surrogates; paths may be so."""
     for text in value if isinstance(value, list) else [value]:
         if isinstance(text, str) and name != "lora":

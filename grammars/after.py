@@ -22,31 +22,43 @@ class After:
         self.state: GrammarState | None = None
         self._grammar = grammar
         self._trigger = trigger.encode()
-        self._tail = b""
-        self._enders = [
-            (token, piece) for token, piece in enumerate(grammar.vocabulary.pieces) if self._goes_beyond(piece)
-        ]
-
-    def _goes_beyond(self, piece: bytes) -> bool:
-        """Can this piece hold the trigger's end and something more?"""
-        found = piece.find(self._trigger[-1:])
-        while found >= 0:
-            head = piece[: found + 1][-len(self._trigger) :]
-            if found + 1 < len(piece) and self._trigger.endswith(head):
-                return True
-            found = piece.find(self._trigger[-1:], found + 1)
-        return False
+        self._tail = b""  # the beginning of the trigger that was written last
+        self._free: dict[bytes, NDArray[np.bool_]] = {}
 
     def mask(self) -> NDArray[np.bool_]:
         """The tokens allowed next, bool (V,): all, until the trigger was written."""
         if self.state is not None:
             return self.state.mask()
+        if self._tail not in self._free:
+            self._free[self._tail] = self._all_but_wrong_beginnings()
+        return self._free[self._tail].copy()
+
+    def _all_but_wrong_beginnings(self) -> NDArray[np.bool_]:
+        """All tokens but those that go beyond the trigger with what the grammar cannot begin with."""
         free = np.ones(self._grammar.vocabulary.size, dtype=np.bool_)
-        for token, piece in self._enders:
-            rest = self._rest(piece)
-            if rest and self._begun(rest) is None:
-                free[token] = False
+        beyond: dict[bytes, list[int]] = {}
+        last = self._trigger[-1:]
+        for token, piece in enumerate(self._grammar.vocabulary.pieces):
+            if last in piece[:-1]:
+                rest = self._rest(piece)
+                if rest:
+                    beyond.setdefault(rest, []).append(token)
+        wrong = None
+        for rest in sorted(beyond):
+            if wrong is None or not rest.startswith(wrong):
+                wrong = self._wrong_part(rest)
+            if wrong is not None:
+                free[beyond[rest]] = False
         return free
+
+    def _wrong_part(self, rest: bytes) -> bytes | None:
+        """The beginning of this text with which the grammar cannot begin; None if it can begin with all of it."""
+        tokens = self._grammar.tokenizer.tokenize_bytes(rest)
+        taken = self._grammar.start().follow(tokens)
+        if taken == len(tokens):
+            return None
+        pieces = self._grammar.vocabulary.pieces
+        return b"".join(pieces[token] for token in tokens[: taken + 1])
 
     def forced(self) -> list[int]:
         """Tokens that must come next, possibly none."""
@@ -62,7 +74,7 @@ class After:
         piece = self._grammar.vocabulary.pieces[token]
         rest = self._rest(piece)
         if rest is None:
-            self._tail = (self._tail + piece)[-len(self._trigger) + 1 :] if len(self._trigger) > 1 else b""
+            self._tail = self._begun_trigger(self._tail + piece)
             return
         self.state = self._begun(rest)
         if self.state is None:
@@ -83,6 +95,11 @@ class After:
     def description(self) -> dict[str, str]:
         """What the grammar is, for a record of the run."""
         return {**self._grammar.start().description, "after": self._trigger.decode()}
+
+    def _begun_trigger(self, text: bytes) -> bytes:
+        """The longest end of a text that begins the trigger."""
+        ends = (text[-length:] for length in range(min(len(text), len(self._trigger) - 1), 0, -1))
+        return next((end for end in ends if self._trigger.startswith(end)), b"")
 
     def _rest(self, piece: bytes) -> bytes | None:
         """What follows the trigger once this piece is written; None if it is not whole yet."""

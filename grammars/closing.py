@@ -17,11 +17,14 @@ from .gbnf import read, shortest_rest
 if TYPE_CHECKING:
     from .grammar import Grammar, GrammarState
 
-_EXACT, _AT_ALL = 300, 2_000
+_EXACT, _AT_ALL = 300, 5_000
 """How many texts are tried by length, and then by how straight they go."""
 
 _ALIKE = 4
 """How many texts are followed that look alike from where they stand."""
+
+_SHORTER = 2_000
+"""How many ways to shorten a text are tried."""
 
 _MANY = 12
 """Of more letters or digits than this, or bytes of a longer character, one stands for all."""
@@ -53,16 +56,26 @@ def closing(grammar: Grammar, text: bytes) -> bytes:
     if state.follow(list(text)) < len(text):
         raise GrammarError("the text does not begin a sentence of the grammar")
     start = _Way(b"", state, state.mask(), frozenset(), 0)
-    found = _search(start, _EXACT, lambda way: (len(way.added), 0))
+    found = _search(start, _EXACT, _by_length)
+    if found is not None:
+        return found
+    found = _search(start, _AT_ALL, _by_turns) or _search(start, _EXACT, _by_turns, every_byte=True)
     if found is None:
-        found = _search(start, _AT_ALL, lambda way: (way.turns, -len(way.added)))
-        if found is None:
-            raise GrammarError("no way to end the sentence was found")
-        found = _shortened(state, found)
-    return found
+        raise GrammarError("no way to end the sentence was found")
+    return _shortened(state, found)
 
 
-def _search(start: _Way, tries: int, cost: Callable[[_Way], tuple[int, int]]) -> bytes | None:
+def _by_length(way: _Way) -> tuple[int, int]:
+    return len(way.added), 0
+
+
+def _by_turns(way: _Way) -> tuple[int, int]:
+    return way.turns, -len(way.added)
+
+
+def _search(
+    start: _Way, tries: int, cost: Callable[[_Way], tuple[int, int]], every_byte: bool = False
+) -> bytes | None:
     """The cheapest text to the end, None if it was not found. Ways of one first cost are compared for likeness."""
     seen: Counter[tuple[int, bytes]] = Counter()
     heap = [((0, 0), 0, start)]
@@ -73,7 +86,7 @@ def _search(start: _Way, tries: int, cost: Callable[[_Way], tuple[int, int]]) ->
         way = heapq.heappop(heap)[-1]
         if way.state.is_complete:
             return way.added
-        for following in _following(way):
+        for following in _following(way, every_byte):
             price = cost(following)
             key = (price[0], following.mask.tobytes())
             seen[key] += 1
@@ -83,11 +96,11 @@ def _search(start: _Way, tries: int, cost: Callable[[_Way], tuple[int, int]]) ->
     return None
 
 
-def _following(way: _Way) -> list[_Way]:
+def _following(way: _Way, every_byte: bool) -> list[_Way]:
     """The ways one step further, one for each set of characters that can follow."""
     found: dict[bytes, _Way] = {}
     passed = way.passed | {way.mask.tobytes()}
-    for more in _ways_on(way):
+    for more in _ways_on(way, every_byte):
         state = way.state.copy()
         if state.follow(list(more)) == len(more):
             mask = state.mask()
@@ -96,8 +109,8 @@ def _following(way: _Way) -> list[_Way]:
     return list(found.values())
 
 
-def _ways_on(way: _Way) -> list[bytes]:
-    """What can come next: a text that is forced, or single bytes, one of a kind where there are many."""
+def _ways_on(way: _Way, every_byte: bool) -> list[bytes]:
+    """What can come next: a text that is forced, or single bytes, of many of a kind only one if not every byte."""
     certain = way.state.forced_text
     if certain:
         return [certain]
@@ -110,16 +123,18 @@ def _ways_on(way: _Way) -> list[bytes]:
         kinds.setdefault(kind, []).append(byte)
     found: list[int] = []
     for kind, members in kinds.items():
-        found += members[:1] if kind and len(members) > _MANY else members
+        found += members[:1] if kind and len(members) > _MANY and not every_byte else members
     return [bytes([byte]) for byte in found]
 
 
 def _shortened(state: GrammarState, text: bytes) -> bytes:
     """Leave out of a text what it does not need to end the sentence, long parts first."""
     length = len(text) // 2
-    while length:
+    tries = 0
+    while length and tries < _SHORTER:
         start = 0
-        while start + length <= len(text):
+        while start + length <= len(text) and tries < _SHORTER:
+            tries += 1
             shorter = text[:start] + text[start + length :]
             trial = state.copy()
             if trial.follow(list(shorter)) == len(shorter) and trial.is_complete:

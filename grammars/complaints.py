@@ -40,10 +40,12 @@ def _about_schema(said: str, source: str) -> GrammarError:
         place = re.search(r'"oneOf"\s*:', source)
         message = "JSON Schema keyword not supported where its options overlap: oneOf; anyOf is"
         return _at(message, place.start(), source) if place else GrammarError(message)
+    if said.startswith('failed to parse "%json": recursion limit'):
+        return GrammarError("the JSON Schema is nested too deeply")
     pattern = _REGEX.search(said)
     if pattern:
         return GrammarError(f"pattern {pattern['text']!r}: {pattern['message']}")
-    return GrammarError(f"JSON Schema: {_first_line(said)}")
+    return GrammarError(_first_line(said))
 
 
 def _about_regex(said: str, source: str) -> GrammarError:

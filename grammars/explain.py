@@ -31,7 +31,8 @@ class Mismatch:
 
 def mismatch(grammar: Grammar, text: str) -> Mismatch | None:
     """Find where a text leaves the grammar; None if it is a sentence of it."""
-    data = text.encode()
+    inner = text.strip(grammar.blanks)
+    data = inner.encode(errors="surrogatepass")  # half of a pair matches nothing
     whole = grammar.for_reading
     tokens = whole.vocabulary.tokenize(data, special=grammar.names_tokens)
     state = whole.start()
@@ -43,9 +44,10 @@ def mismatch(grammar: Grammar, text: str) -> Mismatch | None:
     before = good.decode(errors="ignore")
     state = whole.start()
     state.follow(whole.vocabulary.tokenize(before.encode(), special=grammar.names_tokens))
+    character = inner[len(before)] if len(before) < len(inner) else None
+    before = text[: len(text) - len(text.lstrip(grammar.blanks))] + before
     line = before.count("\n") + 1
     column = len(before) - before.rfind("\n")
-    character = text[len(before)] if len(before) < len(text) else None
     return Mismatch(len(before), line, column, character, expected(state))
 
 
@@ -59,23 +61,27 @@ def expected(state: GrammarState) -> str:
     ends = state.grammar.vocabulary.eog
     firsts = {pieces[token][0] for token in np.flatnonzero(mask).tolist() if token not in ends and pieces[token]}
     parts = ["the end of the text"] if state.is_complete else []
-    parts += _characters({chr(byte) for byte in firsts if byte < 0x80})
-    if any(byte >= 0x80 for byte in firsts):
-        parts.append("a character beyond ASCII")
+    parts += _characters({chr(byte) for byte in firsts if byte < 0x80}, any(byte >= 0x80 for byte in firsts))
     return " or ".join([", ".join(parts[:-1]), parts[-1]] if len(parts) > 1 else parts) or "nothing"
 
 
-def _characters(found: set[str]) -> list[str]:
+def _characters(found: set[str], beyond: bool) -> list[str]:
+    """Name characters; ``beyond``: some beyond ASCII may come too."""
     missing = [character for character in _PRINTABLE if character not in found]
     if len(missing) <= len(_PRINTABLE) // 4:
-        rest = f" but {' '.join(missing)}" if missing else ""
-        return [f"any character{rest.replace('   ', ' space ')}"]
+        rest = f" but {' '.join(map(_named, missing))}" if missing else ""
+        return [f"any{'' if beyond else ' ASCII'} character{rest}"]
     parts: list[str] = []
     for run in _RUNS:
         inside = [character for character in run if character in found]
         parts += _ranges(inside)
         found = found - set(run)
-    return [_NAMES.get(character) or repr(character) for character in sorted(found)] + parts
+    named = [_named(character) for character in sorted(found)] + parts
+    return [*named, "a character beyond ASCII"] if beyond else named
+
+
+def _named(character: str) -> str:
+    return _NAMES.get(character) or repr(character)
 
 
 def _ranges(characters: list[str]) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import deque
 from functools import cached_property
 from typing import NamedTuple
@@ -20,6 +21,11 @@ from .vocabulary import BYTES, Vocabulary
 _RECENT = 8
 
 _STUCK = "NoExtensionBias"
+
+
+# How llguidance writes a token that is named into forced text; no text has this byte.
+_NAME_BEGINS = b"\xff["
+_NAMED = re.compile(rb"\xff\[([0-9]+)\]")
 
 
 class Origin(NamedTuple):
@@ -57,6 +63,11 @@ class Grammar:
         self._first = LLMatcher(self.tokenizer, translation.strict, log_level=0, limits=LIMITS)
 
     @property
+    def blanks(self) -> str:
+        """The characters that may stand around a text: JSON's blanks for a JSON Schema, none for other kinds."""
+        return " \t\r\n" if self.kind == "json_schema" else ""
+
+    @property
     def complaint(self) -> str:
         """What llguidance has against the grammar; empty if nothing."""
         return self._first.get_error()
@@ -67,7 +78,11 @@ class Grammar:
 
     def matches(self, text: str | bytes) -> bool:
         """Is this text a whole sentence of the grammar?"""
-        data = text.encode() if isinstance(text, str) else text
+        try:
+            data = text.encode() if isinstance(text, str) else text
+        except UnicodeEncodeError:
+            return False  # half of a surrogate pair is in no sentence
+        data = data.strip(self.blanks.encode())
         state = self.for_reading.start()
         tokens = self.for_reading.vocabulary.tokenize(data, special=self.names_tokens)
         return state.follow(tokens) == len(tokens) and state.is_complete
@@ -119,9 +134,13 @@ class GrammarState:
 
     def forced(self) -> list[int]:
         """The tokens that must come next, whatever the model says; often none."""
-        data = self.forced_text
+        data = self._forced_bytes()
         if not data:
             return []
+        named = _NAMED.match(data)
+        if named:
+            return [int(named[1])]
+        data = data.split(_NAME_BEGINS, 1)[0]
         tokens, _ = self.grammar.tokenizer.tokenize_partial(data, list(self._recent))
         return tokens[: self._matcher.validate_tokens(tokens)]
 
@@ -164,8 +183,16 @@ class GrammarState:
 
     @property
     def forced_text(self) -> bytes:
-        """The text that must come next, as far as it is certain."""
-        return b"" if self._ended else self._matcher.compute_ff_bytes()
+        """The text that must come next, as far as it is certain, and up to a token that is named."""
+        return self._forced_bytes().split(_NAME_BEGINS, 1)[0]
+
+    def _forced_bytes(self) -> bytes:
+        """The forced text as llguidance has it: a token that is named stands as 0xFF and ``[id]``."""
+        if self._ended:
+            return b""
+        # With tokens that are named, asking changes what the matcher says later.
+        matcher = self._matcher.deep_copy() if self.grammar.names_tokens else self._matcher
+        return matcher.compute_ff_bytes()
 
     @property
     def is_complete(self) -> bool:
@@ -177,4 +204,4 @@ class GrammarState:
             said = self._matcher.get_error().split("\n")[0]
             if said == _STUCK:
                 raise GrammarError("no token of the vocabulary can write what the grammar asks for next")
-            raise GrammarError(f"the grammar is too ambiguous to go on: {said}")
+            raise GrammarError(f"the grammar is too ambiguous, or never ends: {said}")

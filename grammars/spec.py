@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from .after import After
-from .compile import compile_grammar
+from .compile import compile_grammar, lark_names_tokens
 from .errors import GrammarError
-from .gbnf import read
+from .gbnf import read, tokens_of
 from .grammar import GrammarState
 from .library import find
 from .limits import MAX_SOURCE
@@ -53,7 +53,9 @@ class Spec:
     @property
     def names_tokens(self) -> bool:
         """Might it name tokens, so that only a model's vocabulary can say whether it is right?"""
-        return self.kind in ("gbnf", "lark") and "<" in self.source
+        if self.kind == "gbnf":
+            return bool(tokens_of(read(self.source, self.root, lambda _: [0])))
+        return self.kind == "lark" and lark_names_tokens(self.source)
 
     @property
     def description(self) -> dict[str, str]:
@@ -66,8 +68,6 @@ class Spec:
         try:
             if not self.names_tokens:
                 compile_grammar(self.source, None, self.kind, self.root)
-            elif self.kind == "gbnf":
-                read(self.source, self.root, lambda _: [0])
         except GrammarError as error:
             raise error.within(self.label) from None
 
@@ -99,6 +99,8 @@ def choose(value: str | Mapping[str, Any], folders: Folders = (), base: Path | N
             raise GrammarError(f"grammar.{key}: {content!r} is not a text")
     key, content = given[0], table[given[0]]
     label, source = _source(key, content, folders, base)
+    if table.get("after") == "":
+        raise GrammarError("grammar: the text after which it begins is empty")
     root = table.get("root", "root")
     if root != "root" and KEYS[key] != "gbnf":
         raise GrammarError(f"grammar: a root rule belongs to GBNF, not to {key}")
@@ -113,7 +115,10 @@ def _source(key: str, content: Any, folders: Folders, base: Path | None) -> tupl
     if key.endswith("file"):
         return content, read_file((base or Path()) / content)
     if not isinstance(content, str):
-        content = json.dumps(content)
+        try:
+            content = json.dumps(content, allow_nan=False)
+        except (TypeError, ValueError) as error:
+            raise GrammarError(f"grammar.{key} is not JSON: {error}") from None
     return {"gbnf": "grammar", "json_schema": "JSON Schema"}.get(key, key), content
 
 

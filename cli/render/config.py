@@ -5,10 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from ...grammars import Spec
     from ...presets import Settings
 
 
-def show_settings(settings: Settings) -> None:
+_SHORT = 60
+"""A grammar of this many characters is shown whole."""
+
+
+def show_settings(settings: Settings, grammar: Spec | None) -> None:
     """Print the resolved chain and the other settings to stdout, each with its origin."""
     rows: list[tuple[str, str, str]] = [("chain", "", settings.chain_origin)]
     for number, step in enumerate(settings.steps):
@@ -23,9 +28,19 @@ def show_settings(settings: Settings) -> None:
     for name in ("seed", "max_tokens", "stop", "system"):
         value = getattr(settings, name)
         rows.append((name, _shown(value.value, name), value.origin))
+    rows.append(("grammar", "none" if grammar is None else _summary(grammar), settings.grammar.origin))
     widths = [max(len(row[column]) for row in rows) for column in (0, 1)]
     for key, value, origin in rows:
         print(f"{key:{widths[0]}}  {value:{widths[1]}}  {origin}".rstrip())
+
+
+def _summary(grammar: Spec) -> str:
+    """What a grammar is, in a line: its text if that is short, else what it is called."""
+    source = grammar.source
+    shown = repr(source) if len(source) <= _SHORT else f"{grammar.label} ({len(source.splitlines())} lines)"
+    after = "" if grammar.after is None else f", after {grammar.after!r}"
+    root = "" if grammar.root == "root" else f", from rule {grammar.root}"
+    return f"{shown}{root}{after}"
 
 
 def _shown(value: Any, name: str = "") -> str:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from .check import check
 from .lark import to_lark
 from .lexemes import cut
 from .nodes import Node, Rules, Token, walk
+from .plain import plain
 from .reader import Reader, TokenOf
 from .rest import shortest_rest
 from .sizes import Sizes
@@ -14,16 +17,22 @@ from .tails import regular_rules, without_tail_recursion
 __all__ = ["Node", "Rules", "Sizes", "read", "shortest_rest", "to_lark_grammar", "tokens_of"]
 
 
-def read(source: str, root: str = "root", token_of: TokenOf | None = None, size: int | None = None) -> Rules:
+def read(
+    source: str,
+    root: str = "root",
+    token_of: TokenOf | None = None,
+    size: int | None = None,
+    ends: Collection[int] = (),
+) -> Rules:
     """Read a GBNF text into rules and check them; see `Reader`. Raises ``GrammarError`` with line and column."""
-    reader = Reader(source, token_of, size)
+    reader = Reader(source, token_of, size, ends)
     check(reader, root)
     return reader.rules
 
 
 def to_lark_grammar(rules: Rules, root: str = "root", ends: frozenset[int] = frozenset()) -> str:
     """Translate rules to llguidance's Lark; ``ends``: tokens that no negated token stands for."""
-    looped = without_tail_recursion(rules)
+    looped = without_tail_recursion(plain(rules))
     return to_lark(cut(looped, regular_rules(looped), root), looped, root, ends)
 
 

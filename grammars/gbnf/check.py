@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Collection, Iterator
+from math import inf
 
 from .nodes import Alt, Node, Ref, Repeat, Rules, Seq, children, walk
 from .reader import Reader
+from .sizes import Sizes
 
 MAX_CHAIN = 500
 """How far a rule may lead on to rules that were not met before; llguidance goes after them by recursion."""
@@ -24,6 +26,8 @@ def check(reader: Reader, root: str) -> None:
     if root not in _names(rules):
         reader.fail(f"there is no rule {root!r} to begin with{_nearest(root, rules)}", 0)
     _refuse_left_recursion(reader)
+    if Sizes(rules).of(rules[root]) == inf:
+        reader.fail(f"no sentence of rule {root!r} ever ends", reader.places[root])
     _refuse_long_chains(reader)
 
 

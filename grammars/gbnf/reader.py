@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import NoReturn
 
 from ..errors import GrammarError
@@ -37,16 +37,24 @@ class Reader:
     """Reads the rules of one GBNF text. ``rules`` maps names to bodies, ``places`` to where they are defined.
 
     ``token_of`` finds the tokens of ``<texts>`` and ``size`` is how many tokens there are; None: not known.
+    ``ends``: tokens that end a text, which cannot be named.
     Raises ``GrammarError`` with line and column. The language is that of llama.cpp's parser; refused, where that
     one goes on silently, are a rule defined twice, an empty class, a range or a count that runs backwards.
     """
 
-    def __init__(self, source: str, token_of: TokenOf | None = None, size: int | None = None) -> None:
+    def __init__(
+        self,
+        source: str,
+        token_of: TokenOf | None = None,
+        size: int | None = None,
+        ends: Collection[int] = (),
+    ) -> None:
         self.source = source
         self.rules: dict[str, Node] = {}
         self.places: dict[str, int] = {}
         self._token_of = token_of
         self._size = size
+        self._ends = ends
         self._at = 0
         self._depth = 0
         self._name_of_rule = ""
@@ -271,6 +279,7 @@ class Reader:
             self.fail("a token is <text> or <[id]>", start)
         self._at = found.end()
         if found[1] is not None:
+            self._refuse_end(int(found[1]), negated, start)
             if self._size is not None and int(found[1]) >= self._size:
                 self.fail(f"{found.group()}: token ids go from 0 to {self._size - 1}", start)
             return Token(int(found[1]), negated)
@@ -279,4 +288,9 @@ class Reader:
         ids = self._token_of(found.group())
         if len(ids) != 1:
             self.fail(f"{found.group()} is not one token of this model, but {len(ids)}", start)
+        self._refuse_end(ids[0], negated, start)
         return Token(ids[0], negated)
+
+    def _refuse_end(self, token: int, negated: bool, at: int) -> None:
+        if token in self._ends and not negated:
+            self.fail("this token ends the text; it may come where the grammar ends, and nowhere else", at)

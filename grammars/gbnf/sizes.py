@@ -8,7 +8,7 @@ from .nodes import Alt, Chars, Node, Ref, Repeat, Rules, Seq, Text, walk
 
 
 class Sizes:
-    """How many characters the shortest text of each rule has; ``inf`` for what never ends, and for tokens."""
+    """How many characters the shortest text of each rule has; ``inf`` if it never ends. A token counts as one."""
 
     def __init__(self, rules: Rules) -> None:
         self._rules = rules
@@ -42,7 +42,7 @@ class Sizes:
             case Ref(name):
                 size = self._sizes[name]
             case _:
-                size = inf
+                size = 1  # a token
         return size
 
     def text(self, node: Node) -> str:

@@ -13,7 +13,6 @@ TOP = Path(__file__).parents[2]
 
 QUICK = {
     "groups 10,000 deep",
-    "lists in lists, as deep as they may be",
     "a ring of 30,000 rules",
     "a count of 100,000 in counts",
     "stars on stars of what may be empty",
@@ -34,7 +33,7 @@ def outcome(name):
     """Ask for a mask in a process of its own. Returns seconds, MB and what was said."""
     command = [sys.executable, "-m", "tests.grammars.hostile", name]
     done = subprocess.run(
-        command, cwd=TOP, capture_output=True, text=True, check=False, timeout=60, preexec_fn=limited
+        command, cwd=TOP, capture_output=True, text=True, check=False, timeout=600, preexec_fn=limited
     )
     assert done.returncode == 0, done.stderr[-2000:]
     seconds, megabytes, said = done.stdout.rstrip("\n").split("\t")

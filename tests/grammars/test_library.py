@@ -88,12 +88,17 @@ NOT_JSON = {
 }
 
 
+def in_brackets(table):
+    """Each value as the one element of an array; what is an array or an object stays as it is."""
+    return {why: text if text.lstrip().startswith(("{", "[")) else f"[{text}]" for why, text in table.items()}
+
+
 def those(table, *starts):
     return {why: text for why, text in table.items() if text.startswith(starts)}
 
 
 TAKEN = {
-    "json": JSON_VALUES,
+    "json": in_brackets(JSON_VALUES),
     "json_array": those(JSON_VALUES, "[")
     | {
         "of one": "[1]",
@@ -382,7 +387,10 @@ TAKEN = {
 }
 
 REFUSED = {
-    "json": NOT_JSON,
+    "json": NOT_JSON
+    | {f"in brackets: {why}": text for why, text in in_brackets(NOT_JSON).items() if text != "[]"}
+    | {"a string alone": '"a"', "a number alone": "1", "true alone": "true", "null alone": "null"}
+    | {"many digits": "[" + "1" * 21 + "]", "many decimals": "[0." + "1" * 21 + "]"},
     "json_array": those(NOT_JSON, "[")
     | {"nothing": "", "an object": "{}", "a number": "1", "a line break behind": "[]\n"},
     "json_lines": {

@@ -211,6 +211,9 @@ MISTAKES = {
     "a text of several tokens": ("root ::= <ab>", 1, 10, "is not one token of this model, but 4", " " * 9 + "^"),
     "a negation of no token": ('root ::= !"a"', 1, 10, "a token is <text> or <[id]>", " " * 9 + "^"),
     "an exclamation mark at the end": ("root ::= !", 1, 10, "a token is <text> or <[id]>", " " * 9 + "^"),
+    "a rule that never ends": ('x ::= "b"\nroot ::= "a" root', 2, 1, "no sentence of rule 'root' ever ends", "^"),
+    "rules that never end together": ('root ::= "a" x\nx ::= root', 1, 1, "no sentence of rule 'root'", "^"),
+    "a named token that ends the text": ("root ::= <[256]>", 1, 10, "this token ends the text", " " * 9 + "^"),
     "a chain of many rules": (
         "root ::= r0\n" + "".join(f"r{i} ::= r{i + 1}\n" for i in range(600)) + 'r600 ::= "a"',
         102,

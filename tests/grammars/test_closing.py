@@ -1,0 +1,73 @@
+"""The end of a sentence that was broken off: the shortest for GBNF, one that fits for the other kinds."""
+
+import itertools
+import json
+
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+from logitsmith.grammars import BYTES, GrammarError, compile_grammar
+
+from .drawn import ALPHABET, begins, gbnf, grammars, whole
+
+RECORD = 'root ::= "{" key ":" [0-9]+ ("," root)? "}"\nkey ::= "name" | "age"'
+OBJECT = json.dumps(
+    {
+        "type": "object",
+        "properties": {"a": {"type": "integer"}, "b": {"type": "array", "items": {"type": "string"}}},
+        "required": ["a", "b"],
+        "additionalProperties": False,
+    }
+)
+
+# Each row: kind, grammar, what was written, and the whole sentence.
+CLOSED = {
+    "nothing yet": ("gbnf", RECORD, "", "{age:0}"),
+    "in a word": ("gbnf", RECORD, "{n", "{name:0}"),
+    "deep inside": ("gbnf", RECORD, "{age:1,{age:2,{", "{age:1,{age:2,{age:0}}}"),
+    "whole already": ("gbnf", RECORD, "{age:1}", "{age:1}"),
+    "in a character": ("gbnf", "root ::= [é] [a]", b"\xc3", "éa"),
+    "a schema in a key": ("json_schema", OBJECT, '{"', '{"a": 0, "b": []}'),
+    "a schema in a string": ("json_schema", OBJECT, '{"a": 12, "b": ["x', '{"a": 12, "b": ["x"]}'),
+    "a schema in an escape": ("json_schema", OBJECT, '{"a": 12, "b": ["\\u00', None),
+    "a regex": ("regex", "[0-9]{4}-[a-z]+", "20", None),
+    "a regex with one way among many": ("regex", "([a-y]{3}q|z)z", "", None),
+    "a regex where only one letter leads on": ("regex", "[a-z]x[a-z]x[a-z]xend", "", None),
+    "a long regex": ("regex", "[0-9]{150}end", "1", None),
+    "one of many letters, by turns": ("regex", "([a-m]x|[n-z]y){30}!", "a", None),
+    "Lark": ("lark", 'start: "begin" ("a" | "bb")+ "end"', "beginbb", "beginbbend"),
+}
+
+
+@pytest.mark.parametrize(("kind", "source", "text", "sentence"), CLOSED.values(), ids=CLOSED)
+def test_closes(kind, source, text, sentence):
+    grammar = compile_grammar(source, None, kind)
+    text = text.encode() if isinstance(text, str) else text
+    state = grammar.start()
+    assert state.follow(list(text)) == len(text)
+    for token in state.closing():
+        state.accept(token)
+    assert state.is_complete
+    assert state.text.startswith(text)
+    assert grammar.matches(state.text)
+    assert sentence is None or state.text.decode() == sentence
+
+
+@given(grammars(rich=True), st.text(ALPHABET, max_size=4))
+def test_nothing_shorter_ends_the_sentence(rules, text):
+    assume(begins(rules, text.encode()))
+    state = compile_grammar(gbnf(rules)).start()
+    for byte in text.encode():
+        state.accept(byte)
+    added = bytes(state.closing()).decode()
+    assert whole(rules, text + added)
+    # Beside ALPHABET, z stands for all the others.
+    for length in range(min(len(added), 4)):
+        for shorter in itertools.product(ALPHABET + "z", repeat=length):
+            assert not whole(rules, text + "".join(shorter)), shorter
+
+
+def test_a_grammar_that_names_tokens_cannot_be_closed():
+    grammar = compile_grammar('root ::= <[1]> "b"', BYTES)
+    with pytest.raises(GrammarError, match="names tokens"):
+        grammar.start().closing()

@@ -1,0 +1,110 @@
+"""A grammar as a preset or a flag names it."""
+
+import datetime
+
+import pytest
+from logitsmith.grammars import BYTES, After, GrammarError, choose
+
+GBNF = 'root ::= "a" | other\nother ::= "b"'
+
+
+@pytest.fixture
+def base(tmp_path):
+    (tmp_path / "own.gbnf").write_text(GBNF)
+    (tmp_path / "s.json").write_text('{"type": "integer"}')
+    (tmp_path / "l.lark").write_text('start: "two"\n')
+    (tmp_path / "latin").write_bytes(b'root ::= "a"\n# \xe9\n')
+    return tmp_path
+
+
+# Each row: the value, the kind, the label, a sentence.
+NAMED = {
+    "a name": ("yes_no", "gbnf", "grammar yes_no", "yes"),
+    "GBNF": (GBNF, "gbnf", "grammar", "b"),
+    "a table with a name": ({"name": "yes_no"}, "gbnf", "grammar yes_no", "no"),
+    "a table with GBNF": ({"gbnf": GBNF, "root": "other"}, "gbnf", "grammar", "b"),
+    "a file": ({"file": "own.gbnf"}, "gbnf", "own.gbnf", "a"),
+    "a name of ours": ("own", "gbnf", "grammar own", "b"),
+    "a schema": ({"json_schema": '{"type": "null"}'}, "json_schema", "JSON Schema", "null"),
+    "a schema as a table": ({"json_schema": {"type": "null"}}, "json_schema", "JSON Schema", "null"),
+    "a schema of anything": ({"json_schema": True}, "json_schema", "JSON Schema", "[1]"),
+    "a schema's file": ({"json_schema_file": "s.json"}, "json_schema", "s.json", "12"),
+    "a regex": ({"regex": "a+"}, "regex", "regex", "aa"),
+    "Lark": ({"lark": 'start: "x"\n'}, "lark", "lark", "x"),
+    "a Lark file": ({"lark_file": "l.lark"}, "lark", "l.lark", "two"),
+}
+
+
+@pytest.mark.parametrize(("value", "kind", "label", "sentence"), NAMED.values(), ids=NAMED)
+def test_named(base, value, kind, label, sentence):
+    spec = choose(value, [("here", base)], base)
+    spec.check()
+    assert (spec.kind, spec.label) == (kind, label)
+    state = spec.start(BYTES)
+    for byte in sentence.encode():
+        state.accept(byte)
+    assert state.is_complete
+
+
+def test_after():
+    spec = choose({"regex": "a", "after": "go"})
+    assert isinstance(spec.start(BYTES), After)
+    assert spec.description == {"kind": "regex", "root": "root", "source": "a", "after": "go"}
+
+
+# Each row: the value, what is said.
+WRONG = {
+    "an unknown name": ("yes_mo", "did you mean 'yes_no'?"),
+    "an unknown key": ({"grammar": "x"}, "unknown key 'grammar'"),
+    "nothing": ({}, "and there is none of them"),
+    "two": ({"regex": "a", "name": "json"}, "and there is name and regex"),
+    "a number": ({"regex": 12}, "grammar.regex: 12 is not a text"),
+    "an empty after": ({"regex": "a", "after": ""}, "the text after which it begins is empty"),
+    "a root of a regex": ({"regex": "a", "root": "x"}, "a root rule belongs to GBNF, not to regex"),
+    "no such file": ({"file": "none.gbnf"}, "none.gbnf: cannot be read"),
+    "a folder": ({"file": "."}, "it is a folder"),
+    "a file of bytes": ({"file": "latin"}, "latin: line 2: the file is not UTF-8"),
+    "what JSON has no number for": ({"json_schema": {"const": float("nan")}}, "grammar.json_schema is not JSON"),
+    "what JSON has no value for": ({"json_schema": {"const": datetime.date(2020, 1, 1)}}, "is not JSON"),
+}
+
+
+@pytest.mark.parametrize(("value", "message"), WRONG.values(), ids=WRONG)
+def test_wrong(base, value, message):
+    with pytest.raises(GrammarError) as caught:
+        choose(value, [], base)
+    assert message in str(caught.value)
+
+
+CHECKED = {
+    "GBNF": ('root ::= "a', "grammar: line 1, column 10: "),
+    "a regex": ({"regex": "(a"}, "regex: "),
+    "a name that is no root": (
+        {"name": "json", "root": "rot"},
+        "grammar json: line 1, column 1: there is no rule 'rot'",
+    ),
+}
+
+
+@pytest.mark.parametrize(("value", "message"), CHECKED.values(), ids=CHECKED)
+def test_check_says_which(value, message):
+    with pytest.raises(GrammarError) as caught:
+        choose(value).check()
+    assert str(caught.value).startswith(message)
+
+
+TOKENS = {
+    "GBNF": ('root ::= <think> "a"', True),
+    "GBNF by number": ("root ::= !<[1]>", True),
+    "GBNF with the signs in a literal": ('root ::= "<think>" # <b>', False),
+    "Lark": ({"lark": "start: <think>\n"}, True),
+    "Lark with the signs in a literal": ({"lark": 'start: "<think>" /<a>/ // <b>\n'}, False),
+    "a regex": ({"regex": "<think>"}, False),
+}
+
+
+@pytest.mark.parametrize(("value", "names"), TOKENS.values(), ids=TOKENS)
+def test_names_tokens(value, names):
+    spec = choose(value)
+    assert spec.names_tokens == names
+    spec.check()
