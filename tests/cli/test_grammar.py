@@ -99,6 +99,36 @@ def test_grammar_after(gen, files):
     assert (after[0], after[1:].strip("xyz"), len(after)) == (" ", "", 4)
 
 
+def test_why_a_text_is_not_whole(gen, files):
+    never = gen("x", *RUN[:2], "-n", "3", "--regex", "a", "--grammar-after", "@@").err
+    assert "3 tokens, see -n" in never
+    assert "; the grammar begins after '@@'" in never
+    stopped = gen("x", *RUN, "--grammar", 'root ::= "abc" [0-9]{5}', "--stop", "c").err
+    assert "does not complete the grammar: the stop text 'c' came" in stopped
+
+
+SHOWN = {
+    "none": ([], "none"),
+    "a name": (["--grammar", "yes_no"], "grammar yes_no ("),
+    "short": (["--regex", "a+"], "'a+'"),
+    "another root, after": (
+        ["--grammar-file", "yes.gbnf", "--grammar-root", "other", "--grammar-after", "x"],
+        ", from rule other, after 'x'",
+    ),
+}
+
+
+@pytest.mark.parametrize(("arguments", "shown"), SHOWN.values(), ids=SHOWN)
+def test_show_config(gen, files, arguments, shown):
+    line = gen("--show-config", *arguments).out.splitlines()[-1]
+    assert line.startswith("grammar ")
+    assert shown in line
+
+
+def test_show_config_checks_the_grammar(gen, files):
+    assert "bad.gbnf: line 2, column 6" in gen("--show-config", "--grammar-file", "bad.gbnf", code=2).err
+
+
 WRONG = {
     "two grammars": (["--regex", "a", "--grammar", "json"], "--grammar and --regex each give a grammar"),
     "an unknown name": (["--grammar", "jso"], "no grammar is named 'jso'; did you mean 'json'?"),
@@ -142,6 +172,12 @@ def test_commands(gen, files):
     left = gen("grammars", "check", "json", "--text", '{"a": 1,\n "b" 2}', code=1).out
     assert "line 2, column 6: '2' cannot stand here; expected ':'" in left
     assert left.splitlines()[1:] == ['   "b" 2}', "       ^"]
+    wide = gen("grammars", "check", "mine", "--text", "mi日本", code=1).out
+    assert wide.splitlines()[1:] == ["  mi日本", "    ^"]
+    wide = gen("grammars", "check", "japanese", "--text", "日本x", code=1).out
+    assert wide.splitlines()[1:] == ["  日本x", "      ^"]
+    assert "is not UTF-8" in gen("grammars", "check", "mine", "--text", b"\xff", code=2).err
+    assert "--root names a rule of GBNF" in gen("grammars", "check", "schema.json", "--root", "x", code=2).err
     assert "ends too early" in gen("grammars", "check", "json", "--text-file", "-", stdin="[1", code=1).out
     assert gen("grammars", "check", "json", "--text-file", "-", stdin="[1]\n").out.endswith("matches\n")
 
