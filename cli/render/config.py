@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -44,8 +45,10 @@ def _summary(grammar: Spec) -> str:
 
 
 def _shown(value: Any, name: str = "") -> str:
-    if value is None:
+    if value is None or value == []:
         return "random" if name == "seed" else "none"
     if value == -1 and name == "max_tokens":
         return "no limit"
+    if isinstance(value, (bool, list, dict)):
+        return json.dumps(value, ensure_ascii=False)
     return f"{value:g}" if isinstance(value, float) else str(value)
