@@ -1,6 +1,51 @@
-"""Logprob records and their shapes as JSON."""
+"""Logprob records, and their shapes as JSON: ours, OpenAI's, Together's, llama.cpp's server's."""
 
+from .encode import encode
+from .events import DONE, server_sent
 from .jsonl import done_line, prompt_line, start_line, token_line
-from .records import TokenLogprob
+from .llama_server import llama_server
+from .openai import chat_chunk, chat_completion, chat_first, chat_last, text_chunk, text_completion, text_last
+from .read import Seen, SeenDistribution, SeenDone, SeenStart, SeenStep, StreamError, read_stream
+from .records import Distribution, Source, Step, TokenLogprob, finite, shown
+from .run import Completion, Finish, Head, Offsets
+from .scores import Score, choice_scores, text_score
+from .together import together
 
-__all__ = ["TokenLogprob", "done_line", "prompt_line", "start_line", "token_line"]
+__all__ = [
+    "DONE",
+    "Completion",
+    "Distribution",
+    "Finish",
+    "Head",
+    "Offsets",
+    "Score",
+    "Seen",
+    "SeenDistribution",
+    "SeenDone",
+    "SeenStart",
+    "SeenStep",
+    "Source",
+    "Step",
+    "StreamError",
+    "TokenLogprob",
+    "chat_chunk",
+    "chat_completion",
+    "chat_first",
+    "chat_last",
+    "choice_scores",
+    "done_line",
+    "encode",
+    "finite",
+    "llama_server",
+    "prompt_line",
+    "read_stream",
+    "server_sent",
+    "shown",
+    "start_line",
+    "text_chunk",
+    "text_completion",
+    "text_last",
+    "text_score",
+    "together",
+    "token_line",
+]

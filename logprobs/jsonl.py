@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable, Mapping
+from base64 import b64encode
+from collections.abc import Mapping
 from typing import Any
 
-from .records import TokenLogprob
-
-# One encoder for all lines: `json.dumps` would make a new one for each.
-_encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False).encode
+from .encode import encode
+from .records import Distribution, Step, finite, shown
 
 
 def start_line(fields: Mapping[str, Any]) -> str:
@@ -17,15 +15,19 @@ def start_line(fields: Mapping[str, Any]) -> str:
     return _line("start", fields)
 
 
-def prompt_line(index: int, token: TokenLogprob) -> str:
-    """A token of the prompt."""
-    return _line("prompt", {"index": index, "id": token.id, "token": token.text, "bytes": list(token.data)})
+def prompt_line(step: Step) -> str:
+    """A token of the prompt; the fields of `token_line`. The first one has no logprob: nothing is before it."""
+    return _line("prompt", _fields(step))
 
 
-def token_line(index: int, chosen: TokenLogprob, top: Iterable[TokenLogprob], text: str) -> str:
-    """A token: ``index, id, token, bytes, logprob, top_logprobs[], text`` (what it lets be shown)."""
-    alternatives = [other.as_json() for other in top]
-    return _line("token", {"index": index, **chosen.as_json(), "top_logprobs": alternatives, "text": text})
+def token_line(step: Step) -> str:
+    """A token that was written.
+
+    ``index, id, token, bytes``; ``logprobs_from`` and, of that source, ``logprob, top_logprobs[], entropy`` and
+    where asked for ``logprob_of[]`` and ``row``; ``text`` (what the token lets be shown). With both sources these
+    are the model's, and ``chain`` holds the same of the chain.
+    """
+    return _line("token", _fields(step))
 
 
 def done_line(fields: Mapping[str, Any]) -> str:
@@ -33,5 +35,33 @@ def done_line(fields: Mapping[str, Any]) -> str:
     return _line("done", fields)
 
 
+def _fields(step: Step) -> dict[str, Any]:
+    known: dict[str, Any] = {"logprob": None, "top_logprobs": []}
+    if step.said:
+        known = {"logprobs_from": step.said[0].source, **_known(step.said[0])}
+    return {
+        "index": step.index,
+        "id": step.id,
+        "token": shown(step.data),
+        "bytes": list(step.data),
+        **known,
+        "text": step.text,
+        **{other.source: _known(other) for other in step.said[1:]},
+    }
+
+
+def _known(found: Distribution) -> dict[str, Any]:
+    fields: dict[str, Any] = {
+        "logprob": finite(found.logprob),
+        "top_logprobs": [token.as_json() for token in found.top],
+        "entropy": finite(found.entropy),
+    }
+    if found.named:
+        fields["logprob_of"] = [token.as_json() for token in found.named]
+    if found.row is not None:
+        fields["row"] = b64encode(found.row).decode()
+    return fields
+
+
 def _line(event: str, fields: Mapping[str, Any]) -> str:
-    return _encode({"event": event, **fields}) + "\n"
+    return encode({"event": event, **fields}) + "\n"

@@ -1,14 +1,18 @@
-"""A token with its logprob."""
+"""What is known of tokens and of the distributions that they came from."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Literal
+
+Source = Literal["model", "chain"]
+"""``model``: log-softmax of the untouched logits; ``chain``: of what the chain left, which was drawn from."""
 
 
 @dataclass(frozen=True, slots=True)
 class TokenLogprob:
-    """A token by id and bytes, with its log-probability in nats; None where it was not asked for."""
+    """A token by id and bytes, with its log-probability in nats; None where there is none."""
 
     id: int
     data: bytes
@@ -16,15 +20,65 @@ class TokenLogprob:
 
     @property
     def text(self) -> str:
-        """The bytes as text; a part of a character becomes U+FFFD, which is why the bytes stand beside it."""
-        return self.data.decode("utf-8", "replace")
+        """The bytes as text; where they are only a part of a character, see `shown`."""
+        return shown(self.data)
 
     def as_json(self) -> dict[str, object]:
-        """``id, token, bytes, logprob``; a logprob of -inf is null, since JSON has no such number."""
-        finite = self.logprob is not None and math.isfinite(self.logprob)
-        return {
-            "id": self.id,
-            "token": self.text,
-            "bytes": list(self.data),
-            "logprob": self.logprob if finite else None,
-        }
+        """``id, token, bytes, logprob``."""
+        return {"id": self.id, "token": self.text, "bytes": list(self.data), "logprob": finite(self.logprob)}
+
+
+@dataclass(frozen=True, slots=True)
+class Distribution:
+    """What is known of one distribution over the vocabulary, in nats.
+
+    ``logprob``: the chosen token's, None if the chain removed it; ``top``: the likeliest tokens, from high to low;
+    ``named``: tokens that were asked for by name; ``entropy``: in nats; ``row``: every token's logprob by id,
+    float32 in little-endian bytes, -inf for what the chain removed.
+    """
+
+    source: Source
+    logprob: float | None
+    top: tuple[TokenLogprob, ...] = ()
+    named: tuple[TokenLogprob, ...] = ()
+    entropy: float | None = None
+    row: bytes | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One token of a text, and what is known of the distributions that it came from, if anything.
+
+    ``text`` is what the token lets be shown, which may lag behind its bytes; ``special``: a control token that is
+    not part of the text.
+    """
+
+    index: int
+    id: int
+    data: bytes
+    text: str
+    special: bool
+    said: tuple[Distribution, ...] = ()
+
+    @property
+    def chosen(self) -> TokenLogprob:
+        """The token with its logprob in the first distribution, None if there is none."""
+        return TokenLogprob(self.id, self.data, self.said[0].logprob if self.said else None)
+
+    @property
+    def top(self) -> tuple[TokenLogprob, ...]:
+        """The likeliest tokens of the first distribution."""
+        return self.said[0].top if self.said else ()
+
+
+def shown(data: bytes) -> str:
+    """A token as text; bytes that are no text as ``bytes:`` and their hexadecimal escapes, as OpenAI has it."""
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        return "bytes:" + "".join(chr(byte) if 0x20 <= byte < 0x7F else f"\\x{byte:02x}" for byte in data)
+
+
+def finite(value: float | None) -> float | None:
+    """The number, or None where JSON has none for it."""
+    return value if value is not None and math.isfinite(value) else None

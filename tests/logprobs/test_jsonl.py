@@ -1,44 +1,263 @@
-"""The jsonl lines: strict JSON, tokens by id and bytes."""
+"""The jsonl lines: strict JSON, tokens by id and bytes, logprobs with their source."""
 
+import base64
+import io
 import json
 import math
+import struct
 
 import pytest
-from logitsmith.logprobs import TokenLogprob, done_line, prompt_line, start_line, token_line
+from hypothesis import given
+from hypothesis import strategies as st
+from logitsmith.logprobs import done_line, encode, prompt_line, shown, start_line, token_line
+
+from .steps import DATA, NO_NUMBERS, STEPS, TEXTS, likely, said, step
 
 HALF = b"\xf0\x9f"
+ROW = struct.pack("<3f", -0.5, -1.5, -math.inf)
+
+MODEL = said(-0.5, (b" a", -0.5), (HALF, -1.0), entropy=1.25)
+CHAIN = said(-0.25, (b" a", -0.25), source="chain", entropy=0.5)
+
+TOP = [
+    {"id": 0, "token": " a", "bytes": [32, 97], "logprob": -0.5},
+    {"id": 1, "token": "bytes:\\xf0\\x9f", "bytes": [0xF0, 0x9F], "logprob": -1.0},
+]
+CHAIN_TOP = [{"id": 0, "token": " a", "bytes": [32, 97], "logprob": -0.25}]
+TOKEN = {"index": 3, "id": 7, "token": " a", "bytes": [32, 97]}
+
+# Each row: what is said of a token, then what its line holds, in order.
+FIELDS = {
+    "nothing": ((), {**TOKEN, "logprob": None, "top_logprobs": [], "text": " a"}),
+    "model": (
+        (MODEL,),
+        {**TOKEN, "logprobs_from": "model", "logprob": -0.5, "top_logprobs": TOP, "entropy": 1.25, "text": " a"},
+    ),
+    "chain": (
+        (CHAIN,),
+        {
+            **TOKEN,
+            "logprobs_from": "chain",
+            "logprob": -0.25,
+            "top_logprobs": CHAIN_TOP,
+            "entropy": 0.5,
+            "text": " a",
+        },
+    ),
+    "both": (
+        (MODEL, CHAIN),
+        {
+            **TOKEN,
+            "logprobs_from": "model",
+            "logprob": -0.5,
+            "top_logprobs": TOP,
+            "entropy": 1.25,
+            "text": " a",
+            "chain": {"logprob": -0.25, "top_logprobs": CHAIN_TOP, "entropy": 0.5},
+        },
+    ),
+    "named": (
+        (said(-0.5, entropy=1.25, named=likely((b"yes", -2.0), (b"no", -math.inf))),),
+        {
+            **TOKEN,
+            "logprobs_from": "model",
+            "logprob": -0.5,
+            "top_logprobs": [],
+            "entropy": 1.25,
+            "logprob_of": [
+                {"id": 0, "token": "yes", "bytes": [121, 101, 115], "logprob": -2.0},
+                {"id": 1, "token": "no", "bytes": [110, 111], "logprob": None},
+            ],
+            "text": " a",
+        },
+    ),
+    "row": (
+        (said(-0.5, entropy=1.25, row=ROW),),
+        {
+            **TOKEN,
+            "logprobs_from": "model",
+            "logprob": -0.5,
+            "top_logprobs": [],
+            "entropy": 1.25,
+            "row": "AAAAvwAAwL8AAID/",
+            "text": " a",
+        },
+    ),
+    "named and row of both": (
+        (
+            said(-0.5, entropy=1.25, named=likely((b"yes", -2.0)), row=ROW),
+            said(None, source="chain", entropy=0.0, named=likely((b"yes", None)), row=ROW),
+        ),
+        {
+            **TOKEN,
+            "logprobs_from": "model",
+            "logprob": -0.5,
+            "top_logprobs": [],
+            "entropy": 1.25,
+            "logprob_of": [{"id": 0, "token": "yes", "bytes": [121, 101, 115], "logprob": -2.0}],
+            "row": "AAAAvwAAwL8AAID/",
+            "text": " a",
+            "chain": {
+                "logprob": None,
+                "top_logprobs": [],
+                "entropy": 0.0,
+                "logprob_of": [{"id": 0, "token": "yes", "bytes": [121, 101, 115], "logprob": None}],
+                "row": "AAAAvwAAwL8AAID/",
+            },
+        },
+    ),
+}
+
+SPELLINGS = {
+    "text": (b" a", " a"),
+    "nothing": (b"", ""),
+    "a character": ("😀".encode(), "😀"),
+    "control characters": (b"\0\t\n\x1b\x7f", "\0\t\n\x1b\x7f"),
+    "line separators": ("\u2028\u2029\x85".encode(), "\u2028\u2029\x85"),
+    "a written replacement character": ("\ufffd".encode(), "\ufffd"),
+    "a byte order mark": ("\ufeff".encode(), "\ufeff"),
+    "its beginning": (b"\xf0\x9f", "bytes:\\xf0\\x9f"),
+    "its end": (b"\x98\x80", "bytes:\\x98\\x80"),
+    "one byte": (b"\xe4", "bytes:\\xe4"),
+    "behind ASCII": (b" a~\xf0", "bytes: a~\\xf0"),
+    "before ASCII": (b"\x80!", "bytes:\\x80!"),
+    "behind control characters": (b"\n\x7f\x1f\xff", "bytes:\\x0a\\x7f\\x1f\\xff"),
+    "behind another character": ("é".encode() + b"\xf0", "bytes:\\xc3\\xa9\\xf0"),
+    "half a pair": (b"\xed\xa0\x80", "bytes:\\xed\\xa0\\x80"),
+    "longer than need be": (b"\xc0\xaf", "bytes:\\xc0\\xaf"),
+}
+
+TEXTS_IN_JSON = {
+    "quotes": '"\\/',
+    "line ends": "a\nb\r\nc",
+    "control characters": "".join(map(chr, range(32))) + "\x7f",
+    "line separators": "a\u2028b\u2029c\x85d\x0bf\x0cg\x1ch",
+    "beyond the first plane": "😀𝄞",
+    "a right-to-left override": "\u202eabc",
+    "a byte order mark": "\ufeffa",
+}
 
 
-def test_token_line():
-    line = token_line(3, TokenLogprob(7, b" a", -0.5), [TokenLogprob(8, HALF, -1.0)], " a")
-    assert line.endswith("\n")
-    assert json.loads(line) == {
-        "event": "token",
-        "index": 3,
-        "id": 7,
-        "token": " a",
-        "bytes": [32, 97],
-        "logprob": -0.5,
-        "top_logprobs": [{"id": 8, "token": "\ufffd", "bytes": [0xF0, 0x9F], "logprob": -1.0}],
-        "text": " a",
-    }
+def strict(line):
+    """What is in the line, if it is one line of JSON without NaN, Infinity or a name that comes twice."""
+
+    def once(pairs):
+        names = [name for name, _ in pairs]
+        assert len(names) == len(set(names)), names
+        return dict(pairs)
+
+    assert [*io.BytesIO(line.encode())] == [line.encode()]
+    assert line.endswith("}\n")
+    return json.loads(line, parse_constant=pytest.fail, object_pairs_hook=once)
 
 
-@pytest.mark.parametrize("value", [None, -math.inf, math.nan, math.inf], ids=str)
-def test_what_json_has_no_number_for_is_null(value):
-    assert json.loads(token_line(0, TokenLogprob(1, b"x", value), (), ""))["logprob"] is None
+@pytest.mark.parametrize(("write", "event"), [(token_line, "token"), (prompt_line, "prompt")])
+@pytest.mark.parametrize(("distributions", "fields"), FIELDS.values(), ids=FIELDS)
+def test_fields_and_their_order(write, event, distributions, fields):
+    found = strict(write(step(b" a", *distributions, index=3)))
+    wanted = {"event": event, **fields}
+    assert found == wanted
+    assert [*found] == [*wanted]
 
 
-def test_other_lines_name_their_event():
-    assert json.loads(start_line({"seed": 1})) == {"event": "start", "seed": 1}
-    assert json.loads(done_line({"text": "日\u2028\0"})) == {"event": "done", "text": "日\u2028\0"}
-    assert json.loads(prompt_line(0, TokenLogprob(5, b"a", None)))["bytes"] == [97]
+@pytest.mark.parametrize("write", [token_line, prompt_line])
+@pytest.mark.parametrize("value", NO_NUMBERS.values(), ids=NO_NUMBERS)
+def test_what_json_has_no_number_for_is_null(write, value):
+    model = said(value, (b"a", value), named=likely((b"b", value)), entropy=value)
+    chain = said(value, (b"a", value), source="chain", named=likely((b"b", value)), entropy=value)
+    found = strict(write(step(b"x", model, chain)))
+    for part in (found, found["chain"]):
+        assert part["logprob"] is None
+        assert part["entropy"] is None
+        assert [token["logprob"] for token in part["top_logprobs"] + part["logprob_of"]] == [None, None]
 
 
-def test_a_line_is_one_line():
-    assert start_line({"text": "a\nb\r\n"}).count("\n") == 1
+def test_a_row_is_read_back_byte_for_byte():
+    found = strict(token_line(step(b"x", said(-0.5, row=ROW))))
+    assert struct.unpack("<3f", base64.b64decode(found["row"], validate=True)) == (-0.5, -1.5, -math.inf)
 
 
-def test_a_number_that_json_lacks_is_an_error_and_not_written():
+def test_a_row_of_nothing_is_still_a_row():
+    assert strict(token_line(step(b"x", said(-0.5, row=b""))))["row"] == ""
+
+
+@pytest.mark.parametrize("value", [-0.1, -1e-320, -1.7976931348623157e308, -0.0, -2 / 3], ids=str)
+def test_numbers_are_written_exactly(value):
+    found = strict(token_line(step(b"x", said(value, entropy=-value))))
+    assert (found["logprob"], found["entropy"]) == (value, -value)
+    assert math.copysign(1, found["logprob"]) == -1
+
+
+@pytest.mark.parametrize(("data", "text"), SPELLINGS.values(), ids=SPELLINGS)
+def test_a_token_is_spelled(data, text):
+    assert shown(data) == text
+    found = strict(token_line(step(data, said(-0.5, (data, -0.5)))))
+    for token in (found, *found["top_logprobs"]):
+        assert (token["token"], bytes(token["bytes"])) == (text, data)
+
+
+@given(DATA)
+def test_a_spelling_is_the_text_or_printable_ascii(data):
+    text = shown(data)
+    if text.encode() != data:
+        assert text.startswith("bytes:")
+        assert text.isascii()
+        assert text.isprintable()
+        assert "\ufffd" not in text
+        with pytest.raises(UnicodeDecodeError):
+            data.decode()
+
+
+@pytest.mark.parametrize("text", TEXTS_IN_JSON.values(), ids=TEXTS_IN_JSON)
+@pytest.mark.parametrize("write", [start_line, done_line])
+def test_any_text_stays_on_one_line(write, text):
+    assert strict(write({"text": text}))["text"] == text
+
+
+@pytest.mark.parametrize("text", TEXTS_IN_JSON.values(), ids=TEXTS_IN_JSON)
+def test_any_text_of_a_token_stays_on_one_line(text):
+    found = strict(token_line(step(text.encode(), text=text)))
+    assert (found["token"], found["text"]) == (text, text)
+
+
+def test_text_is_not_escaped_to_ascii():
+    assert '"é中😀"' in start_line({"text": "é中😀"})
+
+
+def test_the_ends_name_their_event_first():
+    assert start_line({"seed": 1}) == '{"event": "start", "seed": 1}\n'
+    assert done_line({"text": "x", "usage": {"n": 1}}) == '{"event": "done", "text": "x", "usage": {"n": 1}}\n'
+
+
+def test_text_may_lag_behind_the_bytes():
+    found = strict(token_line(step(HALF, text="")))
+    assert (found["token"], found["text"]) == ("bytes:\\xf0\\x9f", "")
+
+
+def test_a_special_token_is_named_but_not_in_the_text():
+    found = strict(token_line(step(b"<|im_end|>", special=True)))
+    assert (found["token"], found["text"]) == ("<|im_end|>", "")
+
+
+@pytest.mark.parametrize("value", [math.inf, -math.inf, math.nan], ids=str)
+@pytest.mark.parametrize("write", [start_line, done_line])
+def test_a_number_that_json_lacks_is_an_error_and_not_written(write, value):
     with pytest.raises(ValueError, match="Out of range float"):
-        start_line({"x": math.inf})
+        write({"chain": [{"logit_bias": {"bias": value}}]})
+
+
+@given(STEPS)
+def test_any_step_is_strict_json_on_one_line(one):
+    found = strict(token_line(one))
+    assert bytes(found["bytes"]) == one.data
+    assert found["text"] == one.text
+    assert [*found][:5] == ["event", "index", "id", "token", "bytes"]
+    assert ("logprobs_from" in found) == bool(one.said)
+    assert ("chain" in found) == (len(one.said) == 2)
+    assert strict(prompt_line(one)) == {**found, "event": "prompt"}
+
+
+@given(st.dictionaries(TEXTS, TEXTS | st.floats(allow_nan=False, allow_infinity=False) | st.none()))
+def test_encode_is_the_inverse_of_reading(fields):
+    assert json.loads(encode(fields)) == fields
+    assert "\n" not in encode(fields)

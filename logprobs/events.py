@@ -1,0 +1,16 @@
+"""Server-sent events: how the OpenAI shapes are streamed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from .encode import encode
+
+DONE = "data: [DONE]\n\n"
+"""What ends a stream."""
+
+
+def server_sent(data: Mapping[str, Any]) -> str:
+    """One event with JSON in it; a newline inside a text is escaped by JSON, so that an event is one line."""
+    return f"data: {encode(data)}\n\n"

@@ -1,0 +1,140 @@
+"""OpenAI's text_completion and chat.completion, whole and as streamed chunks.
+
+One field is ours: ``logprobs_from``. A logprob that there is none for is null (OpenAI writes -9999).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from .records import Step, TokenLogprob, finite, shown
+from .run import Completion, Finish, Head, Offsets, finish_reason, usage
+
+Json = dict[str, Any]
+
+
+def text_completion(run: Completion) -> Json:
+    """The whole run as a ``text_completion``; with ``echo``, the prompt comes first in text and logprobs."""
+    offsets = Offsets()
+    steps, text = run.steps, run.finish.text
+    at: list[int] = []
+    if run.echo is not None:
+        steps = (*run.echo, *steps)
+        at = offsets.of(run.echo)
+        offsets.skip_to(len(run.head.prompt))
+        text = run.head.prompt + text
+    at += offsets.of(run.steps)
+    return _text_object(run.head) | {
+        "choices": [_text_choice(text, _legacy(run.head, steps, at), finish_reason(run.finish))],
+        "usage": usage(run.head, run.finish.completion_tokens),
+    }
+
+
+def text_chunk(head: Head, steps: Sequence[Step], at: Sequence[int], text: str) -> Json:
+    """A streamed part: these tokens, which begin at these offsets, and the text that they let be shown."""
+    return _text_object(head) | {"choices": [_text_choice(text, _legacy(head, steps, at), None)]}
+
+
+def text_last(head: Head, finish: Finish, rest: str) -> Json:
+    """The last part: what was held back of the text, why it ended, and the usage."""
+    choice = _text_choice(rest, None, finish_reason(finish))
+    return _text_object(head) | {"choices": [choice], "usage": usage(head, finish.completion_tokens)}
+
+
+def chat_completion(run: Completion) -> Json:
+    """The whole run as a ``chat.completion``."""
+    choice = {
+        "index": 0,
+        "message": {"role": "assistant", "content": run.finish.text, "refusal": None},
+        "logprobs": _content(run.head, run.steps),
+        "finish_reason": finish_reason(run.finish),
+    }
+    return _chat_object(run.head, "chat.completion") | {
+        "choices": [choice],
+        "usage": usage(run.head, run.finish.completion_tokens),
+    }
+
+
+def chat_first(head: Head) -> Json:
+    """The first streamed part, which names the role."""
+    return _chat_chunk(head, {"role": "assistant", "content": ""}, None, None)
+
+
+def chat_chunk(head: Head, step: Step) -> Json:
+    """A streamed part: one token."""
+    return _chat_chunk(head, {"content": step.text}, _content(head, [step]), None)
+
+
+def chat_last(head: Head, finish: Finish, rest: str) -> Json:
+    """The last part: what was held back of the text, why it ended, and the usage."""
+    delta = {"content": rest} if rest else {}
+    part = _chat_chunk(head, delta, None, finish_reason(finish))
+    return part | {"usage": usage(head, finish.completion_tokens)}
+
+
+def _text_object(head: Head) -> Json:
+    return {
+        "id": f"cmpl-{head.id}",
+        "object": "text_completion",
+        "created": head.created,
+        "model": head.model,
+        "system_fingerprint": f"logitsmith-{head.version}",
+        "logprobs_from": head.source,
+    }
+
+
+def _text_choice(text: str, logprobs: Json | None, reason: str | None) -> Json:
+    return {"text": text, "index": 0, "logprobs": logprobs, "finish_reason": reason}
+
+
+def _legacy(head: Head, steps: Sequence[Step], at: Sequence[int]) -> Json | None:
+    if head.source is None:
+        return None
+    return {
+        "tokens": [shown(step.data) for step in steps],
+        "token_logprobs": [finite(step.chosen.logprob) for step in steps],
+        "top_logprobs": [_by_text(step) for step in steps] if head.top else None,
+        "text_offset": list(at),
+    }
+
+
+def _by_text(step: Step) -> dict[str, float | None] | None:
+    """The likeliest tokens and the chosen one. Of tokens that print alike the likeliest stands for all."""
+    if not step.said:
+        return None
+    found: dict[str, float | None] = {}
+    for token in (*step.top, step.chosen):
+        value = finite(token.logprob)
+        if value is not None:
+            found.setdefault(shown(token.data), value)
+    return found
+
+
+def _chat_object(head: Head, kind: str) -> Json:
+    return {
+        "id": f"chatcmpl-{head.id}",
+        "object": kind,
+        "created": head.created,
+        "model": head.model,
+        "system_fingerprint": f"logitsmith-{head.version}",
+        "logprobs_from": head.source,
+    }
+
+
+def _chat_chunk(head: Head, delta: Json, logprobs: Json | None, reason: str | None) -> Json:
+    choice = {"index": 0, "delta": delta, "logprobs": logprobs, "finish_reason": reason}
+    return _chat_object(head, "chat.completion.chunk") | {"choices": [choice]}
+
+
+def _content(head: Head, steps: Sequence[Step]) -> Json | None:
+    if head.source is None:
+        return None
+    return {
+        "content": [_named(step.chosen) | {"top_logprobs": [_named(top) for top in step.top]} for step in steps],
+        "refusal": None,
+    }
+
+
+def _named(token: TokenLogprob) -> Json:
+    return {"token": token.text, "logprob": finite(token.logprob), "bytes": list(token.data)}

@@ -1,0 +1,90 @@
+"""Reads a jsonl stream back, also one that was cut off."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, Field, TypeAdapter, ValidationError
+
+from .records import Source
+
+Byte = Annotated[int, Field(ge=0, le=255)]
+Nats = Annotated[float, Field(allow_inf_nan=False)]
+Logprob = Annotated[float, Field(le=1e-3, allow_inf_nan=False)]
+
+_NO_EVENT = ("union_tag_not_found", "union_tag_invalid", "model_attributes_type", "dict_type", "model_type")
+
+
+class StreamError(Exception):
+    """A line that is no event of the format, with its number."""
+
+
+class SeenToken(BaseModel):
+    """A token by its bytes (``data``), with its logprob in nats; None where there is none."""
+
+    data: Annotated[list[Byte], Field(alias="bytes")]
+    logprob: Logprob | None
+
+
+class SeenDistribution(BaseModel):
+    """What a line says of one distribution; ``entropy`` in nats."""
+
+    logprob: Logprob | None = None
+    top_logprobs: list[SeenToken] = []
+    entropy: Nats | None = None
+
+
+class SeenStart(BaseModel, extra="allow"):
+    """The first line."""
+
+    event: Literal["start"]
+    model: str = "?"
+    seed: int | None = None
+
+
+class SeenStep(SeenToken, SeenDistribution):
+    """A token of the prompt, or one that was written."""
+
+    event: Literal["prompt", "token"]
+    text: str = ""
+    logprobs_from: Source | None = None
+    chain: SeenDistribution | None = None
+
+    def known(self, source: Source) -> SeenDistribution | None:
+        """What is known of the distribution of this source."""
+        if self.logprobs_from == source:
+            return self
+        return self.chain if source == "chain" else None
+
+
+class SeenDone(BaseModel, extra="allow"):
+    """The last line."""
+
+    event: Literal["done"]
+    finish_reason: str | None = None
+
+
+Seen = SeenStart | SeenStep | SeenDone
+_LINE: TypeAdapter[Any] = TypeAdapter(Annotated[Seen, Field(discriminator="event")])
+
+
+def read_stream(lines: Iterable[bytes]) -> Iterator[Seen]:
+    """Read the lines of a stream, one event after the other.
+
+    A last line that was cut off ends the stream. Raises ``StreamError`` for any other line that is no event.
+    """
+    for number, line in enumerate(lines, 1):
+        if not line.strip():
+            continue
+        try:
+            yield _LINE.validate_json(line)
+        except ValidationError as error:
+            problem = error.errors(include_url=False)[0]
+            if problem["type"] == "json_invalid" and not line.endswith(b"\n"):
+                return
+            if problem["type"] in _NO_EVENT:
+                raise StreamError(f"line {number}: it is no event of a jsonl stream") from None
+            where = ".".join(map(str, problem["loc"][1:]))
+            message = f"{where}: {problem['msg']}" if where else problem["msg"]
+            raise StreamError(f"line {number}: {message}") from None

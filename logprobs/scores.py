@@ -1,0 +1,106 @@
+"""Sums over the logprobs of a text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from math import exp, fsum, inf, isfinite, log
+from typing import Any
+
+from .records import Step, finite, shown
+
+
+@dataclass(frozen=True)
+class Score:
+    """How likely a text is, over its tokens that have a logprob: all but the first.
+
+    ``sum_logprob``: nats; ``tokens`` and ``bytes``: how many were scored.
+    """
+
+    sum_logprob: float
+    tokens: int
+    bytes: int
+
+    @classmethod
+    def of(cls, steps: Iterable[Step]) -> Score:
+        """Add up; a token of probability 0 makes the sum -inf."""
+        scored = [step for step in steps if step.said]
+        values = [step.said[0].logprob for step in scored]
+        try:
+            total = fsum(-inf if value is None else value for value in values)
+        except OverflowError:
+            total = -inf
+        return cls(total, len(scored), sum(len(step.data) for step in scored))
+
+    @property
+    def per_token(self) -> float | None:
+        """Mean logprob of a token, nats; None where nothing was scored."""
+        return self.sum_logprob / self.tokens if self.tokens else None
+
+    @property
+    def per_byte(self) -> float | None:
+        """Mean logprob of a byte, nats."""
+        return self.sum_logprob / self.bytes if self.bytes else None
+
+    @property
+    def perplexity(self) -> float | None:
+        """exp(-sum / tokens)."""
+        mean = self.per_token
+        try:
+            return None if mean is None else exp(-mean)
+        except OverflowError:
+            return inf
+
+    @property
+    def bits_per_byte(self) -> float | None:
+        """-sum / (bytes · ln 2)."""
+        mean = self.per_byte
+        return None if mean is None else 0.0 - mean / log(2)
+
+    def as_json(self) -> dict[str, Any]:
+        """``sum_logprob, per_token, per_byte, perplexity, bits_per_byte, scored_tokens, scored_bytes``."""
+        return {
+            "sum_logprob": finite(self.sum_logprob),
+            "per_token": finite(self.per_token),
+            "per_byte": finite(self.per_byte),
+            "perplexity": finite(self.perplexity),
+            "bits_per_byte": finite(self.bits_per_byte),
+            "scored_tokens": self.tokens,
+            "scored_bytes": self.bytes,
+        }
+
+
+def text_score(steps: Sequence[Step]) -> dict[str, Any]:
+    """A scored text: ``tokens[], ids[], bytes[], token_logprobs[]`` (first null), and its `Score`."""
+    return {
+        "logprobs_from": "model",
+        "tokens": [shown(step.data) for step in steps],
+        "ids": [step.id for step in steps],
+        "bytes": [list(step.data) for step in steps],
+        "token_logprobs": [finite(step.chosen.logprob) for step in steps],
+        **Score.of(steps).as_json(),
+    }
+
+
+def choice_scores(choices: Sequence[tuple[str, Sequence[Step]]]) -> list[dict[str, Any]]:
+    """Continuations of one prompt: ``text, sum_logprob, per_token, per_byte, probability`` and their tokens.
+
+    Probabilities are normalised over the choices, from the sums; None if every sum is -inf.
+    """
+    scores = [Score.of(steps) for _, steps in choices]
+    highest = max(score.sum_logprob for score in scores)
+    weights = [exp(score.sum_logprob - highest) if isfinite(highest) else 0.0 for score in scores]
+    total = fsum(weights)
+    return [
+        {
+            "text": text,
+            "sum_logprob": finite(score.sum_logprob),
+            "per_token": finite(score.per_token),
+            "per_byte": finite(score.per_byte),
+            "probability": weight / total if total else None,
+            "tokens": [shown(step.data) for step in steps],
+            "ids": [step.id for step in steps],
+            "token_logprobs": [finite(step.chosen.logprob) for step in steps],
+        }
+        for (text, steps), score, weight in zip(choices, scores, weights, strict=True)
+    ]

@@ -1,0 +1,44 @@
+"""Together's completion: plain lists of tokens and logprobs, and the prompt's with them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from .records import Step, finite, shown
+from .run import Completion, finish_reason, usage
+
+
+def together(run: Completion, chat: bool) -> dict[str, Any]:
+    """The whole run. ``prompt`` holds the prompt with its logprobs if ``echo`` was asked for, else nothing.
+
+    ``chat``: the text stands in a message. One field is ours: ``logprobs_from``.
+    """
+    head, text = run.head, run.finish.text
+
+    def lists(steps: Sequence[Step]) -> dict[str, Any] | None:
+        return None if head.source is None else _lists(steps)
+
+    choice = {
+        "finish_reason": finish_reason(run.finish),
+        "logprobs": lists(run.steps),
+        "index": 0,
+        **({"message": {"role": "assistant", "content": text}} if chat else {"text": text}),
+    }
+    return {
+        "id": head.id,
+        "object": "chat.completion" if chat else "text_completion",
+        "created": head.created,
+        "model": head.model,
+        "logprobs_from": head.source,
+        "prompt": [] if run.echo is None else [{"text": head.prompt, "logprobs": lists(run.echo)}],
+        "choices": [choice],
+        "usage": usage(head, run.finish.completion_tokens),
+    }
+
+
+def _lists(steps: Sequence[Step]) -> dict[str, Any]:
+    return {
+        "tokens": [shown(step.data) for step in steps],
+        "token_logprobs": [finite(step.chosen.logprob) for step in steps],
+    }

@@ -1,0 +1,118 @@
+"""Steps and runs, written by hand or drawn at random."""
+
+import codecs
+import math
+import struct
+from dataclasses import replace
+from itertools import pairwise
+
+from hypothesis import strategies as st
+from logitsmith.logprobs import Completion, Distribution, Finish, Head, Step, TokenLogprob
+
+HEAD = Head(
+    id="0123456789abcdef",
+    created=1_700_000_000,
+    model="SmolLM2-135M-Instruct",
+    prompt="",
+    source="model",
+    top=2,
+    prompt_tokens=4,
+    version="0.1.0",
+)
+
+FINISH_REASONS = {
+    "stop": "stop",
+    "grammar": "stop",
+    "length": "length",
+    "context": "length",
+    "interrupted": "length",
+}
+
+NO_NUMBERS = {"none": None, "minus_inf": -math.inf, "inf": math.inf, "nan": math.nan}
+
+
+def likely(*tokens):
+    """Tokens from (bytes, logprob); their ids are 0, 1, 2 …"""
+    return tuple(TokenLogprob(number, data, logprob) for number, (data, logprob) in enumerate(tokens))
+
+
+def said(logprob, *top, source="model", **rest):
+    """A distribution. ``top``: (bytes, logprob) each."""
+    return Distribution(source, logprob, likely(*top), **rest)
+
+
+def step(data, *distributions, index=0, token=7, text=None, special=False):
+    """One step by itself; its text is its bytes, as far as they are text."""
+    shown = data.decode("utf-8", "ignore") if text is None else text
+    return Step(index, token, data, "" if special else shown, special, distributions)
+
+
+def follow(*steps):
+    """Steps with the index and the text that they have one after the other."""
+    decoder = codecs.getincrementaldecoder("utf-8")("replace")
+    return tuple(
+        replace(one, index=index, text="" if one.special else decoder.decode(one.data))
+        for index, one in enumerate(steps)
+    )
+
+
+def pieces(*tokens, source="model"):
+    """Steps that follow each other, from (bytes, logprob), each with itself and " x" as the likeliest."""
+    return follow(
+        *(
+            step(data, said(logprob, (data, logprob), (b" x", -9.0), source=source), token=100 + number)
+            for number, (data, logprob) in enumerate(tokens)
+        )
+    )
+
+
+def run(steps, *, echo=None, reason="stop", stop=None, text=None, truncated=False, **head):
+    """A run of these steps. Its text is what they show."""
+    shown = "".join(one.text for one in steps) if text is None else text
+    finish = Finish(reason, stop, shown, len(steps), truncated)
+    return Completion(replace(HEAD, **head), echo, tuple(steps), finish)
+
+
+CHARACTERS = st.sampled_from('aé中😀 \n"\\\u2028\x85\0\x1b\ufeff') | st.characters(exclude_categories=["Cs"])
+TEXTS = st.text(CHARACTERS, max_size=12)
+DATA = st.binary(max_size=5) | TEXTS.map(str.encode)
+LOGPROBS = st.none() | st.floats(max_value=0.0, allow_nan=False) | st.just(math.nan)
+TOKENS = st.builds(TokenLogprob, st.integers(0, 2**31 - 1), DATA, LOGPROBS)
+
+
+def distributions(source):
+    """Any distribution of this source."""
+    rows = st.lists(st.floats(max_value=0.0, width=32), max_size=4)
+    return st.builds(
+        Distribution,
+        st.just(source),
+        LOGPROBS,
+        st.lists(TOKENS, max_size=3).map(tuple),
+        st.lists(TOKENS, max_size=2).map(tuple),
+        st.none() | st.floats(min_value=0.0),
+        st.none() | rows.map(lambda row: struct.pack(f"<{len(row)}f", *row)),
+    )
+
+
+STEPS = st.builds(
+    Step,
+    st.integers(0, 10**9),
+    st.integers(0, 2**31 - 1),
+    DATA,
+    TEXTS,
+    st.booleans(),
+    st.just(())
+    | st.tuples(distributions("model"))
+    | st.tuples(distributions("chain"))
+    | st.tuples(distributions("model"), distributions("chain")),
+)
+
+
+@st.composite
+def cut_texts(draw, max_size=12):
+    """A text, and its bytes cut anywhere into tokens, some of them empty."""
+    text = draw(st.text(CHARACTERS, max_size=max_size))
+    data = text.encode()
+    places = sorted(draw(st.lists(st.integers(0, len(data)), max_size=8)))
+    ends = [0, *places, len(data)]
+    return text, [data[start:end] for start, end in pairwise(ends)]

@@ -1,0 +1,317 @@
+"""The completion of llama.cpp's server: logprobs of the model, probabilities of the chain."""
+
+import json
+import math
+from typing import Annotated, Any, Literal
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from logitsmith.logprobs import encode, llama_server
+from pydantic import Field
+
+from .steps import FINISH_REASONS, STEPS, follow, pieces, run, said, step
+from .strict import Ours, Strict, checked
+
+Byte = Annotated[int, Field(ge=0, le=255)]
+Count = Annotated[int, Field(ge=0)]
+
+
+class Token(Strict):
+    id: int
+    token: str
+    bytes: list[Byte]
+
+
+class Logprob(Token):
+    logprob: Annotated[float, Field(le=0)] | None
+
+
+class ChosenLogprob(Logprob):
+    top_logprobs: list[Logprob]
+
+
+class Prob(Token):
+    prob: Annotated[float, Field(ge=0, le=1)]
+
+
+class ChosenProb(Prob):
+    top_probs: list[Prob]
+
+
+class Timings(Strict):
+    cache_n: Count = 0
+    prompt_n: Count
+    prompt_ms: float
+    prompt_per_token_ms: float
+    prompt_per_second: float
+    predicted_n: Count
+    predicted_ms: float
+    predicted_per_token_ms: float
+    predicted_per_second: float
+
+
+class Response(Ours):
+    index: Literal[0]
+    content: str
+    tokens: list[int]
+    id_slot: int
+    stop: Literal[True]
+    model: str
+    tokens_predicted: Count
+    tokens_evaluated: Count
+    generation_settings: dict[str, Any]
+    prompt: str
+    has_new_line: bool
+    truncated: bool
+    stop_type: Literal["none", "eos", "limit", "word"]
+    stopping_word: str
+    tokens_cached: Count
+    timings: Timings
+
+
+class Plain(Response):
+    """Without completion_probabilities."""
+
+
+class FromModel(Response):
+    completion_probabilities: list[ChosenLogprob]
+
+
+class FromChain(Response):
+    completion_probabilities: list[ChosenProb]
+
+
+KINDS = {None: Plain, "model": FromModel, "chain": FromChain}
+
+SETTINGS = {"seed": 7, "n_predict": 4, "n_ctx": 512, "stop": [], "samplers": ["greedy"], "grammar": ""}
+TIMINGS = {
+    "prompt_n": 4,
+    "prompt_ms": 10.5,
+    "prompt_per_token_ms": 2.625,
+    "prompt_per_second": 380.952,
+    "predicted_n": 3,
+    "predicted_ms": 30.0,
+    "predicted_per_token_ms": 10.0,
+    "predicted_per_second": 100.0,
+}
+
+# As `json` of the server puts them; the last one is there only with n_probs.
+ORDER = [
+    "index",
+    "content",
+    "tokens",
+    "id_slot",
+    "stop",
+    "model",
+    "tokens_predicted",
+    "tokens_evaluated",
+    "generation_settings",
+    "prompt",
+    "has_new_line",
+    "truncated",
+    "stop_type",
+    "stopping_word",
+    "tokens_cached",
+    "timings",
+    "completion_probabilities",
+]
+
+HALF, QUARTER = math.log(0.5), math.log(0.25)
+MODEL = follow(
+    step(b" a", said(HALF, (b" a", HALF), (b" b", QUARTER)), token=5),
+    step(b"\xf0\x9f", said(QUARTER, (b"\n", HALF), (b"c\xf0", QUARTER)), token=6),
+    step(b"\x98\x80", said(-1.0), token=7),
+)
+CHAIN = follow(
+    step(b" a", said(HALF, (b" a", HALF), (b" b", QUARTER), source="chain"), token=5),
+    step(b"c", said(None, (b"d", 0.0), (b"e", -math.inf), source="chain"), token=6),
+)
+
+RUNS = {
+    "model": run(MODEL),
+    "chain": run(CHAIN, source="chain"),
+    "no logprobs": run(follow(step(b"a"), step(b"b")), source=None, top=0),
+    "no likely tokens": run(follow(step(b"a", said(-0.5))), top=0),
+    "nothing written": run((), reason="length"),
+    "a special token": run((*MODEL, step(b"</s>", said(-0.5), special=True))),
+    "every separator": run(pieces(("a\u2028b\x85\r\n\0".encode(), -1.0))),
+}
+
+
+def response(whole, settings=SETTINGS, timings=TIMINGS, cached=2):
+    return llama_server(whole, settings, timings, cached)
+
+
+@pytest.mark.parametrize("whole", RUNS.values(), ids=RUNS)
+def test_a_response_is_strict(whole):
+    wanted = response(whole)
+    found = checked(KINDS[whole.head.source], wanted)
+    assert found.model_dump(mode="json", exclude_unset=True) == json.loads(encode(wanted))
+    assert found.logprobs_from == whole.head.source
+    assert (found.content, found.prompt) == (whole.finish.text, whole.head.prompt)
+    assert found.tokens == [one.id for one in whole.steps]
+    if whole.head.source is not None:
+        assert [token.id for token in found.completion_probabilities] == found.tokens
+
+
+@pytest.mark.parametrize("whole", RUNS.values(), ids=RUNS)
+def test_fields_stand_in_the_server_s_order(whole):
+    names = [name for name in response(whole) if name != "logprobs_from"]
+    assert names == (ORDER if whole.head.source else ORDER[:-1])
+
+
+def test_the_model_s_logprobs_to_the_letter():
+    assert response(run(MODEL, prompt="Say:"))["completion_probabilities"] == [
+        {
+            "id": 5,
+            "token": " a",
+            "bytes": [32, 97],
+            "logprob": HALF,
+            "top_logprobs": [
+                {"id": 0, "token": " a", "bytes": [32, 97], "logprob": HALF},
+                {"id": 1, "token": " b", "bytes": [32, 98], "logprob": QUARTER},
+            ],
+        },
+        {
+            "id": 6,
+            "token": "",
+            "bytes": [0xF0, 0x9F],
+            "logprob": QUARTER,
+            "top_logprobs": [
+                {"id": 0, "token": "\n", "bytes": [10], "logprob": HALF},
+                {"id": 1, "token": "c", "bytes": [99, 0xF0], "logprob": QUARTER},
+            ],
+        },
+        {"id": 7, "token": "", "bytes": [0x98, 0x80], "logprob": -1.0, "top_logprobs": []},
+    ]
+
+
+def test_the_chain_s_probabilities_to_the_letter():
+    near = pytest.approx
+    assert response(RUNS["chain"])["completion_probabilities"] == [
+        {
+            "id": 5,
+            "token": " a",
+            "bytes": [32, 97],
+            "prob": near(0.5),
+            "top_probs": [
+                {"id": 0, "token": " a", "bytes": [32, 97], "prob": near(0.5)},
+                {"id": 1, "token": " b", "bytes": [32, 98], "prob": near(0.25)},
+            ],
+        },
+        {
+            "id": 6,
+            "token": "c",
+            "bytes": [99],
+            "prob": 0.0,
+            "top_probs": [
+                {"id": 0, "token": "d", "bytes": [100], "prob": 1.0},
+                {"id": 1, "token": "e", "bytes": [101], "prob": 0.0},
+            ],
+        },
+    ]
+
+
+def test_the_rest_to_the_letter():
+    found = response(run(MODEL, prompt="Say:"))
+    del found["completion_probabilities"]
+    assert found == {
+        "index": 0,
+        "content": " a😀",
+        "tokens": [5, 6, 7],
+        "id_slot": 0,
+        "stop": True,
+        "model": "SmolLM2-135M-Instruct",
+        "tokens_predicted": 3,
+        "tokens_evaluated": 4,
+        "generation_settings": {**SETTINGS, "n_probs": 2, "post_sampling_probs": False},
+        "prompt": "Say:",
+        "has_new_line": False,
+        "truncated": False,
+        "stop_type": "eos",
+        "stopping_word": "",
+        "tokens_cached": 2,
+        "timings": TIMINGS,
+        "logprobs_from": "model",
+    }
+
+
+@pytest.mark.parametrize(("name", "after"), [("model", False), ("chain", True), ("no logprobs", False)])
+def test_settings_say_which_probabilities_these_are(name, after):
+    found = response(RUNS[name])["generation_settings"]
+    assert (found["post_sampling_probs"], found["n_probs"]) == (after, RUNS[name].head.top)
+    assert SETTINGS.items() <= found.items()
+
+
+def test_the_settings_that_are_given_stay_as_they_are():
+    settings = {"seed": 1}
+    response(RUNS["model"], settings=settings)
+    assert settings == {"seed": 1}
+
+
+# Each row: our reason and the stop text, then the server's stop type and stopping word.
+STOPS = {
+    "the model ended": ("stop", None, "eos", ""),
+    "a stop text": ("stop", "\n\n", "word", "\n\n"),
+    "the grammar is done": ("grammar", None, "eos", ""),
+    "enough tokens": ("length", None, "limit", ""),
+    "the context is full": ("context", None, "limit", ""),
+    "interrupted": ("interrupted", None, "none", ""),
+}
+
+
+@pytest.mark.parametrize(("reason", "stop", "kind", "word"), STOPS.values(), ids=STOPS)
+def test_stop_types(reason, stop, kind, word):
+    found = response(run(MODEL, reason=reason, stop=stop))
+    assert (found["stop_type"], found["stopping_word"]) == (kind, word)
+
+
+def test_every_reason_has_a_stop_type():
+    assert {row[0] for row in STOPS.values()} == {*FINISH_REASONS}
+
+
+@pytest.mark.parametrize("truncated", [False, True])
+def test_truncated(truncated):
+    assert response(run(MODEL, reason="context", truncated=truncated))["truncated"] is truncated
+
+
+@pytest.mark.parametrize(("text", "found"), [("a\nb", True), ("\n", True), ("a\u2028\r", False), ("", False)])
+def test_has_new_line(text, found):
+    assert response(run(MODEL, text=text))["has_new_line"] is found
+
+
+# Each row: the bytes of a token, then its text: what is cut off at its end is left out.
+TOKENS = {
+    "text": ("é中😀".encode(), "é中😀"),
+    "nothing": (b"", ""),
+    "control characters": (b"\0\n", "\0\n"),
+    "the beginning of a character": (b"\xe4\xb8", ""),
+    "text and a beginning": (b"ab\xe4\xb8", "ab"),
+    "a character and a beginning": ("😀".encode() + b"\xf0", "😀"),
+    "the end of a character": (b"\x98\x80", ""),
+}
+
+
+@pytest.mark.parametrize(("data", "text"), TOKENS.values(), ids=TOKENS)
+@pytest.mark.parametrize("source", ["model", "chain"])
+def test_token_text(data, text, source):
+    whole = run([step(data, said(-1.0, (data, -1.0), source=source))], source=source)
+    (found,) = response(whole)["completion_probabilities"]
+    (top,) = found["top_logprobs" if source == "model" else "top_probs"]
+    for token in (found, top):
+        assert (token["token"], bytes(token["bytes"])) == (text, data)
+
+
+@pytest.mark.parametrize("value", [None, -math.inf], ids=str)
+def test_what_cannot_come_has_no_logprob_and_probability_0(value):
+    (token,) = response(run([step(b"a", said(value))]))["completion_probabilities"]
+    assert token["logprob"] is None
+    whole = run([step(b"a", said(value, source="chain"))], source="chain")
+    (token,) = response(whole)["completion_probabilities"]
+    assert token["prob"] == 0.0
+
+
+@given(st.lists(STEPS, max_size=3), st.sampled_from(["model", "chain", None]))
+def test_any_run_is_strict(steps, source):
+    checked(KINDS[source], response(run(steps, source=source)))

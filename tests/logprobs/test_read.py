@@ -1,0 +1,300 @@
+"""A jsonl stream read back: whole, cut off, and what is no stream."""
+
+import io
+import json
+from contextlib import suppress
+from math import isfinite
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+from logitsmith.logprobs import (
+    SeenDone,
+    SeenStart,
+    SeenStep,
+    StreamError,
+    done_line,
+    encode,
+    prompt_line,
+    read_stream,
+    start_line,
+    token_line,
+)
+
+from .steps import NO_NUMBERS, STEPS, TEXTS, likely, said, step
+
+START = start_line({"model": "tiny 😀", "seed": 7, "chain": [{"greedy": {}}], "logprobs": {"from": ["model"]}})
+DONE = done_line({"finish_reason": "length", "text": "é中", "usage": {"total_tokens": 3}})
+RICH = step(
+    "é中".encode() + b"\xf0",
+    said(-0.5, ("é".encode(), -0.5), (b"\x80", -1e-7), named=likely((b"no", None)), entropy=1.25, row=b"\0\0\0\0"),
+    said(None, ("é".encode(), -0.25), source="chain", entropy=0.5),
+    text='é"中\n',
+)
+LINES = {
+    "start": START,
+    "prompt": prompt_line(step(b"a")),
+    "token": token_line(step(b"b", said(-1e-7, (b"b", -1e-7), entropy=1e-6))),
+    "token of both": token_line(RICH),
+    "done": DONE,
+}
+
+GOOD = token_line(step(b"a", said(-0.5))).encode()
+
+
+def read(text):
+    """The events of a stream that stands in a file."""
+    return [*read_stream(io.BytesIO(text if isinstance(text, bytes) else text.encode()))]
+
+
+def number(value):
+    return value if value is not None and isfinite(value) else None
+
+
+def token_of(**fields):
+    return encode({"event": "token", "bytes": [97], "logprob": -0.5, **fields}).encode()
+
+
+def assert_same(seen, distribution):
+    """Seen is what was said of a distribution."""
+    assert seen.logprob == number(distribution.logprob)
+    assert seen.entropy == number(distribution.entropy)
+    assert [(bytes(token.data), token.logprob) for token in seen.top_logprobs] == [
+        (token.data, number(token.logprob)) for token in distribution.top
+    ]
+
+
+@given(st.lists(st.tuples(st.sampled_from([prompt_line, token_line]), STEPS), max_size=4), TEXTS)
+def test_what_is_written_is_read_back(written, text):
+    lines = [
+        start_line({"model": text, "seed": 3}),
+        *(write(one) for write, one in written),
+        done_line({"finish_reason": "stop", "text": text}),
+    ]
+    start, *tokens, done = read("".join(lines))
+    assert (type(start), start.model, start.seed) == (SeenStart, text, 3)
+    assert (type(done), done.finish_reason, done.model_extra) == (SeenDone, "stop", {"text": text})
+    assert len(tokens) == len(written)
+    for seen, (write, one) in zip(tokens, written, strict=True):
+        assert type(seen) is SeenStep
+        assert seen.event == ("token" if write is token_line else "prompt")
+        assert (bytes(seen.data), seen.text) == (one.data, one.text)
+        told = {distribution.source: distribution for distribution in one.said}
+        assert seen.logprobs_from == (one.said[0].source if one.said else None)
+        for source in ("model", "chain"):
+            assert (seen.known(source) is None) == (source not in told)
+            if source in told:
+                assert_same(seen.known(source), told[source])
+
+
+KNOWN = {
+    "nothing": ((), None, None),
+    "model": ((said(-0.5),), -0.5, None),
+    "chain": ((said(-0.25, source="chain"),), None, -0.25),
+    "both": ((said(-0.5), said(-0.25, source="chain")), -0.5, -0.25),
+}
+
+
+@pytest.mark.parametrize(("distributions", "model", "chain"), KNOWN.values(), ids=KNOWN)
+def test_known_of_each_source(distributions, model, chain):
+    (seen,) = read(token_line(step(b"a", *distributions)))
+    for source, logprob in (("model", model), ("chain", chain)):
+        known = seen.known(source)
+        assert (None if known is None else known.logprob) == logprob
+
+
+def test_the_chain_s_is_never_taken_for_the_model_s():
+    (seen,) = read(token_of(logprobs_from="chain", chain={"logprob": -0.25}))
+    assert seen.known("model") is None
+    assert seen.known("chain").logprob == -0.5
+
+
+def test_what_the_chain_removed_is_known_to_have_no_logprob():
+    (seen,) = read(token_line(step(b"a", said(-0.5), said(None, source="chain"))))
+    assert seen.known("chain") is not None
+    assert seen.known("chain").logprob is None
+
+
+@pytest.mark.parametrize("value", NO_NUMBERS.values(), ids=NO_NUMBERS)
+def test_no_number_is_read_as_none(value):
+    (seen,) = read(token_line(step(b"a", said(value, (b"b", value), entropy=value))))
+    assert (seen.logprob, seen.entropy, seen.top_logprobs[0].logprob) == (None, None, None)
+
+
+@pytest.mark.parametrize("last", LINES.values(), ids=LINES)
+def test_a_last_line_cut_off_anywhere_ends_the_stream(last):
+    before = START + GOOD.decode() + token_line(RICH)
+    events = read(before)
+    assert len(events) == 3
+    data = last.encode()
+    for cut in range(len(data) - 1):
+        assert read(before.encode() + data[:cut]) == events, data[:cut]
+
+
+@pytest.mark.parametrize("last", LINES.values(), ids=LINES)
+def test_a_last_line_without_its_line_end_is_whole(last):
+    assert read(START + last.rstrip("\n")) == read(START + last)
+    assert len(read(START + last)) == 2
+
+
+@given(st.lists(STEPS, min_size=1, max_size=3), st.data())
+def test_a_stream_cut_off_anywhere_is_read_as_far_as_it_goes(steps, data):
+    lines = [START, *map(token_line, steps), DONE]
+    whole = "".join(lines).encode()
+    cut = data.draw(st.integers(0, len(whole)))
+    found = read(whole[:cut])
+    ends = [len("".join(lines[: count + 1]).encode()) - 1 for count in range(len(lines))]
+    assert found == read(whole)[: sum(end <= cut for end in ends)]
+
+
+def test_events_come_before_a_wrong_line_is_read():
+    stream = read_stream([START.encode(), GOOD, b"{]\n"])
+    assert isinstance(next(stream), SeenStart)
+    assert isinstance(next(stream), SeenStep)
+    with pytest.raises(StreamError, match="line 3: "):
+        next(stream)
+
+
+# Each row: a line that is no event, and what is said of it.
+WRONG = {
+    "no JSON": (b"hello", "Invalid JSON"),
+    "cut off": (GOOD[:20], "Invalid JSON"),
+    "cut off and gone on with": (GOOD[:20] + START.encode().strip(), "Invalid JSON"),
+    "two events": (GOOD.strip() * 2, "Invalid JSON"),
+    "a trailing comma": (GOOD.strip() + b",", "Invalid JSON"),
+    "bytes that are no text": (b'{"event": "\xff"}', "Invalid JSON"),
+    "UTF-16": ('{"event": "done"}'.encode("utf-16"), "Invalid JSON"),
+    "null": (b"null", "it is no event of a jsonl stream"),
+    "a number": (b"3", "it is no event of a jsonl stream"),
+    "a text": (b'"token"', "it is no event of a jsonl stream"),
+    "a list": (b"[]", "it is no event of a jsonl stream"),
+    "an empty object": (b"{}", "it is no event of a jsonl stream"),
+    "another format": (b'{"id": "cmpl-1", "object": "text_completion"}', "it is no event of a jsonl stream"),
+    "another event": (b'{"event": "ping"}', "it is no event of a jsonl stream"),
+    "an event that is no text": (b'{"event": 3}', "it is no event of a jsonl stream"),
+    "a server-sent event": (b"data: [DONE]", "Invalid JSON"),
+    "no bytes": (b'{"event": "token", "logprob": -1}', "bytes: Field required"),
+    "no logprob": (b'{"event": "prompt", "bytes": []}', "logprob: Field required"),
+    "a byte too large": (token_of(bytes=[0, 256]), "bytes.1: "),
+    "a byte below 0": (token_of(bytes=[-1]), "bytes.0: "),
+    "bytes as text": (token_of(bytes="a"), "bytes: "),
+    "a probability above 1": (token_of(logprob=0.5), "logprob: "),
+    "a logprob that is a text": (token_of(logprob="likely"), "logprob: "),
+    "another source": (token_of(logprobs_from="server"), "logprobs_from: "),
+    "a likely token without bytes": (
+        token_of(top_logprobs=[{"bytes": [], "logprob": -1}, {"logprob": -1}]),
+        "top_logprobs.1.bytes: Field required",
+    ),
+    "a likely token above 1": (
+        token_of(top_logprobs=[{"bytes": [], "logprob": 1}]),
+        "top_logprobs.0.logprob: ",
+    ),
+    "the chain's above 1": (token_of(chain={"logprob": 1}), "chain.logprob: "),
+    "an entropy that is a text": (token_of(entropy="high"), "entropy: "),
+    "a model that is a number": (b'{"event": "start", "model": 3}', "model: "),
+    "a seed that is a text": (b'{"event": "start", "seed": "x"}', "seed: "),
+    "a reason that is a number": (b'{"event": "done", "finish_reason": 3}', "finish_reason: "),
+}
+
+
+@pytest.mark.parametrize(("line", "problem"), WRONG.values(), ids=WRONG)
+def test_a_wrong_line_in_the_middle_is_named(line, problem):
+    with pytest.raises(StreamError) as error:
+        [*read_stream([START.encode(), b"\n", GOOD, line + b"\n", GOOD])]
+    said_of_it = str(error.value)
+    assert said_of_it.startswith(f"line 4: {problem}")
+    assert "\n" not in said_of_it
+    assert "pydantic" not in said_of_it
+
+
+WHOLE_BUT_WRONG = {name: row for name, row in WRONG.items() if row[1] != "Invalid JSON"}
+
+
+@pytest.mark.parametrize(("line", "problem"), WHOLE_BUT_WRONG.values(), ids=WHOLE_BUT_WRONG)
+def test_a_whole_line_that_is_wrong_is_named_at_the_end_too(line, problem):
+    with pytest.raises(StreamError, match=r"^line 2: ") as error:
+        [*read_stream([START.encode(), line])]
+    assert problem in str(error.value)
+
+
+@pytest.mark.parametrize("number", ["NaN", "Infinity", "-Infinity"])
+@pytest.mark.parametrize("field", ["logprob", "entropy"])
+def test_a_number_that_json_lacks_is_no_event(number, field):
+    line = token_of(entropy=1.0, logprob=-1.0).decode()
+    wrong = json.dumps({**json.loads(line), field: float(number.replace("Infinity", "inf"))})
+    assert number in wrong
+    with pytest.raises(StreamError, match=r"^line 1: "):
+        [*read_stream([wrong.encode() + b"\n"])]
+
+
+BLANK = {"a line end": b"\n", "blanks": b"  \t\n", "a carriage return": b"\r\n", "nothing": b""}
+
+
+@pytest.mark.parametrize("blank", BLANK.values(), ids=BLANK)
+def test_blank_lines_are_passed_over(blank):
+    first, second = read_stream([blank, START.encode(), blank, blank, DONE.encode(), blank])
+    assert (type(first), type(second)) == (SeenStart, SeenDone)
+
+
+@pytest.mark.parametrize("stream", [b"", b"\n\n", b" "], ids=repr)
+def test_an_empty_stream_has_no_events(stream):
+    assert read(stream) == []
+
+
+def test_line_ends_of_windows():
+    events = read(START + GOOD.decode() + DONE)
+    assert read((START + GOOD.decode() + DONE).replace("\n", "\r\n")) == events
+    assert len(events) == 3
+
+
+def test_a_separator_inside_a_text_ends_no_line():
+    text = "a\u2028b\x85c\x1cd"
+    (seen,) = read(token_line(step(text.encode(), text=text)))
+    assert (seen.text, bytes(seen.data).decode()) == (text, text)
+
+
+def test_fields_that_are_not_read_do_no_harm():
+    (seen,) = read(token_of(index=3, id=7, token="a", row="AAAA", logprob_of=[], later={"x": [1]}))
+    assert (bytes(seen.data), seen.logprob, seen.text) == (b"a", -0.5, "")
+
+
+def test_the_ends_keep_what_they_hold():
+    start, done = read(START + DONE)
+    assert start.model_extra == {"chain": [{"greedy": {}}], "logprobs": {"from": ["model"]}}
+    assert (start.model, start.seed) == ("tiny 😀", 7)
+    assert done.model_extra == {"text": "é中", "usage": {"total_tokens": 3}}
+
+
+def test_the_ends_need_nothing_but_their_name():
+    start, done = read('{"event": "start"}\n{"event": "done"}\n')
+    assert (start.model, start.seed, done.finish_reason) == ("?", None, None)
+
+
+@pytest.mark.parametrize("value", [0.0, 1e-4, 1e-3], ids=str)
+def test_a_logprob_may_round_to_a_little_above_0(value):
+    (seen,) = read(token_of(logprob=value))
+    assert seen.logprob == value
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers(-300, 300) | st.floats() | TEXTS,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TEXTS, inner, max_size=3),
+    max_leaves=5,
+)
+NAMES = ["bytes", "logprob", "top_logprobs", "entropy", "text", "logprobs_from", "chain", "model", "seed"]
+EVENTS = st.fixed_dictionaries(
+    {"event": st.sampled_from(["start", "prompt", "token", "done"]) | JSON},
+    optional=dict.fromkeys(NAMES, JSON),
+)
+
+
+@given(
+    st.lists(st.binary(max_size=20) | (JSON | EVENTS).map(lambda value: json.dumps(value).encode()), max_size=4)
+)
+@example([b"[" * 100_000])
+@example([b'{"event": "done", "finish_reason": ' + b"1" * 10_000 + b"}"])
+def test_any_lines_are_read_or_refused(lines):
+    events = []
+    with suppress(StreamError):
+        events.extend(read_stream(io.BytesIO(b"\n".join(lines))))
+    assert all(isinstance(event, SeenStart | SeenStep | SeenDone) for event in events)
