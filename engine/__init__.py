@@ -2,13 +2,15 @@
 
 from .chat import Message, format_chat
 from .context import Context
+from .distribution import Reader, Wanted
 from .errors import ModelError
-from .events import Done, Event, Start, Timings, Token
+from .events import Done, Event, Prompt, Start, Timings, Token
 from .gguf import check_file
 from .loop import generate, versions
 from .model import Model, physical_cores
 from .model_path import locate
 from .native import send_log_to, when_llama_cpp_aborts
+from .scoring import continuation, echoed, score, score_choices
 from .text import TextStream
 from .vocabulary import Vocabulary
 
@@ -19,16 +21,23 @@ __all__ = [
     "Message",
     "Model",
     "ModelError",
+    "Prompt",
+    "Reader",
     "Start",
     "TextStream",
     "Timings",
     "Token",
     "Vocabulary",
+    "Wanted",
     "check_file",
+    "continuation",
+    "echoed",
     "format_chat",
     "generate",
     "locate",
     "physical_cores",
+    "score",
+    "score_choices",
     "send_log_to",
     "versions",
     "when_llama_cpp_aborts",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,6 +12,10 @@ from .native import NativeContext
 
 Progress = Callable[[int, int], None]
 """Called with the prompt's tokens done and their total, after each batch."""
+
+
+_PIECE = 63
+_LOGITS_AT_ONCE = 32_000_000
 
 
 class Context:
@@ -24,6 +28,7 @@ class Context:
     def __init__(self, native: NativeContext, batch: int) -> None:
         self._native = native
         self._batch = batch
+        self._piece = min(batch, _PIECE, max(1, _LOGITS_AT_ONCE // (4 * native.width)))
         self.length = native.length
         self.tokens: list[int] = []
 
@@ -32,30 +37,55 @@ class Context:
         prompt: Sequence[int],
         progress: Progress | None = None,
         interrupted: Callable[[], bool] | None = None,
+        small: bool = False,
     ) -> int:
         """Make ``prompt`` the whole sequence; returns how many of its tokens were there already.
+
+        ``small``: in pieces for which llama.cpp computes the same however the prompt is cut, see `read_each`.
 
         ``interrupted`` is asked all along; once it returns True, reading ends, ``tokens`` holds what was read,
         and a later call goes on from there. Raises ``ModelError`` when the prompt is empty or longer than the
         context.
         """
-        if not prompt:
-            raise ModelError("the prompt is empty")
-        if len(prompt) > self.length:
-            raise ModelError(
-                f"the prompt has {len(prompt):,} tokens and the context holds {self.length:,}; "
-                f"shorten it, or give a larger -c"
-            )
+        self._check(prompt)
         kept = self._keep(prompt)
         with self._native.break_off_when(interrupted):
-            for start in range(kept, len(prompt), self._batch):
-                part = prompt[start : start + self._batch]
+            step = self._piece if small else self._batch
+            for start in range(kept, len(prompt), step):
+                part = prompt[start : start + step]
                 if not self._native.decode(part, start):
                     break
                 self.tokens.extend(part)
                 if progress is not None:
                     progress(len(self.tokens), len(prompt))
         return kept
+
+    def read_each(self, prompt: Sequence[int]) -> Iterator[NDArray[np.float32]]:
+        """Make ``prompt`` the whole sequence; gives the logits after each token, which hold as `logits` do.
+
+        All of it is read anew, in pieces so small that their logits take at most 32 MB. Of fewer than 64 tokens,
+        for which llama.cpp computes the same however a text is cut. Raises ``ModelError`` as `read` does.
+        """
+        self._check(prompt)
+        self._native.forget(0)
+        self.tokens.clear()
+        yield from self.push_each(prompt)
+
+    def push_each(self, tokens: Sequence[int]) -> Iterator[NDArray[np.float32]]:
+        """Append tokens in such pieces; gives the logits after each. Raises ``ModelError`` as `push_all` does."""
+        for start in range(0, len(tokens), self._piece):
+            yield from self.push_all(tokens[start : start + self._piece])
+
+    def back_to(self, length: int) -> None:
+        """Forget all but the first ``length`` tokens, of which there are at least so many."""
+        if length == len(self.tokens):
+            return
+        kept = self.tokens[:length]
+        if self._native.forget(length):
+            self.tokens = kept
+        else:  # a recurrent model cannot go back part of the way
+            self.tokens.clear()
+            self.read(kept, small=True)
 
     def push(self, token: int) -> None:
         """Append one token. Raises ``ModelError`` when the context is full."""
@@ -100,6 +130,15 @@ class Context:
     def close(self) -> None:
         """Free the memory."""
         self._native.close()
+
+    def _check(self, prompt: Sequence[int]) -> None:
+        if not prompt:
+            raise ModelError("the prompt is empty")
+        if len(prompt) > self.length:
+            raise ModelError(
+                f"the prompt has {len(prompt):,} tokens and the context holds {self.length:,}; "
+                f"shorten it, or give a larger -c"
+            )
 
     def _keep(self, prompt: Sequence[int]) -> int:
         """Cut the sequence back to what it shares with the prompt; the prompt's last token is always read."""

@@ -1,11 +1,11 @@
-"""What a run tells, in order: Start, then Tokens, then Done."""
+"""What a run tells, in order: Start, Prompts if they are wanted, Tokens, Done."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Any
 
-from ..logprobs import TokenLogprob
+from ..logprobs import Step
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,19 +20,20 @@ class Start:
     prompt_ids: tuple[int, ...]
     cached_tokens: int
     context: int
+    logprobs: dict[str, Any] | None
     max_tokens: int | None
     stop: tuple[str, ...]
     versions: dict[str, str]
 
 
 @dataclass(frozen=True, slots=True)
-class Token:
-    """One token was chosen. ``text`` is what is now free to be shown; it may lag behind the token's bytes."""
+class Prompt(Step):
+    """A token of the prompt; the first has no distribution, since nothing comes before it."""
 
-    index: int
-    chosen: TokenLogprob
-    top: tuple[TokenLogprob, ...]
-    text: str
+
+@dataclass(frozen=True, slots=True)
+class Token(Step):
+    """One token was chosen."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,4 +68,4 @@ class Done:
     timings: Timings
 
 
-Event = Start | Token | Done
+Event = Start | Prompt | Token | Done

@@ -253,7 +253,7 @@ class NativeContext:
         # llama.cpp rounds the length up; what was asked for is what the user gets.
         self.length = min(options.length, int(lib.llama_n_ctx(self.handle)))
         self._memory = lib.llama_get_memory(self.handle)
-        self._width = model.size
+        self.width = model.size
         self._address = 0
         self._view: NDArray[np.float32] = np.empty(0, dtype=np.float32)
         self._batch = lib.llama_batch_init(options.batch, 0, 1)
@@ -325,7 +325,7 @@ class NativeContext:
             raise ModelError("llama.cpp holds no logits; decode a token first")
         if address != self._address:  # nearly always the same place as before
             self._address = address
-            self._view = np.ctypeslib.as_array((ctypes.c_float * self._width).from_address(address))
+            self._view = np.ctypeslib.as_array((ctypes.c_float * self.width).from_address(address))
             self._view.flags.writeable = False
         return self._view
 
@@ -334,7 +334,7 @@ class NativeContext:
         address = _logits_address(self.handle, index)
         if address is None:
             raise ModelError(f"llama.cpp holds no logits for token {index} of the batch")
-        view = np.ctypeslib.as_array((ctypes.c_float * self._width).from_address(address))
+        view = np.ctypeslib.as_array((ctypes.c_float * self.width).from_address(address))
         view.flags.writeable = False
         return view
 

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator
 from dataclasses import dataclass
-from math import log
 from time import perf_counter
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..grammars import Constraint, GrammarError, as_closable, as_guide
-from ..logprobs import TokenLogprob
-from ..samplers import Candidates, Chain
+from ..samplers import Chain
+from .distribution import Reader
 from .events import Token
 from .model import Model
 from .text import TextStream
@@ -31,7 +30,7 @@ class Run:
     model: Model
     chain: Chain
     constraint: Constraint | None
-    top_logprobs: int | None
+    reader: Reader
     stream: TextStream
     jump: bool
     count: int = 0
@@ -43,7 +42,6 @@ class Run:
         self._context = self.model.context
         self._guide = as_guide(self.constraint)
         self._mask: NDArray[np.bool_] | None = None
-        self._scratch: Floats | None = None
         self._ends = np.array(sorted(self.model.vocabulary.eog) if self._guide else (), dtype=np.intp)
         self._unread: int | None = None
         self._ended = False
@@ -142,7 +140,12 @@ class Run:
         vocabulary = self.model.vocabulary
         mask = self._allowed()
         began = perf_counter()
-        token = self.chain.sample(logits, mask)
+        left = None
+        if self.reader.reads_chain:
+            left = self.chain.apply(logits, mask)
+            token = self.chain.draw(left)
+        else:
+            token = self.chain.sample(logits, mask)
         if forced is not None:
             token = forced
             self.forced += 1
@@ -154,27 +157,11 @@ class Run:
             self._mask = None
             self.grammar_seconds += perf_counter() - began
         data = vocabulary.piece(token)
-        chosen, top = self._logprobs(logits, token, data)
-        text = "" if vocabulary.is_control(token) else self.stream.push(data)
-        event = Token(self.count, chosen, top, text)
+        said = self.reader.read(logits, token, left)
+        special = vocabulary.is_control(token)
+        text = "" if special else self.stream.push(data)
+        event = Token(self.count, token, data, text, special, said)
         self.count += 1
         self._unread = token
         self._ended = vocabulary.is_eog(token)
         return event
-
-    def _logprobs(self, logits: Floats, token: int, data: bytes) -> tuple[TokenLogprob, tuple[TokenLogprob, ...]]:
-        """The raw log-softmax of the chosen token and of the likeliest ones."""
-        if self.top_logprobs is None:
-            return TokenLogprob(token, data, None), ()
-        row = Candidates(logits)
-        if self._scratch is None:
-            self._scratch = np.empty_like(logits)
-        weights = np.exp(np.subtract(logits, row.max, out=self._scratch), out=self._scratch)
-        total = float(row.max) + log(np.add.reduce(weights, dtype=np.float64))
-        chosen = TokenLogprob(token, data, float(logits[token]) - total)
-        if not self.top_logprobs:
-            return chosen, ()
-        likeliest = row.leading(self.top_logprobs)
-        piece = self.model.vocabulary.piece
-        pairs = zip(likeliest.tolist(), logits[likeliest].tolist(), strict=True)
-        return chosen, tuple(TokenLogprob(other, piece(other), logit - total) for other, logit in pairs)

@@ -92,6 +92,16 @@ class Vocabulary:
         """The text of some tokens, control tokens left out."""
         return self._native.detokenize([self._checked(token) for token in tokens]) if tokens else b""
 
+    def single(self, text: str) -> int:
+        """The one token that this text is. Raises ``ModelError`` where it is several, and says which."""
+        tokens = self.tokenize(text.encode(), special=True)
+        if len(tokens) == 1:
+            return tokens[0]
+        if not tokens:
+            raise ModelError("an empty text is no token")
+        parts = ", ".join(repr(self.piece(token).decode("utf-8", "replace")) for token in tokens)
+        raise ModelError(f"{text!r} is {len(tokens)} tokens of this model, not one: {parts}")
+
     def check(self, tokens: Iterable[int]) -> None:
         """Raise ``ModelError`` unless all of these are ids of this vocabulary."""
         for token in tokens:

@@ -2,6 +2,8 @@
 
 from typing import ClassVar
 
+import numpy as np
+
 from ..base import About, Selector
 from ..candidates import Candidates
 
@@ -24,4 +26,5 @@ class Greedy(Selector):
 
     def select(self, candidates: Candidates) -> int:
         """Return the id of the highest row."""
-        return int(candidates.ids[candidates.best()])
+        candidates.take(np.array([candidates.best()]), ordered=True)
+        return int(candidates.ids[0])

@@ -1,0 +1,126 @@
+"""Scores of given texts: what is refused, what ends early, and how much memory it takes."""
+
+import subprocess
+import sys
+
+import pytest
+from logitsmith.engine import Model, ModelError, continuation, echoed, generate, locate, score, score_choices
+from logitsmith.samplers import build
+
+from .big_model import write_model
+
+ENDS_IN_A_CHARACTER = "Look: 😀"
+
+
+def test_nothing_to_score(model):
+    with pytest.raises(ModelError, match="nothing to score"):
+        score(model, [])
+
+
+@pytest.mark.parametrize("stride", [0, -1, 1024, 2000])
+def test_strides_are_less_than_the_context(model, stride):
+    with pytest.raises(ModelError, match=rf"stride: {stride} is not within 1\.\.1023"):
+        score(model, [5, 6], stride)
+
+
+@pytest.mark.parametrize(
+    ("prompt", "choices", "message"),
+    [
+        ([], [[5]], "nothing comes before"),
+        ([5], [[6], []], "choice 2 has no tokens"),
+        ([5] * 1000, [[6], [7] * 26], "choice 2 does not fit: the prompt has 1,000 tokens, the choice 26"),
+        ([5], [[49152]], "token id 49152"),
+        ([-1], [[5]], "token id -1"),
+    ],
+    ids=["no prompt", "an empty choice", "too long", "no token", "no token in the prompt"],
+)
+def test_choices_that_cannot_be_scored(model, prompt, choices, message):
+    with pytest.raises(ModelError, match=message):
+        score_choices(model, prompt, choices)
+
+
+def test_a_choice_may_fill_the_context():
+    with Model.load(locate()[0], n_ctx=32) as small:
+        (steps,) = score_choices(small, [5] * 20, [[7] * 13])
+        assert len(steps) == 13
+        with pytest.raises(ModelError, match="does not fit"):
+            score_choices(small, [5] * 20, [[7] * 14])
+
+
+def test_an_interrupted_text_tells_of_its_beginning(model):
+    asked = iter([False] * 5 + [True] * 9)
+    steps = list(echoed(model, list(range(100, 140)), interrupted=lambda: next(asked)))
+    assert [step.id for step in steps] == list(range(100, 106))
+    assert list(echoed(model, [5, 6]))[1].chosen.logprob < 0
+
+
+def test_progress_is_told(model):
+    seen = []
+    list(score(model, list(range(100, 110)), progress=lambda done, total: seen.append((done, total))))
+    assert seen[-1] == (10, 10)
+
+
+def test_a_text_goes_on_where_it_was_cut_inside_a_character(model):
+    ids = model.vocabulary.tokenize(ENDS_IN_A_CHARACTER.encode())
+    steps = list(score(model, ids))
+    assert "".join(step.text for step in steps) == ENDS_IN_A_CHARACTER
+    assert "\ufffd" not in "".join(step.chosen.text for step in steps)
+
+
+@pytest.mark.parametrize(
+    ("prompt", "choice", "apart"),
+    [("The sea is", " blue", False), ("The sea", " is", False), ("spel", "ling", True), ("", "The sea", False)],
+)
+def test_continuations(model, prompt, choice, apart):
+    before, own, joined = continuation(model.vocabulary, prompt, choice)
+    assert joined == apart
+    assert before == model.vocabulary.tokenize_prompt(prompt.encode())
+    assert b"".join(map(model.vocabulary.piece, own)) == choice.encode()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"top_logprobs": -2}, "top_logprobs: -2"),
+        ({"top_logprobs": 50000}, "top_logprobs: 50000"),
+        ({"logprobs_from": "both of them"}, "logprobs_from"),
+        ({"logprob_of": [50000]}, "token id 50000"),
+    ],
+)
+def test_what_cannot_be_told(model, options, message):
+    with pytest.raises(ModelError, match=message):
+        next(generate(model, "a", build("greedy"), **options))
+
+
+def test_echo_reads_nothing_twice_and_changes_no_token(model):
+    chain = build("temp0.8", seed=4)
+    plain = [event.id for event in generate(model, "The sea was", chain, max_tokens=8) if hasattr(event, "id")]
+    options = {"max_tokens": 8, "echo": True, "top_logprobs": 0}
+    events = [event for event in generate(model, "The sea was", chain, **options) if hasattr(event, "id")]
+    assert [event.id for event in events[3:]] == plain
+
+
+PEAK = r"""
+import re, sys
+from pathlib import Path
+from logitsmith.engine import Model, Wanted, echoed
+def peak():
+    return int(re.search(r"VmHWM:\s+(\d+) kB", Path("/proc/self/status").read_text())[1]) / 1024
+with Model.load(sys.argv[1], n_ctx=4096, threads=1) as model:
+    before = peak()
+    steps = list(echoed(model, [i * 7919 % 150_000 for i in range(4000)], Wanted(5)))
+    print(len(steps), peak() - before)
+"""
+
+
+@pytest.mark.slow
+def test_a_long_prompt_of_a_large_vocabulary_takes_little_memory(tmp_path, capsys):
+    path = tmp_path / "big.gguf"
+    write_model(path, 150_000)
+    command = [sys.executable, "-c", PEAK, str(path)]
+    done = subprocess.run(command, check=True, capture_output=True, text=True)
+    count, megabytes = done.stdout.split()
+    assert int(count) == 4000
+    assert float(megabytes) < 300
+    with capsys.disabled():
+        print(f"\n4,000 prompt tokens, 150,000 in the vocabulary: {float(megabytes):.0f} MB above the model")
