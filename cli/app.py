@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from . import grammars, presets, run, samplers
+from . import grammars, inspect, presets, run, samplers, score
 from .errors import prepare_streams, reported
 
 HELP = """Run a GGUF model and choose every token yourself.
@@ -35,6 +35,8 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.command("run", rich_help_panel="Generate")(run.run)
+app.command("score", rich_help_panel="Generate")(score.score)
+app.command("inspect", rich_help_panel="Look up")(inspect.inspect)
 app.command("samplers", rich_help_panel="Look up")(samplers.samplers)
 app.add_typer(grammars.app, name="grammars", rich_help_panel="Look up")
 app.add_typer(presets.app, name="presets", rich_help_panel="Look up")

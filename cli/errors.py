@@ -60,24 +60,24 @@ def prepare_streams() -> None:
 
 def fail(message: str, code: int = FAILED) -> NoReturn:
     """Say what is wrong on stderr and leave."""
-    _say(f"gen: {message}")
+    say(f"gen: {message}")
     raise typer.Exit(code)
 
 
 def give_up(reason: str) -> NoReturn:
     """Leave at once, since llama.cpp is about to end the process; nothing may run after it but this."""
-    _say(f"gen: llama.cpp gave up: {reason.strip()}")
+    say(f"gen: llama.cpp gave up: {reason.strip()}")
     sys.stderr.flush()
     os._exit(FAILED)
 
 
 def note(message: str) -> None:
     """Say something on stderr and go on."""
-    _say(f"gen: note: {message}")
+    say(f"gen: note: {message}")
 
 
-def _say(line: str) -> None:
-    """A line on stderr; names of files and what a GGUF says of itself are data, so a terminal obeys none of it."""
+def say(line: str) -> None:
+    """Print a line on stderr; names of files and what a GGUF says of itself are data: a terminal obeys none."""
     from .render.text import fit
 
     print(fit(line, sys.stderr), file=sys.stderr)

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from .checks import check_text
 from .errors import FAILED, fail, reported
-from .settings import check_text
 
 if TYPE_CHECKING:
     from ..grammars import Mismatch, Spec

@@ -1,191 +1,55 @@
-"""The options of a run: the flags with their help, named as llama.cpp names them, and the object they fill."""
+"""What the command line said: the objects that the flags fill."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from enum import Enum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-import typer
+from .flags import Format, Source
 
-
-class Format(str, Enum):
-    """How events are written."""
-
-    text = "text"
-    jsonl = "jsonl"
-
-
-def _option(panel: str, *names: str, **rest: Any) -> Any:
-    rest["help"] = rest["help"].replace("[", r"\[")  # a default in brackets is no markup
-    return typer.Option(*names, rich_help_panel=panel, show_default=False, **rest)
-
-
-def _prompt(*names: str, **rest: Any) -> Any:
-    return _option("Prompt", *names, **rest)
-
-
-def _sampling(*names: str, **rest: Any) -> Any:
-    return _option("Sampling", *names, **rest)
-
-
-def _more(*names: str, **rest: Any) -> Any:
-    return _option("More samplers (all of them: gen samplers)", *names, **rest)
-
-
-def _grammar(*names: str, **rest: Any) -> Any:
-    return _option("Grammar (one of the first six)", *names, **rest)
-
-
-def _length(*names: str, **rest: Any) -> Any:
-    return _option("Length", *names, **rest)
-
-
-def _model(*names: str, **rest: Any) -> Any:
-    return _option("Model", *names, **rest)
-
-
-def _output(*names: str, **rest: Any) -> Any:
-    return _option("Output", *names, **rest)
-
-
-Prompt = Annotated[str | None, typer.Argument(metavar="PROMPT", help="The text to write on from.")]
-PromptOption = Annotated[str | None, _prompt("-p", "--prompt", help="The prompt, as an option.")]
-File = Annotated[Path | None, _prompt("-f", "--file", help="Read the prompt from a file; - is stdin.")]
-Chat = Annotated[bool | None, _prompt("--chat/--no-chat", help="Put the prompt into the model's chat template.")]
-System = Annotated[str | None, _prompt("--system", "-sys", help="System message; implies --chat.")]
-Echo = Annotated[bool, _prompt("--echo", help="Write the prompt too, before what is generated.")]
-
-Preset = Annotated[
-    str | None, _sampling("-P", "--preset", help="A preset's name or file; 'model': the GGUF author's own.")
-]
-ChainText = Annotated[
-    str | None, _sampling("--chain", metavar="STEPS", help="Steps in order: 'top-k40 > top-p0.9 > temp0.8'.")
-]
-Set = Annotated[
-    list[str] | None, _sampling("--set", metavar="NAME.PARAM=VALUE", help="Set one parameter; repeatable.")
-]
-Seed = Annotated[int | None, _sampling("-s", "--seed", help="Same seed, same text; -1 picks one. [-1]")]
-Temp = Annotated[float | None, _sampling("--temp", help="Temperature; 0 = the most likely token.")]
-TopK = Annotated[int | None, _sampling("--top-k", help="Keep the k most likely tokens; 0 = off.")]
-TopP = Annotated[float | None, _sampling("--top-p", help="Keep the likeliest tokens up to this mass; 1 = off.")]
-MinP = Annotated[float | None, _sampling("--min-p", help="Keep tokens at least this likely beside the best.")]
-RepeatPenalty = Annotated[float | None, _sampling("--repeat-penalty", help="Penalty on past tokens; 1 = off.")]
-RepeatLastN = Annotated[int | None, _sampling("--repeat-last-n", help="How far back it looks; -1 = all.")]
-PresencePenalty = Annotated[float | None, _sampling("--presence-penalty", help="Once for a past token; 0 = off.")]
-FrequencyPenalty = Annotated[
-    float | None, _sampling("--frequency-penalty", help="For each time it came; 0 = off.")
-]
-LogitBias = Annotated[
-    list[str] | None,
-    _sampling("-l", "--logit-bias", metavar="TOKEN=BIAS", help="ID+1, ID-1, ID=-inf or TEXT=2; repeatable."),
-]
-IgnoreEos = Annotated[bool, _sampling("--ignore-eos", help="Never end by an end-of-generation token.")]
-
-Typical = Annotated[
-    float | None, _more("--typical", help="Keep the tokens about as surprising as expected; 1 = off.")
-]
-TopNSigma = Annotated[
-    float | None,
-    _more("--top-n-sigma", "--top-nsigma", help="Keep logits within n deviations of the best; 0 = off."),
-]
-XtcProbability = Annotated[float | None, _more("--xtc-probability", help="How often the top choices go; 0 = off.")]
-XtcThreshold = Annotated[float | None, _more("--xtc-threshold", help="What counts as a top choice. [0.1]")]
-DynatempRange = Annotated[
-    float | None, _more("--dynatemp-range", help="Temperature by entropy, this far up and down.")
-]
-DynatempExp = Annotated[float | None, _more("--dynatemp-exp", help="Its exponent. [1]")]
-DryMultiplier = Annotated[float | None, _more("--dry-multiplier", help="Against loops; 0 = off, 0.8 is usual.")]
-DryBase = Annotated[float | None, _more("--dry-base", help="Growth for each repeated token. [1.75]")]
-DryAllowedLength = Annotated[int | None, _more("--dry-allowed-length", help="Repetitions up to this go free. [2]")]
-DryPenaltyLastN = Annotated[
-    int | None, _more("--dry-penalty-last-n", help="How far back it looks; -1 = all. [-1]")
-]
-DrySequenceBreaker = Annotated[
-    list[str] | None,
-    _more(
-        "--dry-sequence-breaker", metavar="TEXT", help="Instead of newline : \" and *; 'none' clears; repeatable."
-    ),
-]
-Mirostat = Annotated[
-    int | None,
-    _more("--mirostat", min=0, max=2, help="1 or 2 selects; only bias and temperature stay before it. 0 = off."),
-]
-MirostatLr = Annotated[float | None, _more("--mirostat-lr", help="How fast it learns, eta. [0.1]")]
-MirostatEnt = Annotated[float | None, _more("--mirostat-ent", help="The surprise in bits, tau. [5]")]
-AdaptiveTarget = Annotated[
-    float | None,
-    _more("--adaptive-target", help="Select by adaptive_p, near this probability; below 0 = plainly."),
-]
-AdaptiveDecay = Annotated[float | None, _more("--adaptive-decay", help="How long it remembers. [0.9]")]
-Samplers = Annotated[
-    str | None,
-    _more(
-        "--samplers",
-        "--sampler-seq",
-        metavar="A;B;C",
-        help="These only, in this order: 'top_k;top_p;temperature' or 'kpt'.",
-    ),
-]
-
-Grammar = Annotated[
-    str | None, _grammar("--grammar", metavar="NAME|GBNF", help="A grammar's name (gen grammars), or GBNF itself.")
-]
-GrammarFile = Annotated[Path | None, _grammar("--grammar-file", help="A GBNF file.")]
-JsonSchema = Annotated[str | None, _grammar("-j", "--json-schema", help="JSON that fits this JSON Schema.")]
-JsonSchemaFile = Annotated[Path | None, _grammar("-jf", "--json-schema-file", help="The same, from a file.")]
-Regex = Annotated[str | None, _grammar("--regex", help="Text that matches as a whole.")]
-LarkFile = Annotated[Path | None, _grammar("--lark-file", help="A grammar in llguidance's Lark.")]
-GrammarRoot = Annotated[str | None, _grammar("--grammar-root", metavar="RULE", help="GBNF's first rule. [root]")]
-GrammarAfter = Annotated[
-    str | None, _grammar("--grammar-after", metavar="TEXT", help="Free until this was written, then the grammar.")
-]
-GrammarComplete = Annotated[
-    bool, _grammar("--grammar-complete", help="Close the sentence also where -n breaks it off.")
-]
-NoJump = Annotated[bool, _grammar("--no-jump", help="Draw also the tokens that the grammar forces.")]
-
-MaxTokens = Annotated[
-    int | None,
-    _length(
-        "-n",
-        "--predict",
-        "--n-predict",
-        help="Tokens to write at most; -1 = no limit. [256, then a grammar's sentence is closed]",
-    ),
-]
-Stop = Annotated[list[str] | None, _length("--stop", "-r", help="End before this text; repeatable.")]
-
-ModelPath = Annotated[
-    Path | None, _model("-m", "--model", help="GGUF file. [$GEN_MODEL, the config, the bundled model]")
-]
-ContextSize = Annotated[int | None, _model("-c", "--ctx-size", help="Context in tokens; 0 = the model's. [4096]")]
-Threads = Annotated[int | None, _model("-t", "--threads", help="CPU threads. [the physical cores]")]
-GpuLayers = Annotated[
-    int, _model("-ngl", "--gpu-layers", "--n-gpu-layers", help="Layers on the GPU; -1 = all. [0]")
-]
-BatchSize = Annotated[int, _model("-b", "--batch-size", help="Prompt tokens at a time. [512]")]
-Lora = Annotated[list[str] | None, _model("--lora", metavar="FILE[=SCALE]", help="LoRA adapter; repeatable.")]
-NoMmap = Annotated[bool, _model("--no-mmap", help="Read the whole file instead of mapping it.")]
-Mlock = Annotated[bool, _model("--mlock", help="Keep the model in RAM.")]
-
-FormatOption = Annotated[Format, _output("--format", help="text, or jsonl: one event a line. [text]")]
-Logprobs = Annotated[
-    int | None, _output("--logprobs", help="With jsonl: this many likely tokens beside each. [0]")
-]
-Stats = Annotated[bool, _output("--stats", help="Speed and counts, on stderr, at the end.")]
-ShowConfig = Annotated[bool, _output("--show-config", help="Print the settings, where each is from, and stop.")]
-Verbose = Annotated[bool, _output("-v", "--verbose", help="llama.cpp's own log, on stderr.")]
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 
 @dataclass(frozen=True)
-class RunOptions:
-    """What the command line said; None where it said nothing."""
+class Options:
+    """Options of a command; None where the command line said nothing."""
+
+    @classmethod
+    def of(cls, values: dict[str, Any]) -> Self:
+        """Pick this object's fields out of a command's local variables."""
+        return cls(**{field.name: values[field.name] for field in fields(cls)})
+
+
+@dataclass(frozen=True)
+class PromptOptions(Options):
+    """Where a text comes from."""
 
     prompt: str | None
     prompt_option: str | None
     file: Path | None
+
+
+@dataclass(frozen=True)
+class ModelOptions(Options):
+    """Which model, and how it computes."""
+
+    model: Path | None
+    context_size: int | None
+    threads: int | None
+    gpu_layers: int
+    batch_size: int
+    lora: list[str] | None
+    no_mmap: bool
+    mlock: bool
+    verbose: bool
+
+
+@dataclass(frozen=True)
+class RunOptions(PromptOptions, ModelOptions):
+    """What the command line said; None where it said nothing."""
+
     chat: bool | None
     system: str | None
     echo: bool
@@ -232,21 +96,10 @@ class RunOptions:
     no_jump: bool
     max_tokens: int | None
     stop: list[str] | None
-    model: Path | None
-    context_size: int | None
-    threads: int | None
-    gpu_layers: int
-    batch_size: int
-    lora: list[str] | None
-    no_mmap: bool
-    mlock: bool
     format_: Format
+    stream: bool
     logprobs: int | None
+    logprobs_from: Source | None
+    logprob_of: str | None
     stats: bool
     show_config: bool
-    verbose: bool
-
-    @classmethod
-    def of(cls, values: dict[str, Any]) -> RunOptions:
-        """Pick this object's fields out of a command's local variables."""
-        return cls(**{field.name: values[field.name] for field in fields(cls)})

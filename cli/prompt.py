@@ -8,10 +8,10 @@ from pathlib import Path
 import typer
 
 from .errors import fail
-from .options import RunOptions
+from .options import PromptOptions
 
 
-def read_prompt(options: RunOptions) -> str:
+def read_prompt(options: PromptOptions) -> str:
     """Return the prompt's text. One source at a time; from a file or stdin, one newline at the end is cut.
 
     Leaves with a message when there is none, more than one, or when the bytes are not UTF-8.

@@ -10,11 +10,14 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from . import options as o
+from . import flags as o
+from .checks import check
 from .errors import INTERRUPTED, give_up, note, reported
 from .grammar import constraint_of, spec_of
+from .loading import load_model
+from .options import RunOptions
 from .prompt import read_prompt
-from .settings import check, load_model, preset_name, seed_of, settle
+from .settings import preset_name, seed_of, settle
 
 if TYPE_CHECKING:
     from ..engine import Done, Event, Model
@@ -81,7 +84,10 @@ def run(
     no_mmap: o.NoMmap = False,
     mlock: o.Mlock = False,
     format_: o.FormatOption = o.Format.text,
+    stream: o.Stream = False,
     logprobs: o.Logprobs = None,
+    logprobs_from: o.LogprobsFrom = None,
+    logprob_of: o.LogprobOf = None,
     stats: o.Stats = False,
     show_config: o.ShowConfig = False,
     verbose: o.Verbose = False,
@@ -90,13 +96,13 @@ def run(
 
     A value comes from its flag, else from --set, else from the preset, else from the default.
     """
-    options = o.RunOptions.of(locals())
+    options = RunOptions.of(locals())
     check(options)
     with reported():
         _run(options)
 
 
-def _run(options: o.RunOptions) -> None:
+def _run(options: RunOptions) -> None:
     from ..engine import send_log_to, when_llama_cpp_aborts
     from .render.config import show_settings
     from .render.text import fit
@@ -122,7 +128,7 @@ def _run(options: o.RunOptions) -> None:
 
 
 def _generate(
-    options: o.RunOptions,
+    options: RunOptions,
     settings: Settings,
     model: Model,
     spec: Spec | None,
@@ -132,33 +138,34 @@ def _generate(
     """Build, iterate, render."""
     from ..engine import generate
     from ..samplers import build
-    from .render import jsonl, stats
-    from .render import text as plain
+    from .logprobs import wanted_of
+    from .render import stats
     from .render.progress import reading
 
+    wanted = wanted_of(options, model.vocabulary)
     constraint = None if spec is None else constraint_of(spec, model)
     chain = build(settings.samplers(), seed=seed_of(settings), vocab=model.vocabulary)
     limit = settings.max_tokens.value
-    wanted = (options.logprobs or 0) if options.format_ is o.Format.jsonl else None
+    prompt = _full_prompt(options, settings, model, text)
     with reading() as progress:
         events: Iterator[Event] = generate(
             model,
-            _full_prompt(options, settings, model, text),
+            prompt,
             chain,
             constraint,
             stop=settings.stop.value,
             max_tokens=None if limit == -1 else limit,
-            top_logprobs=wanted,
+            top_logprobs=wanted.top,
+            logprobs_from=wanted.sources,
+            logprob_of=wanted.named,
+            echo=options.echo and wanted.top is not None,
             jump=not options.no_jump,
             # Our own default length should not break off what the user wants whole.
             close=constraint is not None and (options.grammar_complete or settings.max_tokens.origin == "default"),
             progress=progress,
             interrupted=lambda: bool(pressed),
         )
-        if options.format_ is o.Format.jsonl:
-            done = jsonl.render(events, sys.stdout, model.vocabulary if options.echo else None)
-        else:
-            done = plain.render(events, sys.stdout, text if options.echo else "")
+        done = _render(events, options, text, prompt)
     if spec is not None and done.complete is False and done.finish_reason != "interrupted":
         note(_broken_off(done, options, spec))
     if options.stats:
@@ -168,7 +175,20 @@ def _generate(
         raise typer.Exit(INTERRUPTED)
 
 
-def _broken_off(done: Done, options: o.RunOptions, spec: Spec) -> str:
+def _render(events: Iterator[Event], options: RunOptions, text: str, prompt: str) -> Done:
+    """Write the events in the format that is asked for."""
+    from .render import jsonl, shapes
+    from .render import text as plain
+
+    if options.format_ is o.Format.text:
+        return plain.render(events, sys.stdout, text if options.echo else "")
+    if options.format_ is o.Format.jsonl:
+        return jsonl.render(events, sys.stdout)
+    shape = shapes.Shape(options.format_.value, options.stream, options.echo, prompt != text)
+    return shapes.render(events, sys.stdout, shape, prompt)
+
+
+def _broken_off(done: Done, options: RunOptions, spec: Spec) -> str:
     """What to say when the grammar's sentence is not at its end."""
     hint = "" if spec.after is None else f"; the grammar begins after {spec.after!r}"
     if done.finish_reason == "stop":
@@ -182,7 +202,7 @@ def _broken_off(done: Done, options: o.RunOptions, spec: Spec) -> str:
     return f"the text does not complete the grammar: {where}{hint}"
 
 
-def _full_prompt(options: o.RunOptions, settings: Settings, model: Model, text: str) -> str:
+def _full_prompt(options: RunOptions, settings: Settings, model: Model, text: str) -> str:
     """The prompt as the model gets it: in its chat template, if chat is on or a system message is set."""
     system = settings.system.value
     if not (options.chat or (options.chat is None and system is not None)):

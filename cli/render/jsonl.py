@@ -7,29 +7,28 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, TextIO
 
 if TYPE_CHECKING:
-    from ...engine import Done, Event, Start, Vocabulary
+    from ...engine import Done, Event, Start
 
 
-def render(events: Iterable[Event], out: TextIO, echo: Vocabulary | None = None) -> Done:
-    """Write ``start``, a ``token`` each, ``done``; with ``echo``, a ``prompt`` line for each prompt token.
+def render(events: Iterable[Event], out: TextIO) -> Done:
+    """Write ``start``, a ``prompt`` for each token of it that is told of, a ``token`` each, ``done``.
 
     Returns the last event.
     """
-    from ...engine import Done, Token
-    from ...logprobs import TokenLogprob, done_line, prompt_line, start_line, token_line
+    from ...engine import Done, Prompt, Token
+    from ...logprobs import done_line, prompt_line, start_line, token_line
 
     for event in events:
         if isinstance(event, Token):
-            out.write(token_line(event.index, event.chosen, event.top, event.text))
+            out.write(token_line(event))
+        elif isinstance(event, Prompt):
+            out.write(prompt_line(event))
         elif isinstance(event, Done):
             out.write(done_line(_done_fields(event)))
             out.flush()
             return event
         else:
             out.write(start_line(_start_fields(event)))
-            for index, token in enumerate(event.prompt_ids if echo else ()):
-                data = echo.piece(token) if echo else b""
-                out.write(prompt_line(index, TokenLogprob(token, data, None)))
         out.flush()
     raise RuntimeError("the run ended without a Done event")
 
@@ -37,9 +36,9 @@ def render(events: Iterable[Event], out: TextIO, echo: Vocabulary | None = None)
 def _start_fields(event: Start) -> dict[str, object]:
     fields = asdict(event)
     del fields["prompt_ids"]  # `--echo` gives each of them a line
-    if event.grammar is None:
-        del fields["grammar"]
-    return fields
+    return {
+        name: value for name, value in fields.items() if value is not None or name not in ("grammar", "logprobs")
+    }
 
 
 def _done_fields(event: Done) -> dict[str, object]:

@@ -34,6 +34,12 @@ def loading(name: str) -> Iterator[Callable[[float], None]]:
 @contextmanager
 def reading() -> Iterator[Callable[[int, int], None] | None]:
     """A bar for reading a long prompt; yields what `generate` takes as ``progress``, or None."""
+    with _watching("Reading the prompt") as step:
+        yield step
+
+
+@contextmanager
+def _watching(what: str) -> Iterator[Callable[[int, int], None] | None]:
     if not sys.stderr.isatty():
         yield None
         return
@@ -45,7 +51,7 @@ def reading() -> Iterator[Callable[[int, int], None] | None]:
             return
         if not tasks:
             bar.start()
-            tasks.append(bar.add_task("Reading the prompt", total=total))
+            tasks.append(bar.add_task(what, total=total))
         bar.update(tasks[0], completed=done)  # type: ignore[arg-type]
         if done >= total:
             bar.stop()
@@ -54,6 +60,24 @@ def reading() -> Iterator[Callable[[int, int], None] | None]:
         yield step
     finally:
         bar.stop()
+
+
+@contextmanager
+def scoring() -> Iterator[Callable[[int, int], None] | None]:
+    """A bar for scoring a long text, as `reading`."""
+    with _watching("Scoring the text") as step:
+        yield step
+
+
+@contextmanager
+def counting(what: str, total: int) -> Iterator[Callable[[], None]]:
+    """A bar for work of several parts; yields what is to be called after each."""
+    if not sys.stderr.isatty():
+        yield lambda: None
+        return
+    with _bar() as bar:
+        task = bar.add_task(what, total=total)
+        yield lambda: bar.advance(task)
 
 
 def _bar() -> Progress:

@@ -21,7 +21,7 @@ def show_samplers(found: Sequence[type[Sampler]], offered: Mapping[str, str]) ->
         about = cls.about
         main = f"{about.main} {_default(cls, about.main)}" if about.main else ""
         rows.append((about.name, main, about.summary, _short(about.reference)))
-    _table(("sampler", "main parameter", "what it does", "source"), rows)
+    table(("sampler", "main parameter", "what it does", "source"), rows)
     for name, place in sorted(offered.items()):
         print(f"{name}: offered by another package, {place}")
 
@@ -48,7 +48,7 @@ def show_sampler(cls: type[Sampler]) -> None:
             (name, _default(cls, name), allowed(field), field.description or "")
             for name, field in cls.model_fields.items()
         ]
-        _table(("parameter", "default", "allowed", "meaning"), rows)
+        table(("parameter", "default", "allowed", "meaning"), rows)
     if about.main:
         example = _default(cls, about.main) if about.example is None else _plain(about.example)
         print(f"\nin a preset: {about.name}: {example}")
@@ -66,12 +66,12 @@ def show_presets(entries: Iterable[Entry]) -> None:
             description = f"broken: {error}"
         origin = f"{entry.origin} (hidden)" if entry.shadowed else entry.origin
         rows.append((entry.name, origin, description))
-    _table(("preset", "from", "what it is for"), rows)
+    table(("preset", "from", "what it is for"), rows)
 
 
 def show_grammars(entries: Iterable[Grammar]) -> None:
     """Print the grammars that a name finds, where each lies and what it is."""
-    _table(("grammar", "from", "what it is"), [(entry.name, entry.origin, entry.description) for entry in entries])
+    table(("grammar", "from", "what it is"), [(entry.name, entry.origin, entry.description) for entry in entries])
 
 
 def _short(reference: str) -> str:
@@ -100,7 +100,7 @@ def _quoted(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False) if isinstance(value, str) else _plain(value)
 
 
-def _table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     """A table on a terminal; when piped, the same columns unwrapped."""
     from rich.box import SIMPLE_HEAD
     from rich.console import Console
@@ -110,9 +110,9 @@ def _table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     from .text import visible
 
     console = Console(width=None if sys.stdout.isatty() else 1000, highlight=False)
-    table = Table(box=SIMPLE_HEAD, pad_edge=False, show_edge=False)
+    found = Table(box=SIMPLE_HEAD, pad_edge=False, show_edge=False)
     for number, title in enumerate(header):
-        table.add_column(title, no_wrap=number == 0, style="bold" if number == 0 else "")
+        found.add_column(title, no_wrap=number == 0, style="bold" if number == 0 else "")
     for row in rows:
-        table.add_row(*(Text(visible(cell)) for cell in row))
-    console.print(table)
+        found.add_row(*(Text(visible(cell)) for cell in row))
+    console.print(found)

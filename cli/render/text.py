@@ -32,7 +32,7 @@ def render(events: Iterable[Event], out: TextIO, before: str = "") -> Done:
     On a terminal, control characters are shown, not obeyed, and a newline ends the output; elsewhere the
     text is written exactly. Returns the last event.
     """
-    from ...engine import Done, Token
+    from ...engine import Done, Prompt, Token
 
     terminal = out.isatty()
 
@@ -44,6 +44,8 @@ def render(events: Iterable[Event], out: TextIO, before: str = "") -> Done:
     for event in events:
         if isinstance(event, Token):
             write(event.text)
+        elif isinstance(event, Prompt):
+            continue
         elif isinstance(event, Done):
             write(event.rest)
             if terminal:

@@ -1,0 +1,60 @@
+"""From the command line to a loaded model."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from .options import ModelOptions
+
+if TYPE_CHECKING:
+    from ..engine import Model
+
+
+def adapters(options: ModelOptions) -> list[tuple[str, float]]:
+    """Split ``--lora FILE=SCALE`` into file and scale, 1 if none is given."""
+    found = []
+    for text in options.lora or ():
+        path, sign, scale = text.rpartition("=")
+        try:
+            found.append((path, float(scale)) if sign else (text, 1.0))
+        except ValueError:
+            found.append((text, 1.0))  # the = belongs to the file's name
+    return found
+
+
+def load_model(options: ModelOptions, pressed: list[int]) -> Model:
+    """Find and load the model that the options, the environment or the user's config name.
+
+    Loading ends with ``KeyboardInterrupt`` once ``pressed`` is filled, by Ctrl-C.
+    """
+    from ..engine import Model, ModelError, locate
+    from ..presets import user_config
+    from .render.progress import loading
+
+    path, _ = locate(str(options.model) if options.model else None, user_config().model)
+
+    def go_on(part: float) -> bool:
+        show(part)
+        return not pressed
+
+    with loading(path.name) as show:
+        try:
+            model = Model.load(
+                path,
+                n_ctx=options.context_size,
+                threads=options.threads,
+                gpu_layers=options.gpu_layers,
+                batch=options.batch_size,
+                mmap=not options.no_mmap,
+                mlock=options.mlock,
+                lora=adapters(options),
+                progress=go_on,
+            )
+        except ModelError:
+            if pressed:
+                raise KeyboardInterrupt from None
+            raise
+    if pressed:
+        model.close()
+        raise KeyboardInterrupt
+    return model

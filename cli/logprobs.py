@@ -1,0 +1,74 @@
+"""From flags to the logprobs that a run reads."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import TYPE_CHECKING
+
+import typer
+
+from .flags import Format
+from .options import RunOptions
+
+if TYPE_CHECKING:
+    from ..engine import Vocabulary, Wanted
+
+_ITEM = re.compile(r'\s*("(?:[^"\\]|\\.)*"|[^,"\s][^,]*|)\s*(,|$)')
+_ID = re.compile(r"<\[(\d+)\]>")
+
+
+def wanted_of(options: RunOptions, vocabulary: Vocabulary) -> Wanted:
+    """Which logprobs this run reads; leaves with a message where a token is none of the model's."""
+    from ..engine import Wanted
+
+    top = options.logprobs
+    if top is None and options.format_ is Format.jsonl:
+        top = 0
+    if top is not None and top > vocabulary.size:
+        raise typer.BadParameter(
+            f"--logprobs: {top:,} is more than the {vocabulary.size:,} tokens of the vocabulary"
+        )
+    source = "model" if options.logprobs_from is None else options.logprobs_from.value
+    named = () if options.logprob_of is None else tuple(_named(options.logprob_of, vocabulary))
+    return Wanted(top, source, named)
+
+
+def _named(texts: str, vocabulary: Vocabulary) -> list[int]:
+    """The tokens of ``yes, " no", <[42]>``: texts, bare or as JSON writes them, and ids."""
+    found = []
+    place = 0
+    while True:
+        item = _ITEM.match(texts, place)
+        if item is None:
+            raise typer.BadParameter(f'--logprob-of: {texts[place:].strip()!r} is not a text, a "text" or <[id]>')
+        found.append(_token(item[1].strip(), vocabulary))
+        if not item[2]:
+            return found
+        place = item.end()
+
+
+def _token(written: str, vocabulary: Vocabulary) -> int:
+    from ..engine import ModelError
+
+    number = _ID.fullmatch(written)
+    if number:
+        if int(number[1]) >= vocabulary.size:
+            raise typer.BadParameter(f"--logprob-of: {written}: token ids go from 0 to {vocabulary.size - 1}")
+        return int(number[1])
+    text = written
+    if written.startswith('"'):
+        try:
+            text = json.loads(written)
+        except json.JSONDecodeError as error:
+            raise typer.BadParameter(f"--logprob-of: {written} is no text in JSON: {error.msg}") from None
+    try:
+        return vocabulary.single(text)
+    except ModelError as error:
+        raise typer.BadParameter(f"--logprob-of: {error}{_hint(written, text, vocabulary)}") from None
+
+
+def _hint(written: str, text: str, vocabulary: Vocabulary) -> str:
+    if not written or written.startswith('"') or len(vocabulary.tokenize(f" {text}".encode())) != 1:
+        return ""
+    return f"; with a blank before it, it is one: write '\" {text}\"'"

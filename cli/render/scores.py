@@ -1,0 +1,85 @@
+"""Scores, as tables and as JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from math import exp
+from typing import TYPE_CHECKING, Any, TextIO
+
+if TYPE_CHECKING:
+    from ...engine import Model, Prompt
+
+
+def show_text(steps: Sequence[Prompt], tokens: bool) -> None:
+    """Print the score of a text; ``tokens``: each token too."""
+    from ...logprobs import Score
+    from .tables import table
+
+    if tokens:
+        rows = [(str(step.index), repr(step.chosen.text), *_numbers(step.chosen.logprob)) for step in steps]
+        table(("", "token", "logprob", "probability"), rows)
+        print()
+    score = Score.of(steps)
+    print(f"tokens         {score.tokens:,} scored of {len(steps):,}")
+    print(f"sum            {score.sum_logprob:.4f} nats")
+    if score.per_token is not None:
+        print(f"per token      {score.per_token:.4f} nats")
+        print(f"perplexity     {score.perplexity:.4f}")
+    if score.per_byte is not None:
+        print(f"per byte       {score.per_byte:.4f} nats")
+        print(f"bits per byte  {score.bits_per_byte:.4f}")
+
+
+def show_choices(choices: Sequence[dict[str, Any]]) -> None:
+    """Print choices, the likeliest marked."""
+    from .tables import table
+
+    best = max(range(len(choices)), key=lambda i: choices[i]["probability"] or 0.0)
+    rows = [
+        (
+            repr(choice["text"]),
+            "-" if choice["probability"] is None else f"{choice['probability']:.4f}{' *' if i == best else ''}",
+            *(_number(choice[name]) for name in ("sum_logprob", "per_token", "per_byte")),
+        )
+        for i, choice in enumerate(choices)
+    ]
+    table(("choice", "probability", "sum, nats", "per token", "per byte"), rows)
+
+
+def write_text(steps: Sequence[Prompt], out: TextIO) -> None:
+    """Write the score of a text as one object."""
+    from ...logprobs import encode, text_score
+
+    out.write(encode(text_score(steps)) + "\n")
+
+
+def write_lines(steps: Iterable[Prompt], model: Model, out: TextIO) -> None:
+    """Write ``start``, a ``prompt`` line for each token, and ``done`` with the score."""
+    from ...engine import versions
+    from ...logprobs import Score, done_line, prompt_line, start_line
+
+    out.write(
+        start_line(
+            {
+                "model": model.name,
+                "context": model.context.length,
+                "logprobs": {"from": "model", "top": 0, "unit": "nats"},
+                "versions": versions(),
+            }
+        )
+    )
+    kept = []
+    for step in steps:
+        out.write(prompt_line(step))
+        out.flush()
+        kept.append(step)
+    out.write(done_line(Score.of(kept).as_json()))
+    out.flush()
+
+
+def _numbers(logprob: float | None) -> tuple[str, str]:
+    return ("-", "-") if logprob is None else (f"{logprob:.4f}", f"{exp(logprob):.4f}")
+
+
+def _number(value: float | None) -> str:
+    return "-" if value is None else f"{value:.4f}"

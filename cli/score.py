@@ -1,0 +1,148 @@
+"""`gen score`: how likely a text is, or each of several ways to go on from a prompt."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from . import flags as o
+from .checks import check_model, check_text
+from .errors import note, reported
+from .loading import load_model
+from .options import ModelOptions, PromptOptions
+from .prompt import read_prompt
+from .score_lines import score_lines
+from .scoring import scored_choices, scored_text
+
+if TYPE_CHECKING:
+    from ..engine import Model
+
+
+@dataclass(frozen=True)
+class ScoreOptions(PromptOptions, ModelOptions):
+    """What `gen score` was asked for."""
+
+    choices: list[str] | None
+    lines: Path | None
+    stride: int | None
+    tokens: bool
+    format_: o.ScoreFormat
+
+
+def score(
+    prompt: o.ScoreText = None,
+    prompt_option: o.PromptOption = None,
+    file: o.ScoreFile = None,
+    choices: o.Choices = None,
+    lines: o.ScoreLines = None,
+    stride: o.Stride = None,
+    tokens: o.ScoreTokens = False,
+    format_: o.ScoreFormatOption = o.ScoreFormat.table,
+    model: o.ModelPath = None,
+    context_size: o.ContextSize = None,
+    threads: o.Threads = None,
+    gpu_layers: o.GpuLayers = 0,
+    batch_size: o.BatchSize = 512,
+    lora: o.Lora = None,
+    no_mmap: o.NoMmap = False,
+    mlock: o.Mlock = False,
+    verbose: o.Verbose = False,
+) -> None:
+    """Score a text by the model's own logprobs, or the ways to go on from a prompt.
+
+    Sums are nats over all tokens but the first, which has nothing before it (BOS, where the model has one).
+    """
+    options = ScoreOptions.of(locals())
+    _check(options)
+    with reported():
+        _score(options)
+
+
+def _check(options: ScoreOptions) -> None:
+    check_model(options)
+    texts = {"prompt": options.prompt, "prompt_": options.prompt_option, "choices": options.choices}
+    for name, value in texts.items():
+        check_text(name, value)
+    if options.stride is not None and options.stride < 1:
+        raise typer.BadParameter(f"--stride: {options.stride} is not ≥ 1")
+    if options.tokens and options.format_ is not o.ScoreFormat.table:
+        raise typer.BadParameter(f"--tokens is for the table; --format {options.format_.value} has them anyway")
+    if options.lines is not None:
+        _refuse_beside_lines(options)
+    if options.choices:
+        _check_choices(options.choices, options.stride)
+
+
+def _refuse_beside_lines(options: ScoreOptions) -> None:
+    beside = {
+        "a text": (options.prompt, options.prompt_option, options.file) != (None, None, None),
+        "--choices": bool(options.choices),
+        "--tokens": options.tokens,
+    }
+    for name, given in beside.items():
+        if given:
+            raise typer.BadParameter(f"--jsonl holds what is to be scored; {name} cannot stand beside it")
+
+
+def _check_choices(choices: list[str], stride: int | None) -> None:
+    if "" in choices:
+        raise typer.BadParameter("--choices: an empty text is no way to go on")
+    for number, choice in enumerate(choices):
+        if choice in choices[:number]:
+            raise typer.BadParameter(f"--choices: {choice!r} is given twice")
+    if stride is not None:
+        raise typer.BadParameter("--stride is for texts longer than the context; a prompt with choices has to fit")
+
+
+def _score(options: ScoreOptions) -> None:
+    from ..engine import send_log_to, when_llama_cpp_aborts
+    from .errors import give_up
+    from .render.text import fit
+
+    when_llama_cpp_aborts(give_up)
+    if options.verbose:
+        send_log_to(lambda line: sys.stderr.write(fit(line, sys.stderr)))
+    text = "" if options.lines is not None else read_prompt(options)
+    if options.lines is None and not text and not options.choices:
+        raise typer.BadParameter("there is nothing to score: the text is empty")
+    with load_model(options, []) as model:
+        if options.lines is not None:
+            score_lines(model, options.lines, options.stride)
+        elif options.choices:
+            _show_choices(text, scored_choices(model, text, options.choices), options)
+        else:
+            _show_text(model, text, options)
+
+
+def _show_text(model: Model, text: str, options: ScoreOptions) -> None:
+    from .render import scores
+    from .render.progress import scoring
+
+    with scoring() as progress:
+        steps = scored_text(model, text, options.stride, progress)
+        if options.format_ is o.ScoreFormat.jsonl:
+            scores.write_lines(steps, model, sys.stdout)
+            return
+        found = list(steps)
+    if len(found) == 1:
+        note("a text of one token has no logprob: nothing comes before it")
+    if options.format_ is o.ScoreFormat.json:
+        scores.write_text(found, sys.stdout)
+    else:
+        scores.show_text(found, options.tokens)
+
+
+def _show_choices(prompt: str, found: dict[str, Any], options: ScoreOptions) -> None:
+    from ..logprobs import encode
+    from .render import scores
+
+    if options.format_ is o.ScoreFormat.table:
+        scores.show_choices(found["choices"])
+        for text in found.get("notes", ()):
+            note(text)
+    else:
+        print(encode({"logprobs_from": "model", "prompt": prompt, **found}))

@@ -1,0 +1,52 @@
+"""What `gen score` computes: the tokens of a text, and the choices behind a prompt."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from ..engine import Model, Prompt
+
+
+def scored_text(
+    model: Model, text: str, stride: int | None, progress: Callable[[int, int], None] | None = None
+) -> Iterator[Prompt]:
+    """Tell of each token of a text."""
+    from ..engine import score
+
+    return score(model, model.vocabulary.tokenize_prompt(text.encode()), stride, progress=progress)
+
+
+def scored_choices(model: Model, prompt: str, choices: list[str]) -> dict[str, Any]:
+    """Score choices; what there is to know about them stands in ``notes``."""
+    from ..engine import ModelError, continuation, score_choices
+    from ..logprobs import choice_scores
+
+    notes = []
+    ids = []
+    before: list[int] = []
+    for choice in choices:
+        before, own, apart = continuation(model.vocabulary, prompt, choice)
+        ids.append(own)
+        if apart:
+            notes.append(f"{choice!r} would join the prompt's last token; it is scored behind it, on its own")
+        longer = [other for other in choices if other != choice and other.startswith(choice)]
+        if longer:
+            notes.append(f"{choice!r} begins {longer[0]!r}, so their probabilities overlap")
+    try:
+        steps = score_choices(model, before, ids)
+    except ModelError as error:
+        raise ModelError(_with_text(str(error), choices)) from None
+    found = choice_scores(list(zip(choices, steps, strict=True)))
+    return {"choices": found, **({"notes": notes} if notes else {})}
+
+
+def _with_text(message: str, choices: list[str]) -> str:
+    """The engine counts choices; people know them by their text."""
+    for number, choice in enumerate(choices, 1):
+        name = f"choice {number} "
+        if message.startswith(name):
+            shown = choice if len(choice) <= 40 else choice[:40] + "…"
+            return f"the choice {shown!r} {message.removeprefix(name)}"
+    return message

@@ -1,0 +1,123 @@
+"""`gen score`: texts, choices, files of them, and what is wrong with them."""
+
+import json
+
+import pytest
+
+ONE = ("-t", "1")
+
+
+def test_a_text_in_every_format(gen):
+    found = json.loads(gen("score", "The sea was calm.", *ONE, "--format", "json").out)
+    assert found["tokens"] == ["The", " sea", " was", " calm", "."]
+    assert found["token_logprobs"][0] is None
+    assert sum(found["token_logprobs"][1:]) == pytest.approx(found["sum_logprob"])
+    assert b"".join(map(bytes, found["bytes"])) == b"The sea was calm."
+    assert found["scored_tokens"] == 4
+    start, *tokens, done = gen("score", *ONE, "--format", "jsonl", stdin="The sea was calm.\n").lines
+    assert (start["event"], done["event"]) == ("start", "done")
+    assert [token["logprob"] for token in tokens] == found["token_logprobs"]
+    assert done["sum_logprob"] == found["sum_logprob"]
+    table = gen("score", "The sea was calm.", *ONE, "--tokens").out
+    assert "4 scored of 5" in table
+    assert f"perplexity     {found['perplexity']:.4f}" in table
+    assert "' calm'" in table
+
+
+def test_choices(gen):
+    capital = ("score", "The capital of France is", "--choices", " Paris", "--choices", " London", *ONE)
+    found = json.loads(gen(*capital, "--format", "json").out)["choices"]
+    assert [choice["text"] for choice in found] == [" Paris", " London"]
+    assert sum(choice["probability"] for choice in found) == pytest.approx(1)
+    assert found[0]["probability"] > 0.9
+    assert found[0]["per_byte"] == pytest.approx(found[0]["sum_logprob"] / 6)
+    lines = gen(*capital).out.splitlines()
+    assert lines[2].split()[:3] == ["'", "Paris'", f"{found[0]['probability']:.4f}"]
+    assert "*" in lines[2]
+    assert "*" not in lines[3]
+
+
+def test_choices_that_overlap_or_join_the_prompt_are_told_of(gen):
+    err = gen("score", "Is it spel", "--choices", "ling", "--choices", "lingo", *ONE).err
+    assert "'ling' begins 'lingo', so their probabilities overlap" in err
+    assert "'ling' would join the prompt's last token" in err
+
+
+def test_lines(gen, home):
+    (home / "work" / "tasks.jsonl").write_text(
+        '{"prompt": "The capital of France is", "choices": [" Paris", " London"], "id": 7}\n'
+        '{"x":\n'
+        "\n"
+        '{"text": "The sea was calm."}\n'
+        '{"prompt": 3, "choices": ["a"]}\n'
+        '{"prompt": "a", "choices": ["b", "b"]}\n'
+        '{"prompt": "a", "choices": []}\n'
+        '{"text": ""}\n'
+        '{"prompt": "a", "choices": ["\\ud83d"]}\n'
+        '{"prompt": "a", "choices": ["' + "b c " * 40 + '"]}\n'
+        "[1]\n"
+    )
+    result = gen("score", "--jsonl", "tasks.jsonl", "-c", "32", *ONE, code=1)
+    first, second = result.lines
+    assert (first["line"], first["id"], first["choices"][0]["probability"] > 0.9) == (1, 7, True)
+    assert (second["line"], second["token_logprobs"][0]) == (4, None)
+    said = result.err.splitlines()
+    for number, message in (
+        (2, "it is not JSON"),
+        (5, '"prompt" is not a text'),
+        (6, '"choices" has a text twice'),
+        (7, '"choices" is not a list of texts'),
+        (8, "the text has no tokens"),
+        (9, "half of a surrogate pair"),
+        (10, "does not fit: the prompt has 1 tokens"),
+        (11, "it is not an object"),
+    ):
+        assert any(f"tasks.jsonl: line {number}: " in line and message in line for line in said), (number, said)
+    assert len(said) == 8
+
+
+def test_a_text_longer_than_the_context(gen):
+    text = "The sea was calm. " * 20
+    found = json.loads(gen("score", text, "-c", "32", "--stride", "8", "--format", "json", *ONE).out)
+    assert found["scored_tokens"] == len(found["ids"]) - 1 > 64
+    wide = json.loads(gen("score", text, "-c", "512", "--format", "json", *ONE).out)
+    assert wide["token_logprobs"][:32] == pytest.approx(found["token_logprobs"][:32], abs=1e-6)
+    assert wide["sum_logprob"] > found["sum_logprob"]
+
+
+def test_a_text_of_one_token(gen):
+    result = gen("score", "The", *ONE, "--format", "json")
+    found = json.loads(result.out)
+    assert (found["token_logprobs"], found["perplexity"], found["scored_tokens"]) == ([None], None, 0)
+    assert "a text of one token has no logprob" in result.err
+
+
+WRONG = {
+    "an empty text": (["score", ""], "the text is empty", 2),
+    "an empty choice": (["score", "a", "--choices", ""], "an empty text is no way to go on", 2),
+    "a choice twice": (["score", "a", "--choices", "b", "--choices", "b"], "'b' is given twice", 2),
+    "a prompt that is empty": (["score", "", "--choices", "b"], "nothing comes before a choice", 1),
+    "a choice that does not fit": (
+        ["score", "a", "-c", "8", "--choices", "b c d e f g h i j"],
+        "does not fit: the prompt has 1 tokens",
+        1,
+    ),
+    "no stride": (["score", "a b", "--stride", "0"], "--stride: 0 is not ≥ 1", 2),
+    "a stride of the context": (["score", "a b", "-c", "8", "--stride", "8"], "stride: 8 is not within 1..7", 1),
+    "a stride for choices": (
+        ["score", "a", "--choices", "b", "--stride", "2"],
+        "a prompt with choices has to fit",
+        2,
+    ),
+    "lines and a text": (["score", "a", "--jsonl", "-"], "a text cannot stand beside it", 2),
+    "lines and choices": (["score", "--jsonl", "-", "--choices", "a"], "--choices cannot stand beside it", 2),
+    "no such file": (["score", "--jsonl", "none.jsonl"], "none.jsonl: No such file", 1),
+    "tokens in json": (["score", "a", "--tokens", "--format", "json"], "--tokens is for the table", 2),
+}
+
+
+@pytest.mark.parametrize(("arguments", "message", "code"), WRONG.values(), ids=WRONG)
+def test_what_is_wrong_is_said(gen, arguments, message, code):
+    result = gen(*arguments, *ONE, code=code)
+    assert message in " ".join(result.err.replace("│", "").split())
+    assert not result.out
