@@ -60,6 +60,10 @@ def _check_logprobs(options: RunOptions) -> None:
         ):
             if given:
                 raise typer.BadParameter(f"{flag}: --format {name} has no room for it; jsonl has")
+        if options.echo and options.logprobs_from is Source.chain:
+            raise typer.BadParameter(
+                f"--echo: a prompt's logprobs are the model's; --format {name} has one source"
+            )
         if options.logprobs_from is not None and wanted is None:
             raise typer.BadParameter("--logprobs-from needs --logprobs")
 

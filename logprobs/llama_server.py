@@ -18,7 +18,7 @@ def llama_server(run: Completion, settings: Json, timings: Json, cached: int) ->
     """The whole run. ``settings``: what it was made with; ``timings``: as the server names them.
 
     From the chain, probabilities stand in place of logprobs, as the server has it with ``post_sampling_probs``.
-    One field is ours: ``logprobs_from``.
+    One field is ours: ``logprobs_from``. Null stands for no logprob, where the server writes float32's lowest.
     """
     head, finish = run.head, run.finish
     after = head.source == "chain"

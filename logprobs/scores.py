@@ -25,7 +25,7 @@ class Score:
     def of(cls, steps: Iterable[Step]) -> Score:
         """Add up; a token of probability 0 makes the sum -inf."""
         scored = [step for step in steps if step.said]
-        values = [step.said[0].logprob for step in scored]
+        values = [finite(step.said[0].logprob) for step in scored]
         try:
             total = fsum(-inf if value is None else value for value in values)
         except OverflowError:

@@ -80,6 +80,10 @@ WRONG = {
     ),
     "a source without logprobs": (["--format", "openai", "--logprobs-from", "chain"], "needs --logprobs"),
     "echo in a chat": (["--format", "openai-chat", "--echo"], "has no room for the prompt's tokens"),
+    "echo with the chain's": (
+        ["--format", "openai", "--logprobs", "1", "--logprobs-from", "chain", "--echo"],
+        "a prompt's logprobs are the model's",
+    ),
     "a stream of text": (["--stream"], "--format text streams anyway"),
     "a stream of one object": (["--format", "together", "--stream"], "--format together is one object"),
     "several tokens": (["--format", "jsonl", "--logprob-of", "yes, lighthouses"], "is 3 tokens of this model"),

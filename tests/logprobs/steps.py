@@ -76,7 +76,8 @@ def run(steps, *, echo=None, reason="stop", stop=None, text=None, truncated=Fals
 CHARACTERS = st.sampled_from('aé中😀 \n"\\\u2028\x85\0\x1b\ufeff') | st.characters(exclude_categories=["Cs"])
 TEXTS = st.text(CHARACTERS, max_size=12)
 DATA = st.binary(max_size=5) | TEXTS.map(str.encode)
-LOGPROBS = st.none() | st.floats(max_value=0.0, allow_nan=False) | st.just(math.nan)
+# Two float32 logits lie at most this far apart.
+LOGPROBS = st.none() | st.floats(-7e38, 0.0) | st.sampled_from([-math.inf, math.nan])
 TOKENS = st.builds(TokenLogprob, st.integers(0, 2**31 - 1), DATA, LOGPROBS)
 
 

@@ -1,6 +1,7 @@
 """OpenAI's objects and streams: as its API has them, and as its own client reads them."""
 
 import json
+from bisect import bisect_right
 from itertools import accumulate
 from typing import Annotated, Literal
 
@@ -505,6 +506,30 @@ def test_a_token_begins_where_its_character_does(cut):
     (choice,) = text_completion(run(steps))["choices"]
     assert (choice["text"], choice["logprobs"]["text_offset"]) == (text, wanted)
     assert "".join(part["choices"][0]["text"] for part in text_parts(run(steps))) == text
+
+
+def characters(data):
+    """Where the characters of these bytes begin, one U+FFFD for each part that is no text."""
+    at = 0
+    while at < len(data):
+        try:
+            whole, broken = data[at:].decode(), 0
+        except UnicodeDecodeError as error:
+            whole, broken = data[at : at + error.start].decode(), error.end - error.start
+        for character in whole:
+            yield at
+            at += len(character.encode())
+        if broken:
+            yield at
+        at += broken
+
+
+@given(st.lists(st.lists(st.sampled_from(b"a\xf0\x9f\x98\x80\xe4\xb8\xad\xc3\xff"), min_size=1).map(bytes)))
+def test_offsets_in_any_bytes(tokens):
+    begins = [*characters(b"".join(tokens))]
+    starts = [0, *accumulate(map(len, tokens))][: len(tokens)]
+    wanted = [bisect_right(begins, start) - 1 for start in starts]
+    assert Offsets().of(pieces(*((data, -1.0) for data in tokens))) == wanted
 
 
 def test_special_tokens_take_no_room_in_the_text():

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from logitsmith.logprobs import Score, choice_scores, encode, text_score
 
-from .steps import DATA, NO_NUMBERS, STEPS, TEXTS, said, step
+from .steps import DATA, LOGPROBS, NO_NUMBERS, STEPS, TEXTS, said, step
 
 LN2 = math.log(2)
 HALF, QUARTER = math.log(1 / 2), math.log(1 / 4)
@@ -228,6 +228,12 @@ def test_a_choice_that_cannot_come_has_no_numbers(value):
     assert (found["probability"], found["token_logprobs"]) == (0.0, [None])
 
 
+@pytest.mark.parametrize("sums", [[math.nan, -1.0], [-1.0, math.nan], [math.nan]], ids=str)
+def test_a_choice_without_a_number_leaves_strict_json(sums):
+    found = choice_scores(choices_of(*sums))
+    assert json.loads(encode({"choices": found}), parse_constant=pytest.fail) == {"choices": found}
+
+
 def test_longer_choices_are_not_favoured():
     long = text_of((b"a", -0.5), (b"b", -0.5), (b"c", -0.5), (b"d", -0.5))
     short = text_of((b"abcd", -1.0))
@@ -257,7 +263,11 @@ def test_what_all_sums_share_does_not_count(sums, shift):
     assert probabilities([value + shift for value in sums]) == probabilities(sums)
 
 
-TOKENS = st.builds(lambda data, value: step(data, said(value)), DATA, st.floats(max_value=0) | st.none())
+def is_a_number(value):
+    return value is None or not math.isnan(value)
+
+
+TOKENS = st.builds(lambda data, value: step(data, said(value)), DATA, LOGPROBS.filter(is_a_number))
 
 
 @given(st.lists(st.tuples(TEXTS, st.lists(TOKENS, min_size=1, max_size=4)), min_size=1, max_size=4))
