@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from itertools import groupby
 
 Ranges = tuple[tuple[int, int], ...]
 """Code points, as sorted ranges that do not touch, ends included."""
@@ -102,13 +103,11 @@ def walk(node: Node) -> Iterator[Node]:
 
 def seq(items: list[Node]) -> Node:
     """A sequence, with sequences inside it laid open and texts side by side joined."""
+    parts = [part for item in items for part in (item.items if isinstance(item, Seq) else (item,))]
     flat: list[Node] = []
-    for item in items:
-        for part in item.items if isinstance(item, Seq) else (item,):
-            if flat and isinstance(part, Text) and isinstance(last := flat[-1], Text):
-                flat[-1] = Text(last.text + part.text)
-            else:
-                flat.append(part)
+    for is_text, group in groupby(parts, lambda part: isinstance(part, Text)):
+        nodes = list(group)
+        flat += [Text("".join(node.text for node in nodes if isinstance(node, Text)))] if is_text else nodes
     return flat[0] if len(flat) == 1 else Seq(tuple(flat))
 
 
