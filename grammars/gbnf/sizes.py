@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from heapq import heapify, heappop, heappush
 from math import inf
 
-from .nodes import Alt, Chars, Node, Ref, Repeat, Rules, Seq, Text, walk
+from .nodes import Alt, Chars, Node, Ref, Repeat, Rules, Seq, Text, children, walk
 
 
 class Sizes:
@@ -13,18 +15,23 @@ class Sizes:
     def __init__(self, rules: Rules) -> None:
         self._rules = rules
         self._sizes: dict[str, float] = dict.fromkeys(rules, inf)
-        users: dict[str, set[str]] = {name: set() for name in rules}
+        names: dict[int, list[str]] = {}
         for name, body in rules.items():
-            for node in walk(body):
-                if isinstance(node, Ref):
-                    users[node.name].add(name)
-        todo = list(rules)
-        while todo:
-            name = todo.pop()
-            size = self.of(rules[name])
-            if size < self._sizes[name]:
+            names.setdefault(id(body), []).append(name)  # empty rules share a body
+        # Knuth's generalization of Dijkstra's algorithm: the smallest size that is still open can only be final.
+        above = _Above(rules)
+        heap = [(size, key) for key, size in above.leaves]
+        heapify(heap)
+        final: set[int] = set()
+        while heap:
+            size, key = heappop(heap)
+            if key in final:
+                continue
+            final.add(key)
+            for name in names.get(key, ()):
                 self._sizes[name] = size
-                todo.extend(users[name])
+            for found in above.reached(key, size):
+                heappush(heap, found)
 
     def of(self, node: Node) -> float:
         """The number of characters of a node's shortest text."""
@@ -73,3 +80,51 @@ def plainest(ranges: tuple[tuple[int, int], ...]) -> str:
             if low <= last and first <= high:
                 return chr(max(low, first))
     return chr(ranges[0][0])
+
+
+class _Above:
+    """Which nodes contain which, and what is still open in the sequences."""
+
+    def __init__(self, rules: Rules) -> None:
+        self.leaves: list[tuple[int, float]] = []
+        self._containers: dict[int, list[Node]] = {}
+        self._open: dict[int, int] = {}
+        self._sums: dict[int, float] = {}
+        self._entered: set[int] = set()
+        for body in rules.values():
+            for node in walk(body):
+                if id(node) not in self._entered:
+                    self._entered.add(id(node))
+                    self._enter(node, rules)
+
+    def _enter(self, node: Node, rules: Rules) -> None:
+        parts = (rules[node.name],) if isinstance(node, Ref) else children(node)
+        for part in parts:
+            self._containers.setdefault(id(part), []).append(node)
+        match node:
+            case Text(text):
+                self.leaves.append((id(node), len(text)))
+            case Seq(items) if items:
+                self._open[id(node)] = len(items)
+            case Chars(()) | Alt() | Ref():
+                pass
+            case Repeat(_, least) if least:
+                pass
+            case Seq() | Repeat():
+                self.leaves.append((id(node), 0))
+            case _:
+                self.leaves.append((id(node), 1))
+
+    def reached(self, key: int, size: float) -> Iterator[tuple[float, int]]:
+        """The nodes whose size may be known, now that this one's is."""
+        for node in self._containers.get(key, ()):
+            match node:
+                case Seq():
+                    self._open[id(node)] -= 1
+                    self._sums[id(node)] = self._sums.get(id(node), 0) + size
+                    if not self._open[id(node)]:
+                        yield self._sums[id(node)], id(node)
+                case Repeat(_, least):
+                    yield size * least, id(node)
+                case _:
+                    yield size, id(node)
