@@ -69,7 +69,7 @@ HOSTILE = {
     "600 classes of 10,000 ranges": lambda: (
         NESTED + "x ::= " + "c " * 599 + f"\nc ::= [{EVERY_SECOND[:10_000]}]\n"
     ),
-    "a lexer of many states": lambda: NESTED + 'x ::= [ab]* "a" [ab]{1000} root',
+    "a lexer of many states": lambda: NESTED + 'x ::= [ab]* "a" [ab]{1000} root?',
     "450,000 names": lambda: "root ::= " + "x " * 450_000 + '\nx ::= "a"',
     "450,000 names of what comes back": lambda: "root ::= " + "x " * 450_000 + '\nx ::= "(" x ")" | "a"',
     "1 MB of blanks": lambda: 'root ::= "a"' + " " * 990_000,
