@@ -120,7 +120,14 @@ ids = [1000 + i * 7919 % 40000 for i in range(n)]
 sum(len(step.top) for step in echoed(model, ids, Wanted(5)))
 """
 _THEIRS = """
+import llama_cpp
 from llama_cpp import Llama
+defaults = llama_cpp.llama_model_default_params
+def without_amx():  # as our own engine: its kernels crash where some compilers made them
+    params = defaults()
+    params.use_extra_bufts = False
+    return params
+llama_cpp.llama_model_default_params = without_amx
 model = Llama(path, n_ctx=n, logits_all=True, verbose=False); model.eval([1]); model.reset(); before = peak()
 ids = [1000 + i * 7919 % 40000 for i in range(n)]
 model.create_completion(ids[:n - 1], max_tokens=1, echo=True, logprobs=5)

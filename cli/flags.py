@@ -251,7 +251,7 @@ Stride = Annotated[
     _score("--stride", help="Tokens from window to window, if the text exceeds the context. [half of it]"),
 ]
 ScoreTokens = Annotated[bool, _score("--tokens", help="Also each token, in the table.")]
-ScoreFormatOption = Annotated[ScoreFormat, _score("--format", help="table, json, or jsonl. [table]")]
+ScoreFormatOption = Annotated[ScoreFormat | None, _score("--format", help="table, json, or jsonl. [table]")]
 
 StreamFile = Annotated[
     Path | None, typer.Argument(metavar="RUN.JSONL", help="What gen --format jsonl wrote. [stdin]")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,7 +11,10 @@ from typing import BinaryIO
 import typer
 
 from . import flags as o
-from .errors import fail, reported
+from .errors import FAILED, fail, reported, say
+
+_MOST = 20
+"""How many wrong lines are told of."""
 
 
 def inspect(file: o.StreamFile = None, top: o.Alternatives = None, source: o.InspectFrom = None) -> None:
@@ -22,11 +26,18 @@ def inspect(file: o.StreamFile = None, top: o.Alternatives = None, source: o.Ins
         from ..logprobs import StreamError, read_stream
         from .render.inspection import show
 
+        problems: list[StreamError] = []
         with _opened(file) as lines:
-            try:
-                show(read_stream(lines), top, None if source is None else source.value)
-            except StreamError as error:
-                fail(f"{file or 'stdin'}: {error}")
+            found = show(read_stream(lines, problems.append), top, None if source is None else source.value)
+        name = "stdin" if file is None or str(file) == "-" else str(file)
+        for problem in problems[:_MOST]:
+            say(f"gen: {name}: {problem}")
+        if len(problems) > _MOST:
+            say(f"gen: {name}: and {len(problems) - _MOST:,} further lines that are no events")
+        if problems:
+            raise typer.Exit(FAILED)
+        if not found:
+            fail(f"{name}: there is no run in it")
 
 
 @contextmanager
@@ -39,4 +50,9 @@ def _opened(file: o.StreamFile) -> Iterator[BinaryIO]:
         raise typer.BadParameter(
             "there is no run: give a file, or pipe one in (gen ... --format jsonl | gen inspect)"
         )
-    yield sys.stdin.buffer
+    # Ctrl-C is for the one that writes; it then ends the stream in order.
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield sys.stdin.buffer
+    finally:
+        signal.signal(signal.SIGINT, before)

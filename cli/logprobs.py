@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from ..engine import Vocabulary, Wanted
 
 _ITEM = re.compile(r'\s*("(?:[^"\\]|\\.)*"|[^,"\s][^,]*|)\s*(,|$)')
-_ID = re.compile(r"<\[(\d+)\]>")
+_ID = re.compile(r"<\[(\d{1,12})\]>")
 
 
 def wanted_of(options: RunOptions, vocabulary: Vocabulary) -> Wanted:
@@ -30,7 +30,7 @@ def wanted_of(options: RunOptions, vocabulary: Vocabulary) -> Wanted:
             f"--logprobs: {top:,} is more than the {vocabulary.size:,} tokens of the vocabulary"
         )
     source = "model" if options.logprobs_from is None else options.logprobs_from.value
-    named = () if options.logprob_of is None else tuple(_named(options.logprob_of, vocabulary))
+    named = () if options.logprob_of is None else tuple(dict.fromkeys(_named(options.logprob_of, vocabulary)))
     return Wanted(top, source, named)
 
 
@@ -56,6 +56,8 @@ def _token(written: str, vocabulary: Vocabulary) -> int:
         if int(number[1]) >= vocabulary.size:
             raise typer.BadParameter(f"--logprob-of: {written}: token ids go from 0 to {vocabulary.size - 1}")
         return int(number[1])
+    if not written:
+        raise typer.BadParameter("--logprob-of: an empty text is no token; a comma too many?")
     text = written
     if written.startswith('"'):
         try:
@@ -69,6 +71,6 @@ def _token(written: str, vocabulary: Vocabulary) -> int:
 
 
 def _hint(written: str, text: str, vocabulary: Vocabulary) -> str:
-    if not written or written.startswith('"') or len(vocabulary.tokenize(f" {text}".encode())) != 1:
+    if written.startswith('"') or len(vocabulary.tokenize(f" {text}".encode())) != 1:
         return ""
     return f"; with a blank before it, it is one: write '\" {text}\"'"

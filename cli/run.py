@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import signal
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import typer
@@ -14,6 +12,7 @@ from . import flags as o
 from .checks import check
 from .errors import INTERRUPTED, give_up, note, reported
 from .grammar import constraint_of, spec_of
+from .interrupt import interruptible
 from .loading import load_model
 from .options import RunOptions
 from .prompt import read_prompt
@@ -117,7 +116,7 @@ def _run(options: RunOptions) -> None:
         show_settings(settings, spec)
         return
     text = "" if options.show_config else read_prompt(options)
-    with _interruptible() as pressed, load_model(options, pressed) as model:
+    with interruptible() as pressed, load_model(options, pressed) as model:
         if settings is None:
             settings = settle(options, model.metadata)
             spec = spec_of(options, settings)
@@ -211,20 +210,3 @@ def _full_prompt(options: RunOptions, settings: Settings, model: Model, text: st
 
     messages = [{"role": "system", "content": system}] if system is not None else []
     return format_chat(model, [*messages, {"role": "user", "content": text}])
-
-
-@contextmanager
-def _interruptible() -> Iterator[list[int]]:
-    """While inside, the first Ctrl-C only fills the list, so that the run can end in order; the second breaks."""
-    pressed: list[int] = []
-
-    def on_interrupt(number: int, _frame: object) -> None:
-        if pressed:
-            raise KeyboardInterrupt
-        pressed.append(number)
-
-    before = signal.signal(signal.SIGINT, on_interrupt)
-    try:
-        yield pressed
-    finally:
-        signal.signal(signal.SIGINT, before)

@@ -11,7 +11,8 @@ import typer
 
 from . import flags as o
 from .checks import check_model, check_text
-from .errors import note, reported
+from .errors import INTERRUPTED, note, reported
+from .interrupt import interruptible
 from .loading import load_model
 from .options import ModelOptions, PromptOptions
 from .prompt import read_prompt
@@ -30,7 +31,7 @@ class ScoreOptions(PromptOptions, ModelOptions):
     lines: Path | None
     stride: int | None
     tokens: bool
-    format_: o.ScoreFormat
+    format_: o.ScoreFormat | None
 
 
 def score(
@@ -41,7 +42,7 @@ def score(
     lines: o.ScoreLines = None,
     stride: o.Stride = None,
     tokens: o.ScoreTokens = False,
-    format_: o.ScoreFormatOption = o.ScoreFormat.table,
+    format_: o.ScoreFormatOption = None,
     model: o.ModelPath = None,
     context_size: o.ContextSize = None,
     threads: o.Threads = None,
@@ -69,12 +70,12 @@ def _check(options: ScoreOptions) -> None:
         check_text(name, value)
     if options.stride is not None and options.stride < 1:
         raise typer.BadParameter(f"--stride: {options.stride} is not ≥ 1")
-    if options.tokens and options.format_ is not o.ScoreFormat.table:
-        raise typer.BadParameter(f"--tokens is for the table; --format {options.format_.value} has them anyway")
+    if options.tokens and options.format_ not in (None, o.ScoreFormat.table):
+        raise typer.BadParameter("--tokens is for the table; the other formats have them anyway")
     if options.lines is not None:
         _refuse_beside_lines(options)
     if options.choices:
-        _check_choices(options.choices, options.stride)
+        _check_choices(options.choices, options)
 
 
 def _refuse_beside_lines(options: ScoreOptions) -> None:
@@ -82,19 +83,23 @@ def _refuse_beside_lines(options: ScoreOptions) -> None:
         "a text": (options.prompt, options.prompt_option, options.file) != (None, None, None),
         "--choices": bool(options.choices),
         "--tokens": options.tokens,
+        "--format table": options.format_ is o.ScoreFormat.table,
+        "--format json": options.format_ is o.ScoreFormat.json,
     }
     for name, given in beside.items():
         if given:
             raise typer.BadParameter(f"--jsonl holds what is to be scored; {name} cannot stand beside it")
 
 
-def _check_choices(choices: list[str], stride: int | None) -> None:
+def _check_choices(choices: list[str], options: ScoreOptions) -> None:
     if "" in choices:
         raise typer.BadParameter("--choices: an empty text is no way to go on")
     for number, choice in enumerate(choices):
         if choice in choices[:number]:
             raise typer.BadParameter(f"--choices: {choice!r} is given twice")
-    if stride is not None:
+    if options.tokens:
+        raise typer.BadParameter("--tokens is for a text; --format json has the tokens of choices")
+    if options.stride is not None:
         raise typer.BadParameter("--stride is for texts longer than the context; a prompt with choices has to fit")
 
 
@@ -109,38 +114,50 @@ def _score(options: ScoreOptions) -> None:
     text = "" if options.lines is not None else read_prompt(options)
     if options.lines is None and not text and not options.choices:
         raise typer.BadParameter("there is nothing to score: the text is empty")
-    with load_model(options, []) as model:
+    with interruptible() as pressed, load_model(options, pressed) as model:
+        _check_stride(options.stride, model)
         if options.lines is not None:
-            score_lines(model, options.lines, options.stride)
+            score_lines(model, options.lines, options.stride, pressed)
         elif options.choices:
             _show_choices(text, scored_choices(model, text, options.choices), options)
         else:
-            _show_text(model, text, options)
+            _show_text(model, text, options, pressed)
+        if pressed:
+            sys.stdout.flush()
+            raise typer.Exit(INTERRUPTED)
 
 
-def _show_text(model: Model, text: str, options: ScoreOptions) -> None:
+def _check_stride(stride: int | None, model: Model) -> None:
+    length = model.context.length
+    if stride is not None and stride >= length:
+        raise typer.BadParameter(f"--stride: {stride:,} is not less than the context of {length:,} tokens, see -c")
+
+
+def _show_text(model: Model, text: str, options: ScoreOptions, pressed: list[int]) -> None:
     from .render import scores
     from .render.progress import scoring
 
     with scoring() as progress:
-        steps = scored_text(model, text, options.stride, progress)
+        steps = scored_text(model, text, options.stride, progress, lambda: bool(pressed))
         if options.format_ is o.ScoreFormat.jsonl:
-            scores.write_lines(steps, model, sys.stdout)
-            return
-        found = list(steps)
-    if len(found) == 1:
-        note("a text of one token has no logprob: nothing comes before it")
+            found = scores.write_lines(steps, model, sys.stdout)
+        else:
+            found = list(steps)
     if options.format_ is o.ScoreFormat.json:
         scores.write_text(found, sys.stdout)
-    else:
+    elif options.format_ is not o.ScoreFormat.jsonl:
         scores.show_text(found, options.tokens)
+    if pressed:
+        note(f"interrupted: the score is that of the first {len(found):,} tokens")
+    elif len(found) == 1:
+        note("a text of one token has no logprob: nothing comes before it")
 
 
 def _show_choices(prompt: str, found: dict[str, Any], options: ScoreOptions) -> None:
     from ..logprobs import encode
     from .render import scores
 
-    if options.format_ is o.ScoreFormat.table:
+    if options.format_ in (None, o.ScoreFormat.table):
         scores.show_choices(found["choices"])
         for text in found.get("notes", ()):
             note(text)

@@ -10,12 +10,17 @@ if TYPE_CHECKING:
 
 
 def scored_text(
-    model: Model, text: str, stride: int | None, progress: Callable[[int, int], None] | None = None
+    model: Model,
+    text: str,
+    stride: int | None,
+    progress: Callable[[int, int], None] | None = None,
+    interrupted: Callable[[], bool] | None = None,
 ) -> Iterator[Prompt]:
     """Tell of each token of a text."""
     from ..engine import score
 
-    return score(model, model.vocabulary.tokenize_prompt(text.encode()), stride, progress=progress)
+    ids = model.vocabulary.tokenize_prompt(text.encode())
+    return score(model, ids, stride, progress=progress, interrupted=interrupted)
 
 
 def scored_choices(model: Model, prompt: str, choices: list[str]) -> dict[str, Any]:

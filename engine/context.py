@@ -22,13 +22,14 @@ class Context:
     """One sequence of tokens in llama.cpp's memory.
 
     A new prompt that begins like what is there keeps the common part (its keys and values are not computed
-    again). Attributes: ``length``, tokens that fit; ``tokens``, those that are in.
+    again). Attributes: ``length``, tokens that fit; ``tokens``, those that are in; ``piece``, how many can be read
+    at once with the logits of each, so few that llama.cpp computes the same however they are cut.
     """
 
     def __init__(self, native: NativeContext, batch: int) -> None:
         self._native = native
         self._batch = batch
-        self._piece = min(batch, _PIECE, max(1, _LOGITS_AT_ONCE // (4 * native.width)))
+        self.piece = min(batch, _PIECE, max(1, _LOGITS_AT_ONCE // (4 * native.width)))
         self.length = native.length
         self.tokens: list[int] = []
 
@@ -41,16 +42,16 @@ class Context:
     ) -> int:
         """Make ``prompt`` the whole sequence; returns how many of its tokens were there already.
 
-        ``small``: in pieces for which llama.cpp computes the same however the prompt is cut, see `read_each`.
+        ``small``: in pieces of ``piece`` tokens.
 
         ``interrupted`` is asked all along; once it returns True, reading ends, ``tokens`` holds what was read,
         and a later call goes on from there. Raises ``ModelError`` when the prompt is empty or longer than the
         context.
         """
-        self._check(prompt)
+        self.check(prompt)
         kept = self._keep(prompt)
         with self._native.break_off_when(interrupted):
-            step = self._piece if small else self._batch
+            step = self.piece if small else self._batch
             for start in range(kept, len(prompt), step):
                 part = prompt[start : start + step]
                 if not self._native.decode(part, start):
@@ -63,18 +64,17 @@ class Context:
     def read_each(self, prompt: Sequence[int]) -> Iterator[NDArray[np.float32]]:
         """Make ``prompt`` the whole sequence; gives the logits after each token, which hold as `logits` do.
 
-        All of it is read anew, in pieces so small that their logits take at most 32 MB. Of fewer than 64 tokens,
-        for which llama.cpp computes the same however a text is cut. Raises ``ModelError`` as `read` does.
+        All of it is read anew, in pieces whose logits take at most 32 MB. Raises ``ModelError`` as `read` does.
         """
-        self._check(prompt)
+        self.check(prompt)
         self._native.forget(0)
         self.tokens.clear()
         yield from self.push_each(prompt)
 
     def push_each(self, tokens: Sequence[int]) -> Iterator[NDArray[np.float32]]:
         """Append tokens in such pieces; gives the logits after each. Raises ``ModelError`` as `push_all` does."""
-        for start in range(0, len(tokens), self._piece):
-            yield from self.push_all(tokens[start : start + self._piece])
+        for start in range(0, len(tokens), self.piece):
+            yield from self.push_all(tokens[start : start + self.piece])
 
     def back_to(self, length: int) -> None:
         """Forget all but the first ``length`` tokens, of which there are at least so many."""
@@ -112,7 +112,7 @@ class Context:
 
     @property
     def batch(self) -> int:
-        """How many tokens can be read at once."""
+        """How many tokens of a prompt are read at once."""
         return self._batch
 
     @property
@@ -131,7 +131,8 @@ class Context:
         """Free the memory."""
         self._native.close()
 
-    def _check(self, prompt: Sequence[int]) -> None:
+    def check(self, prompt: Sequence[int]) -> None:
+        """Raise ``ModelError`` for a prompt that is empty, or does not fit."""
         if not prompt:
             raise ModelError("the prompt is empty")
         if len(prompt) > self.length:

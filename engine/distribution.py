@@ -35,6 +35,8 @@ class Wanted:
         """Raise ``ModelError`` for what there is not."""
         if self.top is not None and not -1 <= self.top <= vocabulary.size:
             raise ModelError(f"top_logprobs: {self.top} is not within -1..{vocabulary.size}")
+        if self.top is None and (self.named or self.sources != "model"):
+            raise ModelError("logprob_of and logprobs_from need top_logprobs, 0 or more")
         if self.sources not in SOURCES:
             raise ModelError(f"logprobs_from: {self.sources!r} is none of {', '.join(SOURCES)}")
         vocabulary.check(self.named)

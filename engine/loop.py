@@ -45,7 +45,7 @@ def generate(  # noqa: PLR0913 - the contract's own names
     None: until the model ends or the context is full. ``top_logprobs``: None: no logprobs; 0: the chosen token's;
     n: the n likeliest beside it; -1: every token's. ``logprobs_from``: ``model``, the log-softmax of the untouched
     logits; ``chain``, of what was drawn from; or ``both``; nats. ``logprob_of``: tokens that are always told of.
-    ``echo``: tell of the prompt's tokens too, with the model's logprobs; the prompt is then read in small pieces.
+    ``echo``: tell of the prompt's tokens too, with the model's logprobs if there are to be logprobs.
     ``jump``: read tokens that the constraint
     forces in one batch; the chain works on each all the same, so that its random numbers stay in step, but what
     it draws does not count. ``close``: bring a text that was cut off to its end by a short way, beyond
@@ -62,6 +62,7 @@ def generate(  # noqa: PLR0913 - the contract's own names
     stream = TextStream(stop)
     wanted = Wanted(top_logprobs, logprobs_from, tuple(logprob_of))
     run = Run(model, chain, constraint, Reader(model.vocabulary, wanted), stream, jump)
+    model.context.check(ids)
     began = perf_counter()
     cached = 0 if echo else model.context.read(ids, progress, interrupted)
     prompt_seconds = perf_counter() - began
@@ -82,7 +83,11 @@ def generate(  # noqa: PLR0913 - the contract's own names
     )
     if echo:
         began = perf_counter()
-        yield from echoed(model, ids, Wanted(top_logprobs, "model", tuple(logprob_of)), progress, interrupted)
+        yield from echoed(model, ids, Wanted(top_logprobs, "model", wanted.named), progress, interrupted)
+        if len(ids) > model.context.piece and len(model.context.tokens) == len(ids):
+            # What is drawn must not depend on whether the prompt is told of.
+            model.context.back_to(0)
+            model.context.read(ids, progress, interrupted)
         prompt_seconds = perf_counter() - began
     began = perf_counter()
     if len(model.context.tokens) < len(ids):

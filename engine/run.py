@@ -95,7 +95,7 @@ class Run:
 
     def _at_once(self) -> int:
         """How many forced tokens can be made with one batch, which also takes the token that is unread."""
-        room = min(self._context.room, self._context.batch)
+        room = min(self._context.room, self._context.piece)
         return room if self._unread is not None else room + 1
 
     def _forced(self, limit: int) -> list[int]:

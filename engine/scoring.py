@@ -56,8 +56,8 @@ def score(  # noqa: PLR0913 - each is one thing to be said by name
     length = model.context.length
     if stride is None:
         stride = max(1, length // 2)
-    elif not 0 < stride < length:
-        raise ModelError(f"stride: {stride} is not within 1..{length - 1}; it is less than the context")
+    if not 0 < stride < length:
+        raise ModelError(f"stride: {stride} is not within 1..{length - 1}, less than the context")
     reader = Reader(model.vocabulary, wanted)
     return _told(model, ids, _windows(model, ids, stride, reader, (progress, interrupted)))
 
@@ -155,7 +155,8 @@ def _told(model: Model, ids: Iterable[int], said: Iterable[Said]) -> Iterator[Pr
     """Put each token beside what is said of it, as far as that goes. An added BOS is not part of the text."""
     vocabulary = model.vocabulary
     decoder = codecs.getincrementaldecoder("utf-8")("replace")
-    for place, (token, found) in enumerate(zip(ids, said, strict=False)):
+    # What is said comes first, so that it is asked once more at the end: only then the last token is read.
+    for place, (found, token) in enumerate(zip(said, ids, strict=False)):
         data = vocabulary.piece(token)
         added = place == 0 and vocabulary.adds_bos and token == vocabulary.bos
         text = "" if added else decoder.decode(data)

@@ -94,7 +94,10 @@ class Vocabulary:
 
     def single(self, text: str) -> int:
         """The one token that this text is. Raises ``ModelError`` where it is several, and says which."""
-        tokens = self.tokenize(text.encode(), special=True)
+        try:
+            tokens = self.tokenize(text.encode(), special=True)
+        except UnicodeEncodeError:
+            raise ModelError("half of a surrogate pair is no text") from None
         if len(tokens) == 1:
             return tokens[0]
         if not tokens:

@@ -8,7 +8,7 @@ from .openai import chat_chunk, chat_completion, chat_first, chat_last, text_chu
 from .read import Seen, SeenDistribution, SeenDone, SeenStart, SeenStep, StreamError, read_stream
 from .records import Distribution, Source, Step, TokenLogprob, finite, shown
 from .run import Completion, Finish, Head, Offsets
-from .scores import Score, choice_scores, text_score
+from .scores import Means, Score, choice_scores, text_score
 from .together import together
 
 __all__ = [
@@ -17,6 +17,7 @@ __all__ = [
     "Distribution",
     "Finish",
     "Head",
+    "Means",
     "Offsets",
     "Score",
     "Seen",

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from .records import Step, TokenLogprob, finite, shown
-from .run import Completion, Finish, Head, Offsets, finish_reason, usage
+from .run import Completion, Finish, Head, Offsets, by_text, finish_reason, usage
 
 Json = dict[str, Any]
 
@@ -94,21 +94,9 @@ def _legacy(head: Head, steps: Sequence[Step], at: Sequence[int]) -> Json | None
     return {
         "tokens": [shown(step.data) for step in steps],
         "token_logprobs": [finite(step.chosen.logprob) for step in steps],
-        "top_logprobs": [_by_text(step) for step in steps] if head.top else None,
+        "top_logprobs": [by_text(step) for step in steps] if head.top else None,
         "text_offset": list(at),
     }
-
-
-def _by_text(step: Step) -> dict[str, float | None] | None:
-    """The likeliest tokens and the chosen one. Of tokens that print alike the likeliest stands for all."""
-    if not step.said:
-        return None
-    found: dict[str, float | None] = {}
-    for token in (*step.top, step.chosen):
-        value = finite(token.logprob)
-        if value is not None:
-            found.setdefault(shown(token.data), value)
-    return found
 
 
 def _chat_object(head: Head, kind: str) -> Json:

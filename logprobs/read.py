@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import codecs
+from collections.abc import Callable, Iterable, Iterator
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, Field, TypeAdapter, ValidationError
@@ -52,8 +53,8 @@ class SeenStep(SeenToken, SeenDistribution):
     chain: SeenDistribution | None = None
 
     def known(self, source: Source) -> SeenDistribution | None:
-        """What is known of the distribution of this source."""
-        if self.logprobs_from == source:
+        """What is known of the distribution of this source; where a line names none, it is taken for the model."""
+        if self.logprobs_from == source or (self.logprobs_from is None and source == "model"):
             return self
         return self.chain if source == "chain" else None
 
@@ -69,22 +70,35 @@ Seen = SeenStart | SeenStep | SeenDone
 _LINE: TypeAdapter[Any] = TypeAdapter(Annotated[Seen, Field(discriminator="event")])
 
 
-def read_stream(lines: Iterable[bytes]) -> Iterator[Seen]:
+def read_stream(lines: Iterable[bytes], wrong: Callable[[StreamError], object] | None = None) -> Iterator[Seen]:
     """Read the lines of a stream, one event after the other.
 
-    A last line that was cut off ends the stream. Raises ``StreamError`` for any other line that is no event.
+    A last line that was cut off ends the stream. Any other line that is no event goes to ``wrong``, and reading
+    goes on; without ``wrong``, it raises ``StreamError``.
     """
     for number, line in enumerate(lines, 1):
-        if not line.strip():
+        text = line.removeprefix(codecs.BOM_UTF8) if number == 1 else line
+        if not text.strip():
             continue
         try:
-            yield _LINE.validate_json(line)
+            yield _LINE.validate_json(text)
         except ValidationError as error:
-            problem = error.errors(include_url=False)[0]
-            if problem["type"] == "json_invalid" and not line.endswith(b"\n"):
+            if _is_cut_off(error, text):
                 return
-            if problem["type"] in _NO_EVENT:
-                raise StreamError(f"line {number}: it is no event of a jsonl stream") from None
-            where = ".".join(map(str, problem["loc"][1:]))
-            message = f"{where}: {problem['msg']}" if where else problem["msg"]
-            raise StreamError(f"line {number}: {message}") from None
+            if wrong is None:
+                raise _about(error, number) from None
+            wrong(_about(error, number))
+
+
+def _is_cut_off(error: ValidationError, text: bytes) -> bool:
+    return error.errors()[0]["type"] == "json_invalid" and text.startswith(b"{") and not text.endswith(b"\n")
+
+
+def _about(error: ValidationError, number: int) -> StreamError:
+    problem = error.errors(include_url=False)[0]
+    if problem["type"] in _NO_EVENT:
+        return StreamError(f"line {number}: it is no event of a jsonl stream")
+    where = ".".join(map(str, problem["loc"][1:]))
+    return StreamError(
+        f"line {number}: {where}: {problem['msg']}" if where else f"line {number}: {problem['msg']}"
+    )

@@ -6,7 +6,7 @@ import codecs
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from .records import Source, Step
+from .records import Source, Step, finite, shown
 
 _FINISH = {"stop": "stop", "grammar": "stop", "length": "length", "context": "length", "interrupted": "length"}
 
@@ -62,6 +62,18 @@ def usage(head: Head, completion_tokens: int) -> dict[str, int]:
         "completion_tokens": completion_tokens,
         "total_tokens": head.prompt_tokens + completion_tokens,
     }
+
+
+def by_text(step: Step) -> dict[str, float | None] | None:
+    """The likeliest tokens and the chosen one. Of tokens that print alike the likeliest stands for all."""
+    if not step.said:
+        return None
+    found: dict[str, float | None] = {}
+    for token in (*step.top, step.chosen):
+        value = finite(token.logprob)
+        if value is not None:
+            found.setdefault(shown(token.data), value)
+    return found
 
 
 class Offsets:

@@ -26,10 +26,7 @@ class Score:
         """Add up; a token of probability 0 makes the sum -inf."""
         scored = [step for step in steps if step.said]
         values = [finite(step.said[0].logprob) for step in scored]
-        try:
-            total = fsum(-inf if value is None else value for value in values)
-        except OverflowError:
-            total = -inf
+        total = _sum(-inf if value is None else value for value in values)
         return cls(total, len(scored), sum(len(step.data) for step in scored))
 
     @property
@@ -46,10 +43,7 @@ class Score:
     def perplexity(self) -> float | None:
         """exp(-sum / tokens)."""
         mean = self.per_token
-        try:
-            return None if mean is None else exp(-mean)
-        except OverflowError:
-            return inf
+        return None if mean is None else Means(-mean).perplexity
 
     @property
     def bits_per_byte(self) -> float | None:
@@ -58,9 +52,9 @@ class Score:
         return None if mean is None else 0.0 - mean / log(2)
 
     def as_json(self) -> dict[str, Any]:
-        """``sum_logprob, per_token, per_byte, perplexity, bits_per_byte, scored_tokens, scored_bytes``."""
+        """``sum_logprob, per_token, per_byte, perplexity, bits_per_byte``, null if nothing was scored; counts."""
         return {
-            "sum_logprob": finite(self.sum_logprob),
+            "sum_logprob": finite(self.sum_logprob) if self.tokens else None,
             "per_token": finite(self.per_token),
             "per_byte": finite(self.per_byte),
             "perplexity": finite(self.perplexity),
@@ -68,6 +62,40 @@ class Score:
             "scored_tokens": self.tokens,
             "scored_bytes": self.bytes,
         }
+
+
+@dataclass(frozen=True)
+class Means:
+    """The mean of some surprises or entropies, in nats."""
+
+    nats: float
+
+    @classmethod
+    def of(cls, values: Sequence[float]) -> Means | None:
+        """None where there are no values."""
+        return cls(_sum(values) / len(values)) if values else None
+
+    @property
+    def bits(self) -> float:
+        """The same in bits."""
+        return self.nats / log(2)
+
+    @property
+    def perplexity(self) -> float:
+        """exp(mean)."""
+        try:
+            return exp(self.nats)
+        except OverflowError:
+            return inf
+
+
+def _sum(values: Iterable[float]) -> float:
+    """Exact, and infinite where it is beyond float64."""
+    values = list(values)
+    try:
+        return fsum(values)
+    except OverflowError:
+        return sum(values)
 
 
 def text_score(steps: Sequence[Step]) -> dict[str, Any]:

@@ -6,18 +6,19 @@ from collections.abc import Sequence
 from typing import Any
 
 from .records import Step, finite, shown
-from .run import Completion, finish_reason, usage
+from .run import Completion, by_text, finish_reason, usage
 
 
 def together(run: Completion, chat: bool) -> dict[str, Any]:
     """The whole run. ``prompt`` holds the prompt with its logprobs if ``echo`` was asked for, else nothing.
 
-    ``chat``: the text stands in a message. One field is ours: ``logprobs_from``.
+    ``chat``: the text stands in a message. Ours are ``logprobs_from``, and ``top_logprobs`` where more than the
+    chosen token's logprobs are asked for.
     """
     head, text = run.head, run.finish.text
 
     def lists(steps: Sequence[Step]) -> dict[str, Any] | None:
-        return None if head.source is None else _lists(steps)
+        return None if head.source is None else _lists(steps, head.top)
 
     choice = {
         "finish_reason": finish_reason(run.finish),
@@ -37,8 +38,9 @@ def together(run: Completion, chat: bool) -> dict[str, Any]:
     }
 
 
-def _lists(steps: Sequence[Step]) -> dict[str, Any]:
-    return {
+def _lists(steps: Sequence[Step], top: int) -> dict[str, Any]:
+    found = {
         "tokens": [shown(step.data) for step in steps],
         "token_logprobs": [finite(step.chosen.logprob) for step in steps],
     }
+    return found | {"top_logprobs": [by_text(step) for step in steps]} if top > 1 else found

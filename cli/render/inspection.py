@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable
-from math import exp, fsum, log
+from math import exp
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -15,14 +15,15 @@ if TYPE_CHECKING:
 Found = list[tuple["SeenStep", "SeenDistribution | None"]]
 
 
-def show(events: Iterable[Seen], top: int | None, source: Source | None) -> None:
+def show(events: Iterable[Seen], top: int | None, source: Source | None) -> bool:
     """Print tokens as they are read, then a table with ``top`` alternatives each (None: no table) and the means.
 
-    ``source``: which distribution, where the stream has two; None: the first.
+    ``source``: which distribution, where the stream has two; None: the first. Returns whether there was an event.
     """
     from rich.console import Console
 
     from ...logprobs import SeenDone, SeenStart, SeenStep
+    from ..errors import note
 
     console = Console(highlight=False, soft_wrap=True)
     found: Found = []
@@ -44,7 +45,12 @@ def show(events: Iterable[Seen], top: int | None, source: Source | None) -> None
             print("\n")
     if top is not None:
         _table(found, top)
-    _means(found, start, done, source)
+    if source is not None and found and all(known is None for _, known in found):
+        note(f"this run has no logprobs of the {source}")
+    if start is not None or done is not None or found:
+        _means(found, start, done, source)
+        return True
+    return False
 
 
 def _tinted(step: SeenStep, known: SeenDistribution | None) -> Text:
@@ -90,18 +96,21 @@ def _named(data: list[int]) -> str:
 
 
 def _means(found: Found, start: SeenStart | None, done: SeenDone | None, source: Source | None) -> None:
+    from ...logprobs import Means
+    from .text import visible
+
     ended = "cut off" if done is None else done.finish_reason or "whole"
     who = "" if start is None else f", {start.model}" + ("" if start.seed is None else f", seed {start.seed}")
     sources = {step.logprobs_from for step, known in found if known is not None and step.logprobs_from}
     whose = f", logprobs of the {source or '/'.join(sorted(sources))}" if sources else ""
-    print(f"{len(found):,} tokens ({ended}){who}{whose}")
+    print(visible(f"{len(found):,} tokens ({ended}){who}{whose}"))
     for event, title in (("prompt", "prompt"), ("token", "written")):
         known = [known for step, known in found if known is not None and step.event == event]
         surprises = [-one.logprob for one in known if one.logprob is not None]
         entropies = [one.entropy for one in known if one.entropy is not None]
-        if surprises:
-            mean = fsum(surprises) / len(surprises)
-            print(f"{title:8}  surprise  {mean:.3f} nats ({mean / log(2):.3f} bits), perplexity {exp(mean):.3f}")
-        if entropies:
-            mean = fsum(entropies) / len(entropies)
-            print(f"{title:8}  entropy   {mean:.3f} nats ({mean / log(2):.3f} bits)")
+        surprise, entropy = Means.of(surprises), Means.of(entropies)
+        if surprise is not None:
+            told = f"{surprise.nats:.3f} nats ({surprise.bits:.3f} bits), perplexity {surprise.perplexity:.3f}"
+            print(f"{title:8}  surprise  {told}")
+        if entropy is not None:
+            print(f"{title:8}  entropy   {entropy.nats:.3f} nats ({entropy.bits:.3f} bits)")

@@ -70,7 +70,7 @@ def scoring() -> Iterator[Callable[[int, int], None] | None]:
 
 
 @contextmanager
-def counting(what: str, total: int) -> Iterator[Callable[[], None]]:
+def counting(what: str, total: int | None) -> Iterator[Callable[[], None]]:
     """A bar for work of several parts; yields what is to be called after each."""
     if not sys.stderr.isatty():
         yield lambda: None

@@ -21,8 +21,8 @@ def show_text(steps: Sequence[Prompt], tokens: bool) -> None:
         print()
     score = Score.of(steps)
     print(f"tokens         {score.tokens:,} scored of {len(steps):,}")
-    print(f"sum            {score.sum_logprob:.4f} nats")
     if score.per_token is not None:
+        print(f"sum            {score.sum_logprob:.4f} nats")
         print(f"per token      {score.per_token:.4f} nats")
         print(f"perplexity     {score.perplexity:.4f}")
     if score.per_byte is not None:
@@ -53,8 +53,8 @@ def write_text(steps: Sequence[Prompt], out: TextIO) -> None:
     out.write(encode(text_score(steps)) + "\n")
 
 
-def write_lines(steps: Iterable[Prompt], model: Model, out: TextIO) -> None:
-    """Write ``start``, a ``prompt`` line for each token, and ``done`` with the score."""
+def write_lines(steps: Iterable[Prompt], model: Model, out: TextIO) -> list[Prompt]:
+    """Write ``start``, a ``prompt`` line for each token, and ``done`` with the score. Returns the tokens."""
     from ...engine import versions
     from ...logprobs import Score, done_line, prompt_line, start_line
 
@@ -75,6 +75,7 @@ def write_lines(steps: Iterable[Prompt], model: Model, out: TextIO) -> None:
         kept.append(step)
     out.write(done_line(Score.of(kept).as_json()))
     out.flush()
+    return kept
 
 
 def _numbers(logprob: float | None) -> tuple[str, str]:

@@ -5,7 +5,7 @@ import json
 import pytest
 
 RUN = [
-    {"event": "start", "model": "m", "seed": 3},
+    {"event": "start", "model": "m\x1b[2J", "seed": 3},
     {"event": "prompt", "index": 0, "id": 1, "token": "Hi", "bytes": [72, 105], "logprob": None, "text": "Hi"},
     {
         "event": "token",
@@ -47,7 +47,7 @@ def test_text_and_means(gen, stream):
     out = gen("inspect", "run.jsonl").out
     assert out.startswith("Hi a")
     assert "\x1b" not in out
-    assert "3 tokens (length), m, seed 3, logprobs of the model" in out
+    assert "3 tokens (length), m\u241b[2J, seed 3, logprobs of the model" in out
     assert "surprise  1.000 nats (1.443 bits), perplexity 2.718" in out
     assert "entropy   1.000 nats" in out
     assert gen("inspect", stdin=stream.read_bytes()).out == out
@@ -71,6 +71,9 @@ def test_cut_off(gen, stream):
 
 WRONG = {
     "no JSON": (b'{"event": "start"}\nfoo\n', "stdin: line 2: Invalid JSON"),
+    "nothing": (b"", "stdin: there is no run in it"),
+    "one word": (b"garbage", "stdin: line 1: Invalid JSON"),
+    "a beginning": (b'{"event": "sta', "stdin: there is no run in it"),
     "other JSON": (b'{"a": 1}\n', "line 1: it is no event of a jsonl stream"),
     "a wrong field": (b'{"event": "token", "bytes": [300], "logprob": 0}\n', "line 1: "),
 }
@@ -79,6 +82,26 @@ WRONG = {
 @pytest.mark.parametrize(("data", "message"), WRONG.values(), ids=WRONG)
 def test_what_is_no_run(gen, data, message):
     assert message in gen("inspect", stdin=data, code=1).err
+
+
+def test_good_lines_come_out_beside_wrong_ones(gen, stream):
+    lines = stream.read_bytes().splitlines(keepends=True)
+    result = gen(
+        "inspect", "--top", "0", stdin=b"\xef\xbb\xbf" + b"".join([*lines[:2], b"foo\n", *lines[2:]]), code=1
+    )
+    assert "3 tokens (length)" in result.out
+    assert "stdin: line 3: Invalid JSON" in result.err
+
+
+def test_numbers_beyond_what_can_be_added(gen):
+    far = '{"event": "token", "bytes": [65], "logprob": -1e308, "entropy": 1e308, "text": "A"}\n'
+    assert "perplexity inf" in gen("inspect", stdin=far * 2).out
+    assert "perplexity inf" in gen("inspect", stdin=far.replace("-1e308", "-800")).out
+
+
+def test_a_source_that_the_run_has_not(gen):
+    run = '{"event": "token", "bytes": [65], "logprob": -1, "text": "A", "logprobs_from": "model"}\n'
+    assert "this run has no logprobs of the chain" in gen("inspect", "--logprobs-from", "chain", stdin=run).err
 
 
 def test_what_gen_writes_is_read(gen):

@@ -88,8 +88,13 @@ WRONG = {
     "a stream of one object": (["--format", "together", "--stream"], "--format together is one object"),
     "several tokens": (["--format", "jsonl", "--logprob-of", "yes, lighthouses"], "is 3 tokens of this model"),
     "a token with a blank": (["--format", "jsonl", "--logprob-of", "lighthouse"], "write '\" lighthouse\"'"),
-    "an empty text": (["--format", "jsonl", "--logprob-of", "yes,"], "an empty text is no token"),
+    "an empty text": (
+        ["--format", "jsonl", "--logprob-of", "yes,"],
+        "an empty text is no token; a comma too many?",
+    ),
     "an open text": (["--format", "jsonl", "--logprob-of", 'yes, "no'], "'\"no' is not a text"),
+    "half a pair": (["--format", "jsonl", "--logprob-of", r'"\ud800"'], "half of a surrogate pair is no text"),
+    "a long id": (["--format", "jsonl", "--logprob-of", f"<[{'9' * 5000}]>"], "tokens of this model"),
     "an id beyond": (["--format", "jsonl", "--logprob-of", "<[49152]>"], "token ids go from 0 to 49151"),
 }
 

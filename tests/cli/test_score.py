@@ -56,6 +56,9 @@ def test_lines(gen, home):
         '{"prompt": "a", "choices": ["\\ud83d"]}\n'
         '{"prompt": "a", "choices": ["' + "b c " * 40 + '"]}\n'
         "[1]\n"
+        '{"text": "hello there", "x": 1e999}\n'
+        '{"text": "hello there", "x": "\\ud83d"}\n'
+        '{"text": "hello there", "tokens": "mine"}\n'
     )
     result = gen("score", "--jsonl", "tasks.jsonl", "-c", "32", *ONE, code=1)
     first, second = result.lines
@@ -71,9 +74,12 @@ def test_lines(gen, home):
         (9, "half of a surrogate pair"),
         (10, "does not fit: the prompt has 1 tokens"),
         (11, "it is not an object"),
+        (12, "a number that JSON has not"),
+        (13, "half of a surrogate pair"),
+        (14, '"tokens" is a name of the result'),
     ):
         assert any(f"tasks.jsonl: line {number}: " in line and message in line for line in said), (number, said)
-    assert len(said) == 8
+    assert len(said) == 11
 
 
 def test_a_text_longer_than_the_context(gen):
@@ -103,10 +109,20 @@ WRONG = {
         1,
     ),
     "no stride": (["score", "a b", "--stride", "0"], "--stride: 0 is not ≥ 1", 2),
-    "a stride of the context": (["score", "a b", "-c", "8", "--stride", "8"], "stride: 8 is not within 1..7", 1),
+    "a stride of the context": (
+        ["score", "a b", "-c", "8", "--stride", "8"],
+        "--stride: 8 is not less than the context of 8",
+        2,
+    ),
     "a stride for choices": (
         ["score", "a", "--choices", "b", "--stride", "2"],
         "a prompt with choices has to fit",
+        2,
+    ),
+    "tokens of choices": (["score", "a", "--choices", "b", "--tokens"], "--tokens is for a text", 2),
+    "lines as a table": (
+        ["score", "--jsonl", "-", "--format", "table"],
+        "--format table cannot stand beside it",
         2,
     ),
     "lines and a text": (["score", "a", "--jsonl", "-"], "a text cannot stand beside it", 2),

@@ -13,6 +13,7 @@ class FakeNative:
     """Remembers what it was asked for."""
 
     length = 8
+    width = 100
     wanted = None
 
     def __init__(self, can_go_back=True):

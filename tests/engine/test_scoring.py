@@ -84,7 +84,9 @@ def test_continuations(model, prompt, choice, apart):
         ({"top_logprobs": -2}, "top_logprobs: -2"),
         ({"top_logprobs": 50000}, "top_logprobs: 50000"),
         ({"logprobs_from": "both of them"}, "logprobs_from"),
-        ({"logprob_of": [50000]}, "token id 50000"),
+        ({"top_logprobs": 0, "logprob_of": [50000]}, "token id 50000"),
+        ({"logprob_of": [5]}, "need top_logprobs"),
+        ({"logprobs_from": "both"}, "need top_logprobs"),
     ],
 )
 def test_what_cannot_be_told(model, options, message):
@@ -92,12 +94,30 @@ def test_what_cannot_be_told(model, options, message):
         next(generate(model, "a", build("greedy"), **options))
 
 
-def test_echo_reads_nothing_twice_and_changes_no_token(model):
+@pytest.mark.parametrize("count", [1, 2, 62, 63, 64, 65, 126, 127, 150])
+def test_telling_of_the_prompt_changes_nothing_that_is_drawn(model, count):
+    ids = [1000 + i * 7919 % 40000 for i in range(count)]
     chain = build("temp0.8", seed=4)
-    plain = [event.id for event in generate(model, "The sea was", chain, max_tokens=8) if hasattr(event, "id")]
-    options = {"max_tokens": 8, "echo": True, "top_logprobs": 0}
-    events = [event for event in generate(model, "The sea was", chain, **options) if hasattr(event, "id")]
-    assert [event.id for event in events[3:]] == plain
+    model.context.back_to(0)
+    _, *plain, done = generate(model, ids, chain, max_tokens=6, top_logprobs=0)
+    _, *events, echoed_done = generate(model, ids, chain, max_tokens=6, top_logprobs=0, echo=True)
+    told, written = events[:count], events[count:]
+    assert [event.id for event in told] == ids
+    assert written == plain
+    assert (echoed_done.finish_reason, echoed_done.text) == (done.finish_reason, done.text)
+
+
+def test_a_prompt_that_does_not_fit_is_refused_before_anything_is_told(model):
+    with pytest.raises(ModelError, match="the prompt has 2,000 tokens"):
+        next(generate(model, [5] * 2000, build("greedy"), echo=True, top_logprobs=0))
+
+
+def test_a_context_of_one_token_scores_nothing():
+    with (
+        Model.load(locate()[0], n_ctx=1) as small,
+        pytest.raises(ModelError, match=r"stride: 1 is not within 1\.\.0"),
+    ):
+        score(small, [5, 6])
 
 
 PEAK = r"""

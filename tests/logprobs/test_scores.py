@@ -88,6 +88,8 @@ def test_score_as_json(tokens, wanted):
     score = Score.of(text_of(*tokens))
     found = json.loads(encode(score.as_json()), parse_constant=pytest.fail)
     assert [*found] == [*NAMES]
+    if not score.tokens:
+        wanted = (None, *wanted[1:])  # a sum of nothing would read as a certain text
     assert [*found.values()] == [near(number(value)) for value in wanted]
 
 
@@ -142,7 +144,7 @@ def test_text_score():
 def test_text_score_of_nothing():
     found = text_score([])
     assert [found[name] for name in ("tokens", "ids", "bytes", "token_logprobs")] == [[], [], [], []]
-    assert [found[name] for name in NAMES] == [0.0, None, None, None, None, 0, 0]
+    assert [found[name] for name in NAMES] == [None, None, None, None, None, 0, 0]
 
 
 @given(st.lists(STEPS, max_size=6))

@@ -7,9 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from logitsmith.logprobs import encode, together
+from logitsmith.logprobs.run import by_text
 from pydantic import Field
 
-from .steps import FINISH_REASONS, NO_NUMBERS, STEPS, follow, pieces, run, said, step
+from .steps import FINISH_REASONS, NO_NUMBERS, STEPS, follow, pieces, said, step
+from .steps import run as any_run
 from .strict import Ours, Strict, Usage, checked
 
 Logprob = Annotated[float, Field(le=0)] | None
@@ -99,6 +101,12 @@ ECHO = follow(
     step(b"<s>", token=1, special=True), step(b"Source", said(-12.984375)), step(b":", said(-0.025985718))
 )
 
+
+def run(steps, **rest):
+    """A run with no more than the chosen token's logprobs, unless more are asked for."""
+    return any_run(steps, **{"top": 1, **rest})
+
+
 RUNS = {
     "plain": run(PLAIN),
     "from the chain": run(pieces((b"a", -0.5), (b"b", None), source="chain"), source="chain"),
@@ -117,6 +125,14 @@ def names(value):
     if isinstance(value, dict):
         return [(name, names(inner)) for name, inner in value.items() if name != "logprobs_from"]
     return names(value[0]) if isinstance(value, list) and value else None
+
+
+def test_more_than_the_chosen_token_has_a_list_of_its_own():
+    found = together(run(PLAIN, top=2, echo=ECHO, prompt="<s>Source:"), chat=False)
+    lists = found["choices"][0]["logprobs"]
+    assert [list(likely) for likely in lists["top_logprobs"]] == [list(by_text(one)) for one in PLAIN]
+    assert lists["top_logprobs"][0]["1"] == lists["token_logprobs"][0]
+    assert found["prompt"][0]["logprobs"]["top_logprobs"][0] is None
 
 
 @pytest.mark.parametrize("shown", [SHOWN, SHOWN_WITH_ECHO], ids=["without echo", "with echo"])

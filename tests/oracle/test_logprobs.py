@@ -97,6 +97,18 @@ def test_what_is_written(model, native, echo, jump):
         assert [top.logprob for top in token.said[0].named] == pytest.approx(row[[253, 7]], abs=1e-6)
 
 
+def test_a_long_text_that_is_forced(model, native):
+    forced = " It was a calm and quiet morning by the sea," * 12
+    grammar = compile_grammar(f'root ::= "{forced}" [a-z ]+', model.vocabulary)
+    start, *tokens, done = generate(
+        model, "There was", build("temp0.9", seed=3), grammar.start(), max_tokens=160, top_logprobs=0
+    )
+    assert done.forced_tokens > 100
+    expected = native.logprobs([*start.prompt_ids, *(token.id for token in tokens)])[len(start.prompt_ids) - 1 :]
+    for token, row in zip(tokens, expected, strict=False):
+        assert token.chosen.logprob == pytest.approx(row[token.id], abs=1e-6)
+
+
 CHAINS = {
     "default": "top-k40 > top-p0.95 > min-p0.05 > temp0.8",
     "nothing": "dist",
@@ -170,7 +182,7 @@ def test_a_forced_token_that_the_chain_removed_has_no_logprob(model):
     assert all(token.said[1].logprob == 0 for token in kept)
 
 
-LONG = " ".join(f"The {word} sea was calm on day {i}." for i, word in enumerate(["blue", "grey", "deep"] * 12))
+LONG = " ".join(f"The {word} sea was calm on day {i}." for i, word in enumerate(["blue", "grey", "deep"] * 4))
 
 
 @pytest.mark.parametrize("prompt", ["Is the sea blue? Answer:", LONG], ids=["short", "long"])
@@ -194,20 +206,25 @@ def total(steps):
 
 
 def test_long_texts_are_scored_in_windows(model, native):
-    ids = model.vocabulary.tokenize_prompt(LONG.encode())[:200]
+    ids = model.vocabulary.tokenize_prompt(LONG.encode())[:140]
     with Model.load(locate()[0], n_ctx=64, threads=1) as small:
-        for stride, bos in itertools.product((1, 16, 32, 63, None), (False, True)):
-            if stride == 1 and bos:
-                continue
-            given = [small.vocabulary.bos] * bos + ids
-            given = given[:80] if stride == 1 else given
+        for stride, bos in ((1, False), (16, True), (63, False), (None, True)):
+            given = ([small.vocabulary.bos] * bos + ids)[: 68 if stride == 1 else None]
             steps = list(score(small, given, stride))
             assert [step.index for step in steps] == list(range(len(given)))
             assert [step.id for step in steps] == given
-            for place, begin in windows(len(given), stride or 32, 64, bos):
+            for begin, places in itertools.groupby(
+                windows(len(given), stride or 32, 64, bos), lambda pair: pair[1]
+            ):
                 head = given[:1] if bos and begin else []
-                row = native.logprobs([*head, *given[begin:place]])[-1]
-                assert steps[place].chosen.logprob == pytest.approx(row[given[place]], abs=1e-6), (stride, place)
+                *_, last = wanted = [place for place, _ in places]
+                rows = native.logprobs([*head, *given[begin:last]])
+                for place in wanted:
+                    row = rows[len(head) + place - begin - 1]
+                    assert steps[place].chosen.logprob == pytest.approx(row[given[place]], abs=1e-6), (
+                        stride,
+                        place,
+                    )
 
 
 def windows(count, stride, length, bos):

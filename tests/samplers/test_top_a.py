@@ -45,7 +45,7 @@ def check(logits, a):
     threshold = min(a * best**2, best) if a > 1e-40 else 0.0
     kept = run({"top_a": a}, logits).ids.tolist()
     assert kept == sorted(kept)
-    assert {i for i, p in enumerate(probs) if p >= threshold * (1 + 1e-5) or p == best} <= set(kept)
+    assert {i for i, p in enumerate(probs) if 0 < p >= threshold * (1 + 1e-5) or p == best} <= set(kept)
     assert set(kept) <= {i for i, p in enumerate(probs) if p >= threshold * (1 - 1e-5)}
 
 
