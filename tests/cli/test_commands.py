@@ -107,8 +107,8 @@ LLAMA_CPPS_FLAGS = {
     "--mirostat 0 --mirostat-ent 3": [r"\] dist"],
     "--adaptive-target 0.3 --adaptive-decay 0.5": ["adaptive_p.target +0.3 ", "decay +0.5 "],
     "--samplers top_p;top_k --top-k 7": [r"\[1\] top_k.k +7 "],
-    r"--dry-multiplier 1 --dry-sequence-breaker x --dry-sequence-breaker \n": [r"breakers +\['x', '\\n'\] "],
-    "--dry-multiplier 1 --dry-sequence-breaker x --dry-sequence-breaker none": [r"breakers +\[\] "],
+    r"--dry-multiplier 1 --dry-sequence-breaker x --dry-sequence-breaker \n": [r'breakers +\["x", "\\n"\] '],
+    "--dry-multiplier 1 --dry-sequence-breaker x --dry-sequence-breaker none": [r"breakers +none "],
 }
 
 

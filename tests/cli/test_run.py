@@ -117,7 +117,7 @@ def test_every_shorthand_reaches_its_parameter(gen):
     assert told["--frequency-penalty"] == "0.3"
     assert told["--seed"] == "5"
     assert told["-n"] == "3"
-    assert told["--stop"] == "['END']"
+    assert told["--stop"] == '["END"]'
     assert told["--system"] == "S"
 
 
