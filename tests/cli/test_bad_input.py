@@ -15,7 +15,7 @@ USAGE = {
     "a prompt that is not UTF-8": ([b"\xff"], "the prompt is not UTF-8"),
     "unknown option": (["x", "--tempp", "1"], "No such option: --tempp"),
     "unknown format": (["x", "--format", "xml"], "'xml' is not one of"),
-    "logprobs without jsonl": (["x", "--logprobs", "3"], "--logprobs needs --format jsonl"),
+    "logprobs without jsonl": (["x", "--logprobs", "3"], "--logprobs needs a --format with room for logprobs"),
     "negative logprobs": (["x", "--format", "jsonl", "--logprobs", "-3"], "--logprobs: -3 is not ≥ 0"),
     "system without chat": (["x", "--no-chat", "--system", "y"], "--no-chat leaves it out"),
     "two prompts": (["x", "-p", "y"], "the prompt is given twice, by PROMPT and -p"),
