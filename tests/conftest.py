@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, settings
 settings.register_profile(
     "logitsmith",
     deadline=None,
-    max_examples=int(os.environ.get("EXAMPLES", "100")),
+    max_examples=int(os.environ.get("EXAMPLES", "60")),
     suppress_health_check=[HealthCheck.too_slow],
 )
 settings.load_profile("logitsmith")

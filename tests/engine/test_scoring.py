@@ -94,7 +94,7 @@ def test_what_cannot_be_told(model, options, message):
         next(generate(model, "a", build("greedy"), **options))
 
 
-@pytest.mark.parametrize("count", [1, 2, 62, 63, 64, 65, 126, 127, 150])
+@pytest.mark.parametrize("count", [1, 63, 64, 65, 127])
 def test_telling_of_the_prompt_changes_nothing_that_is_drawn(model, count):
     ids = [1000 + i * 7919 % 40000 for i in range(count)]
     chain = build("temp0.8", seed=4)

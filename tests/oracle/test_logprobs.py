@@ -205,26 +205,32 @@ def total(steps):
     return sum(step.chosen.logprob for step in steps if step.said)
 
 
-def test_long_texts_are_scored_in_windows(model, native):
+@pytest.mark.parametrize(
+    ("stride", "bos"),
+    [
+        (None, True),
+        pytest.param(1, False, marks=pytest.mark.slow),
+        pytest.param(16, True, marks=pytest.mark.slow),
+        pytest.param(63, False, marks=pytest.mark.slow),
+    ],
+)
+def test_long_texts_are_scored_in_windows(model, native, stride, bos):
     ids = model.vocabulary.tokenize_prompt(LONG.encode())[:140]
     with Model.load(locate()[0], n_ctx=64, threads=1) as small:
-        for stride, bos in ((1, False), (16, True), (63, False), (None, True)):
-            given = ([small.vocabulary.bos] * bos + ids)[: 68 if stride == 1 else None]
-            steps = list(score(small, given, stride))
-            assert [step.index for step in steps] == list(range(len(given)))
-            assert [step.id for step in steps] == given
-            for begin, places in itertools.groupby(
-                windows(len(given), stride or 32, 64, bos), lambda pair: pair[1]
-            ):
-                head = given[:1] if bos and begin else []
-                *_, last = wanted = [place for place, _ in places]
-                rows = native.logprobs([*head, *given[begin:last]])
-                for place in wanted:
-                    row = rows[len(head) + place - begin - 1]
-                    assert steps[place].chosen.logprob == pytest.approx(row[given[place]], abs=1e-6), (
-                        stride,
-                        place,
-                    )
+        given = ([small.vocabulary.bos] * bos + ids)[: 68 if stride == 1 else None]
+        steps = list(score(small, given, stride))
+        assert [step.index for step in steps] == list(range(len(given)))
+        assert [step.id for step in steps] == given
+        for begin, places in itertools.groupby(windows(len(given), stride or 32, 64, bos), lambda pair: pair[1]):
+            head = given[:1] if bos and begin else []
+            *_, last = wanted = [place for place, _ in places]
+            rows = native.logprobs([*head, *given[begin:last]])
+            for place in wanted:
+                row = rows[len(head) + place - begin - 1]
+                assert steps[place].chosen.logprob == pytest.approx(row[given[place]], abs=1e-6), (
+                    stride,
+                    place,
+                )
 
 
 def windows(count, stride, length, bos):
