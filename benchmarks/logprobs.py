@@ -1,6 +1,6 @@
 """What logprobs cost: while writing, and over a prompt, where llama-cpp-python's way is the peer.
 
-python -m benchmarks.logprobs [--tokens 65] [--rounds 20] [--prompt 2000]
+python -m benchmarks.logprobs [--tokens 65] [--rounds 20] [--prompt 2000] [--memory]
 
 Writing: `--logprobs 20` as jsonl against the same run with none, in turns; decode is timed apart, as in
 `benchmarks.generate`. Prompt: the tokens a second of scoring against reading the same prompt without logits, in
@@ -35,8 +35,12 @@ def main() -> None:
     parser.add_argument("--tokens", type=int, default=65)
     parser.add_argument("--rounds", type=int, default=20)
     parser.add_argument("--prompt", type=int, default=2000)
+    parser.add_argument("--memory", action="store_true", help="only the memory")
     options = parser.parse_args()
     path, _ = locate()
+    if options.memory:
+        _memory(str(path), options.prompt)
+        return
     with Model.load(path, n_ctx=max(4096, options.prompt)) as model:
         _writing(model, options.tokens, options.rounds)
         _reading(model, options.prompt, max(3, options.rounds // 4))
@@ -116,12 +120,11 @@ def _reading(model: Model, count: int, rounds: int) -> None:
 _OURS = """
 from logitsmith.engine import Model, Wanted, echoed
 model = Model.load(path, n_ctx=n); model.context; model.context.read([1]); before = peak()
-ids = [1000 + i * 7919 % 40000 for i in range(n)]
+ids = model.vocabulary.tokenize_prompt(b" sea" * (n - 2))
 sum(len(step.top) for step in echoed(model, ids, Wanted(5)))
 """
 _THEIRS = """
-import llama_cpp
-from llama_cpp import Llama
+from llama_cpp import Llama, llama_cpp
 defaults = llama_cpp.llama_model_default_params
 def without_amx():  # as our own engine: its kernels crash where some compilers made them
     params = defaults()
@@ -129,8 +132,7 @@ def without_amx():  # as our own engine: its kernels crash where some compilers 
     return params
 llama_cpp.llama_model_default_params = without_amx
 model = Llama(path, n_ctx=n, logits_all=True, verbose=False); model.eval([1]); model.reset(); before = peak()
-ids = [1000 + i * 7919 % 40000 for i in range(n)]
-model.create_completion(ids[:n - 1], max_tokens=1, echo=True, logprobs=5)
+model.create_completion(" sea" * (n - 2), max_tokens=1, echo=True, logprobs=5)  # it echoes texts only
 """
 _PEAK = r"""
 import re, sys
@@ -148,7 +150,7 @@ def _memory(path: str, count: int) -> None:
         done = subprocess.run(
             [sys.executable, "-c", script, path, str(count)], check=True, capture_output=True, text=True
         )
-        print(f"{name:28} {float(done.stdout.split()[-1]):9,.0f}")
+        print(f"{name:28} {float(done.stdout.split()[-1]):9,.0f}", flush=True)
 
 
 if __name__ == "__main__":

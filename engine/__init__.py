@@ -6,7 +6,8 @@ from .distribution import Reader, Wanted
 from .errors import ModelError
 from .events import Done, Event, Prompt, Start, Timings, Token
 from .gguf import check_file
-from .loop import generate, versions
+from .job import Request, versions
+from .loop import generate
 from .model import Model, physical_cores
 from .model_path import locate
 from .native import send_log_to, when_llama_cpp_aborts
@@ -23,6 +24,7 @@ __all__ = [
     "ModelError",
     "Prompt",
     "Reader",
+    "Request",
     "Start",
     "TextStream",
     "Timings",

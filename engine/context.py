@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .errors import ModelError
-from .native import NativeContext
+from .native_context import NativeContext
 
 Progress = Callable[[int, int], None]
 """Called with the prompt's tokens done and their total, after each batch."""
@@ -99,6 +99,9 @@ class Context:
 
         Raises ``ModelError`` when they do not fit.
         """
+        if len(tokens) == 1:  # the usual case, and the fastest way
+            self.push(tokens[0])
+            return [self._native.logits()]
         if len(self.tokens) + len(tokens) > self.length:
             raise ModelError(f"the context is full: it holds {self.length:,} tokens")
         self._native.decode(tokens, len(self.tokens), every=True)

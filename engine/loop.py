@@ -2,23 +2,17 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterator, Sequence
-from importlib.metadata import version
 from time import perf_counter
-from typing import Any
 
-from ..grammars import Constraint, as_closable
+from ..grammars import Constraint
 from ..samplers import Chain
-from .context import Progress
-from .distribution import Reader, Wanted
-from .errors import ModelError
-from .events import Done, Event, Start, Timings
+from .context import Context, Progress
+from .distribution import Wanted
+from .events import Event, Token
+from .job import Job, Request, Steps
 from .model import Model
-from .native import BINDING_VERSION
-from .run import Run
 from .scoring import echoed
-from .text import TextStream
 
 
 def generate(  # noqa: PLR0913 - the contract's own names
@@ -53,89 +47,34 @@ def generate(  # noqa: PLR0913 - the contract's own names
     each token; once it returns True, the run ends in order. Raises ``ModelError``, ``SamplingError``,
     ``GrammarError``.
     """
-    if max_tokens is not None and max_tokens < 0:
-        raise ModelError(f"max_tokens: {max_tokens} is not ≥ 0")
-    if close and as_closable(constraint) is None:
-        raise ModelError("close: only a text under a grammar can be closed")
-    stop = [stop] if isinstance(stop, str) else stop
-    ids = _prompt_ids(model, prompt)
-    stream = TextStream(stop)
     wanted = Wanted(top_logprobs, logprobs_from, tuple(logprob_of))
-    run = Run(model, chain, constraint, Reader(model.vocabulary, wanted), stream, jump)
-    model.context.check(ids)
+    request = Request(prompt, chain, constraint, stop, max_tokens, wanted, jump, close)
+    context = model.context
+    job = Job(model, request, context)
+    context.check(job.ids)
     began = perf_counter()
-    cached = 0 if echo else model.context.read(ids, progress, interrupted)
+    cached = 0 if echo else context.read(job.ids, progress, interrupted)
     prompt_seconds = perf_counter() - began
-    chain.reset(ids)
-    yield Start(
-        model=model.name,
-        seed=chain.seed,
-        chain=chain.config,
-        grammar=getattr(constraint, "description", None),
-        prompt_tokens=len(ids),
-        prompt_ids=tuple(ids),
-        cached_tokens=cached,
-        context=model.context.length,
-        logprobs=_described(wanted, model.vocabulary.size),
-        max_tokens=max_tokens,
-        stop=tuple(stop),
-        versions=versions(),
-    )
+    yield job.start(cached, context.length)
     if echo:
         began = perf_counter()
-        yield from echoed(model, ids, Wanted(top_logprobs, "model", wanted.named), progress, interrupted)
-        if len(ids) > model.context.piece and len(model.context.tokens) == len(ids):
+        yield from echoed(model, job.ids, Wanted(top_logprobs, "model", wanted.named), progress, interrupted)
+        if len(job.ids) > context.piece and len(context.tokens) == len(job.ids):
             # What is drawn must not depend on whether the prompt is told of.
-            model.context.back_to(0)
-            model.context.read(ids, progress, interrupted)
+            context.back_to(0)
+            context.read(job.ids, progress, interrupted)
         prompt_seconds = perf_counter() - began
     began = perf_counter()
-    if len(model.context.tokens) < len(ids):
-        reason = "interrupted"
-    else:
-        reason = yield from run.write(sys.maxsize if max_tokens is None else max_tokens, interrupted)
-        if close and reason == "length":
-            yield from run.close()
-    rest = stream.finish()
-    yield Done(
-        finish_reason=reason if stream.stopped is None else "stop",
-        complete=run.complete,
-        text=stream.text,
-        rest=rest,
-        stop=stream.stopped,
-        prompt_tokens=len(ids),
-        completion_tokens=run.count,
-        forced_tokens=run.forced,
-        timings=Timings(prompt_seconds, perf_counter() - began, run.chain_seconds, run.grammar_seconds),
-    )
+    reason: str | None = "interrupted"
+    if len(context.tokens) == len(job.ids):
+        steps = Steps(job.moves(interrupted))
+        yield from _written(steps, context)
+        reason = steps.reason
+    yield job.done(reason or "", prompt_seconds, perf_counter() - began)
 
 
-def _described(wanted: Wanted, size: int) -> dict[str, Any] | None:
-    """What logprobs there will be, for a record of the run."""
-    if wanted.top is None:
-        return None
-    found: dict[str, Any] = {"from": wanted.sources, "top": wanted.top, "unit": "nats"}
-    if wanted.named:
-        found["of"] = list(wanted.named)
-    if wanted.top < 0:
-        found["row"] = {"encoding": "base64", "dtype": "float32", "byteorder": "little", "size": size}
-    return found
-
-
-def versions() -> dict[str, str]:
-    """The versions of this package and of llama.cpp's binding."""
-    return {"logitsmith": version("logitsmith"), "llama-cpp-python": BINDING_VERSION}
-
-
-def _prompt_ids(model: Model, prompt: str | bytes | Sequence[int]) -> list[int]:
-    vocabulary = model.vocabulary
-    if isinstance(prompt, str):
-        try:
-            prompt = prompt.encode()
-        except UnicodeEncodeError:
-            raise ModelError("the prompt is not UTF-8") from None
-    ids = vocabulary.tokenize_prompt(prompt) if isinstance(prompt, bytes) else list(prompt)
-    if not ids and vocabulary.bos is not None:
-        ids = [vocabulary.bos]  # an empty prompt: let the model begin by itself
-    vocabulary.check(ids)
-    return ids
+def _written(steps: Steps, context: Context) -> Iterator[Token]:
+    """Answer what a run asks for, until it ends."""
+    yield from steps.go_on()
+    while steps.reason is None:
+        yield from steps.go_on(context.push_all(steps.wants) if steps.wants else (context.logits(),))

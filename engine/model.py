@@ -10,12 +10,16 @@ from types import TracebackType
 from .context import Context
 from .errors import ModelError
 from .gguf import check_file
-from .native import ContextOptions, LoadOptions, NativeContext, NativeModel
+from .native import LoadOptions, NativeModel
+from .native_context import ContextOptions, NativeContext
+from .slots import Slots
 from .vocabulary import Vocabulary
 
 DEFAULT_CONTEXT = 4096
 _MOST_TOKENS = 2**31 - 1
 _MOST_THREADS = 512
+MOST_SLOTS = 256
+"""What llama.cpp is built for."""
 
 
 class Model:
@@ -82,6 +86,25 @@ class Model:
             native = NativeContext(self._native, self._options, self._adapters)
             self._context = Context(native, self._options.batch)
         return self._context
+
+    def slots(self, count: int, apart: bool = False) -> Slots:
+        """Make room for ``count`` texts side by side, each as long as the context; to be closed before the model.
+
+        Raises ``ModelError``. See `Slots` for ``apart``.
+        """
+        _check("parallel", count, 1, MOST_SLOTS)
+        if self._native.handle is None:
+            raise ModelError("the model is closed")
+        options = self._options
+        batch = max(options.batch, count)
+        length = options.length + (count > 1 and not apart)
+        native = NativeContext(self._native, ContextOptions(length, options.threads, batch, count), self._adapters)
+        return Slots(native, count, options.batch, apart)
+
+    @property
+    def slot_bytes(self) -> int:
+        """About how much memory a slot takes."""
+        return self._native.bytes_a_token() * self._options.length
 
     @property
     def name(self) -> str:

@@ -1,34 +1,23 @@
-"""Thin handles over llama.cpp's C functions, which raise ModelError. Beside `chat`, the only user of llama_cpp."""
+"""Thin handles over llama.cpp's C functions for models, which raise ModelError; its log, and its end."""
 
 from __future__ import annotations
 
 import ctypes
 import os
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import repeat
 from typing import Any
 
 import llama_cpp.llama_cpp as lib
-import numpy as np
 from llama_cpp._ggml import libggml
-from numpy.typing import NDArray
 
 from .errors import ModelError
 
 BINDING_VERSION: str = sys.modules["llama_cpp"].__version__
 
-# What llama_decode returns when its abort callback stopped it.
-_ABORTED = 2
-
-# The binding returns a pointer object; a plain address is what a view needs, and costs a tenth.
-_logits_address = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int32)(
-    ctypes.cast(lib.llama_get_logits_ith, ctypes.c_void_p).value or 0
-)
-
-# The same for a call that is made for each token of a vocabulary. It keeps Python's lock, which is cheaper.
+# A call that is made for each token of a vocabulary. It keeps Python's lock, which is cheaper.
 _piece_of = ctypes.PYFUNCTYPE(
     ctypes.c_int32, ctypes.c_void_p, ctypes.c_int32, ctypes.c_void_p, ctypes.c_int32, ctypes.c_int32, ctypes.c_bool
 )(ctypes.cast(lib.llama_token_to_piece, ctypes.c_void_p).value or 0)
@@ -128,6 +117,17 @@ class NativeModel:
         """Can it write text by itself: a decoder, without an encoder that must run first?"""
         return bool(lib.llama_model_has_decoder(self.handle)) and not lib.llama_model_has_encoder(self.handle)
 
+    @property
+    def goes_back(self) -> bool:
+        """Can a text be cut back to some length? A recurrent model's state can not."""
+        return not (lib.llama_model_is_recurrent(self.handle) or lib.llama_model_is_hybrid(self.handle))
+
+    def bytes_a_token(self) -> int:
+        """Memory for the keys and values of one token, at llama.cpp's usual two bytes a number."""
+        heads = lib.llama_model_n_head(self.handle)
+        width = lib.llama_model_n_embd(self.handle) // max(1, heads) * lib.llama_model_n_head_kv(self.handle)
+        return int(lib.llama_model_n_layer(self.handle) * width * 4)
+
     def metadata(self) -> dict[str, str]:
         """The GGUF's metadata as texts; long arrays are cut short by llama.cpp."""
         count = lib.llama_model_meta_count(self.handle)
@@ -222,125 +222,3 @@ def _load_mode(options: LoadOptions) -> int:
     if options.mlock:
         return int(lib.LLAMA_LOAD_MODE_MMAP_MLOCK if options.mmap else lib.LLAMA_LOAD_MODE_MLOCK)
     return int(lib.LLAMA_LOAD_MODE_MMAP if options.mmap else lib.LLAMA_LOAD_MODE_NONE)
-
-
-@dataclass(frozen=True)
-class ContextOptions:
-    """The size of a context and how it computes."""
-
-    length: int
-    threads: int
-    batch: int = 512
-
-
-class NativeContext:
-    """A llama_context with one sequence, and one batch that is filled again and again."""
-
-    def __init__(
-        self, model: NativeModel, options: ContextOptions, adapters: Sequence[tuple[object, float]] = ()
-    ) -> None:
-        params = lib.llama_context_default_params()
-        params.n_ctx = options.length
-        params.n_batch = params.n_ubatch = options.batch
-        params.n_threads = params.n_threads_batch = options.threads
-        self.handle = lib.llama_init_from_model(model.handle, params)
-        if not self.handle:
-            said = last_complaint()
-            raise ModelError(
-                f"llama.cpp could not make a context of {options.length:,} tokens"
-                f"{': ' + said if said else ''}; try a smaller -c"
-            )
-        # llama.cpp rounds the length up; what was asked for is what the user gets.
-        self.length = min(options.length, int(lib.llama_n_ctx(self.handle)))
-        self._memory = lib.llama_get_memory(self.handle)
-        self.width = model.size
-        self._address = 0
-        self._view: NDArray[np.float32] = np.empty(0, dtype=np.float32)
-        self._batch = lib.llama_batch_init(options.batch, 0, 1)
-        self._tokens = np.ctypeslib.as_array(self._batch.token, (options.batch,))
-        self._positions = np.ctypeslib.as_array(self._batch.pos, (options.batch,))
-        self._wanted = np.ctypeslib.as_array(self._batch.logits, (options.batch,))
-        for i in range(options.batch):
-            self._batch.n_seq_id[i] = 1
-            self._batch.seq_id[i][0] = 0
-        if adapters:
-            self._attach(adapters)
-
-    def close(self) -> None:
-        """Free the context and its batch."""
-        if self.handle:
-            lib.llama_batch_free(self._batch)
-            lib.llama_free(self.handle)
-            self.handle = None
-
-    def _attach(self, adapters: Sequence[tuple[object, float]]) -> None:
-        handles = (lib.llama_adapter_lora_p_ctypes * len(adapters))(*(handle for handle, _ in adapters))
-        scales = (ctypes.c_float * len(adapters))(*(scale for _, scale in adapters))
-        if lib.llama_set_adapters_lora(self.handle, handles, len(adapters), scales) != 0:
-            raise ModelError(f"llama.cpp could not attach the LoRA adapter: {last_complaint()}")
-
-    def decode(self, tokens: Sequence[int], position: int, every: bool = False) -> bool:
-        """Run tokens through the model from ``position`` on; the logits of the last one are kept, or of ``every``.
-
-        Returns False when the work was broken off, see `break_off_when`.
-        """
-        count = len(tokens)
-        self._batch.n_tokens = count
-        if count == 1:
-            self._tokens[0], self._positions[0], self._wanted[0] = tokens[0], position, 1
-        else:
-            self._tokens[:count] = tokens
-            self._positions[:count] = range(position, position + count)
-            self._wanted[:count] = every
-            self._wanted[count - 1] = 1
-        code = lib.llama_decode(self.handle, self._batch)
-        if code == _ABORTED:
-            return False
-        if code != 0:
-            said = last_complaint()
-            raise ModelError(f"llama.cpp could not decode (code {code}){': ' + said if said else ''}")
-        return True
-
-    @contextmanager
-    def break_off_when(self, wanted: Callable[[], bool] | None) -> Iterator[None]:
-        """While inside, ``wanted`` is asked at each node of the graph, and stops the work by returning True.
-
-        A batch of a prompt can take many seconds, in which Python could not hear a Ctrl-C. For single tokens
-        it would cost more than it is worth.
-        """
-        if wanted is None:
-            yield
-            return
-        callback = lib.ggml_abort_callback(lambda _data: wanted())
-        lib.llama_set_abort_callback(self.handle, callback, None)
-        try:
-            yield
-        finally:
-            lib.llama_set_abort_callback(self.handle, lib.ggml_abort_callback(), None)
-
-    def logits(self) -> NDArray[np.float32]:
-        """The logits of the last token, float32 (V,), in place: the next `decode` overwrites them."""
-        address = _logits_address(self.handle, -1)
-        if address is None:
-            raise ModelError("llama.cpp holds no logits; decode a token first")
-        if address != self._address:  # nearly always the same place as before
-            self._address = address
-            self._view = np.ctypeslib.as_array((ctypes.c_float * self.width).from_address(address))
-            self._view.flags.writeable = False
-        return self._view
-
-    def logits_at(self, index: int) -> NDArray[np.float32]:
-        """The logits of one token of the last `decode`, where every one was wanted; as `logits` otherwise."""
-        address = _logits_address(self.handle, index)
-        if address is None:
-            raise ModelError(f"llama.cpp holds no logits for token {index} of the batch")
-        view = np.ctypeslib.as_array((ctypes.c_float * self.width).from_address(address))
-        view.flags.writeable = False
-        return view
-
-    def forget(self, position: int) -> bool:
-        """Drop the cached keys and values from ``position`` on; False if this model cannot, save from 0."""
-        if position == 0:
-            lib.llama_memory_clear(self._memory, False)
-            return True
-        return bool(lib.llama_memory_seq_rm(self._memory, 0, position, -1))

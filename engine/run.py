@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 from time import perf_counter
+from typing import NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,21 +14,43 @@ from ..grammars import Constraint, GrammarError, as_closable, as_guide
 from ..samplers import Chain
 from .distribution import Reader
 from .events import Token
-from .model import Model
 from .text import TextStream
+from .vocabulary import Vocabulary
 
 Floats = NDArray[np.float32]
 
 
+class Read(NamedTuple):
+    """A run asks to append these tokens, and for the logits after each; of none, for the logits as they are."""
+
+    tokens: Sequence[int]
+
+
+Moves = Generator[Token | Read, Sequence[Floats] | None, str]
+"""What a run does: tells of a token, or asks for logits, which are to be sent; at last, why it ended."""
+
+
+class Place(Protocol):
+    """Where a run's tokens are read: how many more fit, and how many are read at once."""
+
+    piece: int
+
+    @property
+    def room(self) -> int:
+        """How many further tokens fit."""
+        ...
+
+
 @dataclass
 class Run:
-    """Writes on from where the model's context stands.
+    """Writes on from where the prompt ends. What is to be read it asks for, so that many runs can share a batch.
 
     ``count``: tokens made; ``forced``: those of them that the constraint forced; ``chain_seconds`` and
     ``grammar_seconds``: time spent in the chain and in the constraint.
     """
 
-    model: Model
+    vocabulary: Vocabulary
+    place: Place
     chain: Chain
     constraint: Constraint | None
     reader: Reader
@@ -39,10 +62,9 @@ class Run:
     grammar_seconds: float = 0.0
 
     def __post_init__(self) -> None:
-        self._context = self.model.context
         self._guide = as_guide(self.constraint)
         self._mask: NDArray[np.bool_] | None = None
-        self._ends = np.array(sorted(self.model.vocabulary.eog) if self._guide else (), dtype=np.intp)
+        self._ends = np.array(sorted(self.vocabulary.eog) if self._guide else (), dtype=np.intp)
         self._unread: int | None = None
         self._ended = False
 
@@ -51,10 +73,10 @@ class Run:
         """Is the text whole, by a constraint that can say so?"""
         return None if self._guide is None else self._guide.is_complete
 
-    def write(self, limit: int, interrupted: Callable[[], bool] | None) -> Generator[Token, None, str]:
+    def write(self, limit: int, interrupted: Callable[[], bool] | None) -> Moves:
         """Make tokens until something ends the run; returns what: see `Done`."""
         while True:
-            if self._stopped:
+            if self._has_stopped():
                 return "stop"
             if self._is_over():
                 return "grammar"
@@ -62,17 +84,15 @@ class Run:
                 return "length"
             if interrupted is not None and interrupted():
                 return "interrupted"
-            if self._unread is not None and self._context.full:
+            if self._full:
                 return "context"
             forced = self._forced(limit - self.count)
             if forced:
                 yield from self._follow(forced)
             else:
-                if self._unread is not None:
-                    self._context.push(self._unread)
-                yield self._next(self._context.logits())
+                yield self._next((yield from self._read(() if self._unread is None else (self._unread,)))[0])
 
-    def close(self) -> Generator[Token, None, None]:
+    def close(self) -> Generator[Token | Read, Sequence[Floats] | None, None]:
         """Write the tokens that bring the constrained text to its end, as far as the context has room.
 
         Where there is no way to the end, `complete` stays False.
@@ -84,18 +104,21 @@ class Run:
             tokens = closable.closing()
         except GrammarError:
             return
-        while tokens and not self._stopped and not (self._unread is not None and self._context.full):
+        while tokens and not self._has_stopped() and not self._full:
             part = tokens[: self._at_once()]
             yield from self._follow(part)
             tokens = tokens[len(part) :]
 
-    @property
-    def _stopped(self) -> bool:
+    def _has_stopped(self) -> bool:
         return self._ended or self.stream.stopped is not None
+
+    @property
+    def _full(self) -> bool:
+        return self._unread is not None and self.place.room <= 0
 
     def _at_once(self) -> int:
         """How many forced tokens can be made with one batch, which also takes the token that is unread."""
-        room = min(self._context.room, self._context.piece)
+        room = min(self.place.room, self.place.piece)
         return room if self._unread is not None else room + 1
 
     def _forced(self, limit: int) -> list[int]:
@@ -107,19 +130,27 @@ class Run:
         self.grammar_seconds += perf_counter() - began
         return tokens
 
-    def _follow(self, tokens: list[int]) -> Generator[Token, None, None]:
+    def _follow(self, tokens: list[int]) -> Generator[Token | Read, Sequence[Floats] | None, None]:
         """Make these tokens, all read in one batch but for the last, which stays unread."""
         batch = tokens[:-1]
         if self._unread is None:
-            yield self._next(self._context.logits(), tokens[0])
+            yield self._next((yield from self._read(()))[0], tokens[0])
             tokens = tokens[1:]
         else:
             batch = [self._unread, *batch]
-        rows = iter(self._context.push_all(batch) if batch and not self._stopped else ())
-        for logits, token in zip(rows, tokens, strict=False):
+        if not batch or self._has_stopped():
+            return
+        for logits, token in zip((yield from self._read(batch)), tokens, strict=False):
             yield self._next(logits, token)
-            if self._stopped:
+            if self._has_stopped():
                 break
+
+    @staticmethod
+    def _read(tokens: Sequence[int]) -> Generator[Read, Sequence[Floats] | None, Sequence[Floats]]:
+        rows = yield Read(tokens)
+        if rows is None:
+            raise RuntimeError("a run asked for logits, and was not sent any")
+        return rows
 
     def _is_over(self) -> bool:
         """Is the text whole, with nothing that could follow?"""
@@ -137,7 +168,7 @@ class Run:
 
     def _next(self, logits: Floats, forced: int | None = None) -> Token:
         """Choose one token, or take the forced one, and tell of it."""
-        vocabulary = self.model.vocabulary
+        vocabulary = self.vocabulary
         mask = self._allowed()
         began = perf_counter()
         left = None

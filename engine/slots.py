@@ -1,0 +1,128 @@
+"""Slots: several sequences side by side in one llama.cpp context, whose tokens are read together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .errors import ModelError
+from .native_context import NativeContext, Part
+
+Rows = list[NDArray[np.float32]]
+
+PIECE = 64
+"""Tokens of a prompt that are read at once: as few as llama.cpp's fast kernel for prompts takes."""
+
+
+class Slot:
+    """One sequence. ``tokens`` are in it, ``length`` fit, ``piece`` can be read at once behind the prompt."""
+
+    def __init__(self, number: int, length: int, piece: int) -> None:
+        self.number = number
+        self.length = length
+        self.piece = piece
+        self.tokens: list[int] = []
+
+    @property
+    def room(self) -> int:
+        """How many further tokens fit."""
+        return self.length - len(self.tokens)
+
+
+class Slots:
+    """The slots of a context.
+
+    What is computed for a sequence does not depend on the others, as far as llama.cpp computes a row alike among
+    others. Prompts are read each by itself, in pieces that begin at multiples of ``piece``, and only whole pieces
+    are shared between prompts. Single tokens of several sequences are read at once; if there is but one, a second
+    one is read beside it and forgotten, since llama.cpp computes a lone row in another way.
+
+    ``apart``: every sequence is read by itself, with the very calls that `Context` makes: as slow as one by one.
+    """
+
+    def __init__(self, native: NativeContext, count: int, batch: int, apart: bool) -> None:
+        self._native = native
+        self._apart = apart or count == 1
+        self.piece = batch if apart else min(PIECE, batch)
+        self.length = native.length - (not self._apart)  # room for the second token
+        at_once = min(PIECE - 1, batch)
+        self.all = [Slot(number, self.length, at_once) for number in range(count)]
+        # A recurrent model cannot go back part of the way.
+        self._goes_back = native.goes_back
+
+    def read(self, slot: Slot, prompt: Sequence[int]) -> int:
+        """Make ``prompt`` all that is in the slot; returns how many of its tokens were there, or in another slot.
+
+        Raises ``ModelError`` for a prompt that is empty, or does not fit.
+        """
+        if not prompt:
+            raise ModelError("the prompt is empty")
+        if len(prompt) > slot.length:
+            raise ModelError(
+                f"the prompt has {len(prompt):,} tokens and a request has room for {slot.length:,}; -c"
+            )
+        kept = self._share(slot, prompt) if self._goes_back else 0
+        self._cut(slot, kept)
+        for start in range(kept, len(prompt), self.piece):
+            part = prompt[start : start + self.piece]
+            self._native.decode_parts([Part(part, start, slot.number)], every=False)
+            slot.tokens.extend(part)
+        return kept
+
+    def rows(self) -> Rows:
+        """The logits behind the prompt that was read last."""
+        return [self._native.logits()]
+
+    def push(self, wanted: Sequence[tuple[Slot, Sequence[int]]]) -> Iterator[tuple[Slot, Rows]]:
+        """Append tokens to slots; gives the logits after each, which hold until the next are asked for."""
+        single = [] if self._apart else [(slot, tokens) for slot, tokens in wanted if len(tokens) == 1]
+        for slot, tokens in wanted:
+            if self._apart or len(tokens) > 1:
+                yield from self._push([(slot, tokens)])
+        if len(single) == 1 and self._goes_back:
+            slot, tokens = single[0]
+            rows = self._decode([(slot, [*tokens, *tokens])])[:1]
+            slot.tokens.extend(tokens)
+            self._native.forget(len(slot.tokens), slot.number)
+            yield slot, rows
+        elif single:
+            yield from self._push(single)
+
+    def _push(self, wanted: Sequence[tuple[Slot, Sequence[int]]]) -> Iterator[tuple[Slot, Rows]]:
+        rows = iter(self._decode(wanted))
+        for slot, tokens in wanted:
+            slot.tokens.extend(tokens)
+            yield slot, [next(rows) for _ in tokens]
+
+    def _decode(self, wanted: Sequence[tuple[Slot, Sequence[int]]]) -> Rows:
+        self._native.decode_parts([Part(tokens, len(slot.tokens), slot.number) for slot, tokens in wanted])
+        return [self._native.logits_at(index) for index in range(sum(len(tokens) for _, tokens in wanted))]
+
+    def _share(self, slot: Slot, prompt: Sequence[int]) -> int:
+        """How much of the prompt stands in the slot, after it was copied from the one that has most of it."""
+        found = {other.number: self.shared(other, prompt) for other in self.all}
+        best = max(self.all, key=lambda other: found[other.number])
+        if found[best.number] > found[slot.number]:
+            self._native.forget(0, slot.number)
+            self._native.copy(best.number, slot.number)
+            slot.tokens = best.tokens[:]
+        return max(found.values())
+
+    def shared(self, slot: Slot, prompt: Sequence[int]) -> int:
+        """How many tokens of the prompt, in whole pieces, stand in the slot."""
+        common = 0
+        for ours, theirs in zip(slot.tokens, prompt[:-1], strict=False):
+            if ours != theirs:
+                break
+            common += 1
+        return common // self.piece * self.piece
+
+    def _cut(self, slot: Slot, length: int) -> None:
+        self._native.forget(length, slot.number)
+        del slot.tokens[length:]
+
+    def close(self) -> None:
+        """Free the memory."""
+        self._native.close()
