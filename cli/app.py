@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from . import grammars, inspect, presets, run, samplers, score
+from . import batch, grammars, inspect, presets, run, samplers, score
 from .errors import prepare_streams, reported
 
 HELP = """Run a GGUF model and choose every token yourself.
@@ -35,6 +35,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.command("run", rich_help_panel="Generate")(run.run)
+app.command("batch", rich_help_panel="Generate")(batch.batch)
 app.command("score", rich_help_panel="Generate")(score.score)
 app.command("inspect", rich_help_panel="Look up")(inspect.inspect)
 app.command("samplers", rich_help_panel="Look up")(samplers.samplers)

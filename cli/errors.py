@@ -20,6 +20,7 @@ _CODES = {
     "StepError": BAD_USAGE,
     "PresetError": BAD_USAGE,
     "GrammarError": BAD_USAGE,
+    "WrongLineError": FAILED,
 }
 
 

@@ -43,6 +43,13 @@ class ScoreFormat(str, Enum):
     jsonl = "jsonl"
 
 
+class BatchFormat(str, Enum):
+    """How the results of a batch are written."""
+
+    openai = "openai"
+    jsonl = "jsonl"
+
+
 def _option(panel: str, *names: str, **rest: Any) -> Any:
     rest["help"] = rest["help"].replace("[", r"\[")  # a default in brackets is no markup
     return typer.Option(*names, rich_help_panel=panel, show_default=False, **rest)
@@ -70,6 +77,10 @@ def _length(*names: str, **rest: Any) -> Any:
 
 def _score(*names: str, **rest: Any) -> Any:
     return _option("Scoring", *names, **rest)
+
+
+def _batch(*names: str, **rest: Any) -> Any:
+    return _option("Batch", *names, **rest)
 
 
 def _model(*names: str, **rest: Any) -> Any:
@@ -261,4 +272,30 @@ Alternatives = Annotated[
 ]
 InspectFrom = Annotated[
     OneSource | None, typer.Option("--logprobs-from", help="Which distribution, if the run has both. [model]")
+]
+
+Requests = Annotated[
+    Path, typer.Argument(metavar="REQUESTS", help="A file of requests, one a line, or CSV; - is stdin.")
+]
+Output = Annotated[Path, _batch("-o", "--output", help="Where results go, as they are made; - is stdout. [-]")]
+TemplateText = Annotated[
+    str | None, _batch("--template", metavar="TEXT", help="The prompt of a CSV's row: 'Summarise: {text}'.")
+]
+BatchFormatOption = Annotated[
+    BatchFormat, _batch("--format", help="openai: its batch output; jsonl: ours, shorter. [openai]")
+]
+Resume = Annotated[bool, _batch("--resume", help="Go on with the results that are there; none is made twice.")]
+Parallel = Annotated[
+    int | None,
+    _batch("--parallel", "-np", metavar="N", help="Requests at a time. [by cores and memory, up to 8]"),
+]
+Deterministic = Annotated[
+    bool, _batch("--deterministic", help="Compute each exactly as gen does alone, to the last bit; slower.")
+]
+BatchLogprobs = Annotated[
+    int | None,
+    _output("--logprobs", metavar="N", help="Logprobs, with the N likeliest tokens; -1 = all, in jsonl."),
+]
+BatchSeed = Annotated[
+    int, _sampling("-s", "--seed", help="What the seeds of lines come from that name none, with their ids. [0]")
 ]

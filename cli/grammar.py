@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from .options import RunOptions
+from .options import Options, RunOptions
 
 if TYPE_CHECKING:
     from ..engine import Model
@@ -25,9 +25,9 @@ FLAGS = (
 )
 
 
-def grammar_flag(options: RunOptions) -> tuple[str, Any] | None:
+def grammar_flag(options: Options) -> tuple[str, Any] | None:
     """The flag that names a grammar, and what a preset would say instead; two of them are refused."""
-    given = [(flag, field, key) for flag, field, key in FLAGS if getattr(options, field) is not None]
+    given = [(flag, field, key) for flag, field, key in FLAGS if getattr(options, field, None) is not None]
     if len(given) > 1:
         raise typer.BadParameter(f"{given[0][0]} and {given[1][0]} each give a grammar; one at a time")
     if not given:

@@ -10,7 +10,7 @@ import typer
 
 from .errors import note
 from .grammar import grammar_flag
-from .options import RunOptions
+from .options import Options, RunOptions
 
 if TYPE_CHECKING:
     from ..presets import Arrangement, Override, Settings
@@ -67,7 +67,7 @@ def settle(options: RunOptions, metadata: Mapping[str, str] | None) -> Settings:
         preset,
         chain=options.chain,
         sets=options.set_ or (),
-        flags=tuple(_overrides(options)),
+        flags=tuple(overrides(options)),
         wishes=tuple(_wishes(options)),
     )
 
@@ -87,16 +87,25 @@ def seed_of(settings: Settings) -> int:
     return secrets.randbits(32) if seed is None else seed
 
 
-def _overrides(options: RunOptions) -> Iterator[Override]:
+def overrides(options: Options) -> Iterator[Override]:
+    """What the flags set, of those that the command has."""
     from ..presets import Override
 
     for flag, field, target in SHORTHANDS:
-        value = getattr(options, field)
-        if value is not None and not (options.mirostat == 0 and target.startswith("mirostat.")):
+        value = getattr(options, field, None)
+        off = target.startswith("mirostat.") and getattr(options, "mirostat", None) == 0
+        if value is not None and not off:
             yield Override(flag, target, value)
     grammar = grammar_flag(options)
     if grammar is not None:
         yield Override(grammar[0], "grammar", grammar[1])
+    if isinstance(options, RunOptions):
+        yield from _more_overrides(options)
+
+
+def _more_overrides(options: RunOptions) -> Iterator[Override]:
+    from ..presets import Override
+
     if options.dry_sequence_breaker:
         yield Override("--dry-sequence-breaker", "dry.breakers", _breakers(options.dry_sequence_breaker))
     if options.seed is not None:

@@ -34,6 +34,10 @@ class Failure:
     error: ModelError | SamplingError | GrammarError
 
 
+Moved = tuple[Answer | Failure | None, int]
+"""What came of a request, if it is over, and how many tokens were made."""
+
+
 def generate_many(  # noqa: PLR0913 - the contract's own names
     model: Model,
     requests: Iterable[Request],
@@ -51,6 +55,14 @@ def generate_many(  # noqa: PLR0913 - the contract's own names
     once it returns True, those at work are finished, and no other is begun. ``progress`` is told, after each step,
     how many tokens were made. Raises ``ModelError`` where no request is to blame.
     """
+
+    def told(moved: Moved) -> Iterator[Answer | Failure]:
+        outcome, made = moved
+        if progress is not None:
+            progress(made)
+        if outcome is not None:
+            yield outcome
+
     slots = model.slots(parallel, apart)
     try:
         board = _Board(model, slots)
@@ -60,13 +72,11 @@ def generate_many(  # noqa: PLR0913 - the contract's own names
                 request = next(waiting, None)
                 if request is None:
                     break
-                yield from board.begin(request)
+                yield from told(board.begin(request))
             if not board.working:
                 return
-            for outcomes, made in board.step():
-                if progress is not None:
-                    progress(made)
-                yield from outcomes
+            for moved in board.step():
+                yield from told(moved)
     finally:
         slots.close()
 
@@ -81,14 +91,13 @@ class _Work:
         self._steps = Steps(self._job.moves())
         self._tokens: list[Token] = []
 
-    def begin(self, slots: Slots) -> None:
-        """Read the prompt, and write as far as that goes."""
+    def begin(self, slots: Slots) -> int:
+        """Read the prompt, and write as far as that goes; returns how many tokens that made."""
         cached = slots.read(self.slot, self._job.ids)
         self._read = perf_counter()
         self._start = self._job.start(cached, self.slot.length)
         self.go_on(None)
-        if self._steps.reason is None and not self._steps.wants:
-            self.go_on(slots.rows())
+        return self.go_on(slots.rows()) if self._steps.reason is None else 0
 
     def go_on(self, rows: Sequence[Floats] | None) -> int:
         """Write as far as these logits go; returns how many tokens that made."""
@@ -123,25 +132,24 @@ class _Board:
         self.free = list(slots.all)
         self.working: dict[int, _Work] = {}
 
-    def begin(self, request: Request) -> Iterator[Answer | Failure]:
-        """Put a request into a free slot; gives what came of it, if that is known at once."""
+    def begin(self, request: Request) -> Moved:
+        """Put a request into a free slot."""
         slot = self.free.pop(0)
         try:
             work = _Work(self._model, request, slot)
-            work.begin(self._slots)
+            made = work.begin(self._slots)
+            answer = work.answer()
         except (ModelError, SamplingError, GrammarError) as error:
             self.free.append(slot)
-            yield Failure(request.key, error)
-            return
-        answer = work.answer()
+            return Failure(request.key, error), 0
         if answer is None:
             self.working[slot.number] = work
         else:
             self.free.append(slot)
-            yield answer
+        return answer, made
 
-    def step(self) -> Iterator[tuple[list[Answer | Failure], int]]:
-        """Move all of them on; gives, for each, what came of it and how many tokens were made."""
+    def step(self) -> Iterator[Moved]:
+        """Move all of them on."""
         wanted = [(work.slot, work.wants) for work in self.working.values()]
         for slot, rows in self._slots.push(wanted):
             work = self.working[slot.number]
@@ -155,4 +163,4 @@ class _Board:
             if found is not None:
                 del self.working[slot.number]
                 self.free.append(slot)
-            yield ([] if found is None else [found]), made
+            yield found, made

@@ -102,9 +102,10 @@ class Model:
         return Slots(native, count, options.batch, apart)
 
     @property
-    def slot_bytes(self) -> int:
-        """About how much memory a slot takes."""
-        return self._native.bytes_a_token() * self._options.length
+    def parallel(self) -> int:
+        """How many texts to write side by side: four a core, at most 8 and what half of the free memory holds."""
+        each = max(1, self._native.bytes_a_token() * self._options.length)
+        return max(1, min(8, 4 * self.threads, _free_memory() // 2 // each))
 
     @property
     def name(self) -> str:
@@ -157,3 +158,12 @@ def physical_cores() -> int:
         return max(1, len(siblings))
     except (AttributeError, OSError):
         return max(1, os.cpu_count() or 1)
+
+
+def _free_memory() -> int:
+    """Bytes that can be had without swapping, where the system tells; else all that there are."""
+    try:
+        lines = Path("/proc/meminfo").read_text().splitlines()
+        return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable:"))
+    except (OSError, StopIteration):
+        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")

@@ -36,8 +36,8 @@ class Slots:
 
     What is computed for a sequence does not depend on the others, as far as llama.cpp computes a row alike among
     others. Prompts are read each by itself, in pieces that begin at multiples of ``piece``, and only whole pieces
-    are shared between prompts. Single tokens of several sequences are read at once; if there is but one, a second
-    one is read beside it and forgotten, since llama.cpp computes a lone row in another way.
+    are shared between prompts. Single tokens of several sequences are read at once; beside one whose neighbours
+    have none, a second one is read and forgotten, since llama.cpp computes a lone row in another way.
 
     ``apart``: every sequence is read by itself, with the very calls that `Context` makes: as slow as one by one.
     """
@@ -61,7 +61,8 @@ class Slots:
             raise ModelError("the prompt is empty")
         if len(prompt) > slot.length:
             raise ModelError(
-                f"the prompt has {len(prompt):,} tokens and a request has room for {slot.length:,}; -c"
+                f"the prompt has {len(prompt):,} tokens and a request has room for {slot.length:,}; "
+                f"shorten it, or give a larger -c"
             )
         kept = self._share(slot, prompt) if self._goes_back else 0
         self._cut(slot, kept)
@@ -77,18 +78,27 @@ class Slots:
 
     def push(self, wanted: Sequence[tuple[Slot, Sequence[int]]]) -> Iterator[tuple[Slot, Rows]]:
         """Append tokens to slots; gives the logits after each, which hold until the next are asked for."""
-        single = [] if self._apart else [(slot, tokens) for slot, tokens in wanted if len(tokens) == 1]
+        if self._apart:
+            for one in wanted:
+                yield from self._push([one])
+            return
+        single = {slot.number: (slot, tokens) for slot, tokens in wanted if len(tokens) == 1}
+        # llama.cpp computes together what stands in neighbouring sequences.
+        lone = [n for n in single if self._goes_back and n - 1 not in single and n + 1 not in single]
         for slot, tokens in wanted:
-            if self._apart or len(tokens) > 1:
+            if len(tokens) > 1:
                 yield from self._push([(slot, tokens)])
-        if len(single) == 1 and self._goes_back:
-            slot, tokens = single[0]
-            rows = self._decode([(slot, [*tokens, *tokens])])[:1]
-            slot.tokens.extend(tokens)
-            self._native.forget(len(slot.tokens), slot.number)
-            yield slot, rows
-        elif single:
-            yield from self._push(single)
+        for number in lone:
+            yield self._push_lone(*single.pop(number))
+        if single:
+            yield from self._push([single[number] for number in sorted(single)])
+
+    def _push_lone(self, slot: Slot, tokens: Sequence[int]) -> tuple[Slot, Rows]:
+        """Append one token, beside which a second one is read and forgotten."""
+        rows = self._decode([(slot, [*tokens, *tokens])])[:1]
+        slot.tokens.extend(tokens)
+        self._native.forget(len(slot.tokens), slot.number)
+        return slot, rows
 
     def _push(self, wanted: Sequence[tuple[Slot, Sequence[int]]]) -> Iterator[tuple[Slot, Rows]]:
         rows = iter(self._decode(wanted))

@@ -1,5 +1,6 @@
 """Logprob records, and their shapes as JSON: ours, OpenAI's, Together's, llama.cpp's server's."""
 
+from .batch import batch_answer, batch_failure, batch_id, result, result_failure
 from .encode import encode
 from .events import DONE, server_sent
 from .jsonl import done_line, prompt_line, start_line, token_line
@@ -29,6 +30,9 @@ __all__ = [
     "Step",
     "StreamError",
     "TokenLogprob",
+    "batch_answer",
+    "batch_failure",
+    "batch_id",
     "chat_chunk",
     "chat_completion",
     "chat_first",
@@ -40,6 +44,8 @@ __all__ = [
     "llama_server",
     "prompt_line",
     "read_stream",
+    "result",
+    "result_failure",
     "server_sent",
     "shown",
     "start_line",

@@ -10,14 +10,14 @@ from .encode import encode
 from .records import Distribution, Step, finite, shown
 
 
-def start_line(fields: Mapping[str, Any]) -> str:
+def start_line(content: Mapping[str, Any]) -> str:
     """The first line: everything that is needed to repeat the run."""
-    return _line("start", fields)
+    return _line("start", content)
 
 
 def prompt_line(step: Step) -> str:
     """A token of the prompt; the fields of `token_line`. The first one has no logprob: nothing is before it."""
-    return _line("prompt", _fields(step))
+    return _line("prompt", fields(step))
 
 
 def token_line(step: Step) -> str:
@@ -27,15 +27,16 @@ def token_line(step: Step) -> str:
     where asked for ``logprob_of[]`` and ``row``; ``text`` (what the token lets be shown). With both sources these
     are the model's, and ``chain`` holds the same of the chain.
     """
-    return _line("token", _fields(step))
+    return _line("token", fields(step))
 
 
-def done_line(fields: Mapping[str, Any]) -> str:
+def done_line(content: Mapping[str, Any]) -> str:
     """The last line: ``finish_reason, text, usage, timings``."""
-    return _line("done", fields)
+    return _line("done", content)
 
 
-def _fields(step: Step) -> dict[str, Any]:
+def fields(step: Step) -> dict[str, Any]:
+    """What a line says of a token."""
     known: dict[str, Any] = {"logprob": None, "top_logprobs": []}
     if step.said:
         known = {"logprobs_from": step.said[0].source, **_known(step.said[0])}
@@ -63,5 +64,5 @@ def _known(found: Distribution) -> dict[str, Any]:
     return fields
 
 
-def _line(event: str, fields: Mapping[str, Any]) -> str:
-    return encode({"event": event, **fields}) + "\n"
+def _line(event: str, content: Mapping[str, Any]) -> str:
+    return encode({"event": event, **content}) + "\n"

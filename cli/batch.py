@@ -1,0 +1,229 @@
+"""`gen batch`: a file of requests in, a file of results out."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import typer
+
+from . import flags as o
+from .checks import check_model, check_text
+from .errors import FAILED, INTERRUPTED, fail, give_up, note, reported, say
+from .grammar import folders, grammar_flag
+from .interrupt import interruptible
+from .loading import load_model
+from .options import ModelOptions
+from .settings import overrides
+
+if TYPE_CHECKING:
+    from ..engine import Model
+    from .batches.journal import Results
+    from .batches.lines import Template
+    from .batches.prepare import Defaults
+    from .render.batch import Tally
+
+_MOST = 256  # sequences in one context; what llama.cpp is built for
+
+
+@dataclass(frozen=True)
+class BatchOptions(ModelOptions):
+    """What `gen batch` was asked for."""
+
+    requests: Path
+    output: Path
+    template: str | None
+    format_: o.BatchFormat
+    resume: bool
+    parallel: int | None
+    deterministic: bool
+    preset: str | None
+    chain: str | None
+    set_: list[str] | None
+    seed: int
+    temp: float | None
+    top_k: int | None
+    top_p: float | None
+    min_p: float | None
+    repeat_penalty: float | None
+    grammar: str | None
+    grammar_file: Path | None
+    json_schema: str | None
+    json_schema_file: Path | None
+    regex: str | None
+    lark_file: Path | None
+    logprobs: int | None
+    max_tokens: int | None
+    stop: list[str] | None
+    chat: bool | None
+    system: str | None
+
+
+def batch(
+    requests: o.Requests,
+    output: o.Output = Path("-"),
+    template: o.TemplateText = None,
+    format_: o.BatchFormatOption = o.BatchFormat.openai,
+    resume: o.Resume = False,
+    parallel: o.Parallel = None,
+    deterministic: o.Deterministic = False,
+    preset: o.Preset = None,
+    chain: o.ChainText = None,
+    set_: o.Set = None,
+    seed: o.BatchSeed = 0,
+    temp: o.Temp = None,
+    top_k: o.TopK = None,
+    top_p: o.TopP = None,
+    min_p: o.MinP = None,
+    repeat_penalty: o.RepeatPenalty = None,
+    grammar: o.Grammar = None,
+    grammar_file: o.GrammarFile = None,
+    json_schema: o.JsonSchema = None,
+    json_schema_file: o.JsonSchemaFile = None,
+    regex: o.Regex = None,
+    lark_file: o.LarkFile = None,
+    logprobs: o.BatchLogprobs = None,
+    max_tokens: o.MaxTokens = None,
+    stop: o.Stop = None,
+    chat: o.Chat = None,
+    system: o.System = None,
+    model: o.ModelPath = None,
+    context_size: o.ContextSize = None,
+    threads: o.Threads = None,
+    gpu_layers: o.GpuLayers = 0,
+    batch_size: o.BatchSize = 512,
+    lora: o.Lora = None,
+    no_mmap: o.NoMmap = False,
+    mlock: o.Mlock = False,
+    verbose: o.Verbose = False,
+) -> None:
+    """Answer a file of requests, several at a time, each as if it were alone.
+
+    A line is OpenAI's batch format, or {"id", "prompt" or "messages", "preset", "chain", "set", "seed",
+    "max_tokens", "stop", "grammar" or "json_schema", "logprobs"}. The flags hold for what a line leaves open.
+    """
+    options = BatchOptions.of(locals())
+    _check(options)
+    with reported():
+        _batch(options)
+
+
+def _check(options: BatchOptions) -> None:
+    check_model(options)
+    for field in fields(options):
+        check_text(field.name, getattr(options, field.name))
+    grammar_flag(options)
+    if options.logprobs is not None and options.logprobs < (-1 if options.format_ is o.BatchFormat.jsonl else 0):
+        raise typer.BadParameter(f"--logprobs: {options.logprobs} is not ≥ 0, nor, in jsonl, -1 for all")
+    if options.max_tokens is not None and (options.max_tokens == 0 or options.max_tokens < -1):
+        raise typer.BadParameter(f"-n: {options.max_tokens} is not ≥ 1, nor -1 for no limit")
+    if options.parallel is not None and not 1 <= options.parallel <= _MOST:
+        raise typer.BadParameter(f"--parallel: {options.parallel} is not within 1..{_MOST}")
+    if options.chat is False and options.system is not None:
+        raise typer.BadParameter("--system needs the chat template, and --no-chat leaves it out")
+    _check_files(options)
+
+
+def _check_files(options: BatchOptions) -> None:
+    piped = str(options.output) == "-"
+    if options.resume and piped:
+        raise typer.BadParameter("--resume goes on with a file; name it with -o")
+    if options.template is None and options.requests.suffix.lower() == ".csv":
+        raise typer.BadParameter("--template says what is asked of a row, such as --template 'Summarise: {text}'")
+    files = options.requests, options.output
+    if not piped and all(file.exists() for file in files) and options.requests.samefile(options.output):
+        raise typer.BadParameter(f"-o: {options.output} is the file of the requests")
+
+
+def _batch(options: BatchOptions) -> None:
+    from ..engine import send_log_to, when_llama_cpp_aborts
+    from .batches.journal import Journal, JournalError, Pipe
+    from .render.batch import Tally
+
+    when_llama_cpp_aborts(give_up)
+    if options.verbose:
+        send_log_to(lambda line: say(line.rstrip("\n")))
+    template, defaults = _template(options), _defaults(options)
+    total = _count(options.requests, template)
+    try:
+        results: Results = Pipe() if str(options.output) == "-" else Journal(options.output, options.resume)
+        with closing(results), interruptible() as pressed:
+            tally = Tally(total, len(results.done))
+            if total is None or tally.finished < total:
+                with load_model(options, pressed) as model:
+                    _answer(options, (model, defaults, template), results, tally, pressed)
+    except JournalError as error:
+        fail(str(error))
+    say(f"gen: {tally.summary()}")
+    if pressed:
+        if isinstance(results, Journal):
+            note("--resume goes on from here")
+        raise typer.Exit(INTERRUPTED)
+    if tally.failed or results.failed:
+        raise typer.Exit(FAILED)
+
+
+def _template(options: BatchOptions) -> Template | None:
+    from .batches.ask import WrongLineError
+    from .batches.lines import Template
+
+    try:
+        return None if options.template is None else Template(options.template)
+    except WrongLineError as error:
+        raise typer.BadParameter(f"--template: {error}") from None
+
+
+def _defaults(options: BatchOptions) -> Defaults:
+    """What the flags say, as far as it can be wrong without a model."""
+    from ..grammars import choose
+    from ..presets import load, parse_set, resolve, user_config
+    from .batches.prepare import Defaults
+
+    settings = (*map(parse_set, options.set_ or ()), *overrides(options))
+    name = options.preset or user_config().preset or "default"
+    found = resolve(None if name == "model" else load(name), chain=options.chain, flags=settings)
+    if found.grammar.value is not None:
+        choose(found.grammar.value, folders(), found.grammar_base).check()
+    return Defaults(name, options.chain, settings, options.seed, options.chat, options.logprobs)
+
+
+def _count(requests: Path, template: Template | None) -> int | None:
+    """How many requests there are, if that can be known before they are read."""
+    from .batches.lines import opened, read_lines
+
+    if not requests.is_file():
+        return None
+    with opened(requests) as file:
+        if template is None:
+            return sum(1 for line in file if line.strip())
+        return sum(1 for _ in read_lines(file, template))
+
+
+def _answer(
+    options: BatchOptions,
+    parts: tuple[Model, Defaults, Template | None],
+    results: Results,
+    tally: Tally,
+    pressed: list[int],
+) -> None:
+    from .batches.lines import opened, read_lines
+    from .batches.prepare import Kitchen
+    from .batches.shape import Shape
+    from .batches.work import Way, Work
+    from .render.batch import watching
+
+    model, defaults, template = parts
+    parallel = options.parallel or model.parallel
+    told: list[int] = []
+
+    def stopping() -> bool:
+        if pressed and not told:
+            told.append(1)
+            note("what is begun is being finished; Ctrl-C again stops at once")
+        return bool(pressed)
+
+    work = Work(Kitchen(model, defaults), Shape(options.format_.value), results, tally)
+    with opened(options.requests) as file, watching(tally) as watch:
+        work.run(model, read_lines(file, template), Way(parallel, options.deterministic, stopping), watch)

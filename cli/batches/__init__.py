@@ -1,0 +1,1 @@
+"""`gen batch`: from lines of requests to lines of results."""

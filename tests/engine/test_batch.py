@@ -1,0 +1,250 @@
+"""Many requests at once: each gets what it gets alone, whatever stands beside it."""
+
+import dataclasses
+import itertools
+import random
+
+import numpy as np
+import pytest
+from logitsmith.engine import Answer, Failure, ModelError, Request, Wanted, generate, generate_many
+from logitsmith.grammars import choose
+from logitsmith.samplers import SamplingError, build
+
+STORY = "top-k40 > top-p0.95 > temp0.9"
+SYSTEM = "You answer in one short sentence, politely, and never say what you do not know for sure. " * 8
+CHAINS = [
+    STORY,
+    "greedy",
+    "temp1.3 > min-p0.05",
+    "penalties(repeat=1.2) > temp0.8",
+    "temp0.7 > mirostat-v2",
+    "dry(multiplier=0.8) > top-k20 > temp1",
+    "typical0.9 > temp1",
+    "xtc(probability=0.5, threshold=0.1) > temp1",
+]
+
+
+def wish(model, key, prompt, chain=STORY, seed=None, **rest):
+    rest.setdefault("max_tokens", 12)
+    built = build(chain, seed=len(str(key)) if seed is None else seed, vocab=model.vocabulary)
+    return Request(prompt, built, key=key, **rest)
+
+
+def alone(model, request):
+    """The tokens that `generate` makes."""
+    wanted = request.wanted
+    events = generate(
+        model,
+        request.prompt,
+        request.chain,
+        request.constraint,
+        stop=request.stop,
+        max_tokens=request.max_tokens,
+        top_logprobs=wanted.top,
+        logprobs_from=wanted.sources,
+        close=request.close,
+    )
+    _, *tokens, done = events
+    return tokens, done
+
+
+def answers(model, requests, parallel, **rest):
+    found = list(generate_many(model, requests, parallel, **rest))
+    assert all(isinstance(outcome, Answer) for outcome in found), found
+    return {outcome.key: outcome for outcome in found}
+
+
+def ids(tokens):
+    return [token.id for token in tokens]
+
+
+def told(found):
+    """What was drawn, with the logprobs, to the last bit."""
+    return {key: ([(t.id, t.said) for t in answer.tokens], answer.done.text) for key, answer in found.items()}
+
+
+@pytest.mark.parametrize("parallel", [1, 8])
+def test_each_gets_what_generate_gives_it(model, parallel):
+    prompts = ["Once upon a time", "def f(x):"]
+
+    def requests():
+        for number, (prompt, chain) in enumerate(itertools.product(prompts, CHAINS)):
+            yield wish(model, number, prompt, chain, seed=number, max_tokens=5 + number % 7)
+
+    found = answers(model, requests(), parallel)
+    assert set(found) == set(range(len(prompts) * len(CHAINS)))
+    for request in requests():
+        tokens, done = alone(model, request)
+        assert ids(found[request.key].tokens) == ids(tokens)
+        theirs, ours = (dataclasses.replace(d, timings=done.timings) for d in (found[request.key].done, done))
+        assert theirs == ours
+
+
+def long_requests(model, seed=0, count=6):
+    """Prompts of up to 350 tokens, many of which begin alike; llama.cpp computes otherwise from 64 and 257 on."""
+    draw = random.Random(seed)
+    words = ["sea", "salt", "ship", "storm", "light", "house", "night", "stone", "bird", "sail"]
+    for key in range(count):
+        prompt = SYSTEM * (key % 3) + " ".join(draw.choices(words, k=draw.choice([3, 50, 64, 90])))
+        wanted = Wanted(2)
+        yield wish(model, key, prompt, seed=key, max_tokens=[4, 30, 9][key % 3], wanted=wanted)
+
+
+def test_neither_order_nor_neighbours_nor_shared_beginnings_change_a_bit(model):
+    requests = list(long_requests(model))
+    once = told(answers(model, requests, 3))
+    assert told(answers(model, requests[::-1], 8)) == once
+    for request in requests[1:3]:
+        assert told(answers(model, [request], 2)) == {request.key: once[request.key]}
+
+
+@pytest.mark.slow
+def test_neither_order_nor_neighbours_change_a_bit_of_many(model):
+    requests = [
+        *long_requests(model, 2, 60),
+        wish(model, "long", "A long story:", max_tokens=600, wanted=Wanted(0)),
+    ]
+    once = told(answers(model, requests, 8))
+    for parallel in (2, 5, 12):
+        random.Random(parallel).shuffle(requests)
+        assert told(answers(model, requests, parallel)) == once
+    print(f"\n{len(requests)} requests, each the same to the last bit at 8, 2, 5 and 12 at a time, in four orders")
+
+
+def test_apart_computes_what_generate_computes(model):
+    requests = list(long_requests(model, 1, 3))
+    found = answers(model, requests, 4, apart=True)
+    for request in requests:
+        tokens, done = alone(model, request)
+        assert [(t.id, t.said) for t in found[request.key].tokens] == [(t.id, t.said) for t in tokens]
+        assert found[request.key].done.text == done.text
+
+
+def test_shared_beginnings_are_read_once(model):
+    requests = [wish(model, n, SYSTEM + f" Question {n}", max_tokens=2) for n in range(4)]
+    found = answers(model, requests, 2)
+    cached = [found[n].start.cached_tokens for n in range(4)]
+    length = len(model.vocabulary.tokenize_prompt(SYSTEM.encode()))
+    assert cached[0] == 0
+    assert all(count == length // 64 * 64 > 0 for count in cached[1:])
+
+
+def test_grammars_and_stop_texts_are_each_requests_own(model):
+    number, yes = choose({"regex": "[0-9]{3}"}), choose({"gbnf": 'root ::= "yes" | "no"'})
+
+    def requests():
+        for key in range(6):
+            spec = (number, yes, None)[key % 3]
+            yield wish(
+                model,
+                key,
+                "Say it:",
+                seed=key,
+                constraint=spec.start(model.vocabulary) if spec else None,
+                close=spec is not None,
+                stop=(" the",) if spec is None else (),
+                max_tokens=30,
+            )
+
+    found = answers(model, requests(), 4)
+    for request in requests():
+        answer = found[request.key]
+        assert answer.done.text == alone(model, request)[1].text
+        if request.key % 3 == 0:
+            assert answer.done.text.isdecimal()
+        elif request.key % 3 == 1:
+            assert answer.done.text in ("yes", "no")
+        else:
+            assert " the" not in answer.done.text
+    assert found[1].done.finish_reason == "grammar"
+
+
+def test_forced_text_is_read_at_once_and_changes_nothing(model):
+    spec = choose({"gbnf": 'root ::= "{\\"a long name of a field\\": " [0-9] ", \\"another one\\": " [0-9] "}"'})
+    requests = [
+        wish(model, key, "Data:", seed=key, constraint=spec.start(model.vocabulary), max_tokens=60)
+        for key in range(5)
+    ]
+    found = answers(model, requests, 3)
+    assert all(answer.done.forced_tokens > 5 and answer.done.complete for answer in found.values())
+
+
+class Breaking:
+    """A constraint that fails after some tokens."""
+
+    def __init__(self, size, after):
+        self._size, self._left = size, after
+
+    def mask(self):
+        self._left -= 1
+        return np.full(self._size, self._left >= 0)
+
+    def accept(self, token):
+        pass
+
+
+def test_what_fails_leaves_the_others_alone(model):
+    good = {n: wish(model, n, "The sea", seed=n) for n in range(4)}
+    bad = [
+        wish(model, "too long", "word " * 2000),
+        wish(model, "breaks at once", "The", constraint=Breaking(model.vocabulary.size, 0)),
+        wish(model, "breaks later", "The", constraint=Breaking(model.vocabulary.size, 3)),
+        wish(model, "negative", "The", max_tokens=-3),
+        wish(model, "no token", [10**9]),
+    ]
+    found = list(generate_many(model, [bad[0], good[0], *bad[1:], *list(good.values())[1:]], 3))
+    failed = {outcome.key: outcome.error for outcome in found if isinstance(outcome, Failure)}
+    assert {key: type(error) for key, error in failed.items()} == {
+        "too long": ModelError,
+        "breaks at once": SamplingError,
+        "breaks later": SamplingError,
+        "negative": ModelError,
+        "no token": ModelError,
+    }
+    assert "2,001 tokens" in str(failed["too long"])
+    done = {outcome.key: outcome for outcome in found if isinstance(outcome, Answer)}
+    for key, request in good.items():
+        assert ids(done[key].tokens) == ids(alone(model, request)[0])
+
+
+def test_the_context_of_a_request_can_be_filled(model):
+    prompt = [1000 + n % 300 for n in range(1019)]
+    found = answers(model, [wish(model, n, prompt, seed=n, max_tokens=None) for n in range(2)], 2)
+    for answer in found.values():
+        assert answer.done.finish_reason in ("context", "stop")
+        assert answer.start.prompt_tokens + answer.done.completion_tokens <= 1025
+    assert any(answer.done.finish_reason == "context" for answer in found.values())
+
+
+def test_requests_are_asked_for_as_slots_are_free_and_not_after_stopping(model):
+    asked = []
+
+    def requests():
+        for key in range(20):
+            asked.append(key)
+            yield wish(model, key, "The", max_tokens=4)
+
+    answered = []
+    for outcome in generate_many(model, requests(), 2, stopping=lambda: len(answered) >= 3):
+        answered.append(outcome.key)
+        assert len(asked) <= len(answered) + 2
+    assert set(answered) == set(asked)
+    assert len(asked) < 8
+
+
+@pytest.mark.parametrize("parallel", [0, -1, 257, True, "2"])
+def test_an_impossible_parallel_is_refused(model, parallel):
+    with pytest.raises(ModelError, match="parallel"):
+        list(generate_many(model, [wish(model, 0, "The")], parallel))
+
+
+def test_nothing_to_do_gives_nothing(model):
+    assert list(generate_many(model, [], 4)) == []
+    done = answers(model, [wish(model, 0, "The", max_tokens=0)], 4)[0].done
+    assert (done.text, done.finish_reason) == ("", "length")
+
+
+def test_progress_counts_every_token(model):
+    made = []
+    found = answers(model, [wish(model, n, "The sea") for n in range(5)], 3, progress=made.append)
+    assert sum(made) == sum(answer.done.completion_tokens for answer in found.values()) > 0
