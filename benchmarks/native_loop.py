@@ -49,8 +49,10 @@ class NativeLoop:
             lib.llama_sampler_chain_add(self._chain, sampler)
         self._model = model
 
-    def run(self, prompt: list[int], count: int) -> tuple[list[int], list[float]]:
-        """Write ``count`` tokens; returns them and the moments at which each was there."""
+    def run(
+        self, prompt: list[int], count: int, ends: frozenset[int] = frozenset()
+    ) -> tuple[list[int], list[float]]:
+        """Write ``count`` tokens, or up to one of ``ends``; returns them and the moments when each was there."""
         context = self._model.context
         context.read(prompt)
         lib.llama_sampler_reset(self._chain)
@@ -62,7 +64,7 @@ class NativeLoop:
             token = lib.llama_sampler_sample(self._chain, native.handle, ctypes.c_int32(-1))
             tokens.append(token)
             moments.append(perf_counter())
-            if len(tokens) == count:
+            if len(tokens) == count or token in ends:
                 break
             one[0] = token
             lib.llama_decode(native.handle, lib.llama_batch_get_one(one, 1))

@@ -145,8 +145,8 @@ def _batch(options: BatchOptions) -> None:
     when_llama_cpp_aborts(give_up)
     if options.verbose:
         send_log_to(lambda line: say(line.rstrip("\n")))
-    template, defaults = _template(options), _defaults(options)
-    total = _count(options.requests, template)
+    template, total = _template(options)
+    defaults = _defaults(options)
     try:
         results: Results = Pipe() if str(options.output) == "-" else Journal(options.output, options.resume)
         with closing(results), interruptible() as pressed:
@@ -165,12 +165,14 @@ def _batch(options: BatchOptions) -> None:
         raise typer.Exit(FAILED)
 
 
-def _template(options: BatchOptions) -> Template | None:
+def _template(options: BatchOptions) -> tuple[Template | None, int | None]:
+    """The template, if there is to be one, and how many requests there are, if that can be known."""
     from .batches.ask import WrongLineError
     from .batches.lines import Template
 
     try:
-        return None if options.template is None else Template(options.template)
+        template = None if options.template is None else Template(options.template)
+        return template, _count(options.requests, template)
     except WrongLineError as error:
         raise typer.BadParameter(f"--template: {error}") from None
 

@@ -42,7 +42,7 @@ class Context:
     ) -> int:
         """Make ``prompt`` the whole sequence; returns how many of its tokens were there already.
 
-        ``small``: in pieces of ``piece`` tokens.
+        ``small``: in pieces of ``piece`` tokens, and none alone, as in `push_each`.
 
         ``interrupted`` is asked all along; once it returns True, reading ends, ``tokens`` holds what was read,
         and a later call goes on from there. Raises ``ModelError`` when the prompt is empty or longer than the
@@ -54,9 +54,12 @@ class Context:
             step = self.piece if small else self._batch
             for start in range(kept, len(prompt), step):
                 part = prompt[start : start + step]
-                if not self._native.decode(part, start):
+                if small and len(part) == 1:
+                    self._push_lone(part[0])
+                elif self._native.decode(part, start):
+                    self.tokens.extend(part)
+                else:
                     break
-                self.tokens.extend(part)
                 if progress is not None:
                     progress(len(self.tokens), len(prompt))
         return kept
@@ -74,7 +77,17 @@ class Context:
     def push_each(self, tokens: Sequence[int]) -> Iterator[NDArray[np.float32]]:
         """Append tokens in such pieces; gives the logits after each. Raises ``ModelError`` as `push_all` does."""
         for start in range(0, len(tokens), self.piece):
-            yield from self.push_all(tokens[start : start + self.piece])
+            part = tokens[start : start + self.piece]
+            yield from self._push_lone(part[0]) if len(part) == 1 else self.push_all(part)
+
+    def _push_lone(self, token: int) -> list[NDArray[np.float32]]:
+        """Append one token, reading the one before it again: llama.cpp may compute a lone one in another way."""
+        before = self.tokens[-1:]
+        if not before or self.full or not self._native.forget(len(self.tokens) - 1):
+            return self.push_all([token])
+        self._native.decode([*before, token], len(self.tokens) - 1, every=True)
+        self.tokens.append(token)
+        return [self._native.logits_at(1)]
 
     def back_to(self, length: int) -> None:
         """Forget all but the first ``length`` tokens, of which there are at least so many."""

@@ -144,3 +144,15 @@ def test_a_long_prompt_of_a_large_vocabulary_takes_little_memory(tmp_path, capsy
     assert float(megabytes) < 300
     with capsys.disabled():
         print(f"\n4,000 prompt tokens, 150,000 in the vocabulary: {float(megabytes):.0f} MB above the model")
+
+
+def test_a_score_does_not_depend_on_what_follows_nor_on_where_pieces_end(model):
+    ids = [1000 + 7919 * n % 40000 for n in range(331)]
+    whole = [step.chosen.logprob for step in score(model, ids)][1:]
+    for length in (64, 190, 316, 317, 318):
+        part = [step.chosen.logprob for step in score(model, ids[:length])][1:]
+        assert part == whole[: length - 1], length
+    for length in (253, 315, 316):
+        choices = [ids[length : length + count] for count in (1, 2, 3)]
+        for count, steps in enumerate(score_choices(model, ids[:length], choices), 1):
+            assert [step.chosen.logprob for step in steps] == whole[length - 1 : length - 1 + count], length

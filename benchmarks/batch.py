@@ -1,0 +1,140 @@
+"""Many requests at once against one by one: requests a second, and memory.
+
+python -m benchmarks.batch [--requests 48] [--rounds 3] [--parallel 8]
+
+The same requests, with the same seeds, in one process: by `generate_many` with several slots, one by one with
+`generate`, and, as the peer of both, one by one with llama.cpp's own chain. They take turns; compared is the time
+for all of them, by the median of the rounds. Short prompts come first, then such as begin alike. The memory is the
+peak above the loaded model, each way in a process of its own.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import subprocess
+import sys
+from collections.abc import Callable
+from time import perf_counter
+
+from logitsmith.engine import Answer, Model, Request, Token, generate, generate_many, locate
+from logitsmith.samplers import build
+
+from .native_loop import NativeLoop
+
+CHAIN = "top-k40 > top-p0.95 > min-p0.05 > temp0.8"
+RULES = "Answer the question below in one short and friendly sentence, and say so if you do not know. " * 12
+ASKED = ["the sea", "a lighthouse", "the weather at noon", "an old ship", "salt", "the keeper", "storms", "birds"]
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description="many requests at once against one by one")
+    parser.add_argument("--requests", type=int, default=48)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--parallel", type=int, default=8)
+    options = parser.parse_args()
+    path, _ = locate()
+    with Model.load(path, n_ctx=1024) as model:
+        print(f"{model.name}, {model.threads} threads, {options.requests} requests, {options.rounds} rounds")
+        print(f"{'requests':22} {'way':28} {'a second':>9} {'ratio':>6} {'same tokens':>12}")
+        for name, before in (("short prompts", ""), ("prompts begin alike", RULES)):
+            _compare(model, name, before, options)
+    _memory(str(path), options.parallel)
+
+
+def _requests(model: Model, before: str, count: int) -> list[Request]:
+    return [
+        Request(
+            f"{before}Question {number}: what about {ASKED[number % len(ASKED)]}?\nAnswer:",
+            build(CHAIN, seed=number, vocab=model.vocabulary),
+            max_tokens=24 + number * 7 % 24,
+            key=number,
+        )
+        for number in range(count)
+    ]
+
+
+def _compare(model: Model, name: str, before: str, options: argparse.Namespace) -> None:
+    requests = _requests(model, before, options.requests)
+    ways: dict[str, Callable[[], dict[object, list[int]]]] = {
+        "native chain, one by one": lambda: _native(model, requests),
+        "gen, one by one": lambda: _one_by_one(model, requests),
+        f"gen, {options.parallel} at a time": lambda: _at_once(model, requests, options.parallel),
+        "the same, --deterministic": lambda: _at_once(model, requests, options.parallel, True),
+    }
+    times: dict[str, list[float]] = {way: [] for way in ways}
+    made: dict[str, dict[object, list[int]]] = {}
+    for turn in range(options.rounds):
+        for way in list(ways) if turn % 2 else reversed(ways):
+            began = perf_counter()
+            made[way] = ways[way]()
+            times[way].append(perf_counter() - began)
+    base = times["gen, one by one"]
+    for way, taken in times.items():
+        ratio = statistics.median(a / b for a, b in zip(base, taken, strict=True))
+        same = sum(made[way][key] == ids for key, ids in made["gen, one by one"].items())
+        pace = len(requests) / statistics.median(taken)
+        print(f"{name:22} {way:28} {pace:9.2f} {ratio:6.2f} {same:6} of {len(requests)}")
+
+
+def _native(model: Model, requests: list[Request]) -> dict[object, list[int]]:
+    found: dict[object, list[int]] = {}
+    for request in requests:
+        prompt = model.vocabulary.tokenize_prompt(str(request.prompt).encode())
+        loop = NativeLoop(model, request.chain.seed)
+        found[request.key], _ = loop.run(prompt, request.max_tokens or 0, model.vocabulary.eog)
+        loop.close()
+    return found
+
+
+def _one_by_one(model: Model, requests: list[Request]) -> dict[object, list[int]]:
+    return {
+        request.key: [
+            event.id
+            for event in generate(model, request.prompt, request.chain, max_tokens=request.max_tokens)
+            if isinstance(event, Token)
+        ]
+        for request in requests
+    }
+
+
+def _at_once(model: Model, requests: list[Request], parallel: int, apart: bool = False) -> dict[object, list[int]]:
+    return {
+        outcome.key: [token.id for token in outcome.tokens]
+        for outcome in generate_many(model, requests, parallel, apart=apart)
+        if isinstance(outcome, Answer)
+    }
+
+
+_SCRIPT = r"""
+import re, sys
+from pathlib import Path
+from benchmarks.batch import _at_once, _one_by_one, _requests
+from logitsmith.engine import Model
+def peak():
+    return int(re.search(r"VmHWM:\s+(\d+) kB", Path("/proc/self/status").read_text())[1]) / 1024
+path, parallel, length = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
+with Model.load(path, n_ctx=length) as model:
+    before = peak()
+    requests = _requests(model, "", 16)
+    _at_once(model, requests, parallel) if parallel else _one_by_one(model, requests)
+    print(peak() - before)
+"""
+
+
+def _memory(path: str, parallel: int) -> None:
+    print(f"\n{'peak memory above the model':28} {'-c':>6} {'MB':>9}")
+    for length in (1024, 4096):
+        for name, count in (("gen, one by one", 0), (f"gen, {parallel} at a time", parallel)):
+            done = subprocess.run(
+                [sys.executable, "-c", _SCRIPT, path, str(count), str(length)],
+                check=True,
+                capture_output=True,
+                text=True,
+            )
+            print(f"{name:28} {length:6} {float(done.stdout.split()[-1]):9,.0f}", flush=True)
+
+
+if __name__ == "__main__":
+    main()

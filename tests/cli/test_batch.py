@@ -1,0 +1,298 @@
+"""`gen batch`: what a user types, and the files that come of it."""
+
+import csv
+import io
+import json
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+CHEAP = ("--parallel", "4", "-c", "256")
+
+
+def write(path, *lines):
+    path.write_text("".join((line if isinstance(line, str) else json.dumps(line)) + "\n" for line in lines))
+    return path
+
+
+def read(path):
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+@pytest.fixture
+def work(home):
+    return home / "work"
+
+
+def completion(name, **body):
+    return {"custom_id": name, "method": "POST", "url": "/v1/completions", "body": {"max_tokens": 5, **body}}
+
+
+def chat(name, text="Name a colour.", **body):
+    messages = [{"role": "user", "content": text}]
+    return {
+        "custom_id": name,
+        "method": "POST",
+        "url": "/v1/chat/completions",
+        "body": {"model": "any", "messages": messages, "max_tokens": 5, **body},
+    }
+
+
+SCHEMA = {
+    "type": "object",
+    "properties": {"ok": {"type": "boolean"}},
+    "required": ["ok"],
+    "additionalProperties": False,
+}
+
+
+def test_openai_lines_give_openai_results(gen, work):
+    from openai.types import Completion
+    from openai.types.chat import ChatCompletion
+
+    asked = [
+        completion("plain", prompt="The sea", logprobs=2, seed=7),
+        completion("ids", prompt=[504, 2388], temperature=0),
+        chat("chat", logprobs=True, top_logprobs=3),
+        chat("object", response_format={"type": "json_object"}, max_tokens=40),
+        chat(
+            "schema",
+            max_tokens=None,
+            response_format={"type": "json_schema", "json_schema": {"name": "x", "schema": SCHEMA}},
+        ),
+        completion("biased", prompt="The", logit_bias={"282": 100}, temperature=0, stop=["x"], top_p=0.5),
+    ]
+    write(work / "in.jsonl", *asked)
+    done = gen("batch", "in.jsonl", "-o", "out.jsonl", *CHEAP)
+    found = {line["custom_id"]: line for line in read(work / "out.jsonl")}
+    assert set(found) == {line["custom_id"] for line in asked}
+    for line in asked:
+        result = found[line["custom_id"]]
+        assert set(result) == {"id", "custom_id", "response", "error"}
+        assert result["id"].startswith("batch_req_")
+        assert result["error"] is None
+        assert result["response"]["status_code"] == 200
+        kind = ChatCompletion if "chat" in line["url"] else Completion
+        kind.model_validate(result["response"]["body"])
+    body = {name: result["response"]["body"]["choices"][0] for name, result in found.items()}
+    assert len(body["plain"]["logprobs"]["top_logprobs"]) == 5
+    assert len(body["chat"]["logprobs"]["content"][0]["top_logprobs"]) == 3
+    assert isinstance(json.loads(body["schema"]["message"]["content"])["ok"], bool)
+    json.loads(body["object"]["message"]["content"])
+    assert body["biased"]["text"] == " of" * 5
+    assert "6 answered, 0 failed" in done.err
+
+
+def test_each_line_gets_what_gen_run_gives_it(gen, work):
+    prompts = {"a": "The sea was", "b": "Once upon a time", "c": "My name"}
+    write(work / "in.jsonl", *({"id": key, "prompt": text, "seed": 5} for key, text in prompts.items()))
+    done = gen("batch", "in.jsonl", "--format", "jsonl", "-n", "12", "--temp", "1.1", "--logprobs", "0", *CHEAP)
+    found = {line["id"]: line for line in done.lines}
+    for key, text in prompts.items():
+        alone = gen(text, "-s", "5", "-n", "12", "--temp", "1.1", "--format", "jsonl")
+        assert found[key]["text"] == alone.lines[-1]["text"]
+        assert [t["id"] for t in found[key]["tokens"]] == [t["id"] for t in alone.lines[1:-1]]
+        assert [t["logprob"] for t in found[key]["tokens"]] == [t["logprob"] for t in alone.lines[1:-1]]
+
+
+def test_the_short_form_says_everything_a_run_can(gen, work):
+    write(
+        work / "in.jsonl",
+        {"id": "preset", "prompt": "The", "preset": "deterministic", "max_tokens": 4},
+        {"id": "same", "prompt": "The", "set": {"temperature": 0}, "max_tokens": 4},
+        {"id": "chain", "prompt": "The", "chain": "top-k1", "max_tokens": 4},
+        {"id": 7, "prompt": "Say", "grammar": 'root ::= "yes" | "no"', "set": ["top_k=2"]},
+        {"messages": [{"role": "user", "content": "Hi"}], "json_schema": SCHEMA},
+        {"id": "rows", "prompt": "A", "max_tokens": 1, "logprobs": -1, "logprobs_from": "both"},
+    )
+    done = gen("batch", "in.jsonl", "--format", "jsonl", "--seed", "3", *CHEAP)
+    found = {line["id"]: line for line in done.lines}
+    assert found["preset"]["text"] == found["same"]["text"] == found["chain"]["text"]
+    assert found["7"]["text"] in ("yes", "no")
+    assert found["7"]["complete"] is True
+    assert set(json.loads(found["line-5"]["text"])) == {"ok"}
+    assert len(found["rows"]["tokens"][0]["row"]) == len(found["rows"]["tokens"][0]["chain"]["row"]) > 100_000
+
+
+def test_seeds_come_from_the_id_and_the_seed_of_the_run(gen, work):
+    write(work / "in.jsonl", *({"id": str(n), "prompt": "The", "max_tokens": 8} for n in range(3)))
+    texts = []
+    for seed in ("0", "0", "1"):
+        lines = gen("batch", "in.jsonl", "--format", "jsonl", "--seed", seed, "--temp", "1.5", *CHEAP).lines
+        texts.append({line["id"]: line["text"] for line in lines})
+    assert texts[0] == texts[1] != texts[2]
+    assert len(set(texts[0].values())) == 3
+
+
+BAD = {
+    "not JSON": ("{nope", "it is not JSON"),
+    "NaN": ('{"prompt": "a", "seed": NaN}', "there is no number NaN"),
+    "a list": ("[1]", "it is not an object"),
+    "half a surrogate pair": (r'{"prompt": "\ud800"}', "half of a surrogate pair"),
+    "nothing asked": ({"id": "x1"}, "neither a prompt nor messages"),
+    "both asked": ({"prompt": "a", "messages": [{"role": "user", "content": "b"}]}, "exclude each other"),
+    "a slip of the pen": ({"prompt": "a", "temprature": 1}, "temprature: there is no such field"),
+    "a wrong value": ({"prompt": "a", "set": {"top_p": 3}}, "top_p"),
+    "no such preset": ({"prompt": "a", "preset": "nonsuch"}, "nonsuch"),
+    "a wrong chain": ({"prompt": "a", "chain": "top-q3"}, "unknown sampler 'top-q'"),
+    "a wrong grammar": ({"prompt": "a", "grammar": "root ::= ("}, "line 1"),
+    "a wrong schema": ({"prompt": "a", "json_schema": {"type": "nonsuch"}}, "nonsuch"),
+    "too long": ({"prompt": "word " * 400}, "has room for"),
+    "no token of that id": ({"prompt": [10**9]}, "1000000000"),
+    "n": (completion("c1", prompt="a", n=2), "body.n"),
+    "stream": (completion("c2", prompt="a", stream=True), "body.stream"),
+    "tools": (chat("c3", tools=[]), "body.tools: there is no such field"),
+    "url": (completion("c4", prompt="a") | {"url": "/v1/embeddings"}, "url"),
+    "logprobs not asked": (chat("c5", top_logprobs=3), "needs logprobs: true"),
+    "temperature": (completion("c6", prompt="a", temperature=-1), "body.temperature"),
+    "seed": (completion("c7", prompt="a", seed=-5), "body.seed"),
+    "bias": (completion("c8", prompt="a", logit_bias={"the": 1}), "is not a token's id"),
+    "twice": ({"id": "good", "prompt": "b"}, "the id 'good' is on line 1 already"),
+    "whole rows": ({"prompt": "a", "logprobs": -1}, "no room for these logprobs"),
+}
+
+
+def test_a_bad_line_becomes_an_error_with_its_number_and_the_rest_goes_on(gen, work):
+    good = [{"id": "good", "prompt": "The", "max_tokens": 3}]
+    last = [{"id": "last", "prompt": "The", "max_tokens": 3}]
+    write(work / "in.jsonl", *good, *(line for line, _ in BAD.values()), "", *last)
+    done = gen("batch", "in.jsonl", "-o", "out.jsonl", *CHEAP, code=1)
+    results = read(work / "out.jsonl")
+    failed = {line["error"]["line"]: line["error"] for line in results if line["error"]}
+    answered = {line["custom_id"] for line in results if line["response"]}
+    assert answered == {"good", "last"}
+    assert len(results) == len(BAD) + 2
+    for number, (name, (_, why)) in enumerate(BAD.items(), 2):
+        assert why in failed[number]["message"], name
+        assert failed[number]["message"].startswith(f"line {number}: "), name
+    assert f"2 answered, {len(BAD)} failed" in done.err
+    again = gen("batch", "in.jsonl", "-o", "out.jsonl", "--resume", *CHEAP, code=1)
+    assert read(work / "out.jsonl") == results
+    assert f"0 answered, 0 failed, {len(results)} were there" in again.err
+
+
+def test_csv_rows_fill_a_template(gen, work):
+    out = io.StringIO()
+    csv.writer(out).writerows([["id", "text", "n"], ["r1", 'a "b",\nc', "1"], ["", "{x}", "2"], ["r3", "short"]])
+    (work / "in.csv").write_text("\ufeff" + out.getvalue())
+    done = gen(
+        "batch", "in.csv", "--template", "{n}. {{Say}} {text}:", "--format", "jsonl", "-n", "3", *CHEAP, code=1
+    )
+    found = {line["id"]: line for line in done.lines}
+    assert set(found) == {"r1", "line-2", None}
+    assert "has 2 fields, and the first row names 3" in found[None]["error"]["message"]
+    alone = gen('1. {Say} a "b",\nc:', "-n", "3", "--format", "jsonl", "-s", str(found["r1"]["seed"]))
+    assert alone.lines[-1]["text"] == found["r1"]["text"]
+
+
+def test_stdin_to_stdout_and_a_closed_pipe(gen, work, environment):
+    line = json.dumps({"id": "x", "prompt": "The", "max_tokens": 3})
+    assert gen("batch", "-", "--format", "jsonl", *CHEAP, stdin=line).lines[0]["id"] == "x"
+    many = "".join(json.dumps({"id": str(n), "prompt": "The", "max_tokens": 3}) + "\n" for n in range(40))
+    command = f"{sys.executable} -m logitsmith.cli batch - -c 256 | head -1"
+    done = subprocess.run(
+        ["bash", "-c", command], input=many.encode(), capture_output=True, env=environment, cwd=work, check=False
+    )
+    assert done.stdout.count(b"\n") == 1
+    assert b"Traceback" not in done.stderr
+
+
+USAGE = {
+    "resume without a file": (("--resume",), "--resume goes on with a file"),
+    "csv without a template": (("-o", "x"), "--template says what is asked of a row"),
+    "a lone brace": (("--template", "a { b"), "lone brace"),
+    "no column": (("--template", "a"), "names no column"),
+    "an unknown column": (("--template", "{nonsuch}"), "there is no column 'nonsuch'"),
+    "parallel": (("--template", "{a}", "--parallel", "0"), "not within 1..256"),
+    "length": (("--template", "{a}", "-n", "0"), "-n: 0"),
+    "chain": (("--template", "{a}", "--chain", "top-q"), "top-q"),
+    "two grammars": (("--template", "{a}", "--grammar", "json", "--regex", "a"), "one at a time"),
+    "rows in openai": (("--template", "{a}", "--logprobs", "-1"), "--logprobs"),
+    "over the requests": (("--template", "{a}", "-o", "in.csv"), "is the file of the requests"),
+}
+
+
+@pytest.mark.parametrize(("arguments", "message"), USAGE.values(), ids=USAGE)
+def test_bad_usage_is_refused_before_anything_is_done(gen, work, arguments, message):
+    (work / "in.csv").write_text("a\n1\n")
+    done = gen("batch", "in.csv", *arguments, code=2)
+    assert message in " ".join(done.err.replace("│", " ").split())
+    assert (work / "in.csv").read_text() == "a\n1\n"
+
+
+def test_results_that_are_there_are_never_written_over(gen, work):
+    write(work / "in.jsonl", {"id": "x", "prompt": "The", "max_tokens": 2})
+    (work / "out.jsonl").write_text("my diary\n")
+    done = gen("batch", "in.jsonl", "-o", "out.jsonl", *CHEAP, code=1)
+    assert "is there already; --resume goes on with it" in done.err
+    done = gen("batch", "in.jsonl", "-o", "out.jsonl", "--resume", *CHEAP, code=1)
+    assert "line 1 is no result of `gen batch`" in done.err
+    assert (work / "out.jsonl").read_text() == "my diary\n"
+    assert "no such file" in gen("batch", "nonsuch.jsonl", *CHEAP, code=1).err.lower()
+
+
+def test_a_full_disk_is_told_of_and_gone_on_from(gen, work):
+    write(work / "in.jsonl", *({"id": str(n), "prompt": "The", "max_tokens": 3} for n in range(8)))
+    assert "No space left on device" in gen("batch", "in.jsonl", "-o", "/dev/full", *CHEAP, code=1).err
+    limit = "import resource, sys; resource.setrlimit(resource.RLIMIT_FSIZE, (700, 700)); "
+    start = "from logitsmith.cli.app import main; "
+    start += "main(['batch', 'in.jsonl', '-o', 'out.jsonl', '-c', '256', '--format', 'jsonl'])"
+    done = subprocess.run([sys.executable, "-c", limit + start], cwd=work, capture_output=True, check=False)
+    assert done.returncode == 1
+    assert b"File too large; all results before this one are kept, and --resume" in done.stderr
+    kept = read(work / "out.jsonl")
+    assert 0 < len(kept) < 8
+    gen("batch", "in.jsonl", "-o", "out.jsonl", "--resume", "--format", "jsonl", *CHEAP)
+    whole = gen("batch", "in.jsonl", "--format", "jsonl", *CHEAP)
+    assert read(work / "out.jsonl")[: len(kept)] == kept
+    assert sorted(map(str, read(work / "out.jsonl"))) == sorted(map(str, whole.lines))
+
+
+def start(work, environment, *more):
+    return subprocess.Popen(
+        [sys.executable, "-m", "logitsmith.cli", "batch", "in.jsonl", "-o", "out.jsonl", *CHEAP, *more],
+        cwd=work,
+        env=environment,
+        stderr=subprocess.PIPE,
+    )
+
+
+def wait_for_lines(path, count):
+    while not path.exists() or path.read_bytes().count(b"\n") < count:
+        time.sleep(0.02)
+
+
+def test_ctrl_c_finishes_what_is_begun_and_a_second_stops_at_once(gen, work, environment):
+    write(work / "in.jsonl", *({"id": str(n), "prompt": "The", "max_tokens": 20 + n} for n in range(30)))
+    once = start(work, environment)
+    wait_for_lines(work / "out.jsonl", 2)
+    once.send_signal(signal.SIGINT)
+    _, said = once.communicate(timeout=100)
+    assert once.returncode == 130
+    assert b"what is begun is being finished" in said
+    assert b"--resume goes on" in said
+    first = len(read(work / "out.jsonl"))
+    assert 2 <= first < 30
+    twice = start(work, environment, "--resume", "-n", "-1")
+    wait_for_lines(work / "out.jsonl", first + 1)
+    twice.send_signal(signal.SIGINT)
+    time.sleep(0.05)
+    twice.send_signal(signal.SIGINT)
+    _, said = twice.communicate(timeout=100)
+    assert twice.returncode == 130
+    assert b"Traceback" not in said
+    assert len(read(work / "out.jsonl")) < 30
+    gen("batch", "in.jsonl", "-o", "out.jsonl", "--resume", *CHEAP)
+    assert sorted(int(line["custom_id"]) for line in read(work / "out.jsonl")) == list(range(30))
+
+
+def test_two_runs_on_one_file_are_refused(gen, work, environment):
+    write(work / "in.jsonl", *({"id": str(n), "prompt": "The", "max_tokens": 60} for n in range(12)))
+    other = start(work, environment)
+    wait_for_lines(work / "out.jsonl", 1)
+    assert "another run is writing to it" in gen("batch", "in.jsonl", "-o", "out.jsonl", "--resume", code=1).err
+    other.kill()
+    other.communicate()

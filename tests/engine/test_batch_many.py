@@ -1,0 +1,104 @@
+"""A thousand requests with settings of all kinds, against the same requests one by one."""
+
+import random
+
+import pytest
+from logitsmith.engine import Answer, Done, Request, Token, Wanted, generate, generate_many
+from logitsmith.grammars import choose
+from logitsmith.samplers import build
+
+pytestmark = pytest.mark.slow
+
+COUNT = 1000
+WORDS = ["sea", "salt", "ship", "def", "42", "house", "night", "The", "bird", "sail", "\n", "été", "雨"]
+GRAMMARS = [
+    {"regex": "[0-9]{2,6}"},
+    {"gbnf": 'root ::= "yes" | "no"'},
+    {"name": "json"},
+    {"json_schema": {"type": "object", "properties": {"a": {"type": "boolean"}}, "required": ["a"]}},
+]
+STEPS = [
+    "top-k40",
+    "top-p0.9",
+    "min-p0.05",
+    "typical0.95",
+    "top-n-sigma1",
+    "penalties(repeat=1.1, frequency=0.2)",
+    "dry(multiplier=0.8)",
+    "xtc(probability=0.4, threshold=0.1)",
+    "temp0.8",
+    "temp1.3",
+    "dynatemp(t=1, range=0.5)",
+]
+ENDS = ["dist", "dist", "dist", "greedy", "mirostat-v2", "adaptive-p0.4"]
+
+
+def requests(model, count, seed=1):
+    """The same requests each time, with new chains and grammars."""
+    draw = random.Random(seed)
+    for key in range(count):
+        chain = " > ".join([*draw.sample(STEPS, draw.randrange(5)), draw.choice(ENDS)])
+        spec = choose(draw.choice(GRAMMARS)) if draw.random() < 0.2 else None
+        words = draw.choices(WORDS, k=draw.choice([1, 4, 12, 12, 40, 90]))
+        yield Request(
+            prompt=" ".join(words),
+            chain=build(chain, seed=draw.randrange(2**32), vocab=model.vocabulary),
+            constraint=spec.start(model.vocabulary) if spec else None,
+            stop=draw.choice([(), (".",), ("\n", " the")]),
+            max_tokens=draw.choice([1, 3, 8, 16]),
+            wanted=Wanted(draw.choice([None, 0, 3])),
+            close=spec is not None and draw.random() < 0.5,
+            key=key,
+        )
+
+
+def alone(model, request):
+    wanted = request.wanted
+    events = generate(
+        model,
+        request.prompt,
+        request.chain,
+        request.constraint,
+        stop=request.stop,
+        max_tokens=request.max_tokens,
+        top_logprobs=wanted.top,
+        close=request.close,
+    )
+    tokens, done = [], None
+    for event in events:
+        if isinstance(event, Token):
+            tokens.append(event.id)
+        elif isinstance(event, Done):
+            done = event
+    return tokens, done
+
+
+def test_a_thousand_requests_get_what_they_get_alone(model):
+    found = {outcome.key: outcome for outcome in generate_many(model, requests(model, COUNT), 8)}
+    assert len(found) == COUNT
+    assert all(isinstance(outcome, Answer) for outcome in found.values())
+    long = differ = 0
+    for request in requests(model, COUNT):
+        answer = found[request.key]
+        tokens, done = alone(model, request)
+        same = [token.id for token in answer.tokens] == tokens and answer.done.text == done.text
+        if answer.start.prompt_tokens < 64 and answer.start.prompt_tokens + len(tokens) <= 256:
+            assert same, request.key
+            assert answer.done.finish_reason == done.finish_reason
+        else:
+            long += 1
+            differ += not same
+    print(f"\n{COUNT} requests, 8 at a time: {COUNT - long} short ones as from `generate`, token by token")
+    print(f"of {long} with prompts of 64 tokens or more, {differ} differ, since llama.cpp's kernels do")
+
+
+def test_apart_all_of_them_get_what_they_get_alone(model):
+    count = 120
+    for outcome in generate_many(model, requests(model, count, 2), 8, apart=True):
+        assert isinstance(outcome, Answer)
+        request = next(r for r in requests(model, count, 2) if r.key == outcome.key)
+        assert ([token.id for token in outcome.tokens], outcome.done.text) == (
+            (told := alone(model, request))[0],
+            told[1].text,
+        )
+    print(f"\n{count} requests apart, 8 slots: all as from `generate`, token by token")
