@@ -10,25 +10,25 @@ import typer
 
 from . import batch, grammars, inspect, presets, run, samplers, score
 from .errors import prepare_streams, reported
+from .help import PlainHelp
 
 HELP = """Run a GGUF model and choose every token yourself.
 
-[bold]gen "PROMPT"[/bold] writes on from a prompt; it is short for [bold]gen run "PROMPT"[/bold].
+gen "PROMPT" writes on from a prompt; it is short for gen run "PROMPT".
 
-\b
-[dim]gen "Once upon a time" -n 200 --temp 1.1
-echo "The capital of France is" | gen -n 5 -P deterministic
-gen --chat "What is a logit?" --system "Answer in one sentence."
-gen "The sea was" --chain "top-k40 > top-p0.9 > temp0.8" --seed 7
-gen "The sea was" --format jsonl --logprobs 5 | jq -c 'select(.event=="token")'[/dim]
+  gen "Once upon a time" -n 200 --temp 1.1
+  echo "The capital of France is" | gen -n 5 -P deterministic
+  gen --chat "What is a logit?" --system "Answer in one sentence."
+  gen "The sea was" --chain "top-k40 > top-p0.9 > temp0.8" --seed 7
+  gen "The sea was" --format jsonl --logprobs 5 | jq -c 'select(.event=="token")'
 """
 
 app = typer.Typer(
     name="gen",
     help=HELP,
-    epilog="[bold]gen run --help[/bold] lists every option of a run: model, prompt, sampling, output.",
+    epilog="gen run --help lists every option of a run: model, prompt, sampling, output.",
+    cls=PlainHelp,
     rich_markup_mode="rich",
-    no_args_is_help=True,
     subcommand_metavar="PROMPT | COMMAND [ARGS]...",
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -76,6 +76,8 @@ def _with_default_command(arguments: list[str]) -> list[str]:
     own = {"--help", "-h", "--version", *(c.name for c in app.registered_commands)}
     own |= {group.name for group in app.registered_groups}
     first = arguments[0] if arguments else None
-    if first in own or (first is None and sys.stdin is not None and sys.stdin.isatty()):
+    if first is None and sys.stdin is not None and sys.stdin.isatty():
+        return ["--help"]
+    if first in own:
         return arguments
     return ["run", *arguments]

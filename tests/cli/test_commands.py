@@ -29,6 +29,23 @@ def test_help_of_run_is_grouped(gen):
     assert places == sorted(places)
 
 
+HELP_NEEDS = {"logitsmith", "typer", "annotated_doc", "shellingham", "typing_extensions"}
+
+
+def test_help_imports_what_it_needs_and_nothing_else(environment):
+    program = (
+        "import sys\nbefore = set(sys.modules)\nfrom logitsmith.cli import main\n"
+        "try: main(['--help'])\nexcept SystemExit: pass\n"
+        "new = {name.partition('.')[0] for name in set(sys.modules) - before}\n"
+        "print(*sorted(new - sys.stdlib_module_names), file=sys.stderr)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, env=environment, check=True, text=True
+    )
+    assert "logitsmith" in done.stderr.split()
+    assert set(done.stderr.split()) <= HELP_NEEDS
+
+
 @pytest.mark.parametrize("arguments", [["--help"], ["run", "--help"], ["--version"]], ids=" ".join)
 def test_help_imports_neither_llama_cpp_nor_numpy(arguments, environment):
     program = (
