@@ -196,6 +196,9 @@ MaxTokens = Annotated[
         help="Tokens to write at most; -1 = no limit. [256, then a grammar's sentence is closed]",
     ),
 ]
+Lookup = Annotated[
+    int, _length("--lookup", metavar="N", min=0, help="Guess up to N tokens from the text so far; 0 = off. [0]")
+]
 Stop = Annotated[list[str] | None, _length("--stop", "-r", help="End before this text; repeatable.")]
 
 ModelPath = Annotated[

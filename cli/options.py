@@ -95,6 +95,7 @@ class RunOptions(PromptOptions, ModelOptions):
     grammar_complete: bool
     no_jump: bool
     max_tokens: int | None
+    lookup: int
     stop: list[str] | None
     format_: Format
     stream: bool

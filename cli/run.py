@@ -73,6 +73,7 @@ def run(
     grammar_complete: o.GrammarComplete = False,
     no_jump: o.NoJump = False,
     max_tokens: o.MaxTokens = None,
+    lookup: o.Lookup = 0,
     stop: o.Stop = None,
     model: o.ModelPath = None,
     context_size: o.ContextSize = None,
@@ -159,6 +160,7 @@ def _generate(
             logprob_of=wanted.named,
             echo=options.echo and wanted.top is not None,
             jump=not options.no_jump,
+            lookup=options.lookup,
             # Our own default length should not break off what the user wants whole.
             close=constraint is not None and (options.grammar_complete or settings.max_tokens.origin == "default"),
             progress=progress,

@@ -111,6 +111,11 @@ class _Work:
         return self._steps.wants
 
     @property
+    def back(self) -> int:
+        """How many tokens are to be forgotten before that."""
+        return self._steps.back
+
+    @property
     def key(self) -> object:
         """The name of the request."""
         return self._job.request.key
@@ -150,6 +155,8 @@ class _Board:
 
     def step(self) -> Iterator[Moved]:
         """Move all of them on."""
+        for work in self.working.values():
+            self._slots.back(work.slot, work.back)
         wanted = [(work.slot, work.wants) for work in self.working.values()]
         for slot, rows in self._slots.push(wanted):
             work = self.working[slot.number]

@@ -54,7 +54,8 @@ class Done:
     (the text is whole by its grammar, and nothing can follow), ``length`` (``max_tokens`` reached), ``context``
     (the context is full), ``interrupted``. ``complete``: is the text whole by its grammar; None without one.
     ``rest`` is text that was held back and is now free; ``text`` is the whole. ``forced_tokens``: how many of the
-    tokens the grammar forced.
+    tokens the grammar forced; ``drafted_tokens`` and ``accepted_tokens``: how many were guessed by lookup, and how
+    many of these were right; None without.
     """
 
     finish_reason: str
@@ -65,6 +66,8 @@ class Done:
     prompt_tokens: int
     completion_tokens: int
     forced_tokens: int
+    drafted_tokens: int | None
+    accepted_tokens: int | None
     timings: Timings
 
 

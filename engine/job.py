@@ -13,6 +13,7 @@ from ..samplers import Chain
 from .distribution import Reader, Wanted
 from .errors import ModelError
 from .events import Done, Start, Timings, Token
+from .lookup import Lookup
 from .model import Model
 from .native import BINDING_VERSION
 from .run import Floats, Moves, Place, Read, Run
@@ -35,6 +36,7 @@ class Request:
     wanted: Wanted = field(default_factory=Wanted)
     jump: bool = True
     close: bool = False
+    lookup: int = 0
     key: object = None
 
 
@@ -55,8 +57,16 @@ class Job:
         self._stops = (request.stop,) if isinstance(request.stop, str) else tuple(request.stop)
         self.stream = TextStream(self._stops)
         reader = Reader(model.vocabulary, request.wanted)
+        self._lookup = _lookup(model, request, self.ids)
         self._run = Run(
-            model.vocabulary, place, request.chain, request.constraint, reader, self.stream, request.jump
+            model.vocabulary,
+            place,
+            request.chain,
+            request.constraint,
+            reader,
+            self.stream,
+            request.jump,
+            self._lookup,
         )
 
     def start(self, cached: int, context: int) -> Start:
@@ -99,6 +109,8 @@ class Job:
             prompt_tokens=len(self.ids),
             completion_tokens=run.count,
             forced_tokens=run.forced,
+            drafted_tokens=None if self._lookup is None else self._lookup.drafted,
+            accepted_tokens=None if self._lookup is None else self._lookup.accepted,
             timings=Timings(prompt_seconds, seconds, run.chain_seconds, run.grammar_seconds),
         )
 
@@ -111,6 +123,8 @@ class Steps:
         self.reason: str | None = None
         self.wants: Sequence[int] = ()
         """The tokens that are to be read next."""
+        self.back = 0
+        """How many tokens are to be forgotten before that."""
 
     def go_on(self, rows: Sequence[Floats] | None = None) -> Iterator[Token]:
         """Send the logits that were asked for, none at first, and tell of the tokens that come of them."""
@@ -120,11 +134,19 @@ class Steps:
                 move = self._moves.send(answer)
                 answer = None
                 if isinstance(move, Read):
-                    self.wants = move.tokens
+                    self.wants, self.back = move
                     return
                 yield move
         except StopIteration as end:
             self.reason = end.value
+
+
+def _lookup(model: Model, request: Request, ids: Sequence[int]) -> Lookup | None:
+    if request.lookup < 0:
+        raise ModelError(f"lookup: {request.lookup} is not ≥ 0")
+    if request.lookup and not model.goes_back:
+        raise ModelError("lookup: this model is recurrent, and cannot take back what was guessed wrongly")
+    return Lookup(request.lookup, ids) if request.lookup else None
 
 
 def prompt_ids(vocabulary: Vocabulary, prompt: str | bytes | Sequence[int]) -> list[int]:

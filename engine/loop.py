@@ -29,6 +29,7 @@ def generate(  # noqa: PLR0913 - the contract's own names
     echo: bool = False,
     jump: bool = True,
     close: bool = False,
+    lookup: int = 0,
     progress: Progress | None = None,
     interrupted: Callable[[], bool] | None = None,
 ) -> Iterator[Event]:
@@ -43,12 +44,14 @@ def generate(  # noqa: PLR0913 - the contract's own names
     ``jump``: read tokens that the constraint
     forces in one batch; the chain works on each all the same, so that its random numbers stay in step, but what
     it draws does not count. ``close``: bring a text that was cut off to its end by a short way, beyond
-    ``max_tokens``; needs a `Closable` constraint. ``interrupted`` is asked while the prompt is read and before
+    ``max_tokens``; needs a `Closable` constraint. ``lookup``: guess up to so many tokens from the text
+    so far, and read them at once; the chain draws each all the same, so that only the time changes, as far as
+    llama.cpp computes a token alike beside others. ``interrupted`` is asked while the prompt is read and before
     each token; once it returns True, the run ends in order. Raises ``ModelError``, ``SamplingError``,
     ``GrammarError``.
     """
     wanted = Wanted(top_logprobs, logprobs_from, tuple(logprob_of))
-    request = Request(prompt, chain, constraint, stop, max_tokens, wanted, jump, close)
+    request = Request(prompt, chain, constraint, stop, max_tokens, wanted, jump, close, lookup)
     context = model.context
     job = Job(model, request, context)
     context.check(job.ids)
@@ -77,4 +80,6 @@ def _written(steps: Steps, context: Context) -> Iterator[Token]:
     """Answer what a run asks for, until it ends."""
     yield from steps.go_on()
     while steps.reason is None:
+        if steps.back:
+            context.back_to(len(context.tokens) - steps.back)
         yield from steps.go_on(context.push_all(steps.wants) if steps.wants else (context.logits(),))

@@ -102,6 +102,11 @@ class Model:
         return Slots(native, count, options.batch, apart)
 
     @property
+    def goes_back(self) -> bool:
+        """Can a text be cut back to some length? Not where the model is recurrent."""
+        return self._native.goes_back
+
+    @property
     def parallel(self) -> int:
         """How many texts to write side by side: four a core, at most 8 and what half of the free memory holds."""
         each = max(1, self._native.bytes_a_token() * self._options.length)

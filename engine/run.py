@@ -14,6 +14,7 @@ from ..grammars import Constraint, GrammarError, as_closable, as_guide
 from ..samplers import Chain
 from .distribution import Reader
 from .events import Token
+from .lookup import Lookup
 from .text import TextStream
 from .vocabulary import Vocabulary
 
@@ -21,9 +22,13 @@ Floats = NDArray[np.float32]
 
 
 class Read(NamedTuple):
-    """A run asks to append these tokens, and for the logits after each; of none, for the logits as they are."""
+    """A run asks to append these tokens, and for the logits after each; of none, for the logits as they are.
+
+    Before that, the last ``back`` tokens are to be forgotten.
+    """
 
     tokens: Sequence[int]
+    back: int = 0
 
 
 Moves = Generator[Token | Read, Sequence[Floats] | None, str]
@@ -45,8 +50,8 @@ class Place(Protocol):
 class Run:
     """Writes on from where the prompt ends. What is to be read it asks for, so that many runs can share a batch.
 
-    ``count``: tokens made; ``forced``: those of them that the constraint forced; ``chain_seconds`` and
-    ``grammar_seconds``: time spent in the chain and in the constraint.
+    ``lookup``: what guesses, if anything does. ``count``: tokens made; ``forced``: how many the constraint forced;
+    ``chain_seconds`` and ``grammar_seconds``: time spent in the chain and in the constraint.
     """
 
     vocabulary: Vocabulary
@@ -56,6 +61,7 @@ class Run:
     reader: Reader
     stream: TextStream
     jump: bool
+    lookup: Lookup | None = None
     count: int = 0
     forced: int = 0
     chain_seconds: float = 0.0
@@ -67,6 +73,8 @@ class Run:
         self._ends = np.array(sorted(self.vocabulary.eog) if self._guide else (), dtype=np.intp)
         self._unread: int | None = None
         self._ended = False
+        self._wrong = 0
+        """How many tokens of a draft were read in vain, and stand behind the text."""
 
     @property
     def complete(self) -> bool | None:
@@ -90,7 +98,7 @@ class Run:
             if forced:
                 yield from self._follow(forced)
             else:
-                yield self._next((yield from self._read(() if self._unread is None else (self._unread,)))[0])
+                yield from self._draw(self._draft(limit - self.count))
 
     def close(self) -> Generator[Token | Read, Sequence[Floats] | None, None]:
         """Write the tokens that bring the constrained text to its end, as far as the context has room.
@@ -114,11 +122,15 @@ class Run:
 
     @property
     def _full(self) -> bool:
-        return self._unread is not None and self.place.room <= 0
+        return self._unread is not None and self._room <= 0
+
+    @property
+    def _room(self) -> int:
+        return self.place.room + self._wrong
 
     def _at_once(self) -> int:
         """How many forced tokens can be made with one batch, which also takes the token that is unread."""
-        room = min(self.place.room, self.place.piece)
+        room = min(self._room, self.place.piece)
         return room if self._unread is not None else room + 1
 
     def _forced(self, limit: int) -> list[int]:
@@ -145,9 +157,30 @@ class Run:
             if self._has_stopped():
                 break
 
-    @staticmethod
-    def _read(tokens: Sequence[int]) -> Generator[Read, Sequence[Floats] | None, Sequence[Floats]]:
-        rows = yield Read(tokens)
+    def _draft(self, limit: int) -> list[int]:
+        """Tokens that may come next; the last one of a batch is drawn without having been guessed."""
+        if self.lookup is None or self._unread is None:
+            return []
+        return self.lookup.draft(min(limit, self._at_once()) - 1)
+
+    def _draw(self, draft: list[int]) -> Generator[Token | Read, Sequence[Floats] | None, None]:
+        """Draw one token, and as many more as the draft was right about."""
+        rows = yield from self._read(draft if self._unread is None else [self._unread, *draft])
+        right = 0
+        for place, logits in enumerate(rows):
+            event = self._next(logits)
+            if place < len(draft) and event.id == draft[place]:
+                right += 1
+            yield event
+            if place >= right or self._has_stopped():
+                break
+        if draft and self.lookup is not None:
+            self._wrong = len(draft) - right
+            self.lookup.learn(len(draft), right)
+
+    def _read(self, tokens: Sequence[int]) -> Generator[Read, Sequence[Floats] | None, Sequence[Floats]]:
+        back, self._wrong = self._wrong, 0
+        rows = yield Read(tokens, back)
         if rows is None:
             raise RuntimeError("a run asked for logits, and was not sent any")
         return rows
@@ -194,5 +227,7 @@ class Run:
         event = Token(self.count, token, data, text, special, said)
         self.count += 1
         self._unread = token
+        if self.lookup is not None:
+            self.lookup.add(token)
         self._ended = vocabulary.is_eog(token)
         return event

@@ -120,6 +120,11 @@ class Slots:
             slot.tokens = best.tokens[:]
         return max(found.values())
 
+    def back(self, slot: Slot, count: int) -> None:
+        """Forget the last tokens of a slot."""
+        if count:
+            self._cut(slot, len(slot.tokens) - count)
+
     def shared(self, slot: Slot, prompt: Sequence[int]) -> int:
         """How many tokens of the prompt, in whole pieces, stand in the slot."""
         common = 0

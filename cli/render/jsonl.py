@@ -47,6 +47,7 @@ def _done_fields(event: Done) -> dict[str, object]:
     return {
         "finish_reason": event.finish_reason,
         **whole,
+        **({} if event.drafted_tokens is None else {"lookup": _lookup(event)}),
         "stop": event.stop,
         "text": event.text,
         "usage": {
@@ -61,3 +62,7 @@ def _done_fields(event: Done) -> dict[str, object]:
             **({} if event.complete is None else {"grammar_ms": round(times.grammar * 1e3, 3)}),
         },
     }
+
+
+def _lookup(event: Done) -> dict[str, int | None]:
+    return {"drafted": event.drafted_tokens, "accepted": event.accepted_tokens}

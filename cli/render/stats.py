@@ -20,6 +20,7 @@ def show(done: Done, seed: int) -> None:
         f"generation  {made:6,} tokens  {_rate(made, times.generation)}",
         f"chain       {each:6,.0f} µs a token, {share:.1%} of the generation",
         *_grammar(done),
+        *_lookup(done),
         f"finish      {done.finish_reason}{f' at {done.stop!r}' if done.stop is not None else ''}, seed {seed}",
     ]
     print("\n" + "\n".join(lines), file=sys.stderr)
@@ -32,6 +33,13 @@ def _grammar(done: Done) -> list[str]:
     whole = "complete" if done.complete else "not complete"
     forced = f"{done.forced_tokens} of {done.completion_tokens} tokens forced"
     return [f"grammar     {each:6,.0f} µs a token, {forced}, {whole}"]
+
+
+def _lookup(done: Done) -> list[str]:
+    if done.drafted_tokens is None or done.accepted_tokens is None:
+        return []
+    share = f", {done.accepted_tokens / done.drafted_tokens:.0%}" if done.drafted_tokens else ""
+    return [f"lookup      {done.drafted_tokens:6,} tokens guessed, {done.accepted_tokens:,} right{share}"]
 
 
 def _rate(count: int, seconds: float) -> str:

@@ -1,0 +1,142 @@
+"""Guesses from the text so far: the same tokens, fewer batches."""
+
+import random
+
+import pytest
+from logitsmith.engine import Answer, Context, Done, ModelError, Request, Token, Wanted, generate, generate_many
+from logitsmith.engine.lookup import Lookup
+from logitsmith.grammars import choose
+from logitsmith.samplers import build
+
+LIST = "red apple, green apple, red apple, green apple, red apple, green"
+CODE = "def add(a, b):\n    return a + b\n\ndef sub(a, b):\n    return a - b\n\ndef mul(a, b):\n"
+PROSE = "The sea was calm, and nobody on the pier had expected"
+
+
+def run(model, prompt, chain="temp0.8 > top-k40", seed=3, **options):
+    options.setdefault("max_tokens", 60)
+    events = list(generate(model, prompt, build(chain, seed=seed, vocab=model.vocabulary), **options))
+    assert isinstance(events[-1], Done)
+    return [event for event in events if isinstance(event, Token)], events[-1]
+
+
+@pytest.mark.parametrize("most", [1, 3, 16, 500])
+@pytest.mark.parametrize("prompt", [LIST, CODE, PROSE], ids=["list", "code", "prose"])
+def test_the_tokens_and_their_logprobs_stay_the_same(model, prompt, most):
+    plain, done = run(model, prompt, top_logprobs=3, logprobs_from="both")
+    guessed, end = run(model, prompt, top_logprobs=3, logprobs_from="both", lookup=most)
+    assert guessed == plain
+    assert (end.text, end.finish_reason) == (done.text, done.finish_reason)
+    assert done.drafted_tokens is None
+    assert 0 <= end.accepted_tokens <= end.drafted_tokens
+
+
+CHAINS = [
+    "greedy",
+    "penalties(repeat=1.3) > temp1",
+    "temp1.5 > mirostat-v2",
+    "xtc(probability=0.5) > temp1",
+    "dry > temp0.7",
+]
+
+
+@pytest.mark.parametrize("chain", CHAINS)
+def test_state_of_samplers_stays_in_step(model, chain):
+    assert run(model, LIST, chain, lookup=8)[0] == run(model, LIST, chain)[0]
+
+
+def test_text_that_repeats_itself_takes_fewer_batches(model, monkeypatch):
+    batches = []
+    push = Context.push_all
+
+    def counted(context, ids):
+        batches.append(len(ids))
+        return push(context, ids)
+
+    monkeypatch.setattr(Context, "push_all", counted)
+    _, done = run(model, LIST, "greedy", lookup=16)
+    assert done.accepted_tokens > 30
+    assert len(batches) < 25
+
+
+@pytest.mark.parametrize("ending", [{"stop": " green"}, {"max_tokens": 7}, {"max_tokens": 1}], ids=str)
+def test_it_ends_where_it_ends_without(model, ending):
+    plain, done = run(model, LIST, "greedy", **ending)
+    guessed, end = run(model, LIST, "greedy", lookup=16, **ending)
+    assert guessed == plain
+    assert end.text == done.text
+    assert run(model, LIST, "greedy", max_tokens=20)[0] == run(model, LIST, "greedy", max_tokens=20, lookup=5)[0]
+
+
+def test_a_full_context_ends_it_at_the_same_token(model):
+    prompt = model.vocabulary.tokenize_prompt(LIST.encode()) * 100
+    plain, done = run(model, prompt[:1000], "top-k1", max_tokens=None)
+    guessed, end = run(model, prompt[:1000], "top-k1", max_tokens=None, lookup=16)
+    assert [len(plain), done.finish_reason] == [len(guessed), end.finish_reason] == [25, "context"]
+
+
+def test_a_grammar_holds_for_guesses_too(model):
+    spec = choose({"gbnf": 'root ::= ("red apple" | "green apple") (", " ("red apple" | "green apple")){3,9} "."'})
+    found = [
+        run(model, LIST + " apple, ", constraint=spec.start(model.vocabulary), lookup=most, jump=False)
+        for most in (0, 8)
+    ]
+    assert found[0][0] == found[1][0]
+    assert found[1][1].complete
+
+
+def test_in_a_batch_it_changes_nothing_either(model):
+    def requests(most):
+        for key, prompt in enumerate((LIST, CODE, PROSE, LIST)):
+            chain = build("temp0.8", seed=key, vocab=model.vocabulary)
+            yield Request(prompt, chain, max_tokens=30, wanted=Wanted(0), lookup=most, key=key)
+
+    found = []
+    for most in (0, 8):
+        outcomes = generate_many(model, requests(most), 3)
+        found.append({outcome.key: outcome.tokens for outcome in outcomes if isinstance(outcome, Answer)})
+    assert found[0] == found[1]
+    assert len(found[0]) == 4
+
+
+def test_a_negative_number_is_refused(model):
+    with pytest.raises(ModelError, match="lookup: -1"):
+        run(model, LIST, lookup=-1)
+
+
+def test_drafts_follow_the_latest_longest_match():
+    lookup = Lookup(8, [1, 2, 3, 4, 5, 2, 3, 9, 2, 3])
+    assert lookup.draft(8) == [9, 2]
+    assert lookup.draft(1) == [9]
+    assert Lookup(8, [9, 2, 3, 7, 7, 2, 3, 8, 9, 2, 3]).draft(8) == [7, 7]
+    assert Lookup(8, [1, 2, 3, 4]).draft(8) == []
+    assert Lookup(8, [1]).draft(8) == Lookup(8, []).draft(8) == []
+
+
+def test_drafts_grow_while_they_are_right_and_pause_when_they_are_wrong():
+    lookup = Lookup(8, [1, 2] * 20)
+    sizes = []
+    for right in (True, True, True, True, False, False):
+        draft = lookup.draft(99)
+        sizes.append(len(draft))
+        lookup.learn(len(draft), len(draft) if right else 0)
+        if not right:
+            assert lookup.draft(99) == []
+            while not lookup.draft(99):
+                lookup.add(lookup._text[-2])
+    assert sizes == [2, 4, 8, 8, 8, 2]
+    assert (lookup.drafted, lookup.accepted) == (32, 22)
+
+
+def test_a_draft_is_what_followed_the_latest_place_where_the_end_stood_before():
+    draw = random.Random(5)
+    for _ in range(300):
+        text = [draw.randrange(3) for _ in range(draw.randrange(2, 40))]
+        expected = []
+        for size in (4, 3, 2):
+            ends = [p for p in range(size, len(text)) if text[p - size : p] == text[-size:]]
+            if len(text) >= size and ends:
+                round_ = text[ends[-1] :]
+                expected = (round_ * 2)[:2]
+                break
+        assert Lookup(2, text).draft(9) == expected
