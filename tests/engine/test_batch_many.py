@@ -28,7 +28,7 @@ STEPS = [
     "xtc(probability=0.4, threshold=0.1)",
     "temp0.8",
     "temp1.3",
-    "dynatemp(t=1, range=0.5)",
+    "dynatemp(temperature=1, range=0.5)",
 ]
 ENDS = ["dist", "dist", "dist", "greedy", "mirostat-v2", "adaptive-p0.4"]
 
