@@ -11,7 +11,7 @@ import numpy as np
 from llguidance import LLMatcher
 from numpy.typing import NDArray
 
-from .closing import closing
+from .close import closing
 from .errors import GrammarError
 from .limits import LIMITS
 from .tokenizer import tokenizer_of

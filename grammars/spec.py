@@ -13,8 +13,8 @@ from .compile import compile_grammar, lark_names_tokens
 from .errors import GrammarError
 from .gbnf import read, tokens_of
 from .grammar import GrammarState
-from .library import find
 from .limits import MAX_SOURCE
+from .listing import find
 from .vocabulary import Vocabulary
 
 KEYS = {

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from .encode import encode
+from .strict import encode
 
 DONE = "data: [DONE]\n\n"
 """What ends a stream."""

@@ -6,8 +6,8 @@ from base64 import b64encode
 from collections.abc import Mapping
 from typing import Any
 
-from .encode import encode
 from .records import Distribution, Step, finite, shown
+from .strict import encode
 
 
 def start_line(content: Mapping[str, Any]) -> str:
