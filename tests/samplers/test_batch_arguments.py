@@ -1,0 +1,384 @@
+"""What the batch sampler takes and what it refuses: tables 1 to 4 of its source."""
+
+import inspect
+
+import numpy as np
+import pytest
+from logitsmith.samplers import SamplingError
+from logitsmith.samplers.batch import SamplingData, SamplingParam, sample
+
+from .rows import make_row
+
+LOGITS = np.stack([make_row("normal", 100, seed) for seed in range(2)])
+TEXT = np.zeros((2, 3), np.int64)
+
+
+def refuses(message, call, *args, **kwargs):
+    with pytest.raises(SamplingError) as caught:
+        call(*args, **kwargs)
+    assert str(caught.value) == message
+
+
+def param(**arrays):
+    return SamplingParam.from_numpy(**arrays, to_tensor=np.asarray)
+
+
+SIGNATURES = {
+    "SamplingData": (
+        SamplingData.from_numpy,
+        {"all_input_ids": None, "output_ids": None, "to_tensor": None, "is_prefill": True, "request_ids": None},
+    ),
+    "SamplingParam": (
+        SamplingParam.from_numpy,
+        dict.fromkeys(
+            [
+                "repetition_penalty",
+                "frequency_penalty",
+                "presence_penalty",
+                "temperature",
+                "top_k",
+                "top_p",
+                "seed",
+                "do_sample",
+                "to_tensor",
+            ]
+        ),
+    ),
+    "sample": (sample, {"logits": inspect.Parameter.empty, "sampling_data": None, "sampling_param": None}),
+}
+
+
+@pytest.mark.parametrize(("function", "parameters"), SIGNATURES.values(), ids=SIGNATURES)
+def test_names_order_and_defaults(function, parameters):
+    found = inspect.signature(function).parameters
+    assert [(name, it.default) for name, it in found.items()] == list(parameters.items())
+
+
+def test_everything_but_the_logits_may_be_left_out():
+    best = LOGITS.argmax(axis=1).tolist()
+    for arguments in (
+        (),
+        (None, None),
+        (SamplingData.from_numpy(), SamplingParam.from_numpy()),
+        (SamplingData.from_numpy(TEXT, None, np.asarray), None),
+        (SamplingData.from_numpy(None, TEXT, np.asarray, False, np.array([1, 2])), param()),
+    ):
+        tokens, values = sample(LOGITS, *arguments)
+        assert tokens.tolist() == best
+        assert values is None
+
+
+F = np.float32
+TAKEN = {
+    "repetition_penalty": [np.array([1e-30, 2.5]), np.array([1, 2], F), np.array([1, 2], np.float16)],
+    "frequency_penalty": [np.array([-1.0, 0]), np.array([3e38, -3e38])],
+    "presence_penalty": [np.array([-1.0, 0]), np.array([3e38, -3e38], F)],
+    "temperature": [np.array([1e-45, 1e30]), np.array([0.5, 2], np.float16)],
+    "top_k": [np.array([1, 99]), np.array([1, 99], np.uint8), np.array([1, 99], np.int32)],
+    "top_p": [np.array([1e-45, 1.0]), np.array([0.5, 1], np.float16)],
+    "seed": [np.array([0, 2**63 - 1]), np.array([0, 2**64 - 1], np.uint64), np.array([0, 127], np.int8)],
+    "do_sample": [np.array([True, False])],
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "values"),
+    [pytest.param(name, it, id=f"{name}-{it}-{it.dtype}") for name, taken in TAKEN.items() for it in taken],
+)
+def test_each_parameter_alone_is_taken(name, values):
+    tokens, _ = sample(LOGITS, SamplingData.from_numpy(TEXT, TEXT, np.asarray), param(**{name: values}))
+    assert ((tokens >= 0) & (tokens < 100)).all()
+
+
+REFUSED = {
+    "repetition_penalty": {"0.0": [1, 0.0], "-1.0": [1, -1.0], "nan": [1, np.nan], "inf": [1, np.inf]},
+    "temperature": {
+        "0.0": [1, 0.0],
+        "-0.5": [1, -0.5],
+        "nan": [1, np.nan],
+        "inf": [1, np.inf],
+        "1e+39": [1, 1e39],
+    },
+    "top_p": {"0.0": [1, 0.0], "-0.1": [1, -0.1], "1.01": [1, 1.01], "nan": [1, np.nan]},
+    "frequency_penalty": {"nan": [0, np.nan], "-inf": [0, -np.inf], "1e+39": [0, 1e39]},
+    "presence_penalty": {"nan": [0, np.nan], "inf": [0, np.inf], "-1e+39": [0, -1e39]},
+    "top_k": {"0": [1, 0], "-1": [1, -1]},
+    "seed": {"-1": [1, -1], "-9223372036854775808": [0, -(2**63)]},
+}
+ALLOWED = {
+    "repetition_penalty": "> 0",
+    "temperature": "> 0",
+    "top_p": "> 0 and ≤ 1",
+    "frequency_penalty": "a finite float32",
+    "presence_penalty": "a finite float32",
+    "top_k": "> 0 and < the vocabulary",
+    "seed": "≥ 0",
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "shown", "values"),
+    [
+        pytest.param(name, shown, values, id=f"{name}-{shown}")
+        for name, rows in REFUSED.items()
+        for shown, values in rows.items()
+    ],
+)
+def test_a_value_out_of_range_is_refused(name, shown, values):
+    refuses(f"{name}: row 1: {shown} is not {ALLOWED[name]}", param, **{name: np.array(values)})
+
+
+@pytest.mark.parametrize("top_k", [100, 101, 2**40])
+def test_a_top_k_of_the_vocabulary_or_more_is_refused(top_k):
+    given = param(top_k=np.array([99, top_k]))
+    refuses(f"top_k: row 1: {top_k} is not > 0 and < 100, the vocabulary", sample, LOGITS, None, given)
+
+
+def test_a_top_k_beyond_int64_is_refused():
+    given = param(top_k=np.array([1, 2**64 - 1], np.uint64))
+    message = f"top_k: row 1: {2**63 - 1} is not > 0 and < 100, the vocabulary"
+    refuses(message, sample, LOGITS, None, given)
+
+
+KINDS = {
+    "repetition_penalty": "floats",
+    "frequency_penalty": "floats",
+    "presence_penalty": "floats",
+    "temperature": "floats",
+    "top_p": "floats",
+    "top_k": "whole numbers",
+    "seed": "whole numbers",
+    "do_sample": "booleans",
+}
+FITTING = {"floats": np.ones(2), "whole numbers": np.ones(2, np.int64), "booleans": np.ones(2, bool)}
+
+
+@pytest.mark.parametrize(("name", "kind"), KINDS.items(), ids=KINDS)
+def test_another_dtype_shape_or_type_is_refused(name, kind):
+    for other, values in FITTING.items():
+        if other != kind:
+            refuses(
+                f"{name}: expected {kind} of shape (B,), got {values.dtype} of shape (2,)", param, **{name: values}
+            )
+    fitting = FITTING[kind]
+    refuses(f"{name}: expected {kind} of shape (B,), got list", param, **{name: fitting.tolist()})
+    refuses(
+        f"{name}: expected {kind} of shape (B,), got {fitting.dtype} of shape (1, 2)",
+        param,
+        **{name: fitting[None]},
+    )
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_to_tensor_is_needed_where_a_parameter_is_given(name):
+    given = {name: FITTING[KINDS[name]]}
+    refuses(f"to_tensor: it is needed where {name} is given", SamplingParam.from_numpy, **given)
+    refuses("to_tensor: expected a function, got int", SamplingParam.from_numpy, **given, to_tensor=3)
+
+
+@pytest.mark.parametrize("name", ["all_input_ids", "output_ids"])
+def test_to_tensor_is_needed_where_a_text_is_given(name):
+    refuses(f"to_tensor: it is needed where {name} is given", SamplingData.from_numpy, **{name: TEXT})
+    refuses("to_tensor: expected a function, got str", SamplingData.from_numpy, **{name: TEXT}, to_tensor="x")
+
+
+@pytest.mark.parametrize("name", ["all_input_ids", "output_ids"])
+@pytest.mark.parametrize(
+    ("values", "got"),
+    [
+        ([[1]], "list"),
+        (np.zeros(3, np.int64), "int64 of shape (3,)"),
+        (np.zeros((2, 2)), "float64 of shape (2, 2)"),
+        (np.zeros((2, 2), bool), "bool of shape (2, 2)"),
+    ],
+)
+def test_a_text_that_is_none_is_refused(name, values, got):
+    message = f"{name}: expected whole numbers of shape (B, L), got {got}"
+    refuses(message, SamplingData.from_numpy, **{name: values}, to_tensor=np.asarray)
+
+
+DATA = {
+    "is_prefill": ({"is_prefill": 1}, "is_prefill: expected true or false, got int"),
+    "request_ids, list": ({"request_ids": [1]}, "request_ids: expected whole numbers of shape (B,), got list"),
+    "request_ids, floats": (
+        {"request_ids": np.ones(2)},
+        "request_ids: expected whole numbers of shape (B,), got float64 of shape (2,)",
+    ),
+    "request_ids, 2-D": (
+        {"request_ids": np.ones((1, 2), int)},
+        "request_ids: expected whole numbers of shape (B,), got int64 of shape (1, 2)",
+    ),
+    "request_ids, twice": (
+        {"request_ids": np.array([4, 5, 6, 5])},
+        "request_ids: row 3: 5 is also the id of row 1",
+    ),
+    "rows": (
+        {"all_input_ids": TEXT, "output_ids": TEXT[:1], "to_tensor": np.asarray},
+        "output_ids: 1 rows, while all_input_ids has 2",
+    ),
+    "rows of request_ids": (
+        {"output_ids": TEXT, "request_ids": np.arange(3), "to_tensor": np.asarray},
+        "request_ids: 3 rows, while output_ids has 2",
+    ),
+}
+
+
+@pytest.mark.parametrize(("arguments", "message"), DATA.values(), ids=DATA)
+def test_data_is_refused(arguments, message):
+    refuses(message, SamplingData.from_numpy, **arguments)
+
+
+def test_parameters_have_the_same_rows():
+    message = "top_k: 3 rows, while temperature has 2"
+    refuses(message, param, temperature=np.ones(2), top_k=np.ones(3, np.int64))
+
+
+ROWS = {
+    "all_input_ids": SamplingData.from_numpy(TEXT[[0, 1, 1]], None, np.asarray),
+    "output_ids": SamplingData.from_numpy(None, TEXT[[0, 1, 1]], np.asarray),
+    "request_ids": SamplingData.from_numpy(request_ids=np.arange(3)),
+    "seed": param(seed=np.arange(3)),
+    "do_sample": param(do_sample=np.ones(3, bool)),
+}
+
+
+@pytest.mark.parametrize(("name", "given"), ROWS.items(), ids=ROWS)
+def test_as_many_rows_as_the_logits(name, given):
+    pair = (given, None) if isinstance(given, SamplingData) else (None, given)
+    refuses(f"{name}: 3 rows, while logits has 2", sample, LOGITS, *pair)
+
+
+@pytest.mark.parametrize(
+    ("pair", "message"),
+    [
+        (({}, None), "sampling_data: expected SamplingData or None, got dict"),
+        ((None, [1]), "sampling_param: expected SamplingParam or None, got list"),
+        ((SamplingParam(), None), "sampling_data: expected SamplingData or None, got SamplingParam"),
+    ],
+)
+def test_other_types_are_refused(pair, message):
+    refuses(message, sample, LOGITS, *pair)
+
+
+SHAPES = {
+    "list": ([[1.0]], "logits: expected a tensor of shape (B, V), got list"),
+    "None": (None, "logits: expected a tensor of shape (B, V), got NoneType"),
+    "1-D": (LOGITS[0], "logits: expected floats of shape (B, V), got float32 of (100,)"),
+    "3-D": (LOGITS[None], "logits: expected floats of shape (B, V), got float32 of (1, 2, 100)"),
+    "no vocabulary": (LOGITS[:, :0], "logits: expected floats of shape (B, V), got float32 of (2, 0)"),
+    "integers": (LOGITS.astype(int), "logits: expected floats of shape (B, V), got int64 of (2, 100)"),
+    "booleans": (LOGITS > 0, "logits: expected floats of shape (B, V), got bool of (2, 100)"),
+    "complex": (LOGITS + 0j, "logits: expected floats of shape (B, V), got complex64 of (2, 100)"),
+}
+
+
+@pytest.mark.parametrize(("logits", "message"), SHAPES.values(), ids=SHAPES)
+def test_logits_are_refused(logits, message):
+    refuses(message, sample, logits)
+
+
+ONE = np.ones(3)
+WAYS = {
+    "greedy": None,
+    "all": param(temperature=ONE / 2),
+    "top_k": param(top_k=np.full(3, 2)),
+    "top_p": param(top_p=ONE / 2),
+    "penalties": param(repetition_penalty=ONE * 2),
+}
+BAD = {"nan": "there is a NaN", "inf": "there is a +inf", "-inf": "every entry is -inf"}
+
+
+@pytest.mark.parametrize("size", [4, 3000, 20_000])
+@pytest.mark.parametrize(("value", "what"), BAD.items(), ids=BAD)
+@pytest.mark.parametrize("way", WAYS)
+def test_a_row_that_cannot_be_sampled_is_named(way, value, what, size):
+    logits = np.stack([make_row("normal", size, seed) for seed in range(3)])
+    logits[1, slice(None) if value == "-inf" else size - 1] = float(value)
+    text = np.full((3, 1), size - 1)  # a penalty must not hide it
+    data = SamplingData.from_numpy(text, text, np.asarray)
+    refuses(f"logits: row 1: {what}", sample, logits, data, WAYS[way])
+
+
+def test_a_float64_beyond_float32_is_infinite():
+    logits = np.array([[0.0, 1.0], [1.0, 1e300]])
+    refuses("logits: row 1: there is a +inf", sample, logits)
+    assert sample(-logits)[0].tolist() == [0, 0]
+
+
+def test_a_penalty_that_leaves_no_number_is_named():
+    text = np.array([[0, 0], [1, 1]])
+    data = SamplingData.from_numpy(text, text, np.asarray)
+    given = param(repetition_penalty=np.array([1, 1e-30]), frequency_penalty=np.array([0, 3e38]))
+    refuses("penalties: row 1: left no finite logit", sample, np.full((2, 3), 1e30, np.float32), data, given)
+
+
+NEEDY = {
+    "repetition_penalty": np.array([1, 1.5]),
+    "frequency_penalty": np.array([0, 0.5]),
+    "presence_penalty": np.array([0, 0.5]),
+    "seed": np.ma.masked_array([0, 5], mask=[True, False]),
+}
+
+
+@pytest.mark.parametrize("name", NEEDY)
+def test_texts_that_are_needed(name):
+    given = param(**{name: NEEDY[name]})
+    message = f"output_ids: row 1 has a {name}, which needs them after the first token"
+    if name == "repetition_penalty":  # which looks at the prompt, too
+        message = "all_input_ids: row 1 has a repetition_penalty, which needs them"
+        refuses(message, sample, LOGITS, SamplingData.from_numpy(), given)
+    else:
+        sample(LOGITS, SamplingData.from_numpy(), given)
+    refuses(message, sample, LOGITS, SamplingData.from_numpy(is_prefill=False), given)
+    sample(LOGITS, SamplingData.from_numpy(TEXT, TEXT, np.asarray, is_prefill=False), given)
+
+
+RULE = {
+    "False": ({"do_sample": [False, True]}, [False, True]),
+    "none": ({"temperature": [0.5, 1.0]}, [True, True]),
+    "none, a seed only": ({"seed": [1, 2]}, [True, True]),
+    "none, penalties only": ({"repetition_penalty": [1.5, 2.0]}, [False, False]),
+    "a temperature": ({"temperature": [0.5, 1.0], "do_sample": [False, False]}, [True, False]),
+    "a top_k": ({"top_k": [1, 0], "do_sample": [False, False]}, [True, False]),
+    "a top_p": ({"top_p": [0.9, 1.0], "do_sample": [False, False]}, [True, False]),
+    "a seed": ({"seed": [1, 2], "do_sample": [False, True]}, [False, True]),
+    "penalties": ({"presence_penalty": [1.5, 2.0], "do_sample": [False, True]}, [False, True]),
+}
+
+
+@pytest.mark.parametrize(("arrays", "sampled"), RULE.values(), ids=RULE)
+def test_do_sample_becomes_true_with_sampling_parameters(arrays, sampled):
+    given = {name: np.array(values) for name, values in arrays.items()}
+    if "top_k" in given:
+        given["top_k"] = np.ma.masked_equal(given["top_k"], 0)
+    found = param(**given)
+    assert found.do_sample.tolist() == sampled
+    values = sample(LOGITS, SamplingData.from_numpy(TEXT, TEXT, np.asarray), found)[1]
+    assert (values is None) == (not any(sampled))
+    if any(sampled):  # logprobs of sampled rows, logits of greedy ones, which here are above zero
+        assert [bool(value <= 0) for value in values] == sampled
+
+
+def test_masked_entries_are_rows_without_the_parameter():
+    masked = np.ma.masked_array([5.0, np.nan, -3.0], mask=[False, True, True])
+    found = param(temperature=masked)
+    assert found.temperature.tolist() == [5, 1, 1]
+    assert found.do_sample.tolist() == [True, False, False]
+    found = param(do_sample=np.ma.masked_array([False, True, True], mask=[False, True, False]))
+    assert found.do_sample.tolist() == [False, False, True]
+
+
+def test_an_empty_batch():
+    tokens, values = sample(LOGITS[:0], SamplingData.from_numpy(TEXT[:0], TEXT[:0], np.asarray), SamplingParam())
+    assert tokens.shape == (0,)
+    assert values is None
+
+
+def test_a_vocabulary_of_one():
+    logits = np.array([[-7.0], [2.0]], np.float32)
+    assert sample(logits)[0].tolist() == [0, 0]
+    tokens, values = sample(logits, None, param(do_sample=np.array([True, False])))
+    assert tokens.tolist() == [0, 0]
+    assert values.tolist() == [0, 2]
+    given = param(top_k=np.array([1, 1]))
+    refuses("top_k: row 0: 1 is not > 0 and < 1, the vocabulary", sample, logits, None, given)

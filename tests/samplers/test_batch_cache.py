@@ -1,0 +1,316 @@
+"""The counts of requests, kept from step to step, against counts made anew."""
+
+from collections import Counter
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from logitsmith.samplers.batch import SamplingData, SamplingParam, cache, sample, step
+from logitsmith.samplers.batch.cache import RequestCache
+from logitsmith.samplers.batch.counts import NONE, Counts, count
+from logitsmith.samplers.batch.data import lengths
+
+from .rows import make_row
+from .test_batch import padded
+
+SIZE = 300
+
+
+@pytest.fixture(autouse=True)
+def own_cache(monkeypatch):
+    own = RequestCache()
+    monkeypatch.setattr(step, "_requests", own)
+    return own
+
+
+@pytest.fixture
+def recounted(monkeypatch):
+    """The number of rows that were counted as a whole, call by call."""
+    calls = []
+
+    def spy(everything, output, width):
+        calls.append(len(everything))
+        return count(everything, output, width)
+
+    monkeypatch.setattr(cache, "count", spy)
+    return calls
+
+
+def entries(counted):
+    """Counts as a table."""
+    return {
+        (int(row), int(token)): (bool(seen), int(made)) for row, token, seen, made in zip(*counted, strict=True)
+    }
+
+
+def brute_force(everything, output):
+    """The same by a loop over texts."""
+    table = {}
+    for row, (text, made) in enumerate(zip(everything, output, strict=True)):
+        counts = Counter(made)
+        table |= {(row, token): (token in text, counts[token]) for token in {*text, *made}}
+    return table
+
+
+TEXTS = st.lists(st.lists(st.integers(0, 9), max_size=12), min_size=1, max_size=5)
+
+
+@given(TEXTS, st.integers(0, 99), st.sampled_from([np.int64, np.int32, np.int16, np.uint64]))
+def test_counts_against_a_brute_force(batch, seed, dtype):
+    rng = np.random.default_rng(seed)
+    outputs = [text[len(text) // 2 :][::-1] for text in batch]
+    everything, output = (padded(it, rng.choice([10, 11, 255]), rng).astype(dtype) for it in (batch, outputs))
+    assert entries(count(everything, output, 10)) == brute_force(batch, outputs)
+    assert entries(count(everything, None, 10)) == brute_force(batch, [[]] * len(batch))
+    assert entries(count(None, output, 10)) == brute_force([[]] * len(batch), outputs)
+    assert lengths(output, 10).tolist() == [len(text) for text in outputs]
+    counted = count(everything, output, 10)
+    assert (np.diff(counted.rows * 10 + counted.ids) > 0).all(), "rows ascend, and ids within a row"
+    negative = everything.astype(np.int64)
+    negative[negative >= 10] = -1
+    assert entries(count(negative, None, 10)) == entries(count(everything, None, 10))
+
+
+class Traffic:
+    """Requests that come and go: each has a prompt, and grows by a token a step."""
+
+    def __init__(self, seed):
+        self.rng = np.random.default_rng(seed)
+        self.running = {}
+        self.next = 100
+
+    def come(self, count):
+        """New requests, each of which takes part from its first token on."""
+        new = {}
+        for _ in range(count):
+            prompt = self.rng.integers(0, SIZE, int(self.rng.integers(0, 30))).tolist()
+            new[self.next] = (prompt, [])
+            self.next += int(self.rng.integers(1, 5))
+        self.running |= new
+        return list(new)
+
+    def go(self):
+        """Some end."""
+        for request in list(self.running):
+            if self.rng.random() < 0.1:
+                del self.running[request]
+
+    def arguments(self, requests, *, is_prefill, cached):
+        """Data and parameters of a step of these requests; padding lies anywhere."""
+        rng = np.random.default_rng(len(self.running))
+        fill = int(rng.choice([-1, SIZE]))
+        prompts, outputs = zip(*(self.running[request] for request in requests), strict=True)
+        everything = padded([[*it, *made] for it, made in zip(prompts, outputs, strict=True)], fill, rng)
+        data = SamplingData.from_numpy(
+            everything, padded(outputs, fill, rng), np.asarray, is_prefill, np.array(requests) if cached else None
+        )
+        ones = np.ones(len(requests))
+        # Every third request has no penalty.
+        param = SamplingParam.from_numpy(
+            np.where(np.array(requests) % 3, 1.5, 1),
+            np.where(np.array(requests) % 3, 0.3, 0),
+            np.where(np.array(requests) % 3, -0.2, 0),
+            0.9 * ones,
+            seed=np.array(requests),
+            to_tensor=np.asarray,
+        )
+        return data, param
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_equal_to_no_cache_while_requests_come_and_go(seed, own_cache, recounted):
+    traffic = Traffic(seed)
+    steps = 0
+    while steps < 50:
+        new = traffic.come(int(traffic.rng.integers(0, 3)) if traffic.running else 3)
+        kinds = [(new, True)] if new else []
+        traffic.go()
+        old = [request for request in traffic.running if request not in new]
+        traffic.rng.shuffle(old)
+        kinds += [(old, False)] if old else []
+        for all_of_them, is_prefill in kinds:
+            requests = [it for it in all_of_them if it in traffic.running]
+            if not requests:
+                continue
+            logits = np.stack([make_row("normal", SIZE, request + steps) for request in requests])
+            plain, cached = (
+                sample(logits, *traffic.arguments(requests, is_prefill=is_prefill, cached=it))
+                for it in (False, True)
+            )
+            assert cached[0].tolist() == plain[0].tolist()
+            assert cached[1].tolist() == plain[1].tolist()
+            again = sample(logits, *traffic.arguments(requests, is_prefill=is_prefill, cached=True))
+            assert again[0].tolist() == plain[0].tolist()
+            if not is_prefill:
+                assert sorted(own_cache.requests) == sorted(requests), "finished requests are forgotten"
+            for request, token in zip(requests, plain[0].tolist(), strict=True):
+                traffic.running[request][1].append(token)
+            steps += 1
+    assert steps >= 50
+
+
+def test_only_new_tokens_are_counted(recounted):
+    rng = np.random.default_rng(1)
+    text = rng.integers(0, SIZE, (4, 80))
+    own = RequestCache()
+    for number in range(40):
+        everything, output = text[:, : 40 + number], text[:, 40 : 40 + number]
+        counted = own.step(np.arange(4), (everything, output), SIZE, number == 0)
+        assert entries(counted) == entries(count(everything, output, SIZE))
+    assert recounted == [4]
+    own.step(np.arange(4), (text[:, :40], text[:, :0]), SIZE, is_prefill=True)
+    assert recounted == [4, 4], "a first token counts everything"
+
+
+TEXT = [1, 2, 3, 2, 4, 1, 1, 1, 6, 6]
+CHANGES = {
+    "one token more": (lambda text: [*text, 5], False),
+    "eight tokens more": (lambda text: [*text, 5, 5, 5, 6, 7, 8, 9, 9], False),
+    "nine tokens more": (lambda text: [*text, 5, 5, 5, 6, 7, 8, 9, 9, 1], True),
+    "nothing more": (lambda text: text, False),
+    "a token less": (lambda text: text[:-1], True),
+    "another first token": (lambda text: [8, *text[1:]], True),
+    "another last token": (lambda text: [*text[:-1], 8], True),
+    "the end comes round": (lambda text: [*text[1:], text[0]], True),
+    "nothing": (lambda text: [], True),
+}
+
+
+@pytest.mark.parametrize(("change", "afresh"), CHANGES.values(), ids=CHANGES)
+@pytest.mark.parametrize("kind", ["all_input_ids", "output_ids", "both"])
+def test_a_text_that_changed_is_counted_afresh(change, afresh, kind, recounted):
+    own = RequestCache()
+    requests = np.array([30, 10])
+    both, changed = padded([TEXT, TEXT[::-1]], -1), padded([change(TEXT), TEXT[::-1]], -1)
+    own.step(requests, (both, both), 10, is_prefill=True)
+    pair = (both if kind == "output_ids" else changed, both if kind == "all_input_ids" else changed)
+    counted = own.step(requests, pair, 10, is_prefill=False)
+    assert entries(counted) == entries(count(*pair, 10))
+    assert recounted == ([2, 1] if afresh else [2])
+
+
+def test_the_order_and_what_is_padding_do_not_matter(recounted):
+    own = RequestCache()
+    text = [TEXT, TEXT[::-1], TEXT * 2]
+    first = padded(text, 10)
+    own.step(np.array([7, 5, 6]), (first, first), 10, is_prefill=True)
+    turned = [text[2], text[0], text[1]]
+    for fill in (10, -1, 2**40):
+        table = padded(turned, fill)
+        assert entries(own.step(np.array([6, 7, 5]), (table, table), 10, is_prefill=False)) == brute_force(
+            turned, turned
+        )
+    assert recounted == [3]
+    for seed in range(5):  # padding that moves about is read as another text
+        table = padded(turned, -3, np.random.default_rng(seed))
+        counted = own.step(np.array([6, 7, 5]), (table, table), 10, is_prefill=False)
+        assert entries(counted) == brute_force(turned, turned)
+
+
+@given(TEXTS, TEXTS, st.integers(0, 1))
+def test_adding_equals_counting(first, second, kind):
+    height = max(len(first), len(second))
+    first, second = (it + [[]] * (height - len(it)) for it in (first, second))
+    rows, ids = np.nonzero(padded(second, -1) >= 0)[0], np.array([it for text in second for it in text], np.int64)
+    texts = [padded(first, -1), None]
+    added = count(*texts[:: -1 if kind else 1], 10).add(rows, ids, kind, 10)
+    texts[0] = padded([[*a, *b] for a, b in zip(first, second, strict=True)], -1)
+    for mine, expected in zip(added, count(*texts[:: -1 if kind else 1], 10), strict=True):
+        assert mine.tolist() == expected.tolist()
+        assert mine.dtype == expected.dtype
+
+
+def test_entries_of_rows():
+    counts = Counts(np.array([0, 0, 2, 5]), np.array([3, 4, 1, 9]), np.ones(4, bool), np.arange(4, dtype=np.int32))
+    found = counts.of(np.array([5, -1, 0, 1]))
+    assert found.rows.tolist() == [0, 2, 2]
+    assert found.ids.tolist() == [9, 3, 4]
+    assert found.made.tolist() == [3, 0, 1]
+    assert NONE.of(np.arange(3)).rows.size == 0
+
+
+def test_requests_that_a_step_does_not_name_are_forgotten():
+    own = RequestCache()
+
+    def step(*requests, is_prefill=False):
+        ids = np.ones((len(requests), 2), int)
+        own.step(np.array(requests), (ids, None), 10, is_prefill)
+        return sorted(own.requests)
+
+    assert step(1, 2, is_prefill=True) == [1, 2]
+    assert step(3, is_prefill=True) == [1, 2, 3], "a first token says nothing of the others"
+    assert step(1, 3) == [1, 3]
+    assert step(3) == [3]
+    assert step(9, 4) == [4, 9]
+
+
+def test_a_request_id_that_is_used_again(recounted):
+    own = RequestCache()
+    for number in range(3):
+        text = np.full((1, 4), number)
+        counted = own.step(np.array([5]), (text, text), 10, is_prefill=True)
+        assert entries(counted) == {(0, number): (True, 4)}
+    # Also where nobody said that it begins anew.
+    text = np.full((1, 5), 7)
+    assert entries(own.step(np.array([5]), (text, text), 10, is_prefill=False)) == {(0, 7): (True, 5)}
+
+
+def test_another_vocabulary():
+    own = RequestCache()
+    text = np.array([[1, 2, 50, 3]])
+    assert entries(own.step(np.array([1]), (text, None), 10, is_prefill=True)) == brute_force([[1, 2, 3]], [[]])
+    for width in (100, 10, 2):
+        kept = [token for token in text[0].tolist() if token < width]
+        assert entries(own.step(np.array([1]), (text, None), width, is_prefill=False)) == brute_force([kept], [[]])
+
+
+def test_what_is_kept_is_bounded(monkeypatch):
+    monkeypatch.setattr(cache, "_MOST", 10)
+    own = RequestCache()
+    for request in range(100):
+        text = np.full((1, 3), request % 10)
+        counted = own.step(np.array([request]), (text, None), 10, is_prefill=True)
+        assert entries(counted) == {(0, request % 10): (True, 0)}
+        assert len(own.requests) <= 11
+
+
+def test_a_step_that_is_broken_off_leaves_nothing_behind(monkeypatch):
+    own = RequestCache()
+    text = padded([TEXT, TEXT[::-1]], -1)
+    requests = np.array([1, 2])
+
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as broken:
+        broken.setattr(cache, "count", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            own.step(requests, (text, text), 10, is_prefill=True)
+    assert own.requests == []
+    assert entries(own.step(requests, (text, text), 10, is_prefill=False)) == entries(count(text, text, 10))
+
+
+@pytest.mark.parametrize("fill", [-1, 10])
+def test_the_longest_text_ends(fill, recounted):
+    # The others' tables become narrower; nothing of them is counted again.
+    own = RequestCache()
+    texts = [TEXT, TEXT[::-1], TEXT * 50]
+    table = padded(texts, fill)
+    own.step(np.array([1, 2, 3]), (table, table), 10, is_prefill=True)
+    table = padded(texts[:2], fill)
+    assert entries(own.step(np.array([1, 2]), (table, table), 10, is_prefill=False)) == brute_force(
+        texts[:2], texts[:2]
+    )
+    assert own._texts[0].shape[1] <= len(TEXT) + cache._MORE
+    assert recounted == [3]
+
+
+def test_without_penalties_nothing_is_counted(own_cache, recounted):
+    text = np.ones((2, 3), int)
+    data = SamplingData.from_numpy(text, text, np.asarray, True, np.array([1, 2]))
+    sample(
+        np.zeros((2, 10), np.float32), data, SamplingParam.from_numpy(temperature=np.ones(2), to_tensor=np.asarray)
+    )
+    assert recounted == []
+    assert own_cache.requests == []
