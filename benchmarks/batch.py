@@ -1,6 +1,8 @@
-"""Many requests at once against one by one: requests a second, and memory.
+"""Many rows in one call against many calls; many requests at once against one by one; and memory.
 
-python -m benchmarks.batch [--requests 48] [--rounds 3] [--parallel 8]
+python -m benchmarks.batch [--requests 48] [--rounds 3] [--parallel 8] [--sampler-rounds 20]
+
+First the table of `benchmarks.batch_sampler`, then the engine's.
 
 The same requests, with the same seeds, in one process: by `generate_many` with several slots, one by one with
 `generate`, and, as the peer of both, one by one with llama.cpp's own chain. They take turns; compared is the time
@@ -20,6 +22,7 @@ from time import perf_counter
 from logitsmith.engine import Answer, Model, Request, Token, generate, generate_many, locate
 from logitsmith.samplers import build
 
+from .batch_sampler import sampler_table
 from .native_loop import NativeLoop
 
 CHAIN = "top-k40 > top-p0.95 > min-p0.05 > temp0.8"
@@ -33,7 +36,10 @@ def main() -> None:
     parser.add_argument("--requests", type=int, default=48)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--parallel", type=int, default=8)
+    parser.add_argument("--sampler-rounds", type=int, default=20)
     options = parser.parse_args()
+    sampler_table(options.sampler_rounds)
+    print()
     path, _ = locate()
     with Model.load(path, n_ctx=1024) as model:
         print(f"{model.name}, {model.threads} threads, {options.requests} requests, {options.rounds} rounds")

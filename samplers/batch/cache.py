@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from threading import Lock
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -121,9 +123,8 @@ class RequestCache:
         which = anew.nonzero()[0]
         counted = count(pair[0][which], pair[1][which], self._width)
         kept = np.append(~anew, np.ones(self._requests.size - anew.size, np.bool_))[self._counts.rows]
-        both = [
-            np.concatenate([old[kept], new])
-            for old, new in zip(self._counts, counted._replace(rows=which[counted.rows]), strict=True)
-        ]
+        fresh = counted._replace(rows=which[counted.rows])
+        pairs: Iterable[tuple[NDArray[Any], NDArray[Any]]] = zip(self._counts, fresh, strict=True)
+        both = [np.concatenate([old[kept], new]) for old, new in pairs]
         order = np.argsort(both[0], kind="stable")
         self._counts = Counts(*(column[order] for column in both))
