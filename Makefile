@@ -10,11 +10,11 @@ demo: $(VENV)/.model
 	$(BIN)/gen "Once upon a time, in a lighthouse by the sea," --seed 7 -n 160 --stats
 
 test: $(VENV)/.test
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n auto
 
 proof: $(VENV)/.test
 	$(BIN)/python -m pytest -m slow -s
-	EXAMPLES=1000 $(BIN)/python -m pytest tests/samplers -k "llama_cpp or brute_force or leaves_rows or reset"
+	EXAMPLES=1000 $(BIN)/python -m pytest -n auto tests/samplers -k "llama_cpp or brute_force or leaves_rows or reset"
 
 lint: $(VENV)/.test typecheck
 	$(BIN)/ruff check .
