@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .errors import SamplingError
+from .sums import in_order
 
 Floats = NDArray[np.float32]
 Ids = NDArray[np.int32]
@@ -128,7 +129,7 @@ class Candidates:
         long row these do not sum to 1.
         """
         weights = self.weights()
-        return weights / np.float32(np.add.accumulate(weights)[-1])
+        return weights / np.float32(in_order(weights))
 
     def replace(self, logits: Floats, *, monotone: bool = False) -> None:
         """Put new logits, float32 (n,), in place of the old; ``monotone`` says that the order still holds."""

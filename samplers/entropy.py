@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .candidates import Floats
+from .sums import in_order
 
 
 def logarithms(probs: Floats) -> Floats:
@@ -21,8 +22,7 @@ def rough_entropy(probs: Floats, logs: Floats) -> np.float32:
     """
     with np.errstate(invalid="ignore"):
         terms = np.where(probs > 0, -probs * logs, np.float32(0))
-    total: np.float32 = np.add.accumulate(terms)[-1]
-    return total
+    return in_order(terms)
 
 
 def entropy_terms(probs: NDArray[np.floating]) -> NDArray[np.float64]:

@@ -11,6 +11,7 @@ import numpy as np
 from ..base import About, Sampler, Surroundings, need_vocabulary
 from ..candidates import Candidates, Floats
 from ..errors import SamplingError
+from ..sums import in_order
 from .ignore_eos import ends
 
 _FIRST_THRESHOLD = np.float32(0.2)
@@ -58,7 +59,7 @@ class Infill(Sampler):
         candidates.order()
         probs = candidates.rough_probs()
         is_end = self._is_end[candidates.ids]
-        ending, writing = _total(probs[is_end]), _total(probs[~is_end])
+        ending, writing = in_order(probs[is_end]), in_order(probs[~is_end])
         if np.float32(3) * ending * np.float32(len(candidates)) > writing:
             candidates.keep(is_end)
             return
@@ -68,7 +69,7 @@ class Infill(Sampler):
         if not count:
             self._stop(candidates)
             return
-        share = probs / _total(probs[kept])
+        share = probs / in_order(probs[kept])
         candidates.keep(kept & (is_end | (share >= np.float32(1 / (count + 1)))))
 
     def _merged(self, candidates: Candidates, probs: Floats) -> Floats:
@@ -94,11 +95,6 @@ class Infill(Sampler):
             candidates.only(end, 1.0)
         else:
             candidates.top(1)
-
-
-def _total(values: Floats) -> np.float32:
-    """The sum in float32, from the first to the last."""
-    return np.add.accumulate(values)[-1] if values.size else np.float32(0)
 
 
 def _extensions(pieces: Sequence[bytes]) -> Iterator[tuple[int, Sequence[int]]]:

@@ -11,6 +11,7 @@ from pydantic import Field
 from ..base import About
 from ..candidates import Candidates
 from ..mirostat import MirostatBase
+from ..sums import in_order
 
 _INT_END = 2**31
 
@@ -50,7 +51,7 @@ class Mirostat(MirostatBase):
             t = np.log((ranks + np.float32(1)) / ranks, dtype=np.float64).astype(np.float32)
             quotients = (probs[:-1] / probs[1:]).astype(np.float32)
             b = np.log(quotients, dtype=np.float64).astype(np.float32)
-            s_hat = _total(t * b) / _total(t * t)
+            s_hat = in_order(t * b) / in_order(t * t)
             epsilon = s_hat - np.float32(1)
             spread = epsilon * _power(np.float32(2), self.mu)
             share = np.float32(1) - _power(np.float32(candidates.vocabulary), -epsilon)
@@ -59,11 +60,6 @@ class Mirostat(MirostatBase):
             candidates.truncate(1)
         elif k < len(candidates):
             candidates.truncate(max(int(k), 1))
-
-
-def _total(values: np.ndarray[tuple[int], np.dtype[np.float32]]) -> np.float32:
-    """The sum in float32, from the first to the last."""
-    return np.add.accumulate(values)[-1] if values.size else np.float32(0)
 
 
 def _power(base: np.float32, exponent: np.float32) -> np.float32:

@@ -7,6 +7,7 @@ from pydantic import Field
 
 from ..base import About, Sampler
 from ..candidates import Candidates
+from ..sums import in_order
 
 
 class TopNSigma(Sampler):
@@ -45,9 +46,9 @@ class TopNSigma(Sampler):
         finite = logits if np.isfinite(logits).all() else logits[np.isfinite(logits)]
         # llama.cpp's sums run in float32 from the first row to the last.
         count = np.float32(finite.size)
-        mean = np.add.accumulate(finite)[-1] / count
+        mean = in_order(finite) / count
         spread = np.square(finite - mean, dtype=np.float64).astype(np.float32)
-        sigma = np.sqrt(np.add.accumulate(spread)[-1] / count)
+        sigma = np.sqrt(in_order(spread) / count)
         with np.errstate(invalid="ignore"):
             threshold = candidates.max - np.float32(self.n) * sigma
         if not np.isnan(threshold):

@@ -33,6 +33,7 @@ def wish(model, key, prompt, chain=STORY, seed=None, **rest):
 def alone(model, request):
     """The tokens that `generate` makes."""
     wanted = request.wanted
+    model.context.back_to(0)  # a beginning that was read in a longer piece would move the logits a little
     events = generate(
         model,
         request.prompt,
