@@ -82,7 +82,7 @@ def test_each_gets_what_generate_gives_it(model, parallel):
 
 
 def long_requests(model, seed=0, count=6):
-    """Prompts of up to 350 tokens, many of which begin alike; llama.cpp computes otherwise from 64 and 257 on."""
+    """Prompts of up to 350 tokens, many of which begin alike; llama.cpp has other kernels from 64 and 257 on."""
     draw = random.Random(seed)
     words = ["sea", "salt", "ship", "storm", "light", "house", "night", "stone", "bird", "sail"]
     for key in range(count):
@@ -127,7 +127,17 @@ def test_shared_beginnings_are_read_once(model):
     cached = [found[n].start.cached_tokens for n in range(4)]
     length = len(model.vocabulary.tokenize_prompt(SYSTEM.encode()))
     assert cached[0] == 0
-    assert all(count == length // 64 * 64 > 0 for count in cached[1:])
+    assert all(length - 128 < count <= length and count % 64 == 0 for count in cached[1:])
+
+
+@pytest.mark.parametrize("before", ["", SYSTEM, SYSTEM * 5], ids=["short", "of two pieces", "of many"])
+def test_what_follows_a_prompt_is_what_generate_computes(model, before):
+    """Also where the beginning is shared, and the end is of any length; to the last bit."""
+    ends = [0, 30, 63, 64, 100]
+    requests = [wish(model, n, before + " sea" * n, max_tokens=1, wanted=Wanted(5)) for n in ends]
+    found = answers(model, requests, 3)
+    for request in requests:
+        assert found[request.key].tokens == tuple(alone(model, request)[0]), request.key
 
 
 def test_grammars_and_stop_texts_are_each_requests_own(model):

@@ -39,7 +39,7 @@ def requests(model, count, seed=1):
     for key in range(count):
         chain = " > ".join([*draw.sample(STEPS, draw.randrange(5)), draw.choice(ENDS)])
         spec = choose(draw.choice(GRAMMARS)) if draw.random() < 0.2 else None
-        words = draw.choices(WORDS, k=draw.choice([1, 4, 12, 12, 40, 90]))
+        words = draw.choices(WORDS, k=draw.choice([1, 4, 12, 12, 40, 90, 250]))
         yield Request(
             prompt=" ".join(words),
             chain=build(chain, seed=draw.randrange(2**32), vocab=model.vocabulary),
@@ -83,14 +83,16 @@ def test_a_thousand_requests_get_what_they_get_alone(model):
         answer = found[request.key]
         tokens, done = alone(model, request)
         same = [token.id for token in answer.tokens] == tokens and answer.done.text == done.text
-        if answer.start.prompt_tokens < 64 and answer.start.prompt_tokens + len(tokens) <= 256:
+        if answer.start.prompt_tokens + len(tokens) <= 256:
             assert same, request.key
             assert answer.done.finish_reason == done.finish_reason
         else:
             long += 1
             differ += not same
     print(f"\n{COUNT} requests, 8 at a time: {COUNT - long} short ones as from `generate`, token by token")
-    print(f"of {long} with prompts of 64 tokens or more, {differ} differ, since llama.cpp's kernels do")
+    print(
+        f"of {long} longer ones, {differ} differ, since llama.cpp computes a lone token behind the 256th otherwise"
+    )
 
 
 def test_apart_all_of_them_get_what_they_get_alone(model):
