@@ -43,8 +43,8 @@ class Slots:
     """The slots of a context.
 
     What is computed for a sequence does not depend on the others, as far as llama.cpp computes a row alike among
-    others. Prompts are read each by itself, in pieces for which llama.cpp computes what it does for `Context`'s, and
-    only whole pieces are shared between prompts. Single tokens of several sequences are read at once; beside one
+    others. Prompts are read each by itself, in pieces for which llama.cpp computes what it does for `Context`'s;
+    whole pieces are shared between prompts. Single tokens of several sequences are read at once; beside one
     whose neighbours have none, a second one is read and forgotten, since llama.cpp computes a lone row otherwise.
 
     ``apart``: every sequence is read by itself, with the very calls that `Context` makes: as slow as one by one.

@@ -90,9 +90,7 @@ def test_a_thousand_requests_get_what_they_get_alone(model):
             long += 1
             differ += not same
     print(f"\n{COUNT} requests, 8 at a time: {COUNT - long} short ones as from `generate`, token by token")
-    print(
-        f"of {long} longer ones, {differ} differ, since llama.cpp computes a lone token behind the 256th otherwise"
-    )
+    print(f"of {long} longer ones, {differ} differ: behind the 256th, llama.cpp computes a lone token otherwise")
 
 
 def test_apart_all_of_them_get_what_they_get_alone(model):
