@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from . import batch, grammars, inspect, presets, run, samplers, score
+from . import batch, grammars, inspect, presets, recover, recover_basis, run, samplers, score
 from .errors import prepare_streams, reported
 from .help import PlainHelp
 
@@ -38,6 +38,8 @@ app.command("run", rich_help_panel="Generate")(run.run)
 app.command("batch", rich_help_panel="Generate")(batch.batch)
 app.command("score", rich_help_panel="Generate")(score.score)
 app.command("inspect", rich_help_panel="Look up")(inspect.inspect)
+app.command("recover", rich_help_panel="Recover")(recover.recover)
+app.command("recover-basis", rich_help_panel="Recover")(recover_basis.recover_basis)
 app.command("samplers", rich_help_panel="Look up")(samplers.samplers)
 app.add_typer(grammars.app, name="grammars", rich_help_panel="Look up")
 app.add_typer(presets.app, name="presets", rich_help_panel="Look up")

@@ -16,6 +16,7 @@ FAILED, BAD_USAGE, INTERRUPTED = 1, 2, 130
 # By name, so that a command need not import a room (and llama.cpp with it) only to catch its exception.
 _CODES = {
     "ModelError": FAILED,
+    "RecoverError": FAILED,
     "SamplingError": FAILED,
     "StepError": BAD_USAGE,
     "PresetError": BAD_USAGE,

@@ -5,6 +5,7 @@ import os
 # OpenMP's threads spin while they wait, which on a busy machine starves the thread that they wait for.
 # Set before llama.cpp is loaded, and inherited by each `gen` that a test starts.
 os.environ["OMP_WAIT_POLICY"] = "passive"
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # which spin, too
 
 from hypothesis import HealthCheck, settings
 

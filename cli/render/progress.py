@@ -70,6 +70,21 @@ def scoring() -> Iterator[Callable[[int, int], None] | None]:
 
 
 @contextmanager
+def recovering(what: str = "Recovering") -> Iterator[Callable[[int, int], None] | None]:
+    """A bar for tokens that become known; yields what is to be called with known and wanted ones, or None."""
+    if not sys.stderr.isatty():
+        yield None
+        return
+    with _bar() as bar:
+        task = bar.add_task(what, total=None)
+
+        def step(done: int, total: int) -> None:
+            bar.update(task, completed=done, total=total)
+
+        yield step
+
+
+@contextmanager
 def counting(what: str, total: int | None) -> Iterator[Callable[[], None]]:
     """A bar for work of several parts; yields what is to be called after each."""
     if not sys.stderr.isatty():

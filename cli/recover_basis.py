@@ -1,0 +1,96 @@
+"""`gen recover-basis`: what all logprobs of a model have in common, for `gen recover --basis`."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import typer
+
+from . import flags as o
+from . import recover_flags as r
+from .checks import check_model
+from .errors import reported, say
+from .interrupt import interruptible
+from .loading import load_model
+from .options import ModelOptions
+
+if TYPE_CHECKING:
+    from ..engine import Model
+    from ..recover import Basis
+
+
+@dataclass(frozen=True)
+class BasisOptions(ModelOptions):
+    """What `gen recover-basis` was asked for."""
+
+    output: Path
+    rows: int | None
+    vectors: list[Path] | None
+
+
+def recover_basis(
+    output: r.BasisOutput,
+    rows: r.BasisRows = None,
+    vectors: r.BasisVectors = None,
+    model: o.ModelPath = None,
+    context_size: o.ContextSize = None,
+    threads: o.Threads = None,
+    gpu_layers: o.GpuLayers = 0,
+    batch_size: o.BatchSize = 512,
+    lora: o.Lora = None,
+    no_mmap: o.NoMmap = False,
+    mlock: o.Mlock = False,
+    verbose: o.Verbose = False,
+) -> None:
+    """Make a basis of a model's logits: with it, a whole row follows from few logprobs (--basis of gen recover).
+
+    It is made of the output matrix in a GGUF of the same model, or of whole rows of logprobs of a few more prompts
+    than the model has dimensions: --rows reads them off a model here, --vectors takes what gen recover saved.
+    """
+    options = BasisOptions.of(locals())
+    check_model(options)
+    if options.rows is not None and options.vectors:
+        raise typer.BadParameter("--rows and --vectors both say what the basis is made of; give one")
+    if options.rows is not None and options.rows < 0:
+        raise typer.BadParameter(f"--rows: {options.rows} is not ≥ 0")
+    if options.output.suffix != ".npz":
+        raise typer.BadParameter(f"-o: {options.output} does not end in .npz")
+    with reported(), interruptible() as pressed:
+        basis = _basis(options, pressed)
+        basis.save(options.output)
+        say(f"gen: {options.output}: {basis.vocab_size:,} tokens, {basis.rank:,} dimensions, of {basis.source}")
+
+
+def _basis(options: BasisOptions, pressed: list[int]) -> Basis:
+    from ..engine import send_log_to, when_llama_cpp_aborts
+    from ..recover import Basis, read_row
+    from .errors import give_up
+    from .render.text import fit
+
+    when_llama_cpp_aborts(give_up)
+    if options.verbose:
+        send_log_to(lambda line: sys.stderr.write(fit(line, sys.stderr)))
+    if options.vectors:
+        return Basis.of_rows([read_row(path) for path in options.vectors], f"{len(options.vectors)} recoveries")
+    with load_model(options, pressed) as model:
+        return _of_model(model, options, pressed)
+
+
+def _of_model(model: Model, options: BasisOptions, pressed: list[int]) -> Basis:
+    from ..recover import Basis, basis_of_rows, output_matrix
+    from .render.progress import recovering
+
+    if options.rows is None:
+        return Basis.of_matrix(output_matrix(model.path), model.path.name, model.vocabulary.pieces)
+    with recovering("Reading rows") as progress:
+
+        def step(done: int, total: int) -> None:
+            if pressed:
+                raise KeyboardInterrupt
+            if progress is not None:
+                progress(done, total)
+
+        return basis_of_rows(model, options.rows or None, step)

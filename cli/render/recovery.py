@@ -1,0 +1,86 @@
+"""Recoveries: as files, as JSONL, and as a few lines for people."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from math import exp, isnan
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ..errors import note, say
+
+if TYPE_CHECKING:
+    from ...recover import Estimate, Recovery, Verification
+
+_SHOWN = 10
+
+
+def write(found: Recovery, output: Path | None, about: Mapping[str, Any]) -> None:
+    """Write to a file by its ending, as JSONL to stdout (-), or print the likeliest tokens (None)."""
+    from ...recover import lines, save
+
+    if output is None:
+        _table(found)
+    elif str(output) == "-":
+        for line in lines(found, about):
+            sys.stdout.write(line)
+    else:
+        save(found, output, about)
+        known = int((found.logprobs == found.logprobs).sum())
+        say(f"gen: {output}: {known:,} logprobs")
+
+
+def _table(found: Recovery) -> None:
+    from ...recover import likeliest
+    from .tables import table
+
+    rows = []
+    for token in likeliest(found, _SHOWN):
+        error = float(found.errors[token.id])
+        shown = repr(token.text) if token.data else "-"
+        rows.append(
+            (str(token.id), shown, f"{token.logprob:.6f}", f"{exp(token.logprob or 0.0):.6f}", f"{error:.1e}")
+        )
+    table(("id", "token", "logprob", "probability", "error"), rows)
+
+
+def summary(found: Recovery) -> None:
+    """What was found out and what it took, on stderr."""
+    for text in found.notes:
+        note(text)
+    calls = f"{found.queries:,} calls"
+    if found.sent != found.queries:
+        calls += f", {found.queries - found.sent:,} of them from the checkpoint"
+    error = "" if isnan(found.error) else f", errors up to about {found.error:.1e} nats"
+    relative = "" if found.normalised else ", relative to the likeliest token"
+    say(f"gen: {found.method}: {calls}{error}{relative}")
+
+
+def show_verification(found: Verification) -> None:
+    """Say how far a second look was from the first."""
+    say(
+        f"gen: verified {found.tokens:,} tokens by {found.method}, {found.queries:,} calls: "
+        f"largest difference {found.largest:.1e} nats (token {found.token})"
+    )
+
+
+def show_plan(
+    estimates: Sequence[Estimate], prompt_tokens: int, guessed: bool, price: tuple[float, float] | None
+) -> None:
+    """Print calls, tokens and cost of each method, in the order in which auto would take them."""
+    from .tables import table
+
+    rows = []
+    for one in estimates:
+        sign = "about " if one.about else ""
+        row = [one.method, f"{sign}{one.calls:,}", f"{sign}{one.billed(prompt_tokens):,}"]
+        if price is not None:
+            cost = (one.calls * prompt_tokens * price[0] + one.calls * price[1]) / 1e6
+            row.append(f"{sign}${cost:,.4f}")
+        rows.append(tuple(row))
+    heads = ("method", "calls", "tokens billed", *(("cost",) if price is not None else ()))
+    table(heads, rows)
+    print(f"\nthe prompt has {'about ' if guessed else ''}{prompt_tokens:,} tokens; each call writes one")
+    if len(estimates) > 1:
+        print("auto takes the first of these that the endpoint allows; nothing was asked")

@@ -1,0 +1,134 @@
+"""Asks an endpoint: several calls in flight, none twice, no more than allowed, each answer kept at once."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import TimeoutError as NotYetError
+from threading import Lock
+from typing import TypeVar
+
+from .endpoint import Answer, Bias, Endpoint, checked
+from .journal import Journal, key_of
+from .settings import Settings
+
+T = TypeVar("T")
+_LOOK = 0.2
+"""Seconds between two looks at whether the run was interrupted."""
+
+
+class StopAskingError(Exception):
+    """No further call is allowed; ``reason`` is ``max_calls`` or ``interrupted``."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+
+class Asker:
+    """Questions about one prompt.
+
+    Attributes: ``sent``, calls of this run; ``queries``, with those of the ``journal``; ``pieces``, tokens' bytes.
+    """
+
+    def __init__(self, endpoint: Endpoint, prompt: str, settings: Settings) -> None:
+        self.endpoint = endpoint
+        self.sent = 0
+        self.queries = 0
+        self.pieces: dict[int, bytes] = {}
+        self._prompt = prompt
+        self._settings = settings
+        self.journal: Journal | None = None
+        self._under_way = 0
+        self._failed = False
+        self._lock = Lock()
+        self._tell("start")
+
+    def ask(self, biases: Iterable[Bias], turns: int = 1, first: int = 0) -> Iterator[list[Answer]]:
+        """The answers to each question, in order; each is asked ``turns`` times, numbered from ``first`` on.
+
+        Raises ``RecoverError`` as the endpoint does, and ``StopAskingError``; what was sent by then is kept.
+        """
+        pool = ThreadPoolExecutor(self._settings.in_flight)
+        pending: deque[list[Future[Answer]]] = deque()
+        enough: StopAskingError | None = None
+        try:
+            for bias in biases:
+                try:
+                    pending.append([self._submit(pool, bias, first + turn) for turn in range(turns)])
+                except StopAskingError as stop:
+                    enough = stop
+                    break
+                if len(pending) > self._settings.in_flight:
+                    yield [self._result(future) for future in pending.popleft()]
+            while pending:
+                yield [self._result(future) for future in pending.popleft()]
+            if enough is not None:
+                raise enough
+        finally:
+            pool.shutdown(wait=True, cancel_futures=enough is None)
+
+    def _submit(self, pool: ThreadPoolExecutor, bias: Bias, turn: int) -> Future[Answer]:
+        key = key_of(bias, turn)
+        known = self.journal.get(key) if self.journal is not None else None
+        if known is not None:
+            done: Future[Answer] = Future()
+            with self._lock:
+                done.set_result(self._noted(known))
+            return done
+        self._look()
+        with self._lock:
+            if self._settings.max_calls is not None and self.sent + self._under_way >= self._settings.max_calls:
+                raise StopAskingError("max_calls")
+            self._under_way += 1
+        return pool.submit(self._call, dict(bias), key)
+
+    def _call(self, bias: Bias, key: str) -> Answer:
+        try:
+            if self._failed:  # one sentence of what is wrong is enough
+                raise StopAskingError("failed")
+            answer = checked(self.endpoint.query(self._prompt, bias), self.endpoint)
+        except BaseException:
+            with self._lock:
+                self._under_way -= 1
+                self._failed = True
+            self._tell("stop")
+            raise
+        with self._lock:
+            self._under_way -= 1
+            self.sent += answer.calls
+            if self.journal is not None:
+                self.journal.add(key, answer)
+            return self._noted(answer)
+
+    def _noted(self, answer: Answer) -> Answer:
+        self.queries += answer.calls
+        self.pieces.update(answer.pieces)
+        return answer
+
+    def _result(self, future: Future[T]) -> T:
+        while True:
+            try:
+                return future.result(timeout=_LOOK)
+            except NotYetError:
+                if future.done():  # the endpoint's own time-out
+                    raise
+                self._look()
+
+    def vocab_size(self) -> int:
+        """How many tokens the endpoint has, which it may have to ask for. Raises as `ask` does."""
+        with ThreadPoolExecutor(1) as pool:
+            return self._result(pool.submit(lambda: self.endpoint.vocab_size))
+
+    def _look(self) -> None:
+        """Stop once the run is interrupted; an endpoint that waits to try again is told so."""
+        if self._settings.interrupted is not None and self._settings.interrupted():
+            self._tell("stop")
+            raise StopAskingError("interrupted")
+
+    def _tell(self, what: str) -> None:
+        """Tell an endpoint that tries again by itself to ``stop`` that, or to ``start``."""
+        method = getattr(self.endpoint, what, None)
+        if method is not None:
+            method()

@@ -1,0 +1,144 @@
+"""A checkpoint: every answer that was paid for, one a line, on disk before it is used.
+
+Methods ask the same questions in the same order when they are started again, so that a run that was killed goes on
+by asking its questions once more: those that are in the journal are not sent.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from ..logprobs import encode
+from .endpoint import Answer, Bias
+from .errors import RecoverError
+
+_VERSION = 1
+
+
+def key_of(bias: Bias, turn: int) -> str:
+    """The name of a question in the journal: its biases, and which repetition it is."""
+    told = json.dumps([sorted((int(token), float(value)) for token, value in bias.items()), turn])
+    return hashlib.sha256(told.encode()).hexdigest()[:32]
+
+
+class Journal:
+    """Answers by question, kept in a file that is only ever appended to.
+
+    ``about`` names the run; a journal of another one is refused. Raises ``RecoverError``.
+    """
+
+    def __init__(self, path: Path, about: Mapping[str, Any], resume: bool) -> None:
+        self.path = path
+        self._answers: dict[str, Answer] = {}
+        self._head = json.loads(encode({"recover": _VERSION, **about}))
+        if not resume and path.exists() and path.stat().st_size:
+            raise RecoverError(f"{path}: there is a checkpoint already; go on with --resume, or delete it")
+        try:
+            self._file: BinaryIO = path.open("ab+")
+        except OSError as error:
+            raise RecoverError(f"{path}: the checkpoint cannot be written: {error.strerror}") from None
+        try:
+            self._lock()
+            self._read()
+        except BaseException:
+            self._file.close()
+            raise
+
+    def __len__(self) -> int:
+        return len(self._answers)
+
+    def get(self, key: str) -> Answer | None:
+        """The answer to a question, if it was given before."""
+        return self._answers.get(key)
+
+    def add(self, key: str, answer: Answer) -> None:
+        """Keep an answer; it is on disk when this returns. Raises ``RecoverError`` where the disk is full."""
+        pieces = [answer.pieces.get(token) for token in answer.logprobs]
+        self._write(
+            {
+                "key": key,
+                "token": answer.token,
+                "logprob": answer.logprob,
+                "ids": list(answer.logprobs),
+                "logprobs": list(answer.logprobs.values()),
+                "bytes": [None if piece is None else piece.hex() for piece in pieces],
+                "calls": answer.calls,
+            }
+        )
+        self._answers[key] = answer
+
+    def close(self) -> None:
+        """Close the file, which stays."""
+        self._file.close()
+
+    def delete(self) -> None:
+        """Close the file and remove it: its run is done."""
+        self._file.close()
+        self.path.unlink(missing_ok=True)
+
+    def _lock(self) -> None:
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise RecoverError(f"{self.path}: another run is writing this checkpoint") from None
+
+    def _read(self) -> None:
+        self._file.seek(0)
+        data = self._file.read()
+        whole = data.rfind(b"\n") + 1
+        if whole < len(data):  # the line that a killed run was writing
+            self._file.truncate(whole)
+        lines = data[:whole].splitlines()
+        if not lines:
+            self._write(self._head)
+            return
+        self._check(lines[0])
+        for number, line in enumerate(lines[1:], 2):
+            try:
+                record = json.loads(line)
+                self._answers[record["key"]] = _answer(record)
+            except (ValueError, KeyError, TypeError):
+                raise RecoverError(f"{self.path}: line {number} is no answer; the file is damaged") from None
+
+    def _check(self, line: bytes) -> None:
+        try:
+            found = json.loads(line)
+        except ValueError:
+            found = None
+        if not isinstance(found, dict) or found.get("recover") != _VERSION:
+            raise RecoverError(f"{self.path}: this is no checkpoint of a recovery")
+        for name, value in self._head.items():
+            if found.get(name) != value:
+                raise RecoverError(
+                    f"{self.path}: a checkpoint of another run: its {name} is {_short(found.get(name))}, "
+                    f"not {_short(value)}; delete it, or give another --checkpoint"
+                )
+
+    def _write(self, record: Mapping[str, Any]) -> None:
+        try:
+            self._file.write(encode(record).encode() + b"\n")
+            self._file.flush()
+            os.fsync(self._file.fileno())
+        except OSError as error:
+            raise RecoverError(f"{self.path}: the checkpoint cannot be written: {error.strerror}") from None
+
+
+def _answer(record: Mapping[str, Any]) -> Answer:
+    ids = [int(token) for token in record["ids"]]
+    values = [float(value) for value in record["logprobs"]]
+    pieces = {
+        token: bytes.fromhex(text) for token, text in zip(ids, record["bytes"], strict=True) if text is not None
+    }
+    logprobs = dict(zip(ids, values, strict=True))
+    return Answer(record["token"], record["logprob"], logprobs, pieces, int(record["calls"]))
+
+
+def _short(value: object) -> str:
+    text = encode(value)
+    return text if len(text) <= 120 else text[:120] + "…"

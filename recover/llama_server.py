@@ -1,0 +1,166 @@
+"""llama.cpp's server, `/completion`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cached_property
+from math import log
+from typing import Any
+
+import httpx
+
+from .endpoint import Answer, Bias, Limits
+from .errors import RecoverError
+from .http import Http, HttpOptions
+
+_DRAWS = 20
+
+
+class LlamaServerEndpoint:
+    """llama.cpp's server: ``n_probs`` = ``window`` logprobs a call, computed after the biases.
+
+    ``window`` 0: only the likeliest token is asked for. ``post_sampling`` False: logprobs as they are before the
+    biases, which then only choose the token. ``slot``: the server's slot that all calls use, so that they find the
+    prompt read and are computed alike; None lets the server choose, which is faster with several calls in flight
+    on a machine that computes them together, and makes answers differ a little. ``vocab_size``: asked of the
+    server if not given. Probabilities are float32.
+    """
+
+    def __init__(  # noqa: PLR0913 - each is one thing to be said by name
+        self,
+        url: str,
+        window: int = 20,
+        *,
+        post_sampling: bool = True,
+        slot: int | None = 0,
+        vocab_size: int | None = None,
+        options: HttpOptions | None = None,
+        transport: httpx.BaseTransport | None = None,
+    ) -> None:
+        if window < 0:
+            raise RecoverError(f"window: {window} is not ≥ 0")
+        self._http = Http(url, options or HttpOptions(), transport)
+        self._size = vocab_size
+        self._post_sampling = post_sampling
+        self._slot = slot
+        self._reads_anew = False
+        self.limits = Limits(window, precision=4e-6, spend=False)
+
+    @cached_property
+    def vocab_size(self) -> int:
+        """How many tokens the server's model has."""
+        if self._size is not None:
+            return self._size
+        try:
+            return int(self._http.get("v1/models")["data"][0]["meta"]["n_vocab"])
+        except (KeyError, IndexError, TypeError, ValueError):
+            raise RecoverError(
+                f"{self._http.shown}: it does not say how many tokens it has; give vocab_size"
+            ) from None
+
+    @property
+    def identity(self) -> Mapping[str, Any]:
+        """The URL without secrets, and how it is asked."""
+        return {
+            "api": "llama-server",
+            "url": self._http.shown,
+            "window": self.limits.window,
+            "post_sampling": self._post_sampling,
+        }
+
+    def count_tokens(self, prompt: str) -> int:
+        """How many tokens a prompt has, as the server says."""
+        return len(self._http.post("tokenize", {"content": prompt, "add_special": True}).get("tokens", ()))
+
+    def query(self, prompt: str, logit_bias: Bias) -> Answer:
+        """One token behind the prompt, and its window.
+
+        A prompt that is not in the slot yet is read in one piece, which gives slightly other logits than its last
+        token alone, behind what is there; then it is asked for once more, so that all answers are computed alike.
+        """
+        body = self._body(prompt, logit_bias)
+        said = self._http.post("completion", body)
+        calls = 1
+        if not self._reads_anew and _tokens_read(said) > 1:
+            said = self._http.post("completion", body)
+            calls = 2
+            self._reads_anew = _tokens_read(said) > 1  # a model whose state cannot be cut back
+        for seed in range(2, _DRAWS + 1):
+            if not self._hides(said):
+                break
+            said = self._http.post("completion", body | {"seed": seed})
+            calls += 1
+        if not logit_bias and self._hides(said):
+            raise RecoverError(
+                f"{self._http.shown}: it hides logprobs behind a token that ends inside a character, and drew one "
+                f"{_DRAWS} times: the next token is almost surely one; a window of 0 may help"
+            )
+        return self._answer(said, calls)
+
+    def _hides(self, said: Any) -> bool:
+        """The server tells nothing where it drew a token that ends inside a character; another draw may help."""
+        hidden = isinstance(said, dict) and "completion_probabilities" not in said and "tokens" in said
+        return hidden and bool(self.limits.window) and self._post_sampling
+
+    def start(self) -> None:
+        """Try again, from now on."""
+        self._http.start()
+
+    def stop(self) -> None:
+        """Try nothing again from now on."""
+        self._http.stop()
+
+    def close(self) -> None:
+        """Close all connections."""
+        self._http.close()
+
+    def _body(self, prompt: str, bias: Bias) -> dict[str, Any]:
+        after = self._post_sampling and self.limits.window > 0
+        body: dict[str, Any] = {
+            "prompt": prompt,
+            "n_predict": 1,
+            "n_probs": self.limits.window,
+            "post_sampling_probs": after,
+            "temperature": 1.0,
+            "seed": 1,
+            "logit_bias": [[token, value] for token, value in bias.items()],
+            "cache_prompt": True,
+            "return_tokens": True,
+            # With none the probabilities are those of the biased logits; else the likeliest token is to be chosen.
+            "samplers": [] if after else ["top_k"],
+            "top_k": 1,
+        }
+        if self._slot is not None:
+            body["id_slot"] = self._slot
+        return body
+
+    def _answer(self, said: Any, calls: int) -> Answer:
+        try:
+            if not self.limits.window or "completion_probabilities" not in said:
+                return Answer(int(said["tokens"][0]), calls=calls)
+            step = said["completion_probabilities"][0]
+            shown = step.get("top_probs", step.get("top_logprobs"))
+            told = {int(entry["id"]): value for entry in shown if (value := _logprob(entry)) is not None}
+            pieces = {int(entry["id"]): bytes(entry["bytes"]) for entry in shown}
+            return Answer(int(step["id"]), _logprob(step), told, pieces, calls)
+        except (KeyError, IndexError, TypeError, ValueError, AttributeError):
+            raise RecoverError(
+                f"{self._http.shown}: the answer has not the shape that llama.cpp's server gives it; "
+                f"is this its address, and does its version know post_sampling_probs?"
+            ) from None
+
+
+def _tokens_read(said: Any) -> int:
+    """How many tokens of the prompt were computed for an answer."""
+    try:
+        return int(said["timings"]["prompt_n"])
+    except (KeyError, TypeError, ValueError):
+        return 1
+
+
+def _logprob(entry: Mapping[str, Any]) -> float | None:
+    """A logprob, out of one or of a probability; None for a probability that float32 rounded to 0."""
+    if "logprob" in entry:
+        return float(entry["logprob"])
+    probability = float(entry["prob"])
+    return log(probability) if probability > 0 else None

@@ -1,0 +1,10 @@
+"""The ways to recover logprobs, one module each: a function of a run and of the tokens that are wanted."""
+
+from .bisection import bisection, ranking
+from .by_basis import by_basis
+from .forced import forced
+from .parallel import parallel
+from .single import single
+from .top_n import top_n
+
+__all__ = ["bisection", "by_basis", "forced", "parallel", "ranking", "single", "top_n"]

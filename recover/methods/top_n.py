@@ -1,0 +1,108 @@
+"""The n likeliest tokens: what is known is pushed down, so that the next ones come into the window."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from ..endpoint import Answer
+from ..errors import RecoverError
+from ..numerics import from_anchor, from_penalty, penalty_error
+from ..run import Run
+from .single import single_each
+
+_PUSH = 100.0
+_LIFT = 8.0
+_SPARE = 10.0
+_SHARP = 1e3
+"""`from_penalty` is left for `single` where it would make the error larger than this many times."""
+_AGREE = 1e-4
+
+
+def top_n(run: Run, n: int) -> None:
+    """Recover the ``n`` likeliest tokens, window - 1 a call.
+
+    All known tokens are pushed down by as much as the endpoint takes, but for an anchor, which stands in the
+    window with the new ones (`from_anchor`), so that the push's size does not matter; it is lifted to where it is
+    the one that is drawn. It is the likeliest token, as long as the next ones are told beside it; else the least
+    likely one that is known.
+    With a window of one there is no room for it: then `from_penalty`, which is compared with `single` at the first
+    token, and again whenever the rest has halved; and `single` alone where it loses its digits.
+    """
+    work = _Work(run)
+    while (missing := n - len(known := _known(run))) > 0:
+        work.ask(known, missing)
+        if len(_known(run)) == len(known):
+            raise RecoverError(
+                f"the endpoint shows no new token with the {len(known):,} likeliest biased by -{work.push:g}; "
+                f"it may cut biases: ask for at most the {len(known):,} likeliest, or for all tokens"
+            )
+
+
+def _known(run: Run) -> list[int]:
+    """The known tokens, from the likeliest on."""
+    ids = np.flatnonzero(~np.isnan(run.logprobs))
+    return [int(token) for token in ids[np.argsort(-run.logprobs[ids], kind="stable")]]
+
+
+class _Work:
+    def __init__(self, run: Run) -> None:
+        self.push = min(_PUSH, run.asker.endpoint.limits.max_bias)
+        self.lift = min(_LIFT, run.found.max_bias)
+        self._run = run
+        self._agreed_at = np.inf
+
+    def ask(self, known: Sequence[int], missing: int) -> None:
+        """One call more."""
+        run = self._run
+        anchor = self._anchor(known) if run.found.window > 1 else None
+        bias = {token: -self.push for token in known if token != anchor}
+        if anchor is not None:
+            bias[anchor] = self.lift
+        most = run.asker.endpoint.limits.most_biases
+        if most is not None and len(bias) > most:
+            raise RecoverError(
+                f"the endpoint takes {most:,} biases a call, too few to look below the {len(bias):,} likeliest "
+                f"tokens; {missing:,} are missing: ask for fewer, or for all tokens"
+            )
+        (answers,) = run.ask([bias])
+        shown = set.intersection(*(set(answer.logprobs) for answer in answers))
+        new = sorted(shown - bias.keys())
+        if anchor is None:
+            for token in new:
+                self._alone(token, bias, [answer.logprobs[token] for answer in answers])
+        elif anchor not in shown:
+            raise RecoverError(f"token {anchor} is likelier than the next ones, and was not shown beside them")
+        else:
+            self._beside(anchor, new, answers)
+
+    def _anchor(self, known: Sequence[int]) -> int:
+        run = self._run
+        apart = float(run.logprobs[run.anchor] - run.logprobs[known[-1]])
+        near = apart + self.lift + _SPARE < -run.asker.endpoint.limits.lowest
+        return run.anchor if near else run.open(known[::-1])[0]
+
+    def _beside(self, anchor: int, new: Sequence[int], answers: Sequence[Answer]) -> None:
+        run = self._run
+        level, error = float(run.logprobs[anchor]), float(run.errors[anchor])
+        for token in new:
+            pairs = [(answer.logprobs[token], answer.logprobs[anchor]) for answer in answers]
+            estimates = [from_anchor(own, -self.lift, its, level) for own, its in pairs]
+            run.learn(token, estimates, 2 * run.precision + error)
+
+    def _alone(self, token: int, bias: Mapping[int, float], told: Sequence[float]) -> None:
+        run = self._run
+        known = run.logprobs[list(bias)]
+        rest = 1 - float(np.exp(known).sum())
+        error = penalty_error(known, run.precision)
+        if error > _SHARP * run.precision:
+            single_each(run, [token])
+            return
+        estimates = [from_penalty(value, known, self.push) for value in told]
+        if rest < self._agreed_at / 2:
+            single_each(run, [token])
+            if abs(run.logprobs[token] - np.mean(estimates)) > max(_AGREE, 10 * run.found.spread, 10 * error):
+                return
+            self._agreed_at = rest
+        run.learn(token, estimates, error)

@@ -1,0 +1,129 @@
+"""OpenAI's API, and those that have its shape: completions, and chat completions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import httpx
+
+from .endpoint import Answer, Bias, Limits
+from .errors import RecoverError
+from .http import Http, HttpOptions
+from .tokens import TokenTable
+
+_MAX_BIAS = 100.0
+_MOST_BIASES = 300
+_LOWEST = -200.0
+
+
+class OpenAIEndpoint:
+    """An API of OpenAI's shape, asked for one token.
+
+    ``url``: up to and with ``/v1``. ``pieces``: the bytes of each token by id, out of the model's tokenizer, since
+    the API names tokens by text. ``chat``: chat completions, with the prompt as the user's message; else
+    completions. ``window`` 0: only the likeliest token is asked for. The key comes from ``options.key_env``.
+    Tokens whose bytes another one has too are told apart by nothing here (`collisions`); they stay NaN.
+    """
+
+    def __init__(  # noqa: PLR0913 - each is one thing to be said by name
+        self,
+        url: str,
+        model: str,
+        window: int = 20,
+        *,
+        pieces: Sequence[bytes | None],
+        chat: bool = False,
+        limits: Limits | None = None,
+        options: HttpOptions | None = None,
+        transport: httpx.BaseTransport | None = None,
+    ) -> None:
+        if window < 0:
+            raise RecoverError(f"window: {window} is not ≥ 0")
+        self._http = Http(url, options or HttpOptions(key_env="OPENAI_API_KEY"), transport)
+        self._model = model
+        self._chat = chat
+        self._table = TokenTable(pieces)
+        self.pieces = pieces
+        self.limits = limits or Limits(window, _MAX_BIAS, _MOST_BIASES, precision=1e-5, lowest=_LOWEST)
+
+    @property
+    def vocab_size(self) -> int:
+        """How many tokens the tokenizer has."""
+        return len(self._table)
+
+    @property
+    def identity(self) -> Mapping[str, Any]:
+        """The URL without secrets, the model, and how it is asked."""
+        kind = "chat" if self._chat else "completions"
+        named = {"api": "openai", "url": self._http.shown, "model": self._model, "kind": kind}
+        return named | {"window": self.limits.window, "tokens": self.vocab_size}
+
+    @property
+    def collisions(self) -> frozenset[int]:
+        """Ids of the tokens that share their bytes with others, and of those that have none."""
+        return self._table.ambiguous | self._table.silent
+
+    def query(self, prompt: str, logit_bias: Bias) -> Answer:
+        """One token behind the prompt, and its window."""
+        path = "chat/completions" if self._chat else "completions"
+        said = self._http.post(path, self._body(prompt, logit_bias))
+        try:
+            return self._answer(said["choices"][0])
+        except (KeyError, IndexError, TypeError, ValueError, AttributeError):
+            raise RecoverError(f"{self._http.shown}: the answer has not the shape of OpenAI's API") from None
+
+    def start(self) -> None:
+        """Try again, from now on."""
+        self._http.start()
+
+    def stop(self) -> None:
+        """Try nothing again from now on."""
+        self._http.stop()
+
+    def close(self) -> None:
+        """Close all connections."""
+        self._http.close()
+
+    def _body(self, prompt: str, bias: Bias) -> dict[str, Any]:
+        body: dict[str, Any] = {
+            "model": self._model,
+            "max_tokens": 1,
+            # What is drawn does not matter beside logprobs, but temperature 0 would bend those of some servers.
+            "temperature": 1 if self.limits.window else 0,
+            "logit_bias": {str(token): value for token, value in bias.items()},
+        }
+        if self._chat:
+            body["messages"] = [{"role": "user", "content": prompt}]
+            if self.limits.window:
+                body |= {"logprobs": True, "top_logprobs": self.limits.window}
+        else:
+            body["prompt"] = prompt
+            if self.limits.window:
+                body["logprobs"] = self.limits.window
+        return body
+
+    def _answer(self, choice: Mapping[str, Any]) -> Answer:
+        told = choice.get("logprobs")
+        if not told:
+            text = choice["message"]["content"] if self._chat else choice["text"]
+            return Answer(self._table.of_text(text or ""))
+        # Some servers give completions in the shape of chat.
+        if "content" in told:
+            return self._of_chat(told["content"][0])
+        return self._of_completion(told)
+
+    def _of_chat(self, step: Mapping[str, Any]) -> Answer:
+        shown = {self._table.of_entry(entry): float(entry["logprob"]) for entry in step["top_logprobs"]}
+        token = self._table.of_entry(step)
+        return Answer(token, float(step["logprob"]), _named(shown))
+
+    def _of_completion(self, told: Mapping[str, Any]) -> Answer:
+        top = told["top_logprobs"]
+        shown = {self._table.of_text(text): float(value) for text, value in (top[0] if top else {}).items()}
+        token = self._table.of_text(told["tokens"][0])
+        return Answer(token, float(told["token_logprobs"][0]), _named(shown))
+
+
+def _named(shown: Mapping[int | None, float]) -> dict[int, float]:
+    return {token: value for token, value in shown.items() if token is not None}

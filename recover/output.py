@@ -1,0 +1,113 @@
+"""Recoveries as files: ``.npz`` for NumPy, ``.json`` and ``.jsonl`` for all others. Whole, or not at all."""
+
+from __future__ import annotations
+
+import zipfile
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+
+from ..logprobs import TokenLogprob, encode, finite
+from .errors import RecoverError
+from .files import write_whole
+from .numerics import Floats
+from .settings import Recovery
+
+FORMATS = (".npz", ".json", ".jsonl")
+
+
+def check_format(path: Path) -> None:
+    """Raise ``RecoverError`` for a file name whose ending names no format, or whose folder is not there."""
+    if path.suffix not in FORMATS:
+        raise RecoverError(f"{path}: the name ends in none of {', '.join(FORMATS)}")
+    if not path.parent.is_dir():
+        raise RecoverError(f"{path}: there is no folder {path.parent}")
+
+
+def save(recovery: Recovery, path: Path, about: Mapping[str, Any]) -> None:
+    """Write a recovery, with ``about`` (endpoint, prompt) beside it; the ending of ``path`` names the format.
+
+    ``.npz``: ``ids`` int32, ``logprobs`` and ``errors`` float64, ``bytes`` uint8 with ``offsets`` int64 (token i
+    has bytes[offsets[i]:offsets[i+1]]), ``head``: JSON of all the rest. The others: see `lines`. Only the tokens
+    that were found are listed. Raises ``RecoverError``.
+    """
+    check_format(path)
+    if path.suffix == ".npz":
+        write_whole(path, lambda file: _write_npz(recovery, file, about))
+    elif path.suffix == ".json":
+        whole = {**head(recovery, about), "tokens": list(_tokens(recovery))}
+        write_whole(path, lambda file: file.write(encode(whole).encode() + b"\n"))
+    else:
+        write_whole(path, lambda file: file.writelines(line.encode() for line in lines(recovery, about)))
+
+
+def lines(recovery: Recovery, about: Mapping[str, Any]) -> Iterator[str]:
+    """The lines of ``.jsonl``: a head, then each token by id: ``id, token, bytes, logprob, error``."""
+    yield encode({"event": "recovery", **head(recovery, about)}) + "\n"
+    for token in _tokens(recovery):
+        yield encode({"event": "token", **token}) + "\n"
+
+
+def head(recovery: Recovery, about: Mapping[str, Any]) -> dict[str, Any]:
+    """What is known of the whole."""
+    return {
+        **about,
+        "method": recovery.method,
+        "calls": recovery.queries,
+        "complete": recovery.complete,
+        "stopped": recovery.stopped,
+        "normalised": recovery.normalised,
+        "error": finite(recovery.error),
+        "unit": "nats",
+        "notes": list(recovery.notes),
+    }
+
+
+def likeliest(recovery: Recovery, count: int) -> list[TokenLogprob]:
+    """The likeliest tokens that were found, from the first on."""
+    known = _known(recovery)
+    ordered = known[np.argsort(-recovery.logprobs[known], kind="stable")][:count]
+    return [TokenLogprob(int(i), recovery.pieces.get(int(i), b""), float(recovery.logprobs[i])) for i in ordered]
+
+
+def read_row(path: Path) -> Floats:
+    """The logprobs of a whole recovery that was saved as ``.npz``, float64 (V,). Raises ``RecoverError``."""
+    try:
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as data:
+            ids, logprobs = data["ids"], data["logprobs"]
+    except OSError as error:
+        raise RecoverError(f"{path}: {error.strerror or 'not a recovery'}") from None
+    except (ValueError, KeyError, EOFError, AttributeError, zipfile.BadZipFile):
+        raise RecoverError(f"{path}: not a recovery that gen recover wrote as .npz") from None
+    if len(ids) == 0 or not np.array_equal(ids, np.arange(len(ids))):
+        raise RecoverError(f"{path}: it lacks tokens; a basis needs whole rows")
+    return np.asarray(logprobs, dtype=np.float64)
+
+
+def _known(recovery: Recovery) -> np.ndarray[Any, np.dtype[np.intp]]:
+    return np.flatnonzero(~np.isnan(recovery.logprobs))
+
+
+def _tokens(recovery: Recovery) -> Iterator[dict[str, Any]]:
+    for token in _known(recovery).tolist():
+        piece = recovery.pieces.get(token)
+        record = TokenLogprob(token, piece or b"", float(recovery.logprobs[token])).as_json()
+        if piece is None:
+            record |= {"token": None, "bytes": None}
+        yield {**record, "error": finite(float(recovery.errors[token]))}
+
+
+def _write_npz(recovery: Recovery, file: IO[bytes], about: Mapping[str, Any]) -> None:
+    known = _known(recovery)
+    pieces = [recovery.pieces.get(token, b"") for token in known.tolist()]
+    np.savez_compressed(
+        file,
+        ids=known.astype(np.int32),
+        logprobs=recovery.logprobs[known],
+        errors=recovery.errors[known],
+        bytes=np.frombuffer(b"".join(pieces), dtype=np.uint8),
+        offsets=np.cumsum([0, *map(len, pieces)], dtype=np.int64),
+        head=np.array(encode(head(recovery, about))),
+    )

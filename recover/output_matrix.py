@@ -1,0 +1,37 @@
+"""The output matrix of a GGUF, for a basis."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..engine import check_file
+from .errors import RecoverError
+
+
+def output_matrix(path: Path) -> NDArray[np.float32]:
+    """The output matrix of a GGUF, float32 (V, d): ``output.weight``, or the embedding that stands for it.
+
+    Raises ``RecoverError``; needs the package gguf, whose job it is to know every kind of quantisation.
+    """
+    try:
+        from gguf import GGUFReader, dequantize  # noqa: PLC0415 - an extra, which only this needs
+    except ImportError:
+        raise RecoverError(
+            "reading a GGUF's output matrix needs the package gguf: pip install 'logitsmith[basis]'; "
+            "or make the basis of rows of logprobs, with --prompts"
+        ) from None
+    check_file(path)
+    tensors = {tensor.name: tensor for tensor in GGUFReader(os.fspath(path)).tensors}
+    tensor = tensors.get("output.weight") or tensors.get("token_embd.weight")
+    if tensor is None:
+        raise RecoverError(f"{path}: it has neither output.weight nor token_embd.weight")
+    try:
+        return np.asarray(dequantize(tensor.data, tensor.tensor_type), dtype=np.float32)
+    except NotImplementedError:
+        raise RecoverError(
+            f"{path}: {tensor.name} has the type {tensor.tensor_type.name}, which gguf cannot read"
+        ) from None

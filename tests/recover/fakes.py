@@ -1,0 +1,53 @@
+"""Endpoints out of a row of logits, with the habits of APIs: windows, cuts, rounding, noise."""
+
+import numpy as np
+from logitsmith.recover import Answer, Limits
+
+
+def row_of(size=300, seed=0, spread=3.0, top=0.0):
+    """Logprobs, float64 (V,), normally distributed; ``top`` is added to the largest logit."""
+    logits = np.random.default_rng(seed).normal(0, spread, size)
+    logits[logits.argmax()] += top
+    return log_softmax(logits)
+
+
+def log_softmax(logits):
+    logits = np.asarray(logits, dtype=np.float64)
+    shifted = logits - logits.max()
+    return shifted - np.log(np.exp(shifted).sum())
+
+
+class Fake:
+    """Answers out of a row. ``raw``: the bias only chooses; ``cut``: silently limits biases; ``noise``: nats."""
+
+    def __init__(self, row, window, *, raw=False, cut=None, noise=0.0, digits=None, deaf=False, **limits):
+        self.row = np.asarray(row, dtype=np.float64)
+        self.limits = Limits(window, **{"precision": 1e-14, "lowest": -700.0, **limits})
+        self.vocab_size = len(self.row)
+        self.identity = {"api": "fake"}
+        self.raw, self.cut, self.noise, self.digits, self.deaf = raw, cut, noise, digits, deaf
+        self.calls = 0
+        self.asked = []
+        self.random = np.random.default_rng(5)
+
+    def query(self, prompt, logit_bias):
+        self.calls += 1
+        self.asked.append(dict(logit_bias))
+        most = self.limits.most_biases
+        assert most is None or len(logit_bias) <= most
+        logits = self.row.copy()
+        for token, value in logit_bias.items():
+            assert abs(value) <= self.limits.max_bias
+            cut = value if self.cut is None else max(-self.cut, min(self.cut, value))
+            logits[token] += 0 if self.deaf else cut
+        if self.noise:
+            logits += self.random.normal(0, self.noise, len(logits))
+        token = int(logits.argmax())
+        shown = self.row if self.raw else log_softmax(logits)
+        if self.digits is not None:
+            shown = np.round(shown, self.digits)
+        window = np.argsort(-shown, kind="stable")[: self.limits.window]
+        if not len(window):
+            return token
+        logprobs = {int(i): float(shown[i]) for i in window if np.isfinite(shown[i])}
+        return Answer(token, float(shown[token]), logprobs)

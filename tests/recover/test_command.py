@@ -1,0 +1,313 @@
+"""`gen recover` and `gen recover-basis` as processes: output, checkpoints, plans, refusals."""
+
+import json
+import os
+import pty
+import signal
+import subprocess
+import sys
+import time
+from math import exp
+
+import numpy as np
+import pytest
+from logitsmith.cli.app import app
+from typer.testing import CliRunner
+
+from ..cli.conftest import Result, environment, gen, home  # noqa: F401 - fixtures
+from .conftest import api
+from .fakes import Fake, row_of
+
+SIZE = 400
+ROW = row_of(SIZE)
+KEY = "sk-very-secret-0123456789"
+
+
+def served(window=8, seconds=0.0, **habits):
+    """llama.cpp's server in shape, over a `Fake`; returns what `api` takes, and the fake."""
+    fake = Fake(ROW, window, **habits)
+
+    def answer(path, body, headers):
+        time.sleep(seconds)
+        if path.endswith("/models"):
+            return 200, {"data": [{"meta": {"n_vocab": SIZE}}]}, {}
+        if path.endswith("/tokenize"):
+            return 200, {"tokens": [1, 2, 3]}, {}
+        said = fake.query("x", {int(token): value for token, value in body["logit_bias"]})
+        shown = [{"id": i, "bytes": [65, i % 200], "prob": exp(value)} for i, value in said.logprobs.items()]
+        return 200, {"completion_probabilities": [{"id": said.token, "prob": 0.5, "top_probs": shown}]}, {}
+
+    return answer, fake
+
+
+def asked(url, *rest):
+    return ("recover", "--endpoint", url, "--api", "llama-server", "--window", "8", "-p", "x", *rest)
+
+
+@pytest.fixture
+def here(tmp_path, monkeypatch):
+    """`gen` in this process, which starts faster, in an empty folder."""
+    (tmp_path / "work").mkdir()
+    monkeypatch.chdir(tmp_path / "work")
+    monkeypatch.setenv("COLUMNS", "200")
+
+    def run(*arguments, code=0, **extra):
+        done = CliRunner().invoke(app, list(arguments), env=extra)
+        assert done.exception is None or isinstance(done.exception, SystemExit), done.exception
+        assert done.exit_code == code, done.output
+        return Result(done.stdout, done.stderr, done.exit_code)
+
+    return run
+
+
+def test_a_model_behind_a_window(gen):  # noqa: F811
+    done = gen("recover", "The sea was", "--window", "5", "--top", "12", "-t", "1", "-o", "-")
+    head, *tokens = done.lines
+    assert (head["method"], head["complete"], head["endpoint"]["api"]) == ("top_n", True, "local")
+    assert len(tokens) == 12
+    assert " a" in [token["token"] for token in tokens]
+    assert "gen: top_n: 5 calls" in done.err
+    table = gen("recover", "The sea was", "--ids", "253,17", "-t", "1")
+    assert "253" in table.out
+    assert "logprob" in table.out
+    assert table.err.count("\n") >= 2
+
+
+@pytest.mark.parametrize("ending", ["npz", "json", "jsonl"])
+def test_files(here, tmp_path, ending):
+    answer, _ = served()
+    with api(answer) as url:
+        done = here(*asked(url, "-o", f"out.{ending}", "--verify", "5"))
+    assert done.out == ""
+    assert "verified 5 tokens by single" in done.err
+    path = tmp_path / "work" / f"out.{ending}"
+    if ending == "npz":
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as data:
+            found = data["logprobs"]
+    else:
+        text = path.read_text()
+        found = json.loads(text)["tokens"] if ending == "json" else [json.loads(x) for x in text.splitlines()][1:]
+        found = [token["logprob"] for token in found]
+    assert np.abs(np.array(found) - ROW).max() < 1e-5
+    assert sorted(file.name for file in path.parent.iterdir()) == [path.name]
+
+
+def test_the_plan_asks_nothing(here):
+    answer, fake = served()
+    with api(answer) as url:
+        done = here(*asked(url, "--dry-run", "--price", "0.5,1.5", "--top", "50"))
+        assert fake.calls == 0
+        lines = {line.split()[0]: line.split()[1:] for line in done.out.splitlines() if line[:1].isalpha()}
+        assert lines["top_n"] == ["9", "36", "$0.0000"]
+        assert lines["parallel"] == ["59", "236", "$0.0002"]
+        assert "the prompt has 3 tokens" in done.out
+        done = here(*asked(url, "--dry-run", "--method", "parallel", "--vocab-size", "100002"))
+        assert "14,288" in done.out
+    local = here("recover", "The sea was", "--dry-run", "-t", "1")
+    assert "12,290" in local.out
+
+
+def test_max_calls_and_resume(here, tmp_path):
+    answer, fake = served()
+    with api(answer) as url:
+        done = here(*asked(url, "-o", "out.json", "--max-calls", "20"), code=1)
+        assert fake.calls == 20
+        assert "--max-calls is reached after 20 calls" in done.err
+        assert "out.json.checkpoint: the same command with --resume goes on" in done.err
+        part = json.loads((tmp_path / "work" / "out.json").read_text())
+        assert (part["complete"], part["stopped"]) == (False, "max_calls")
+        done = here(*asked(url, "-o", "out.json"), code=1)
+        assert "there is a checkpoint already; go on with --resume" in done.err
+        done = here(
+            *asked(url, "-o", "out.json", "-p", "y", "--resume")[:7],
+            "-p",
+            "y",
+            "-o",
+            "out.json",
+            "--resume",
+            code=1,
+        )
+        assert "a checkpoint of another run: its prompt is" in done.err
+        assert fake.calls == 20
+        done = here(*asked(url, "-o", "out.json", "--resume"))
+        assert f"{fake.calls} calls, 20 of them from the checkpoint" in done.err
+    assert json.loads((tmp_path / "work" / "out.json").read_text())["complete"]
+    assert not (tmp_path / "work" / "out.json.checkpoint").exists()
+
+
+def started(url, home, environment, *rest):  # noqa: F811
+    command = [sys.executable, "-m", "logitsmith.cli", *asked(url, "-o", "out.json", *rest)]
+    return subprocess.Popen(command, cwd=home / "work", env=environment, stderr=subprocess.PIPE, text=True)
+
+
+def wait_for_answers(path, count):
+    while not path.exists() or path.read_bytes().count(b"\n") <= count:
+        time.sleep(0.02)
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGKILL, -9)])
+def test_a_run_that_is_ended_goes_on(gen, home, environment, number, code):  # noqa: F811
+    answer, fake = served(seconds=0.01)
+    path = home / "work" / "out.json.checkpoint"
+    with api(answer) as url:
+        process = started(url, home, environment, "--in-flight", "2")
+        wait_for_answers(path, 10)
+        process.send_signal(number)
+        _, err = process.communicate()
+        assert process.returncode == code
+        assert "Traceback" not in err
+        if number == signal.SIGINT:
+            assert "interrupted after" in err
+            assert "--resume goes on" in err
+        kept = path.read_bytes().count(b"\n") - 1
+        before = fake.calls
+        done = gen(*asked(url, "-o", "out.json", "--resume"))
+        assert f"{kept} of them from the checkpoint" in done.err
+        # What was in flight when it was killed was answered, but not kept.
+        assert fake.calls - before + kept == fake.calls - (before - kept)
+        assert before - kept <= (2 if number == signal.SIGKILL else 0)
+    assert json.loads((home / "work" / "out.json").read_text())["complete"]
+
+
+def test_an_endpoint_that_fails_in_mid_run(here, tmp_path):
+    answer, fake = served()
+
+    def dying(path, body, headers):
+        return answer(path, body, headers) if fake.calls < 15 else (500, {"error": {"message": "no memory"}}, {})
+
+    with api(dying) as url:
+        done = here(*asked(url, "-o", "out.json", "--retries", "0"), code=1)
+    assert "500 Internal Server Error: no memory; what was answered is kept: go on with --resume" in done.err
+    assert not (tmp_path / "work" / "out.json").exists()
+
+
+def test_a_bar_on_terminals_only(home, environment):  # noqa: F811
+    answer, _ = served(seconds=0.02)
+    with api(answer) as url:
+        main, side = pty.openpty()
+        process = subprocess.Popen(
+            [sys.executable, "-m", "logitsmith.cli", *asked(url, "-o", "out.json")],
+            cwd=home / "work",
+            env={**environment, "TERM": "xterm"},
+            stderr=side,
+        )
+        os.close(side)
+        seen = b""
+        while True:
+            try:
+                data = os.read(main, 65536)
+            except OSError:
+                break
+            if not data:
+                break
+            seen += data
+        os.close(main)
+        assert process.wait() == 0
+    assert b"Recovering" in seen
+    assert b"%" in seen
+
+
+def test_the_openai_key_is_shown_nowhere(here, tmp_path):
+    (tmp_path / "work" / "t.tiktoken").write_text("IQ== 0\nIg== 1\n")
+    seen = []
+
+    def answer(path, body, headers):
+        seen.append(headers["Authorization"])
+        return 401, {"error": {"message": f"Incorrect API key provided: {KEY}"}}, {}
+
+    with api(answer) as url:
+        rest = ("--api", "openai", "--api-model", "m", "--tokenizer", "t.tiktoken", "-o", "o.json", "x")
+        done = here("recover", "--endpoint", f"{url}/v1", *rest, "--key-env", "MY_KEY", code=1, MY_KEY=KEY)
+        assert seen == [f"Bearer {KEY}"]
+        assert KEY not in done.err + done.out
+        assert "401" in done.err
+        assert all(KEY.encode() not in path.read_bytes() for path in (tmp_path / "work").iterdir())
+        done = here("recover", "--endpoint", f"{url}/v1", *rest, "--dry-run")
+        assert "the prompt has about 1 tokens" in done.out
+        assert len(seen) == 1
+    done = here("recover", "--endpoint", "http://127.0.0.1:9/v1", *rest, code=1, OPENAI_API_KEY="")
+    assert "$OPENAI_API_KEY is not set" in done.err
+
+
+def test_basis_of_saved_rows(here, tmp_path):
+    from logitsmith.recover import Basis, recover, save
+
+    from .fakes import log_softmax
+
+    matrix = np.random.default_rng(0).normal(0, 0.5, (SIZE, 8))
+    for number in range(14):
+        row = log_softmax(matrix @ np.random.default_rng(number).normal(0, 2, 8))
+        save(recover(Fake(row, 20), "x"), tmp_path / "work" / f"{number}.npz", {})
+    files = [part for number in range(14) for part in ("--vectors", f"{number}.npz")]
+    done = here("recover-basis", "-o", "b.npz", *files)
+    assert "b.npz: 400 tokens, 9 dimensions, of 14 recoveries" in done.err
+    assert Basis.load(tmp_path / "work" / "b.npz").rank == 9
+    done = here("recover-basis", "-o", "b.npz", *files[:8], code=1)
+    assert "4 rows are too few" in done.err
+
+
+USAGE = {
+    "no api": (["--endpoint", "http://x"], "--endpoint needs --api llama-server or --api openai"),
+    "two of them": (["--endpoint", "http://x", "--api", "llama-server", "-m", "x.gguf"], "give one"),
+    "a flag of endpoints": (["--rate", "3"], "--rate is for an --endpoint"),
+    "no model name": (["--endpoint", "http://x", "--api", "openai"], "needs --api-model NAME"),
+    "no tokenizer": (["--endpoint", "http://x", "--api", "openai", "--api-model", "m"], "needs --tokenizer"),
+    "window": (["--window", "-1"], "--window: -1 is not ≥ 0"),
+    "both": (["--top", "3", "--ids", "1"], "--top and --ids both say which tokens"),
+    "ids": (["--ids", "1,x"], "'1,x' is not a list of token ids"),
+    "top_n": (["--method", "top_n"], "--method top_n needs --top N"),
+    "basis": (["--method", "basis"], "--method basis needs --basis FILE"),
+    "nothing to resume": (["--resume"], "--resume needs the checkpoint"),
+    "verify": (["--verify", "0"], "--verify: 0 is not ≥ 1"),
+    "price": (["--price", "much"], "'much' is not one or two numbers"),
+    "three prices": (["--price", "1,2,3"], "'1,2,3' is not one or two numbers"),
+    "method": (["--method", "magic"], "'magic' is not one of"),
+    "two prompts": (["-p", "y"], "the prompt is given twice"),
+}
+NOBODY = ["--endpoint", "http://127.0.0.1:9", "--api", "llama-server", "--retries", "0", "--vocab-size", "10"]
+FAILURES = {
+    "no such basis": (["--basis", "no.npz"], "no.npz: No such file"),
+    "output of no kind": (["-o", "x.txt"], "x.txt: the name ends in none of .npz, .json, .jsonl"),
+    "no such folder": (["-o", "no/x.json"], "there is no folder no"),
+    "id outside": (["--ids", "10"], "token id 10 is not within 0..9"),
+    "top of none": (["--top", "0"], "n: 0 is not within 1..10"),
+    "eps": (["--eps", "0"], "eps: 0.0 is not a number > 0"),
+    "in flight": (["--in-flight", "0"], "in_flight: 0 is not ≥ 1"),
+    "nobody there": ([], "http://127.0.0.1:9/: no connection"),
+    "not a URL": (["--endpoint", "x"], "does not begin with http:// or https://"),
+    "no time": (["--timeout", "0"], "timeout: 0.0 is not a number > 0"),
+}
+
+
+def invoked(*arguments):
+    """The command in this process, which starts faster; its exit code, and all that it said on one line."""
+    done = CliRunner().invoke(app, list(arguments))
+    return done.exit_code, " ".join(done.output.replace("│", " ").split())
+
+
+@pytest.mark.parametrize("name", USAGE)
+def test_bad_usage(name):
+    arguments, message = USAGE[name]
+    code, said = invoked("recover", "x", *arguments)
+    assert (code, message in said) == (2, True), said
+
+
+@pytest.mark.parametrize("name", FAILURES)
+def test_failures(name):
+    arguments, message = FAILURES[name]
+    code, said = invoked("recover", "x", *NOBODY, *arguments)
+    assert (code, message in said) == (1, True), said
+
+
+BASIS_USAGE = {
+    "both": (["--rows", "3", "--vectors", "a.npz"], "--rows and --vectors both say"),
+    "rows": (["--rows", "-1"], "--rows: -1 is not ≥ 0"),
+    "ending": (["-o", "b.txt"], "b.txt does not end in .npz"),
+}
+
+
+@pytest.mark.parametrize("name", BASIS_USAGE)
+def test_bad_usage_of_basis(name):
+    arguments, message = BASIS_USAGE[name]
+    code, said = invoked("recover-basis", "-o", "b.npz", *arguments)
+    assert (code, message in said) == (2, True), said

@@ -1,0 +1,201 @@
+"""Each method against the row that the endpoint hides."""
+
+import numpy as np
+import pytest
+from logitsmith.recover import RecoverError, Settings, recover
+
+from .fakes import Fake, log_softmax, row_of
+
+ROW = row_of()
+
+
+def worst(found, row=ROW):
+    return np.nanmax(np.abs(found.logprobs - row))
+
+
+CASES = {
+    "parallel": (Fake(ROW, 20), "parallel", {}),
+    "parallel, window of 2": (Fake(ROW, 2), "parallel", {}),
+    "parallel, window of all": (Fake(ROW, 300), "parallel", {}),
+    "single": (Fake(ROW, 20), "single", {}),
+    "single, window of 1": (Fake(ROW, 1), "single", {}),
+    "auto, window of 1": (Fake(ROW, 1), "auto", {}),
+    "forced": (Fake(ROW, 5, raw=True), "forced", {}),
+    "auto, biases do not move logprobs": (Fake(ROW, 5, raw=True), "auto", {}),
+    "auto, the only logprob is raw": (Fake(ROW, 1, raw=True), "auto", {}),
+    "top_n of all": (Fake(ROW, 7), "top_n", {"n": 300}),
+    "declared limit": (Fake(ROW, 10, max_bias=12.0), "auto", {}),
+    "top_n where small values are not told": (Fake(ROW, 7, lowest=-20.0), "top_n", {"n": 300}),
+    "silent cut": (Fake(ROW, 10, cut=12.0), "auto", {}),
+    "silent cut, window of 1": (Fake(ROW, 1, cut=20.0), "auto", {}),
+    "a cut so low that tokens must be pushed down": (Fake(ROW, 10, cut=8.0), "auto", {}),
+    "the same, declared": (Fake(ROW, 10, max_bias=8.0), "auto", {}),
+    "small values are not told": (Fake(ROW, 10, lowest=-7.0), "auto", {}),
+    "a sure token": (Fake(row_of(top=30.0), 10), "auto", {}),
+    "a sure token, window of 1": (Fake(row_of(top=30.0), 1), "auto", {}),
+    "flat": (Fake(log_softmax(np.linspace(0, 1e-3, 300)), 10), "auto", {}),
+    "very unlikely tokens": (Fake(row_of(spread=60.0), 10), "auto", {}),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_whole_vocabulary(name):
+    endpoint, method, asked = CASES[name]
+    found = recover(endpoint, "x", method, **asked)
+    assert found.complete, found.notes
+    assert not np.isnan(found.logprobs).any()
+    assert worst(found, endpoint.row) < 1e-8
+    assert found.queries == found.sent
+
+
+def test_parallel_takes_window_minus_one_tokens_a_call():
+    endpoint = Fake(ROW, 20)
+    found = recover(endpoint, "x")
+    assert (found.method, found.queries) == ("parallel", 3 + -(-280 // 19))
+    assert endpoint.calls == found.queries
+
+
+def test_tokens_by_id_and_no_others():
+    found = recover(Fake(ROW, 5), "x", tokens=[7, 3, 3, 299])
+    assert np.flatnonzero(~np.isnan(found.logprobs)).tolist() == [3, 7, 299]
+    assert worst(found) < 1e-12
+
+
+@pytest.mark.parametrize("window", [1, 2, 5, 20])
+@pytest.mark.parametrize("n", [1, 2, 30])
+def test_top_n_is_exact_in_ids_and_values(window, n):
+    found = recover(Fake(ROW, window), "x", n=n)
+    assert found.method == "top_n"
+    assert sorted(np.flatnonzero(~np.isnan(found.logprobs))) == sorted(np.argsort(-ROW)[:n])
+    assert worst(found) < 1e-10
+
+
+def test_top_n_with_a_sharp_distribution_keeps_its_digits():
+    row = row_of(top=20.0)
+    for window in (1, 5):
+        found = recover(Fake(row, window, precision=1e-12), "x", n=20)
+        assert worst(found, row) < 1e-9
+
+
+def test_top_n_refuses_what_would_be_wrong():
+    with pytest.raises(RecoverError, match="takes 10 biases a call"):
+        recover(Fake(ROW, 3, most_biases=10), "x", n=30)
+    with pytest.raises(RecoverError, match="may cut biases"):
+        recover(Fake(ROW, 3, cut=1.5), "x", n=250)
+
+
+def test_bisection_finds_all_to_its_eps():
+    found = recover(Fake(ROW, 0), "x", settings=Settings(eps=1e-4))
+    assert (found.method, found.complete, found.normalised) == ("bisection", True, True)
+    assert worst(found) <= 1e-4
+    assert found.error == pytest.approx(1e-4)
+
+
+def test_bisection_of_some_is_relative_to_the_likeliest():
+    found = recover(Fake(ROW, 0), "x", tokens=[1, 2, 3])
+    assert not found.normalised
+    assert worst(found, ROW - ROW.max()) <= 1e-3
+    top = recover(Fake(ROW, 0), "x", n=10)
+    assert sorted(np.flatnonzero(~np.isnan(top.logprobs))) == sorted(np.argsort(-ROW)[:10])
+    assert worst(top, ROW - ROW.max()) <= 1e-3
+
+
+def test_a_token_that_cannot_surface_is_missing_and_never_wrong():
+    row = ROW.copy()
+    row[[5, 17]] = -np.inf
+    for window, raw in ((10, False), (1, False), (10, True), (0, False)):
+        found = recover(Fake(row, window, raw=raw), "x")
+        assert np.isnan(found.logprobs[[5, 17]]).all()
+        assert not found.complete
+        assert any("2 tokens were not shown" in note for note in found.notes)
+        others = np.delete(np.arange(300), [5, 17])
+        reference = row if found.normalised else row - row.max()
+        assert np.abs(found.logprobs[others] - reference[others]).max() < 1e-3
+
+
+def test_rounded_logprobs_stay_as_good_as_they_are():
+    for window in (1, 10):
+        found = recover(Fake(ROW, window, digits=5, precision=1e-5), "x")
+        assert worst(found) < 30 * 1e-5
+        assert worst(found) < 3 * found.error
+
+
+def test_noise_is_measured_averaged_and_told():
+    endpoint = Fake(ROW, 20, noise=1e-3, precision=1e-6)
+    found = recover(endpoint, "x", settings=Settings(repeats=16))
+    assert any("answers differ by up to" in note for note in found.notes)
+    off = np.abs(found.logprobs - ROW)
+    assert off.max() < 5e-3
+    assert 0.5 < np.median(found.errors) / (1e-3 / 4) < 4
+    assert (off < 4 * found.errors).mean() > 0.95
+    assert recover(endpoint, "x", tokens=[4]).queries > 4 * 2  # four times each without being told
+
+
+REFUSED = {
+    "unknown method": ({"method": "magic"}, "'magic' is none of auto, single"),
+    "empty prompt": ({"prompt": ""}, "the prompt is empty"),
+    "both": ({"n": 3, "tokens": [1]}, "not both"),
+    "n of none": ({"n": 0}, "n: 0 is not within 1..300"),
+    "n too large": ({"n": 301}, "n: 301 is not within 1..300"),
+    "no n": ({"method": "top_n"}, "top_n needs n"),
+    "no tokens": ({"tokens": []}, "there are none"),
+    "id outside": ({"tokens": [300]}, "token id 300 is not within 0..299"),
+    "no basis": ({"method": "basis"}, "needs a basis"),
+    "no such eps": ({"settings": Settings(eps=0)}, "eps: 0 is not a number > 0"),
+    "no calls": ({"settings": Settings(max_calls=0)}, "max_calls: 0 is not ≥ 1"),
+    "nothing to go on with": ({"settings": Settings(resume=True)}, "there is no checkpoint"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_refusals(name):
+    asked, message = REFUSED[name]
+    with pytest.raises(RecoverError, match=message):
+        recover(Fake(ROW, 5), **{"prompt": "x", **asked})
+
+
+WRONG = {
+    "parallel where biases are ignored": (Fake(ROW, 5, deaf=True), "parallel", "moves? logprobs.*nor the choice"),
+    "single where the logprobs are raw": (Fake(ROW, 5, raw=True), "single", "forced or auto may"),
+    "forced where they are not": (Fake(ROW, 5), "forced", "parallel or auto may"),
+    "parallel with a window of 1": (Fake(ROW, 1), "parallel", "single or auto may"),
+    "top_n without logprobs": (Fake(ROW, 0), "top_n", "bisection or auto may"),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_a_method_that_would_give_wrong_numbers_is_refused(name):
+    endpoint, method, message = WRONG[name]
+    with pytest.raises(RecoverError, match=message):
+        recover(endpoint, "x", method, n=3 if method == "top_n" else None)
+
+
+class Plain:
+    """The smallest endpoint: answers are dicts."""
+
+    vocab_size = 300
+    identity = {"api": "plain"}  # noqa: RUF012 - read only
+
+    def __init__(self, answer):
+        from logitsmith.recover import Limits
+
+        self.limits = Limits(5)
+        self.answer = answer
+
+    def query(self, prompt, logit_bias):
+        return self.answer
+
+
+STRANGE = {
+    "an id outside": ({999: -1.0}, "names token 999"),
+    "nan": ({1: float("nan")}, "the logprob nan, which is none"),
+    "positive": ({1: 0.5}, "the logprob 0.5, which is none"),
+    "nothing": ({}, "neither logprobs nor a token"),
+}
+
+
+@pytest.mark.parametrize("name", STRANGE)
+def test_strange_answers(name):
+    answer, message = STRANGE[name]
+    with pytest.raises(RecoverError, match=message):
+        recover(Plain(answer), "x")

@@ -1,0 +1,148 @@
+"""OpenAI's shapes, completions and chat, out of an API that takes biases; tokens are named by text."""
+
+import json
+
+import httpx
+import numpy as np
+import pytest
+from logitsmith.recover import HttpOptions, OpenAIEndpoint, RecoverError, TokenTable, read_tiktoken, recover
+
+from .fakes import Fake, row_of
+
+SIZE = 120
+ROW = row_of(SIZE)
+PIECES = [f" t{i}".encode() for i in range(SIZE - 6)] + [
+    b"\xf0\x9f",
+    b"\x98\x80",
+    b"caf\xc3\xa9",
+    b"\n",
+    b'"',
+    b"same",
+]
+
+
+def endpoint(chat=False, window=5, pieces=PIECES, raw=False, **change):
+    """An API in OpenAI's shape over a `Fake`."""
+    fake = Fake(ROW, window, raw=raw)
+
+    def named(token):
+        piece = pieces[token]
+        try:
+            text = piece.decode()
+        except UnicodeDecodeError:
+            text = "bytes:" + "".join(f"\\x{byte:02x}" for byte in piece)
+        return text, {"token": text, "bytes": list(piece)}
+
+    def answer(request):
+        body = json.loads(request.content)
+        assert request.url.path == ("/v1/chat/completions" if chat else "/v1/completions")
+        assert body["max_tokens"] == 1
+        assert all(abs(value) <= 100 for value in body["logit_bias"].values())
+        said = fake.query("x", {int(token): value for token, value in body["logit_bias"].items()})
+        if not window:
+            text = named(said)[0]
+            choice = {"message": {"content": text}} if chat else {"text": text}
+        elif chat:
+            assert body["messages"] == [{"role": "user", "content": "x"}]
+            top = [{**named(i)[1], "logprob": value} for i, value in said.logprobs.items()]
+            choice = {
+                "logprobs": {"content": [{**named(said.token)[1], "logprob": said.logprob, "top_logprobs": top}]}
+            }
+        else:
+            top = {named(i)[0]: value for i, value in said.logprobs.items()}
+            own = {"tokens": [named(said.token)[0]], "token_logprobs": [said.logprob], "top_logprobs": [top]}
+            choice = {"logprobs": own}
+        return httpx.Response(200, json={"choices": [{**choice, **change}]})
+
+    return OpenAIEndpoint(
+        "http://api.test/v1/",
+        "m",
+        window,
+        pieces=pieces,
+        chat=chat,
+        options=HttpOptions(),
+        transport=httpx.MockTransport(answer),
+    )
+
+
+@pytest.mark.parametrize("chat", [False, True])
+@pytest.mark.parametrize(
+    ("window", "raw", "method"), [(5, False, "parallel"), (1, False, "single"), (5, True, "forced")]
+)
+def test_recovers(chat, window, raw, method):
+    found = recover(endpoint(chat, window, raw=raw), "x")
+    assert found.method == method
+    assert found.complete
+    assert np.abs(found.logprobs - ROW).max() < 1e-9
+    assert found.pieces[3] == b" t3"
+
+
+@pytest.mark.parametrize("chat", [False, True])
+def test_only_the_token(chat):
+    pieces = [f" t{i}".encode() for i in range(SIZE)]
+    found = recover(endpoint(chat, 0, pieces), "x", tokens=[1, 2])
+    assert found.method == "bisection"
+    assert np.abs(found.logprobs[[1, 2]] - (ROW - ROW.max())[[1, 2]]).max() < 1e-3
+
+
+@pytest.mark.parametrize("chat", [False, True])
+def test_tokens_that_share_their_bytes_are_missing_and_never_wrong(chat):
+    pieces = [*PIECES[:-1], PIECES[7]]
+    made = endpoint(chat, pieces=[*pieces[:20], b"", *pieces[21:]])
+    assert made.collisions == {7, 20, SIZE - 1}
+    found = recover(made, "x")
+    assert np.flatnonzero(np.isnan(found.logprobs)).tolist() == [7, 20, SIZE - 1]
+    assert not found.complete
+    assert any("3 tokens have no text of their own" in note for note in found.notes)
+    assert np.nanmax(np.abs(found.logprobs - ROW)) < 1e-9
+
+
+@pytest.mark.parametrize("change", [{"logprobs": {"content": []}}, {"logprobs": {"content": [{"token": 1}]}}])
+def test_another_shape(change):
+    with pytest.raises(RecoverError, match="has not the shape of OpenAI's API"):
+        endpoint(True, **change).query("x", {})
+
+
+def test_names():
+    table = TokenTable([b"a", b"\xff", b"\xfe", b"caf\xc3\xa9", None, b"a", b"\xf0\x9f"])
+    assert table.ambiguous == {0, 5}
+    assert table.silent == {4}
+    assert table.of_text("caf\u00e9") == 3
+    assert table.of_text("\ufffd") is None  # three tokens look like this
+    assert table.of_text("bytes:\\xff") == 1
+    assert table.of_text("bytes:\\xzz") is None
+    assert table.of_text("a") is None
+    assert table.of_entry({"token": "?", "bytes": [0xF0, 0x9F]}) == 6
+    assert table.of_entry({"token": "caf\u00e9", "bytes": None}) == 3
+    with pytest.raises(RecoverError, match="has no tokens"):
+        TokenTable([])
+
+
+def test_tiktoken_files(tmp_path):
+    path = tmp_path / "t.tiktoken"
+    path.write_bytes(b"IQ== 0\nIg== 1\n\nIw== 3\n")
+    assert read_tiktoken(path) == [b"!", b'"', None, b"#"]
+    for data, message in (
+        (b"IQ== 0\nxx 1\n", "line 2 is not base64"),
+        (b"hello\n", "line 1 is not base64"),
+        (b"", "not those of a vocabulary"),
+        (b"IQ== 99999\n", "not those of a vocabulary"),
+    ):
+        path.write_bytes(data)
+        with pytest.raises(RecoverError, match=message):
+            read_tiktoken(path)
+    with pytest.raises(RecoverError, match="No such file"):
+        read_tiktoken(tmp_path / "no")
+
+
+def test_the_real_servers_own_chat_and_completions(server, model):
+    """llama.cpp's logprobs there are from before the biases: auto finds out, and forces."""
+    pieces = [None if model.vocabulary.is_control(i) else piece for i, piece in enumerate(model.vocabulary.pieces)]
+    for chat in (False, True):
+        made = OpenAIEndpoint(f"{server}/v1", "any", 5, pieces=pieces, chat=chat, options=HttpOptions())
+        found = recover(made, "The sea was", tokens=[253, 500, 17])
+        assert found.method == "forced"
+        assert found.complete
+        again = recover(made, "The sea was", "forced", tokens=[253, 500, 17])
+        assert np.nanmax(np.abs(found.logprobs - again.logprobs)) < 1e-3
+        made.close()

@@ -1,0 +1,219 @@
+"""llama.cpp's real server over HTTP, against its own whole row (`n_probs` = the vocabulary's size)."""
+
+import threading
+from math import exp, log
+
+import httpx
+import numpy as np
+import pytest
+from logitsmith.recover import Basis, HttpOptions, LlamaServerEndpoint, Settings, output_matrix, recover, verify
+
+from .serving import start, stop
+
+PROMPT = "The sea was"
+SIZE = 49152
+
+
+def whole_row(url, prompt, post=True):
+    """The server's own logprobs of all tokens, the prompt's beginning read before as in every call."""
+    body = {
+        "prompt": prompt,
+        "n_predict": 1,
+        "n_probs": SIZE,
+        "post_sampling_probs": post,
+        "samplers": [],
+        "seed": 1,
+    }
+    for seed in range(30):  # behind some draws the server hides logprobs
+        asked = {**body, "temperature": 1, "id_slot": 0, "seed": seed}
+        said = httpx.post(f"{url}/completion", json=asked, timeout=120).json()
+        if seed and "completion_probabilities" in said:
+            break
+    row = np.full(SIZE, np.nan)
+    step = said["completion_probabilities"][0]
+    for entry in step["top_probs" if post else "top_logprobs"]:
+        row[entry["id"]] = (log(entry["prob"]) if entry["prob"] else -np.inf) if post else entry["logprob"]
+    return row
+
+
+@pytest.fixture(scope="session")
+def row(server):
+    found = whole_row(server, PROMPT)
+    assert np.exp(found).sum() == pytest.approx(1, abs=1e-6)
+    return found
+
+
+@pytest.fixture(scope="session")
+def basis(model):
+    return Basis.of_matrix(output_matrix(model.path), "the matrix", model.vocabulary.pieces)
+
+
+def test_parallel(llama, row):
+    tokens = np.random.default_rng(0).choice(SIZE, 400, replace=False).tolist()
+    found = recover(llama(), PROMPT, tokens=tokens)
+    assert (found.method, found.complete) == ("parallel", True)
+    assert np.nanmax(np.abs(found.logprobs - row)) < 1e-4
+    assert found.queries <= 5 + -(-400 // 19)
+
+
+@pytest.mark.parametrize("count", [40, pytest.param(200, marks=pytest.mark.slow)])
+def test_single(llama, row, count, capsys):
+    tokens = np.random.default_rng(1).choice(SIZE, count, replace=False).tolist()
+    found = recover(llama(), PROMPT, "single", tokens=tokens)
+    off = np.nanmax(np.abs(found.logprobs - row))
+    with capsys.disabled():
+        print(f"\nserver, single, {count} tokens: {found.queries} calls, error {off:.1e}")
+    assert found.complete
+    assert off < 1e-4
+
+
+def test_top_n_is_exact_in_ids_and_values(llama, row):
+    found = recover(llama(), PROMPT, n=100)
+    assert found.method == "top_n"
+    assert set(np.flatnonzero(~np.isnan(found.logprobs))) == set(np.argsort(-row)[:100])
+    assert np.nanmax(np.abs(found.logprobs - row)) < 1e-5
+    assert found.queries <= 3 + -(-80 // 19) + 1
+
+
+def test_next_tokens_that_end_inside_a_character(llama):
+    """Behind such a token this server hides logprobs; so others are lifted to be drawn."""
+    found = recover(llama(), "今天天气很", n=60)
+    assert found.complete
+    assert any(len(piece) == 1 and piece[0] >= 0xC0 for piece in found.pieces.values())
+    assert found.queries < 40
+    some = recover(llama(), "今天天气很", tokens=[17, 253, 160, 5000])
+    assert some.complete
+    assert some.queries < 40
+
+
+def test_a_window_of_one(llama, row):
+    found = recover(llama(1), PROMPT, tokens=[253, 17, 5000, 160])
+    assert (found.method, found.complete) == ("single", True)
+    assert np.nanmax(np.abs(found.logprobs - row)) < 1e-4
+
+
+def test_bisection_to_its_eps(llama, row):
+    found = recover(llama(0), PROMPT, tokens=[17, 5000], settings=Settings(eps=1e-3))
+    assert found.method == "bisection"
+    assert np.nanmax(np.abs(found.logprobs - (row - row.max()))) < 1e-3
+
+
+def test_forced(server, llama):
+    found = recover(llama(post_sampling=False), PROMPT, tokens=[253, 17, 5000, 160])
+    assert found.method == "forced"
+    off = np.abs(found.logprobs - whole_row(server, PROMPT, post=False))
+    assert np.nanmax(off) < 1e-5
+    # This server hides the logprobs of a token that ends inside a character.
+    assert np.flatnonzero(~np.isnan(found.logprobs)).tolist() == [17, 253, 5000]
+    assert not found.complete
+
+
+def test_basis(llama, row, basis, capsys):
+    endpoint = llama()
+    found = recover(endpoint, PROMPT, settings=Settings(basis=basis))
+    off = np.abs(found.logprobs - row).max()
+    checked = verify(endpoint, PROMPT, found, 20)
+    with capsys.disabled():
+        print(
+            f"\nserver, basis: {found.queries} calls, error {off:.1e}, told {found.error:.1e}, "
+            f"verified {checked.largest:.1e}"
+        )
+    assert (found.method, found.complete) == ("basis", True)
+    assert found.queries <= 60
+    assert off < 1e-4
+    assert checked.largest < 1e-4
+
+
+def test_the_prompts_tokens_are_counted(llama):
+    assert llama().count_tokens(PROMPT) == 3
+    assert llama().vocab_size == SIZE
+
+
+def test_answers_are_alike_whatever_was_asked_before(llama):
+    endpoint = llama()
+    first = endpoint.query(PROMPT, {}).logprobs
+    assert endpoint.query("Something else entirely", {}).calls >= 2
+    assert endpoint.query(PROMPT, {}).logprobs == first
+    assert endpoint.query(PROMPT, {}).calls == 1
+
+
+def test_a_server_that_is_killed_and_started_again(tmp_path, row):
+    """In mid-run: the calls are tried again until it is back, and the run goes on."""
+    process, url = start()
+    port = int(url.rsplit(":", 1)[1])
+    tokens = np.random.default_rng(2).choice(SIZE, 400, replace=False).tolist()
+    seen = []
+    again = []
+
+    def watch(done, total):
+        seen.append(done)
+        if len(seen) == 10:
+            stop(process)
+            threading.Thread(target=lambda: again.append(start(port)[0])).start()
+
+    endpoint = LlamaServerEndpoint(url, 20, options=HttpOptions(retries=200, backoff=0.1, longest=0.5))
+    found = recover(endpoint, PROMPT, tokens=tokens, settings=Settings(progress=watch, in_flight=2))
+    endpoint.close()
+    stop(again[0])
+    assert found.complete
+    assert np.nanmax(np.abs(found.logprobs - row)) < 1e-4
+
+
+@pytest.mark.slow
+def test_the_whole_vocabulary(llama, row, capsys):
+    found = recover(llama(), PROMPT, "parallel")
+    off = np.abs(found.logprobs - row)
+    likely = row > -20
+    with capsys.disabled():
+        print(
+            f"\nserver, parallel, {SIZE:,} tokens: {found.queries:,} calls, error {off[likely].max():.1e} for the "
+            f"{likely.sum():,} tokens above e^-20, {off.max():.1e} for all"
+        )
+    assert found.complete
+    assert off[likely].max() <= 1e-4
+
+
+@pytest.mark.slow
+def test_other_prompts(server, llama, basis, capsys):
+    """Long ones, code, another language, and one whose next token is almost sure."""
+    prompts = (
+        "one two three four one two three four one two three",
+        "def add(a, b):\n    return",
+        "Où est la",
+        "A " * 200,
+        "今天天气很",
+    )
+    for prompt in prompts:
+        own = whole_row(server, prompt)
+        endpoint = llama()
+        top = recover(endpoint, prompt, n=50)
+        assert set(np.flatnonzero(~np.isnan(top.logprobs))) == set(np.argsort(-own, kind="stable")[:50])
+        whole = recover(endpoint, prompt, settings=Settings(basis=basis))
+        off = np.abs(whole.logprobs - own)
+        with capsys.disabled():
+            print(
+                f"\nserver, {prompt[:20]!r}, likeliest {exp(own.max()):.4f}: top 50 error "
+                f"{np.nanmax(np.abs(top.logprobs - own)):.1e} in {top.queries} calls, basis {off.max():.1e} "
+                f"in {whole.queries}, told {whole.error:.1e}"
+            )
+        assert np.nanmax(np.abs(top.logprobs - own)) < 1e-4
+        assert off[own > -20].max() < 1e-4
+
+
+@pytest.mark.slow
+def test_several_slots_differ_and_are_measured(capsys):
+    """With any slot, calls in flight are computed together, and answers differ by what is told."""
+    process, url = start(slots=4)
+    try:
+        own = whole_row(url, PROMPT)
+        tokens = np.random.default_rng(3).choice(SIZE, 800, replace=False).tolist()
+        for slot in (0, None):
+            endpoint = LlamaServerEndpoint(url, 20, slot=slot)
+            found = recover(endpoint, PROMPT, "parallel", tokens=tokens, settings=Settings(in_flight=4, repeats=4))
+            off = np.abs(found.logprobs - own)
+            with capsys.disabled():
+                print(f"\nserver, 4 in flight, slot {slot}: error {np.nanmax(off):.1e}, told {found.error:.1e}")
+            assert np.nanmax(off) < (1e-4 if slot == 0 else 0.5)
+            endpoint.close()
+    finally:
+        stop(process)
