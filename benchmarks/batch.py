@@ -95,14 +95,12 @@ def _native(model: Model, requests: list[Request]) -> dict[object, list[int]]:
 
 
 def _one_by_one(model: Model, requests: list[Request]) -> dict[object, list[int]]:
-    return {
-        request.key: [
-            event.id
-            for event in generate(model, request.prompt, request.chain, max_tokens=request.max_tokens)
-            if isinstance(event, Token)
-        ]
-        for request in requests
-    }
+    found = {}
+    for request in requests:
+        model.context.back_to(0)  # alone means that nothing was read before
+        events = generate(model, request.prompt, request.chain, max_tokens=request.max_tokens)
+        found[request.key] = [event.id for event in events if isinstance(event, Token)]
+    return found
 
 
 def _at_once(model: Model, requests: list[Request], parallel: int, apart: bool = False) -> dict[object, list[int]]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import secrets
+import sys
 from contextlib import closing
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -21,8 +23,8 @@ from .settings import overrides
 if TYPE_CHECKING:
     from ..engine import Model
     from .batches.journal import Results
-    from .batches.lines import Template
     from .batches.prepare import Defaults
+    from .batches.template import Template
     from .render.batch import Tally
 
 _MOST = 256  # sequences in one context; what llama.cpp is built for
@@ -121,13 +123,19 @@ def _check(options: BatchOptions) -> None:
         raise typer.BadParameter(f"-n: {options.max_tokens} is not ≥ 1, nor -1 for no limit")
     if options.parallel is not None and not 1 <= options.parallel <= _MOST:
         raise typer.BadParameter(f"--parallel: {options.parallel} is not within 1..{_MOST}")
+    if not -1 <= options.seed < 2**32:
+        raise typer.BadParameter(f"--seed: {options.seed} is not within 0..4294967295, nor -1 for a fresh one")
     if options.chat is False and options.system is not None:
         raise typer.BadParameter("--system needs the chat template, and --no-chat leaves it out")
     _check_files(options)
 
 
+def _is_pipe(options: BatchOptions) -> bool:
+    return str(options.output) == "-"
+
+
 def _check_files(options: BatchOptions) -> None:
-    piped = str(options.output) == "-"
+    piped = _is_pipe(options)
     if options.resume and piped:
         raise typer.BadParameter("--resume goes on with a file; name it with -o")
     if options.template is None and options.requests.suffix.lower() == ".csv":
@@ -148,12 +156,11 @@ def _batch(options: BatchOptions) -> None:
     template, total = _template(options)
     defaults = _defaults(options)
     try:
-        results: Results = Pipe() if str(options.output) == "-" else Journal(options.output, options.resume)
-        with closing(results), interruptible() as pressed:
-            tally = Tally(total, len(results.done))
-            if total is None or tally.finished < total:
-                with load_model(options, pressed) as model:
-                    _answer(options, (model, defaults, template), results, tally, pressed)
+        openai = options.format_ is o.BatchFormat.openai
+        results: Results = Pipe() if _is_pipe(options) else Journal(options.output, options.resume, openai)
+        with closing(results), interruptible() as pressed, load_model(options, pressed) as model:
+            tally = Tally(total)
+            _answer(options, (model, defaults, template), results, tally, pressed)
     except JournalError as error:
         fail(str(error))
     say(f"gen: {tally.summary()}")
@@ -161,14 +168,14 @@ def _batch(options: BatchOptions) -> None:
         if isinstance(results, Journal):
             note("--resume goes on from here")
         raise typer.Exit(INTERRUPTED)
-    if tally.failed or results.failed:
+    if tally.failed or tally.old_failures:
         raise typer.Exit(FAILED)
 
 
 def _template(options: BatchOptions) -> tuple[Template | None, int | None]:
     """The template, if there is to be one, and how many requests there are, if that can be known."""
     from .batches.ask import WrongLineError
-    from .batches.lines import Template
+    from .batches.template import Template
 
     try:
         template = None if options.template is None else Template(options.template)
@@ -188,7 +195,16 @@ def _defaults(options: BatchOptions) -> Defaults:
     found = resolve(None if name == "model" else load(name), chain=options.chain, flags=settings)
     if found.grammar.value is not None:
         choose(found.grammar.value, folders(), found.grammar_base).check()
-    return Defaults(name, options.chain, settings, options.seed, options.chat, options.logprobs)
+    return Defaults(name, options.chain, settings, _seed(options), options.chat, options.logprobs)
+
+
+def _seed(options: BatchOptions) -> int:
+    """What seeds come from; a fresh one is told, so that the run can be repeated and gone on with."""
+    if options.seed >= 0:
+        return options.seed
+    fresh = secrets.randbits(32)
+    note(f"seeds come from --seed {fresh}")
+    return fresh
 
 
 def _count(requests: Path, template: Template | None) -> int | None:
@@ -210,7 +226,7 @@ def _answer(
     tally: Tally,
     pressed: list[int],
 ) -> None:
-    from .batches.lines import opened, read_lines
+    from .batches.lines import Arriving, opened, read_lines
     from .batches.prepare import Kitchen
     from .batches.shape import Shape
     from .batches.work import Way, Work
@@ -227,5 +243,11 @@ def _answer(
         return bool(pressed)
 
     work = Work(Kitchen(model, defaults), Shape(options.format_.value), results, tally)
-    with opened(options.requests) as file, watching(tally) as watch:
-        work.run(model, read_lines(file, template), Way(parallel, options.deterministic, stopping), watch)
+    screen = _is_pipe(options) and sys.stdout.isatty()
+    with opened(options.requests) as file, watching(tally, screen) as watch:
+        lines = read_lines(file, template)
+        # What is not a file may come slowly, and nobody who is at work should wait for it.
+        come = lines if options.requests.is_file() else Arriving(lines)
+        work.run(model, come, Way(parallel, options.deterministic, stopping), watch)
+    if work.strangers and not pressed:
+        note(f"{options.output} also holds {work.strangers:,} results of requests that are not in this file")

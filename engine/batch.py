@@ -34,13 +34,14 @@ class Failure:
     error: ModelError | SamplingError | GrammarError
 
 
+_END = object()
 Moved = tuple[Answer | Failure | None, int]
 """What came of a request, if it is over, and how many tokens were made."""
 
 
 def generate_many(  # noqa: PLR0913 - the contract's own names
     model: Model,
-    requests: Iterable[Request],
+    requests: Iterable[Request | None],
     parallel: int,
     *,
     apart: bool = False,
@@ -50,10 +51,11 @@ def generate_many(  # noqa: PLR0913 - the contract's own names
     """Answer requests, ``parallel`` at a time, each as soon as it is done.
 
     Each gets the tokens that it gets alone: what is drawn depends on its own chain only, and what is computed on
-    its own tokens (`Slots` says how far). ``requests`` are asked for one by one, as slots are free. ``apart``:
-    compute exactly what `generate` computes, which takes as long. ``stopping`` is asked before a request is begun;
-    once it returns True, those at work are finished, and no other is begun. ``progress`` is told, after each step,
-    how many tokens were made. Raises ``ModelError`` where no request is to blame.
+    its own tokens (`Slots` says how far). ``requests`` are asked for one by one, as slots are free; None says that
+    there is none yet, and they are asked again after the next step. ``apart``: compute exactly what `generate`
+    does, which takes as long. ``stopping`` is asked before a request is begun; once it returns True, those at work
+    are finished, and no other is begun. ``progress`` is told, after each step, how many tokens were made.
+    Raises ``ModelError`` where no request is to blame.
     """
 
     def told(moved: Moved) -> Iterator[Answer | Failure]:
@@ -67,13 +69,18 @@ def generate_many(  # noqa: PLR0913 - the contract's own names
     try:
         board = _Board(model, slots)
         waiting = iter(requests)
+        over = False
         while True:
-            while board.free and not (stopping is not None and stopping()):
-                request = next(waiting, None)
+            while board.free and not over:
+                over = stopping is not None and stopping()
+                request = None if over else next(waiting, _END)
                 if request is None:
                     break
-                yield from told(board.begin(request))
-            if not board.working:
+                if isinstance(request, Request):
+                    yield from told(board.begin(request))
+                else:
+                    over = True
+            if over and not board.working:
                 return
             for moved in board.step():
                 yield from told(moved)

@@ -6,7 +6,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from .batch import batch_answer, batch_failure, batch_id, result, result_failure
+    from .batch import batch_answer, batch_failure, batch_id, failed, result, result_failure
     from .events import DONE, server_sent
     from .jsonl import done_line, prompt_line, start_line, token_line
     from .openai import chat_chunk, chat_completion, chat_first, chat_last, text_chunk, text_completion, text_last
@@ -46,6 +46,7 @@ __all__ = [
     "choice_scores",
     "done_line",
     "encode",
+    "failed",
     "finite",
     "llama_server",
     "prompt_line",
@@ -65,7 +66,7 @@ __all__ = [
 
 # Most runs need few of these, and all of them take long to import: each is fetched when it is first asked for.
 _HOMES = {
-    "batch": "batch_answer batch_failure batch_id result result_failure",
+    "batch": "batch_answer batch_failure batch_id failed result result_failure",
     "strict": "encode",
     "events": "DONE server_sent",
     "jsonl": "done_line prompt_line start_line token_line",

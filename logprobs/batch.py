@@ -24,10 +24,9 @@ def batch_answer(name: str, run: Completion, chat: bool) -> Json:
     return {"id": f"batch_req_{run.head.id}", "custom_id": name, "response": response, "error": None}
 
 
-def batch_failure(name: str | None, line: int, code: str, message: str) -> Json:
-    """A line of it for a request without an answer; ``line``, counted from 1, is where the request stands."""
-    error = {"code": code, "message": message, "line": line}
-    made = batch_id(f"{name}:{line}", 0)
+def batch_failure(name: str, error: Json) -> Json:
+    """A line of it for a request without an answer; ``error`` is of `failed`."""
+    made = batch_id(f"{name}:{error['line']}", 0)
     return {"id": f"batch_req_{made}", "custom_id": name, "response": None, "error": error}
 
 
@@ -51,6 +50,11 @@ def result(name: str, line: int, seed: int, run: Completion, complete: bool | No
     }
 
 
-def result_failure(name: str | None, line: int, code: str, message: str) -> Json:
-    """Our own line for a request without an answer."""
-    return {"id": name, "line": line, "error": {"code": code, "message": message, "line": line}}
+def result_failure(name: str, error: Json) -> Json:
+    """Our own line for a request without an answer; ``error`` is of `failed`."""
+    return {"id": name, "line": error["line"], "error": error}
+
+
+def failed(code: str, message: str, line: int, digest: str) -> Json:
+    """Why there is no answer; ``line``, from 1, is where the request stands, ``digest`` that of its text."""
+    return {"code": code, "message": f"line {line}: {message}", "line": line, "digest": digest}

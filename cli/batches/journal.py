@@ -27,10 +27,9 @@ class JournalError(Exception):
 
 
 class Results(Protocol):
-    """What takes results, and knows which there were at the start, see `key_of`, and how many of these failed."""
+    """What takes results, and knows which there were at the start; see `key_of`."""
 
     done: set[Hashable]
-    failed: int
 
     def add(self, record: dict[str, Any]) -> None:
         """Keep a result."""
@@ -41,16 +40,27 @@ class Results(Protocol):
         ...
 
 
-def key_of(record: dict[str, Any]) -> Hashable:
-    """What a result belongs to: the number of a line that could not be answered, else the request's id."""
-    error = record.get("error")
-    line = error.get("line") if isinstance(error, dict) else None
-    if line is not None:
-        return int(line)
-    name = record.get("custom_id", record.get("id"))
+def key_of(record: Any, openai: bool) -> Hashable:
+    """What a result belongs to: a failure to a line's number and digest, else it is the request's id.
+
+    Raises ``ValueError`` for what is no result, or one of the other format.
+    """
+    if not isinstance(record, dict) or "error" not in record or not (record["error"] or _ANSWER & record.keys()):
+        raise ValueError("it has neither an answer nor an error")
+    if ("response" in record) != openai:
+        raise ValueError(f"it is in the other format; give --format {'jsonl' if openai else 'openai'}")
+    error = record["error"]
+    if error:
+        return error.get("line"), error.get("digest")
+    name = record["custom_id"] if openai else record["id"]
     if not isinstance(name, str):
         raise ValueError("it names no request")
     return name
+
+
+_ANSWER = {"response", "text"}
+# How each of our lines begins.
+_BEGINNING = b'{"id": '
 
 
 class Pipe:
@@ -58,7 +68,6 @@ class Pipe:
 
     def __init__(self) -> None:
         self.done: set[Hashable] = set()
-        self.failed = 0
 
     def add(self, record: dict[str, Any]) -> None:
         """Write a result, at once."""
@@ -77,10 +86,9 @@ class Journal:
     file of results, the disk is full.
     """
 
-    def __init__(self, path: Path, resume: bool) -> None:
-        self._path = path
+    def __init__(self, path: Path, resume: bool, openai: bool) -> None:
+        self._path, self._openai = path, openai
         self.done: set[Hashable] = set()
-        self.failed = 0
         try:
             self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o666)
         except OSError as error:
@@ -116,17 +124,18 @@ class Journal:
         end = 0
         with self._path.open("rb") as file:
             for number, line in enumerate(file, 1):
-                if not line.endswith(b"\n"):
+                whole = line.endswith(b"\n")
+                if not whole and _is_torn(line):
                     break
                 try:
-                    key = key_of(json.loads(line))
+                    key = key_of(json.loads(line), self._openai)
                 except (ValueError, TypeError, AttributeError) as error:
                     raise JournalError(
-                        f"{self._path}: line {number} is no result of `gen batch`: {error}; it is left as it is"
+                        f"{self._path}: line {number} is no result to go on with: {error}; it is left as it is"
                     ) from None
-                self.done.add(key)
-                self.failed += isinstance(key, int)
-                end += len(line)
+                if whole:  # else only its line end is missing, and it is made again
+                    self.done.add(key)
+                    end += len(line)
         return end
 
     def add(self, record: dict[str, Any]) -> None:
@@ -168,6 +177,17 @@ class Journal:
             raise JournalError(f"{self._path}: {error.strerror}") from None
         finally:
             os.close(self._file)
+
+
+def _is_torn(line: bytes) -> bool:
+    """Is a last line without a line end the beginning of one of ours?"""
+    if not (line.startswith(_BEGINNING) or _BEGINNING.startswith(line)):
+        return False
+    try:
+        json.loads(line)
+    except ValueError:
+        return True
+    return False
 
 
 def _force_folder(folder: Path) -> None:

@@ -8,7 +8,7 @@ from hashlib import sha256
 
 from ...engine import Model, Request, Wanted, format_chat
 from ...grammars import Constraint, choose
-from ...presets import Override, Preset, Settings, from_metadata, load, parse_set, resolve
+from ...presets import Override, Preset, PresetError, Settings, from_metadata, load, parse_set, resolve
 from ...samplers import build
 from ..grammar import folders
 from .ask import Ask, WrongLineError
@@ -36,6 +36,7 @@ class Kitchen:
     def __init__(self, model: Model, defaults: Defaults) -> None:
         self._model, self._defaults = model, defaults
         self._presets: dict[str, Preset] = {}
+        self._preset(defaults.preset)  # what is wrong with it is wrong with all
 
     def request(self, ask: Ask) -> Request:
         """What is to be written for a line; its ``key`` is the line's id."""
@@ -61,8 +62,17 @@ class Kitchen:
         )
 
     def _settle(self, ask: Ask) -> Settings:
-        ours = self._defaults
         own_chain = ask.preset is not None or ask.chain is not None
+        try:
+            return self._resolved(ask, own_chain)
+        except PresetError as error:
+            if not (own_chain or ask.sets):
+                raise
+            # The line has no flags, but names of the same.
+            raise WrongLineError(str(error).replace("--chain:", "chain:").replace("--set ", "set ")) from None
+
+    def _resolved(self, ask: Ask, own_chain: bool) -> Settings:
+        ours = self._defaults
         return resolve(
             self._preset(ask.preset or ours.preset),
             chain=ask.chain if own_chain else ours.chain,

@@ -43,7 +43,6 @@ class Shape:
             return logprobs.batch_answer(ask.id, run, ask.messages is not None)
         return logprobs.result(ask.id, ask.line, start.seed, run, done.complete)
 
-    def failure(self, name: str | None, line: int, code: str, message: str) -> dict[str, Any]:
-        """The record of a line that could not be answered."""
-        make = logprobs.batch_failure if self._openai else logprobs.result_failure
-        return make(name, line, code, message)
+    def failure(self, name: str, error: dict[str, Any]) -> dict[str, Any]:
+        """The record of a line that could not be answered; ``error`` is of `logprobs.failed`."""
+        return (logprobs.batch_failure if self._openai else logprobs.result_failure)(name, error)

@@ -18,12 +18,14 @@ _BLINK = 0.2
 
 
 class Tally:
-    """What a run has done so far. ``before``: results that were there already; ``total``: None if not known."""
+    """What a run has done so far; ``total``: how many lines there are, None if not known.
 
-    def __init__(self, total: int | None, before: int) -> None:
+    ``before``: those that had a result already, and ``old_failures`` those of them that had failed.
+    """
+
+    def __init__(self, total: int | None) -> None:
         self.total = total
-        self.before = before
-        self.done = self.failed = self.tokens = 0
+        self.before = self.old_failures = self.done = self.failed = self.tokens = 0
         self._began = monotonic()
 
     @property
@@ -53,11 +55,12 @@ class Tally:
         """How far it is, in a line."""
         of = "" if self.total is None else f" of {self.total:,}"
         left = "" if not self.left else f", {_span(self.left)} left"
-        return f"{self.finished:,}{of} done, {self.failed:,} failed, {self.pace}{left}"
+        return f"{self.finished:,}{of} finished, {self.failed:,} of them failed, {self.pace}{left}"
 
     def summary(self) -> str:
         """What was done, in a line."""
-        kept = f", {self.before:,} were there" if self.before else ""
+        old = f", {self.old_failures:,} of them failed" if self.old_failures else ""
+        kept = f", {self.before:,} were there{old}" if self.before else ""
         return (
             f"{self.done:,} answered, {self.failed:,} failed{kept}; "
             f"{self.tokens:,} tokens in {_span(self.seconds)} ({self.pace})"
@@ -96,9 +99,9 @@ class Watch:
 
 
 @contextmanager
-def watching(tally: Tally) -> Iterator[Watch]:
-    """While inside, the tally is shown."""
-    if not sys.stderr.isatty():
+def watching(tally: Tally, piped_to_a_terminal: bool) -> Iterator[Watch]:
+    """While inside, the tally is shown; without a bar where the results go to the terminal too."""
+    if not sys.stderr.isatty() or piped_to_a_terminal:
         yield Watch(tally, None)
         return
     from rich.console import Console
@@ -112,7 +115,7 @@ def watching(tally: Tally) -> Iterator[Watch]:
         TextColumn("{task.fields[pace]}"),
         TimeRemainingColumn(),
     )
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+    with Progress(*columns, console=Console(stderr=True), transient=True, redirect_stdout=False) as bar:
         yield Watch(tally, bar)
 
 

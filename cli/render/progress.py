@@ -86,8 +86,8 @@ def recovering(what: str = "Recovering") -> Iterator[Callable[[int, int], None] 
 
 @contextmanager
 def counting(what: str, total: int | None) -> Iterator[Callable[[], None]]:
-    """A bar for work of several parts; yields what is to be called after each."""
-    if not sys.stderr.isatty():
+    """A bar for work of several parts; yields what is to be called after each. None where stdout is a terminal."""
+    if not sys.stderr.isatty() or sys.stdout.isatty():
         yield lambda: None
         return
     with _bar() as bar:
@@ -100,4 +100,5 @@ def _bar() -> Progress:
     from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
     columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
-    return Progress(*columns, console=Console(stderr=True), transient=True)
+    # Stdout is left alone: what is written there while the bar stands belongs to the user.
+    return Progress(*columns, console=Console(stderr=True), transient=True, redirect_stdout=False)

@@ -36,10 +36,10 @@ def _finite(values: NDArray[Any]) -> Mask:
 
 
 _RULES: Mapping[str, _Rule] = {
-    "repetition_penalty": _Rule("f", "floats", "> 0", lambda v: (v > 0) & _finite(v), 1.0, np.float32),
+    "repetition_penalty": _Rule("f", "floats", "> 0 and finite", lambda v: (v > 0) & _finite(v), 1.0, np.float32),
     "frequency_penalty": _Rule("f", "floats", "a finite float32", _finite, 0.0, np.float32),
     "presence_penalty": _Rule("f", "floats", "a finite float32", _finite, 0.0, np.float32),
-    "temperature": _Rule("f", "floats", "> 0", lambda v: (v > 0) & _finite(v), 1.0, np.float32),
+    "temperature": _Rule("f", "floats", "> 0 and finite", lambda v: (v > 0) & _finite(v), 1.0, np.float32),
     "top_k": _Rule("iu", "whole numbers", "> 0 and < the vocabulary", lambda v: v > 0, 0, np.int64),
     "top_p": _Rule("f", "floats", "> 0 and ≤ 1", lambda v: (v > 0) & (v <= 1), 1.0, np.float32),
     "seed": _Rule("iu", "whole numbers", "≥ 0", lambda v: v >= 0, -1, np.int64),

@@ -3,6 +3,8 @@
 import csv
 import io
 import json
+import os
+import pty
 import signal
 import subprocess
 import sys
@@ -55,7 +57,8 @@ def test_openai_lines_give_openai_results(gen, work):
 
     asked = [
         completion("plain", prompt="The sea", logprobs=2, seed=7),
-        completion("ids", prompt=[504, 2388], temperature=0),
+        completion("ids", prompt=[504, 2388], temperature=0, tools=None, stream_options=None, store=False),
+        completion("one of one", prompt=["The sea"], seed=7),
         chat("chat", logprobs=True, top_logprobs=3),
         chat("object", response_format={"type": "json_object"}, max_tokens=40),
         chat(
@@ -83,7 +86,7 @@ def test_openai_lines_give_openai_results(gen, work):
     assert isinstance(json.loads(body["schema"]["message"]["content"])["ok"], bool)
     json.loads(body["object"]["message"]["content"])
     assert body["biased"]["text"] == " of" * 5
-    assert "6 answered, 0 failed" in done.err
+    assert "7 answered, 0 failed" in done.err
 
 
 def test_each_line_gets_what_gen_run_gives_it(gen, work):
@@ -144,7 +147,13 @@ BAD = {
     "no token of that id": ({"prompt": [10**9]}, "1000000000"),
     "n": (completion("c1", prompt="a", n=2), "body.n"),
     "stream": (completion("c2", prompt="a", stream=True), "body.stream"),
-    "tools": (chat("c3", tools=[]), "body.tools: there is no such field"),
+    "tools": (chat("c3", tools=[{"type": "function"}]), "body.tools"),
+    "a picture": (
+        chat("c9", messages=[{"role": "user", "content": [{"type": "image_url"}]}]),
+        "body.messages.0.content",
+    ),
+    "several prompts": (completion("c10", prompt=["a", "b"]), "these are 2 prompts; each needs a line of its own"),
+    "no content": (chat("c11", messages=[{"role": "user"}]), "there is no content"),
     "url": (completion("c4", prompt="a") | {"url": "/v1/embeddings"}, "url"),
     "logprobs not asked": (chat("c5", top_logprobs=3), "needs logprobs: true"),
     "temperature": (completion("c6", prompt="a", temperature=-1), "body.temperature"),
@@ -171,7 +180,7 @@ def test_a_bad_line_becomes_an_error_with_its_number_and_the_rest_goes_on(gen, w
     assert f"2 answered, {len(BAD)} failed" in done.err
     again = gen("batch", "in.jsonl", "-o", "out.jsonl", "--resume", *CHEAP, code=1)
     assert read(work / "out.jsonl") == results
-    assert f"0 answered, 0 failed, {len(results)} were there" in again.err
+    assert f"0 answered, 0 failed, {len(results)} were there, {len(BAD)} of them failed" in again.err
 
 
 def test_csv_rows_fill_a_template(gen, work):
@@ -182,8 +191,8 @@ def test_csv_rows_fill_a_template(gen, work):
         "batch", "in.csv", "--template", "{n}. {{Say}} {text}:", "--format", "jsonl", "-n", "3", *CHEAP, code=1
     )
     found = {line["id"]: line for line in done.lines}
-    assert set(found) == {"r1", "line-2", None}
-    assert "has 2 fields, and the first row names 3" in found[None]["error"]["message"]
+    assert set(found) == {"r1", "line-4", "line-5"}
+    assert found["line-5"]["error"]["message"] == "line 5: it has 2 fields, and the first row names 3"
     alone = gen('1. {Say} a "b",\nc:', "-n", "3", "--format", "jsonl", "-s", str(found["r1"]["seed"]))
     assert alone.lines[-1]["text"] == found["r1"]["text"]
 
@@ -229,7 +238,7 @@ def test_results_that_are_there_are_never_written_over(gen, work):
     done = gen("batch", "in.jsonl", "-o", "out.jsonl", *CHEAP, code=1)
     assert "is there already; --resume goes on with it" in done.err
     done = gen("batch", "in.jsonl", "-o", "out.jsonl", "--resume", *CHEAP, code=1)
-    assert "line 1 is no result of `gen batch`" in done.err
+    assert "line 1 is no result to go on with" in done.err
     assert (work / "out.jsonl").read_text() == "my diary\n"
     assert "no such file" in gen("batch", "nonsuch.jsonl", *CHEAP, code=1).err.lower()
 
@@ -284,7 +293,9 @@ def test_ctrl_c_finishes_what_is_begun_and_a_second_stops_at_once(gen, work, env
     _, said = twice.communicate(timeout=100)
     assert twice.returncode == 130
     assert b"Traceback" not in said
-    assert len(read(work / "out.jsonl")) < 30
+    assert (
+        len(read(work / "out.jsonl")) < first + 4
+    )  # what was begun beside the one that was waited for is not there
     gen("batch", "in.jsonl", "-o", "out.jsonl", "--resume", *CHEAP)
     assert sorted(int(line["custom_id"]) for line in read(work / "out.jsonl")) == list(range(30))
 
@@ -296,3 +307,75 @@ def test_two_runs_on_one_file_are_refused(gen, work, environment):
     assert "another run is writing to it" in gen("batch", "in.jsonl", "-o", "out.jsonl", "--resume", code=1).err
     other.kill()
     other.communicate()
+
+
+def test_results_reach_stdout_while_a_bar_is_on_the_terminal(work, environment):
+    write(work / "in.jsonl", *({"id": str(n), "prompt": "The", "max_tokens": 3} for n in range(6)))
+    leader, follower = pty.openpty()
+    command = [sys.executable, "-m", "logitsmith.cli", "batch", "in.jsonl", "--format", "jsonl", *CHEAP]
+    done = subprocess.run(command, cwd=work, env=environment, stdout=subprocess.PIPE, stderr=follower, check=False)
+    os.close(follower)
+    shown = os.read(leader, 1 << 16)
+    os.close(leader)
+    assert {json.loads(line)["id"] for line in done.stdout.splitlines()} == set("012345")
+    assert b"6 answered" in shown
+
+
+def test_other_requests_are_answered_beside_old_results(gen, work):
+    write(work / "in.jsonl", {"id": "a", "prompt": "The", "max_tokens": 2})
+    gen("batch", "in.jsonl", "-o", "out.jsonl", *CHEAP)
+    write(work / "in.jsonl", {"id": "b", "prompt": "The", "max_tokens": 2})
+    done = gen("batch", "in.jsonl", "-o", "out.jsonl", "--resume", *CHEAP)
+    assert "1 answered, 0 failed" in done.err
+    assert "also holds 1 results of requests that are not in this file" in done.err
+    assert [line["custom_id"] for line in read(work / "out.jsonl")] == ["a", "b"]
+
+
+def test_a_line_that_was_corrected_is_answered_and_no_other_is_lost(gen, work):
+    lines = [{"id": "a", "prompt": "The"}, {"id": "b", "promt": "The"}, {"id": "c", "prompt": "The"}]
+    write(work / "in.jsonl", *lines)
+    gen("batch", "in.jsonl", "-o", "out.jsonl", "-n", "2", *CHEAP, code=1)
+    write(work / "in.jsonl", {"id": "d", "prompt": "The"}, {"id": "b", "prompt": "The"}, lines[2])
+    done = gen("batch", "in.jsonl", "-o", "out.jsonl", "--resume", "-n", "2", *CHEAP)
+    assert "2 answered, 0 failed, 1 were there" in done.err
+    answered = {line["custom_id"] for line in read(work / "out.jsonl") if line["response"]}
+    assert answered == {"a", "b", "c", "d"}
+
+
+FOREIGN = {
+    "one line of JSON": '{"precious": "data"}',
+    "a request without a line end": '{"id": "a", "prompt": "The"}',
+    "requests": '{"id": "a", "prompt": "The"}\n',
+    "the other format": '{"id": "a", "line": 1, "text": "x", "error": null}\n',
+    "a text": "my diary",
+}
+
+
+@pytest.mark.parametrize("content", FOREIGN.values(), ids=FOREIGN)
+def test_nothing_but_results_is_gone_on_with(gen, work, content):
+    write(work / "in.jsonl", {"id": "a", "prompt": "The", "max_tokens": 2})
+    (work / "out.jsonl").write_text(content)
+    done = gen("batch", "in.jsonl", "-o", "out.jsonl", "--resume", *CHEAP, code=1)
+    assert "line 1 is no result to go on with" in done.err
+    assert (work / "out.jsonl").read_text() == content
+
+
+@pytest.mark.parametrize(
+    "content", ['"id,text\n1,a\n', '{"id": 1, "prompt": "x"}\n', ""], ids=["quote", "jsonl", "empty"]
+)
+def test_a_csv_whose_first_row_is_none_is_refused(gen, work, content):
+    (work / "in.csv").write_text(content)
+    assert "row" in gen("batch", "in.csv", "--template", "{text}", *CHEAP, code=2).err
+
+
+def test_an_answer_does_not_wait_for_the_next_line(work, environment):
+    command = [sys.executable, "-m", "logitsmith.cli", "batch", "-", "--format", "jsonl", *CHEAP]
+    process = subprocess.Popen(command, cwd=work, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    for name in ("first", "second"):
+        process.stdin.write((json.dumps({"id": name, "prompt": "The", "max_tokens": 2}) + "\n").encode())
+        process.stdin.flush()
+        assert json.loads(process.stdout.readline())["id"] == name
+    process.send_signal(signal.SIGINT)  # while nothing comes, and nothing is in work
+    assert process.wait(60) == 130
+    process.stdin.close()
+    process.stdout.close()
