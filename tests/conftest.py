@@ -7,6 +7,12 @@ import os
 os.environ["OMP_WAIT_POLICY"] = "passive"
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # which spin, too
 
+# Workers that share cores wait for each other's threads; each gets one of its own, and so does what it starts.
+worker = os.environ.get("PYTEST_XDIST_WORKER")
+if worker is not None and hasattr(os, "sched_setaffinity"):
+    cores = sorted(os.sched_getaffinity(0))
+    os.sched_setaffinity(0, {cores[int(worker.removeprefix("gw")) % len(cores)]})
+
 from hypothesis import HealthCheck, settings
 
 # No deadline: a busy machine is no failure. The health check would count rows of thousands of logits as slow.
