@@ -13,7 +13,7 @@ if worker is not None and hasattr(os, "sched_setaffinity"):
     cores = sorted(os.sched_getaffinity(0))
     os.sched_setaffinity(0, {cores[int(worker.removeprefix("gw")) % len(cores)]})
 
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, settings  # noqa: E402 - after what threads go by
 
 # No deadline: a busy machine is no failure. The health check would count rows of thousands of logits as slow.
 # `make proof` asks for more examples.
