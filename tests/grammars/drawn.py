@@ -7,6 +7,7 @@ A grammar is a dictionary of rules; a node is a tuple: ``("text", "ab")``, ``("c
 
 from __future__ import annotations
 
+import sys
 from functools import cache
 
 from hypothesis import strategies as st
@@ -137,6 +138,10 @@ def characters_by_beginning():
             for length in range(len(data)):
                 found[data[:length]] = found.get(data[:length], 0) + 1
     return found
+
+
+# A sentence of some hundred characters nests as deeply.
+sys.setrecursionlimit(max(sys.getrecursionlimit(), 10_000))
 
 
 class Brute:

@@ -106,8 +106,8 @@ REFUSED = {
     "seed": {"-1": [1, -1], "-9223372036854775808": [0, -(2**63)]},
 }
 ALLOWED = {
-    "repetition_penalty": "> 0",
-    "temperature": "> 0",
+    "repetition_penalty": "> 0 and finite",
+    "temperature": "> 0 and finite",
     "top_p": "> 0 and ≤ 1",
     "frequency_penalty": "a finite float32",
     "presence_penalty": "a finite float32",
