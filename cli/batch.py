@@ -5,19 +5,17 @@ from __future__ import annotations
 import secrets
 import sys
 from contextlib import closing
-from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import typer
 
 from . import flags as o
-from .checks import check_model, check_text
+from .batches.options import BatchOptions, check_batch
 from .errors import FAILED, INTERRUPTED, fail, give_up, note, reported, say
-from .grammar import folders, grammar_flag
+from .grammar import folders
 from .interrupt import interruptible
 from .loading import load_model
-from .options import ModelOptions
 from .settings import overrides
 
 if TYPE_CHECKING:
@@ -26,41 +24,6 @@ if TYPE_CHECKING:
     from .batches.prepare import Defaults
     from .batches.template import Template
     from .render.batch import Tally
-
-_MOST = 256  # sequences in one context; what llama.cpp is built for
-
-
-@dataclass(frozen=True)
-class BatchOptions(ModelOptions):
-    """What `gen batch` was asked for."""
-
-    requests: Path
-    output: Path
-    template: str | None
-    format_: o.BatchFormat
-    resume: bool
-    parallel: int | None
-    deterministic: bool
-    preset: str | None
-    chain: str | None
-    set_: list[str] | None
-    seed: int
-    temp: float | None
-    top_k: int | None
-    top_p: float | None
-    min_p: float | None
-    repeat_penalty: float | None
-    grammar: str | None
-    grammar_file: Path | None
-    json_schema: str | None
-    json_schema_file: Path | None
-    regex: str | None
-    lark_file: Path | None
-    logprobs: int | None
-    max_tokens: int | None
-    stop: list[str] | None
-    chat: bool | None
-    system: str | None
 
 
 def batch(
@@ -107,42 +70,9 @@ def batch(
     "max_tokens", "stop", "grammar" or "json_schema", "logprobs"}. The flags hold for what a line leaves open.
     """
     options = BatchOptions.of(locals())
-    _check(options)
+    check_batch(options)
     with reported():
         _batch(options)
-
-
-def _check(options: BatchOptions) -> None:
-    check_model(options)
-    for field in fields(options):
-        check_text(field.name, getattr(options, field.name))
-    grammar_flag(options)
-    if options.logprobs is not None and options.logprobs < (-1 if options.format_ is o.BatchFormat.jsonl else 0):
-        raise typer.BadParameter(f"--logprobs: {options.logprobs} is not ≥ 0, nor, in jsonl, -1 for all")
-    if options.max_tokens is not None and (options.max_tokens == 0 or options.max_tokens < -1):
-        raise typer.BadParameter(f"-n: {options.max_tokens} is not ≥ 1, nor -1 for no limit")
-    if options.parallel is not None and not 1 <= options.parallel <= _MOST:
-        raise typer.BadParameter(f"--parallel: {options.parallel} is not within 1..{_MOST}")
-    if not -1 <= options.seed < 2**32:
-        raise typer.BadParameter(f"--seed: {options.seed} is not within 0..4294967295, nor -1 for a fresh one")
-    if options.chat is False and options.system is not None:
-        raise typer.BadParameter("--system needs the chat template, and --no-chat leaves it out")
-    _check_files(options)
-
-
-def _is_pipe(options: BatchOptions) -> bool:
-    return str(options.output) == "-"
-
-
-def _check_files(options: BatchOptions) -> None:
-    piped = _is_pipe(options)
-    if options.resume and piped:
-        raise typer.BadParameter("--resume goes on with a file; name it with -o")
-    if options.template is None and options.requests.suffix.lower() == ".csv":
-        raise typer.BadParameter("--template says what is asked of a row, such as --template 'Summarise: {text}'")
-    files = options.requests, options.output
-    if not piped and all(file.exists() for file in files) and options.requests.samefile(options.output):
-        raise typer.BadParameter(f"-o: {options.output} is the file of the requests")
 
 
 def _batch(options: BatchOptions) -> None:
@@ -157,7 +87,7 @@ def _batch(options: BatchOptions) -> None:
     defaults = _defaults(options)
     try:
         openai = options.format_ is o.BatchFormat.openai
-        results: Results = Pipe() if _is_pipe(options) else Journal(options.output, options.resume, openai)
+        results: Results = Pipe() if options.pipes else Journal(options.output, options.resume, openai)
         with closing(results), interruptible() as pressed, load_model(options, pressed) as model:
             tally = Tally(total)
             _answer(options, (model, defaults, template), results, tally, pressed)
@@ -243,7 +173,7 @@ def _answer(
         return bool(pressed)
 
     work = Work(Kitchen(model, defaults), Shape(options.format_.value), results, tally)
-    screen = _is_pipe(options) and sys.stdout.isatty()
+    screen = options.pipes and sys.stdout.isatty()
     with opened(options.requests) as file, watching(tally, screen) as watch:
         lines = read_lines(file, template)
         # What is not a file may come slowly, and nobody who is at work should wait for it.
