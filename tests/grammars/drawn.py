@@ -140,10 +140,6 @@ def characters_by_beginning():
     return found
 
 
-# A sentence of some hundred characters nests as deeply.
-sys.setrecursionlimit(max(sys.getrecursionlimit(), 10_000))
-
-
 class Brute:
     """What one text is to a grammar: ``whole``, a sentence; ``begins``, the beginning of one.
 
@@ -154,7 +150,12 @@ class Brute:
         self.rules = rules
         self.data = data
         self._known = {}
-        ends, self.begins = self._follow(rules["root"], 0)
+        limit = sys.getrecursionlimit()
+        sys.setrecursionlimit(limit + 10_000)  # a sentence of some hundred characters nests as deeply
+        try:
+            ends, self.begins = self._follow(rules["root"], 0)
+        finally:
+            sys.setrecursionlimit(limit)
         self.whole = len(data) in ends
         self.begins = self.begins or self.whole
 
