@@ -12,10 +12,10 @@ import typer
 
 from . import flags as o
 from .batches.options import BatchOptions, check_batch
-from .errors import FAILED, INTERRUPTED, fail, give_up, note, reported, say
+from .errors import FAILED, INTERRUPTED, fail, note, reported, say
 from .grammar import folders
 from .interrupt import interruptible
-from .loading import load_model
+from .loading import hear_llama_cpp, load_model
 from .settings import overrides
 
 if TYPE_CHECKING:
@@ -76,13 +76,10 @@ def batch(
 
 
 def _batch(options: BatchOptions) -> None:
-    from ..engine import send_log_to, when_llama_cpp_aborts
     from .batches.journal import Journal, JournalError, Pipe
     from .render.batch import Tally
 
-    when_llama_cpp_aborts(give_up)
-    if options.verbose:
-        send_log_to(lambda line: say(line.rstrip("\n")))
+    hear_llama_cpp(options)
     template, total = _template(options)
     defaults = _defaults(options)
     try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING
 
 from .options import ModelOptions
@@ -20,6 +21,17 @@ def adapters(options: ModelOptions) -> list[tuple[str, float]]:
         except ValueError:
             found.append((text, 1.0))  # the = belongs to the file's name
     return found
+
+
+def hear_llama_cpp(options: ModelOptions) -> None:
+    """Say why, if llama.cpp is about to end the process; with ``--verbose``, its log goes to stderr."""
+    from ..engine import send_log_to, when_llama_cpp_aborts
+    from .errors import give_up
+    from .render.text import fit
+
+    when_llama_cpp_aborts(give_up)
+    if options.verbose:
+        send_log_to(lambda line: sys.stderr.write(fit(line, sys.stderr)))
 
 
 def load_model(options: ModelOptions, pressed: list[int]) -> Model:

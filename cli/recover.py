@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -14,6 +13,7 @@ from . import recover_flags as r
 from .checks import check_model, check_text
 from .errors import FAILED, INTERRUPTED, reported, say
 from .interrupt import interruptible
+from .loading import hear_llama_cpp
 from .options import PromptOptions
 from .prompt import read_prompt
 from .recover_endpoint import EndpointOptions, check_endpoint, count_tokens, opened
@@ -142,14 +142,9 @@ def _prices(text: str) -> tuple[float, float]:
 
 
 def _recover(options: RecoverOptions) -> None:
-    from ..engine import send_log_to, when_llama_cpp_aborts
     from ..recover import check_format
-    from .errors import give_up
-    from .render.text import fit
 
-    when_llama_cpp_aborts(give_up)
-    if options.verbose:
-        send_log_to(lambda line: sys.stderr.write(fit(line, sys.stderr)))
+    hear_llama_cpp(options)
     if options.output is not None and str(options.output) != "-":
         check_format(options.output)
     tokens = options.tokens

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,7 +13,7 @@ from . import recover_flags as r
 from .checks import check_model
 from .errors import reported, say
 from .interrupt import interruptible
-from .loading import load_model
+from .loading import hear_llama_cpp, load_model
 from .options import ModelOptions
 
 if TYPE_CHECKING:
@@ -65,14 +64,9 @@ def recover_basis(
 
 
 def _basis(options: BasisOptions, pressed: list[int]) -> Basis:
-    from ..engine import send_log_to, when_llama_cpp_aborts
     from ..recover import Basis, read_row
-    from .errors import give_up
-    from .render.text import fit
 
-    when_llama_cpp_aborts(give_up)
-    if options.verbose:
-        send_log_to(lambda line: sys.stderr.write(fit(line, sys.stderr)))
+    hear_llama_cpp(options)
     if options.vectors:
         return Basis.of_rows([read_row(path) for path in options.vectors], f"{len(options.vectors)} recoveries")
     with load_model(options, pressed) as model:

@@ -10,10 +10,10 @@ import typer
 
 from . import flags as o
 from .checks import check
-from .errors import INTERRUPTED, give_up, note, reported
+from .errors import INTERRUPTED, note, reported
 from .grammar import constraint_of, spec_of
 from .interrupt import interruptible
-from .loading import load_model
+from .loading import hear_llama_cpp, load_model
 from .options import RunOptions
 from .prompt import read_prompt
 from .settings import preset_name, seed_of, settle
@@ -103,13 +103,9 @@ def run(
 
 
 def _run(options: RunOptions) -> None:
-    from ..engine import send_log_to, when_llama_cpp_aborts
     from .render.config import show_settings
-    from .render.text import fit
 
-    when_llama_cpp_aborts(give_up)
-    if options.verbose:
-        send_log_to(lambda line: sys.stderr.write(fit(line, sys.stderr)))
+    hear_llama_cpp(options)
     # Everything that can be wrong without the model is found before it is loaded.
     settings = settle(options, None) if preset_name(options) != "model" else None
     spec = spec_of(options, settings) if settings is not None else None

@@ -13,7 +13,7 @@ from . import flags as o
 from .checks import check_model, check_text
 from .errors import INTERRUPTED, note, reported
 from .interrupt import interruptible
-from .loading import load_model
+from .loading import hear_llama_cpp, load_model
 from .options import ModelOptions, PromptOptions
 from .prompt import read_prompt
 from .score_lines import score_lines
@@ -104,13 +104,8 @@ def _check_choices(choices: list[str], options: ScoreOptions) -> None:
 
 
 def _score(options: ScoreOptions) -> None:
-    from ..engine import send_log_to, when_llama_cpp_aborts
-    from .errors import give_up
-    from .render.text import fit
 
-    when_llama_cpp_aborts(give_up)
-    if options.verbose:
-        send_log_to(lambda line: sys.stderr.write(fit(line, sys.stderr)))
+    hear_llama_cpp(options)
     text = "" if options.lines is not None else read_prompt(options)
     if options.lines is None and not text and not options.choices:
         raise typer.BadParameter("there is nothing to score: the text is empty")
