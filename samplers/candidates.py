@@ -248,7 +248,8 @@ class Candidates:
 def describe(value: object) -> str:
     """What a value is, for a message: the dtype and shape of an array, else the type's name."""
     if isinstance(value, np.ndarray):
-        return f"{value.dtype} of shape {value.shape}"
+        masked = "masked " if isinstance(value, np.ma.MaskedArray) else ""
+        return f"{masked}{value.dtype} of shape {value.shape}"
     return type(value).__name__
 
 

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
-from queue import Empty, SimpleQueue
+from queue import Empty, Queue
 from threading import Thread
 from typing import Any, BinaryIO
 
@@ -24,6 +24,8 @@ from .template import Template
 _LONGEST = 2**31 - 1
 # Seconds to wait for a line when nothing else is to be done.
 _PATIENCE = 0.1
+# Lines that are read ahead of the work; a pipe of more waits, so that memory does not grow with it.
+_AHEAD = 1024
 
 
 @dataclass(frozen=True)
@@ -59,7 +61,7 @@ class Arriving:
     """Lines that come when they come, read in a thread; what reading raises is raised here."""
 
     def __init__(self, lines: Iterator[Line]) -> None:
-        self._queue: SimpleQueue[Line | BaseException | None] = SimpleQueue()
+        self._queue: Queue[Line | BaseException | None] = Queue(_AHEAD)
         Thread(target=self._read, args=(lines,), daemon=True).start()
 
     def _read(self, lines: Iterator[Line]) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeGuard
 
 import numpy as np
 from numpy.typing import NDArray
@@ -90,10 +90,17 @@ def check_heights(arrays: Mapping[str, NDArray[Any] | None]) -> None:
             raise SamplingError(f"{name}: {height} rows, while {known[0][0]} has {known[0][1]}")
 
 
+def _whole(ids: object, dimensions: int) -> TypeGuard[Ids]:
+    """Is it an array of whole numbers? Not a masked one, whose mask would be overlooked."""
+    if not isinstance(ids, np.ndarray) or isinstance(ids, np.ma.MaskedArray):
+        return False
+    return ids.ndim == dimensions and ids.dtype.kind in "iu"
+
+
 def _texts(name: str, ids: object) -> Ids | None:
     if ids is None:
         return None
-    if not isinstance(ids, np.ndarray) or ids.ndim != 2 or ids.dtype.kind not in "iu":
+    if not _whole(ids, 2):
         raise SamplingError(f"{name}: expected whole numbers of shape (B, L), got {describe(ids)}")
     return ids
 
@@ -101,7 +108,7 @@ def _texts(name: str, ids: object) -> Ids | None:
 def _requests(ids: object) -> Ints | None:
     if ids is None:
         return None
-    if not isinstance(ids, np.ndarray) or ids.ndim != 1 or ids.dtype.kind not in "iu":
+    if not _whole(ids, 1):
         raise SamplingError(f"request_ids: expected whole numbers of shape (B,), got {describe(ids)}")
     _, first, of = np.unique(ids, return_index=True, return_inverse=True)
     twice = (first[of] != np.arange(ids.size)).nonzero()[0]

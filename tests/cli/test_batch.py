@@ -11,6 +11,7 @@ import sys
 import time
 
 import pytest
+from logitsmith.cli.batches.lines import Arriving, Line
 
 CHEAP = ("--parallel", "4", "-c", "256")
 
@@ -366,6 +367,24 @@ def test_nothing_but_results_is_gone_on_with(gen, work, content):
 def test_a_csv_whose_first_row_is_none_is_refused(gen, work, content):
     (work / "in.csv").write_text(content)
     assert "row" in gen("batch", "in.csv", "--template", "{text}", *CHEAP, code=2).err
+
+
+def arrived(lines):
+    while (line := lines.next(wait=True)) is None:
+        pass
+    return line
+
+
+def test_a_pipe_is_not_read_far_ahead_of_the_work():
+    taken = []
+    lines = Arriving(taken.append(n) or Line(n, {}, "") for n in range(1, 5001))
+    assert lines.next(wait=True).number == 1
+    time.sleep(0.2)
+    assert len(taken) < 1100
+    for number in range(2, 5001):
+        assert arrived(lines).number == number
+    with pytest.raises(StopIteration):
+        arrived(lines)
 
 
 def test_an_answer_does_not_wait_for_the_next_line(work, environment):

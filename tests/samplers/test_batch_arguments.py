@@ -190,6 +190,7 @@ def test_to_tensor_is_needed_where_a_text_is_given(name):
         (np.zeros(3, np.int64), "int64 of shape (3,)"),
         (np.zeros((2, 2)), "float64 of shape (2, 2)"),
         (np.zeros((2, 2), bool), "bool of shape (2, 2)"),
+        (np.ma.masked_equal([[1, 2]], 2), "masked int64 of shape (1, 2)"),
     ],
 )
 def test_a_text_that_is_none_is_refused(name, values, got):
@@ -207,6 +208,10 @@ DATA = {
     "request_ids, 2-D": (
         {"request_ids": np.ones((1, 2), int)},
         "request_ids: expected whole numbers of shape (B,), got int64 of shape (1, 2)",
+    ),
+    "request_ids, masked": (
+        {"request_ids": np.ma.masked_equal([1, 2], 2)},
+        "request_ids: expected whole numbers of shape (B,), got masked int64 of shape (2,)",
     ),
     "request_ids, twice": (
         {"request_ids": np.array([4, 5, 6, 5])},
