@@ -1,6 +1,6 @@
-"""A token's choice: our chain against llama.cpp's own, for each sampler, preset and ten mixed chains.
+"""A token's choice: our chain against llama.cpp's own, for each sampler, preset and ten chains that people use.
 
-python -m benchmarks.chain [--rounds 60] [--only TEXT] [--sizes 32000,49152,…] [--misses]
+python -m benchmarks.chain [--rounds 60] [--only TEXT] [--sizes 32000,49152,…] [--table FILE]
 
 Ours: `Chain.sample` on the raw logits, to the token. llama.cpp's: its candidates filled from the logits, and
 `llama_sampler_apply`, by one ctypes call, whose own cost is printed. They are filled by one copy of an array that
@@ -16,6 +16,7 @@ import ctypes
 import math
 import statistics
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from time import perf_counter
 from typing import Any
 
@@ -27,12 +28,31 @@ from logitsmith.samplers import Chain, build
 from numpy.typing import NDArray
 
 from tests.oracle.native import ROW, NativeChain
-from tests.oracle.test_parity import ALONE, MIXED, PRESETS
+from tests.oracle.test_parity import ALONE, PRESETS
 
 SIZES = (32_000, 49_152, 128_256, 151_936, 262_144)
 TEXT = "The lighthouse keeper opened the door and looked at the sea, which was calm. He had not expected that."
 SEED = 7
 Rows = list[NDArray[np.float32]]
+Ratios = dict[str, dict[str, dict[int, float]]]
+"""By kind of logits, chain and size."""
+
+PEOPLE = {
+    "Llama 3": "temp0.6 > top_p0.9",
+    "Qwen 3": "top_k20 > top_p0.95 > temp0.6",
+    "Gemma 3": "top_k64 > top_p0.95 > temp1",
+    "nucleus alone, hot": "temp1.2 > top_p0.95",
+    "min-p, hot": "min_p0.05 > temp1.5",
+    "heat before min-p": "temp1.5 > min_p0.1",
+    "top-n-sigma, hot": "top_n_sigma1 > temp1.5",
+    "chat with penalties": "penalties(repeat=1.1, frequency=0.1, last_n=256) > top_k40 > top_p0.9 > temp0.7",
+    "DRY and XTC": (
+        "dry(multiplier=0.8, breakers=[]) > min_p0.02 > xtc(probability=0.5, threshold=0.1)"
+        " > dynatemp(temperature=1, range=0.5)"
+    ),
+    "typical, then adaptive-p": "typical0.95 > min_p0.02 > adaptive_p(target=0.4)",
+}
+"""From model cards and what is passed on among writers."""
 
 
 def main() -> None:
@@ -41,33 +61,56 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=60)
     parser.add_argument("--only", default="", help="chains whose name has this text")
     parser.add_argument("--sizes", default=",".join(map(str, SIZES)))
-    parser.add_argument("--misses", action="store_true", help="print only what is slower than native")
+    parser.add_argument("--table", help="write the ratios to this file as a Markdown table")
     options = parser.parse_args()
     sizes = [int(size) for size in options.sizes.split(",")]
-    chains = {**ALONE, **MIXED, **{f"preset {name}": load(name).chain for name in PRESETS}}
+    chains = {**ALONE, "dry, no breakers": "dry(multiplier=0.8, breakers=[])", **PEOPLE}
+    chains |= {f"preset {name}": load(name).chain for name in PRESETS}
     with Model.load(locate()[0], n_ctx=512) as model:
         prompt = model.vocabulary.tokenize(TEXT.encode())
         real = list(_real(model, prompt))
         print(f"{options.rounds} rounds; one ctypes call: {_call_cost():.1f} µs")
-        print(f"{'logits':6} {'tokens':>8} {'chain':32} {'native µs':>10} {'ours µs':>9} {'ratio':>7}")
-        ratios: dict[str, list[float]] = {}
+        print(f"{'logits':6} {'tokens':>8} {'chain':26} {'native µs':>10} {'ours µs':>9} {'ratio':>7}")
+        ratios: Ratios = {}
         for kind in ("real", "flat"):
             for size in sizes:
                 rows = [_resized(row, size, kind) for row in real]
                 for name, steps in chains.items():
                     if options.only not in name or not _fits(name, size, model):
                         continue
-                    native, ours = _measure(model, steps, rows, prompt, options.rounds)
-                    ratios.setdefault(kind, []).append(ours / native)
-                    if ours > native or not options.misses:
-                        print(
-                            f"{kind:6} {size:8,} {name:32} {native:10.1f} {ours:9.1f} {ours / native:7.3f}",
-                            flush=True,
-                        )
-    for kind, found in ratios.items():
+                    text = [token % size for token in prompt]
+                    native, ours = _measure(model, steps, rows, text, options.rounds)
+                    ratios.setdefault(kind, {}).setdefault(name, {})[size] = ours / native
+                    print(
+                        f"{kind:6} {size:8,} {name:26} {native:10.1f} {ours:9.1f} {ours / native:7.3f}", flush=True
+                    )
+    _sum_up(ratios)
+    if options.table:
+        Path(options.table).write_text(_table(ratios, sizes))
+
+
+def _sum_up(ratios: Ratios) -> None:
+    everything: list[float] = []
+    for kind, chains in ratios.items():
+        found = [ratio for by_size in chains.values() for ratio in by_size.values()]
+        everything += found
         above = sum(ratio > 1 for ratio in found)
         print(f"{kind}: geometric mean {_mean(found):.3f} of {len(found)} cells, {above} above 1")
-    print(f"all: geometric mean {_mean([ratio for found in ratios.values() for ratio in found]):.3f}")
+    print(f"all: geometric mean {_mean(everything):.3f}")
+
+
+def _table(ratios: Ratios, sizes: list[int]) -> str:
+    """A row a chain, and for each size the ratio on real and on flat rows."""
+    lines = [
+        "| chain | " + " | ".join(f"{size:,}" for size in sizes) + " |",
+        "|---" + "|---:" * len(sizes) + "|",
+    ]
+    for name in ratios["real"]:
+        cells = [
+            [f"{ratios[kind][name][size]:.2f}" for kind in ratios if size in ratios[kind][name]] for size in sizes
+        ]
+        lines.append(f"| {name} | " + " | ".join(" / ".join(cell) or "-" for cell in cells) + " |")
+    return "\n".join(lines) + "\n"
 
 
 def _mean(ratios: list[float]) -> float:
@@ -75,9 +118,9 @@ def _mean(ratios: list[float]) -> float:
 
 
 def _fits(name: str, size: int, model: Model) -> bool:
-    """Samplers that read texts have a text for the model's own tokens only."""
-    texts = ("dry", "infill", "llama.cpp's order", "fill in the middle", "preset llama-cpp", "preset xtc-dry")
-    return size <= model.vocabulary.size or name not in texts
+    """Samplers that read texts have a text for the model's own vocabulary only."""
+    texts = ("dry", "infill", "preset llama-cpp", "preset xtc-dry")
+    return size == model.vocabulary.size or name not in texts
 
 
 def _real(model: Model, prompt: list[int]) -> Iterator[NDArray[np.float32]]:
