@@ -21,7 +21,8 @@ _BLOCK = 256
 class Breakers:
     """The sequences of tokens that break a repetition.
 
-    Attributes: ``single``, int64 (n,), the tokens that are a breaker by themselves; ``size``, the vocabulary's.
+    Attributes: ``single``, the tokens that are a breaker by themselves; ``longest``, how many tokens may follow
+    the first of one; ``size``, the vocabulary's.
     Parameters: ``tails``, by the first token of a breaker, the tokens that must follow: all the ways; ``size``,
     that of the vocabulary.
     """
@@ -33,7 +34,8 @@ class Breakers:
         self.size = size
         self._is_head = np.zeros(size, dtype=np.bool_)
         self._is_head[list(tails)] = True
-        self.single = np.array([head for head, known in self._tails.items() if () in known], dtype=np.int64)
+        self.single = frozenset(head for head, known in self._tails.items() if () in known)
+        self.longest = max((len(known[0]) for known in self._tails.values()), default=0)
 
     @classmethod
     def overlapping(cls, texts: Sequence[str], vocabulary: Vocabulary) -> Breakers:
@@ -58,21 +60,44 @@ class Breakers:
         lasts = {vocabulary.tokenize(b"a" + utf8(text, "dry.breakers"))[-1] for text in texts}
         return cls({token: [()] for token in lasts}, vocabulary.size)
 
-    def distance(self, tokens: NDArray[np.int64]) -> int:
-        """How many tokens stand after the last breaker; all of them where there is none."""
-        if not self._tails:
-            return tokens.size
-        end = tokens.size
+    def last(self, tokens: NDArray[np.int64]) -> tuple[int, int] | None:
+        """Where the last breaker among these tokens begins, and where what follows it does; None without one."""
+        end = tokens.size if self._tails else 0
         block = _BLOCK
         while end > 0:
             start = max(end - block, 0)
-            for place in self._is_head[tokens[start:end]].nonzero()[0][::-1].tolist():
-                after = tokens[start + place + 1 :]
-                for tail in self._tails[int(tokens[start + place])]:  # the longest first
-                    if len(tail) <= after.size and after[: len(tail)].tolist() == list(tail):
-                        return int(after.size) - len(tail)
+            for head in (self._is_head[tokens[start:end]].nonzero()[0][::-1] + start).tolist():
+                after = tokens[head + 1 : head + 1 + self.longest].tolist()
+                for tail in self._tails[int(tokens[head])]:  # the longest first
+                    if after[: len(tail)] == list(tail):
+                        return head, head + 1 + len(tail)
             end, block = start, 8 * block
-        return tokens.size
+        return None
+
+
+class LastBreaker:
+    """Where the last breaker of a history stands; a token more costs the same at any length.
+
+    Parameters: ``breakers``; ``tokens``, the history, which may grow: what is new is looked at when asked.
+    """
+
+    def __init__(self, breakers: Breakers, tokens: Sequence[int]) -> None:
+        self._breakers = breakers
+        self._tokens = tokens
+        self._seen = 0
+        self._head, self._end = -1, 0
+
+    def distance(self, window: int) -> int:
+        """How many of the last ``window`` tokens stand after the last breaker in them; all where there is none."""
+        size = len(self._tokens)
+        # One that ends among the new tokens may begin before them.
+        start = max(self._seen - self._breakers.longest, 0)
+        if self._seen < size:
+            found = self._breakers.last(np.array(self._tokens[start:], dtype=np.int64))
+            if found is not None:
+                self._head, self._end = start + found[0], start + found[1]
+            self._seen = size
+        return size - self._end if self._head >= size - window else window
 
 
 def _tokens_of(rest: bytes, vocabulary: Vocabulary) -> list[int] | None:

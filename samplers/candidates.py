@@ -52,7 +52,8 @@ def descending(values: Floats) -> Positions:
 
 def held_finite(logits: NDArray[np.floating], old: Floats) -> Floats:
     """New logits as float32: what overflowed is held finite, and what was -inf before stays so."""
-    held: Floats = np.where(np.isneginf(old), old, np.clip(logits, _LOWEST, _HIGHEST).astype(np.float32))
+    finite = np.minimum(np.maximum(logits, _LOWEST), _HIGHEST).astype(np.float32, copy=False)
+    held: Floats = np.where(old == -np.inf, old, finite)
     return held
 
 
@@ -208,6 +209,16 @@ class Candidates:
         """Positions of the rows whose token has a nonzero entry in ``table``, (vocabulary,)."""
         entries = table if self._ids is None else table[self._ids]
         return (entries != 0).nonzero()[0]  # a row of booleans is searched much faster than one of numbers
+
+    def find(self, tokens: Positions) -> tuple[Positions, Positions]:
+        """Positions of the rows of these tokens, no two alike, and which of the tokens each row has."""
+        if self._ids is None:
+            return tokens, np.arange(tokens.size)
+        table = np.zeros(self.vocabulary, dtype=np.int32)
+        table[tokens] = np.arange(1, tokens.size + 1)
+        entries = table[self._ids]
+        positions = (entries != 0).nonzero()[0]
+        return positions, entries[positions] - 1
 
     def among(self, tokens: Sequence[int] | NDArray[np.integer]) -> NDArray[np.bool_]:
         """Which rows are one of these tokens, ids of the vocabulary: bool (n,)."""

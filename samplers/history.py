@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,12 +16,11 @@ def check_token(name: str, token: int, size: int) -> None:
         raise SamplingError(f"{name}: token id {token} in the text is not within 0..{size - 1}")
 
 
-def check_tokens(name: str, tokens: Sequence[int] | NDArray[np.int64], size: int) -> None:
+def check_tokens(name: str, tokens: Collection[int], size: int) -> None:
     """Raise ``SamplingError`` that names the sampler unless all of these are ids below ``size``."""
-    ids = np.asarray(tokens, dtype=np.int64)
-    if ids.size:
-        check_token(name, int(ids.min()), size)
-        check_token(name, int(ids.max()), size)
+    if len(tokens):
+        check_token(name, int(min(tokens)), size)
+        check_token(name, int(max(tokens)), size)
 
 
 def token_table(name: str, tokens: Sequence[int], size: int) -> NDArray[np.bool_]:

@@ -1,4 +1,4 @@
-"""Where the end of a history stands in it a second time."""
+"""Where the end of a window that moves over a history stands in it a second time."""
 
 from __future__ import annotations
 
@@ -30,62 +30,65 @@ def common_suffixes(tokens: Sequence[int]) -> Tokens:
 
 
 class Repeats:
-    """A history, and for each of its places how much of the history's end stands there too.
+    """The places of a window, and for each how much of the window's end stands there too.
 
-    Attributes: ``extremes``, the lowest and the highest id in it. Parameters: ``tokens``, the history to start
-    with. It is searched when first asked; after that, `add` keeps
-    the answer up to date by one comparison of the history with the new token.
+    A token more costs one comparison of the window with it; without a window, `SuffixAutomaton` tells the same
+    and costs less. Parameters: ``tokens``, the history, which may grow: what is new is taken in when asked, the
+    first time by a search; ``window``, how many of the last tokens are looked at.
     """
 
-    def __init__(self, tokens: Sequence[int]) -> None:
-        self._size = len(tokens)
-        self._tokens: Tokens = np.array(tokens, dtype=np.int64)
+    def __init__(self, tokens: Sequence[int], window: int) -> None:
+        self._history = tokens
+        self._window = window
+        self._size = 0
+        self._tokens: Tokens = np.zeros(0, dtype=np.int64)
+        self._lengths: Tokens = np.zeros(0, dtype=np.int64)
         self._places: Tokens | None = None
-        self.extremes = (min(tokens, default=0), max(tokens, default=0))
-        self._lengths: Tokens = np.zeros(self._size, dtype=np.int64)
 
-    def __len__(self) -> int:
-        return self._size
+    def followers(self, limit: int, least: int) -> dict[int, int]:
+        """The tokens that would carry on a repetition, and how many tokens of it stand there already, at most.
 
-    def tail(self, count: int) -> Tokens:
-        """The last ``count`` tokens, the latest last."""
-        return self._tokens[self._size - count : self._size]
-
-    def add(self, token: int) -> None:
-        """Put one token at the end."""
-        if self._size == self._tokens.size:
-            room = np.zeros(max(self._size, 256), dtype=np.int64)
-            self._tokens = np.concatenate([self._tokens, room])
-            self._lengths = np.concatenate([self._lengths, room])
-        if self._places is not None:
-            self._places = self._extend(self._places, token)
-        self.extremes = (min(self.extremes[0], token), max(self.extremes[1], token))
-        self._tokens[self._size] = token
-        self._size += 1
-
-    def followers(self, window: int, limit: int, least: int) -> tuple[Tokens, Tokens]:
-        """The tokens that would carry on a repetition, and how many tokens of it stand there already.
-
-        Looks at the last ``window`` tokens only; repetitions count up to ``limit`` tokens, and are left out below
-        ``least``. A token comes once for each place that it follows.
+        Repetitions count up to ``limit`` tokens, and are left out below ``least``.
         """
-        if self._places is None:
-            self._places = self._search()
-        first, last = self._size - window, self._size - 1
-        known = self._places[self._places.searchsorted(first) :]
+        known = self._search() if self._places is None else self._catch_up(self._places)
+        self._places = known
+        first, last = self._first, self._size - 1
         places = known if least > 0 else np.arange(first, last)
         lengths = np.minimum(self._lengths[places], np.minimum(places - first + 1, limit))
         enough = lengths >= least
-        return self._tokens[places[enough] + 1], lengths[enough]
+        tokens = self._tokens[places[enough] + 1]
+        longest = np.zeros(tokens.max(initial=-1) + 1, dtype=np.int64)
+        np.maximum.at(longest, tokens, lengths[enough] + 1)
+        found = longest.nonzero()[0]
+        return dict(zip(found.tolist(), (longest[found] - 1).tolist(), strict=True))
+
+    @property
+    def _first(self) -> int:
+        """Where the window begins."""
+        return max(self._size - self._window, 0)
 
     def _search(self) -> Tokens:
-        lengths = common_suffixes(self._tokens[: self._size].tolist())
-        self._lengths[: self._size] = lengths
-        return lengths.nonzero()[0]
+        self._size = len(self._history)
+        self._tokens = np.array(self._history, dtype=np.int64)
+        self._lengths = np.zeros(self._size, dtype=np.int64)
+        self._lengths[self._first :] = common_suffixes(self._tokens[self._first :].tolist())
+        return self._lengths.nonzero()[0]
+
+    def _catch_up(self, places: Tokens) -> Tokens:
+        for place in range(self._size, len(self._history)):
+            if place == self._tokens.size:
+                room = np.zeros(max(place, 256), dtype=np.int64)
+                self._tokens = np.concatenate([self._tokens, room])
+                self._lengths = np.concatenate([self._lengths, room])
+            places = self._extend(places, self._history[place])
+            self._tokens[place] = self._history[place]
+            self._size += 1
+        return places[places.searchsorted(self._first) :]
 
     def _extend(self, old: Tokens, token: int) -> Tokens:
         """A place matches further exactly if it holds the new token; it adds to what the place before it had."""
-        places = (self._tokens[: self._size] == token).nonzero()[0]
+        first = self._first
+        places = (self._tokens[first : self._size] == token).nonzero()[0] + first
         # Before the first place stands -1, which is not in use at the end of a history of that size.
         lengths = np.where(places > 0, self._lengths[places - 1], 0) + 1
         self._lengths[old] = 0

@@ -7,14 +7,14 @@ from collections.abc import Sequence
 from typing import Annotated, ClassVar, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic import Field
 
+from ..automaton import SuffixAutomaton
 from ..base import About, Listed, Sampler, Surroundings, need_vocabulary
-from ..breakers import Breakers
+from ..breakers import Breakers, LastBreaker
 from ..candidates import Candidates
 from ..errors import SamplingError
-from ..history import check_token
+from ..history import check_tokens
 from ..repeats import Repeats
 
 # llama.cpp's ln of the largest float32: beyond it the power would overflow.
@@ -30,8 +30,8 @@ class Dry(Sampler):
     a breaker by itself is never penalised. ``match: overlap``: a breaker is found wherever tokens overlap its
     text (llama.cpp, KoboldCpp); ``last_token``: the last token of "a" + text (text-generation-webui). The window
     is the last ``last_n`` tokens (-1: all, 0: off) of the prompt and the output. Needs a vocabulary for its
-    breakers. The prompt is searched once by the Z-algorithm; after that a token costs one comparison of the
-    window with it. Neutral at multiplier 0. Source: p-e-w 2024. Equals llama.cpp's ``dry``.
+    breakers. A token costs the same at any length of the text; with a window, one comparison of the window with
+    it. Neutral at multiplier 0. Source: p-e-w 2024. Equals llama.cpp's ``dry``.
     """
 
     about: ClassVar[About] = About(
@@ -57,7 +57,7 @@ class Dry(Sampler):
         default="overlap", description="how a breaker is found among the tokens"
     )
 
-    __slots__ = ("_breakers", "_repeats")
+    __slots__ = ("_breakers", "_checked", "_history", "_last_breaker", "_repeats")
 
     @property
     def is_neutral(self) -> bool:
@@ -76,48 +76,51 @@ class Dry(Sampler):
 
     def reset(self, prompt: Sequence[int]) -> None:
         """Start with the prompt."""
-        self._repeats = Repeats(prompt)
+        self._history = list(prompt)
+        self._checked = 0, 0
+        self._last_breaker = LastBreaker(self._breakers, self._history)
+        self._repeats: SuffixAutomaton | Repeats = SuffixAutomaton(self._history)
+        if self.last_n >= 0:
+            self._repeats = Repeats(self._history, self.last_n)
 
     def accept(self, token: int) -> None:
         """Take note of one more token."""
-        self._repeats.add(token)
+        self._history.append(token)
 
     def apply(self, candidates: Candidates) -> None:
         """Lower the logits of the tokens that would carry on a repetition."""
         if self.is_neutral:
             return
-        size = len(self._repeats)
+        size = len(self._history)
         window = size if self.last_n < 0 else min(size, self.last_n)
         if window <= self.allowed_length:
             return
         self._check(candidates.vocabulary)
-        limit = self._breakers.distance(self._repeats.tail(window))
-        if limit < self.allowed_length:
-            return
-        tokens, lengths = self._repeats.followers(window, limit, self.allowed_length)
-        self._penalise(candidates, tokens, lengths)
+        limit = self._last_breaker.distance(window)
+        if limit >= self.allowed_length:
+            self._penalise(candidates, self._repeats.followers(limit, self.allowed_length))
 
     def _check(self, size: int) -> None:
-        for token in self._repeats.extremes:
-            check_token("dry", token, size)
+        known = self._checked[1] if self._checked[0] == size else 0
+        check_tokens("dry", self._history[known:], size)
+        self._checked = size, len(self._history)
         if self._breakers.size not in (0, size):
             raise SamplingError(f"dry: the row has {size} logits, the vocabulary {self._breakers.size}")
 
-    def _penalise(self, candidates: Candidates, tokens: NDArray[np.int64], lengths: NDArray[np.int64]) -> None:
-        if not tokens.size:
+    def _penalise(self, candidates: Candidates, lengths: dict[int, int]) -> None:
+        """``lengths``: how many tokens of a repetition each of these tokens would carry on."""
+        for token in self._breakers.single & lengths.keys():
+            del lengths[token]
+        if not lengths:
             return
-        longest = np.zeros(candidates.vocabulary, dtype=np.int32)
-        # With two dtypes `at` would leave its fast path, twenty times slower.
-        np.maximum.at(longest, tokens, (lengths + 1).astype(longest.dtype))
-        longest[self._breakers.single] = 0
-        touched = candidates.where(longest)
-        if not touched.size:
+        positions, which = candidates.find(np.fromiter(lengths, np.intp, len(lengths)))
+        if not positions.size:
             return
-        exponents = longest[candidates.ids[touched]] - 1 - self.allowed_length
+        exponents = np.fromiter(lengths.values(), np.int32, len(lengths))[which] - self.allowed_length
         base = np.float32(self.base)
         if base > np.float32(1.000001):
             most = int(_LOG_MAX / np.float32(math.log(base)))
             exponents = np.minimum(exponents, most) if most > 0 else exponents
         powers = np.float64(base) ** exponents
         penalties = (np.float64(np.float32(self.multiplier)) * powers).astype(np.float32)
-        candidates.change(touched, candidates.logits[touched] - penalties)
+        candidates.change(positions, candidates.logits[positions] - penalties)

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from ..base import About, Sampler, Surroundings, need_vocabulary
-from ..candidates import Candidates
+from ..candidates import Candidates, Positions
 from ..history import check_token, check_tokens
 
 Counts = NDArray[np.int32]
@@ -50,7 +50,7 @@ class Penalties(Sampler):
     )
     penalize_newline: bool = Field(default=True, description="false leaves the newline token alone")
 
-    __slots__ = ("_counts", "_newline", "_prompt_left", "_window")
+    __slots__ = ("_counts", "_newline", "_penalised", "_prompt_left", "_window")
 
     @property
     def is_neutral(self) -> bool:
@@ -70,12 +70,15 @@ class Penalties(Sampler):
         self._window = deque(tail)
         self._prompt_left = len(self._window)
         self._counts: tuple[Counts, Counts] | None = None
+        self._penalised: Positions | None = None
 
     def accept(self, token: int) -> None:
         """Move the window on by one token."""
         if self._counts is not None:
             seen, made = self._counts
             check_token("penalties", token, seen.size)
+            if not seen[token]:
+                self._penalised = None
             seen[token] += 1
             made[token] += 1
         self._window.append(token)
@@ -87,23 +90,33 @@ class Penalties(Sampler):
         if self._counts is None or self._counts[0].size != candidates.vocabulary:
             self._counts = self._count(candidates.vocabulary)
         seen, made = self._counts
-        touched = candidates.where(seen)
-        if self._newline is not None:
-            touched = touched[candidates.ids[touched] != self._newline]
+        touched = self._touched(candidates, seen)
         if not touched.size:
             return
-        old = candidates.logits[touched]
-        repeat = np.float32(self.repeat)
-        counts = (seen if self.scope == "all" else made)[candidates.ids[touched]].astype(np.float32)
+        new = old = candidates.logits[touched]
         with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
-            new = np.where(old <= 0, old * repeat, old / repeat)
-            new -= counts * np.float32(self.frequency) + (counts > 0) * np.float32(self.presence)
+            if self.repeat != 1:
+                repeat = np.float32(self.repeat)
+                new = np.where(old <= 0, old * repeat, old / repeat)
+            if self.frequency or self.presence:
+                counts = (seen if self.scope == "all" else made)[candidates.ids[touched]].astype(np.float32)
+                new = new - (counts * np.float32(self.frequency) + (counts > 0) * np.float32(self.presence))
         candidates.change(touched, new)
+
+    def _touched(self, candidates: Candidates, seen: Counts) -> Positions:
+        """Positions of the rows that are penalised; those of a whole row are kept until others are seen."""
+        if not candidates.whole:
+            touched = candidates.where(seen)
+        elif self._penalised is None:
+            touched = self._penalised = candidates.where(seen)
+        else:
+            touched = self._penalised
+        return touched if self._newline is None else touched[candidates.ids[touched] != self._newline]
 
     def _count(self, size: int) -> tuple[Counts, Counts]:
         """How often each token stands in the window, and how often in the part of it that is output."""
+        check_tokens("penalties", self._window, size)
         window = np.array(self._window, dtype=np.int64)
-        check_tokens("penalties", window, size)
         seen = np.bincount(window, minlength=size)
         made = np.bincount(window[self._prompt_left :], minlength=size)
         return seen.astype(np.int32), made.astype(np.int32)
@@ -114,4 +127,6 @@ class Penalties(Sampler):
         if self._counts is not None:
             seen, made = self._counts
             seen[token] -= 1
+            if not seen[token]:
+                self._penalised = None
             made[token] -= not from_prompt

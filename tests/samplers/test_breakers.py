@@ -4,7 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from logitsmith.engine import Model, locate
 from logitsmith.samplers import build
-from logitsmith.samplers.breakers import Breakers
+from logitsmith.samplers.breakers import Breakers, LastBreaker
 from logitsmith.samplers.overlap import Overlaps, heads
 from logitsmith.samplers.overlap import Pieces as Arranged
 
@@ -114,30 +114,49 @@ def distance(tails, tokens):
     return len(tokens)
 
 
+def after_last(breakers, tokens):
+    return LastBreaker(breakers, tokens).distance(len(tokens))
+
+
 @pytest.mark.parametrize(("tails", "tokens", "expected"), DISTANCES.values(), ids=DISTANCES)
 def test_distance(tails, tokens, expected):
     assert distance(tails, tokens) == expected
-    assert Breakers(tails, 10).distance(np.array(tokens, dtype=np.int64)) == expected
+    assert after_last(Breakers(tails, 10), tokens) == expected
 
 
 TOKEN = st.integers(0, 4)
+TAILS = st.dictionaries(
+    TOKEN, st.lists(st.lists(TOKEN, max_size=3).map(tuple), min_size=1, max_size=4), max_size=3
+)
 
 
 @given(
-    st.dictionaries(TOKEN, st.lists(st.lists(TOKEN, max_size=3).map(tuple), min_size=1, max_size=4), max_size=3),
+    TAILS,
     st.lists(TOKEN, max_size=20),
     st.integers(0, 3000) | st.sampled_from([0, 255, 256, 257, 2303, 2304, 2305]),
 )
 def test_distance_by_brute_force(tails, tokens, before):
     """``before``: tokens of no breaker after those, so that the search crosses its blocks."""
     tokens = [*tokens, *[7] * before]
-    assert Breakers(tails, 8).distance(np.array(tokens, dtype=np.int64)) == distance(tails, tokens)
+    assert after_last(Breakers(tails, 8), tokens) == distance(tails, tokens)
+
+
+@given(TAILS, st.lists(TOKEN, max_size=20), st.data())
+def test_distance_as_the_history_grows(tails, tokens, data):
+    """In windows of any length, asked after some tokens only."""
+    history = []
+    last = LastBreaker(Breakers(tails, 8), history)
+    for token in tokens:
+        history.append(token)
+        if data.draw(st.booleans()):
+            window = data.draw(st.integers(0, len(history)))
+            assert last.distance(window) == distance(tails, history[len(history) - window :])
 
 
 def after(breakers, vocabulary, *pieces):
     """How many tokens stand after the last breaker, of tokens given as texts."""
     tokens = [vocabulary.pieces.index(piece.encode()) for piece in pieces]
-    return breakers.distance(np.array(tokens, dtype=np.int64))
+    return after_last(breakers, tokens)
 
 
 def test_overlapping_breakers_are_found_however_they_are_written():
@@ -150,19 +169,19 @@ def test_overlapping_breakers_are_found_however_they_are_written():
     # Only the encoding of a rest is looked for: "e end" as one token.
     assert after(breakers, vocabulary, "x", "th", "e", " end", "x") == 5
     assert after(breakers, vocabulary, "x", "then", " end", "x") == 4
-    assert breakers.single.tolist() == []
+    assert breakers.single == set()
 
 
 def test_single_tokens_are_those_that_hold_a_text():
     vocabulary = Pieces("\n\n", ":\n", "end:")
     breakers = Breakers.overlapping(["\n", ":"], vocabulary)
-    assert sorted(breakers.single.tolist()) == [10, 58, 256, 257, 258]
+    assert breakers.single == {10, 58, 256, 257, 258}
 
 
 def test_texts_of_two_lengths_with_the_same_head():
     vocabulary = Pieces()
     breakers = Breakers.overlapping(["a", "abc"], vocabulary)
-    assert breakers.single.tolist() == [ord("a")]
+    assert breakers.single == {ord("a")}
     assert after(breakers, vocabulary, *"xabcx") == 1
     assert after(breakers, vocabulary, *"xabx") == 2
 
@@ -180,14 +199,14 @@ def test_a_text_counts_up_to_40_bytes_and_a_rest_up_to_20_tokens():
 def test_a_rest_that_begins_inside_a_character_is_matched_byte_by_byte():
     vocabulary = Pieces()
     breakers = Breakers.overlapping(["é"], vocabulary)
-    assert breakers.distance(np.array([120, 0xC3, 0xA9, 120])) == 1
-    assert breakers.distance(np.array([120, 0xC3, 0xA8, 120])) == 4
+    assert after_last(breakers, [120, 0xC3, 0xA9, 120]) == 1
+    assert after_last(breakers, [120, 0xC3, 0xA8, 120]) == 4
 
 
 def test_a_rest_that_cannot_be_written_is_left_out():
     vocabulary = Pieces()
     vocabulary._pieces[0xA9] = b"another"
-    assert Breakers.overlapping(["é"], vocabulary).distance(np.array([120, 0xC3, 0xA9, 120])) == 4
+    assert after_last(Breakers.overlapping(["é"], vocabulary), [120, 0xC3, 0xA9, 120]) == 4
 
 
 def test_last_tokens():
@@ -195,7 +214,7 @@ def test_last_tokens():
     breakers = Breakers.last_tokens(["\n", "the end", "end", "th"], vocabulary)
     # "a\n", "athe end", "aend" and "ath" end with these tokens.
     expected = [vocabulary.pieces.index(piece) for piece in (b"\n", b"end", b"aend", b"ath")]
-    assert sorted(breakers.single.tolist()) == sorted(expected)
+    assert breakers.single == set(expected)
 
 
 @pytest.fixture(scope="module")

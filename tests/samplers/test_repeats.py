@@ -1,6 +1,7 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from logitsmith.samplers.automaton import SuffixAutomaton
 from logitsmith.samplers.repeats import Repeats, common_suffixes
 
 # text -> for each place, how many letters up to it are the same as the last ones
@@ -54,89 +55,78 @@ def test_long_repetitions(period):
 
 # text, window, limit, least, the letters that would carry on a repetition, with its length so far
 FOLLOWERS = {
-    "one": ("abcab", 5, 9, 1, [("c", 2)]),
-    "each place by itself": ("abcab", 5, 9, 0, [("b", 0), ("c", 2), ("a", 0), ("b", 0)]),
-    "two of different length": ("abcxbcyabc", 10, 9, 2, [("x", 3), ("y", 2)]),
-    "too short": ("abcxbcyabc", 10, 9, 3, [("x", 3)]),
-    "the same letter twice": ("abxabxab", 8, 9, 1, [("x", 2), ("x", 5)]),
-    "the limit": ("abcxbcyabc", 10, 2, 2, [("x", 2), ("y", 2)]),
-    "the limit is 0": ("aaa", 3, 0, 0, [("a", 0), ("a", 0)]),
-    "the limit is too short": ("abcxbcyabc", 10, 1, 2, []),
-    "the window cuts a repetition": ("abcxabc", 6, 9, 1, [("x", 2)]),
-    "and leaves it out": ("abcxabc", 4, 9, 1, []),
-    "an overlap": ("aaaa", 4, 9, 2, [("a", 2), ("a", 3)]),
-    "a window of one": ("aaaa", 1, 9, 0, []),
-    "no history": ("", 0, 9, 0, []),
+    "one": ("abcab", 5, 9, 1, {"c": 2}),
+    "every token but the first": ("abcab", 5, 9, 0, {"b": 0, "c": 2, "a": 0}),
+    "the first, since it comes again": ("abcabca", 7, 9, 0, {"b": 4, "c": 0, "a": 0}),
+    "two of different length": ("abcxbcyabc", 10, 9, 2, {"x": 3, "y": 2}),
+    "too short": ("abcxbcyabc", 10, 9, 3, {"x": 3}),
+    "the same letter twice": ("abxabxab", 8, 9, 1, {"x": 5}),
+    "the limit": ("abcxbcyabc", 10, 2, 2, {"x": 2, "y": 2}),
+    "the limit is 0": ("aaa", 3, 0, 0, {"a": 0}),
+    "the limit is too short": ("abcxbcyabc", 10, 1, 2, {}),
+    "the window cuts a repetition": ("abcxabc", 6, 9, 1, {"x": 2}),
+    "and leaves it out": ("abcxabc", 4, 9, 1, {}),
+    "an overlap": ("aaaa", 4, 9, 2, {"a": 3}),
+    "a window of one": ("aaaa", 1, 9, 0, {}),
+    "no history": ("", 0, 9, 0, {}),
 }
-
-
-def pairs(repeats, window, limit, least):
-    tokens, lengths = repeats.followers(window, limit, least)
-    return list(zip(tokens.tolist(), lengths.tolist(), strict=True))
 
 
 @pytest.mark.parametrize(("text", "window", "limit", "least", "expected"), FOLLOWERS.values(), ids=FOLLOWERS)
 def test_followers(text, window, limit, least, expected):
-    assert pairs(Repeats(letters(text)), window, limit, least) == [(ord(letter), n) for letter, n in expected]
+    known = {ord(letter): length for letter, length in expected.items()}
+    assert Repeats(letters(text), window).followers(limit, least) == known
+    if window == len(text):
+        assert SuffixAutomaton(letters(text)).followers(limit, least) == known
 
 
-def followers(tokens, window, limit, least):
-    recent = tokens[len(tokens) - window :]
-    found = [(recent[place + 1], min(common(recent, place), limit)) for place in range(window - 1)]
-    return [(token, length) for token, length in found if length >= least]
+def followers(tokens, limit, least):
+    found = {}
+    for place, token in enumerate(tokens[1:]):
+        length = min(common(tokens, place), limit)
+        if length >= least:
+            found[token] = max(length, found.get(token, 0))
+    return found
 
 
 LEAST = st.integers(0, 4)
 LIMIT = st.integers(0, 5) | st.just(1000)
 
 
-@given(histories, st.data(), LIMIT, LEAST)
-def test_followers_by_brute_force(tokens, data, limit, least):
-    window = data.draw(st.integers(0, len(tokens)))
-    assert pairs(Repeats(tokens), window, limit, least) == followers(tokens, window, limit, least)
-
-
-@given(histories, histories, st.lists(st.booleans(), max_size=60), LIMIT, LEAST, st.data())
-def test_adding_equals_searching_anew(prompt, output, asked, limit, least, data):
-    """``asked``: after which tokens there is a question, which is what starts the bookkeeping."""
-    repeats, tokens = Repeats(prompt), list(prompt)
+@given(histories, histories, st.lists(st.booleans(), max_size=60), LIMIT, LEAST, st.integers(0, 80))
+def test_followers_by_brute_force(prompt, output, asked, limit, least, window):
+    """``asked``: after which tokens there is a question, which is when what is new is taken in."""
+    history = list(prompt)
+    repeats, automaton = Repeats(history, window), SuffixAutomaton(history)
     for token, ask in zip(output, asked + [True] * len(output), strict=False):
-        repeats.add(token)
-        tokens.append(token)
-        assert len(repeats) == len(tokens)
+        history.append(token)
         if ask:
-            window = data.draw(st.integers(0, len(tokens)))
-            assert pairs(repeats, window, limit, least) == followers(tokens, window, limit, least)
-            assert repeats.tail(window).tolist() == tokens[len(tokens) - window :]
+            recent = history[max(len(history) - window, 0) :]
+            assert repeats.followers(limit, least) == followers(recent, limit, least)
+            assert automaton.followers(limit, least) == followers(history, limit, least)
 
 
 @pytest.mark.parametrize("asked", [True, False])
 @pytest.mark.parametrize("prompt", [0, 1, 300])
-def test_there_is_room_for_many(prompt, asked):
-    tokens = [place % 7 for place in range(prompt)]
-    repeats = Repeats(tokens)
+@pytest.mark.parametrize("window", [5000, 400])
+def test_there_is_room_for_many(prompt, asked, window):
+    history = [place % 7 for place in range(prompt)]
+    repeats, automaton = Repeats(history, window), SuffixAutomaton(history)
     for place in range(1500):
         if asked:
-            repeats.followers(len(tokens), 9, 1)
-        repeats.add(place % 5)
-        tokens.append(place % 5)
-    assert repeats.tail(len(tokens)).tolist() == tokens
-    assert pairs(repeats, len(tokens), 99, 3) == followers(tokens, len(tokens), 99, 3)
+            repeats.followers(9, 1)
+            automaton.followers(9, 1)
+        history.append(place % 5)
+    assert repeats.followers(99, 3) == followers(history[-window:], 99, 3)
+    assert automaton.followers(99, 3) == followers(history, 99, 3)
 
 
-def test_a_long_history_of_one_token():
-    repeats = Repeats([7] * 32_768)
+@pytest.mark.parametrize("kind", ["window", "all"])
+def test_a_long_history_of_one_token(kind):
+    history = [7] * 32_768
+    repeats = SuffixAutomaton(history) if kind == "all" else Repeats(history, 40_000)
     for size in (32_768, 32_769):
-        tokens, lengths = repeats.followers(size, size, 1)
-        assert set(tokens.tolist()) == {7}
-        assert lengths.tolist() == list(range(1, size))
-        repeats.add(7)
-    repeats.add(8)
-    assert pairs(repeats, len(repeats), 99, 1) == []
-
-
-def test_the_tokens_that_came_in_are_not_kept():
-    tokens = [1, 2, 1]
-    repeats = Repeats(tokens)
-    tokens[1] = 9
-    assert pairs(repeats, 3, 9, 1) == [(2, 1)]
+        assert repeats.followers(size, 1) == {7: size - 1}
+        history.append(7)
+    history.append(8)
+    assert repeats.followers(99, 1) == {}
