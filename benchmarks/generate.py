@@ -1,4 +1,4 @@
-"""Tokens a second of our loop against the same loop with llama.cpp's native chain, and the start of `gen`.
+"""Tokens a second of our loop against the same loop with llama.cpp's native chain.
 
 python -m benchmarks.generate [--tokens 33] [--rounds 60]
 
@@ -13,8 +13,6 @@ from __future__ import annotations
 import argparse
 import io
 import statistics
-import subprocess
-import sys
 from collections.abc import Callable, Iterable, Iterator
 from itertools import pairwise
 from time import perf_counter
@@ -42,7 +40,6 @@ def main() -> None:
     path, _ = locate()
     with Model.load(path) as model:
         _compare(model, options.tokens, options.rounds)
-    _start_times(min(options.rounds, 10))
 
 
 def _compare(model: Model, count: int, rounds: int) -> None:
@@ -99,26 +96,6 @@ def _ours(
 
     render(watched(), io.StringIO())
     return tokens, moments
-
-
-def _start_times(rounds: int) -> None:
-    """`gen --help` against a bare interpreter and against the import of its two libraries."""
-    commands = {
-        "python -c pass": [sys.executable, "-c", "pass"],
-        "python -c 'import typer, rich'": [sys.executable, "-c", "import typer, rich"],
-        "gen --help": [sys.executable, "-m", "logitsmith.cli", "--help"],
-    }
-    times: dict[str, list[float]] = {name: [] for name in commands}
-    for _ in range(rounds):
-        for name, command in commands.items():
-            began = perf_counter()
-            subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
-            times[name].append(perf_counter() - began)
-    print(f"\n{'start of':32} {'ms':>6} {'ratio to pass':>14}")
-    base = times["python -c pass"]
-    for name, taken in times.items():
-        ratio = statistics.median(mine / bare for mine, bare in zip(taken, base, strict=True))
-        print(f"{name:32} {statistics.median(taken) * 1e3:6.0f} {ratio:14.1f}")
 
 
 if __name__ == "__main__":

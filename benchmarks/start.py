@@ -1,0 +1,83 @@
+"""How soon `gen` starts, and how much memory it takes, beside bare processes that do the same.
+
+python -m benchmarks.start [--rounds 20]
+
+Each command and its peer are started in turn; what counts is the median of the ratios, round by round, of the time
+by the clock and of the processor's. The peer of `gen --help` imports its two libraries; that of `gen -n 1` imports
+llama-cpp-python and loads the same model with the same context. Memory is the highest resident set while 64 tokens
+are written in a context of 2,048.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import statistics
+import subprocess
+import sys
+from collections.abc import Sequence
+from time import perf_counter
+from typing import NamedTuple
+
+from logitsmith.engine import locate
+
+LOAD = "from llama_cpp import Llama; model = Llama({path!r}, n_ctx=2048, n_batch=512, verbose=False)"
+WRITE = "; ids = model.tokenize(b'Hello'); [token for token, _ in zip(model.generate(ids), range(64))]"
+GEN = [sys.executable, "-m", "logitsmith.cli"]
+PROMPT = ["Hello", "-c", "2048"]
+
+
+class Cost(NamedTuple):
+    """What a process took: seconds by the clock, seconds of the processors, and bytes at most."""
+
+    clock: float
+    processor: float
+    memory: int
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description="the start of gen, and its memory")
+    parser.add_argument("--rounds", type=int, default=20)
+    rounds = parser.parse_args().rounds
+    load = LOAD.format(path=str(locate()[0]))
+    pairs = {
+        "gen --help / import typer, rich": ([*GEN, "--help"], _python("import typer, rich")),
+        "gen -n 1 / llama_cpp, loaded": ([*GEN, *PROMPT, "-n", "1"], _python(load)),
+    }
+    print(f"{'start':34} {'ms':>6} {'peer':>6} {'ratio':>6} {'processor ms':>13} {'peer':>6} {'ratio':>6}")
+    for name, (ours, peer) in pairs.items():
+        _cost(ours), _cost(peer)  # bytecode is written, and files are in memory
+        found = [(_cost(ours), _cost(peer)) for _ in range(rounds)]
+        line = f"{name:34}"
+        for side, width in (("clock", 6), ("processor", 13)):
+            times = [(getattr(mine, side), getattr(other, side)) for mine, other in found]
+            ms = [statistics.median(column) * 1e3 for column in zip(*times, strict=True)]
+            ratio = statistics.median(mine / other for mine, other in times)
+            line += f" {ms[0]:{width}.0f} {ms[1]:6.0f} {ratio:6.2f}"
+        print(line)
+    ours, peer = (
+        _cost(command).memory / 2**20 for command in ([*GEN, *PROMPT, "-n", "64"], _python(load + WRITE))
+    )
+    print(f"\npeak memory: gen {ours:,.0f} MiB, bare llama-cpp-python {peer:,.0f} MiB, {ours - peer:+,.0f} MiB")
+
+
+def _python(program: str) -> list[str]:
+    return [sys.executable, "-c", program]
+
+
+def _cost(command: Sequence[str]) -> Cost:
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    began = perf_counter()
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=environment)
+    _, status, usage = os.wait4(process.pid, 0)
+    seconds = perf_counter() - began
+    process.returncode = os.waitstatus_to_exitcode(status)
+    if process.returncode:
+        raise SystemExit(f"{' '.join(command)}: exit {process.returncode}")
+    unit = 1 if sys.platform == "darwin" else 1024
+    return Cost(seconds, usage.ru_utime + usage.ru_stime, usage.ru_maxrss * unit)
+
+
+if __name__ == "__main__":
+    main()
