@@ -1,4 +1,4 @@
-"""The command `gen`: mounts the commands, one module each, and starts the one that is asked for."""
+"""The command `gen`: starts the command that is asked for."""
 
 from __future__ import annotations
 
@@ -8,9 +8,8 @@ from typing import Annotated
 
 import typer
 
-from . import batch, grammars, inspect, presets, recover, recover_basis, run, samplers, score
 from .errors import prepare_streams, reported
-from .help import PlainHelp
+from .group import COMMANDS, Commands
 
 HELP = """Run a GGUF model and choose every token yourself.
 
@@ -27,22 +26,13 @@ app = typer.Typer(
     name="gen",
     help=HELP,
     epilog="gen run --help lists every option of a run: model, prompt, sampling, output.",
-    cls=PlainHelp,
+    cls=Commands,
     rich_markup_mode="rich",
     subcommand_metavar="PROMPT | COMMAND [ARGS]...",
     add_completion=False,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-app.command("run", rich_help_panel="Generate")(run.run)
-app.command("batch", rich_help_panel="Generate")(batch.batch)
-app.command("score", rich_help_panel="Generate")(score.score)
-app.command("inspect", rich_help_panel="Look up")(inspect.inspect)
-app.command("recover", rich_help_panel="Recover")(recover.recover)
-app.command("recover-basis", rich_help_panel="Recover")(recover_basis.recover_basis)
-app.command("samplers", rich_help_panel="Look up")(samplers.samplers)
-app.add_typer(grammars.app, name="grammars", rich_help_panel="Look up")
-app.add_typer(presets.app, name="presets", rich_help_panel="Look up")
 
 
 def _show_version(wanted: bool) -> None:
@@ -75,8 +65,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 def _with_default_command(arguments: list[str]) -> list[str]:
     """Put ``run`` in front, unless a command or an option of `gen` itself comes first."""
-    own = {"--help", "-h", "--version", *(c.name for c in app.registered_commands)}
-    own |= {group.name for group in app.registered_groups}
+    own = {"--help", "-h", "--version", *COMMANDS}
     first = arguments[0] if arguments else None
     if first is None and sys.stdin is not None and sys.stdin.isatty():
         return ["--help"]

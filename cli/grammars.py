@@ -14,7 +14,7 @@ from .errors import FAILED, fail, reported
 if TYPE_CHECKING:
     from ..grammars import Mismatch, Spec
 
-app = typer.Typer(help="List, show, check and try grammars.", rich_markup_mode="rich")
+app = typer.Typer(help="List, show, check and try grammars.", rich_markup_mode="rich", add_completion=False)
 
 Name = Annotated[str, typer.Argument(help="A grammar's name, or a file: .gbnf, .json (schema), .regex, .lark.")]
 Text = Annotated[str | None, typer.Option("--text", help="Does this text match? If not, where does it leave?")]

@@ -10,7 +10,7 @@ import typer
 from .errors import reported
 from .grammar import check_grammar
 
-app = typer.Typer(help="List, show and check presets.", rich_markup_mode="rich")
+app = typer.Typer(help="List, show and check presets.", rich_markup_mode="rich", add_completion=False)
 
 Name = Annotated[str, typer.Argument(help="A preset's name, or a file.")]
 
