@@ -135,7 +135,6 @@ def _generate(
     from ..engine import generate
     from ..samplers import build
     from .logprobs import wanted_of
-    from .render import stats
     from .render.progress import reading
 
     wanted = wanted_of(options, model.vocabulary)
@@ -166,6 +165,8 @@ def _generate(
     if spec is not None and done.complete is False and done.finish_reason != "interrupted":
         note(_broken_off(done, options, spec))
     if options.stats:
+        from .render import stats
+
         stats.show(done, chain.seed)
     if done.finish_reason == "interrupted":
         sys.stdout.flush()
@@ -174,13 +175,16 @@ def _generate(
 
 def _render(events: Iterator[Event], options: RunOptions, text: str, prompt: str) -> Done:
     """Write the events in the format that is asked for."""
-    from .render import jsonl, shapes
-    from .render import text as plain
-
     if options.format_ is o.Format.text:
+        from .render import text as plain
+
         return plain.render(events, sys.stdout, text if options.echo else "")
     if options.format_ is o.Format.jsonl:
+        from .render import jsonl
+
         return jsonl.render(events, sys.stdout)
+    from .render import shapes
+
     shape = shapes.Shape(options.format_.value, options.stream, options.echo, prompt != text)
     return shapes.render(events, sys.stdout, shape, prompt)
 
