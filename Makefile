@@ -13,7 +13,7 @@ test: $(VENV)/.test
 	$(BIN)/python -m pytest -n auto
 
 proof: $(VENV)/.test
-	$(BIN)/python -m pytest -m slow -s
+	$(BIN)/python -m pytest -m slow -n auto --dist worksteal -rP
 	EXAMPLES=1000 $(BIN)/python -m pytest -n auto tests/samplers -k "llama_cpp or brute_force or leaves_rows or reset"
 
 lint: $(VENV)/.test typecheck
