@@ -50,45 +50,46 @@ class BatchFormat(str, Enum):
     jsonl = "jsonl"
 
 
-def _option(panel: str, *names: str, **rest: Any) -> Any:
+def option(panel: str, *names: str, **rest: Any) -> Any:
+    """An option of a command, in a panel of its help; a default stands in the help, in brackets."""
     rest["help"] = rest["help"].replace("[", r"\[")  # a default in brackets is no markup
     return typer.Option(*names, rich_help_panel=panel, show_default=False, **rest)
 
 
 def _prompt(*names: str, **rest: Any) -> Any:
-    return _option("Prompt", *names, **rest)
+    return option("Prompt", *names, **rest)
 
 
 def _sampling(*names: str, **rest: Any) -> Any:
-    return _option("Sampling", *names, **rest)
+    return option("Sampling", *names, **rest)
 
 
 def _more(*names: str, **rest: Any) -> Any:
-    return _option("More samplers (all of them: gen samplers)", *names, **rest)
+    return option("More samplers (all of them: gen samplers)", *names, **rest)
 
 
 def _grammar(*names: str, **rest: Any) -> Any:
-    return _option("Grammar (one of the first six)", *names, **rest)
+    return option("Grammar (one of the first six)", *names, **rest)
 
 
 def _length(*names: str, **rest: Any) -> Any:
-    return _option("Length", *names, **rest)
+    return option("Length", *names, **rest)
 
 
 def _score(*names: str, **rest: Any) -> Any:
-    return _option("Scoring", *names, **rest)
+    return option("Scoring", *names, **rest)
 
 
 def _batch(*names: str, **rest: Any) -> Any:
-    return _option("Batch", *names, **rest)
+    return option("Batch", *names, **rest)
 
 
 def _model(*names: str, **rest: Any) -> Any:
-    return _option("Model", *names, **rest)
+    return option("Model", *names, **rest)
 
 
 def _output(*names: str, **rest: Any) -> Any:
-    return _option("Output", *names, **rest)
+    return option("Output", *names, **rest)
 
 
 Prompt = Annotated[str | None, typer.Argument(metavar="PROMPT", help="The text to write on from.")]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -10,56 +9,20 @@ import typer
 
 from . import flags as o
 from . import recover_flags as r
-from .checks import check_model, check_text
-from .errors import FAILED, INTERRUPTED, reported, say
+from .errors import FAILED, INTERRUPTED, note, reported, say
 from .interrupt import interruptible
 from .loading import hear_llama_cpp
-from .options import PromptOptions
 from .prompt import read_prompt
-from .recover_endpoint import EndpointOptions, check_endpoint, count_tokens, opened
+from .recover_checks import check_recover, given
+from .recover_endpoint import count_tokens, opened
+from .recover_options import RecoverOptions
 
 if TYPE_CHECKING:
-    from ..recover import Endpoint, Recovery, Settings
-
-
-@dataclass(frozen=True)
-class RecoverOptions(PromptOptions, EndpointOptions):
-    """What `gen recover` was asked for."""
-
-    method: r.Method
-    top: int | None
-    ids: str | None
-    basis: Path | None
-    eps: float
-    tolerance: float
-    repeats: int | None
-    in_flight: int
-    max_calls: int | None
-    price: str | None
-    output: Path | None
-    checkpoint: Path | None
-    resume: bool
-    verify: int | None
-
-    @property
-    def kept_in(self) -> Path | None:
-        """Where answers are kept while the run lasts."""
-        if self.checkpoint is not None or self.output is None or str(self.output) == "-":
-            return self.checkpoint
-        return self.output.with_name(self.output.name + ".checkpoint")
-
-    @property
-    def tokens(self) -> list[int] | None:
-        """The ids that were named. Raises ``typer.BadParameter``."""
-        if self.ids is None:
-            return None
-        try:
-            return [int(text) for text in self.ids.split(",")]
-        except ValueError:
-            raise typer.BadParameter(f"--ids: {self.ids!r} is not a list of token ids, such as 5,17") from None
+    from ..recover import Endpoint, Recovery, Settings, Verification
 
 
 def recover(
+    context: typer.Context,
     prompt: r.RecoverPrompt = None,
     prompt_option: o.PromptOption = None,
     file: o.File = None,
@@ -106,39 +69,9 @@ def recover(
     The API must take a logit bias. Without --endpoint, a model here is asked through such a window, for study.
     """
     options = RecoverOptions.of(locals())
-    _check(options)
+    check_recover(options, given(context))
     with reported():
         _recover(options)
-
-
-def _check(options: RecoverOptions) -> None:
-    check_model(options)
-    check_endpoint(options)
-    for name in ("prompt", "prompt_option", "endpoint", "api_model", "ids"):
-        check_text(name, getattr(options, name))
-    if options.top is not None and options.ids is not None:
-        raise typer.BadParameter("--top and --ids both say which tokens; give one")
-    if options.method is r.Method.top_n and options.top is None:
-        raise typer.BadParameter("--method top_n needs --top N")
-    if options.method is r.Method.basis and options.basis is None:
-        raise typer.BadParameter("--method basis needs --basis FILE, which gen recover-basis makes")
-    if options.resume and options.kept_in is None:
-        raise typer.BadParameter("--resume needs the checkpoint: -o FILE or --checkpoint FILE")
-    if options.verify is not None and options.verify < 1:
-        raise typer.BadParameter(f"--verify: {options.verify} is not ≥ 1")
-    if options.price is not None:
-        _prices(options.price)
-
-
-def _prices(text: str) -> tuple[float, float]:
-    """Dollars for a million tokens read and written."""
-    try:
-        numbers = [float(part) for part in text.split(",")]
-    except ValueError:
-        numbers = []
-    if len(numbers) not in (1, 2) or not all(0 <= number < float("inf") for number in numbers):
-        raise typer.BadParameter(f"--price: {text!r} is not one or two numbers ≥ 0, such as 0.5,1.5")
-    return numbers[0], numbers[-1]
 
 
 def _recover(options: RecoverOptions) -> None:
@@ -160,14 +93,10 @@ def _show_plan(endpoint: Endpoint, prompt: str, tokens: list[int] | None, option
     from ..recover import plan
     from .render.recovery import show_plan
 
-    asked = len(set(tokens)) if tokens is not None else endpoint.vocab_size
-    estimates = plan(options.method.value, endpoint.limits, asked, options.top, _settings(options))
-    if not estimates:
-        raise typer.BadParameter(
-            f"--method {options.method.value} does not go with what is asked for, or the window"
-        )
+    settings = _settings(options)
+    estimates = plan(endpoint, prompt, options.method.value, options.top, tokens, settings=settings)
     count, guessed = count_tokens(endpoint, prompt)
-    show_plan(estimates, count, guessed, None if options.price is None else _prices(options.price))
+    show_plan(estimates, count, guessed, options.prices)
 
 
 def _settings(options: RecoverOptions, **rest: Any) -> Settings:
@@ -184,33 +113,36 @@ def _settings(options: RecoverOptions, **rest: Any) -> Settings:
     )
 
 
-def _run(
-    endpoint: Endpoint, prompt: str, tokens: list[int] | None, given: tuple[RecoverOptions, list[int]]
-) -> None:
-    from ..recover import RecoverError, recover, verify
+def _run(endpoint: Endpoint, prompt: str, tokens: list[int] | None, run: tuple[RecoverOptions, list[int]]) -> None:
+    from ..recover import RecoverError, identity_of, recover, verify
     from .render import recovery as render
     from .render.progress import recovering
 
-    options, pressed = given
+    options, pressed = run
     kept = options.kept_in
+    if kept is not None and options.resume and not kept.exists():
+        note(f"{kept}: there is no checkpoint; this begins anew")
     with recovering() as progress:
         settings = _settings(
             options, checkpoint=kept, resume=options.resume, progress=progress, interrupted=lambda: bool(pressed)
         )
+        if str(options.output) == "-":  # in the end the server may be gone; for a file it is kept before
+            identity_of(endpoint, settings)
         try:
             found = recover(endpoint, prompt, options.method.value, options.top, tokens, settings=settings)
         except RecoverError as error:
-            if kept is not None and kept.exists() and not options.resume and "--resume" not in str(error):
+            if error.kept and not options.resume:
                 raise RecoverError(f"{error}; what was answered is kept: go on with --resume") from None
             raise
-    render.write(found, options.output, {"endpoint": dict(endpoint.identity), "prompt": prompt})
+    about = {} if options.output is None else {"endpoint": dict(endpoint.identity), "prompt": prompt}
+    render.write(found, options.output, about)
     render.summary(found)
     if found.stopped is not None:
         _stopped(found, kept)
     if kept is not None:
         kept.unlink(missing_ok=True)
     if options.verify is not None:
-        render.show_verification(verify(endpoint, prompt, found, options.verify, settings))
+        _show(verify(endpoint, prompt, found, options.verify, settings))
     if not found.complete:
         raise typer.Exit(FAILED)
 
@@ -219,7 +151,20 @@ def _stopped(found: Recovery, kept: Path | None) -> NoReturn:
     """Say how to go on, and leave."""
     why = "interrupted" if found.stopped == "interrupted" else "--max-calls is reached"
     how = "nothing is kept, for want of -o or --checkpoint"
-    if kept is not None:
+    if kept is not None and not kept.exists():
+        how = "nothing was answered, so that nothing is kept"
+    elif kept is not None:
         how = f"the answers are kept in {kept}: the same command with --resume goes on"
     say(f"gen: {why} after {found.sent:,} calls; {how}")
     raise typer.Exit(INTERRUPTED if found.stopped == "interrupted" else FAILED)
+
+
+def _show(seen: Verification) -> None:
+    """Say what the second look saw; leave where it was not carried through."""
+    from .render.recovery import show_verification
+
+    show_verification(seen)
+    if seen.stopped is not None:
+        why = "interrupted" if seen.stopped == "interrupted" else "--max-calls is reached"
+        say(f"gen: {why} while verifying; what was recovered is whole")
+        raise typer.Exit(INTERRUPTED if seen.stopped == "interrupted" else FAILED)

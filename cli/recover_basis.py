@@ -2,35 +2,25 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import typer
 
 from . import flags as o
 from . import recover_flags as r
-from .checks import check_model
 from .errors import reported, say
 from .interrupt import interruptible
 from .loading import hear_llama_cpp, load_model
-from .options import ModelOptions
+from .recover_checks import check_basis, given
+from .recover_options import BasisOptions
 
 if TYPE_CHECKING:
     from ..engine import Model
     from ..recover import Basis
 
 
-@dataclass(frozen=True)
-class BasisOptions(ModelOptions):
-    """What `gen recover-basis` was asked for."""
-
-    output: Path
-    rows: int | None
-    vectors: list[Path] | None
-
-
 def recover_basis(
+    context: typer.Context,
     output: r.BasisOutput,
     rows: r.BasisRows = None,
     vectors: r.BasisVectors = None,
@@ -50,13 +40,7 @@ def recover_basis(
     than the model has dimensions: --rows reads them off a model here, --vectors takes what gen recover saved.
     """
     options = BasisOptions.of(locals())
-    check_model(options)
-    if options.rows is not None and options.vectors:
-        raise typer.BadParameter("--rows and --vectors both say what the basis is made of; give one")
-    if options.rows is not None and options.rows < 0:
-        raise typer.BadParameter(f"--rows: {options.rows} is not ≥ 0")
-    if options.output.suffix != ".npz":
-        raise typer.BadParameter(f"-o: {options.output} does not end in .npz")
+    check_basis(options, given(context))
     with reported(), interruptible() as pressed:
         basis = _basis(options, pressed)
         basis.save(options.output)
@@ -64,11 +48,12 @@ def recover_basis(
 
 
 def _basis(options: BasisOptions, pressed: list[int]) -> Basis:
-    from ..recover import Basis, read_row
+    from ..recover import Basis, check_place, read_rows
 
     hear_llama_cpp(options)
+    check_place(options.output)
     if options.vectors:
-        return Basis.of_rows([read_row(path) for path in options.vectors], f"{len(options.vectors)} recoveries")
+        return Basis.of_rows(read_rows(options.vectors), f"{len(options.vectors)} recoveries")
     with load_model(options, pressed) as model:
         return _of_model(model, options, pressed)
 

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from .flags import _option
+from .flags import option
 
 
 class Api(str, Enum):
@@ -37,70 +37,73 @@ RecoverPrompt = Annotated[
 ]
 EndpointUrl = Annotated[
     str | None,
-    _option(_ENDPOINT, "--endpoint", metavar="URL", help="Where the API is; an OpenAI one ends in /v1."),
+    option(_ENDPOINT, "--endpoint", metavar="URL", help="Where the API is; an OpenAI one ends in /v1."),
 ]
-ApiOption = Annotated[Api | None, _option(_ENDPOINT, "--api", help="llama-server or openai.")]
-ApiModel = Annotated[str | None, _option(_ENDPOINT, "--api-model", metavar="NAME", help="The model's name there.")]
-ApiChat = Annotated[bool, _option(_ENDPOINT, "--api-chat", help="OpenAI's chat completions, not completions.")]
+ApiOption = Annotated[Api | None, option(_ENDPOINT, "--api", help="llama-server or openai.")]
+ApiModel = Annotated[str | None, option(_ENDPOINT, "--api-model", metavar="NAME", help="The model's name there.")]
+ApiChat = Annotated[bool, option(_ENDPOINT, "--api-chat", help="OpenAI's chat completions, not completions.")]
 Tokenizer = Annotated[
     Path | None,
-    _option(_ENDPOINT, "--tokenizer", metavar="FILE", help="A .gguf or .tiktoken; OpenAI's API names texts only."),
+    option(_ENDPOINT, "--tokenizer", metavar="FILE", help="A .gguf or .tiktoken; OpenAI's API names texts only."),
 ]
 KeyEnv = Annotated[
     str | None,
-    _option(_ENDPOINT, "--key-env", metavar="NAME", help="Variable that holds the key. [OPENAI_API_KEY]"),
+    option(_ENDPOINT, "--key-env", metavar="NAME", help="Variable that holds the key. [OPENAI_API_KEY]"),
 ]
 Window = Annotated[
-    int | None, _option(_ENDPOINT, "--window", help="Logprobs that a call shows; 0 = only the token. [20; -m: 5]")
+    int | None,
+    option(_ENDPOINT, "--window", help="Logprobs that a call shows; 0 = only the token. [20; completions, -m: 5]"),
 ]
 PreSampling = Annotated[
-    bool, _option(_ENDPOINT, "--pre-sampling", help="llama-server: logprobs from before the biases (for study).")
+    bool, option(_ENDPOINT, "--pre-sampling", help="llama-server: logprobs from before the biases (for study).")
 ]
 ServerSlot = Annotated[
-    int | None, _option(_ENDPOINT, "--slot", help="llama-server: ask this slot; -1 = any, answers may differ. [0]")
+    int | None, option(_ENDPOINT, "--slot", help="llama-server: ask this slot; -1 = any, answers may differ. [0]")
 ]
 VocabSize = Annotated[
-    int | None, _option(_ENDPOINT, "--vocab-size", help="llama-server: tokens, if it does not say. [asked]")
+    int | None, option(_ENDPOINT, "--vocab-size", help="llama-server: tokens, if it does not say. [asked]")
 ]
 
 MethodOption = Annotated[
     Method,
-    _option(_WHAT, "--method", help="auto finds out what works, and takes the cheapest. [auto]", metavar="METHOD"),
+    option(_WHAT, "--method", help="auto finds out what works, and takes the cheapest. [auto]", metavar="METHOD"),
 ]
-Top = Annotated[int | None, _option(_WHAT, "--top", metavar="N", help="Only the N likeliest tokens.")]
-Ids = Annotated[str | None, _option(_WHAT, "--ids", metavar="ID,ID,…", help="Only these tokens.")]
+Top = Annotated[int | None, option(_WHAT, "--top", metavar="N", help="Only the N likeliest tokens.")]
+Ids = Annotated[str | None, option(_WHAT, "--ids", metavar="ID,ID,…", help="Only these tokens.")]
 BasisFile = Annotated[
-    Path | None, _option(_WHAT, "--basis", metavar="FILE", help="What gen recover-basis made of the same model.")
+    Path | None, option(_WHAT, "--basis", metavar="FILE", help="What gen recover-basis made of the same model.")
 ]
-Eps = Annotated[float, _option(_WHAT, "--eps", help="Where bisection stops, nats. [0.001]")]
+Eps = Annotated[float, option(_WHAT, "--eps", help="Where bisection stops, nats. [0.001]")]
 Tolerance = Annotated[
-    float, _option(_WHAT, "--tolerance", help="Error on held-out tokens up to which a basis is believed. [0.01]")
+    float, option(_WHAT, "--tolerance", help="Error on held-out tokens up to which a basis is believed. [0.01]")
 ]
 Repeats = Annotated[
-    int | None, _option(_WHAT, "--repeats", help="Ask so often, and average. [1; 4 if answers differ]")
+    int | None, option(_WHAT, "--repeats", help="Ask so often, and average. [1; 4 if answers differ]")
 ]
 
-InFlight = Annotated[int, _option(_CALLS, "--in-flight", help="Calls at once. [1]")]
-Rate = Annotated[float | None, _option(_CALLS, "--rate", help="Calls a second, at most.")]
-Timeout = Annotated[float, _option(_CALLS, "--timeout", help="Seconds for an answer. [60]")]
-Retries = Annotated[int, _option(_CALLS, "--retries", help="New tries after 429, 5xx, a broken connection. [8]")]
-MaxCalls = Annotated[int | None, _option(_CALLS, "--max-calls", help="Stop after so many calls.")]
-DryRun = Annotated[bool, _option(_CALLS, "--dry-run", help="Print calls, tokens and cost; ask nothing.")]
+InFlight = Annotated[int, option(_CALLS, "--in-flight", help="Calls at once. [1]")]
+Rate = Annotated[float | None, option(_CALLS, "--rate", help="Calls a second, at most.")]
+Timeout = Annotated[float, option(_CALLS, "--timeout", help="Seconds for an answer to be whole. [60]")]
+Retries = Annotated[int, option(_CALLS, "--retries", help="New tries after 429, 5xx, a broken connection. [8]")]
+MaxCalls = Annotated[
+    int | None, option(_CALLS, "--max-calls", help="Stop after so many answered calls, those of --verify too.")
+]
+DryRun = Annotated[bool, option(_CALLS, "--dry-run", help="Print calls, tokens and cost; ask for no token.")]
 Price = Annotated[
     str | None,
-    _option(_CALLS, "--price", metavar="IN[,OUT]", help="Dollars for a million tokens read, and written."),
+    option(_CALLS, "--price", metavar="IN[,OUT]", help="Dollars for a million tokens read, and written."),
 ]
 
 Output = Annotated[
     Path | None,
-    _option(_OUT, "-o", "--output", metavar="FILE", help=".npz, .json or .jsonl; - prints JSONL. [a table]"),
+    option(_OUT, "-o", "--output", metavar="FILE", help=".npz, .json or .jsonl; - prints JSONL. [a table]"),
 ]
 Checkpoint = Annotated[
-    Path | None, _option(_OUT, "--checkpoint", metavar="FILE", help="Keeps each answer. [FILE.checkpoint]")
+    Path | None, option(_OUT, "--checkpoint", metavar="FILE", help="Keeps each answer. [FILE.checkpoint]")
 ]
-Resume = Annotated[bool, _option(_OUT, "--resume", help="Go on with the checkpoint, and repeat no call.")]
+Resume = Annotated[bool, option(_OUT, "--resume", help="Go on with the checkpoint, and repeat no call.")]
 Verify = Annotated[
-    int | None, _option(_OUT, "--verify", metavar="N", help="Ask for N random tokens again, one by one.")
+    int | None, option(_OUT, "--verify", metavar="N", help="Ask for N random tokens again, one by one.")
 ]
 
 BasisOutput = Annotated[

@@ -31,6 +31,7 @@ class Model:
         self._adapters: list[tuple[object, float]] = []
         self._context: Context | None = None
         self.path = path
+        self.lora: tuple[tuple[Path, float], ...] = ()
         self.threads = context.threads
         self.vocabulary = Vocabulary(native)
         self.metadata = native.metadata()
@@ -71,6 +72,7 @@ class Model:
                 raise ModelError(f"{path}: this model does not write text (an embedding or encoder model)")
             length = _context_length(n_ctx, native.trained_context)
             model = cls(path, native, ContextOptions(length, threads or physical_cores(), min(batch, length)))
+            model.lora = tuple((Path(file), scale) for file, scale in lora)
             model._adapters = [(native.load_adapter(str(file)), scale) for file, scale in lora]
         except BaseException:
             native.close()

@@ -1,13 +1,15 @@
 """Full logprobs out of an API that shows only a few: endpoints, methods, checkpoints."""
 
+from .asker import identity_of
 from .basis import Basis
 from .endpoint import Answer, Bias, Endpoint, Limits
 from .errors import RecoverError
+from .files import check_place
 from .http import HttpOptions
 from .llama_server import LlamaServerEndpoint
 from .local import LocalEndpoint
 from .openai import OpenAIEndpoint
-from .output import check_format, likeliest, lines, read_row, save
+from .output import check_format, likeliest, lines, read_row, read_rows, save
 from .output_matrix import output_matrix
 from .plan import Estimate, plan
 from .recovery import METHODS, recover
@@ -35,11 +37,14 @@ __all__ = [
     "Verification",
     "basis_of_rows",
     "check_format",
+    "check_place",
+    "identity_of",
     "likeliest",
     "lines",
     "output_matrix",
     "plan",
     "read_row",
+    "read_rows",
     "read_tiktoken",
     "recover",
     "save",

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from concurrent.futures import TimeoutError as NotYetError
 from threading import Lock
-from typing import TypeVar
+from typing import Any, TypeVar
 
+from .alike import confirm
 from .endpoint import Answer, Bias, Endpoint, checked
+from .errors import RecoverError
+from .further import leave_by
 from .journal import Journal, key_of
 from .settings import Settings
 
@@ -40,8 +43,9 @@ class Asker:
         self._prompt = prompt
         self._settings = settings
         self.journal: Journal | None = None
-        self._under_way = 0
-        self._failed = False
+        self._claimed = 0
+        self._failure: BaseException | None = None
+        self._confirmed = False
         self._lock = Lock()
         self._tell("start")
 
@@ -78,29 +82,73 @@ class Asker:
                 done.set_result(self._noted(known))
             return done
         self._look()
-        with self._lock:
-            if self._settings.max_calls is not None and self.sent + self._under_way >= self._settings.max_calls:
-                raise StopAskingError("max_calls")
-            self._under_way += 1
+        self._confirm(pool)
+        self._claim()
         return pool.submit(self._call, dict(bias), key)
 
-    def _call(self, bias: Bias, key: str) -> Answer:
+    def _claim(self) -> None:
+        """Ask leave for one call; raises ``StopAskingError`` where no further one is allowed."""
+        with self._lock:
+            if self._settings.max_calls is not None and self._claimed >= self._settings.max_calls:
+                raise StopAskingError("max_calls")
+            self._claimed += 1
+
+    def _call(self, bias: Bias, key: str | None) -> Answer:
+        """Ask, for one claimed call, and keep the answer under its key."""
+        if self._failure is not None:  # one sentence of what is wrong is enough
+            raise self._failure
         try:
-            if self._failed:  # one sentence of what is wrong is enough
-                raise StopAskingError("failed")
-            answer = checked(self.endpoint.query(self._prompt, bias), self.endpoint)
-        except BaseException:
+            answer = self._answer(bias)
             with self._lock:
-                self._under_way -= 1
-                self._failed = True
+                if self.journal is not None and key is not None:
+                    self.journal.add(key, answer)
+                return self._noted(answer)
+        except StopAskingError:
+            raise
+        except BaseException as error:
+            with self._lock:
+                self._failure = self._failure or error
             self._tell("stop")
             raise
+
+    def _answer(self, bias: Bias) -> Answer:
+        """The endpoint's answer; what it took is counted, also where further calls for it are not allowed."""
+        calls = 1
+
+        def more() -> None:
+            nonlocal calls
+            self._claim()
+            calls += 1
+
+        try:
+            with leave_by(more):
+                said = self.endpoint.query(self._prompt, bias)
+        except StopAskingError:
+            with self._lock:
+                self.sent += calls
+                self.queries += calls
+            raise
+        except RecoverError as error:
+            error.kept = bool(self.journal)
+            raise
+        answer = checked(said, self.endpoint)
         with self._lock:
-            self._under_way -= 1
+            self._claimed += answer.calls - calls
             self.sent += answer.calls
-            if self.journal is not None:
-                self.journal.add(key, answer)
-            return self._noted(answer)
+        return answer
+
+    def _confirm(self, pool: ThreadPoolExecutor) -> None:
+        """Before the first new question behind a journal: does the endpoint still answer as it did?"""
+        if self._confirmed or self.journal is None or not self.journal.resumed:
+            return
+        self._confirmed = True
+
+        def again(count: int) -> list[Answer]:
+            for _ in range(count):
+                self._claim()
+            return [self._result(look) for look in [pool.submit(self._call, {}, None) for _ in range(count)]]
+
+        confirm(self.journal, again, self.endpoint.limits.precision)
 
     def _noted(self, answer: Answer) -> Answer:
         self.queries += answer.calls
@@ -118,8 +166,15 @@ class Asker:
 
     def vocab_size(self) -> int:
         """How many tokens the endpoint has, which it may have to ask for. Raises as `ask` does."""
+        return self._told(lambda: self.endpoint.vocab_size)
+
+    def identity(self) -> Mapping[str, Any]:
+        """What tells the endpoint from others, which it may have to ask for. Raises as `ask` does."""
+        return self._told(lambda: dict(self.endpoint.identity))
+
+    def _told(self, what: Callable[[], T]) -> T:
         with ThreadPoolExecutor(1) as pool:
-            return self._result(pool.submit(lambda: self.endpoint.vocab_size))
+            return self._result(pool.submit(what))
 
     def _look(self) -> None:
         """Stop once the run is interrupted; an endpoint that waits to try again is told so."""
@@ -132,3 +187,11 @@ class Asker:
         method = getattr(self.endpoint, what, None)
         if method is not None:
             method()
+
+
+def identity_of(endpoint: Endpoint, settings: Settings) -> Mapping[str, Any]:
+    """What tells an endpoint from others; it may have to ask. Raises ``RecoverError``, ``KeyboardInterrupt``."""
+    try:
+        return Asker(endpoint, "", settings).identity()
+    except StopAskingError:
+        raise KeyboardInterrupt from None

@@ -11,6 +11,16 @@ from typing import IO
 from .errors import RecoverError
 
 
+def check_place(path: Path) -> None:
+    """Raise ``RecoverError`` where no file can be put in place: no folder, a folder of this name, no leave."""
+    if not path.parent.is_dir():
+        raise RecoverError(f"{path}: there is no folder {path.parent}")
+    if path.is_dir():
+        raise RecoverError(f"{path}: it is a folder")
+    if not os.access(path.parent, os.W_OK | os.X_OK):
+        raise RecoverError(f"{path}: the folder {path.parent} cannot be written to")
+
+
 def write_whole(path: Path, write: Callable[[IO[bytes]], object]) -> None:
     """Let ``write`` fill a temporary file beside ``path``, then put it in its place. Raises ``RecoverError``."""
     name = ""

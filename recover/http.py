@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import random
 import time
@@ -14,19 +13,25 @@ from typing import Any
 import httpx
 
 from .errors import RecoverError
+from .redaction import Redaction
+from .reply import LateError, ask, read_json
 
 _AGAIN = frozenset({408, 409, 425, 429, 500, 502, 503, 504, 520, 521, 522, 523, 524, 529})
-_LONGEST_BODY = 300
+_LONGEST_TEXT = 300
+_LONGEST_WAIT = 600.0
+_FOREVER = 1e6
+"""Seconds; the system's clocks take no much larger ones."""
 
 
 @dataclass(frozen=True)
 class HttpOptions:
     """How an API is called.
 
-    ``timeout``: seconds for one try. ``retries``: further tries after 429, 5xx, a time-out, a broken connection or
-    a body that is no JSON. ``backoff``: seconds before the first of them, twice as many before each next one, up
-    to ``longest``; an answer's own Retry-After comes before that. ``rate``: calls a second at most. ``key_env``:
-    the environment variable that holds the key. ``told``: called with what is wrong, before each new try.
+    ``timeout``: seconds for one try, until its answer is whole. ``retries``: further tries after 429, 5xx, a
+    time-out, a broken connection or a body that is no JSON. ``backoff``: seconds before the first of them, twice
+    as many before each next one, up to ``longest``; an answer's own Retry-After comes before that, up to ten
+    minutes. ``rate``: calls a second at most. ``key_env``: the environment variable that holds the key.
+    ``told``: called with what is wrong, before each new try.
     """
 
     timeout: float = 60.0
@@ -54,12 +59,18 @@ class Http:
         self._options = options
         self._key = _key(options.key_env)
         parsed = _parsed(url)
-        self.shown = str(parsed.copy_with(username=None, password=None, query=None))
-        self._secrets = [text for text in (self._key, parsed.password) if text]
+        base = parsed.copy_with(raw_path=parsed.raw_path.partition(b"?")[0].rstrip(b"/") + b"/", fragment=None)
+        self.shown = str(base.copy_with(username=None, password=None))
+        self._redaction = Redaction(self._key, parsed)
         headers = {"Authorization": f"Bearer {self._key}"} if self._key else {}
         limits = httpx.Limits(max_connections=None, max_keepalive_connections=64)
         self._client = httpx.Client(
-            base_url=parsed, headers=headers, timeout=options.timeout, transport=transport, limits=limits
+            base_url=base,
+            params=parsed.params,  # httpx would put the path behind them
+            headers=headers,
+            timeout=min(options.timeout, _FOREVER),
+            transport=transport,
+            limits=limits,
         )
         self._stopped = Event()
         self._lock = Lock()
@@ -95,31 +106,35 @@ class Http:
             found, problem, after = self._once(verb, path, body)
             if problem is None:
                 return found
-            said = f"{self.shown}: {self._redacted(problem)}"
+            said = self._told(problem)
+            delay = self._delay(attempt, after)
             if attempt < self._options.retries and self._options.told is not None:
-                self._options.told(said)
-            if attempt == self._options.retries or self._stopped.wait(self._delay(attempt, after)):
+                waits = after is not None and delay > self._options.longest
+                self._options.told(said + (f"; it asks to wait, {delay:,.0f} s are waited" if waits else ""))
+            if attempt == self._options.retries or self._stopped.wait(delay):
                 raise RecoverError(said + (f" (try {attempt + 1})" if attempt else ""))
             attempt += 1
 
     def _once(self, verb: str, path: str, body: Mapping[str, Any] | None) -> tuple[Any, str | None, float | None]:
         """One try: what came, or a problem that another try may solve, and how long the API asks to wait."""
         try:
-            answer = self._client.request(verb, path.lstrip("/"), json=body)
-        except httpx.TimeoutException:
+            reply = ask(self._client, (verb, path.lstrip("/"), body), min(self._options.timeout, _FOREVER))
+        except (LateError, httpx.TimeoutException):
             return None, f"no answer within {self._options.timeout:g} s", None
         except httpx.TransportError as error:
             return None, f"no connection: {error}", None
         except (httpx.HTTPError, httpx.InvalidURL, UnicodeError) as error:
-            raise RecoverError(f"{self.shown}: {self._redacted(str(error))}") from None
-        if answer.status_code in _AGAIN:
-            return None, _said(answer), _retry_after(answer)
-        if answer.status_code != httpx.codes.OK:
-            raise RecoverError(f"{self.shown}: {self._redacted(_said(answer))}")
+            raise RecoverError(self._told(str(error))) from None
+        if reply.status in _AGAIN:
+            return None, reply.said, reply.retry_after
+        if reply.status != httpx.codes.OK:
+            failure = RecoverError(self._told(reply.said))
+            failure.status = reply.status
+            raise failure
         try:
-            return json.loads(answer.content, parse_constant=_no_number), None, None
+            return read_json(reply.body), None, None
         except (ValueError, RecursionError):
-            return None, f"the answer is no JSON: {_cut(answer.text)}", None
+            return None, f"the answer is no JSON: {reply.text}", None
 
     def _wait_for_turn(self) -> None:
         if self._options.rate is None:
@@ -128,18 +143,18 @@ class Http:
             now = time.monotonic()
             turn = max(now, self._next)
             self._next = turn + 1 / self._options.rate
-        self._stopped.wait(turn - now)
+        self._stopped.wait(min(turn - now, _FOREVER))
 
     def _delay(self, attempt: int, after: float | None) -> float:
         if after is not None:
-            return min(after, self._options.longest)
+            return min(after, _LONGEST_WAIT)
         longest = min(self._options.longest, self._options.backoff * 2**attempt)
         return longest * random.uniform(0.5, 1)  # noqa: S311 - so that calls that failed together do not return together
 
-    def _redacted(self, text: str) -> str:
-        for secret in self._secrets:
-            text = text.replace(secret, "***")
-        return text
+    def _told(self, problem: str) -> str:
+        """A problem in one line of fair length, without secrets."""
+        flat = " ".join(self._redaction.of(problem).split())
+        return f"{self.shown}: {flat if len(flat) <= _LONGEST_TEXT else flat[:_LONGEST_TEXT] + '…'}"
 
 
 def _key(name: str | None) -> str | None:
@@ -160,31 +175,4 @@ def _parsed(url: str) -> httpx.URL:
         raise RecoverError(f"the endpoint's URL is none: {error}") from None
     if parsed.scheme not in ("http", "https") or not parsed.host:
         raise RecoverError("the endpoint's URL does not begin with http:// or https:// and a host")
-    return parsed.copy_with(path=parsed.path.rstrip("/") + "/")
-
-
-def _said(answer: httpx.Response) -> str:
-    """Status and message, wherever the API puts it."""
-    try:
-        body = answer.json()
-        error = body.get("error", body) if isinstance(body, dict) else body
-        text = error.get("message") if isinstance(error, dict) else error
-    except (ValueError, RecursionError):
-        text = answer.text
-    return f"{answer.status_code} {answer.reason_phrase}: {_cut(str(text))}"
-
-
-def _cut(text: str) -> str:
-    flat = " ".join(text.split())
-    return flat if len(flat) <= _LONGEST_BODY else flat[:_LONGEST_BODY] + "…"
-
-
-def _retry_after(answer: httpx.Response) -> float | None:
-    try:
-        return max(0.0, float(answer.headers["Retry-After"]))
-    except (KeyError, ValueError):
-        return None
-
-
-def _no_number(name: str) -> float:
-    raise ValueError(f"there is no number {name}")
+    return parsed

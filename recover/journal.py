@@ -30,25 +30,25 @@ def key_of(bias: Bias, turn: int) -> str:
 class Journal:
     """Answers by question, kept in a file that is only ever appended to.
 
-    ``about`` names the run; a journal of another one is refused. Raises ``RecoverError``.
+    ``about`` names the run; a journal of another one is refused, and so is any file that is no journal: it stays
+    as it is. ``resumed``: how many answers were there before. Raises ``RecoverError``.
     """
 
     def __init__(self, path: Path, about: Mapping[str, Any], resume: bool) -> None:
         self.path = path
         self._answers: dict[str, Answer] = {}
         self._head = json.loads(encode({"recover": _VERSION, **about}))
-        if not resume and path.exists() and path.stat().st_size:
-            raise RecoverError(f"{path}: there is a checkpoint already; go on with --resume, or delete it")
         try:
             self._file: BinaryIO = path.open("ab+")
         except OSError as error:
             raise RecoverError(f"{path}: the checkpoint cannot be written: {error.strerror}") from None
         try:
             self._lock()
-            self._read()
+            self._read(resume)
         except BaseException:
             self._file.close()
             raise
+        self.resumed = len(self._answers)
 
     def __len__(self) -> int:
         return len(self._answers)
@@ -74,45 +74,51 @@ class Journal:
         self._answers[key] = answer
 
     def close(self) -> None:
-        """Close the file, which stays."""
+        """Close the file, which stays if there is an answer in it."""
+        if not self._answers:  # while the lock is held: nobody else writes it
+            self.path.unlink(missing_ok=True)
         self._file.close()
-
-    def delete(self) -> None:
-        """Close the file and remove it: its run is done."""
-        self._file.close()
-        self.path.unlink(missing_ok=True)
 
     def _lock(self) -> None:
         try:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            mine = os.path.samestat(os.fstat(self._file.fileno()), self.path.stat())
         except OSError:
-            raise RecoverError(f"{self.path}: another run is writing this checkpoint") from None
+            mine = False
+        if not mine:  # also where another run removed the file before the lock was had
+            raise RecoverError(f"{self.path}: another run is writing this checkpoint")
 
-    def _read(self) -> None:
+    def _read(self, resume: bool) -> None:
+        """Read what is there. Nothing is cut off before the file is known to be a journal."""
         self._file.seek(0)
         data = self._file.read()
         whole = data.rfind(b"\n") + 1
-        if whole < len(data):  # the line that a killed run was writing
-            self._file.truncate(whole)
         lines = data[:whole].splitlines()
-        if not lines:
+        if not lines and self._line(self._head).startswith(
+            data
+        ):  # nothing, or a head that a killed run was writing
+            self._file.truncate(0)
             self._write(self._head)
             return
-        self._check(lines[0])
+        self._check(lines[0] if lines else data, resume)
         for number, line in enumerate(lines[1:], 2):
             try:
                 record = json.loads(line)
                 self._answers[record["key"]] = _answer(record)
             except (ValueError, KeyError, TypeError):
                 raise RecoverError(f"{self.path}: line {number} is no answer; the file is damaged") from None
+        if whole < len(data):  # the line that a killed run was writing
+            self._file.truncate(whole)
 
-    def _check(self, line: bytes) -> None:
+    def _check(self, line: bytes, resume: bool) -> None:
         try:
             found = json.loads(line)
-        except ValueError:
+        except (ValueError, RecursionError):
             found = None
         if not isinstance(found, dict) or found.get("recover") != _VERSION:
             raise RecoverError(f"{self.path}: this is no checkpoint of a recovery")
+        if not resume:
+            raise RecoverError(f"{self.path}: there is a checkpoint already; go on with --resume, or delete it")
         for name, value in self._head.items():
             if found.get(name) != value:
                 raise RecoverError(
@@ -122,11 +128,15 @@ class Journal:
 
     def _write(self, record: Mapping[str, Any]) -> None:
         try:
-            self._file.write(encode(record).encode() + b"\n")
+            self._file.write(self._line(record))
             self._file.flush()
             os.fsync(self._file.fileno())
         except OSError as error:
             raise RecoverError(f"{self.path}: the checkpoint cannot be written: {error.strerror}") from None
+
+    @staticmethod
+    def _line(record: Mapping[str, Any]) -> bytes:
+        return encode(record).encode() + b"\n"
 
 
 def _answer(record: Mapping[str, Any]) -> Answer:

@@ -11,9 +11,12 @@ import httpx
 
 from .endpoint import Answer, Bias, Limits
 from .errors import RecoverError
+from .further import further
 from .http import Http, HttpOptions
 
 _DRAWS = 20
+_NAMED = ("id", "n_params", "size", "n_vocab", "n_embd")
+_UNKNOWN = (404, 405, 501)
 
 
 class LlamaServerEndpoint:
@@ -51,26 +54,44 @@ class LlamaServerEndpoint:
         """How many tokens the server's model has."""
         if self._size is not None:
             return self._size
-        try:
-            return int(self._http.get("v1/models")["data"][0]["meta"]["n_vocab"])
-        except (KeyError, IndexError, TypeError, ValueError):
-            raise RecoverError(
-                f"{self._http.shown}: it does not say how many tokens it has; give vocab_size"
-            ) from None
+        size = self._model.get("n_vocab")
+        if not isinstance(size, int) or size < 1:
+            raise RecoverError(f"{self._http.shown}: it does not say how many tokens it has; give vocab_size")
+        return size
 
     @property
     def identity(self) -> Mapping[str, Any]:
-        """The URL without secrets, and how it is asked."""
+        """The URL without secrets, how it is asked, and which model the server says it has."""
         return {
             "api": "llama-server",
             "url": self._http.shown,
             "window": self.limits.window,
             "post_sampling": self._post_sampling,
+            "slot": self._slot,
+            "model": dict(self._model),
         }
+
+    @cached_property
+    def _model(self) -> Mapping[str, Any]:
+        """What the server says of its model; nothing, if it does not know the question."""
+        try:
+            first = self._http.get("v1/models")["data"][0]
+            said = {**(first.get("meta") or {}), "id": first.get("id")}
+        except RecoverError as error:
+            if error.status not in _UNKNOWN:
+                raise
+            return {}
+        except (KeyError, IndexError, TypeError, AttributeError):
+            return {}
+        return {name: said[name] for name in _NAMED if said.get(name) is not None}
 
     def count_tokens(self, prompt: str) -> int:
         """How many tokens a prompt has, as the server says."""
-        return len(self._http.post("tokenize", {"content": prompt, "add_special": True}).get("tokens", ()))
+        said = self._http.post("tokenize", {"content": prompt, "add_special": True})
+        tokens = said.get("tokens") if isinstance(said, dict) else None
+        if not isinstance(tokens, list):
+            raise RecoverError(f"{self._http.shown}: /tokenize does not answer with a list of tokens")
+        return len(tokens)
 
     def query(self, prompt: str, logit_bias: Bias) -> Answer:
         """One token behind the prompt, and its window.
@@ -82,12 +103,14 @@ class LlamaServerEndpoint:
         said = self._http.post("completion", body)
         calls = 1
         if not self._reads_anew and _tokens_read(said) > 1:
+            further()
             said = self._http.post("completion", body)
             calls = 2
             self._reads_anew = _tokens_read(said) > 1  # a model whose state cannot be cut back
         for seed in range(2, _DRAWS + 1):
             if not self._hides(said):
                 break
+            further()
             said = self._http.post("completion", body | {"seed": seed})
             calls += 1
         if not logit_bias and self._hides(said):

@@ -39,8 +39,10 @@ class LocalEndpoint:
 
     @property
     def identity(self) -> Mapping[str, Any]:
-        """The model's file and the window."""
-        return {"api": "local", "model": str(self.model.path.resolve()), "window": self.limits.window}
+        """The model's file with its adapters, and the window."""
+        named = {"api": "local", "model": str(self.model.path.resolve()), "window": self.limits.window}
+        lora = [[str(path.resolve()), scale] for path, scale in self.model.lora]
+        return named | ({"lora": lora} if lora else {})
 
     @cached_property
     def pieces(self) -> Sequence[bytes]:

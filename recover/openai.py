@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from typing import Any
 
 import httpx
@@ -12,6 +14,7 @@ from .errors import RecoverError
 from .http import Http, HttpOptions
 from .tokens import TokenTable
 
+_MOST_CHAT, _MOST_COMPLETIONS = 20, 5
 _MAX_BIAS = 100.0
 _MOST_BIASES = 300
 _LOWEST = -200.0
@@ -22,7 +25,8 @@ class OpenAIEndpoint:
 
     ``url``: up to and with ``/v1``. ``pieces``: the bytes of each token by id, out of the model's tokenizer, since
     the API names tokens by text. ``chat``: chat completions, with the prompt as the user's message; else
-    completions. ``window`` 0: only the likeliest token is asked for. The key comes from ``options.key_env``.
+    completions. ``window``: if not given the most that OpenAI allows, 20 for chat and 5 for completions; 0: only
+    the likeliest token is asked for. The key comes from ``options.key_env``.
     Tokens whose bytes another one has too are told apart by nothing here (`collisions`); they stay NaN.
     """
 
@@ -30,7 +34,7 @@ class OpenAIEndpoint:
         self,
         url: str,
         model: str,
-        window: int = 20,
+        window: int | None = None,
         *,
         pieces: Sequence[bytes | None],
         chat: bool = False,
@@ -38,6 +42,8 @@ class OpenAIEndpoint:
         options: HttpOptions | None = None,
         transport: httpx.BaseTransport | None = None,
     ) -> None:
+        if window is None:
+            window = _MOST_CHAT if chat else _MOST_COMPLETIONS
         if window < 0:
             raise RecoverError(f"window: {window} is not ≥ 0")
         self._http = Http(url, options or HttpOptions(key_env="OPENAI_API_KEY"), transport)
@@ -54,10 +60,17 @@ class OpenAIEndpoint:
 
     @property
     def identity(self) -> Mapping[str, Any]:
-        """The URL without secrets, the model, and how it is asked."""
+        """The URL without secrets, the model, how it is asked, and a hash of the tokenizer."""
         kind = "chat" if self._chat else "completions"
         named = {"api": "openai", "url": self._http.shown, "model": self._model, "kind": kind}
-        return named | {"window": self.limits.window, "tokens": self.vocab_size}
+        return named | {"window": self.limits.window, "tokens": self.vocab_size, "tokenizer": self._tokenizer}
+
+    @cached_property
+    def _tokenizer(self) -> str:
+        digest = hashlib.sha256()
+        for piece in self.pieces:
+            digest.update(b"-" if piece is None else b"%d:%b" % (len(piece), piece))
+        return digest.hexdigest()[:16]
 
     @property
     def collisions(self) -> frozenset[int]:

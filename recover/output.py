@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import zipfile
-from collections.abc import Iterator, Mapping
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any
 
@@ -11,7 +12,7 @@ import numpy as np
 
 from ..logprobs import TokenLogprob, encode, finite
 from .errors import RecoverError
-from .files import write_whole
+from .files import check_place, write_whole
 from .numerics import Floats
 from .settings import Recovery
 
@@ -19,11 +20,10 @@ FORMATS = (".npz", ".json", ".jsonl")
 
 
 def check_format(path: Path) -> None:
-    """Raise ``RecoverError`` for a file name whose ending names no format, or whose folder is not there."""
+    """Raise ``RecoverError`` for a file name whose ending names no format, or that cannot be written."""
     if path.suffix not in FORMATS:
         raise RecoverError(f"{path}: the name ends in none of {', '.join(FORMATS)}")
-    if not path.parent.is_dir():
-        raise RecoverError(f"{path}: there is no folder {path.parent}")
+    check_place(path)
 
 
 def save(recovery: Recovery, path: Path, about: Mapping[str, Any]) -> None:
@@ -72,18 +72,33 @@ def likeliest(recovery: Recovery, count: int) -> list[TokenLogprob]:
     return [TokenLogprob(int(i), recovery.pieces.get(int(i), b""), float(recovery.logprobs[i])) for i in ordered]
 
 
+def read_rows(paths: Sequence[Path]) -> list[Floats]:
+    """The logprobs of several whole recoveries of one model. Raises ``RecoverError``."""
+    if len(paths) < 2:
+        raise RecoverError(
+            f"{len(paths)} recovery is too few for a basis: more than the model has dimensions are needed"
+        )
+    rows = [read_row(path) for path in paths]
+    for path, row in zip(paths, rows, strict=True):
+        if len(row) != len(rows[0]):
+            raise RecoverError(f"{path}: it has {len(row):,} tokens, and {paths[0]} has {len(rows[0]):,}")
+    return rows
+
+
 def read_row(path: Path) -> Floats:
     """The logprobs of a whole recovery that was saved as ``.npz``, float64 (V,). Raises ``RecoverError``."""
     try:
         with path.open("rb") as file, np.load(file, allow_pickle=False) as data:
-            ids, logprobs = data["ids"], data["logprobs"]
+            ids, logprobs = data["ids"], np.asarray(data["logprobs"], dtype=np.float64)
     except OSError as error:
         raise RecoverError(f"{path}: {error.strerror or 'not a recovery'}") from None
-    except (ValueError, KeyError, EOFError, AttributeError, zipfile.BadZipFile):
+    except (ValueError, KeyError, EOFError, AttributeError, TypeError, IndexError, zipfile.BadZipFile, zlib.error):
         raise RecoverError(f"{path}: not a recovery that gen recover wrote as .npz") from None
+    if ids.ndim != 1 or logprobs.shape != ids.shape:
+        raise RecoverError(f"{path}: not a recovery that gen recover wrote as .npz")
     if len(ids) == 0 or not np.array_equal(ids, np.arange(len(ids))):
         raise RecoverError(f"{path}: it lacks tokens; a basis needs whole rows")
-    return np.asarray(logprobs, dtype=np.float64)
+    return logprobs
 
 
 def _known(recovery: Recovery) -> np.ndarray[Any, np.dtype[np.intp]]:

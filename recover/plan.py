@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import ceil
 
-from .endpoint import Limits
+from .basis import Basis
+from .endpoint import Endpoint
+from .errors import RecoverError
 from .methods.bisection import calls as bisection_calls
-from .methods.by_basis import asked
+from .methods.by_basis import asked, check_basis
+from .recovery import NO_BASIS, check, check_size, takes_basis
 from .settings import Settings
 
 _PROBE = 3
 """Calls that `probe` makes on an endpoint without surprises; one more where it has to find out about forcing."""
+_PROBE_OF_NONE = 2
+"""The same where no logprobs are shown."""
 _SINGLE = 1.5
 """Calls a token of `single`, as measured: most take one, the first ones three."""
 _WIDTH = 16.0
@@ -30,27 +36,80 @@ class Estimate:
         return self.calls * (prompt_tokens + 1)
 
 
-def plan(method: str, limits: Limits, tokens: int, n: int | None, settings: Settings) -> list[Estimate]:
-    """The calls of a method for this many ``tokens``; of ``auto``: of all it may take, in the order of preference.
+def plan(  # noqa: PLR0913 - as `recover`, which it is asked before
+    endpoint: Endpoint,
+    prompt: str,
+    method: str = "auto",
+    n: int | None = None,
+    tokens: Sequence[int] | None = None,
+    *,
+    settings: Settings | None = None,
+) -> list[Estimate]:
+    """What `recover` will take with the same arguments; of ``auto``: all that it may take, in its order.
 
-    With ``n``, ``tokens`` is the size of the vocabulary: methods that cannot rank tokens need all of it.
+    No completion is asked for; an endpoint may ask its server for the size of the vocabulary. Raises
+    ``RecoverError`` for what `recover` would refuse too, as far as it can be known by then.
     """
-    turns = settings.repeats or 1
-    window = limits.window
-    beside = max(1, window - 1)
-    probing = _PROBE + max(0, turns - 2)
-    beyond = max(0, tokens - window)
-    found = []
-    if n is not None and window:
-        found.append(Estimate("top_n", probing + turns * ceil(max(0, n - window) / beside), False))
-    if settings.basis is not None and n is None:
-        each = ceil(asked(settings.basis) / beside)
-        found.append(Estimate("basis", probing + turns * each, window < 2))
-    if window > 1:
-        found.append(Estimate("parallel", probing + turns * ceil(beyond / beside), False))
-    if window:
-        found.append(Estimate("single", probing + turns * ceil(_SINGLE * tokens), True))
-        found.append(Estimate("forced", probing + 1 + turns * beyond, False))
-    ranking, ranked = (0, tokens) if n is None else (n, n)
-    found.append(Estimate("bisection", 2 + ranking + ranked * bisection_calls(_WIDTH, settings.eps), True))
-    return [one for one in found if method in ("auto", one.method)]
+    settings = settings or Settings()
+    settings.check()
+    check(prompt, method, n, tokens)
+    size = endpoint.vocab_size
+    check_size(size, n, tokens)
+    count = None if tokens is None else len(set(tokens))
+    if settings.basis is None and method == "basis":
+        raise RecoverError(NO_BASIS)
+    asked_for = _Plan(endpoint.limits.window, size, n, count, settings)
+    found = list(asked_for.estimates(method == "basis"))
+    found = [one for one in found if method in ("auto", one.method)]
+    if not found:
+        raise RecoverError(f"{method} does not work with a window of {endpoint.limits.window}")
+    return found
+
+
+@dataclass(frozen=True)
+class _Plan:
+    """``count``: how many tokens were named; None: all, or the ``n`` likeliest."""
+
+    window: int
+    size: int
+    n: int | None
+    count: int | None
+    settings: Settings
+
+    def estimates(self, basis: bool) -> Iterator[Estimate]:
+        """One for each method that the window allows; with a basis where it is named, or worth it."""
+        window, turns = self.window, self.settings.repeats or 1
+        beside = max(1, window - 1)
+        named = self.count is not None  # how many of them the window shows is not known
+        beyond = self._beyond()
+        probing = _PROBE + max(0, turns - 2) if window else _PROBE_OF_NONE
+        if self.n is not None and window:
+            yield Estimate("top_n", probing + turns * ceil(max(0, self.n - window) / beside), False)
+        if (given := self.settings.basis) is not None and (basis or self._takes(given)):
+            check_basis(given, self.size)
+            each = {0: self._halvings(), 1: _SINGLE}.get(window, 1 / beside)
+            yield Estimate("basis", probing + turns * ceil(asked(given) * each), window < 2)
+        if window > 1:
+            yield Estimate("parallel", probing + turns * ceil(beyond / beside), named)
+        if window:
+            yield Estimate("single", probing + turns * ceil(_SINGLE * beyond), True)
+            yield Estimate("forced", probing + 1 + turns * beyond, named)
+        ranked = beyond if self.n is None else min(self.n, beyond)
+        ranking = 0 if self.n is None else ranked
+        yield Estimate("bisection", probing + ranking + ranked * self._halvings(), True)
+
+    def _beyond(self) -> int:
+        """How many tokens are asked for that the window without a bias does not show."""
+        if self.count is not None:
+            return self.count
+        if self.n is not None and self.n <= self.window:
+            return 0
+        return max(0, self.size - self.window)
+
+    def _takes(self, basis: Basis) -> bool:
+        """With ``n`` it comes behind `top_n`, so that one of another model is not refused, but left out."""
+        fits = self.n is None or basis.vocab_size == self.size
+        return fits and takes_basis(basis, self.count)
+
+    def _halvings(self) -> int:
+        return bisection_calls(_WIDTH, self.settings.eps)

@@ -8,16 +8,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .asker import Asker, StopAskingError
+from .basis import Basis
 from .endpoint import Endpoint, pieces_of, unnamed
 from .errors import RecoverError
 from .journal import Journal
 from .methods import bisection, by_basis, forced, parallel, ranking, single, top_n
 from .numerics import logsumexp
 from .probe import probe
-from .run import Run
+from .run import Findings, Run
 from .settings import Recovery, Settings
 
 METHODS = ("auto", "single", "parallel", "top_n", "bisection", "forced", "basis")
+NO_BASIS = "the method basis needs a basis; make one with gen recover-basis"
 _POINTWISE: Mapping[str, Callable[[Run, Sequence[int]], None]] = {
     "single": single,
     "parallel": parallel,
@@ -44,15 +46,15 @@ def recover(  # noqa: PLR0913 - each is one thing to be said by name
     """
     settings = settings or Settings()
     settings.check()
-    _check(prompt, method, n, tokens)
+    check(prompt, method, n, tokens)
     asker = Asker(endpoint, prompt, settings)
     try:
         size = asker.vocab_size()
-        _check_size(size, n, tokens)
+        check_size(size, n, tokens)
         wanted = np.arange(size) if tokens is None else np.unique(np.asarray(tokens, dtype=np.intp))
         run = Run(asker, settings, wanted, np.full(size, np.nan), np.full(size, np.nan), method)
         run.blocked = unnamed(endpoint)
-        asker.journal = _journal(endpoint, prompt, method, settings)
+        asker.journal = _journal(asker, prompt, settings)
         stopped = None
         try:
             _recover(run, n, tokens is None)
@@ -66,7 +68,8 @@ def recover(  # noqa: PLR0913 - each is one thing to be said by name
     return _result(run, n, stopped)
 
 
-def _check(prompt: str, method: str, n: int | None, tokens: Sequence[int] | None) -> None:
+def check(prompt: str, method: str, n: int | None, tokens: Sequence[int] | None) -> None:
+    """Refuse what no endpoint is needed to see. Raises ``RecoverError``."""
     if method not in METHODS:
         raise RecoverError(f"method: {method!r} is none of {', '.join(METHODS)}")
     if not prompt:
@@ -79,7 +82,8 @@ def _check(prompt: str, method: str, n: int | None, tokens: Sequence[int] | None
         raise RecoverError("tokens: there are none")
 
 
-def _check_size(size: int, n: int | None, tokens: Sequence[int] | None) -> None:
+def check_size(size: int, n: int | None, tokens: Sequence[int] | None) -> None:
+    """Refuse tokens that a vocabulary of this size has not. Raises ``RecoverError``."""
     if n is not None and not 1 <= n <= size:
         raise RecoverError(f"n: {n} is not within 1..{size}")
     for token in tokens or ():
@@ -87,10 +91,10 @@ def _check_size(size: int, n: int | None, tokens: Sequence[int] | None) -> None:
             raise RecoverError(f"token id {token} is not within 0..{size - 1}")
 
 
-def _journal(endpoint: Endpoint, prompt: str, method: str, settings: Settings) -> Journal | None:
+def _journal(asker: Asker, prompt: str, settings: Settings) -> Journal | None:
     if settings.checkpoint is None:
         return None
-    about = {"endpoint": dict(endpoint.identity), "prompt": prompt, "method": method}
+    about = {"endpoint": asker.identity(), "prompt": prompt}
     return Journal(settings.checkpoint, about, settings.resume)
 
 
@@ -99,12 +103,12 @@ def _recover(run: Run, n: int | None, whole: bool) -> None:
     probe(run)
     run.notes.extend(run.found.lines)
     run.method = chosen = _chosen(run, n, whole)
-    _allowed(run, chosen)
+    allowed(run.found, chosen)
     if chosen == "top_n":
         top_n(run, n or 0)
     elif chosen == "basis":
         if run.settings.basis is None:
-            raise RecoverError("the method basis needs a basis; make one with gen recover-basis")
+            raise RecoverError(NO_BASIS)
         by_basis(run, run.settings.basis, _POINTWISE[run.found.pointwise])
     elif n is None or n > len(run.base):
         tokens = ranking(run, n) if n is not None and chosen == "bisection" else run.wanted
@@ -117,14 +121,18 @@ def _chosen(run: Run, n: int | None, whole: bool) -> str:
         return run.method
     if n is not None and run.found.moves:
         return "top_n"
-    if run.settings.basis is not None and (whole or len(run.wanted) > run.settings.basis.rank):
+    if takes_basis(run.settings.basis, None if whole else len(run.wanted)):
         return "basis"
     return run.found.pointwise
 
 
-def _allowed(run: Run, method: str) -> None:
+def takes_basis(basis: Basis | None, count: int | None) -> bool:
+    """Does ``auto`` take the basis for so many named tokens (None: for all)? Fewer than it needs are asked for."""
+    return basis is not None and (count is None or count > basis.rank)
+
+
+def allowed(found: Findings, method: str) -> None:
     """Refuse a method that would give wrong numbers on this endpoint. Raises ``RecoverError``."""
-    found = run.found
     works = {
         "single": found.moves,
         "top_n": found.moves,

@@ -37,12 +37,13 @@ def _table(found: Recovery) -> None:
 
     rows = []
     for token in likeliest(found, _SHOWN):
-        error = float(found.errors[token.id])
+        value = token.logprob or 0.0
         shown = repr(token.text) if token.data else "-"
-        rows.append(
-            (str(token.id), shown, f"{token.logprob:.6f}", f"{exp(token.logprob or 0.0):.6f}", f"{error:.1e}")
-        )
-    table(("id", "token", "logprob", "probability", "error"), rows)
+        # What is relative to the likeliest token is no probability.
+        probability = (f"{exp(value):.6f}",) if found.normalised else ()
+        rows.append((str(token.id), shown, f"{value:.6f}", *probability, f"{float(found.errors[token.id]):.1e}"))
+    heads = ("logprob", "probability") if found.normalised else ("relative logprob",)
+    table(("id", "token", *heads, "error"), rows)
 
 
 def summary(found: Recovery) -> None:
@@ -59,10 +60,8 @@ def summary(found: Recovery) -> None:
 
 def show_verification(found: Verification) -> None:
     """Say how far a second look was from the first."""
-    say(
-        f"gen: verified {found.tokens:,} tokens by {found.method}, {found.queries:,} calls: "
-        f"largest difference {found.largest:.1e} nats (token {found.token})"
-    )
+    largest = "" if found.token is None else f": largest difference {found.largest:.1e} nats (token {found.token})"
+    say(f"gen: verified {found.tokens:,} tokens by {found.method}, {found.queries:,} calls{largest}")
 
 
 def show_plan(
@@ -83,4 +82,4 @@ def show_plan(
     table(heads, rows)
     print(f"\nthe prompt has {'about ' if guessed else ''}{prompt_tokens:,} tokens; each call writes one")
     if len(estimates) > 1:
-        print("auto takes the first of these that the endpoint allows; nothing was asked")
+        print("auto takes the first of these that the endpoint allows; no token was asked for")

@@ -20,6 +20,14 @@ def asked(basis: Basis) -> int:
     return basis.rank + max(20, int(_SPARE * basis.rank)) + _HELD_OUT
 
 
+def check_basis(basis: Basis, size: int) -> None:
+    """Refuse a basis for another number of tokens. Raises ``RecoverError``."""
+    if basis.vocab_size != size:
+        raise RecoverError(
+            f"the basis has {basis.vocab_size:,} tokens and the endpoint {size:,}: it is of another model"
+        )
+
+
 def by_basis(run: Run, basis: Basis, pointwise: Callable[[Run, Sequence[int]], None]) -> None:
     """Recover the whole row: some logprobs by another method, the rest by least squares.
 
@@ -27,10 +35,7 @@ def by_basis(run: Run, basis: Basis, pointwise: Callable[[Run, Sequence[int]], N
     join it. Where it exceeds ``tolerance``, the basis is not that of this model: only what was asked for is kept.
     """
     size = run.asker.endpoint.vocab_size
-    if basis.vocab_size != size:
-        raise RecoverError(
-            f"the basis has {basis.vocab_size:,} tokens and the endpoint {size:,}: it is of another model"
-        )
+    check_basis(basis, size)
     held = np.random.default_rng(1).choice(size, min(_HELD_OUT, size), replace=False)
     fitted = [int(token) for token in basis.order if token not in set(held.tolist())][: asked(basis) - _HELD_OUT]
     pointwise(run, [*fitted, *held.tolist()])
@@ -50,10 +55,10 @@ def by_basis(run: Run, basis: Basis, pointwise: Callable[[Run, Sequence[int]], N
         return
     row = basis.solve(known, run.logprobs[known])
     shift = logsumexp(row)
-    run.notes.append(
-        f"{len(known):,} logprobs asked for; {len(outside)} held out are off by up to {error:.1e} nats; "
-        f"the probabilities sum to 1{np.expm1(shift):+.1e}"
-    )
+    said = f"{len(known):,} logprobs asked for; {len(outside)} held out are off by up to {error:.1e} nats"
+    if run.normalised:  # else their sum says nothing, and is made 1
+        said += f"; the probabilities sum to 1{np.expm1(shift):+.1e}"
+    run.notes.append(said)
     if not run.normalised:
         row -= shift
         run.logprobs[known] -= shift

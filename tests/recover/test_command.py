@@ -1,5 +1,6 @@
 """`gen recover` and `gen recover-basis` as processes: output, checkpoints, plans, refusals."""
 
+import base64
 import json
 import os
 import pty
@@ -23,9 +24,9 @@ ROW = row_of(SIZE)
 KEY = "sk-very-secret-0123456789"
 
 
-def served(window=8, seconds=0.0, **habits):
+def served(window=8, seconds=0.0, fake=None, **habits):
     """llama.cpp's server in shape, over a `Fake`; returns what `api` takes, and the fake."""
-    fake = Fake(ROW, window, **habits)
+    fake = fake or Fake(ROW, window, **habits)
 
     def answer(path, body, headers):
         time.sleep(seconds)
@@ -34,6 +35,8 @@ def served(window=8, seconds=0.0, **habits):
         if path.endswith("/tokenize"):
             return 200, {"tokens": [1, 2, 3]}, {}
         said = fake.query("x", {int(token): value for token, value in body["logit_bias"]})
+        if isinstance(said, int):
+            return 200, {"tokens": [said]}, {}
         shown = [{"id": i, "bytes": [65, i % 200], "prob": exp(value)} for i, value in said.logprobs.items()]
         return 200, {"completion_probabilities": [{"id": said.token, "prob": 0.5, "top_probs": shown}]}, {}
 
@@ -92,7 +95,7 @@ def test_files(here, tmp_path, ending):
     assert sorted(file.name for file in path.parent.iterdir()) == [path.name]
 
 
-def test_the_plan_asks_nothing(here):
+def test_the_plan_asks_for_no_token(here):
     answer, fake = served()
     with api(answer) as url:
         done = here(*asked(url, "--dry-run", "--price", "0.5,1.5", "--top", "50"))
@@ -103,6 +106,8 @@ def test_the_plan_asks_nothing(here):
         assert "the prompt has 3 tokens" in done.out
         done = here(*asked(url, "--dry-run", "--method", "parallel", "--vocab-size", "100002"))
         assert "14,288" in done.out
+        done = here(*asked(url, "--dry-run", "--top", "401"), code=1)
+        assert "n: 401 is not within 1..400" in done.err
     local = here("recover", "The sea was", "--dry-run", "-t", "1")
     assert "12,290" in local.out
 
@@ -181,6 +186,113 @@ def test_an_endpoint_that_fails_in_mid_run(here, tmp_path):
     assert not (tmp_path / "work" / "out.json").exists()
 
 
+REFUSALS = {
+    "wrong key": ([], 0, "401"),
+    "a method that does not work": (["--method", "forced"], None, "forced does not work on this endpoint"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSALS)
+def test_no_advice_to_go_on_where_that_does_not_help(here, tmp_path, name):
+    rest, most, message = REFUSALS[name]
+    answer, fake = served()
+
+    def refusing(path, body, headers):
+        if most is not None and "completion" in path and fake.calls >= most:
+            return 401, {"error": {"message": "no such key"}}, {}
+        return answer(path, body, headers)
+
+    with api(refusing) as url:
+        done = here(*asked(url, "-o", "out.json", *rest), code=1)
+        assert message in done.err
+        assert "--resume" not in done.err
+        assert (tmp_path / "work" / "out.json.checkpoint").exists() == (most is None)
+        if most is None:  # another method goes on with what was answered
+            here(*asked(url, "-o", "out.json", "--resume"))
+
+
+def test_a_limit_before_the_first_answer_is_no_reason_to_go_on(here, tmp_path):
+    """A server that hides its first draw has used up the only call."""
+    with api(lambda *_: (200, {"tokens": [1]}, {})) as url:
+        done = here(*asked(url, "--vocab-size", "9", "-o", "out.json", "--max-calls", "1"), code=1)
+    assert "--max-calls is reached after 1 calls; nothing was answered" in done.err
+    assert not (tmp_path / "work" / "out.json.checkpoint").exists()
+
+
+def test_a_file_that_a_run_writes_is_not_told_to_be_deleted(here, tmp_path):
+    from logitsmith.recover.journal import Journal
+
+    answer, fake = served()
+    journal = Journal(tmp_path / "work" / "c", {"endpoint": {}, "prompt": "x"}, False)
+    with api(answer) as url:
+        done = here(*asked(url, "--checkpoint", "c"), code=1)
+    journal.close()
+    assert "c: another run is writing this checkpoint" in done.err
+    assert "delete" not in done.err
+    assert fake.calls == 0
+
+
+def test_a_resume_of_nothing_says_so(here):
+    answer, _ = served()
+    with api(answer) as url:
+        done = here(*asked(url, "-o", "out.json", "--resume", "--ids", "1"))
+    assert "note: out.json.checkpoint: there is no checkpoint; this begins anew" in done.err
+
+
+def test_a_resume_with_another_model_is_refused(here, tmp_path):
+    """Behind the same URL, and its server says nothing of its model."""
+    models = [served()[0], served(fake=Fake(row_of(SIZE, seed=1), 8))[0]]
+
+    def answer(path, body, headers):
+        return models[0](path, body, headers)
+
+    with api(answer) as url:
+        here(*asked(url, "-o", "out.json", "--max-calls", "20"), code=1)
+        models.pop(0)
+        done = here(*asked(url, "-o", "out.json", "--resume"), code=1)
+    assert "the endpoint answers otherwise than when this checkpoint was written" in done.err
+    assert (tmp_path / "work" / "out.json.checkpoint").exists()
+
+
+def test_an_interrupted_verification(home, environment):  # noqa: F811
+    answer, _ = served(seconds=0.01)
+    path = home / "work" / "out.json"
+    with api(answer) as url:
+        process = started(url, home, environment, "--verify", "400")
+        while not path.exists():
+            assert process.poll() is None
+            time.sleep(0.02)
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate()
+    assert process.returncode == 130
+    assert "gen: interrupted while verifying" in err
+    assert json.loads(path.read_text())["complete"]
+
+
+@pytest.mark.parametrize("left", [0, 3])
+def test_max_calls_holds_for_the_verification_too(here, left):
+    answer, fake = served()
+    with api(answer) as url:
+        here(*asked(url, "-o", "out.json", "--ids", "1,2"))
+        most = fake.calls + left
+        fake.calls = 0
+        rest = ("-o", "out.json", "--ids", "1,2", "--verify", "20", "--max-calls", str(most))
+        done = here(*asked(url, *rest), code=1)
+    assert fake.calls == most
+    assert "--max-calls is reached while verifying" in done.err
+
+
+def test_relative_values_are_no_probabilities(here):
+    answer, _ = served(window=0)
+    with api(answer) as url:
+        done = here("recover", "--endpoint", url, *SERVER[2:], "-p", "x", "--window", "0", "--ids", "3,4")
+        assert "relative logprob" in done.out
+        assert "probability" not in done.out
+        assert "sum to" not in done.err
+    with api(served()[0]) as url:
+        assert "probability" in here(*asked(url, "--ids", "3")).out
+
+
 def test_a_bar_on_terminals_only(home, environment):  # noqa: F811
     answer, _ = served(seconds=0.02)
     with api(answer) as url:
@@ -224,9 +336,29 @@ def test_the_openai_key_is_shown_nowhere(here, tmp_path):
         assert all(KEY.encode() not in path.read_bytes() for path in (tmp_path / "work").iterdir())
         done = here("recover", "--endpoint", f"{url}/v1", *rest, "--dry-run")
         assert "the prompt has about 1 tokens" in done.out
+        assert "window" not in done.err
         assert len(seen) == 1
     done = here("recover", "--endpoint", "http://127.0.0.1:9/v1", *rest, code=1, OPENAI_API_KEY="")
     assert "$OPENAI_API_KEY is not set" in done.err
+
+
+@pytest.mark.parametrize(("rest", "shown"), [((), 5), (("--api-chat",), 20), (("--window", "3"), 3)])
+def test_openais_limits_of_the_window_hold_by_default(here, tmp_path, rest, shown):
+    lines = [f"{base64.b64encode(bytes([65 + i])).decode()} {i}" for i in range(26)]
+    (tmp_path / "work" / "t.tiktoken").write_text("\n".join(lines))
+    seen = []
+
+    def answer(path, body, headers):
+        seen.append(body["top_logprobs"] if "top_logprobs" in body else body["logprobs"])
+        return 400, {}, {}
+
+    with api(answer) as url:
+        given = ("--api", "openai", "--api-model", "m", "--tokenizer", "t.tiktoken", *rest)
+        here("recover", "x", "--endpoint", f"{url}/v1", *given, code=1, OPENAI_API_KEY=KEY)
+        assert seen == [shown]
+        done = here("recover", "x", "--endpoint", f"{url}/v1", *given, "--dry-run", "--method", "parallel")
+        calls = 3 + -(-(26 - shown) // (shown - 1))
+        assert done.out.splitlines()[-3].split()[:2] == ["parallel", f"{calls}"]
 
 
 def test_basis_of_saved_rows(here, tmp_path):
@@ -261,21 +393,69 @@ USAGE = {
     "verify": (["--verify", "0"], "--verify: 0 is not ≥ 1"),
     "price": (["--price", "much"], "'much' is not one or two numbers"),
     "three prices": (["--price", "1,2,3"], "'1,2,3' is not one or two numbers"),
+    "a price of nothing": (["--price", "1"], "--price is for --dry-run"),
     "method": (["--method", "magic"], "'magic' is not one of"),
     "two prompts": (["-p", "y"], "the prompt is given twice"),
+    "a tolerance of nothing": (["--tolerance", "0.1"], "--tolerance is for a --basis"),
+    "over the checkpoint": (["-o", "x.json", "--checkpoint", "./x.json"], "-o and --checkpoint are one file"),
+    "over the basis": (["-o", "b.npz", "--basis", "b.npz"], "-o and --basis are one file"),
+    "over a link to the basis": (["-o", "link.npz", "--basis", "b.npz"], "-o and --basis are one file"),
+    "over the prompt": (["-f", "b.npz", "-o", "b.npz"], "-o and -f are one file"),
+    "answers over the basis": (["--checkpoint", "b.npz", "--basis", "b.npz"], "--checkpoint and --basis are one"),
+    "answers over the model": (["--checkpoint", "m.gguf", "-m", "m.gguf"], "--checkpoint and -m are one file"),
+    **{
+        f"{flag} {value}": ([flag, value], f"{flag}: {value} is not")
+        for flag, values in {
+            "--top": ("0", "-5"),
+            "--repeats": ("0",),
+            "--in-flight": ("0",),
+            "--max-calls": ("0",),
+            "--eps": ("0", "-1", "nan", "inf"),
+        }.items()
+        for value in values
+    },
 }
+LOCAL = ("--api-chat", "--key-env X", "--pre-sampling", "--slot 0", "--vocab-size 9", "--timeout 9", "--retries 9")
+HERE = ("-c 9", "-t 1", "-ngl 0", "-b 9", "--lora x", "--no-mmap", "--mlock")
+SERVER = ["--endpoint", "http://127.0.0.1:9", "--api", "llama-server"]
+OPENAI = [*SERVER[:2], "--api", "openai", "--api-model", "m", "--tokenizer", "t"]
+MEANINGLESS = {
+    **{f"{flag}, a model": (flag, [], "is for an --endpoint") for flag in LOCAL},
+    **{f"{flag}, a server": (flag, SERVER, "is for a model here") for flag in (*HERE, "-v")},
+    **{f"{flag}, an API": (flag, OPENAI, "is for a model here") for flag in HERE},
+    **{
+        f"{flag}, a server": (flag, SERVER, "is for --api openai")
+        for flag in ("--api-chat", "--api-model m", "--tokenizer t")
+    },
+    **{
+        f"{flag}, an API": (flag, OPENAI, "is for --api llama-server")
+        for flag in ("--pre-sampling", "--slot 0", "--vocab-size 9")
+    },
+    **{
+        f"{flag}, a server": (flag, SERVER, "is not")
+        for flag in ("--rate 0", "--timeout 0", "--timeout -1", "--timeout nan", "--retries -1", "--slot -2")
+    },
+}
+
+
+@pytest.mark.parametrize("name", MEANINGLESS)
+def test_flags_that_mean_nothing_are_refused(name):
+    flag, arguments, message = MEANINGLESS[name]
+    code, said = invoked("recover", "x", *arguments, *flag.split())
+    assert (code, message in said) == (2, True), said
+    assert flag.split()[0] in said or flag.split()[0] == "-v"
+
+
 NOBODY = ["--endpoint", "http://127.0.0.1:9", "--api", "llama-server", "--retries", "0", "--vocab-size", "10"]
 FAILURES = {
     "no such basis": (["--basis", "no.npz"], "no.npz: No such file"),
     "output of no kind": (["-o", "x.txt"], "x.txt: the name ends in none of .npz, .json, .jsonl"),
     "no such folder": (["-o", "no/x.json"], "there is no folder no"),
+    "a folder": (["-o", "folder.json"], "folder.json: it is a folder"),
+    "top of more": (["--top", "11"], "n: 11 is not within 1..10"),
     "id outside": (["--ids", "10"], "token id 10 is not within 0..9"),
-    "top of none": (["--top", "0"], "n: 0 is not within 1..10"),
-    "eps": (["--eps", "0"], "eps: 0.0 is not a number > 0"),
-    "in flight": (["--in-flight", "0"], "in_flight: 0 is not ≥ 1"),
     "nobody there": ([], "http://127.0.0.1:9/: no connection"),
     "not a URL": (["--endpoint", "x"], "does not begin with http:// or https://"),
-    "no time": (["--timeout", "0"], "timeout: 0.0 is not a number > 0"),
 }
 
 
@@ -286,14 +466,20 @@ def invoked(*arguments):
 
 
 @pytest.mark.parametrize("name", USAGE)
-def test_bad_usage(name):
+def test_bad_usage(name, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "b.npz").write_bytes(b"basis")
+    (tmp_path / "link.npz").hardlink_to(tmp_path / "b.npz")
     arguments, message = USAGE[name]
-    code, said = invoked("recover", "x", *arguments)
+    code, said = invoked("recover", *(["x"] if "-f" not in arguments else []), *arguments)
     assert (code, message in said) == (2, True), said
+    assert (tmp_path / "b.npz").read_bytes() == b"basis"
 
 
 @pytest.mark.parametrize("name", FAILURES)
-def test_failures(name):
+def test_failures(name, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "folder.json").mkdir()
     arguments, message = FAILURES[name]
     code, said = invoked("recover", "x", *NOBODY, *arguments)
     assert (code, message in said) == (1, True), said
@@ -303,6 +489,9 @@ BASIS_USAGE = {
     "both": (["--rows", "3", "--vectors", "a.npz"], "--rows and --vectors both say"),
     "rows": (["--rows", "-1"], "--rows: -1 is not ≥ 0"),
     "ending": (["-o", "b.txt"], "b.txt does not end in .npz"),
+    "over a recovery": (["--vectors", "a.npz", "--vectors", "./b.npz"], "-o and --vectors are one file"),
+    "a model for nothing": (["--vectors", "a.npz", "-m", "m.gguf"], "-m is for a model, and --vectors needs none"),
+    "a context for nothing": (["--vectors", "a.npz", "-c", "9"], "-c is for a model, and --vectors needs none"),
 }
 
 
@@ -311,3 +500,29 @@ def test_bad_usage_of_basis(name):
     arguments, message = BASIS_USAGE[name]
     code, said = invoked("recover-basis", "-o", "b.npz", *arguments)
     assert (code, message in said) == (2, True), said
+
+
+BASIS_FAILURES = {
+    "no such folder": (["-o", "no/b.npz"], "there is no folder no"),
+    "a folder": (["-o", "folder.npz"], "folder.npz: it is a folder"),
+    "one recovery": (["--vectors", "a.npz"], "1 recovery is too few"),
+    "two sizes": (["--vectors", "a.npz", "--vectors", "c.npz"], "c.npz: it has 30 tokens, and a.npz has 40"),
+    "a .npy": (["--vectors", "a.npz", "--vectors", "y.npz"], "y.npz: not a recovery"),
+}
+
+
+@pytest.mark.parametrize("name", BASIS_FAILURES)
+def test_failures_of_basis(name, tmp_path, monkeypatch):
+    from logitsmith.recover import recover, save
+
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "folder.npz").mkdir()
+    for file, size in (("a", 40), ("c", 30)):
+        save(recover(Fake(row_of(size), 5), "x"), tmp_path / f"{file}.npz", {})
+    with (tmp_path / "y.npz").open("wb") as file:
+        np.save(file, ROW)
+    if "-o" in BASIS_FAILURES[name][0]:  # before a model is looked for
+        monkeypatch.setattr("logitsmith.cli.recover_basis.load_model", lambda *_: pytest.fail("too late"))
+    arguments, message = BASIS_FAILURES[name]
+    code, said = invoked("recover-basis", "-o", "b.npz", *arguments)
+    assert (code, message in said) == (1, True), said

@@ -1,7 +1,14 @@
 """APIs that fail: new tries where they help, a sentence where they do not, and no key in any of it."""
 
+import base64
+import contextlib
+import email.utils
+import json
 import pickle
+import socket
+import threading
 import time
+from datetime import datetime, timedelta, timezone
 
 import httpx
 import pytest
@@ -153,6 +160,8 @@ def test_the_key_is_sent_and_shown_nowhere(monkeypatch, tmp_path):
 
     def answer(request):
         seen.append(request.headers["Authorization"])
+        if len(seen) == 1:
+            return httpx.Response(200, json={"choices": [{"text": "a", "logprobs": None}]})
         return httpx.Response(401, json={"error": {"message": f"Incorrect API key provided: {KEY}"}})
 
     endpoint = OpenAIEndpoint(
@@ -180,8 +189,130 @@ def test_the_key_is_sent_and_shown_nowhere(monkeypatch, tmp_path):
         assert "word-pass" not in text
         assert "key=abc" not in text
     assert "Incorrect API key provided: ***" in told[0]
-    assert len(seen) == 1
+    assert len(seen) == 2
     endpoint.close()
+
+
+CREDENTIALS = {
+    "the key": KEY,
+    "the user's name": "someone",
+    "the password": "w/rd pass",
+    "the password as in the URL": "w%2Frd%20pass",
+    "basic auth": base64.b64encode(b"someone:w/rd pass").decode(),
+    "a key in the query": "abc123",
+}
+
+
+@pytest.mark.parametrize("name", CREDENTIALS)
+@pytest.mark.parametrize("status", [401, 500, 200])
+def test_no_part_of_a_secret_is_shown_wherever_the_text_is_cut(monkeypatch, name, status):
+    monkeypatch.setenv("K", KEY)
+    secret = CREDENTIALS[name]
+    for before in range(240, 301, 3):
+        text = "." * before + secret
+        body = text if status == 200 else {"error": {"message": text}}
+        content = text.encode() if status == 200 else json.dumps(body).encode()
+        http = Http(
+            "http://someone:w%2Frd%20pass@api.test/v1?api_key=abc123",
+            HttpOptions(key_env="K", retries=0),
+            httpx.MockTransport(lambda _, content=content: httpx.Response(status, content=content)),
+        )
+        with pytest.raises(RecoverError) as failure:
+            http.get("x")
+        assert secret[:4] not in str(failure.value)
+        http.close()
+
+
+URLS = {
+    "a query": ("/ok?api-version=2024", "/ok/completion?api-version=2024"),
+    "two of them": ("/ok/?a=1&b=x%20y", "/ok/completion?a=1&b=x%20y"),
+    "an encoded path": ("/a%2Fb", "/a%2Fb/completion"),
+    "a fragment": ("/ok#part", "/ok/completion"),
+}
+
+
+@pytest.mark.parametrize("name", URLS)
+def test_urls(name):
+    given, asked = URLS[name]
+    answer, seen = scripted()
+    with api(answer) as url:
+        http = Http(url + given, HttpOptions())
+        http.post("completion", {})
+        assert [path.replace("+", "%20") for path, _, _ in seen] == [asked]
+        assert "?" not in http.shown
+        http.close()
+
+
+@pytest.mark.parametrize("part", ["headers", "body"])
+def test_a_server_that_drips_runs_out_of_time(part):
+    """Each byte comes in time, the whole does not."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def drip():
+            connection, _ = server.accept()
+            with connection, contextlib.suppress(OSError):
+                connection.recv(65536)
+                data = b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n"
+                connection.sendall(data if part == "headers" else data + b"\r\n")
+                for _ in range(50):
+                    connection.sendall(b"x")
+                    time.sleep(0.1)
+
+        thread = threading.Thread(target=drip, daemon=True)
+        thread.start()
+        http = Http(f"http://127.0.0.1:{server.getsockname()[1]}", HttpOptions(timeout=0.4, retries=0))
+        began = time.monotonic()
+        with pytest.raises(RecoverError, match=r"no answer within 0.4 s"):
+            http.get("x")
+        assert time.monotonic() - began < 1.5
+        http.close()
+
+
+def test_a_redirect_says_where_to():
+    answer, _ = scripted((302, b"", {"Location": "https://other.test/v1?token=abc"}))
+    with api(answer) as url:
+        http = Http(url, HttpOptions())
+        with pytest.raises(RecoverError, match=r"302 Found: it sends to https://other.test/v1; give that URL"):
+            http.get("x")
+        http.close()
+
+
+WAITS = {
+    "seconds": ("7", 7),
+    "more than the own longest": ("45", 45),
+    "more than ten minutes": ("7200", 600),
+    "no end": ("inf", 600),
+    "the past": ("-3", 0),
+    "a date": (lambda: email.utils.format_datetime(datetime.now(timezone.utc) + timedelta(seconds=90)), 90),
+    "a date that was": ("Wed, 21 Oct 2015 07:28:00 GMT", 0),
+    "a date without a zone": ("Wed, 21 Oct 2015 07:28:00", 0),
+}
+
+
+@pytest.mark.parametrize("name", WAITS)
+def test_how_long_is_waited(name):
+    text, seconds = WAITS[name]
+    told, waited = [], []
+    answer, _ = scripted((429, {}, {"Retry-After": text() if callable(text) else text}))
+    with api(answer) as url:
+        http = Http(url, HttpOptions(told=told.append))
+        http._stopped.wait = lambda delay: waited.append(delay) or False
+        http.get("x")
+        http.close()
+    assert waited == [pytest.approx(seconds, abs=2)]
+    assert ("it asks to wait" in told[0]) == (seconds > 30)
+
+
+@pytest.mark.parametrize("text", ["soon", "nan", ""])
+def test_a_retry_after_that_is_none(text):
+    waited = []
+    answer, _ = scripted((429, {}, {"Retry-After": text}))
+    with api(answer) as url:
+        http = Http(url, HttpOptions(backoff=1))
+        http._stopped.wait = lambda delay: waited.append(delay) or False
+        http.get("x")
+        http.close()
+    assert 0.5 <= waited[0] <= 1
 
 
 def test_options_hold_the_keys_name_only():
@@ -215,6 +346,53 @@ def test_a_server_that_hides_every_draw():
         endpoint.close()
         endpoint = LlamaServerEndpoint(url, 0, vocab_size=10)
         assert endpoint.query("x", {}).token == 1
+        endpoint.close()
+
+
+@pytest.mark.parametrize("draws", [1, 2, 6])
+def test_further_draws_are_calls_that_must_be_allowed(draws):
+    """A server that hides the logprobs is asked with other seeds, up to the limit and not beyond it."""
+    seen = []
+
+    def answer(path, body, headers):
+        if path.endswith("/completion"):
+            seen.append(body["seed"])
+        return 200, {"tokens": [1]}, {}
+
+    with api(answer) as url:
+        endpoint = LlamaServerEndpoint(url, 5, vocab_size=10)
+        found = recover(endpoint, "x", settings=Settings(max_calls=draws))
+        endpoint.close()
+    assert (found.stopped, found.sent) == ("max_calls", draws)
+    assert len(seen) == draws
+
+
+@pytest.mark.parametrize("said", [[1, 2], {"tokens": 3}, {}, "x", None])
+def test_a_server_that_counts_tokens_otherwise(said):
+    with api(lambda *_: (200, said, {})) as url:
+        endpoint = LlamaServerEndpoint(url, 5)
+        with pytest.raises(RecoverError, match="/tokenize does not answer with a list"):
+            endpoint.count_tokens("x")
+        endpoint.close()
+
+
+MODEL = {"id": "a.gguf", "meta": {"n_vocab": 10, "n_params": 5, "size": 6, "n_embd": 2, "n_ctx": 7}}
+SAID = {
+    "all": ((200, {"data": [MODEL]}, {}), {"id": "a.gguf", "n_params": 5, "size": 6, "n_vocab": 10, "n_embd": 2}),
+    "only a name": ((200, {"data": [{"id": "a"}]}, {}), {"id": "a"}),
+    "nothing": ((200, {"data": []}, {}), {}),
+    "another shape": ((200, [1], {}), {}),
+    "no such path": ((404, {}, {}), {}),
+}
+
+
+@pytest.mark.parametrize("name", SAID)
+def test_what_tells_a_server_from_others(name):
+    said, model = SAID[name]
+    with api(lambda *_: said) as url:
+        endpoint = LlamaServerEndpoint(url, 5, slot=3)
+        assert endpoint.identity["model"] == model
+        assert endpoint.identity["slot"] == 3
         endpoint.close()
 
 

@@ -5,10 +5,13 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from logitsmith.recover import Answer, RecoverError, Settings, recover
+from logitsmith.recover.asker import Asker
+from logitsmith.recover.further import further
 from logitsmith.recover.journal import Journal, key_of
 
 from .fakes import Fake, row_of
@@ -31,10 +34,11 @@ def test_a_run_that_was_stopped_goes_on_and_repeats_no_call(tmp_path):
     assert whole.complete
     assert np.abs(whole.logprobs - ROW).max() < 1e-12
     assert (whole.sent, whole.queries) == (second.calls, second.calls + 30)
+    assert [bias for bias in second.asked if not bias] == [{}]  # is it still the same model?
     asked = [str(sorted(bias.items())) for bias in first.asked + second.asked if bias]
     assert len(asked) == len(set(asked))
     fresh = Fake(ROW, 5)
-    assert recover(fresh, "x").queries == whole.queries
+    assert recover(fresh, "x").queries == whole.queries - 1
     assert recover(Fake(ROW, 5), "x", settings=settings(path, resume=True)).sent == 0
 
 
@@ -50,7 +54,7 @@ def test_every_method_replays_its_questions(tmp_path, window, noise):
         found = recover(endpoint, "x", settings=settings(path, max_calls=23, resume=True))
     assert found.complete
     assert stopped
-    assert found.queries == endpoint.calls
+    assert found.queries == endpoint.calls - (stopped - 1)  # each start asks one question again
 
 
 def test_a_torn_last_line_is_cut_off(tmp_path):
@@ -59,8 +63,8 @@ def test_a_torn_last_line_is_cut_off(tmp_path):
     whole = path.read_bytes()
     for cut in (1, 7, len(whole.splitlines()[-1])):
         path.write_bytes(whole[:-cut])
-        found = recover(Fake(ROW, 5), "x", settings=settings(path, resume=True, max_calls=1))
-        assert (found.queries, found.sent) == (30, 1)
+        found = recover(Fake(ROW, 5), "x", settings=settings(path, resume=True, max_calls=2))
+        assert (found.queries, found.sent) == (31, 2)
         assert path.read_bytes() == whole
 
 
@@ -72,32 +76,170 @@ def test_what_is_not_of_this_run_is_refused(tmp_path):
         recover(Fake(ROW, 5), "x", settings=settings(path))
     other = Fake(ROW, 5)
     other.identity = {"api": "other"}
-    for endpoint, prompt, method, what in (
-        (other, "x", "auto", 'its endpoint is {"api": "fake"}, not {"api": "other"}'),
-        (Fake(ROW, 5), "y", "auto", 'its prompt is "x", not "y"'),
-        (Fake(ROW, 5), "x", "single", 'its method is "auto", not "single"'),
+    for endpoint, prompt, what in (
+        (other, "x", 'its endpoint is {"api": "fake"}, not {"api": "other"}'),
+        (Fake(ROW, 5), "y", 'its prompt is "x", not "y"'),
     ):
         with pytest.raises(RecoverError, match="another run") as failure:
-            recover(endpoint, prompt, method, settings=settings(path, resume=True))
+            recover(endpoint, prompt, settings=settings(path, resume=True))
         assert what in str(failure.value)
         assert other.calls == 0
     assert path.read_bytes() == kept
 
 
-@pytest.mark.parametrize(
-    ("data", "message"),
-    [
-        (b"hello\n", "no checkpoint of a recovery"),
-        (b"[1]\n", "no checkpoint of a recovery"),
-        (b'{"recover": 99}\n', "no checkpoint of a recovery"),
-    ],
-)
-def test_other_files_are_refused(tmp_path, data, message):
+def test_another_method_goes_on_with_the_same_answers(tmp_path):
+    """Answers are the endpoint's, whatever asked for them; so a method that is refused costs nothing."""
     path = tmp_path / "c"
-    path.write_bytes(data)
-    with pytest.raises(RecoverError, match=message):
-        recover(Fake(ROW, 5), "x", settings=settings(path, resume=True))
-    assert path.read_bytes() == data
+    with pytest.raises(RecoverError, match="forced does not work"):
+        recover(Fake(ROW, 5), "x", "forced", settings=settings(path))
+    found = recover(Fake(ROW, 5), "x", "single", settings=settings(path, resume=True))
+    assert (found.method, found.complete) == ("single", True)
+    assert np.abs(found.logprobs - ROW).max() < 1e-12
+
+
+OTHER_FILES = {
+    "text": b"hello\n",
+    "text without a newline": b"all that I have written",
+    "text, the last line without one": b"hello\nworld",
+    "numbers": b"PK\x03\x04\n\x00\xff",
+    "JSON": b"[1]\n",
+    "deep JSON": b"[" * 100_000,
+    "of another version": b'{"recover": 99}\n',
+    "a whole head without its newline, of another run": b'{"recover": 2}',
+}
+
+
+@pytest.mark.parametrize("resume", [True, False])
+@pytest.mark.parametrize("name", OTHER_FILES)
+def test_other_files_are_refused_and_left_alone(tmp_path, name, resume):
+    path = tmp_path / "c"
+    path.write_bytes(OTHER_FILES[name])
+    with pytest.raises(RecoverError, match="no checkpoint of a recovery"):
+        recover(Fake(ROW, 5), "x", settings=settings(path, resume=resume))
+    assert path.read_bytes() == OTHER_FILES[name]
+
+
+@pytest.mark.parametrize("cut", [1, 10, 1000])
+def test_a_head_that_a_killed_run_was_writing_is_written_anew(tmp_path, cut):
+    about = {"endpoint": {}, "prompt": "x"}
+    journal = Journal(tmp_path / "c", about, False)
+    whole = (tmp_path / "c").read_bytes()
+    journal._file.close()
+    (tmp_path / "c").write_bytes(whole[:-cut])
+    journal = Journal(tmp_path / "c", about, False)
+    assert (tmp_path / "c").read_bytes() == whole
+    journal.close()
+
+
+ANOTHER_MODEL = {
+    "another row": {"seed": 1},
+    "almost the same row": {"spread": 3.001},
+    "another token": {"seed": 1, "window": 0},
+    "another row, noisy": {"seed": 1, "noise": 1e-3, "precision": 1e-6},
+}
+
+
+@pytest.mark.parametrize("name", ANOTHER_MODEL)
+def test_answers_of_two_models_are_not_mixed(tmp_path, name):
+    path = tmp_path / "c"
+    habits = {"window": 5, **ANOTHER_MODEL[name]}
+    other = row_of(**{what: habits.pop(what) for what in ("seed", "spread") if what in habits})
+    window = habits.pop("window")
+    recover(Fake(ROW, window, **habits), "x", settings=settings(path, max_calls=30))
+    kept = path.read_bytes()
+    endpoint = Fake(other, window, **habits)
+    with pytest.raises(RecoverError, match="answers otherwise than when this checkpoint was written"):
+        recover(endpoint, "x", settings=settings(path, resume=True))
+    assert endpoint.asked == [{}, {}, {}]
+    assert path.read_bytes() == kept
+
+
+def test_an_answer_is_on_disk_before_it_is_used(tmp_path, monkeypatch):
+    from logitsmith.recover import journal
+
+    forced = []
+    monkeypatch.setattr(journal.os, "fsync", lambda number: forced.append(os.fstat(number).st_size))
+    path = tmp_path / "c"
+    endpoint = Fake(ROW, 5)
+    seen = []
+    recover(endpoint, "x", settings=settings(path, max_calls=9, progress=lambda *_: seen.append(len(forced))))
+    lines = path.read_bytes().splitlines(keepends=True)
+    assert forced == [sum(map(len, lines[: count + 1])) for count in range(10)]
+    assert seen
+    assert min(seen) > 4
+
+
+FAULTS = {
+    "at once": (0, False),
+    "behind some answers": (7, True),
+}
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_a_checkpoint_stays_only_if_there_is_an_answer_in_it(tmp_path, name):
+    path = tmp_path / "c"
+    count, kept = FAULTS[name]
+    endpoint = Fake(ROW, 5)
+    ask = endpoint.query
+
+    def failing(prompt, bias):
+        if endpoint.calls == count:
+            raise RecoverError("gone")
+        return ask(prompt, bias)
+
+    endpoint.query = failing
+    with pytest.raises(RecoverError, match="gone") as failure:
+        recover(endpoint, "x", settings=settings(path))
+    assert (failure.value.kept, path.exists()) == (kept, kept)
+
+
+@pytest.mark.parametrize("late", range(4))
+def test_the_real_failure_is_told_whichever_call_meets_it(late):
+    """Calls that begin once another one failed say the same as that one, also where they are asked about first."""
+    endpoint = Fake(ROW, 5)
+    ask = endpoint.query
+    begun = []
+
+    def failing(prompt, bias):
+        begun.append(bias)
+        number = len(begun)
+        if number == 4 + late:
+            raise RecoverError("gone")
+        time.sleep(0.02)
+        return ask(prompt, bias)
+
+    endpoint.query = failing
+    with pytest.raises(RecoverError, match="gone"):
+        recover(endpoint, "x", settings=Settings(in_flight=4))
+
+
+def test_a_call_that_begins_behind_a_failure_tells_of_it():
+    asker = Asker(Fake(ROW, 5), "x", Settings())
+    asker.endpoint.query = lambda *_: 10**9
+    for _ in range(2):
+        with pytest.raises(RecoverError, match="names token 1000000000"):
+            next(asker.ask([{}]))
+
+
+class Costly(Fake):
+    """Each answer takes three requests, for which it asks leave."""
+
+    requests = 0
+
+    def query(self, prompt, bias):
+        self.requests += 1
+        for _ in range(2):
+            further()
+            self.requests += 1
+        return replace(super().query(prompt, bias), calls=3)
+
+
+@pytest.mark.parametrize("in_flight", [1, 4])
+@pytest.mark.parametrize("most", [1, 2, 3, 20])
+def test_max_calls_holds_where_an_answer_takes_several(tmp_path, most, in_flight):
+    endpoint = Costly(ROW, 5)
+    found = recover(endpoint, "x", settings=settings(tmp_path / "c", max_calls=most, in_flight=in_flight))
+    assert (found.stopped, found.sent, endpoint.requests) == ("max_calls", most, most)
 
 
 def test_a_line_in_the_middle_that_is_damaged_is_told_of(tmp_path):
@@ -110,11 +252,21 @@ def test_a_line_in_the_middle_that_is_damaged_is_told_of(tmp_path):
 
 
 def test_two_runs_do_not_share_a_checkpoint(tmp_path):
-    about = {"endpoint": {}, "prompt": "x", "method": "auto"}
+    about = {"endpoint": {}, "prompt": "x"}
     journal = Journal(tmp_path / "c", about, False)
-    with pytest.raises(RecoverError, match="another run is writing"):
-        Journal(tmp_path / "c", about, True)
+    for resume in (True, False):
+        with pytest.raises(RecoverError, match="another run is writing"):
+            Journal(tmp_path / "c", about, resume)
     journal.close()
+
+
+def test_a_file_that_another_run_removes_before_it_is_locked(tmp_path, monkeypatch):
+    """Else answers would go into a file that no name leads to."""
+    from logitsmith.recover import journal
+
+    monkeypatch.setattr(journal.fcntl, "flock", lambda *_: (tmp_path / "c").unlink())
+    with pytest.raises(RecoverError, match="another run is writing"):
+        Journal(tmp_path / "c", {"endpoint": {}, "prompt": "x"}, False)
 
 
 def test_a_folder_that_is_not_there(tmp_path):
@@ -123,7 +275,7 @@ def test_a_folder_that_is_not_there(tmp_path):
 
 
 def test_an_answer_comes_back_as_it_was(tmp_path):
-    about = {"endpoint": {}, "prompt": "x", "method": "auto"}
+    about = {"endpoint": {}, "prompt": "x"}
     answer = Answer(3, -0.1, {3: -0.1, 4: -1 / 3}, {3: b"\xff\x00", 4: b""}, 2)
     with_none = Answer(None, None, {1: -2.0}, {}, 1)
     journal = Journal(tmp_path / "c", about, False)
@@ -165,7 +317,7 @@ def test_a_run_that_was_killed_goes_on(tmp_path):
     endpoint = Fake(ROW, 5)
     found = recover(endpoint, "x", settings=settings(path, resume=True))
     assert found.complete
-    assert endpoint.calls == found.queries - answered == recover(Fake(ROW, 5), "x").queries - answered
+    assert endpoint.calls == found.queries - answered == recover(Fake(ROW, 5), "x").queries - answered + 1
     assert np.abs(found.logprobs - ROW).max() < 1e-12
 
 

@@ -1,5 +1,7 @@
 """The bundled model behind a window, against its own log-softmax."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 from logitsmith.engine import locate
@@ -20,8 +22,15 @@ def test_the_window(model):
     assert moved.logprobs[7] == pytest.approx(0)
     assert LocalEndpoint(model, 0).query(PROMPT, {7: 100.0}).token == 7
     assert endpoint.identity["window"] == 5
+    assert "lora" not in endpoint.identity
     with pytest.raises(RecoverError, match="window: -1 is not ≥ 0"):
         LocalEndpoint(model, -1)
+
+
+def test_adapters_tell_a_model_from_itself(model, monkeypatch):
+    plain = LocalEndpoint(model, 5).identity
+    monkeypatch.setattr(model, "lora", ((Path("a.gguf"), 0.5),))
+    assert LocalEndpoint(model, 5).identity == {**plain, "lora": [[str(Path("a.gguf").resolve()), 0.5]]}
 
 
 def test_a_path_is_loaded_and_closed():

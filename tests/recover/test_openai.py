@@ -103,6 +103,19 @@ def test_another_shape(change):
         endpoint(True, **change).query("x", {})
 
 
+def test_what_tells_an_api_from_others():
+    others = ([*PIECES[:-1], b"x"], [*PIECES[:-1], None], [*PIECES[:-2], PIECES[-2] + b"s", b"ame"])
+    told, again, *rest = (endpoint(pieces=pieces).identity for pieces in (PIECES, list(PIECES), *others))
+    assert told == again
+    for other in rest:
+        assert {name for name in told if told[name] != other[name]} == {"tokenizer"}
+
+
+@pytest.mark.parametrize(("chat", "window"), [(True, 20), (False, 5)])
+def test_the_window_is_the_most_that_openai_allows(chat, window):
+    assert endpoint(chat, None).limits.window == window
+
+
 def test_names():
     table = TokenTable([b"a", b"\xff", b"\xfe", b"caf\xc3\xa9", None, b"a", b"\xf0\x9f"])
     assert table.ambiguous == {0, 5}

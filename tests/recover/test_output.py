@@ -1,12 +1,24 @@
 """Files of a recovery: strict JSON, NumPy without pickles, whole or not at all; and what a run will cost."""
 
+import io
 import json
 
 import numpy as np
 import pytest
-from logitsmith.recover import Basis, RecoverError, Recovery, Settings, lines, plan, read_row, recover, save
+from logitsmith.recover import (
+    Basis,
+    RecoverError,
+    Recovery,
+    Settings,
+    lines,
+    plan,
+    read_row,
+    read_rows,
+    recover,
+    save,
+)
 
-from .fakes import Fake, row_of
+from .fakes import Fake, log_softmax, row_of
 
 ROW = row_of(50)
 
@@ -79,10 +91,53 @@ def test_no_half_files(tmp_path):
     for name, message in (("r.txt", "ends in none of"), ("no/r.json", "there is no folder")):
         with pytest.raises(RecoverError, match=message):
             save(recovery(), tmp_path / name, ABOUT)
-    for data in (b"", b"hello", b"PK\x03\x04"):
-        path.write_bytes(data)
-        with pytest.raises(RecoverError, match="not a recovery"):
-            read_row(path)
+    (tmp_path / "folder.json").mkdir()
+    with pytest.raises(RecoverError, match=r"folder.json: it is a folder"):
+        save(recovery(), tmp_path / "folder.json", ABOUT)
+
+
+def as_npz(**arrays):
+    file = io.BytesIO()
+    np.savez(file, **arrays)
+    return file.getvalue()
+
+
+def as_npy():
+    file = io.BytesIO()
+    np.save(file, ROW)
+    return file.getvalue()
+
+
+NO_RECOVERIES = {
+    "nothing": b"",
+    "text": b"hello",
+    "a torn zip": b"PK\x03\x04",
+    "a .npy": as_npy(),
+    "another .npz": as_npz(x=ROW),
+    "another shape": as_npz(ids=np.zeros((2, 2)), logprobs=np.zeros((2, 2))),
+    "numbers": as_npz(ids=np.int32(3), logprobs=np.float64(3)),
+    "two lengths": as_npz(ids=np.arange(50), logprobs=ROW[:40]),
+    "texts": as_npz(ids=np.arange(2), logprobs=np.array(["a", "b"])),
+}
+
+
+@pytest.mark.parametrize("name", NO_RECOVERIES)
+def test_files_that_are_no_recoveries(tmp_path, name):
+    path = tmp_path / "r.npz"
+    path.write_bytes(NO_RECOVERIES[name])
+    with pytest.raises(RecoverError, match="not a recovery"):
+        read_row(path)
+
+
+def test_rows_for_a_basis_are_of_one_size_and_several(tmp_path):
+    for name, size in (("a", 50), ("b", 50), ("c", 40)):
+        save(recover(Fake(row_of(size), 5), "x"), tmp_path / f"{name}.npz", ABOUT)
+    a, b, c = (tmp_path / f"{name}.npz" for name in "abc")
+    assert [len(row) for row in read_rows([a, b])] == [50, 50]
+    with pytest.raises(RecoverError, match=r"c.npz: it has 40 tokens, and .*a.npz has 50"):
+        read_rows([a, b, c])
+    with pytest.raises(RecoverError, match="1 recovery is too few"):
+        read_rows([a])
 
 
 @pytest.mark.parametrize("window", [2, 5, 20])
@@ -92,7 +147,7 @@ def test_the_plan_is_what_it_takes(window, method):
     for repeats in (1, 3):
         settings = Settings(repeats=repeats)
         endpoint = Fake(row_of(300), window, raw=method == "forced")
-        (told,) = plan(method, endpoint.limits, 300, n, settings)
+        (told,) = plan(endpoint, "x", method, n, settings=settings)
         found = recover(endpoint, "x", method, n, settings=settings)
         assert not told.about
         assert abs(told.calls - found.queries) <= 1
@@ -102,18 +157,86 @@ def test_the_plan_is_what_it_takes(window, method):
 @pytest.mark.parametrize(("window", "method"), [(20, "single"), (0, "bisection")])
 def test_the_plan_is_about_what_it_takes(window, method):
     endpoint = Fake(row_of(500), window)
-    (told,) = plan(method, endpoint.limits, 500, None, Settings())
+    (told,) = plan(endpoint, "x", method)
     assert told.about
     assert told.calls == pytest.approx(recover(endpoint, "x", method).queries, rel=0.4)
 
 
+MATRIX = np.random.default_rng(0).normal(0, 0.5, (300, 8))
+BASIS = Basis.of_matrix(MATRIX.astype(np.float32), "m")
+SMALL = Basis.of_matrix(MATRIX[:50].astype(np.float32), "m")
+TAKEN = {
+    "all": ({}, 20, 18),
+    "named": ({"tokens": [5, 6, 6]}, 20, 4),
+    "named, a window of one": ({"tokens": [5, 6, 7, 8]}, 1, 9),
+    "named, no window": ({"tokens": [5, 6, 7, 8]}, 0, 62),
+    "likeliest": ({"n": 50}, 20, 5),
+    "likeliest within the window": ({"n": 20}, 20, 3),
+    "all by a basis": ({"settings": Settings(basis=BASIS)}, 20, 8),
+    "by a basis, a window of one": ({"settings": Settings(basis=BASIS)}, 1, 137),
+    "by a basis, no window": ({"settings": Settings(basis=BASIS)}, 0, 1337),
+    "few named, so not by a basis": ({"tokens": [5, 6], "settings": Settings(basis=BASIS)}, 20, 4),
+    "likeliest by a basis, as was said": ({"method": "basis", "n": 10, "settings": Settings(basis=BASIS)}, 20, 8),
+    "likeliest, beside a basis of another model": ({"n": 50, "settings": Settings(basis=SMALL)}, 20, 5),
+}
+
+
+@pytest.mark.parametrize("name", TAKEN)
+def test_what_the_plan_puts_first_is_what_is_taken(name):
+    arguments, window, calls = TAKEN[name]
+    endpoint = Fake(log_softmax(MATRIX @ np.random.default_rng(1).normal(0, 2, 8)), window)
+    told = plan(endpoint, "x", **arguments)[0]
+    assert endpoint.calls == 0
+    assert told.calls == calls
+    found = recover(endpoint, "x", **arguments)
+    assert found.method == told.method
+    assert found.queries == (pytest.approx(calls, rel=0.4) if told.about else calls)
+
+
+REFUSED = {
+    "more than there are": (20, {"n": 301}),
+    "fewer than none": (20, {"n": -5}),
+    "an id that is none": (20, {"tokens": [300]}),
+    "no ids": (20, {"tokens": []}),
+    "both": (20, {"n": 3, "tokens": [1]}),
+    "no repeats": (20, {"settings": Settings(repeats=0)}),
+    "no eps": (20, {"settings": Settings(eps=0.0)}),
+    "no such method": (20, {"method": "magic"}),
+    "no number for top_n": (20, {"method": "top_n"}),
+    "no basis": (20, {"method": "basis"}),
+    "a basis of another model": (20, {"settings": Settings(basis=SMALL)}),
+    "the same, likeliest": (20, {"method": "basis", "n": 10, "settings": Settings(basis=SMALL)}),
+    "no prompt": (20, {"prompt": ""}),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_the_plan_refuses_what_the_run_does(name):
+    window, arguments = REFUSED[name]
+    prompt = arguments.get("prompt", "x")
+    rest = {what: value for what, value in arguments.items() if what != "prompt"}
+    said = []
+    for what in (recover, plan):
+        with pytest.raises(RecoverError) as failure:
+            what(Fake(row_of(300), window), prompt, **rest)
+        said.append(str(failure.value))
+    assert said[0] == said[1]
+
+
+@pytest.mark.parametrize(
+    ("method", "window", "n"), [("parallel", 1, None), ("single", 0, None), ("forced", 0, None), ("top_n", 0, 3)]
+)
+def test_the_plan_refuses_a_method_without_its_window(method, window, n):
+    with pytest.raises(RecoverError, match="does not work"):
+        recover(Fake(row_of(300), window), "x", method, n)
+    with pytest.raises(RecoverError, match=f"{method} does not work with a window of {window}"):
+        plan(Fake(row_of(300), window), "x", method, n)
+
+
 def test_the_plan_of_auto_stands_in_its_order():
-    matrix = np.random.default_rng(0).normal(size=(300, 8)).astype(np.float32)
-    settings = Settings(basis=Basis.of_matrix(matrix, "m"))
-    limits = Fake(row_of(300), 20).limits
-    names = [one.method for one in plan("auto", limits, 300, None, settings)]
+    settings = Settings(basis=BASIS)
+    endpoint = Fake(row_of(300), 20)
+    names = [one.method for one in plan(endpoint, "x", settings=settings)]
     assert names == ["basis", "parallel", "single", "forced", "bisection"]
-    assert [one.method for one in plan("auto", limits, 300, 10, settings)][:2] == ["top_n", "parallel"]
-    assert [one.method for one in plan("auto", Fake(row_of(300), 0).limits, 300, None, Settings())] == [
-        "bisection"
-    ]
+    assert [one.method for one in plan(endpoint, "x", n=10)][:2] == ["top_n", "parallel"]
+    assert [one.method for one in plan(Fake(row_of(300), 0), "x")] == ["bisection"]

@@ -159,6 +159,20 @@ def test_a_server_that_is_killed_and_started_again(tmp_path, row):
     assert np.nanmax(np.abs(found.logprobs - row)) < 1e-4
 
 
+def test_a_run_goes_on_behind_other_prompts(llama, row, tmp_path):
+    """The question that is asked again is answered as before, whatever was read in between."""
+    tokens = np.random.default_rng(4).choice(SIZE, 200, replace=False).tolist()
+    kept = {"checkpoint": tmp_path / "c"}
+    part = recover(llama(), PROMPT, tokens=tokens, settings=Settings(**kept, max_calls=9))
+    assert (part.stopped, part.sent) == ("max_calls", 9)
+    llama().query("Something else entirely", {})
+    found = recover(llama(), PROMPT, tokens=tokens, settings=Settings(**kept, resume=True))
+    assert found.complete
+    assert np.nanmax(np.abs(found.logprobs - row)) < 1e-4
+    named = llama().identity["model"]
+    assert (named["n_vocab"], named["n_embd"]) == (SIZE, 576)
+
+
 @pytest.mark.slow
 def test_the_whole_vocabulary(llama, row, capsys):
     found = recover(llama(), PROMPT, "parallel")

@@ -1,0 +1,67 @@
+"""A second look: each token is really asked for again, within the same limit of calls."""
+
+import numpy as np
+import pytest
+from logitsmith.recover import RecoverError, Settings, recover, verify
+
+from .fakes import Fake, row_of
+
+ROW = row_of()
+TOP = np.argsort(-ROW)
+
+
+@pytest.mark.parametrize(("raw", "method"), [(False, "single"), (True, "forced")])
+def test_tokens_of_the_window_are_asked_for_again(raw, method):
+    """They are wrong in what was recovered, and right in the window: only a bias on each itself tells."""
+    found = recover(Fake(ROW, 5, raw=raw), "x", n=5)
+    endpoint = Fake(ROW, 5, raw=raw)
+    seen = verify(endpoint, "x", found, 5)
+    assert (seen.method, seen.tokens, seen.stopped) == (method, 5, None)
+    assert seen.largest < 1e-9
+    assert seen.queries == endpoint.calls
+    alone = {next(iter(bias)) for bias in endpoint.asked if len(bias) == 1}
+    assert alone >= set(TOP[:5].tolist())
+
+
+@pytest.mark.parametrize("place", [0, 4, 200])
+def test_a_wrong_logprob_is_found(place):
+    found = recover(Fake(ROW, 5), "x")
+    found.logprobs[TOP[place]] += 0.5
+    seen = verify(Fake(ROW, 5), "x", found, 300)
+    assert (seen.tokens, seen.token) == (300, TOP[place])
+    assert seen.largest == pytest.approx(0.5)
+
+
+@pytest.mark.parametrize("left", [0, 1, 4, 10])
+def test_the_limit_of_calls_is_that_of_both(left):
+    endpoint = Fake(ROW, 5)
+    found = recover(endpoint, "x")
+    seen = verify(endpoint, "x", found, 20, Settings(max_calls=found.sent + left))
+    assert (seen.stopped, seen.queries) == ("max_calls", left)
+    assert endpoint.calls == found.sent + left
+    assert seen.tokens < 10
+    assert (seen.token is None) == np.isnan(seen.largest) == (not seen.tokens)
+
+
+def test_an_interrupted_look_says_so():
+    endpoint = Fake(ROW, 5)
+    found = recover(endpoint, "x")
+    before = endpoint.calls
+    seen = verify(endpoint, "x", found, 60, Settings(interrupted=lambda: endpoint.calls >= before + 40))
+    assert seen.stopped == "interrupted"
+    assert 0 < seen.tokens < 60
+
+
+REFUSED = {
+    "none": (Fake(ROW, 5), {"tokens": [3]}, 0, "verify: 0 is not"),
+    "relative": (Fake(ROW, 0), {"tokens": [3]}, 5, "relative to the likeliest token"),
+    "no logprobs": (Fake(ROW, 0), {}, 5, "single does not work on this endpoint"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_refusals(name):
+    endpoint, asked, count, message = REFUSED[name]
+    found = recover(endpoint, "x", **asked)
+    with pytest.raises(RecoverError, match=message):
+        verify(endpoint, "x", found, count)
