@@ -5,6 +5,8 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
+from .sums import in_order
+
 SEED_MAX = 2**32 - 1
 
 # Numbers made at a time.
@@ -57,7 +59,7 @@ class MersenneTwister:
         if weights.size < 2:
             return 0
         shares = weights.astype(np.float64)
-        shares /= np.add.accumulate(shares)[-1]
-        ends = np.add.accumulate(shares)
+        shares /= in_order(shares)
+        ends = np.add.accumulate(shares, out=shares)
         ends[-1] = 1.0
         return int(ends.searchsorted(self.uniform()))

@@ -8,7 +8,7 @@ import numpy as np
 from pydantic import Field
 
 from ..base import About, Selector, Surroundings
-from ..candidates import Candidates
+from ..candidates import Candidates, Floats
 from ..rng import MersenneTwister
 
 # The shape of the transform is fixed, as in llama.cpp.
@@ -61,9 +61,7 @@ class AdaptiveP(Selector):
         if self.target >= 0:
             target = np.float32(self.target)
             adapted = np.clip(np.float32(2) * target - self._weighted / self._total, np.float32(0), np.float32(1))
-            distance = np.abs((probs - adapted) * (np.float32(1) / _WIDTH))
-            logits = _PEAK - _SHARPNESS * distance * distance / (np.float32(1) + distance)
-            candidates.replace(np.where(np.isneginf(candidates.logits), candidates.logits, logits))
+            candidates.replace(_bent(probs - adapted, candidates.logits))
         position = self._random.discrete(candidates.rough_probs())
         token = int(candidates.ids[position])
         self._pending = (token, probs[position])
@@ -76,3 +74,17 @@ class AdaptiveP(Selector):
             self._weighted = self._pending[1] + decay * self._weighted
             self._total = np.float32(1) + decay * self._total
         self._pending = None
+
+
+def _bent(offsets: Floats, old: Floats) -> Floats:
+    """New logits by how far each probability lies from the target, written over ``offsets``; -inf stays -inf."""
+    offsets *= np.float32(1) / _WIDTH
+    distance = np.abs(offsets, out=offsets)
+    logits = _SHARPNESS * distance
+    logits *= distance
+    distance += np.float32(1)
+    logits /= distance
+    np.subtract(_PEAK, logits, out=logits)
+    if np.minimum.reduce(old) == -np.inf:
+        logits[old == -np.inf] = -np.inf
+    return logits

@@ -7,9 +7,10 @@ from logitsmith.samplers.sums import in_order
 
 @pytest.mark.parametrize("size", [0, 1, 2, 7, 8, 9, 127, 128, 129, 1000, 49_152])
 @pytest.mark.parametrize("scale", [1e-3, 1.0, 1e4])
-def test_it_is_the_sum_of_a_loop_to_the_last_bit(size, scale):
-    values = (np.random.default_rng(size).normal(0, scale, size)).astype(np.float32)
-    total = np.float32(0)
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_it_is_the_sum_of_a_loop_to_the_last_bit(size, scale, dtype):
+    values = (np.random.default_rng(size).normal(0, scale, size)).astype(dtype)
+    total = dtype(0)
     for value in values:
         total += value
     assert in_order(values).tobytes() == total.tobytes()
