@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import combinations, product
 from math import inf
 
 from .endpoint import Answer
 from .errors import RecoverError
-from .journal import Journal, key_of
+from .journal import Journal
 
-_TURNS = 4
+TURNS = 4
 """Answers without a bias that a journal may hold, as `probe` asks for them."""
 _LOOKS = (1, 2)
 """How many are asked for, and then, if they differ, at once: a server may compute them together."""
@@ -19,12 +19,13 @@ _SAME = 1e-5
 """Closer than this, nats, answers are alike whatever precision is declared: float32 sums may move by as much."""
 
 
-def confirm(journal: Journal, again: Callable[[int], Sequence[Answer]], precision: float) -> None:
-    """Compare a journal's answers without a bias with new ones, which ``again`` asks for, so many at once.
+def confirm(
+    journal: Journal, keys: Iterable[str], again: Callable[[int], Sequence[Answer]], precision: float
+) -> None:
+    """Compare a journal's answers without a bias, ``keys``, with new ones, which ``again`` asks for, many at once.
 
     Raises ``RecoverError`` where they differ by more than ``precision`` and the spread of both explain.
     """
-    keys = [key_of({}, turn) for turn in range(_TURNS)]
     before = [answer for key in keys if (answer := journal.get(key)) is not None]
     now: list[Answer] = []
     off: float | None = None

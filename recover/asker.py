@@ -9,8 +9,8 @@ from concurrent.futures import TimeoutError as NotYetError
 from threading import Lock
 from typing import Any, TypeVar
 
-from .alike import confirm
-from .endpoint import Answer, Bias, Endpoint, checked
+from .alike import TURNS, confirm
+from .endpoint import Answer, Bias, Endpoint, Query, checked, greedy
 from .errors import RecoverError
 from .further import leave_by
 from .journal import Journal, key_of
@@ -19,6 +19,11 @@ from .settings import Settings
 T = TypeVar("T")
 _LOOK = 0.2
 """Seconds between two looks at whether the run was interrupted."""
+
+
+def question(bias: Bias, turn: int, likeliest: bool) -> str:
+    """The journal's key of a question, or of the one for the likeliest token, which has turns of its own."""
+    return key_of(bias, -1 - turn if likeliest else turn)
 
 
 class StopAskingError(Exception):
@@ -49,18 +54,22 @@ class Asker:
         self._lock = Lock()
         self._tell("start")
 
-    def ask(self, biases: Iterable[Bias], turns: int = 1, first: int = 0) -> Iterator[list[Answer]]:
+    def ask(
+        self, biases: Iterable[Bias], turns: int = 1, first: int = 0, likeliest: bool = False
+    ) -> Iterator[list[Answer]]:
         """The answers to each question, in order; each is asked ``turns`` times, numbered from ``first`` on.
 
+        ``likeliest``: the likeliest token is wanted, not one that was drawn.
         Raises ``RecoverError`` as the endpoint does, and ``StopAskingError``; what was sent by then is kept.
         """
         pool = ThreadPoolExecutor(self._settings.in_flight)
+        chooser = greedy(self.endpoint) if likeliest else None
         pending: deque[list[Future[Answer]]] = deque()
         enough: StopAskingError | None = None
         try:
             for bias in biases:
                 try:
-                    pending.append([self._submit(pool, bias, first + turn) for turn in range(turns)])
+                    pending.append([self._submit(pool, bias, first + turn, chooser) for turn in range(turns)])
                 except StopAskingError as stop:
                     enough = stop
                     break
@@ -73,8 +82,8 @@ class Asker:
         finally:
             pool.shutdown(wait=True, cancel_futures=enough is None)
 
-    def _submit(self, pool: ThreadPoolExecutor, bias: Bias, turn: int) -> Future[Answer]:
-        key = key_of(bias, turn)
+    def _submit(self, pool: ThreadPoolExecutor, bias: Bias, turn: int, chooser: Query | None) -> Future[Answer]:
+        key = question(bias, turn, chooser is not None)
         known = self.journal.get(key) if self.journal is not None else None
         if known is not None:
             done: Future[Answer] = Future()
@@ -84,7 +93,7 @@ class Asker:
         self._look()
         self._confirm(pool)
         self._claim()
-        return pool.submit(self._call, dict(bias), key)
+        return pool.submit(self._call, chooser or self.endpoint.query, dict(bias), key)
 
     def _claim(self) -> None:
         """Ask leave for one call; raises ``StopAskingError`` where no further one is allowed."""
@@ -93,12 +102,12 @@ class Asker:
                 raise StopAskingError("max_calls")
             self._claimed += 1
 
-    def _call(self, bias: Bias, key: str | None) -> Answer:
+    def _call(self, query: Query, bias: Bias, key: str | None) -> Answer:
         """Ask, for one claimed call, and keep the answer under its key."""
         if self._failure is not None:  # one sentence of what is wrong is enough
             raise self._failure
         try:
-            answer = self._answer(bias)
+            answer = self._answer(query, bias)
             with self._lock:
                 if self.journal is not None and key is not None:
                     self.journal.add(key, answer)
@@ -111,7 +120,7 @@ class Asker:
             self._tell("stop")
             raise
 
-    def _answer(self, bias: Bias) -> Answer:
+    def _answer(self, query: Query, bias: Bias) -> Answer:
         """The endpoint's answer; what it took is counted, also where further calls for it are not allowed."""
         calls = 1
 
@@ -122,7 +131,7 @@ class Asker:
 
         try:
             with leave_by(more):
-                said = self.endpoint.query(self._prompt, bias)
+                said = query(self._prompt, bias)
         except StopAskingError:
             with self._lock:
                 self.sent += calls
@@ -142,13 +151,17 @@ class Asker:
         if self._confirmed or self.journal is None or not self.journal.resumed:
             return
         self._confirmed = True
+        chooser = None if self.endpoint.limits.window else greedy(self.endpoint)
+        query = chooser or self.endpoint.query
 
         def again(count: int) -> list[Answer]:
             for _ in range(count):
                 self._claim()
-            return [self._result(look) for look in [pool.submit(self._call, {}, None) for _ in range(count)]]
+            looks = [pool.submit(self._call, query, {}, None) for _ in range(count)]
+            return [self._result(look) for look in looks]
 
-        confirm(self.journal, again, self.endpoint.limits.precision)
+        keys = [question({}, turn, chooser is not None) for turn in range(TURNS)]
+        confirm(self.journal, keys, again, self.endpoint.limits.precision)
 
     def _noted(self, answer: Answer) -> Answer:
         self.queries += answer.calls

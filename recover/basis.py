@@ -18,6 +18,7 @@ from typing import IO
 import numpy as np
 from numpy.typing import NDArray
 
+from .directions import directions, missed
 from .errors import RecoverError
 from .files import write_whole
 from .numerics import Floats
@@ -27,7 +28,9 @@ _PIVOTED = 1500
 """Above this rank tokens are drawn by leverage alone: choosing them one after the other would take hours."""
 _CANDIDATES = 4
 _FLAT = 1e-7
-_LARGEST_GAP = 3.0
+_LEAST_HELD, _MOST_HELD = 2, 16
+_MISSED = 0.01
+"""A basis is believed where rows that were left out are off by no more, nats."""
 
 
 @dataclass(frozen=True)
@@ -83,11 +86,32 @@ class Basis:
             with path.open("rb") as file, np.load(file, allow_pickle=False) as data:
                 flat, ends = data["bytes"].tobytes(), data["offsets"].tolist()
                 pieces = tuple(flat[a:b] for a, b in pairwise(ends))
-                return cls(data["matrix"], data["order"], str(data["source"]), pieces)
+                return cls(data["matrix"], data["order"], str(data["source"]), pieces)._checked()
         except OSError as error:
             raise RecoverError(f"{path}: {error.strerror or 'not a basis'}") from None
-        except (ValueError, KeyError, EOFError, AttributeError, TypeError, zipfile.BadZipFile):
+        except (
+            ValueError,
+            KeyError,
+            IndexError,
+            EOFError,
+            AttributeError,
+            TypeError,
+            MemoryError,
+            zipfile.BadZipFile,
+        ):
             raise RecoverError(f"{path}: not a basis; make one with gen recover-basis") from None
+
+    def _checked(self) -> Basis:
+        """Itself. Raises ``ValueError`` for arrays that are none of a basis."""
+        matrix, order = self.matrix, self.order
+        if matrix.ndim != 2 or matrix.dtype != np.float32 or not np.isfinite(matrix).all():
+            raise ValueError("the matrix is none of finite numbers")
+        inside = order.dtype.kind == "i" and bool(((order >= 0) & (order < len(matrix))).all())
+        if order.ndim != 1 or not inside or len(set(order.tolist())) != len(order) or len(order) < self.rank:
+            raise ValueError("the order is none of tokens")
+        if self.pieces and len(self.pieces) != len(matrix):
+            raise ValueError("there are bytes of other tokens")
+        return self
 
     @classmethod
     def of_matrix(cls, matrix: NDArray[np.float32], source: str, pieces: Sequence[bytes] = ()) -> Basis:
@@ -101,21 +125,21 @@ class Basis:
         """Out of whole rows of logprobs, (V,) each, of a few more prompts than the model has dimensions.
 
         How many dimensions there are shows in the singular values: behind the last of them they fall to what
-        rounding leaves. Raises ``RecoverError`` where they do not fall, since then there were too few rows.
+        rounding leaves. Some rows are left out at first; the others must give them again. Raises ``RecoverError``
+        where they do not, since then there were too few rows.
         """
         stacked = np.stack([row - row.mean() for row in rows])
         if not np.isfinite(stacked).all():
             raise RecoverError(f"{source}: a row lacks logprobs; all rows must be whole")
-        values, vectors = np.linalg.eigh(stacked @ stacked.T)
-        sizes = np.sqrt(np.maximum(values[::-1], values[-1] * 1e-30))
-        rank = int(np.argmax(sizes[:-1] / sizes[1:])) + 1
-        if sizes[rank - 1] / sizes[rank] < _LARGEST_GAP:
+        held = min(max(_LEAST_HELD, len(rows) // 10), _MOST_HELD)
+        columns = directions(stacked[:-held])
+        if columns is None or missed(stacked[-held:], columns) > _MISSED:
             raise RecoverError(
-                f"{source}: {len(rows):,} rows are too few: they still differ in all directions; "
+                f"{source}: {len(rows):,} rows are too few: they do not tell what {held} more of them are; "
                 f"a few more than the model has dimensions are needed"
             )
-        top = vectors[:, ::-1][:, :rank] / sizes[:rank]
-        return cls._of_columns((stacked.T @ top).astype(np.float32), source, pieces)
+        whole = directions(stacked)
+        return cls._of_columns((columns if whole is None else whole).astype(np.float32), source, pieces)
 
     @classmethod
     def _of_columns(cls, columns: NDArray[np.float32], source: str, pieces: Sequence[bytes]) -> Basis:

@@ -69,6 +69,7 @@ class Journal:
                 "logprobs": list(answer.logprobs.values()),
                 "bytes": [None if piece is None else piece.hex() for piece in pieces],
                 "calls": answer.calls,
+                "unnamed": list(answer.unnamed),
             }
         )
         self._answers[key] = answer
@@ -146,7 +147,8 @@ def _answer(record: Mapping[str, Any]) -> Answer:
         token: bytes.fromhex(text) for token, text in zip(ids, record["bytes"], strict=True) if text is not None
     }
     logprobs = dict(zip(ids, values, strict=True))
-    return Answer(record["token"], record["logprob"], logprobs, pieces, int(record["calls"]))
+    nameless = tuple(float(value) for value in record.get("unnamed", ()))
+    return Answer(record["token"], record["logprob"], logprobs, pieces, int(record["calls"]), nameless)
 
 
 def _short(value: object) -> str:

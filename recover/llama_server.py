@@ -17,6 +17,10 @@ from .http import Http, HttpOptions
 _DRAWS = 20
 _NAMED = ("id", "n_params", "size", "n_vocab", "n_embd")
 _UNKNOWN = (404, 405, 501)
+_PRECISION = 4e-6
+_PRECISION_BEFORE = 2e-4
+"""Of logprobs before the biases: the server adds up 50,000 float32 one after the other."""
+_MOST_TOKENS = 1 << 24
 
 
 class LlamaServerEndpoint:
@@ -47,7 +51,7 @@ class LlamaServerEndpoint:
         self._post_sampling = post_sampling
         self._slot = slot
         self._reads_anew = False
-        self.limits = Limits(window, precision=4e-6, spend=False)
+        self.limits = Limits(window, precision=_PRECISION if post_sampling else _PRECISION_BEFORE, spend=False)
 
     @cached_property
     def vocab_size(self) -> int:
@@ -55,7 +59,7 @@ class LlamaServerEndpoint:
         if self._size is not None:
             return self._size
         size = self._model.get("n_vocab")
-        if not isinstance(size, int) or size < 1:
+        if not isinstance(size, int) or not 0 < size <= _MOST_TOKENS:
             raise RecoverError(f"{self._http.shown}: it does not say how many tokens it has; give vocab_size")
         return size
 
@@ -99,14 +103,8 @@ class LlamaServerEndpoint:
         A prompt that is not in the slot yet is read in one piece, which gives slightly other logits than its last
         token alone, behind what is there; then it is asked for once more, so that all answers are computed alike.
         """
-        body = self._body(prompt, logit_bias)
-        said = self._http.post("completion", body)
-        calls = 1
-        if not self._reads_anew and _tokens_read(said) > 1:
-            further()
-            said = self._http.post("completion", body)
-            calls = 2
-            self._reads_anew = _tokens_read(said) > 1  # a model whose state cannot be cut back
+        body = self._body(prompt, logit_bias, self.limits.window)
+        said, calls = self._read_before(body)
         for seed in range(2, _DRAWS + 1):
             if not self._hides(said):
                 break
@@ -118,7 +116,22 @@ class LlamaServerEndpoint:
                 f"{self._http.shown}: it hides logprobs behind a token that ends inside a character, and drew one "
                 f"{_DRAWS} times: the next token is almost surely one; a window of 0 may help"
             )
-        return self._answer(said, calls)
+        return self._answer(said, calls, self.limits.window)
+
+    def likeliest(self, prompt: str, logit_bias: Bias) -> Answer:
+        """The likeliest token behind the prompt, and no logprobs."""
+        said, calls = self._read_before(self._body(prompt, logit_bias, 0))
+        return self._answer(said, calls, 0)
+
+    def _read_before(self, body: Mapping[str, Any]) -> tuple[Any, int]:
+        """What the server says once it has read the prompt before, and the calls that this took."""
+        said = self._http.post("completion", body)
+        if self._reads_anew or _tokens_read(said) <= 1:
+            return said, 1
+        further()
+        said = self._http.post("completion", body)
+        self._reads_anew = _tokens_read(said) > 1  # a model whose state cannot be cut back
+        return said, 2
 
     def _hides(self, said: Any) -> bool:
         """The server tells nothing where it drew a token that ends inside a character; another draw may help."""
@@ -137,12 +150,12 @@ class LlamaServerEndpoint:
         """Close all connections."""
         self._http.close()
 
-    def _body(self, prompt: str, bias: Bias) -> dict[str, Any]:
-        after = self._post_sampling and self.limits.window > 0
+    def _body(self, prompt: str, bias: Bias, window: int) -> dict[str, Any]:
+        after = self._post_sampling and window > 0
         body: dict[str, Any] = {
             "prompt": prompt,
             "n_predict": 1,
-            "n_probs": self.limits.window,
+            "n_probs": window,
             "post_sampling_probs": after,
             "temperature": 1.0,
             "seed": 1,
@@ -157,16 +170,16 @@ class LlamaServerEndpoint:
             body["id_slot"] = self._slot
         return body
 
-    def _answer(self, said: Any, calls: int) -> Answer:
+    def _answer(self, said: Any, calls: int, window: int) -> Answer:
         try:
-            if not self.limits.window or "completion_probabilities" not in said:
+            if not window or "completion_probabilities" not in said:
                 return Answer(int(said["tokens"][0]), calls=calls)
             step = said["completion_probabilities"][0]
             shown = step.get("top_probs", step.get("top_logprobs"))
             told = {int(entry["id"]): value for entry in shown if (value := _logprob(entry)) is not None}
-            pieces = {int(entry["id"]): bytes(entry["bytes"]) for entry in shown}
+            pieces = {int(entry["id"]): bytes([*entry["bytes"]]) for entry in shown}
             return Answer(int(step["id"]), _logprob(step), told, pieces, calls)
-        except (KeyError, IndexError, TypeError, ValueError, AttributeError):
+        except (KeyError, IndexError, TypeError, ValueError, AttributeError, OverflowError):
             raise RecoverError(
                 f"{self._http.shown}: the answer has not the shape that llama.cpp's server gives it; "
                 f"is this its address, and does its version know post_sampling_probs?"
@@ -177,7 +190,7 @@ def _tokens_read(said: Any) -> int:
     """How many tokens of the prompt were computed for an answer."""
     try:
         return int(said["timings"]["prompt_n"])
-    except (KeyError, TypeError, ValueError):
+    except (KeyError, TypeError, ValueError, OverflowError):
         return 1
 
 
@@ -186,4 +199,8 @@ def _logprob(entry: Mapping[str, Any]) -> float | None:
     if "logprob" in entry:
         return float(entry["logprob"])
     probability = float(entry["prob"])
+    if probability < 0:
+        raise RecoverError(
+            f"the endpoint gives token {entry.get('id')} the probability {probability}, which is none"
+        )
     return log(probability) if probability > 0 else None

@@ -9,7 +9,7 @@ from typing import Any
 
 import httpx
 
-from .endpoint import Answer, Bias, Limits
+from .endpoint import Answer, Bias, Limits, window_of
 from .errors import RecoverError
 from .http import Http, HttpOptions
 from .tokens import TokenTable
@@ -77,13 +77,27 @@ class OpenAIEndpoint:
         """Ids of the tokens that share their bytes with others, and of those that have none."""
         return self._table.ambiguous | self._table.silent
 
+    @property
+    def look_alikes(self) -> frozenset[int]:
+        """Ids of the tokens that are one text with others, unless the API names them by their bytes."""
+        return self._table.look_alikes
+
     def query(self, prompt: str, logit_bias: Bias) -> Answer:
         """One token behind the prompt, and its window."""
+        # What is drawn does not matter beside logprobs, but temperature 0 would bend those of some servers.
+        return self._asked(prompt, logit_bias, 1 if self.limits.window else 0)
+
+    def likeliest(self, prompt: str, logit_bias: Bias) -> Answer:
+        """The likeliest token behind the prompt, and no logprobs."""
+        said = self._asked(prompt, logit_bias, 0)
+        return Answer(said.token, unnamed=(0.0,) if said.token is None else ())
+
+    def _asked(self, prompt: str, bias: Bias, temperature: int) -> Answer:
         path = "chat/completions" if self._chat else "completions"
-        said = self._http.post(path, self._body(prompt, logit_bias))
+        said = self._http.post(path, self._body(prompt, bias) | {"temperature": temperature})
         try:
             return self._answer(said["choices"][0])
-        except (KeyError, IndexError, TypeError, ValueError, AttributeError):
+        except (KeyError, IndexError, TypeError, ValueError, AttributeError, OverflowError):
             raise RecoverError(f"{self._http.shown}: the answer has not the shape of OpenAI's API") from None
 
     def start(self) -> None:
@@ -102,8 +116,6 @@ class OpenAIEndpoint:
         body: dict[str, Any] = {
             "model": self._model,
             "max_tokens": 1,
-            # What is drawn does not matter beside logprobs, but temperature 0 would bend those of some servers.
-            "temperature": 1 if self.limits.window else 0,
             "logit_bias": {str(token): value for token, value in bias.items()},
         }
         if self._chat:
@@ -120,23 +132,28 @@ class OpenAIEndpoint:
         told = choice.get("logprobs")
         if not told:
             text = choice["message"]["content"] if self._chat else choice["text"]
-            return Answer(self._table.of_text(text or ""))
+            token = self._table.of_text(text or "")
+            return Answer(token, unnamed=(0.0,) if token is None else ())
         # Some servers give completions in the shape of chat.
         if "content" in told:
             return self._of_chat(told["content"][0])
         return self._of_completion(told)
 
     def _of_chat(self, step: Mapping[str, Any]) -> Answer:
-        shown = {self._table.of_entry(entry): float(entry["logprob"]) for entry in step["top_logprobs"]}
-        token = self._table.of_entry(step)
-        return Answer(token, float(step["logprob"]), _named(shown))
+        shown = [(self._table.of_entry(entry), float(entry["logprob"])) for entry in step["top_logprobs"]]
+        return self._window(shown, self._table.of_entry(step), float(step["logprob"]))
 
     def _of_completion(self, told: Mapping[str, Any]) -> Answer:
         top = told["top_logprobs"]
-        shown = {self._table.of_text(text): float(value) for text, value in (top[0] if top else {}).items()}
-        token = self._table.of_text(told["tokens"][0])
-        return Answer(token, float(told["token_logprobs"][0]), _named(shown))
+        shown = [(self._table.of_text(text), float(value)) for text, value in (top[0] if top else {}).items()]
+        return self._window(shown, self._table.of_text(told["tokens"][0]), float(told["token_logprobs"][0]))
 
-
-def _named(shown: Mapping[int | None, float]) -> dict[int, float]:
-    return {token: value for token, value in shown.items() if token is not None}
+    def _window(self, shown: Sequence[tuple[int | None, float]], token: int | None, own: float) -> Answer:
+        """The likeliest entries. The token that was drawn is shown beside them, also where it is none of them."""
+        named = {known: value for known, value in shown if known is not None}
+        nameless = [value for known, value in shown if known is None]
+        # Texts that coincide are one entry, so that the window may look full with the one that was drawn.
+        if nameless and token in named and len(named) > 1 and named[token] <= min([*named.values(), *nameless]):
+            del named[token]
+        kept, rest = window_of(named, nameless, self.limits.window)
+        return Answer(token, own, kept, unnamed=rest)

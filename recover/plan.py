@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import ceil
 
 from .basis import Basis
@@ -11,7 +11,8 @@ from .endpoint import Endpoint
 from .errors import RecoverError
 from .methods.bisection import calls as bisection_calls
 from .methods.by_basis import asked, check_basis
-from .recovery import NO_BASIS, check, check_size, takes_basis
+from .recovery import NO_BASIS, check, check_size, takes_basis, token_ids
+from .run import LOOK
 from .settings import Settings
 
 _PROBE = 3
@@ -52,18 +53,19 @@ def plan(  # noqa: PLR0913 - as `recover`, which it is asked before
     """
     settings = settings or Settings()
     settings.check()
-    check(prompt, method, n, tokens)
+    ids = None if tokens is None else token_ids(tokens)
+    check(prompt, method, n, ids)
     size = endpoint.vocab_size
-    check_size(size, n, tokens)
-    count = None if tokens is None else len(set(tokens))
+    check_size(size, n, ids)
+    count = None if ids is None else len(set(ids))
     if settings.basis is None and method == "basis":
         raise RecoverError(NO_BASIS)
     asked_for = _Plan(endpoint.limits.window, size, n, count, settings)
-    found = list(asked_for.estimates(method == "basis"))
-    found = [one for one in found if method in ("auto", one.method)]
+    found = [one for one in asked_for.estimates(method == "basis") if method in ("auto", one.method)]
     if not found:
         raise RecoverError(f"{method} does not work with a window of {endpoint.limits.window}")
-    return found
+    turns = settings.repeats or 1
+    return [replace(one, calls=one.calls + one.calls // (turns * LOOK)) for one in found]
 
 
 @dataclass(frozen=True)

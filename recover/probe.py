@@ -2,138 +2,163 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import exp
 
 import numpy as np
 
-from .endpoint import Answer
+from .biases import Moves, choices, highest, moves
+from .endpoint import Answer, look_alikes
 from .errors import RecoverError
-from .numerics import log_odds
 from .run import Findings, Run
 
 START = 40.0
 """The bias that `parallel` begins with: more than almost any two logits are apart."""
-_LEAST = 1.0
-_APART = 2.0
 _TOLERANCE = 0.02
 _NOISY_TURNS = 4
-_BESIDE = 20.0
+_LIFT = 100.0
+_DECIMALS = 8
+_CUT_OFF = 1e-6
+_ABOVE = 100.0
 
 
 def probe(run: Run) -> None:
-    """Fill ``run.found``, ``run.base`` and ``run.turns``, with about four calls.
+    """Fill ``run.found``, ``run.base``, ``run.turns`` and what is known of errors, with about four calls.
 
-    Two without a bias: how many logprobs are shown, and are they the same again? Then a bias on one token: does
-    its logprob move, and by all of the bias? Raises ``RecoverError``.
+    Two without a bias: how many logprobs are shown, and are they the same again? Then biases on two tokens: do
+    their logprobs move, and by all of the biases? Raises ``RecoverError``.
     """
     ((first, second),) = run.asker.ask([{}], turns=2)
+    tokens = (first.token, second.token)
     window = min(len(first.logprobs), len(second.logprobs))
     if not window:
-        if first.token is None:
-            raise RecoverError("the endpoint shows neither logprobs nor a token")
-        run.found = Findings(0, tokens=(first.token, second.token), lines=("only the token is shown",))
+        _only_tokens(run, first, tokens)
         return
-    both = first.logprobs.keys() & second.logprobs.keys()
-    spread = max((abs(first.logprobs[token] - second.logprobs[token]) for token in both), default=0.0)
-    noisy = spread > 20 * run.precision
+    noisy = _measure_noise(run, first, second)
     run.turns = run.settings.repeats or (_NOISY_TURNS if noisy else 1)
-    _learn_base(run, [first, second])
+    _learn_base(run, [first, second], noisy)
+    spread = run.found.spread
+    _look_for_cut(run)
     said = f"answers differ by up to {spread:.1e} nats from call to call" if noisy else "answers repeat"
     lines = [f"{window} {'logprob' if window == 1 else 'logprobs'} a call", said]
-    tolerance = max(_TOLERANCE, 10 * spread)
-    most = _largest(run, tolerance) if window > 1 else _odds_move(run, tolerance)
-    if most:
-        limits = run.asker.endpoint.limits
-        cut = most < min(limits.max_bias, _BESIDE - limits.lowest)
-        moved = f"biases up to {most:.4g} move logprobs as asked" + (", larger ones are cut" if cut else "")
-        lines.append(moved if window > 1 else "a bias moves its odds as asked")
-    forces = most == 0 and _forces(run)
-    if not most:
-        lines.append(
-            "a bias does not move logprobs" + (", but chooses the token" if forces else ", nor the choice")
+    run.found = Findings(window, spread, tokens)
+    found = moves(run, max(_TOLERANCE, 10 * spread))
+    chooses, forces = (True, False) if found.most else choices(run)
+    lines += _said_of(run, found, (chooses, forces))
+    run.found = replace(
+        run.found,
+        moves=found.most > 0,
+        together=found.together,
+        # A token that is chosen although biases are not added as asked tells no number.
+        chooses=chooses and found.seen is None,
+        forces=forces and found.seen is None,
+        max_bias=found.most,
+        step=found.step,
+        lines=tuple(lines),
+    )
+    run.trusted = found.most if window > 1 and found.together else 0.0
+    if not noisy:
+        run.measured = max(run.measured, found.off)
+    _look_alikes(run)
+
+
+def _only_tokens(run: Run, first: Answer, tokens: tuple[int | None, ...]) -> None:
+    """The findings where no logprobs are shown."""
+    if first.token is None and first.unnamed:
+        raise RecoverError(
+            "the endpoint names tokens by texts that the tokenizer does not have, or that several of its tokens "
+            "share: is it the tokenizer of this model?"
         )
-    tokens = (first.token, second.token)
-    run.found = Findings(window, spread, tokens, most > 0, forces, most, tuple(lines))
-    run.trusted = most if window > 1 else 0.0
+    if first.token is None:
+        raise RecoverError("the endpoint shows neither logprobs nor a token")
+    run.turns = run.settings.repeats or 1
+    run.found = Findings(0, tokens=tokens)
+    chooses, _ = choices(run)
+    lines = ("only the token is shown", *(() if chooses else ("a bias does not change it",)))
+    run.found = replace(run.found, chooses=chooses, lines=lines)
+    _look_alikes(run)
 
 
-def _learn_base(run: Run, answers: list[Answer]) -> None:
-    """The window without a bias, as the mean over as many answers as each question gets."""
-    if run.turns > 2:
-        answers = answers + next(iter(run.asker.ask([{}], run.turns - 2, first=2)))
-    kept = answers[: run.turns]
+def _measure_noise(run: Run, first: Answer, second: Answer) -> bool:
+    """How far two answers to one question are apart, and to how many decimals they are rounded."""
+    both = first.logprobs.keys() & second.logprobs.keys()
+    apart = [first.logprobs[token] - second.logprobs[token] for token in both]
+    spread = max((abs(value) for value in apart), default=0.0)
+    run.found = Findings(len(first.logprobs), spread)
+    noisy = spread > 20 * run.precision
+    told = [value for value in first.logprobs.values() if value]
+    for decimals in range(_DECIMALS if len(told) > 1 else 0):
+        if all(abs(round(value, decimals) - value) <= 1e-12 for value in told):
+            run.measured = 0.5 * 10.0**-decimals
+            break
+    return noisy
+
+
+def _learn_base(run: Run, answers: list[Answer], noisy: bool) -> None:
+    """The window without a bias, as the mean over as many answers as each question gets, or more for noise."""
+    count = max(run.turns, _NOISY_TURNS) if noisy else run.turns
+    if count > 2:
+        answers = answers + next(iter(run.asker.ask([{}], count - 2, first=2)))
+    kept = answers[:count]
     common = set.intersection(*(set(answer.logprobs) for answer in kept))
     if not common:
         raise RecoverError(
             "without a bias the endpoint shows other tokens at each call: it draws them, and none can be compared"
         )
+    if noisy:
+        each = [[answer.logprobs[token] for answer in kept] for token in common]
+        run.noise = float(np.sqrt(2 * np.mean(np.var(each, axis=1, ddof=1))))
+        run.found = replace(run.found, spread=float(np.ptp(each, axis=1).max()))
     for token in common:
         told = [answer.logprobs[token] for answer in kept]
         run.base[token] = float(np.mean(told))
         run.learn(token, told, run.precision)
+    others = [value for answer in kept for token, value in answer.logprobs.items() if token not in common]
+    run.ceiling = max([min(run.base.values()), *others]) + run.margin
+    run.outranked(kept[0].unnamed)
 
 
-def _largest(run: Run, tolerance: float) -> float:
-    """The largest bias that is added in full; 0: biases do not move logprobs. For windows from 2 on.
+def _look_for_cut(run: Run) -> None:
+    """Is nothing left for the tokens behind the base window, though its least one is likely?
 
-    The window's last token gets a bias b, and the anchor as much less as brings the two near each other, so
-    that both are told whatever b is: they must move against each other by the difference.
+    Then the endpoint cuts them off before it tells logprobs. Where it also shows fewer than were asked for, that
+    is sure, and refused; else it is noted. Raises ``RecoverError``.
     """
-    limits = run.asker.endpoint.limits
-    ranked = run.open(sorted(run.base, key=lambda token: -run.base[token]))
-    if len(ranked) < 2:
-        ranked = sorted(run.base, key=lambda token: -run.base[token])
-    top, token = ranked[0], ranked[-1]
-    most = bias = min(limits.max_bias, _BESIDE - limits.lowest)
-    while bias >= min(_LEAST, most):
-        less = min(bias, max(_APART, run.base[top] - run.base[token]))
-        ((answer,),) = run.asker.ask([{token: bias, top: bias - less}])
-        if answer.logprobs.keys() >= {token, top}:
-            after = (answer.logprobs[token], answer.logprobs[top])
-            moved = (after[0] - after[1]) - (run.base[token] - run.base[top])
-            if abs(moved - less) <= tolerance:
-                return bias if bias == most else _cut_at(run, (token, top), bias)
-            if max(abs(after[0] - run.base[token]), abs(after[1] - run.base[top])) <= tolerance:
-                return 0.0
-        bias /= 2
-    return 0.0
+    shown = sum(exp(value) for value in (*run.base.values(), *run.nameless))
+    left = max(1 - shown, 10 * run.precision, 10 * run.found.spread, _CUT_OFF)
+    count, endpoint = run.found.window + len(run.nameless), run.asker.endpoint
+    if not 1 < count < endpoint.vocab_size or exp(min(run.base.values())) <= _ABOVE * left:
+        return
+    said = f"the {count:,} tokens shown without a bias have all the probability"
+    if count < endpoint.limits.window:
+        raise RecoverError(f"{said}: the endpoint cuts off the others (top_p, top_k, min_p); switch that off")
+    run.notes.append(f"{said}: if the endpoint cuts off others (top_p, top_k, min_p), what is told is wrong")
 
 
-def _cut_at(run: Run, pair: tuple[int, int], bias: float) -> float:
-    """Where biases are cut, if twice this ``bias`` is: the one token gets that, the other one this bias."""
-    token, top = pair
-    ((answer,),) = run.asker.ask([{token: 2 * bias, top: bias}])
-    if not answer.logprobs.keys() >= {token, top}:
-        return bias
-    moved = (answer.logprobs[token] - answer.logprobs[top]) - (run.base[token] - run.base[top])
-    return bias + max(0.0, min(bias, moved))
+def _said_of(run: Run, found: Moves, chosen: tuple[bool, bool]) -> list[str]:
+    """The findings on biases, in words."""
+    chooses, _ = chosen
+    if found.most:
+        cut = found.most < highest(run) - found.step
+        moved = f"biases up to {found.most:.4g} move logprobs as asked" + (", larger ones are cut" if cut else "")
+        said = [moved if run.found.window > 1 else "a bias moves its odds as asked"]
+        if found.step:
+            said.append(f"the bias step is {found.step:g}: others are rounded")
+        if not found.together:
+            said.append("one bias in a call is, but not several")
+        return said
+    if found.seen is not None:
+        moved_by, asked = found.seen
+        return [f"a bias moves logprobs, but not as asked: by {moved_by:.3g} where {asked:.3g} was asked for"]
+    return ["a bias does not move logprobs" + (", but chooses the token" if chooses else ", nor the choice")]
 
 
-def _odds_move(run: Run, tolerance: float) -> float:
-    """With a window of one: does a bias move the odds of the only token shown? Then the limit, else 0.
-
-    Whether a large bias is added in full cannot be seen here; `single` tests each that it comes to use.
-    """
-    top = run.anchor
-    limit = run.asker.endpoint.limits.max_bias
-    before = log_odds(min(run.base[top], -run.precision))
-    bias = 1.0 - before if abs(1.0 - before) >= _LEAST else 1.0
-    bias = max(-limit, min(limit, bias))
-    ((answer,),) = run.asker.ask([{top: bias}])
-    after = answer.logprobs.get(top)
-    if after is None or abs(log_odds(min(after, -run.precision)) - before - bias) > tolerance:
-        return 0.0
-    return limit
-
-
-def _forces(run: Run) -> bool:
-    """Does a bias choose a token, and is that token's own logprob named as it is without a bias?"""
-    limit = run.asker.endpoint.limits.max_bias
-    top = max(run.base, key=lambda other: run.base[other])
-    token = run.open(sorted(run.base, key=lambda other: run.base[other]))[0]
-    if token == top:
-        token = (top + 1) % run.asker.endpoint.vocab_size
-    ((answer,),) = run.asker.ask([{token: min(limit, 100.0)}])
-    if answer.token != token or answer.logprob is None:
-        return False
-    return exp(answer.logprob) + exp(run.base[top]) <= 1 + 1e-3
+def _look_alikes(run: Run) -> None:
+    """Are tokens whose bytes are no text named by their bytes, or are they all alike? One of them is lifted."""
+    alike = look_alikes(run.asker.endpoint) & set(run.wanted.tolist())
+    if not alike:
+        return
+    token = min(alike)
+    ((answer,),) = run.asker.ask([{token: min(_LIFT, run.asker.endpoint.limits.max_bias)}])
+    if token != answer.token and token not in answer.logprobs and answer.unnamed:
+        run.blocked |= alike

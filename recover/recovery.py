@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from operator import index
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from .asker import Asker, StopAskingError
 from .basis import Basis
-from .endpoint import Endpoint, pieces_of, unnamed
+from .endpoint import Endpoint, unnamed
 from .errors import RecoverError
 from .journal import Journal
 from .methods import bisection, by_basis, forced, parallel, ranking, single, top_n
-from .numerics import logsumexp
+from .outcome import outcome
 from .probe import probe
 from .run import Findings, Run
 from .settings import Recovery, Settings
 
+_MOST_TOKENS = 1 << 24
 METHODS = ("auto", "single", "parallel", "top_n", "bisection", "forced", "basis")
 NO_BASIS = "the method basis needs a basis; make one with gen recover-basis"
 _POINTWISE: Mapping[str, Callable[[Run, Sequence[int]], None]] = {
@@ -33,7 +36,7 @@ def recover(  # noqa: PLR0913 - each is one thing to be said by name
     prompt: str,
     method: str = "auto",
     n: int | None = None,
-    tokens: Sequence[int] | None = None,
+    tokens: Sequence[int] | NDArray[np.integer[Any]] | None = None,
     *,
     settings: Settings | None = None,
 ) -> Recovery:
@@ -46,18 +49,19 @@ def recover(  # noqa: PLR0913 - each is one thing to be said by name
     """
     settings = settings or Settings()
     settings.check()
-    check(prompt, method, n, tokens)
+    ids = None if tokens is None else token_ids(tokens)
+    check(prompt, method, n, ids)
     asker = Asker(endpoint, prompt, settings)
     try:
         size = asker.vocab_size()
-        check_size(size, n, tokens)
-        wanted = np.arange(size) if tokens is None else np.unique(np.asarray(tokens, dtype=np.intp))
+        check_size(size, n, ids)
+        wanted = np.arange(size) if ids is None else np.unique(np.asarray(ids, dtype=np.intp))
         run = Run(asker, settings, wanted, np.full(size, np.nan), np.full(size, np.nan), method)
         run.blocked = unnamed(endpoint)
         asker.journal = _journal(asker, prompt, settings)
         stopped = None
         try:
-            _recover(run, n, tokens is None)
+            _recover(run, n, ids is None)
         except StopAskingError as stop:
             stopped = stop.reason
     except StopAskingError:
@@ -65,7 +69,18 @@ def recover(  # noqa: PLR0913 - each is one thing to be said by name
     finally:
         if asker.journal is not None:
             asker.journal.close()
-    return _result(run, n, stopped)
+    return outcome(run, n, stopped)
+
+
+def token_ids(tokens: Iterable[object]) -> list[int]:
+    """The ids as ints. Raises ``RecoverError``."""
+    found = []
+    for token in tokens:
+        try:
+            found.append(index(token))  # type: ignore[arg-type] # what has no index is told of
+        except TypeError:
+            raise RecoverError(f"tokens: {token!r} is no token id") from None
+    return found
 
 
 def check(prompt: str, method: str, n: int | None, tokens: Sequence[int] | None) -> None:
@@ -78,12 +93,14 @@ def check(prompt: str, method: str, n: int | None, tokens: Sequence[int] | None)
         raise RecoverError("n and tokens: ask for the likeliest or for named tokens, not both")
     if method == "top_n" and n is None:
         raise RecoverError("top_n needs n, the number of likeliest tokens")
-    if tokens is not None and not len(tokens):
+    if tokens is not None and not tokens:
         raise RecoverError("tokens: there are none")
 
 
 def check_size(size: int, n: int | None, tokens: Sequence[int] | None) -> None:
     """Refuse tokens that a vocabulary of this size has not. Raises ``RecoverError``."""
+    if not 1 <= size <= _MOST_TOKENS:
+        raise RecoverError(f"the endpoint says that it has {size} tokens, which is not within 1..{_MOST_TOKENS}")
     if n is not None and not 1 <= n <= size:
         raise RecoverError(f"n: {n} is not within 1..{size}")
     for token in tokens or ():
@@ -103,6 +120,9 @@ def _recover(run: Run, n: int | None, whole: bool) -> None:
     probe(run)
     run.notes.extend(run.found.lines)
     run.method = chosen = _chosen(run, n, whole)
+    shown = n is not None and n <= len(run.base)
+    if chosen != "basis" and (shown or not (n or run.unknown(run.wanted))):
+        return
     allowed(run.found, chosen)
     if chosen == "top_n":
         top_n(run, n or 0)
@@ -110,7 +130,7 @@ def _recover(run: Run, n: int | None, whole: bool) -> None:
         if run.settings.basis is None:
             raise RecoverError(NO_BASIS)
         by_basis(run, run.settings.basis, _POINTWISE[run.found.pointwise])
-    elif n is None or n > len(run.base):
+    else:
         tokens = ranking(run, n) if n is not None and chosen == "bisection" else run.wanted
         _POINTWISE[chosen](run, [int(token) for token in tokens])
 
@@ -119,7 +139,7 @@ def _chosen(run: Run, n: int | None, whole: bool) -> str:
     """The method that was named, else the cheapest that works."""
     if run.method != "auto":
         return run.method
-    if n is not None and run.found.moves:
+    if n is not None and run.found.moves and run.found.together:
         return "top_n"
     if takes_basis(run.settings.basis, None if whole else len(run.wanted)):
         return "basis"
@@ -133,60 +153,16 @@ def takes_basis(basis: Basis | None, count: int | None) -> bool:
 
 def allowed(found: Findings, method: str) -> None:
     """Refuse a method that would give wrong numbers on this endpoint. Raises ``RecoverError``."""
+    if not (found.moves or found.chooses):
+        raise RecoverError(f"nothing can be recovered from this endpoint: {'; '.join(found.lines)}")
     works = {
         "single": found.moves,
-        "top_n": found.moves,
-        "parallel": found.moves and found.window > 1,
+        "top_n": found.moves and found.together,
+        "parallel": found.moves and found.together and found.window > 1,
         "forced": found.forces,
+        "bisection": not found.step,
     }.get(method, True)
     if not works:
         raise RecoverError(
             f"{method} does not work on this endpoint ({'; '.join(found.lines)}); {found.pointwise} or auto may"
         )
-
-
-def _result(run: Run, n: int | None, stopped: str | None) -> Recovery:
-    """Keep what was asked for, and no more."""
-    kept = _likeliest(run, n) if n is not None else run.wanted
-    logprobs, errors = np.full_like(run.logprobs, np.nan), np.full_like(run.errors, np.nan)
-    logprobs[kept], errors[kept] = run.logprobs[kept], run.errors[kept]
-    missing = int(np.isnan(logprobs[kept]).sum())
-    notes = list(run.notes)
-    if missing and stopped is None:
-        notes += _why_missing(run, kept[np.isnan(logprobs[kept])])
-    if not missing and run.normalised and n is None and len(kept) == len(logprobs) and run.method != "basis":
-        notes.append(f"the probabilities sum to 1{np.expm1(logsumexp(logprobs)):+.1e}")
-    known = errors[~np.isnan(errors)]
-    pieces = dict(run.asker.pieces)
-    for source in (pieces_of(run.asker.endpoint), run.settings.basis.pieces if run.settings.basis else ()):
-        pieces |= {token: piece for token, piece in enumerate(source) if piece is not None}
-    complete = not missing and stopped is None and (n is None or len(kept) == n)
-    return Recovery(
-        logprobs,
-        errors,
-        float(known.max()) if len(known) else float("nan"),
-        run.asker.queries,
-        run.asker.sent,
-        run.method,
-        complete,
-        run.normalised,
-        tuple(notes),
-        pieces,
-        stopped,
-    )
-
-
-def _likeliest(run: Run, n: int) -> NDArray[np.intp]:
-    """The ids of the n likeliest tokens that are known."""
-    known = np.flatnonzero(~np.isnan(run.logprobs))
-    return known[np.argsort(-run.logprobs[known], kind="stable")][:n]
-
-
-def _why_missing(run: Run, missing: NDArray[np.intp]) -> list[str]:
-    unnamed_ = sum(int(token) in run.blocked for token in missing)
-    said = []
-    if unnamed_:
-        said.append(f"{unnamed_:,} tokens have no text of their own, by which the endpoint could name them")
-    if len(missing) > unnamed_:
-        said.append(f"{len(missing) - unnamed_:,} tokens were not shown with any bias that the endpoint takes")
-    return said

@@ -14,7 +14,9 @@ class TokenTable:
     """The ids of a vocabulary by their bytes.
 
     ``pieces``: the bytes of each token, by id; None or empty: the id is unused, or no text. ``ambiguous``: ids
-    whose bytes another id has too, so that a text does not tell which of them is meant.
+    whose bytes another id has too, so that a text does not tell which of them is meant. ``look_alikes``: ids whose
+    bytes are their own, but become one text with others' where U+FFFD stands for what is no character. ``silent``:
+    ids without bytes.
     """
 
     def __init__(self, pieces: Sequence[bytes | None]) -> None:
@@ -34,6 +36,8 @@ class TokenTable:
             if piece:
                 shown.setdefault(piece.decode("utf-8", "replace"), []).append(token)
         self._texts = {text: ids[0] for text, ids in shown.items() if len(ids) == 1}
+        alike = {token for ids in shown.values() if len(ids) > 1 for token in ids}
+        self.look_alikes = frozenset(alike - self.ambiguous)
 
     def __len__(self) -> int:
         return len(self.pieces)
@@ -47,6 +51,8 @@ class TokenTable:
 
     def of_text(self, text: str) -> int | None:
         """The id of a token that is named by text, or as ``bytes:`` with hexadecimal escapes."""
+        if text in self._texts:
+            return self._texts[text]
         if text.startswith("bytes:"):
             try:
                 return self._ids.get(
@@ -54,7 +60,7 @@ class TokenTable:
                 )
             except (UnicodeError, ValueError):
                 return None
-        return self._texts.get(text)
+        return None
 
 
 def read_tiktoken(path: Path) -> list[bytes | None]:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..basis import Basis
 from ..errors import RecoverError
-from ..numerics import logsumexp
+from ..numerics import Floats, logsumexp
 from ..run import Run
 
 _HELD_OUT = 60
@@ -34,11 +35,7 @@ def by_basis(run: Run, basis: Basis, pointwise: Callable[[Run, Sequence[int]], N
     The error is the largest one on tokens that were drawn by chance and held out of the solution; afterwards they
     join it. Where it exceeds ``tolerance``, the basis is not that of this model: only what was asked for is kept.
     """
-    size = run.asker.endpoint.vocab_size
-    check_basis(basis, size)
-    held = np.random.default_rng(1).choice(size, min(_HELD_OUT, size), replace=False)
-    fitted = [int(token) for token in basis.order if token not in set(held.tolist())][: asked(basis) - _HELD_OUT]
-    pointwise(run, [*fitted, *held.tolist()])
+    held = _asked_for(run, basis, pointwise)
     known = np.flatnonzero(~np.isnan(run.logprobs))
     outside = np.intersect1d(held, known)
     inside = np.setdiff1d(known, outside)
@@ -53,15 +50,28 @@ def by_basis(run: Run, basis: Basis, pointwise: Callable[[Run, Sequence[int]], N
             f"{run.settings.tolerance:g}; only what was asked for is kept"
         )
         return
-    row = basis.solve(known, run.logprobs[known])
-    shift = logsumexp(row)
-    said = f"{len(known):,} logprobs asked for; {len(outside)} held out are off by up to {error:.1e} nats"
-    if run.normalised:  # else their sum says nothing, and is made 1
-        said += f"; the probabilities sum to 1{np.expm1(shift):+.1e}"
-    run.notes.append(said)
+    run.notes.append(
+        f"{len(known):,} logprobs asked for; {len(outside)} held out are off by up to {error:.1e} nats"
+    )
+    _fill(run, basis.solve(known, run.logprobs[known]), error)
+
+
+def _asked_for(run: Run, basis: Basis, pointwise: Callable[[Run, Sequence[int]], None]) -> NDArray[np.intp]:
+    """Ask for the tokens that tell most and for some drawn by chance; returns these. Raises ``RecoverError``."""
+    size = run.asker.endpoint.vocab_size
+    check_basis(basis, size)
+    held = np.random.default_rng(1).choice(size, min(_HELD_OUT, size), replace=False)
+    fitted = [int(token) for token in basis.order if token not in set(held.tolist())][: asked(basis) - _HELD_OUT]
+    pointwise(run, [*fitted, *held.tolist()])
+    return held
+
+
+def _fill(run: Run, row: Floats, error: float) -> None:
+    """Take what is not known from the solution; where all is relative, its sum tells the scale."""
     if not run.normalised:
+        shift = logsumexp(row)
         row -= shift
-        run.logprobs[known] -= shift
+        run.logprobs -= shift
         run.normalised = True
     filled = np.isnan(run.logprobs)
     run.logprobs[filled] = np.minimum(row[filled], 0.0)

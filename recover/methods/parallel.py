@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from math import inf
+from math import ceil, inf
 
 import numpy as np
 
-from ..endpoint import Answer
+from ..endpoint import Answer, Bias
 from ..numerics import from_anchor
 from ..probe import START
 from ..run import Run
 from .single import single_each
 
 _ROUNDS = 30
+_LESS = 0.25
 
 
 def parallel(run: Run, tokens: Sequence[int]) -> None:
@@ -23,11 +24,12 @@ def parallel(run: Run, tokens: Sequence[int]) -> None:
     Tokens and anchor get the same bias, which lifts them above all others. A token that is not shown was too
     unlikely: it gets a larger bias and is asked again, together with others like it. Where the anchor is not told,
     the tokens were too likely beside it: they get a smaller one. Where biases cannot grow, the anchor's is taken
-    away, and then the likeliest known tokens are pushed down by as much, so that others come into the window. A
-    token that was seen, but never beside the anchor, is left to `single`. What cannot be brought into the window
-    stays NaN.
+    away, and then the likeliest known tokens are pushed down by as much, so that others come into the window: also
+    tokens whose own bias is ignored, so that each is asked again with another bias, which must tell the same. A
+    token that was seen, but never beside the anchor, or in an answer that cannot be true, is left to `single`.
+    What cannot be brought into the window, or is contradicted, stays NaN.
     """
-    start = min(START, run.found.max_bias)
+    start = run.stepped(min(START, run.found.max_bias))
     work = _Work(run, start, start)
     todo = run.unknown(tokens)
     for _ in range(_ROUNDS):
@@ -36,7 +38,7 @@ def parallel(run: Run, tokens: Sequence[int]) -> None:
         todo = missed
         if not further:
             break
-    single_each(run, [token for token in todo if token in work.shown])
+    single_each(run, [token for token in run.unknown(tokens) if token in work.shown | work.strange])
 
 
 @dataclass
@@ -61,7 +63,10 @@ class _Bias:
 
 @dataclass
 class _Work:
-    """``start``: each token's first bias; ``anchored``: the anchor's; ``pushed``: those of known likely tokens."""
+    """``start``: each token's first bias; ``anchored``: the anchor's; ``pushed``: those of known likely tokens.
+
+    ``shown``: tokens seen without the anchor; ``strange``: those of answers that cannot be true.
+    """
 
     run: Run
     start: float
@@ -69,17 +74,40 @@ class _Work:
     biases: dict[int, _Bias] = field(default_factory=dict)
     pushed: dict[int, float] = field(default_factory=dict)
     shown: set[int] = field(default_factory=set)
+    strange: set[int] = field(default_factory=set)
 
     def round(self, todo: Sequence[int]) -> list[int]:
         """Ask for each token once; returns those that are still unknown."""
         size = self.run.found.window - 1
         ordered = sorted(todo, key=lambda token: (self._of(token).value, token))
         batches = [ordered[at : at + size] for at in range(0, len(ordered), size)]
-        anchor = {self.run.anchor: self.anchored}
-        questions = (self.pushed | anchor | {token: self._of(token).value for token in batch} for batch in batches)
-        for batch, answers in zip(batches, self.run.ask(questions), strict=True):
+        for batch, answers in zip(batches, self.run.ask(self._questions(batches)), strict=True):
             self._read(batch, answers)
-        return self.run.unknown(todo)
+        if self.pushed:
+            self._confirm([[token for token in batch if self._learned(token)] for batch in batches])
+        return [token for token in self.run.unknown(todo) if token not in self.strange]
+
+    def _questions(self, batches: Sequence[Sequence[int]], less: float = 0.0) -> Iterator[Bias]:
+        anchor = {self.run.anchor: self.anchored}
+        return (
+            self.pushed | anchor | {token: self._of(token).value - less for token in batch} for batch in batches
+        )
+
+    def _learned(self, token: int) -> bool:
+        return not np.isnan(self.run.logprobs[token])
+
+    def _confirm(self, batches: Sequence[Sequence[int]]) -> None:
+        """Ask once more with smaller biases: a token that came without its bias now tells another logprob."""
+        run = self.run
+        kept = [batch for batch in batches if batch]
+        less = max(_LESS, 4 * run.margin, run.found.step)
+        less = ceil(less / run.found.step) * run.found.step if run.found.step else less
+        for batch, answers in zip(kept, run.ask(self._questions(kept, less)), strict=True):
+            for token, estimates in self._estimates(batch, answers, less).items():
+                if not estimates:  # asked again, with others pushed out of its way
+                    run.logprobs[token] = run.errors[token] = np.nan
+                elif abs(float(np.mean(estimates)) - run.logprobs[token]) > run.margin:
+                    run.doubt(token)
 
     def go_further(self, missed: Sequence[int], progress: bool) -> bool:
         """Larger biases, or a further push; False where neither can help."""
@@ -94,24 +122,40 @@ class _Work:
     def _of(self, token: int) -> _Bias:
         return self.biases.get(token) or _Bias(self.start)
 
+    def _estimates(
+        self, batch: Sequence[int], answers: Sequence[Answer], less: float = 0.0
+    ) -> dict[int, list[float]]:
+        """Each token's logprob by each answer; none where one of them does not tell it beside the anchor."""
+        anchor = self.run.anchor
+        level = float(self.run.logprobs[anchor])
+        found: dict[int, list[float]] = {}
+        for token in batch:
+            above = self._of(token).value - less - self.anchored
+            told = [(answer.logprobs.get(token), answer.logprobs.get(anchor)) for answer in answers]
+            pairs = [(own, its) for own, its in told if own is not None and its is not None]
+            whole = len(pairs) == len(answers)
+            found[token] = [from_anchor(own, above, its, level) for own, its in pairs] if whole else []
+        return found
+
     def _read(self, batch: Sequence[int], answers: Sequence[Answer]) -> None:
         run, anchor = self.run, self.run.anchor
-        level, error = float(run.logprobs[anchor]), float(run.errors[anchor])
-        anchored = all(anchor in answer.logprobs for answer in answers)
+        error = 2 * run.precision + float(run.errors[anchor])
+        estimates = self._estimates(batch, answers)
+        if any(told and float(np.mean(told)) > run.ceiling for told in estimates.values()):
+            # Likelier than a token that was not in the base window can be: not all biases of this call were added.
+            self.strange.update(batch)
+            return
         for token in batch:
             bias = self._of(token)
+            if estimates[token]:
+                run.learn(token, estimates[token], error)
+                continue
             if not all(token in answer.logprobs for answer in answers):
                 bias.more(run.found.max_bias)
-            elif not anchored:
+            else:
                 self.shown.add(token)
                 bias.less()
-            else:
-                above = bias.value - self.anchored
-                pairs = [(answer.logprobs[token], answer.logprobs[anchor]) for answer in answers]
-                run.learn(
-                    token, [from_anchor(own, above, its, level) for own, its in pairs], 2 * run.precision + error
-                )
-                continue
+            bias.value = run.stepped(bias.value)
             self.biases[token] = bias
 
     def _push(self, progress: bool) -> bool:

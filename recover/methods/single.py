@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from math import inf, log
+from math import hypot, inf, log
 
 import numpy as np
 
@@ -69,6 +69,8 @@ def single_each(run: Run, tokens: Sequence[int]) -> None:
 
 def _round(run: Run, searches: Sequence[_Search]) -> list[_Search]:
     """Ask for each token once; returns those that are to be asked again."""
+    for search in searches:
+        search.bias = run.stepped(search.bias)
     questions = [{search.token: search.bias} for search in searches]
     left = []
     for search, answers in zip(searches, run.ask(questions), strict=True):
@@ -76,7 +78,8 @@ def _round(run: Run, searches: Sequence[_Search]) -> list[_Search]:
         if estimates and (search.bias <= run.trusted or _confirmed(run, search, estimates)):
             true = float(np.mean(estimates))
             after = min(answer.logprobs[search.token] for answer in answers)
-            run.learn(search.token, estimates, single_error(after, min(true, -1e-300), run.precision))
+            error = hypot(run.precision, run.noise / len(estimates) ** 0.5)
+            run.learn(search.token, estimates, single_error(after, min(true, -1e-300), error))
         else:
             left.append(search)
     return left
@@ -118,6 +121,6 @@ def _confirmed(run: Run, search: _Search, estimates: Sequence[float]) -> bool:
                 run.trusted = search.bias
                 return True
             break
-    run.found = replace(run.found, max_bias=max(least, 0.8 * search.bias))
+    run.found = replace(run.found, max_bias=max(least, run.stepped(0.8 * search.bias)))
     search.low, search.bias = -inf, run.found.max_bias
     return False

@@ -32,8 +32,19 @@ def top_n(run: Run, n: int) -> None:
     """
     work = _Work(run)
     while (missing := n - len(known := _known(run))) > 0:
+        run.ceiling = min(run.ceiling, run.logprobs[known[-1]] + run.margin)
         work.ask(known, missing)
+        if run.doubted:
+            raise RecoverError(
+                f"token {min(run.doubted)} comes out likelier than the {len(known):,} before it: the endpoint "
+                f"does not add all biases of a call; ask for at most the {len(known):,} likeliest"
+            )
         if len(_known(run)) == len(known):
+            if run.nameless:
+                run.notes.append(
+                    f"behind the {len(known):,} likeliest the window shows only tokens without a name"
+                )
+                return
             raise RecoverError(
                 f"the endpoint shows no new token with the {len(known):,} likeliest biased by -{work.push:g}; "
                 f"it may cut biases: ask for at most the {len(known):,} likeliest, or for all tokens"
@@ -48,10 +59,12 @@ def _known(run: Run) -> list[int]:
 
 class _Work:
     def __init__(self, run: Run) -> None:
-        self.push = min(_PUSH, run.asker.endpoint.limits.max_bias)
-        self.lift = min(_LIFT, run.found.max_bias)
+        self.push = run.stepped(min(_PUSH, run.asker.endpoint.limits.max_bias))
+        self.lift = run.stepped(min(_LIFT, run.found.max_bias))
         self._run = run
         self._agreed_at = np.inf
+        # What a push leaves of a probability, at most: how far the two were apart tells it.
+        self._left = np.inf
 
     def ask(self, known: Sequence[int], missing: int) -> None:
         """One call more."""
@@ -70,6 +83,8 @@ class _Work:
         shown = set.intersection(*(set(answer.logprobs) for answer in answers))
         new = sorted(shown - bias.keys())
         if anchor is None:
+            known_mass = run.logprobs[list(bias)]
+            run.outranked([from_penalty(value, known_mass, self.push) for value in answers[0].unnamed])
             for token in new:
                 self._alone(token, bias, [answer.logprobs[token] for answer in answers])
         elif anchor not in shown:
@@ -86,6 +101,8 @@ class _Work:
     def _beside(self, anchor: int, new: Sequence[int], answers: Sequence[Answer]) -> None:
         run = self._run
         level, error = float(run.logprobs[anchor]), float(run.errors[anchor])
+        beside = answers[0].logprobs[anchor]
+        run.outranked([from_anchor(value, -self.lift, beside, level) for value in answers[0].unnamed])
         for token in new:
             pairs = [(answer.logprobs[token], answer.logprobs[anchor]) for answer in answers]
             estimates = [from_anchor(own, -self.lift, its, level) for own, its in pairs]
@@ -94,15 +111,21 @@ class _Work:
     def _alone(self, token: int, bias: Mapping[int, float], told: Sequence[float]) -> None:
         run = self._run
         known = run.logprobs[list(bias)]
-        rest = 1 - float(np.exp(known).sum())
+        mass = float(np.exp(known).sum())
         error = penalty_error(known, run.precision)
         if error > _SHARP * run.precision:
             single_each(run, [token])
             return
         estimates = [from_penalty(value, known, self.push) for value in told]
-        if rest < self._agreed_at / 2:
+        odds = mass / (1 - mass)
+        if 1 - mass < self._agreed_at / 2:
             single_each(run, [token])
-            if abs(run.logprobs[token] - np.mean(estimates)) > max(_AGREE, 10 * run.found.spread, 10 * error):
+            apart = abs(float(run.logprobs[token]) - float(np.mean(estimates)))
+            if apart > max(_AGREE, 10 * run.found.spread, 10 * error):
                 return
-            self._agreed_at = rest
-        run.learn(token, estimates, error)
+            if not np.isnan(apart):
+                self._agreed_at = 1 - mass
+                self._left = (apart + error + float(run.errors[token])) / odds
+            elif self._left * odds > _AGREE:  # with no bias it can be lifted to where it is told by itself
+                return
+        run.learn(token, estimates, error + self._left * odds)

@@ -62,9 +62,69 @@ def test_a_basis_of_another_model_is_not_believed():
         recover(Fake(row()[:300], 5), "x", settings=Settings(basis=BASES["matrix"]))
 
 
-def test_rows_that_are_too_few_are_told_of():
-    with pytest.raises(RecoverError, match="20 rows are too few"):
-        Basis.of_rows([row(seed) for seed in range(20)], "rows")
+def dominated(seed):
+    """A row of 100 directions, one of which has almost all of its size."""
+    random = np.random.default_rng(seed)
+    wide = np.random.default_rng(1).normal(0, 0.05, (SIZE, 100))
+    wide[:, 0] *= 200
+    return log_softmax(wide @ random.normal(0, 1, 100))
+
+
+def small(seed):
+    return log_softmax(MATRIX[:, :5].astype(np.float64) @ np.random.default_rng(seed).normal(0, 1.5, 5))
+
+
+ROWS = {
+    "fewer than dimensions": (row, 20, None),
+    "as many as dimensions": (row, 24, None),
+    "one more": (row, 25, None),
+    "some more": (row, 28, 25),
+    "far too few": (small, 3, None),
+    "as many, and one is almost a mix of others": (small, 5, None),
+    "a few more than five": (small, 9, 6),
+    "one large direction hides the others": (dominated, 10, None),
+    "the same, and many rows": (dominated, 60, None),
+    "the same row each time": (lambda seed: row(0), 10, 2),
+    "one row": (row, 1, None),
+}
+
+
+@pytest.mark.parametrize("name", ROWS)
+@pytest.mark.parametrize("start", range(0, 400, 80))
+def test_rows_are_enough_where_they_give_others_too(name, start):
+    made, count, rank = ROWS[name]
+    rows = [made(start + number) for number in range(count)]
+    if rank is None:
+        with pytest.raises(RecoverError, match=f"{count} rows are too few"):
+            Basis.of_rows(rows, "rows")
+    else:
+        assert Basis.of_rows(rows, "rows").rank == rank
+
+
+def test_held_out_tokens_do_not_join_the_solution_before_they_are_compared():
+    """A basis that fits all that it is given is told by them alone: as many columns as logprobs asked for."""
+    from logitsmith.recover.methods.by_basis import asked
+
+    wide = Basis.of_matrix(np.random.default_rng(5).normal(size=(SIZE, 79)).astype(np.float32), "noise")
+    assert asked(wide) == wide.rank + 20 + 60
+    # 100 tokens leave 20 to tell the error by, and those held out are farther off than the row's own spread.
+    found = recover(Fake(row(), 20), "x", settings=Settings(basis=wide, tolerance=3 * float(row().std())))
+    assert not found.complete
+    assert any("the basis does not fit" in note for note in found.notes)
+    off = recover(Fake(row(), 20), "x", settings=Settings(basis=NEAR))
+    actual = np.abs(off.logprobs - row()).max()
+    assert off.error > 0.3 * actual
+
+
+NEAR = Basis.of_matrix(MATRIX + RANDOM.normal(0, 2e-4, MATRIX.shape).astype(np.float32), "almost it")
+
+
+def test_tokens_that_tell_most_come_first():
+    """Tokens in the order of the pivots give a solution that errors grow less in than in the order of the draw."""
+    basis = BASES["matrix"]
+    count = basis.rank
+    grown = [np.linalg.cond(basis.matrix[basis.order[at : at + count]]) for at in range(0, 3 * count, count)]
+    assert grown[0] < 0.5 * min(grown[1:])
 
 
 def test_files(tmp_path):

@@ -105,11 +105,11 @@ def test_the_plan_asks_for_no_token(here):
         assert lines["parallel"] == ["59", "236", "$0.0002"]
         assert "the prompt has 3 tokens" in done.out
         done = here(*asked(url, "--dry-run", "--method", "parallel", "--vocab-size", "100002"))
-        assert "14,288" in done.out
+        assert "14,430" in done.out
         done = here(*asked(url, "--dry-run", "--top", "401"), code=1)
         assert "n: 401 is not within 1..400" in done.err
     local = here("recover", "The sea was", "--dry-run", "-t", "1")
-    assert "12,290" in local.out
+    assert "12,412" in local.out
 
 
 def test_max_calls_and_resume(here, tmp_path):

@@ -276,7 +276,7 @@ def test_a_folder_that_is_not_there(tmp_path):
 
 def test_an_answer_comes_back_as_it_was(tmp_path):
     about = {"endpoint": {}, "prompt": "x"}
-    answer = Answer(3, -0.1, {3: -0.1, 4: -1 / 3}, {3: b"\xff\x00", 4: b""}, 2)
+    answer = Answer(3, -0.1, {3: -0.1, 4: -1 / 3}, {3: b"\xff\x00", 4: b""}, 2, (-0.5, -1 / 7))
     with_none = Answer(None, None, {1: -2.0}, {}, 1)
     journal = Journal(tmp_path / "c", about, False)
     journal.add(key_of({3: 1.0}, 0), answer)

@@ -8,6 +8,7 @@ import pytest
 from logitsmith.recover import HttpOptions, OpenAIEndpoint, RecoverError, TokenTable, read_tiktoken, recover
 
 from .fakes import Fake, row_of
+from .odd import Odd
 
 SIZE = 120
 ROW = row_of(SIZE)
@@ -22,8 +23,9 @@ PIECES = [f" t{i}".encode() for i in range(SIZE - 6)] + [
 
 
 def endpoint(chat=False, window=5, pieces=PIECES, raw=False, **change):
-    """An API in OpenAI's shape over a `Fake`."""
-    fake = Fake(ROW, window, raw=raw)
+    """An API in OpenAI's shape over a `Fake`; ``plain``: bytes that are no text are shown as U+FFFD."""
+    plain = change.pop("plain", False)
+    fake = change.pop("fake", None) or Fake(ROW, window, raw=raw)
 
     def named(token):
         piece = pieces[token]
@@ -31,7 +33,8 @@ def endpoint(chat=False, window=5, pieces=PIECES, raw=False, **change):
             text = piece.decode()
         except UnicodeDecodeError:
             text = "bytes:" + "".join(f"\\x{byte:02x}" for byte in piece)
-        return text, {"token": text, "bytes": list(piece)}
+            text = piece.decode("utf-8", "replace") if plain else text
+        return text, {"token": text, "bytes": None if plain else list(piece)}
 
     def answer(request):
         body = json.loads(request.content)
@@ -54,7 +57,7 @@ def endpoint(chat=False, window=5, pieces=PIECES, raw=False, **change):
             choice = {"logprobs": own}
         return httpx.Response(200, json={"choices": [{**choice, **change}]})
 
-    return OpenAIEndpoint(
+    made = OpenAIEndpoint(
         "http://api.test/v1/",
         "m",
         window,
@@ -63,6 +66,8 @@ def endpoint(chat=False, window=5, pieces=PIECES, raw=False, **change):
         options=HttpOptions(),
         transport=httpx.MockTransport(answer),
     )
+    made.fake = fake
+    return made
 
 
 @pytest.mark.parametrize("chat", [False, True])
@@ -114,6 +119,76 @@ def test_what_tells_an_api_from_others():
 @pytest.mark.parametrize(("chat", "window"), [(True, 20), (False, 5)])
 def test_the_window_is_the_most_that_openai_allows(chat, window):
     assert endpoint(chat, None).limits.window == window
+
+
+def alike(count):
+    """A vocabulary in which so many tokens are U+FFFD where bytes are not told."""
+    return [*PIECES[: SIZE - count], *(bytes([0x80 + i]) for i in range(count))]
+
+
+@pytest.mark.parametrize("chat", [False, True])
+def test_tokens_that_look_alike_are_not_asked_for_in_vain(chat):
+    made = endpoint(chat, pieces=alike(9), plain=True)
+    assert (len(made.look_alikes), made.collisions) == (9, frozenset())
+    found = recover(made, "x")
+    assert np.flatnonzero(np.isnan(found.logprobs)).tolist() == list(range(SIZE - 9, SIZE))
+    assert any("9 tokens have no text of their own" in note for note in found.notes)
+    assert not any("with any bias" in note for note in found.notes)
+    assert found.queries <= 4 + -(-(SIZE - 9) // 4)
+    named = recover(endpoint(chat, pieces=alike(9)), "x")
+    assert named.complete
+    assert named.queries <= 4 + -(-SIZE // 4)
+
+
+@pytest.mark.parametrize("chat", [False, True])
+@pytest.mark.parametrize(("rank", "complete"), [(2, False), (7, False), (12, True)])
+def test_likely_tokens_without_a_text(chat, rank, complete):
+    pieces = list(PIECES)
+    pieces[np.argsort(-ROW)[rank]] = None
+    served = endpoint(chat, pieces=[b"<|end|>" if piece is None else piece for piece in pieces])
+    made = OpenAIEndpoint("http://a/v1", "m", 5, pieces=pieces, chat=chat, options=HttpOptions())
+    made._http = served._http
+    found = recover(made, "x", n=10)
+    assert found.complete == complete
+    assert any("no name of their own" in note for note in found.notes) == (not complete)
+
+
+@pytest.mark.parametrize("window", [0, 5])
+def test_a_tokenizer_of_another_model(window):
+    made = endpoint(window=window)
+    other = OpenAIEndpoint("http://a/v1", "m", window, pieces=[b"x"] * SIZE, options=HttpOptions())
+    other._http = made._http
+    with pytest.raises(RecoverError, match="is it the tokenizer of this model"):
+        recover(other, "x", tokens=[1])
+
+
+def test_the_token_that_was_drawn_stands_beside_the_window():
+    """OpenAI's completions: "up to logprobs + 1 elements"."""
+    made = endpoint(fake=Odd(ROW, 5, sampled=True, drawn=True))
+    drawn = [made.query("x", {int(np.argmin(ROW)): 0.01 * number}) for number in range(40)]
+    assert all(set(answer.logprobs) == set(np.argsort(-ROW)[:5]) for answer in drawn)
+    assert any(answer.token not in answer.logprobs and answer.logprob is not None for answer in drawn)
+    for n in (5, 30):
+        found = recover(made, "x", n=n)
+        assert set(np.flatnonzero(~np.isnan(found.logprobs))) == set(np.argsort(-ROW)[:n])
+
+
+@pytest.mark.parametrize("chat", [False, True])
+def test_bisection_asks_for_the_likeliest_token(chat):
+    made = endpoint(chat, raw=True)
+    asked = []
+    post = made._http.post
+    made._http.post = lambda path, body: asked.append(body["temperature"]) or post(path, body)
+    assert recover(made, "x", "bisection", tokens=[1, 2]).method == "bisection"
+    assert asked[:2] == [1, 1]
+    assert set(asked[5:]) == {0}
+
+
+def test_a_text_that_only_looks_like_bytes():
+    table = TokenTable([b"bytes:\\x41", b"A", b"bytes:"])
+    assert table.of_text("bytes:\\x41") == 0
+    assert table.of_text("bytes:") == 2
+    assert table.of_text("bytes:\\x41\\x41") is None
 
 
 def test_names():

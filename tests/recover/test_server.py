@@ -92,8 +92,10 @@ def test_a_window_of_one(llama, row):
     assert np.nanmax(np.abs(found.logprobs - row)) < 1e-4
 
 
-def test_bisection_to_its_eps(llama, row):
-    found = recover(llama(0), PROMPT, tokens=[17, 5000], settings=Settings(eps=1e-3))
+@pytest.mark.parametrize("window", [0, 2, 20])
+def test_bisection_to_its_eps(llama, row, window):
+    """Beside a window the server draws its token; it is asked for the likeliest one."""
+    found = recover(llama(window), PROMPT, "bisection", tokens=[5, 17, 5000], settings=Settings(eps=1e-3))
     assert found.method == "bisection"
     assert np.nanmax(np.abs(found.logprobs - (row - row.max()))) < 1e-3
 

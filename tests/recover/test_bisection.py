@@ -1,0 +1,104 @@
+"""Bisection: with windows and without, behind noise, and refused where it would measure something else."""
+
+import numpy as np
+import pytest
+from logitsmith.recover import RecoverError, Settings, recover
+
+from .fakes import Fake, row_of
+from .odd import Odd, rounded, scaled
+
+ROW = row_of()
+SHARP = row_of(top=3.0)
+
+
+def off(found, row=ROW):
+    """The largest error, by the scale that was told."""
+    return np.nanmax(np.abs(found.logprobs - (row if found.normalised else row - row.max())))
+
+
+@pytest.mark.parametrize("window", [0, 2, 5, 20])
+@pytest.mark.parametrize(
+    ("method", "habits"),
+    [
+        ("bisection", {}),
+        ("auto", {"raw": True, "mute": True}),
+        ("bisection", {"drawn": True, "chooser": True}),
+        ("auto", {"raw": True, "mute": True, "drawn": True, "chooser": True}),
+    ],
+)
+def test_what_a_window_shows_does_not_join_in(window, method, habits):
+    found = recover(Odd(ROW, window, **habits), "x", method)
+    assert (found.method, found.complete, found.normalised) == ("bisection", True, True)
+    assert off(found) <= found.error <= 1.1e-3
+    some = recover(Odd(ROW, window, **habits), "x", method, tokens=[1, 2, 3, 270])
+    assert not some.normalised
+    assert off(some) <= 5e-4
+
+
+@pytest.mark.parametrize("window", [0, 2, 5, 20])
+def test_it_ranks(window):
+    found = recover(Odd(ROW, window), "x", "bisection", n=30)
+    assert set(np.flatnonzero(~np.isnan(found.logprobs))) == set(np.argsort(-ROW)[:30])
+    assert off(found) <= 5e-4
+
+
+REFUSED = {
+    "drawn": (Odd(ROW, 5, drawn=True), "bisection", "biases do not act as asked|draws its tokens"),
+    "drawn, a likely one": (Odd(SHARP, 5, drawn=True, raw=True, mute=True), "auto", "draws its tokens"),
+    "drawn, not shown": (Odd(ROW, 0, drawn=True), "auto", "draws its tokens"),
+    "another each time": (Fake(ROW, 0, noise=3.0), "auto", "draws its tokens"),
+    "scaled": (Odd(ROW, 5, heard=scaled(0.7), raw=True, mute=True), "auto", "do not act as asked"),
+    "rounded": (Odd(ROW, 5, heard=rounded, raw=True, mute=True), "auto", "do not act as asked"),
+    "rounded, not shown": (Odd(ROW, 0, heard=rounded), "auto", "the endpoint rounds or reshapes them"),
+    "reshaped": (
+        Odd(ROW, 0, heard=lambda bias: {token: value**3 / 99 for token, value in bias.items()}),
+        "auto",
+        "the endpoint rounds or reshapes them",
+    ),
+    "a step of 1": (Odd(ROW, 5, heard=rounded), "bisection", "the bias step is 1.*parallel or auto may"),
+    "deaf": (Fake(ROW, 0, deaf=True), "auto", "nothing can be recovered .*a bias does not change it"),
+    "deaf, with a window": (Fake(ROW, 5, deaf=True), "auto", "nothing can be recovered .*nor the choice"),
+    "deaf, with a window of 1": (Fake(ROW, 1, deaf=True), "bisection", "nothing can be recovered"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_refused_before_it_costs(name):
+    endpoint, method, message = REFUSED[name]
+    before = endpoint.calls
+    with pytest.raises(RecoverError, match=message):
+        recover(endpoint, "x", method)
+    assert endpoint.calls - before < 200
+
+
+def test_what_the_base_window_has_needs_no_bias():
+    found = recover(Fake(ROW, 5, deaf=True), "x", n=4)
+    assert (found.complete, found.queries) == (True, 4)
+    assert off(found) < 1e-12
+
+
+@pytest.mark.parametrize("repeats", [None, 1, 5])
+def test_noise_widens_the_interval(repeats):
+    endpoint = Fake(ROW, 0, noise=1e-2)
+    found = recover(endpoint, "x", tokens=list(range(60)), settings=Settings(repeats=repeats))
+    assert off(found) <= found.error < 0.2
+    assert any("choices differ from call to call" in note for note in found.notes)
+
+
+def test_each_question_is_asked_as_often_as_told_and_most_votes_count():
+    noise = {"noise": 1e-2, "tokens": list(range(100))}
+    worst = {}
+    for repeats in (1, 25):
+        endpoint = Fake(ROW, 0, noise=noise["noise"])
+        found = recover(endpoint, "x", tokens=noise["tokens"], settings=Settings(repeats=repeats))
+        values = (found.logprobs - (ROW - ROW.max()))[noise["tokens"]]
+        worst[repeats] = float(np.std(values - values.mean()))
+        assert endpoint.calls > repeats * 100 * 14
+    assert worst[25] < 0.6 * worst[1]
+
+
+def test_a_threshold_that_moves_in_the_course_of_the_run_is_noticed():
+    found = recover(Odd(ROW, 0, moved=500), "x")
+    assert found.error > 4e-3
+    assert any("changed by up to" in note for note in found.notes)
+    assert not any("changed by up to" in note for note in recover(Odd(ROW, 0), "x").notes)
