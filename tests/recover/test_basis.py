@@ -156,7 +156,7 @@ def test_a_matrix_that_is_none():
 
 
 @pytest.mark.slow
-def test_the_bundled_models_rows_and_matrix(model, capsys):
+def test_the_bundled_models_rows_and_matrix(model):
     """Both bases of the real model, on prompts that neither has seen."""
     endpoint = LocalEndpoint(model, 20)
     for basis in (
@@ -167,10 +167,9 @@ def test_the_bundled_models_rows_and_matrix(model, capsys):
         for prompt in ("The sea was", "def main():\n    ", "Une petite"):
             found = recover(endpoint, prompt, settings=Settings(basis=basis))
             off = np.abs(found.logprobs - endpoint.row(prompt)).max()
-            with capsys.disabled():
-                print(
-                    f"\nbasis of {basis.source}, {prompt!r}: {found.queries} calls, "
-                    f"error {off:.1e}, told {found.error:.1e}"
-                )
+            print(
+                f"\nbasis of {basis.source}, {prompt!r}: {found.queries} calls, "
+                f"error {off:.1e}, told {found.error:.1e}"
+            )
             assert found.complete
             assert off < 1e-3

@@ -57,12 +57,11 @@ def test_parallel(llama, row):
 
 
 @pytest.mark.parametrize("count", [40, pytest.param(200, marks=pytest.mark.slow)])
-def test_single(llama, row, count, capsys):
+def test_single(llama, row, count):
     tokens = np.random.default_rng(1).choice(SIZE, count, replace=False).tolist()
     found = recover(llama(), PROMPT, "single", tokens=tokens)
     off = np.nanmax(np.abs(found.logprobs - row))
-    with capsys.disabled():
-        print(f"\nserver, single, {count} tokens: {found.queries} calls, error {off:.1e}")
+    print(f"\nserver, single, {count} tokens: {found.queries} calls, error {off:.1e}")
     assert found.complete
     assert off < 1e-4
 
@@ -110,16 +109,15 @@ def test_forced(server, llama):
     assert not found.complete
 
 
-def test_basis(llama, row, basis, capsys):
+def test_basis(llama, row, basis):
     endpoint = llama()
     found = recover(endpoint, PROMPT, settings=Settings(basis=basis))
     off = np.abs(found.logprobs - row).max()
     checked = verify(endpoint, PROMPT, found, 20)
-    with capsys.disabled():
-        print(
-            f"\nserver, basis: {found.queries} calls, error {off:.1e}, told {found.error:.1e}, "
-            f"verified {checked.largest:.1e}"
-        )
+    print(
+        f"\nserver, basis: {found.queries} calls, error {off:.1e}, told {found.error:.1e}, "
+        f"verified {checked.largest:.1e}"
+    )
     assert (found.method, found.complete) == ("basis", True)
     assert found.queries <= 60
     assert off < 1e-4
@@ -176,21 +174,20 @@ def test_a_run_goes_on_behind_other_prompts(llama, row, tmp_path):
 
 
 @pytest.mark.slow
-def test_the_whole_vocabulary(llama, row, capsys):
+def test_the_whole_vocabulary(llama, row):
     found = recover(llama(), PROMPT, "parallel")
     off = np.abs(found.logprobs - row)
     likely = row > -20
-    with capsys.disabled():
-        print(
-            f"\nserver, parallel, {SIZE:,} tokens: {found.queries:,} calls, error {off[likely].max():.1e} for the "
-            f"{likely.sum():,} tokens above e^-20, {off.max():.1e} for all"
-        )
+    print(
+        f"\nserver, parallel, {SIZE:,} tokens: {found.queries:,} calls, error {off[likely].max():.1e} for the "
+        f"{likely.sum():,} tokens above e^-20, {off.max():.1e} for all"
+    )
     assert found.complete
     assert off[likely].max() <= 1e-4
 
 
 @pytest.mark.slow
-def test_other_prompts(server, llama, basis, capsys):
+def test_other_prompts(server, llama, basis):
     """Long ones, code, another language, and one whose next token is almost sure."""
     prompts = (
         "one two three four one two three four one two three",
@@ -206,18 +203,17 @@ def test_other_prompts(server, llama, basis, capsys):
         assert set(np.flatnonzero(~np.isnan(top.logprobs))) == set(np.argsort(-own, kind="stable")[:50])
         whole = recover(endpoint, prompt, settings=Settings(basis=basis))
         off = np.abs(whole.logprobs - own)
-        with capsys.disabled():
-            print(
-                f"\nserver, {prompt[:20]!r}, likeliest {exp(own.max()):.4f}: top 50 error "
-                f"{np.nanmax(np.abs(top.logprobs - own)):.1e} in {top.queries} calls, basis {off.max():.1e} "
-                f"in {whole.queries}, told {whole.error:.1e}"
-            )
+        print(
+            f"\nserver, {prompt[:20]!r}, likeliest {exp(own.max()):.4f}: top 50 error "
+            f"{np.nanmax(np.abs(top.logprobs - own)):.1e} in {top.queries} calls, basis {off.max():.1e} "
+            f"in {whole.queries}, told {whole.error:.1e}"
+        )
         assert np.nanmax(np.abs(top.logprobs - own)) < 1e-4
         assert off[own > -20].max() < 1e-4
 
 
 @pytest.mark.slow
-def test_several_slots_differ_and_are_measured(capsys):
+def test_several_slots_differ_and_are_measured():
     """With any slot, calls in flight are computed together, and answers differ by what is told."""
     process, url = start(slots=4)
     try:
@@ -227,8 +223,7 @@ def test_several_slots_differ_and_are_measured(capsys):
             endpoint = LlamaServerEndpoint(url, 20, slot=slot)
             found = recover(endpoint, PROMPT, "parallel", tokens=tokens, settings=Settings(in_flight=4, repeats=4))
             off = np.abs(found.logprobs - own)
-            with capsys.disabled():
-                print(f"\nserver, 4 in flight, slot {slot}: error {np.nanmax(off):.1e}, told {found.error:.1e}")
+            print(f"\nserver, 4 in flight, slot {slot}: error {np.nanmax(off):.1e}, told {found.error:.1e}")
             assert np.nanmax(off) < (1e-4 if slot == 0 else 0.5)
             endpoint.close()
     finally:
