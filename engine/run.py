@@ -166,17 +166,27 @@ class Run:
     def _draw(self, draft: list[int]) -> Generator[Token | Read, Sequence[Floats] | None, None]:
         """Draw one token, and as many more as the draft was right about."""
         rows = yield from self._read(draft if self._unread is None else [self._unread, *draft])
-        right = 0
+        right, hit = 0, False
         for place, logits in enumerate(rows):
             event = self._next(logits)
-            if place < len(draft) and event.id == draft[place]:
-                right += 1
+            hit = place < len(draft) and event.id == draft[place]
+            right += hit
             yield event
-            if place >= right or self._has_stopped():
+            if not hit or self._has_stopped() or self._led():
                 break
         if draft and self.lookup is not None:
-            self._wrong = len(draft) - right
+            # A token that was guessed, and behind which nothing is drawn, is read again with what follows it.
+            self._wrong = len(draft) - right + hit
             self.lookup.learn(len(draft), right)
+
+    def _led(self) -> bool:
+        """Does the grammar end the text here, or say what must follow?"""
+        if self._guide is None:
+            return False
+        began = perf_counter()
+        forced = self.jump and bool(self._guide.forced())
+        self.grammar_seconds += perf_counter() - began
+        return forced or self._is_over()
 
     def _read(self, tokens: Sequence[int]) -> Generator[Read, Sequence[Floats] | None, Sequence[Floats]]:
         back, self._wrong = self._wrong, 0

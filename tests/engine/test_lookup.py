@@ -33,16 +33,41 @@ def test_the_tokens_and_their_logprobs_stay_the_same(model, prompt, most):
 
 CHAINS = [
     "greedy",
+    "temp1",
     "penalties(repeat=1.3) > temp1",
+    "temp1.5 > mirostat",
     "temp1.5 > mirostat-v2",
-    "xtc(probability=0.5) > temp1",
+    "min-p0.05 > adaptive-p0.4",
+    "xtc(probability=0.5, threshold=0.05) > temp1",
     "dry > temp0.7",
 ]
 
 
-@pytest.mark.parametrize("chain", CHAINS)
-def test_state_of_samplers_stays_in_step(model, chain):
-    assert run(model, LIST, chain, lookup=8)[0] == run(model, LIST, chain)[0]
+def guess(monkeypatch, prompt, tokens, seed=1):
+    """Let all drafts be what really comes, by ``tokens``, save that some of them are wrong."""
+    draw = random.Random(seed)
+
+    def draft(lookup, limit):
+        place = len(lookup._text) - len(prompt)
+        coming = list(tokens[place : place + draw.randrange(min(limit, 7) + 1)])
+        return [token if draw.random() < 0.85 else draw.randrange(3, 49_000) for token in coming]
+
+    monkeypatch.setattr(Lookup, "draft", draft)
+
+
+OPTIONS = [{"stop": "e s"}, {"top_logprobs": 2, "logprobs_from": "both"}]
+
+
+@pytest.mark.parametrize(
+    ("chain", "options"), [*((chain, {}) for chain in CHAINS), *(("temp1", some) for some in OPTIONS)], ids=str
+)
+def test_state_of_samplers_stays_in_step(model, monkeypatch, chain, options):
+    plain, done = run(model, PROSE, chain, max_tokens=30, **options)
+    guess(monkeypatch, model.vocabulary.tokenize_prompt(PROSE.encode()), [token.id for token in plain])
+    guessed, end = run(model, PROSE, chain, max_tokens=30, lookup=8, **options)
+    assert guessed == plain
+    assert (end.text, end.finish_reason) == (done.text, done.finish_reason)
+    assert 0 < end.accepted_tokens <= end.drafted_tokens
 
 
 def test_text_that_repeats_itself_takes_fewer_batches(model, monkeypatch):
@@ -75,14 +100,33 @@ def test_a_full_context_ends_it_at_the_same_token(model):
     assert [len(plain), done.finish_reason] == [len(guessed), end.finish_reason] == [25, "context"]
 
 
-def test_a_grammar_holds_for_guesses_too(model):
-    spec = choose({"gbnf": 'root ::= ("red apple" | "green apple") (", " ("red apple" | "green apple")){3,9} "."'})
-    found = [
-        run(model, LIST + " apple, ", constraint=spec.start(model.vocabulary), lookup=most, jump=False)
-        for most in (0, 8)
-    ]
-    assert found[0][0] == found[1][0]
-    assert found[1][1].complete
+GRAMMARS = {
+    "forced words": 'root ::= " apple, " ("green"|"red") " apple, " ("red"|"blue") " apple, the very end."',
+    "an end that a guess may hold": 'root ::= " apple, green apple"',
+    "two ways to the end": 'root ::= " apple, green apple" | " apple, blue apple"',
+    "letters": 'root ::= " apple, " [a-z]{5} " apple"',
+    "open": 'root ::= (" apple, " [a-z]+)+ "."',
+}
+
+
+@pytest.mark.parametrize("jump", [True, False])
+@pytest.mark.parametrize("chain", ["greedy", "temp2"])
+@pytest.mark.parametrize("name", GRAMMARS)
+def test_a_grammar_holds_for_guesses_too(model, monkeypatch, name, chain, jump):
+    """Also where it says what must come, or ends, among the guesses."""
+    spec = choose({"gbnf": GRAMMARS[name]})
+    for seed in range(2):
+        told = []
+        for most in (0, 8, 8):
+            constraint = spec.start(model.vocabulary)
+            tokens, done = run(
+                model, LIST, chain, seed, constraint=constraint, jump=jump, lookup=most, max_tokens=30
+            )
+            told.append((tokens, done.finish_reason, done.text, done.complete, done.forced_tokens))
+            if len(told) == 2:  # the third time with better guesses
+                guess(monkeypatch, model.vocabulary.tokenize_prompt(LIST.encode()), [token.id for token in tokens])
+        monkeypatch.undo()
+        assert told[0] == told[1] == told[2]
 
 
 def test_in_a_batch_it_changes_nothing_either(model):
