@@ -282,3 +282,13 @@ def test_a_character_in_two_tokens_is_a_breaker_where_llama_cpp_looks_for_replac
     mine, theirs = both(vocabulary, "é", [x, first, second, y, x, first, second])
     assert mine[y] == 0
     assert theirs[y] == -4
+
+
+def test_a_breaker_that_is_written_while_it_is_asked_for():
+    history = [9, 1, 2]
+    last = LastBreaker(Breakers({1: [(2, 3)]}, 10), history)
+    assert last.distance(3) == 3
+    history.append(3)
+    assert last.distance(4) == 0
+    history.append(9)
+    assert last.distance(5) == 1

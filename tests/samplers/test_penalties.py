@@ -224,3 +224,12 @@ def test_an_id_outside_the_vocabulary(token):
 )  # fmt: skip
 def test_refusal(value, message):
     refuses({"penalties": value}, message)
+
+
+def test_a_token_that_leaves_the_window_is_spared_though_the_new_one_stands_in_it():
+    chain = build("penalties(presence=1, last_n=2)")
+    chain.reset([5, 6])
+    logits = np.zeros(8, dtype=np.float32)
+    assert chain.apply(logits).logits.tolist() == [0, 0, 0, 0, 0, -1, -1, 0]
+    chain.accept(6)
+    assert chain.apply(logits).logits.tolist() == [0, 0, 0, 0, 0, 0, -1, 0]
