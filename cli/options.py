@@ -47,7 +47,19 @@ class ModelOptions(Options):
 
 
 @dataclass(frozen=True)
-class RunOptions(PromptOptions, ModelOptions):
+class GrammarOptions(Options):
+    """Where a grammar comes from."""
+
+    grammar: str | None
+    grammar_file: Path | None
+    json_schema: str | None
+    json_schema_file: Path | None
+    regex: str | None
+    lark_file: Path | None
+
+
+@dataclass(frozen=True)
+class RunOptions(PromptOptions, ModelOptions, GrammarOptions):
     """What the command line said; None where it said nothing."""
 
     chat: bool | None
@@ -84,12 +96,6 @@ class RunOptions(PromptOptions, ModelOptions):
     samplers: str | None
     logit_bias: list[str] | None
     ignore_eos: bool
-    grammar: str | None
-    grammar_file: Path | None
-    json_schema: str | None
-    json_schema_file: Path | None
-    regex: str | None
-    lark_file: Path | None
     grammar_root: str | None
     grammar_after: str | None
     grammar_complete: bool

@@ -149,14 +149,12 @@ def _run(endpoint: Endpoint, prompt: str, tokens: list[int] | None, run: tuple[R
 
 def _stopped(found: Recovery, kept: Path | None) -> NoReturn:
     """Say how to go on, and leave."""
-    why = "interrupted" if found.stopped == "interrupted" else "--max-calls is reached"
     how = "nothing is kept, for want of -o or --checkpoint"
     if kept is not None and not kept.exists():
         how = "nothing was answered, so that nothing is kept"
     elif kept is not None:
         how = f"the answers are kept in {kept}: the same command with --resume goes on"
-    say(f"gen: {why} after {found.sent:,} calls; {how}")
-    raise typer.Exit(INTERRUPTED if found.stopped == "interrupted" else FAILED)
+    _leave(found.stopped, f"after {found.sent:,} calls; {how}")
 
 
 def _show(seen: Verification) -> None:
@@ -165,6 +163,11 @@ def _show(seen: Verification) -> None:
 
     show_verification(seen)
     if seen.stopped is not None:
-        why = "interrupted" if seen.stopped == "interrupted" else "--max-calls is reached"
-        say(f"gen: {why} while verifying; what was recovered is whole")
-        raise typer.Exit(INTERRUPTED if seen.stopped == "interrupted" else FAILED)
+        _leave(seen.stopped, "while verifying; what was recovered is whole")
+
+
+def _leave(stopped: str | None, when: str) -> NoReturn:
+    """Say why no further call was made."""
+    interrupted = stopped == "interrupted"
+    say(f"gen: {'interrupted' if interrupted else '--max-calls is reached'} {when}")
+    raise typer.Exit(INTERRUPTED if interrupted else FAILED)

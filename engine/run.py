@@ -135,10 +135,14 @@ class Run:
 
     def _forced(self, limit: int) -> list[int]:
         """The tokens that must come, as many as fit."""
+        return self._coming()[: min(limit, self._at_once())]
+
+    def _coming(self) -> list[int]:
+        """The tokens that the grammar says must come next, if they are to be taken at once."""
         if not self.jump or self._guide is None:
             return []
         began = perf_counter()
-        tokens = self._guide.forced()[: min(limit, self._at_once())]
+        tokens = self._guide.forced()
         self.grammar_seconds += perf_counter() - began
         return tokens
 
@@ -181,12 +185,7 @@ class Run:
 
     def _led(self) -> bool:
         """Does the grammar end the text here, or say what must follow?"""
-        if self._guide is None:
-            return False
-        began = perf_counter()
-        forced = self.jump and bool(self._guide.forced())
-        self.grammar_seconds += perf_counter() - began
-        return forced or self._is_over()
+        return bool(self._coming()) or self._is_over()
 
     def _read(self, tokens: Sequence[int]) -> Generator[Read, Sequence[Floats] | None, Sequence[Floats]]:
         back, self._wrong = self._wrong, 0

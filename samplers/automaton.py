@@ -37,10 +37,14 @@ class SuffixAutomaton:
         found: dict[int, int] = {}
         if limit < least or len(self._tokens) <= least:
             return found
-        enough = len(self._after(self._shortest(least)))
+        shortest = self._shortest(least)
+        # The first token of the history stands behind nothing, not even behind the empty sequence.
+        left_out = set() if shortest or self._first_again else {self._tokens[0]}
+        enough = len(self._next[shortest]) - len(left_out)
         state = self._link[self._end]
         while len(found) < enough and state >= 0 and self._length[state] >= least:
-            found.update(dict.fromkeys(self._after(state) - found.keys(), min(self._length[state], limit)))
+            after = self._next[state].keys() - found.keys()
+            found.update(dict.fromkeys(after if state else after - left_out, min(self._length[state], limit)))
             state = self._link[state]
         return found
 
@@ -50,12 +54,6 @@ class SuffixAutomaton:
         for token in self._tokens[len(self._tokens) - least :]:
             state = self._next[state][token]
         return state
-
-    def _after(self, state: int) -> set[int]:
-        after = set(self._next[state])
-        if state == 0 and not self._first_again:
-            after.discard(self._tokens[0])  # behind nothing
-        return after
 
     def _extend(self, token: int) -> None:
         """Take in one token: the end's suffixes get it as what continues them, until one has it already."""

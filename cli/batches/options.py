@@ -10,13 +10,13 @@ import typer
 from .. import flags as o
 from ..checks import check_model, check_text
 from ..grammar import grammar_flag
-from ..options import ModelOptions
+from ..options import GrammarOptions, ModelOptions
 
 _MOST = 256  # sequences in one context; what llama.cpp is built for
 
 
 @dataclass(frozen=True)
-class BatchOptions(ModelOptions):
+class BatchOptions(ModelOptions, GrammarOptions):
     """What `gen batch` was asked for."""
 
     requests: Path
@@ -35,12 +35,6 @@ class BatchOptions(ModelOptions):
     top_p: float | None
     min_p: float | None
     repeat_penalty: float | None
-    grammar: str | None
-    grammar_file: Path | None
-    json_schema: str | None
-    json_schema_file: Path | None
-    regex: str | None
-    lark_file: Path | None
     logprobs: int | None
     max_tokens: int | None
     stop: list[str] | None

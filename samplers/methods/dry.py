@@ -79,9 +79,9 @@ class Dry(Sampler):
         self._history = list(prompt)
         self._checked = 0, 0
         self._last_breaker = LastBreaker(self._breakers, self._history)
-        self._repeats: SuffixAutomaton | Repeats = SuffixAutomaton(self._history)
-        if self.last_n >= 0:
-            self._repeats = Repeats(self._history, self.last_n)
+        self._repeats: SuffixAutomaton | Repeats = (
+            SuffixAutomaton(self._history) if self.last_n < 0 else Repeats(self._history, self.last_n)
+        )
 
     def accept(self, token: int) -> None:
         """Take note of one more token."""
