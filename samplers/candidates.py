@@ -9,21 +9,15 @@ from math import isfinite
 import numpy as np
 from numpy.typing import NDArray
 
+from .arrays import Floats, Ids, Positions
 from .errors import SamplingError
-from .sums import in_order
-
-Floats = NDArray[np.float32]
-Ids = NDArray[np.int32]
-Positions = NDArray[np.intp]
+from .ranking import descending, highest_rows
+from .sums import first_reaching, in_order
 
 _FLOAT32 = np.dtype(np.float32)
 _LOWEST, _HIGHEST = np.finfo(np.float32).min, np.finfo(np.float32).max
-# Below this many rows a plain stable sort is faster than sorting packed keys.
-_SMALL = 256
-# How far below the highest logit, in nats, the leading rows are looked for first.
-_NEAR = np.float32(10)
-# Rows in a block of the two-level search that finds a draw in a long row.
-_BLOCK = 512
+# Up to so many rows are dropped by copying what stands between them.
+_FEW = 16
 
 
 # Calls here go to ufuncs and methods, past NumPy's Python wrappers: between two tokens llama.cpp empties the
@@ -35,19 +29,6 @@ def _every_id(size: int) -> Ids:
     ids: Ids = np.arange(size, dtype=np.int32)
     ids.flags.writeable = False
     return ids
-
-
-def descending(values: Floats) -> Positions:
-    """Positions that sort ``values`` from high to low; equal values keep their order."""
-    if values.size <= _SMALL:
-        return (-values).argsort(kind="stable")
-    # One sort of unsigned keys: the value, its bits turned so that high comes first, above the position.
-    bits = (values + np.float32(0)).view(np.uint32)  # + 0 makes -0 and 0 the same key
-    rank = np.where(bits >> 31, bits, ~bits & np.uint32(0x7FFFFFFF))
-    keys = (rank.astype(np.uint64) << np.uint64(32)) | np.arange(values.size, dtype=np.uint64)
-    keys.sort()
-    positions: Positions = (keys & np.uint64(0xFFFFFFFF)).astype(np.intp)
-    return positions
 
 
 def held_finite(logits: NDArray[np.floating], old: Floats) -> Floats:
@@ -154,9 +135,19 @@ class Candidates:
 
     def keep(self, mask: NDArray[np.bool_]) -> None:
         """Keep the rows where ``mask``, bool (n,), is true, in their order."""
-        positions = mask.nonzero()[0]
-        if positions.size < self._logits.size:
-            self.take(positions, ordered=self.ordered)
+        dropped = mask.size - int(np.count_nonzero(mask))
+        if dropped > _FEW:
+            self.take(mask.nonzero()[0], ordered=self.ordered)
+        elif dropped:
+            self._drop((~mask).nonzero()[0])
+
+    def _drop(self, positions: Positions) -> None:
+        """Drop the rows at these few positions, which are in order."""
+        ends = [*positions.tolist(), self._logits.size]
+        between = [slice(start, end) for start, end in zip([0, *(end + 1 for end in ends)], ends, strict=False)]
+        self._ids = np.concatenate([self.ids[rows] for rows in between])
+        self._logits = np.concatenate([self._logits[rows] for rows in between])
+        self._forget()
 
     def truncate(self, count: int) -> None:
         """Keep the first ``count`` rows, in their order."""
@@ -181,25 +172,19 @@ class Candidates:
 
     def leading(self, count: int) -> Positions:
         """Positions of the ``count`` highest rows, high to low, ties in order, without a full sort."""
-        size = self._logits.size
-        if self.ordered:
-            return np.arange(min(count, size))
-        if count >= size:
-            return descending(self._logits)
-        # What lies near the top is found by one comparison, and is nearly always enough.
-        positions = (self._logits >= self.max - _NEAR).nonzero()[0]
-        if not count <= positions.size <= size // 8:
-            threshold = np.partition(self._logits, size - count)[size - count]
-            positions = (self._logits >= threshold).nonzero()[0]
-        return positions[descending(self._logits[positions])[:count]]
+        count = min(count, self._logits.size)
+        return np.arange(count) if self.ordered else highest_rows(self._logits, count)[0]
 
     def top(self, count: int) -> None:
         """Keep the ``count`` highest rows, from high to low, at least one; of equal logits the earlier ones."""
-        count = max(count, 1)
+        count = min(max(count, 1), self._logits.size)
         if self.ordered:
             self.truncate(count)
-        else:
-            self.take(self.leading(count), ordered=True)
+            return
+        positions, self._logits = highest_rows(self._logits, count)
+        self._ids = positions.astype(np.int32) if self._ids is None else self._ids[positions]
+        self.ordered = True
+        self._forget()
 
     def best(self) -> int:
         """Position of the first of the highest rows."""
@@ -231,24 +216,7 @@ class Candidates:
 
         The first row whose running sum of weights, in float64, reaches u times their total: llama.cpp's rule.
         """
-        weights = self.weights()
-        start = 0
-        total = target = 0.0
-        if weights.size > 4 * _BLOCK:
-            # Sum whole blocks first, then look inside one: no running sum over the vocabulary.
-            blocks = np.add.reduceat(weights, np.arange(0, weights.size, _BLOCK), dtype=np.float64)
-            ends = np.add.accumulate(blocks)
-            total = ends[-1]
-            target = total * u
-            block = min(int(np.searchsorted(ends, target)), ends.size - 1)
-            start = block * _BLOCK
-            target -= ends[block - 1] if block else 0.0
-            weights = weights[start : start + _BLOCK]
-        sums = np.add.accumulate(weights, dtype=np.float64)
-        if not total:
-            target = sums[-1] * u
-        # The two levels round differently: past the end of a block means its last row with a weight.
-        position = start + int(np.searchsorted(sums, min(target, sums[-1])))
+        position = first_reaching(self.weights(), u)
         return position if self._ids is None else int(self._ids[position])
 
     def _forget(self) -> None:

@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from .arrays import Floats
 from .base import Sampler, Selector, Surroundings
-from .candidates import Candidates, Floats, describe
+from .candidates import Candidates, describe
 from .errors import SamplingError, StepError
 from .methods.dist import Dist
 

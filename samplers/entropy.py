@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from .candidates import Floats
+from .arrays import Floats
 from .sums import in_order
 
 

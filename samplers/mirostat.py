@@ -7,8 +7,9 @@ from typing import Literal
 import numpy as np
 from pydantic import Field
 
+from .arrays import Floats
 from .base import Selector, Surroundings
-from .candidates import Candidates, Floats
+from .candidates import Candidates
 from .rng import MersenneTwister
 
 

@@ -5,7 +5,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from .sums import in_order
+from .sums import first_reaching
 
 SEED_MAX = 2**32 - 1
 
@@ -56,10 +56,4 @@ class MersenneTwister:
 
         A single weight takes no random number.
         """
-        if weights.size < 2:
-            return 0
-        shares = weights.astype(np.float64)
-        shares /= in_order(shares)
-        ends = np.add.accumulate(shares, out=shares)
-        ends[-1] = 1.0
-        return int(ends.searchsorted(self.uniform()))
+        return first_reaching(weights, self.uniform()) if weights.size > 1 else 0

@@ -7,6 +7,9 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+# Rows in a block of the two-level search.
+_BLOCK = 512
+
 _Float = TypeVar("_Float", np.float32, np.float64)
 
 
@@ -19,3 +22,27 @@ def in_order(values: NDArray[_Float]) -> _Float:
     zero = values.dtype.type(0)
     total: _Float = zero - np.subtract.reduce(values, initial=zero)
     return total
+
+
+def first_reaching(weights: NDArray[np.float32], share: float) -> int:
+    """The first position whose running sum of weights, (n,), in float64, reaches ``share`` of their total.
+
+    The sums are those of a loop but for the last bits of a float64: a long row is summed block by block.
+    """
+    start = 0
+    total = target = 0.0
+    if weights.size > 4 * _BLOCK:
+        # Sum whole blocks first, then look inside one: no running sum over the vocabulary.
+        blocks = np.add.reduceat(weights, np.arange(0, weights.size, _BLOCK), dtype=np.float64)
+        ends = np.add.accumulate(blocks)
+        total = ends[-1]
+        target = total * share
+        block = min(int(ends.searchsorted(target)), ends.size - 1)
+        start = block * _BLOCK
+        target -= ends[block - 1] if block else 0.0
+        weights = weights[start : start + _BLOCK]
+    sums = np.add.accumulate(weights, dtype=np.float64)
+    if not total:
+        target = sums[-1] * share
+    # The two levels round differently: past the end of a block means its last row with a weight.
+    return start + int(sums.searchsorted(min(target, sums[-1])))

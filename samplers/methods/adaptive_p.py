@@ -7,8 +7,9 @@ from typing import ClassVar
 import numpy as np
 from pydantic import Field
 
+from ..arrays import Floats
 from ..base import About, Selector, Surroundings
-from ..candidates import Candidates, Floats
+from ..candidates import Candidates
 from ..rng import MersenneTwister
 
 # The shape of the transform is fixed, as in llama.cpp.

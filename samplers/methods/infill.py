@@ -8,8 +8,9 @@ from typing import ClassVar
 
 import numpy as np
 
+from ..arrays import Floats
 from ..base import About, Sampler, Surroundings, need_vocabulary
-from ..candidates import Candidates, Floats
+from ..candidates import Candidates
 from ..errors import SamplingError
 from ..sums import in_order
 from .ignore_eos import ends

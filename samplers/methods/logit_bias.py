@@ -8,12 +8,14 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import AfterValidator, BeforeValidator, Field, PlainSerializer, field_validator
 
+from ..arrays import Floats, Positions
 from ..base import FLOAT32_MAX, About, Sampler, Surroundings
 from ..candidates import Candidates
 from ..errors import SamplingError
 from ..single import token_of
 
 BAN = float("-inf")
+Tables = tuple[Floats, NDArray[np.bool_], Positions]
 
 
 def _read_bias(value: object) -> object:
@@ -79,7 +81,7 @@ class LogitBias(Sampler):
     def bind(self, surroundings: Surroundings) -> None:
         """Turn texts into token ids."""
         self._by_id: dict[int, float] = {}
-        self._tables: tuple[NDArray[np.float32], NDArray[np.bool_]] | None = None
+        self._tables: Tables | None = None
         for key, value in self.bias.items():
             token = token_of(key, surroundings, "logit_bias.bias")
             if token in self._by_id:
@@ -90,8 +92,8 @@ class LogitBias(Sampler):
         """Add the numbers and drop what is banned."""
         if self._tables is None or self._tables[0].size != candidates.vocabulary:
             self._tables = self._fill(candidates.vocabulary)
-        added, banned = self._tables
-        touched = candidates.where(added)
+        added, banned, changed = self._tables
+        touched = changed if candidates.whole else candidates.where(added)
         if touched.size:
             candidates.change(touched, candidates.logits[touched] + added[candidates.ids[touched]])
         allowed = ~(banned if candidates.whole else banned[candidates.ids])
@@ -99,8 +101,8 @@ class LogitBias(Sampler):
             raise SamplingError("logit_bias: every candidate left is banned")
         candidates.keep(allowed)
 
-    def _fill(self, size: int) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
-        """The numbers to add and the bans as arrays over the vocabulary, so that a step is a look-up."""
+    def _fill(self, size: int) -> Tables:
+        """The numbers to add, the bans, as arrays over the vocabulary, and where numbers are added."""
         added = np.zeros(size, dtype=np.float32)
         banned = np.zeros(size, dtype=np.bool_)
         for token, value in self._by_id.items():
@@ -110,4 +112,4 @@ class LogitBias(Sampler):
                 banned[token] = True
             else:
                 added[token] = value
-        return added, banned
+        return added, banned, added.nonzero()[0]

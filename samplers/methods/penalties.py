@@ -10,8 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
+from ..arrays import Positions
 from ..base import About, Sampler, Surroundings, need_vocabulary
-from ..candidates import Candidates, Positions
+from ..candidates import Candidates
 from ..history import check_token, check_tokens
 
 Counts = NDArray[np.int32]

@@ -3,13 +3,14 @@
 from typing import ClassVar, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic import Field
 
+from ..arrays import Floats, Positions
 from ..base import About, Sampler
 from ..candidates import Candidates
+from ..ranking import descending
 
-# How many rows to sort first; most distributions reach p within them, for the others it grows.
+# How many rows to sort first; most distributions reach p within them.
 _FIRST_LOOK = 256
 
 
@@ -47,20 +48,28 @@ class TopP(Sampler):
         if candidates.ordered:
             candidates.truncate(self._count(probs))
             return
-        size = len(candidates)
-        look = min(size, _FIRST_LOOK)
-        while True:
-            head = candidates.leading(look)
-            count = self._count(probs[head])
-            # One row more than needed must be seen, or the mass may not have been reached at all.
-            if count < look or look == size:
-                break
-            look = min(size, 8 * look)
-        candidates.take(head[:count], ordered=True)
+        head = self._head(candidates, probs)
+        candidates.take(head[: self._count(probs[head])], ordered=True)
 
-    def _count(self, descending: NDArray[np.float32]) -> int:
+    def _head(self, candidates: Candidates, probs: Floats) -> Positions:
+        """Positions from high to low, of enough rows that one more than are needed is seen, or of all."""
+        size = len(candidates)
+        # Most nuclei lie within the first look; where even the best row shows that it falls short, it is left out.
+        if size > _FIRST_LOOK and _FIRST_LOOK * probs[candidates.best()] > self.p:
+            head = candidates.leading(_FIRST_LOOK)
+            if self._count(probs[head]) < _FIRST_LOOK:
+                return head
+        # Rows that all together hold no more than half of what may be missing are never needed.
+        above = (probs > (1 - self.p) / (2 * size)).nonzero()[0]
+        if above.size < size:
+            head = above[descending(candidates.logits[above])]
+            if self._count(probs[head]) < head.size:
+                return head
+        return descending(candidates.logits)
+
+    def _count(self, head: Floats) -> int:
         """How many of the rows to keep, given their probabilities from high to low."""
-        mass = np.add.accumulate(descending)
+        mass = np.add.accumulate(head)
         side: Literal["left", "right"] = "left" if self.boundary == "include" else "right"
         crossing = int(mass.searchsorted(np.float32(self.p), side))
         return max(crossing + (self.boundary == "include"), self.min_keep)

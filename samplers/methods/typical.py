@@ -6,8 +6,9 @@ import numpy as np
 from pydantic import Field
 
 from ..base import About, Sampler
-from ..candidates import Candidates, descending
+from ..candidates import Candidates
 from ..entropy import logarithms, rough_entropy
+from ..ranking import descending
 
 
 class Typical(Sampler):

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 from logitsmith.samplers import Candidates, SamplingError, build
-from logitsmith.samplers import candidates as candidates_module
+from logitsmith.samplers import sums as sums_module
 from logitsmith.samplers.batch import SamplingParam, draw, nucleus, penalties, sample
 from logitsmith.samplers.batch import heads as heads_module
 from logitsmith.samplers.batch.draw import draw_whole, numbers
@@ -278,8 +278,8 @@ def test_past_the_end_means_the_last_token_with_weight():
 
 
 def test_blocks_are_those_of_pick():
-    assert draw._BLOCK == candidates_module._BLOCK
-    assert draw._LONG == 4 * candidates_module._BLOCK
+    assert draw._BLOCK == sums_module._BLOCK
+    assert draw._LONG == 4 * sums_module._BLOCK
 
 
 def test_groups_are_never_more_than_blocks():
