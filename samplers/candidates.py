@@ -113,11 +113,15 @@ class Candidates:
         weights = self.weights()
         return weights / np.float32(in_order(weights))
 
-    def replace(self, logits: Floats, *, monotone: bool = False) -> None:
-        """Put new logits, float32 (n,), in place of the old; ``monotone`` says that the order still holds."""
+    def replace(self, logits: Floats, *, monotone: bool = False, highest: np.float32 | None = None) -> None:
+        """Put new logits, float32 (n,), in place of the old.
+
+        ``monotone`` says that the order still holds; ``highest`` is the highest of them, where it is known.
+        """
         self._logits = logits
         self.ordered = self.ordered and monotone
         self._forget()
+        self._max = highest
 
     def change(self, positions: Positions, logits: Floats) -> None:
         """Put new logits, float32 (m,), at ``positions``; what overflowed is held finite, -inf stays -inf."""

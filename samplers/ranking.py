@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from functools import lru_cache
 
 import numpy as np
 
@@ -62,11 +63,17 @@ def _above_peaks(values: Floats, count: int, height: int) -> Positions:
     floor = _nth(peaks, count)
     columns = (peaks >= floor).nonzero()[0]
     inside = (table.take(columns, axis=1) >= floor).ravel().nonzero()[0]
-    positions: Positions = (np.arange(0, end, width).reshape(height, 1) + columns).ravel()[inside]
+    positions: Positions = (_starts(height, width) + columns).ravel()[inside]
     if end < values.size:
         beyond = (values[end:] >= floor).nonzero()[0]
         positions = np.concatenate((positions, beyond + end))
     return positions
+
+
+@lru_cache(maxsize=16)
+def _starts(height: int, width: int) -> Positions:
+    """The position at which each row of a table begins, (height, 1)."""
+    return np.arange(0, height * width, width).reshape(height, 1)
 
 
 def _nth(values: Floats, count: int) -> np.float32:

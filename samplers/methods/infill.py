@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from itertools import pairwise
 from typing import ClassVar
 
 import numpy as np
@@ -98,16 +98,18 @@ class Infill(Sampler):
             candidates.top(1)
 
 
-def _extensions(pieces: Sequence[bytes]) -> Iterator[tuple[int, Sequence[int]]]:
-    """Yield each row with the rows, in order, whose piece begins with its own, where there are any beside it."""
+def _extensions(pieces: Sequence[bytes]) -> list[tuple[int, list[int]]]:
+    """Each row, in order, with the rows whose piece begins with its own, where there are any beside it."""
     order = sorted(range(len(pieces)), key=pieces.__getitem__)
     words = [pieces[row] for row in order]
-    for row, piece in enumerate(pieces):
-        if not piece:
+    found = []
+    for place, (piece, following) in enumerate(pairwise(words)):
+        # In sorted order what begins with a piece stands together, from the first equal piece on.
+        if not following.startswith(piece) or not piece or (place and words[place - 1] == piece):
             continue
-        # In sorted order what begins with a piece stands together, from the piece itself on.
-        start = end = bisect_left(words, piece)
+        end = place + 2
         while end < len(words) and words[end].startswith(piece):
             end += 1
-        if end - start > 1:
-            yield row, sorted(order[start:end])
+        family = sorted(order[place:end])
+        found += [(order[at], family) for at in range(place, end) if words[at] == piece]
+    return sorted(found)

@@ -39,8 +39,9 @@ class Temperature(Sampler):
 def divide(candidates: Candidates, t: np.float32) -> None:
     """Divide the logits by ``t``; where that is not possible, keep the most likely token only."""
     if t > 0:
-        scaled = np.divide(candidates.logits, t, dtype=np.float32)
-        if math.isfinite(scaled[candidates.best()]):
-            candidates.replace(scaled, monotone=True)
+        highest = candidates.max / t  # what divides all of a row keeps its order
+        if math.isfinite(highest):
+            scaled = np.divide(candidates.logits, t, dtype=np.float32)
+            candidates.replace(scaled, monotone=True, highest=highest)
             return
     candidates.take(np.array([candidates.best()]), ordered=True)

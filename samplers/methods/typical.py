@@ -5,10 +5,14 @@ from typing import ClassVar, Literal
 import numpy as np
 from pydantic import Field
 
+from ..arrays import Floats
 from ..base import About, Sampler
 from ..candidates import Candidates
 from ..entropy import logarithms, rough_entropy
-from ..ranking import descending
+from ..ranking import highest_rows
+
+# How many rows to sort by their distance first; most distributions reach p within them, for the others it grows.
+_FIRST_LOOK = 256
 
 
 class Typical(Sampler):
@@ -42,17 +46,26 @@ class Typical(Sampler):
 
     def apply(self, candidates: Candidates) -> None:
         """Keep the rows nearest to the entropy."""
-        mass = np.float32(self.p)
-        if mass >= 1:
+        if np.float32(self.p) >= 1:
             return
         candidates.order()
         probs = candidates.rough_probs()
         logs = logarithms(probs)
         scores = np.abs(-logs - rough_entropy(probs, logs))
-        positions = descending(-scores)
-        reached = np.add.accumulate(probs[positions])
-        if self.boundary == "include":
-            count = int(reached.searchsorted(mass, "right")) + 1
-        else:
-            count = int(reached.searchsorted(mass, "left"))
-        candidates.take(positions[: max(count, self.min_keep)])
+        size = len(candidates)
+        look = min(size, _FIRST_LOOK)
+        while True:
+            positions, _ = highest_rows(-scores, look)
+            count = self._count(probs[positions])
+            if count < look or look == size:
+                break
+            look = min(size, 16 * look)
+        candidates.take(positions[:count])
+
+    def _count(self, head: Floats) -> int:
+        """How many of the rows to keep, given their probabilities from the nearest to the entropy on."""
+        reached = np.add.accumulate(head)
+        mass = np.float32(self.p)
+        include = self.boundary == "include"
+        crossing = reached.searchsorted(mass, "right") + 1 if include else reached.searchsorted(mass)
+        return max(int(crossing), self.min_keep)
