@@ -12,12 +12,16 @@ from numpy.typing import NDArray
 from .arrays import Floats, Ids, Positions
 from .errors import SamplingError
 from .ranking import descending, highest_rows
-from .sums import first_reaching, in_order
+from .sums import first_reaching, in_order, surely_reaching
 
 _FLOAT32 = np.dtype(np.float32)
 _LOWEST, _HIGHEST = np.finfo(np.float32).min, np.finfo(np.float32).max
 # Up to so many rows are dropped by copying what stands between them.
 _FEW = 16
+# From so many rows on a draw is first tried with NumPy's float32 exp, which is wrong by 4 units of the last place
+# or less: nearly always that settles it, in half the time.
+_LONG = 2048
+_EXP_ERROR = 2.0**-21
 
 
 # Calls here go to ufuncs and methods, past NumPy's Python wrappers: between two tokens llama.cpp empties the
@@ -220,7 +224,12 @@ class Candidates:
 
         The first row whose running sum of weights, in float64, reaches u times their total: llama.cpp's rule.
         """
-        position = first_reaching(self.weights(), u)
+        position = None
+        if self._exp is None and self._logits.size > _LONG:
+            rough = np.exp(self._logits - self.max)
+            position = surely_reaching(rough, u, _EXP_ERROR)
+        if position is None:
+            position = first_reaching(self.weights(), u)
         return position if self._ids is None else int(self._ids[position])
 
     def _forget(self) -> None:

@@ -9,6 +9,8 @@ from numpy.typing import NDArray
 
 # Rows in a block of the two-level search.
 _BLOCK = 512
+# The least normal float32.
+_TINY = 2.0**-126
 
 _Float = TypeVar("_Float", np.float32, np.float64)
 
@@ -29,20 +31,36 @@ def first_reaching(weights: NDArray[np.float32], share: float) -> int:
 
     The sums are those of a loop but for the last bits of a float64: a long row is summed block by block.
     """
+    return _search(weights, share)[0]
+
+
+def surely_reaching(weights: NDArray[np.float32], share: float, error: float) -> int | None:
+    """What `first_reaching` finds for the true weights, of which these differ by a fraction of ``error`` at most.
+
+    None where that leaves several positions open. Weights that are no normal float32 may be off altogether.
+    """
+    position, missing, beyond, target = _search(weights, share)
+    margin = 2 * error * target + weights.size * _TINY
+    return position if (missing > margin or position == 0) and beyond > margin else None
+
+
+def _search(weights: NDArray[np.float32], share: float) -> tuple[int, float, float, float]:
+    """The position, what its predecessors lack of the sum that is sought, what it has beyond it, and the sum."""
     start = 0
-    total = target = 0.0
+    total = before = 0.0
     if weights.size > 4 * _BLOCK:
         # Sum whole blocks first, then look inside one: no running sum over the vocabulary.
         blocks = np.add.reduceat(weights, np.arange(0, weights.size, _BLOCK), dtype=np.float64)
         ends = np.add.accumulate(blocks)
         total = ends[-1]
-        target = total * share
-        block = min(int(ends.searchsorted(target)), ends.size - 1)
+        block = min(int(ends.searchsorted(total * share)), ends.size - 1)
         start = block * _BLOCK
-        target -= ends[block - 1] if block else 0.0
+        before = ends[block - 1] if block else 0.0
         weights = weights[start : start + _BLOCK]
     sums = np.add.accumulate(weights, dtype=np.float64)
-    if not total:
-        target = sums[-1] * share
+    target = (total or sums[-1]) * share
     # The two levels round differently: past the end of a block means its last row with a weight.
-    return start + int(sums.searchsorted(min(target, sums[-1])))
+    within = min(target - before, sums[-1])
+    place = int(sums.searchsorted(within))
+    missing = within - sums[place - 1] if place else within
+    return start + place, missing, sums[place] - within, target

@@ -33,6 +33,11 @@ def softmax(logits: Row) -> list[float]:
     return [weight / total for weight in weights]
 
 
+def ranked(logits: Row) -> list[int]:
+    """Positions from high to low, ties in order, by Python's sort."""
+    return sorted(range(logits.size), key=lambda i: (-logits[i], i))
+
+
 STYLES = {
     "normal": lambda rng, size: rng.normal(0, 3, size),
     "flat": lambda rng, size: rng.normal(0, 0.01, size),

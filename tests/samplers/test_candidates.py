@@ -5,14 +5,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from logitsmith.samplers import Candidates, SamplingError
+from logitsmith.samplers import candidates as candidates_module
 
 from ..oracle.native import NativeSampler
-from .rows import LARGE, NEG, make_row, row, rows, table
-
-
-def ranked(logits):
-    return sorted(range(logits.size), key=lambda i: (-logits[i], i))
-
+from .rows import LARGE, NEG, make_row, ranked, row, rows, table
 
 REFUSED = {
     "a list": ([1.0, 2.0], "logits: expected float32 of shape (V,), got list"),
@@ -211,3 +207,16 @@ def test_where_the_algorithm_changes(size):
     for u in np.linspace(0.001, 0.999, 50):
         expected = int(np.searchsorted(weights.cumsum(), u * weights.sum()))
         assert candidates.pick(float(u)) == candidates.ids[expected]
+
+
+@pytest.mark.slow
+def test_the_quick_exp_of_all_numbers_is_as_near_as_draws_take_it_to_be():
+    worst = 0.0
+    lowest = int(np.float32(-88).view(np.uint32))  # below, no weight is a normal float32
+    for start in range(1 << 31, lowest, 1 << 22):
+        numbers = np.arange(start, min(start + (1 << 22), lowest), dtype=np.uint32).view(np.float32)
+        true = np.exp(numbers, dtype=np.float64)
+        normal = true >= 2.0**-126
+        worst = max(worst, np.max(np.abs(np.exp(numbers) / true - 1)[normal], initial=0))
+    print(f"exp of {lowest - (1 << 31):,} numbers: wrong by a fraction of {worst:.2g} at most")
+    assert 0 < worst + 2.0**-24 <= candidates_module._EXP_ERROR

@@ -1,8 +1,10 @@
-"""Sums in order: a plain loop is the oracle."""
+"""Sums in order, and the search in them: a plain loop is the oracle."""
 
 import numpy as np
 import pytest
-from logitsmith.samplers.sums import in_order
+from logitsmith.samplers.sums import first_reaching, in_order, surely_reaching
+
+from .rows import make_row
 
 
 @pytest.mark.parametrize("size", [0, 1, 2, 7, 8, 9, 127, 128, 129, 1000, 49_152])
@@ -21,3 +23,44 @@ def test_what_is_not_finite_stays_so():
     with np.errstate(invalid="ignore"):
         assert in_order(np.array([1, np.inf], np.float32)) == np.inf
         assert np.isnan(in_order(np.array([np.inf, -np.inf], np.float32)))
+
+
+def looped(weights, share):
+    """The first position whose running sum reaches the share of the total, or is it all."""
+    ends = np.add.accumulate(weights.astype(np.float64))
+    return next(place for place, end in enumerate(ends) if end >= min(share * ends[-1], ends[-1]))
+
+
+@pytest.mark.parametrize("size", [1, 7, 512, 2_048, 2_049, 5_000])
+@pytest.mark.parametrize("style", ["flat", "normal", "peaked"])
+def test_first_reaching_is_that_of_a_loop(style, size):
+    weights = np.exp(make_row(style, size, 1) - make_row(style, size, 1).max())
+    for share in np.random.default_rng(size).random(40):
+        assert first_reaching(weights, share) == looped(weights, share)
+
+
+def test_the_ends():
+    assert first_reaching(np.zeros(3_000, np.float32) + 1, 0.0) == 0
+    assert first_reaching(np.append(np.ones(3_000, np.float32), np.zeros(9, np.float32)), 1 - 2**-53) == 2_999
+
+
+@pytest.mark.parametrize("style", ["flat", "normal", "peaked"])
+def test_surely_reaching_is_right_or_silent_with_weights_that_are_off(style):
+    rng = np.random.default_rng(3)
+    error = 1e-4
+    weights = np.exp(make_row(style, 3_000, 1) - make_row(style, 3_000, 1).max())
+    ends = np.add.accumulate(weights, dtype=np.float64) / weights.sum(dtype=np.float64)
+    borders = np.clip(ends[::50] * (1 + error * rng.normal(size=60)), 0, 1 - 2**-53)
+    answers = []
+    for share in [0.0, *rng.random(200), *borders]:
+        off = weights * (1 + error * rng.choice([-1, 1], 3_000)).astype(np.float32)
+        found = surely_reaching(off, share, 1.01 * error)
+        assert found is None or found == first_reaching(weights, share)
+        answers.append(found)
+    assert None in answers
+    assert sum(found is not None for found in answers) > 20
+
+
+def test_weights_too_small_for_a_float32_settle_nothing():
+    weights = np.full(3_000, 2.0**-140, np.float32)
+    assert surely_reaching(weights, 0.5, 0.0) is None

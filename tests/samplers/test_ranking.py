@@ -1,0 +1,42 @@
+"""Kernels that rank: Python's own stable sort is the oracle."""
+
+import numpy as np
+import pytest
+from logitsmith.samplers.ranking import descending, highest_rows
+
+from .rows import STYLES, make_row, ranked
+
+SIZES = [1, 2, 256, 257, 2_047, 2_048, 2_111, 10_007]
+
+
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("style", STYLES)
+def test_descending_is_a_stable_sort(style, size):
+    logits = make_row(style, size, size)
+    assert descending(logits).tolist() == ranked(logits)
+
+
+def test_zeros_of_both_signs_are_equal():
+    logits = np.zeros(300, dtype=np.float32)
+    logits[::2] = -0.0
+    assert descending(logits).tolist() == list(range(300))
+
+
+@pytest.mark.parametrize("count", [1, 2, 40, 256, 1_000])
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("style", STYLES)
+def test_highest_rows_are_the_head_of_the_sort(style, size, count):
+    logits = make_row(style, size, count)
+    count = min(count, size)
+    positions, values = highest_rows(logits, count)
+    assert positions.tolist() == ranked(logits)[:count]
+    assert values.tobytes() == logits[positions].tobytes()
+
+
+@pytest.mark.parametrize("step", [1, 319, 320, 321])
+def test_leading_rows_that_stand_in_one_column_or_in_none(step):
+    # 10,249 rows are a table of 32 rows and 320 columns, and 9 rows beyond it.
+    logits = make_row("normal", 10_249, 1).copy()
+    logits[step * np.arange(30)] += 1000
+    logits[-3:] += 2000
+    assert highest_rows(logits, 40)[0].tolist() == ranked(logits)[:40]
