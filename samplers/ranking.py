@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from functools import lru_cache
 
 import numpy as np
 
@@ -12,7 +11,7 @@ from .arrays import Floats, Positions
 # Below this many rows a plain stable sort is faster than sorting packed keys.
 _SMALL = 256
 # Rows in a column of the table whose highest values tell how high the leading rows begin.
-_COLUMN = 32
+_COLUMN = 64
 _ALL_BUT_SIGN = np.int32(0x7FFFFFFF)
 # Which half of a 64-bit integer is the upper one in memory.
 _UPPER = 1 if sys.byteorder == "little" else 0
@@ -43,43 +42,25 @@ def highest_rows(values: Floats, count: int) -> tuple[Positions, Floats]:
     if count == values.size:
         positions = descending(values)
         return positions, values[positions]
-    height = min(_COLUMN, values.size // (4 * count))
-    positions = _above_peaks(values, count, height) if height > 1 else (values >= _nth(values, count)).nonzero()[0]
+    positions = (values >= _floor(values, count)).nonzero()[0]
     found = values[positions]
     order = descending(found)[:count]
     return positions[order], found[order]
 
 
-def _above_peaks(values: Floats, count: int, height: int) -> Positions:
-    """Positions, in order, of all rows from some value up: at least ``count``, and seldom many more.
+def _floor(values: Floats, count: int) -> np.float32:
+    """A value that at least ``count`` rows reach, and seldom many more.
 
     Laid out as a table, the highest values of its columns are rows of their own: count rows reach the count-th of
     these peaks, and hardly any others, as the leading rows seldom stand in one column.
     """
-    width = values.size // height
-    end = height * width
-    table = values[:end].reshape(height, width)
-    peaks = np.maximum.reduce(table, axis=0)
-    floor = _nth(peaks, count)
-    columns = (peaks >= floor).nonzero()[0]
-    inside = (table.take(columns, axis=1) >= floor).ravel().nonzero()[0]
-    positions: Positions = (_starts(height, width) + columns).ravel()[inside]
-    if end < values.size:
-        beyond = (values[end:] >= floor).nonzero()[0]
-        positions = np.concatenate((positions, beyond + end))
-    return positions
-
-
-@lru_cache(maxsize=16)
-def _starts(height: int, width: int) -> Positions:
-    """The position at which each row of a table begins, (height, 1)."""
-    return np.arange(0, height * width, width).reshape(height, 1)
-
-
-def _nth(values: Floats, count: int) -> np.float32:
-    """The count-th highest value."""
-    place = values.size - count
-    parted = values.copy()
-    parted.partition(place)
-    value: np.float32 = parted[place]
-    return value
+    height = min(_COLUMN, values.size // (4 * count))
+    if height > 1:
+        width = values.size // height
+        peaks = np.maximum.reduce(values[: height * width].reshape(height, width), axis=0)
+    else:
+        peaks = values.copy()
+    place = peaks.size - count
+    peaks.partition(place)
+    floor: np.float32 = peaks[place]
+    return floor
