@@ -1,5 +1,5 @@
 """`python -m logitsmith.cli` is `gen`."""
 
-from .app import main
+from . import main
 
 main()

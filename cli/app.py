@@ -52,7 +52,7 @@ def options(
     """Hold the options of `gen` itself."""
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
+def start(arguments: Sequence[str] | None = None) -> None:
     """Run `gen` with these arguments (default: those of the process), and exit."""
     prepare_streams()
     given = list(sys.argv[1:] if arguments is None else arguments)

@@ -10,17 +10,23 @@ from typer.core import TyperGroup
 from typer.main import get_command
 
 COMMANDS = {
-    "run": "Generate",
-    "batch": "Generate",
-    "score": "Generate",
-    "inspect": "Look up",
-    "recover": "Recover",
-    "recover-basis": "Recover",
-    "samplers": "Look up",
-    "grammars": "Look up",
-    "presets": "Look up",
+    "run": ("Generate", "Write on from a prompt, token by token, through your chain of samplers."),
+    "batch": ("Generate", "Answer a file of requests, several at a time, each as if it were alone."),
+    "score": ("Generate", "Score a text by the model's own logprobs, or the ways to go on from a prompt."),
+    "inspect": (
+        "Look up",
+        "Show a run of gen --format jsonl: its tokens tinted by probability, their surprise and entropy.",
+    ),
+    "recover": ("Recover", "Recover the logprobs of all tokens, or of some, from an API that shows few a call."),
+    "recover-basis": ("Recover", "Make a basis of a model's logits, by which few logprobs tell a whole row."),
+    "samplers": ("Look up", "List the samplers, or show one: formula, parameters, ranges, source."),
+    "grammars": ("Look up", "List, show, check and try grammars."),
+    "presets": ("Look up", "List, show and check presets."),
 }
-"""The commands, and the panel of the help that each stands in; the module is named as the command is."""
+"""The commands, each with its panel of the help and the first sentence of its own; its module is named as it is.
+
+Told here, so that the help need not import them all.
+"""
 
 _OPTIONS = "Options"
 
@@ -52,8 +58,7 @@ class Commands(TyperGroup):
         formatter.write_paragraph()
         formatter.write((self.help or "").strip("\n") + "\n")
         panels: dict[str, list[tuple[str, str]]] = {}
-        for name, panel in COMMANDS.items():
-            summary = self.get_command(ctx, name).get_short_help_str(limit=100)
+        for name, (panel, summary) in COMMANDS.items():
             panels.setdefault(panel, []).append((name, summary))
         panels[_OPTIONS] = [record for option in self.get_params(ctx) if (record := option.get_help_record(ctx))]
         for panel, rows in panels.items():

@@ -64,7 +64,7 @@ def recover(
     mlock: o.Mlock = False,
     verbose: o.Verbose = False,
 ) -> None:
-    """Recover the logprobs of all tokens, of the likeliest, or of some, from an API that shows only a few a call.
+    """Recover the logprobs of all tokens, or of some, from an API that shows few a call.
 
     The API must take a logit bias. Without --endpoint, a model here is asked through such a window, for study.
     """

@@ -34,7 +34,7 @@ def recover_basis(
     mlock: o.Mlock = False,
     verbose: o.Verbose = False,
 ) -> None:
-    """Make a basis of a model's logits: with it, a whole row follows from few logprobs (--basis of gen recover).
+    """Make a basis of a model's logits, by which few logprobs tell a whole row.
 
     It is made of the output matrix in a GGUF of the same model, or of whole rows of logprobs of a few more prompts
     than the model has dimensions: --rows reads them off a model here, --vectors takes what gen recover saved.

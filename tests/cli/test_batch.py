@@ -248,7 +248,7 @@ def test_a_full_disk_is_told_of_and_gone_on_from(gen, work):
     write(work / "in.jsonl", *({"id": str(n), "prompt": "The", "max_tokens": 3} for n in range(8)))
     assert "No space left on device" in gen("batch", "in.jsonl", "-o", "/dev/full", *CHEAP, code=1).err
     limit = "import resource, sys; resource.setrlimit(resource.RLIMIT_FSIZE, (700, 700)); "
-    start = "from logitsmith.cli.app import main; "
+    start = "from logitsmith.cli import main; "
     start += "main(['batch', 'in.jsonl', '-o', 'out.jsonl', '-c', '256', '--format', 'jsonl'])"
     done = subprocess.run([sys.executable, "-c", limit + start], cwd=work, capture_output=True, check=False)
     assert done.returncode == 1

@@ -9,8 +9,11 @@ from pathlib import Path
 
 import pytest
 import yaml
+from logitsmith.cli.app import app
+from logitsmith.cli.group import COMMANDS
 from logitsmith.presets import parse_scalar
 from logitsmith.samplers import catalogue
+from typer.main import get_command
 
 BUILT_IN = {path.stem for path in (Path(__file__).parents[2] / "presets").glob("*.yaml")}
 
@@ -29,21 +32,39 @@ def test_help_of_run_is_grouped(gen):
     assert places == sorted(places)
 
 
-HELP_NEEDS = {"logitsmith", "typer", "annotated_doc", "shellingham", "typing_extensions"}
+# Of typer, only that it is there: how it is cut into modules is its own affair.
+HELP_NEEDS = {
+    "logitsmith",
+    "logitsmith.cli",
+    "logitsmith.cli.app",
+    "logitsmith.cli.errors",
+    "logitsmith.cli.group",
+    "typer",
+    "annotated_doc",
+    "shellingham",
+    "typing_extensions",
+}
 
 
 def test_help_imports_what_it_needs_and_nothing_else(environment):
     program = (
         "import sys\nbefore = set(sys.modules)\nfrom logitsmith.cli import main\n"
         "try: main(['--help'])\nexcept SystemExit: pass\n"
-        "new = {name.partition('.')[0] for name in set(sys.modules) - before}\n"
+        "new = {name if name.startswith('logitsmith') else name.partition('.')[0]\n"
+        "       for name in set(sys.modules) - before}\n"
         "print(*sorted(new - sys.stdlib_module_names), file=sys.stderr)"
     )
     done = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, env=environment, check=True, text=True
     )
-    assert "logitsmith" in done.stderr.split()
+    assert "logitsmith.cli.app" in done.stderr.split()
     assert set(done.stderr.split()) <= HELP_NEEDS
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_the_help_of_all_says_what_each_command_says_of_itself(name):
+    group = get_command(app)
+    assert COMMANDS[name][1] == group.get_command(None, name).get_short_help_str(limit=1000)
 
 
 @pytest.mark.parametrize("arguments", [["--help"], ["run", "--help"], ["--version"]], ids=" ".join)
