@@ -4,9 +4,16 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+import numpy as np
+
 from ..base import About
 from ..candidates import Candidates
 from ..mirostat import MirostatBase, surprises
+
+# A float32 logarithm to base 2, at most 150, is off by less than this fraction of what it is the logarithm of.
+_NEAR = 1e-5
+# All probabilities surprise more than this, in bits.
+_LEAST = -1.0
 
 
 class MirostatV2(MirostatBase):
@@ -29,6 +36,10 @@ class MirostatV2(MirostatBase):
 
     def cut(self, candidates: Candidates) -> None:
         """Keep the rows that surprise no more than mu."""
-        beyond = surprises(candidates.rough_probs()) > self.mu
-        if beyond.any():
-            candidates.truncate(max(int(beyond.argmax()), 1))
+        probs = candidates.rough_probs()
+        # Away from the edge a probability tells by itself; only near it does the rounding of the logarithm count.
+        edge = 2.0 ** -max(float(self.mu), _LEAST)
+        within = int(np.count_nonzero(probs > edge * (1 + _NEAR)))
+        near = int(np.count_nonzero(probs >= edge * (1 - _NEAR)))
+        beyond = surprises(probs[within:near]) > self.mu
+        candidates.truncate(max(within + int(beyond.argmax()) if beyond.any() else near, 1))

@@ -43,11 +43,12 @@ class TopNSigma(Sampler):
         if self.n <= 0 or len(candidates) <= 1:
             return
         logits = candidates.logits
-        finite = logits if np.isfinite(logits).all() else logits[np.isfinite(logits)]
+        finite = logits if np.minimum.reduce(logits) > -np.inf else logits[np.isfinite(logits)]
         # llama.cpp's sums run in float32 from the first row to the last.
         count = np.float32(finite.size)
         mean = in_order(finite) / count
-        spread = np.square(finite - mean, dtype=np.float64).astype(np.float32)
+        spread = finite - mean
+        spread *= spread
         sigma = np.sqrt(in_order(spread) / count)
         with np.errstate(invalid="ignore"):
             threshold = candidates.max - np.float32(self.n) * sigma

@@ -5,7 +5,8 @@ import numpy as np
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
-from logitsmith.samplers import build
+from logitsmith.samplers import Candidates, build
+from logitsmith.samplers.mirostat import surprises
 
 from ..oracle.native import NativeSampler
 from .rows import LARGE, LARGEST, NEG, agree, make_row, refuses, row, rows
@@ -67,6 +68,23 @@ def test_mu_moves_what_is_kept():
     left = chain.apply(HALVES)
     chain.draw(left)
     assert left.ids.tolist() == [2, 0]
+
+
+@pytest.mark.parametrize("style", ["normal", "peaked", "equal", "banned"])
+def test_the_edge_is_where_the_first_row_surprises_more_than_mu(style):
+    logits = make_row(style, 3_000, 5)
+    step = build([{"mirostat_v2": 5.0}]).steps[-1]
+    whole = Candidates(logits)
+    whole.order()
+    bits = surprises(whole.rough_probs())
+    edges = [edge for bit in bits[::40] for edge in (np.nextafter(bit, NEG), bit, np.nextafter(bit, np.inf))]
+    for mu in [*edges, np.float32(-3), np.float32(np.inf)]:
+        step._mu = np.float32(mu)
+        left = Candidates(logits)
+        left.order()
+        step.cut(left)
+        beyond = (bits > mu).nonzero()[0]
+        assert len(left) == max(beyond[0] if beyond.size else bits.size, 1)
 
 
 def uniforms(seed):
