@@ -23,6 +23,19 @@ from logitsmith.engine import locate
 
 LOAD = "from llama_cpp import Llama; model = Llama({path!r}, n_ctx=2048, n_batch=512, verbose=False)"
 WRITE = "; ids = model.tokenize(b'Hello'); [token for token, _ in zip(model.generate(ids), range(64))]"
+# The same without `Llama`, which lays the weights out anew beside the file; gen leaves that out.
+PLAIN = """
+import llama_cpp as lib
+lib.llama_backend_init()
+of_model, of_context = lib.llama_model_default_params(), lib.llama_context_default_params()
+of_model.use_extra_bufts = False
+of_context.n_ctx, of_context.n_batch = 2048, 512
+context = lib.llama_init_from_model(lib.llama_model_load_from_file({path!r}, of_model), of_context)
+greedy, token = lib.llama_sampler_init_greedy(), (lib.llama_token * 1)(1)
+for _ in range(64):
+    lib.llama_decode(context, lib.llama_batch_get_one(token, 1))
+    token[0] = lib.llama_sampler_sample(greedy, context, -1)
+"""
 GEN = [sys.executable, "-m", "logitsmith.cli"]
 PROMPT = ["Hello", "-c", "2048"]
 
@@ -40,7 +53,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="the start of gen, and its memory")
     parser.add_argument("--rounds", type=int, default=20)
     rounds = parser.parse_args().rounds
-    load = LOAD.format(path=str(locate()[0]))
+    path = str(locate()[0])
+    load = LOAD.format(path=path)
     pairs = {
         "gen --help / import typer, rich": ([*GEN, "--help"], _python("import typer, rich")),
         "gen -n 1 / llama_cpp, loaded": ([*GEN, *PROMPT, "-n", "1"], _python(load)),
@@ -56,10 +70,11 @@ def main() -> None:
             ratio = statistics.median(mine / other for mine, other in times)
             line += f" {ms[0]:{width}.0f} {ms[1]:6.0f} {ratio:6.2f}"
         print(line)
-    ours, peer = (
-        _cost(command).memory / 2**20 for command in ([*GEN, *PROMPT, "-n", "64"], _python(load + WRITE))
-    )
-    print(f"\npeak memory: gen {ours:,.0f} MiB, bare llama-cpp-python {peer:,.0f} MiB, {ours - peer:+,.0f} MiB")
+    ours = _cost([*GEN, *PROMPT, "-n", "64"]).memory / 2**20
+    print(f"\npeak memory: gen {ours:,.0f} MiB")
+    for name, program in {"Llama": load + WRITE, "plain": PLAIN.format(path=path.encode())}.items():
+        peer = _cost(_python(program)).memory / 2**20
+        print(f"bare llama-cpp-python, {name}: {peer:,.0f} MiB, so that gen takes {ours - peer:+,.0f} MiB")
 
 
 def _python(program: str) -> list[str]:

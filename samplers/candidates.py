@@ -45,8 +45,8 @@ def held_finite(logits: NDArray[np.floating], old: Floats) -> Floats:
 class Candidates:
     """A set of tokens with their logits, as a struct of arrays; it starts as the whole vocabulary.
 
-    The methods here are the only place with sorting and masking tricks. Rows are only ever dropped, never
-    set to -inf. The array that came in is never written to.
+    Sorting and masking tricks are here, and in the kernels of `ranking` and `sums`, only. Rows are only dropped,
+    never set to -inf. The array that came in is never written to.
 
     Parameters: ``logits``, float32 (V,), in nats up to a constant; ``ids``, int32 (V,), default 0..V-1;
     ``vocabulary``, the number of ids there are, default V. ``allowed`` is the grammar's mask, if there was one.
