@@ -30,8 +30,8 @@ class Dry(Sampler):
     a breaker by itself is never penalised. ``match: overlap``: a breaker is found wherever tokens overlap its
     text (llama.cpp, KoboldCpp); ``last_token``: the last token of "a" + text (text-generation-webui). The window
     is the last ``last_n`` tokens (-1: all, 0: off) of the prompt and the output. Needs a vocabulary for its
-    breakers. A token costs the same at any length of the text; with a window, one comparison of the window with
-    it. Neutral at multiplier 0. Source: p-e-w 2024. Equals llama.cpp's ``dry``.
+    breakers. A token costs what is penalised, not the length of the text; with a window, one comparison of the
+    window with it, too. Neutral at multiplier 0. Source: p-e-w 2024. Equals llama.cpp's ``dry``.
     """
 
     about: ClassVar[About] = About(

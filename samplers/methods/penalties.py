@@ -27,7 +27,8 @@ class Penalties(Sampler):
     presence over the output only (vLLM, Aphrodite, OpenAI), repeat still over both (MindIE).
     ``penalize_newline: false`` leaves the newline token alone. Neutral at repeat 1, frequency 0, presence 0,
     or at last_n 0. Source: Keskar et al. 2019 (CTRL), OpenAI's API. Equals llama.cpp's ``penalties``
-    with scope all and penalize_newline true. A step costs the same at any length of the window.
+    with scope all and penalize_newline true. A step costs what the window's distinct tokens cost, however long it
+    is.
     """
 
     about: ClassVar[About] = About(
