@@ -10,7 +10,7 @@ demo: $(VENV)/.model
 	$(BIN)/gen "Once upon a time, in a lighthouse by the sea," --seed 7 -n 160 --stats
 
 test: $(VENV)/.test
-	$(BIN)/python -m pytest -n auto
+	$(BIN)/python -m pytest -n auto --dist worksteal
 
 proof: $(VENV)/.test
 	$(BIN)/python -m pytest -m slow -n auto --dist worksteal -rP

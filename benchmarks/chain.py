@@ -69,6 +69,8 @@ def main() -> None:
     sizes = [int(size) for size in options.sizes.split(",")]
     chains = {**ALONE, "dry, no breakers": "dry(multiplier=0.8, breakers=[])", **PEOPLE}
     chains |= {f"preset {name}": load(name).chain for name in PRESETS}
+    if not any(options.only in name for name in chains):
+        parser.error(f"--only: no chain has {options.only!r} in its name; there are {', '.join(chains)}")
     with Model.load(locate()[0], n_ctx=512) as model:
         prompt = model.vocabulary.tokenize(TEXT.encode())
         real = list(_real(model, prompt))

@@ -5,7 +5,8 @@ python -m benchmarks.generate [--tokens 33] [--rounds 60]
 One process, one model, the same threads and the same tokens; the loops take turns. Both call the same
 llama_decode, whose time drifts by more than what is to be measured, so it is timed apart: a token takes the
 median decode of all loops plus the loop's own median time between two decodes, and the ratio compares these
-sums. The plain ratio of the measured times, round by round, stands beside it. 1 means as fast as native.
+sums. The plain ratio of the measured times, round by round, stands beside it. 1 means as fast as native; the last
+column compares with our own loop that writes text.
 """
 
 from __future__ import annotations
@@ -68,12 +69,16 @@ def _compare(model: Model, count: int, rounds: int) -> None:
     decode = statistics.median(decodes)
     print(f"{model.name}, {model.threads} threads, {count} tokens, {rounds} rounds, same tokens: {same}")
     print(f"decode: median {decode * 1e6:,.0f} µs a token")
-    print(f"{'loop':28} {'µs between decodes':>18} {'tokens/s':>9} {'ratio':>7} {'plain ratio':>12}")
-    base = decode + statistics.median(between["native"])
+    print(
+        f"{'loop':28} {'µs between decodes':>18} {'tokens/s':>9} {'ratio':>7} {'plain ratio':>12} {'to text':>8}"
+    )
+    base, own = (decode + statistics.median(between[name]) for name in ("native", "default"))
     for name, gaps in between.items():
         token = decode + statistics.median(gaps)
         plain = statistics.median(a / b for a, b in zip(whole["native"], whole[name], strict=True))
-        print(f"{name:28} {(token - decode) * 1e6:18,.0f} {1 / token:9.1f} {base / token:7.3f} {plain:12.3f}")
+        print(
+            f"{name:28} {(token - decode) * 1e6:18,.0f} {1 / token:9.1f} {base / token:7.3f} {plain:12.3f} {own / token:8.3f}"
+        )
 
 
 def _ours(

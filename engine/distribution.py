@@ -69,7 +69,7 @@ class Reader:
         row = Candidates(logits)
         total, entropy = self._sums(logits, row.max)
         top = self.wanted.top or 0
-        positions = row.leading(top) if top > 0 else ()
+        positions = row.leading(top)
         return Distribution(
             "model",
             float(logits[token]) - total,
@@ -84,7 +84,7 @@ class Reader:
         total, entropy = self._sums(left.logits, left.max)
         place = np.flatnonzero(left.ids == token)
         top = self.wanted.top or 0
-        positions = left.leading(top) if top > 0 else np.empty(0, dtype=np.intp)
+        positions = left.leading(top)
         whole = None
         if top < 0 or self._named.size:
             whole = np.full(self._vocabulary.size, -np.inf, dtype=np.float32)

@@ -12,15 +12,14 @@ from numpy.typing import NDArray
 from .arrays import Floats, Ids, Positions
 from .errors import SamplingError
 from .ranking import descending, highest_rows
-from .sums import first_reaching, in_order, surely_reaching
+from .sums import LONG, first_reaching, in_order, surely_reaching
 
 _FLOAT32 = np.dtype(np.float32)
 _LOWEST, _HIGHEST = np.finfo(np.float32).min, np.finfo(np.float32).max
 # Up to so many rows are dropped by copying what stands between them.
 _FEW = 16
-# From so many rows on a draw is first tried with NumPy's float32 exp, which is wrong by 4 units of the last place
-# or less: nearly always that settles it, in half the time.
-_LONG = 2048
+# A draw from a long row is first tried with NumPy's float32 exp, which is wrong by 4 units of the last place or
+# less: nearly always that settles it, in half the time.
 _EXP_ERROR = 2.0**-21
 
 
@@ -97,7 +96,7 @@ class Candidates:
         return self._max
 
     def weights(self) -> Floats:
-        """exp(logit - max), float32 (n,), each correctly rounded, as a good libm's expf is."""
+        """exp(logit - max), float32 (n,), each correctly rounded; a libm's expf is so but for 1 in 2,000 or so."""
         if self._exp is None:
             self._exp = np.exp(self._logits - self.max, dtype=np.float64).astype(np.float32)
         return self._exp
@@ -142,7 +141,9 @@ class Candidates:
         self._forget()
 
     def keep(self, mask: NDArray[np.bool_]) -> None:
-        """Keep the rows where ``mask``, bool (n,), is true, in their order."""
+        """Keep the rows where ``mask``, bool (n,), is true, in their order; ``ValueError`` for another shape."""
+        if mask.shape != self._logits.shape:
+            raise ValueError(f"a mask of shape {mask.shape} for {self._logits.size} rows")
         dropped = mask.size - int(np.count_nonzero(mask))
         if dropped > _FEW:
             self.take(mask.nonzero()[0], ordered=self.ordered)
@@ -181,6 +182,8 @@ class Candidates:
     def leading(self, count: int) -> Positions:
         """Positions of the ``count`` highest rows, high to low, ties in order, without a full sort."""
         count = min(count, self._logits.size)
+        if count < 1:
+            return np.arange(0)
         return np.arange(count) if self.ordered else highest_rows(self._logits, count)[0]
 
     def top(self, count: int) -> None:
@@ -225,8 +228,9 @@ class Candidates:
         The first row whose running sum of weights, in float64, reaches u times their total: llama.cpp's rule.
         """
         position = None
-        if self._exp is None and self._logits.size > _LONG:
-            rough = np.exp(self._logits - self.max)
+        if self._exp is None and self._logits.size > LONG:
+            with np.errstate(over="ignore"):  # two finite logits may lie further apart than float32 reaches
+                rough = np.exp(self._logits - self.max)
             position = surely_reaching(rough, u, _EXP_ERROR)
         if position is None:
             position = first_reaching(self.weights(), u)

@@ -34,7 +34,7 @@ def descending(values: Floats) -> Positions:
 
 
 def highest_rows(values: Floats, count: int) -> tuple[Positions, Floats]:
-    """The ``count`` highest of ``values``, float32 (n,), n ≥ count, from high to low, and their positions.
+    """The ``count`` highest of ``values``, float32 (n,), 1 ≤ count ≤ n, from high to low, and their positions.
 
     Of equal values the earlier come first, and are kept. Without a full sort: rows that cannot be among them are
     left out in one pass or two.

@@ -52,7 +52,9 @@ class MersenneTwister:
         return min(word / np.float32(2.0**32), _FLOAT_BELOW_ONE)
 
     def discrete(self, weights: NDArray[np.float32]) -> int:
-        """Return a position, drawn with these weights, (n,): libstdc++'s ``std::discrete_distribution``.
+        """Return a position, drawn with these weights, (n,).
+
+        libstdc++'s ``std::discrete_distribution``, but for the last bits of a float64.
 
         A single weight takes no random number.
         """

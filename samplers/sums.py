@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 # Rows in a block of the two-level search.
 _BLOCK = 512
+# Terms that are added at once behind one whose sum was off.
+_PIECE = 128
+# Rows from which on that search has two levels.
+LONG = 4 * _BLOCK
 # The least normal float32.
 _TINY = 2.0**-126
 
@@ -26,12 +30,35 @@ def in_order(values: NDArray[_Float]) -> _Float:
     return total
 
 
+def added_to_floats(terms: NDArray[np.float64]) -> np.float32:
+    """The sum as a float32 that each term, float64 (n,), is added to in float64: C's ``float += double``.
+
+    Running sums of the terms as float32 are nearly that: a step is checked by itself, and where it is off, what
+    follows is summed again. That happens early if at all, so that the pieces become longer.
+    """
+    total = np.float32(0)
+    rounded = terms.astype(np.float32)
+    start, length = 0, _PIECE
+    while start < terms.size:
+        piece = slice(start, start + length)
+        sums = np.add.accumulate(np.concatenate(([total], rounded[piece])))
+        off = ((sums[:-1] + terms[piece]).astype(np.float32) != sums[1:]).nonzero()[0]
+        if off.size:
+            first = int(off[0])
+            total = np.float32(sums[first] + terms[start + first])
+            start, length = start + first + 1, _PIECE
+        else:
+            total = sums[-1]
+            start, length = start + length, 2 * length
+    return total
+
+
 def first_reaching(weights: NDArray[np.float32], share: float) -> int:
     """The first position whose running sum of weights, (n,), in float64, reaches ``share`` of their total.
 
     The sums are those of a loop but for the last bits of a float64: a long row is summed block by block.
     """
-    return _search(weights, share)[0]
+    return _search(weights, share).position
 
 
 def surely_reaching(weights: NDArray[np.float32], share: float, error: float) -> int | None:
@@ -39,16 +66,25 @@ def surely_reaching(weights: NDArray[np.float32], share: float, error: float) ->
 
     None where that leaves several positions open. Weights that are no normal float32 may be off altogether.
     """
-    position, missing, beyond, target = _search(weights, share)
-    margin = 2 * error * target + weights.size * _TINY
-    return position if (missing > margin or position == 0) and beyond > margin else None
+    found = _search(weights, share)
+    margin = 2 * error * found.target + weights.size * _TINY
+    sure = (found.missing > margin or found.position == 0) and found.beyond > margin
+    return found.position if sure else None
 
 
-def _search(weights: NDArray[np.float32], share: float) -> tuple[int, float, float, float]:
-    """The position, what its predecessors lack of the sum that is sought, what it has beyond it, and the sum."""
+class _Found(NamedTuple):
+    """A position, what those before it lack of the sum that is sought, what it has beyond it, and the sum."""
+
+    position: int
+    missing: float
+    beyond: float
+    target: float
+
+
+def _search(weights: NDArray[np.float32], share: float) -> _Found:
     start = 0
     total = before = 0.0
-    if weights.size > 4 * _BLOCK:
+    if weights.size > LONG:
         # Sum whole blocks first, then look inside one: no running sum over the vocabulary.
         blocks = np.add.reduceat(weights, np.arange(0, weights.size, _BLOCK), dtype=np.float64)
         ends = np.add.accumulate(blocks)
@@ -63,4 +99,4 @@ def _search(weights: NDArray[np.float32], share: float) -> tuple[int, float, flo
     within = min(target - before, sums[-1])
     place = int(sums.searchsorted(within))
     missing = within - sums[place - 1] if place else within
-    return start + place, missing, sums[place] - within, target
+    return _Found(start + place, missing, sums[place] - within, target)

@@ -39,7 +39,7 @@ class Temperature(Sampler):
 def divide(candidates: Candidates, t: np.float32) -> None:
     """Divide the logits by ``t``; where that is not possible, keep the most likely token only."""
     if t > 0:
-        highest = candidates.max / t  # what divides all of a row keeps its order
+        highest = candidates.max / t  # the highest quotient: rounding keeps the order
         if math.isfinite(highest):
             scaled = np.divide(candidates.logits, t, dtype=np.float32)
             candidates.replace(scaled, monotone=True, highest=highest)

@@ -7,7 +7,7 @@ from pydantic import Field
 
 from ..base import About, Sampler
 from ..candidates import Candidates
-from ..sums import in_order
+from ..sums import added_to_floats, in_order
 
 
 class TopNSigma(Sampler):
@@ -44,12 +44,12 @@ class TopNSigma(Sampler):
             return
         logits = candidates.logits
         finite = logits if np.minimum.reduce(logits) > -np.inf else logits[np.isfinite(logits)]
-        # llama.cpp's sums run in float32 from the first row to the last.
+        # llama.cpp's sums run in float32 from the first row to the last; the squares that it adds are doubles.
         count = np.float32(finite.size)
         mean = in_order(finite) / count
-        spread = finite - mean
-        spread *= spread
-        sigma = np.sqrt(in_order(spread) / count)
+        squares = (finite - mean).astype(np.float64)
+        squares *= squares
+        sigma = np.sqrt(added_to_floats(squares) / count)
         with np.errstate(invalid="ignore"):
             threshold = candidates.max - np.float32(self.n) * sigma
         if not np.isnan(threshold):

@@ -61,6 +61,28 @@ def test_help_imports_what_it_needs_and_nothing_else(environment):
     assert set(done.stderr.split()) <= HELP_NEEDS
 
 
+def test_garbage_is_collected_as_before_when_the_command_is_done(environment):
+    program = (
+        "import gc, sys\nfrom logitsmith.cli import main\nbefore = gc.get_threshold()\n"
+        "try: main(['--version'])\nexcept SystemExit: pass\n"
+        "print(gc.get_threshold() == before, file=sys.stderr)"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, env=environment, check=True)
+    assert done.stderr == b"True\n"
+
+
+def test_an_interrupt_while_the_command_is_being_imported(environment):
+    program = (
+        "import sys\nfrom logitsmith.cli import main\n"
+        "class Pressed:\n"
+        "    def find_spec(self, name, *_):\n"
+        "        if name == 'logitsmith.cli.group': raise KeyboardInterrupt\n"
+        "sys.meta_path.insert(0, Pressed())\nmain(['--help'])"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, env=environment, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (130, b"", b"")
+
+
 @pytest.mark.parametrize("name", COMMANDS)
 def test_the_help_of_all_says_what_each_command_says_of_itself(name):
     group = get_command(app)

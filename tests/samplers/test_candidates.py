@@ -209,6 +209,42 @@ def test_where_the_algorithm_changes(size):
         assert candidates.pick(float(u)) == candidates.ids[expected]
 
 
+@pytest.mark.parametrize("style", ["normal", "flat", "peaked"])
+def test_a_draw_next_to_the_border_of_two_rows_is_that_of_the_exact_weights(style):
+    logits = make_row(style, 9_000, 2)
+    candidates = Candidates(logits)
+    weights = candidates.weights()
+    ends = np.add.accumulate(weights, dtype=np.float64)
+    for end in ends[:: 9_000 // 60] / ends[-1]:
+        for off in (-1e-7, -1e-8, -1e-9, 1e-9, 1e-8, 1e-7):
+            u = min(end * (1 + off), 1 - 2.0**-53)
+            assert Candidates(logits).pick(u) == np.searchsorted(ends, u * ends[-1])
+
+
+def test_what_was_known_of_the_old_rows_is_forgotten():
+    for drop in (lambda it: it.top(3), lambda it: it.keep(it.logits > 0), lambda it: it.take(np.array([1, 2]))):
+        candidates = Candidates(make_row("normal", 1_000, 1))
+        before = candidates.probs()
+        drop(candidates)
+        assert candidates.probs().size == len(candidates) < before.size
+        assert candidates.probs().sum() == pytest.approx(1)
+        assert candidates.max == candidates.logits.max()
+
+
+@pytest.mark.parametrize("ordered", [False, True])
+def test_leading_none(ordered):
+    candidates = Candidates(row(1, 3, 2))
+    if ordered:
+        candidates.order()
+    assert candidates.leading(0).tolist() == candidates.leading(-1).tolist() == []
+
+
+@pytest.mark.parametrize("size", [2, 4])
+def test_keep_takes_a_mask_of_all_rows(size):
+    with pytest.raises(ValueError, match="for 3 rows"):
+        Candidates(row(1, 2, 3)).keep(np.ones(size, np.bool_))
+
+
 @pytest.mark.slow
 def test_the_quick_exp_of_all_numbers_is_as_near_as_draws_take_it_to_be():
     worst = 0.0

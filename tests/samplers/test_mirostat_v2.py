@@ -87,6 +87,15 @@ def test_the_edge_is_where_the_first_row_surprises_more_than_mu(style):
         assert len(left) == max(beyond[0] if beyond.size else bits.size, 1)
 
 
+def test_mu_far_below_0_leaves_the_best_row():
+    chain = build([{"mirostat_v2": {"tau": 0.1, "eta": 1e4}}], seed=1)
+    logits = np.linspace(0, 1, 500, dtype=np.float32)
+    chain.sample(logits)  # of one row: no surprise, so that mu rises
+    chain.sample(logits)  # of all rows: far more than tau
+    assert chain.steps[-1].mu < -1_000
+    assert chain.sample(logits) == 499
+
+
 def uniforms(seed):
     """The numbers in [0, 1) that a `discrete_distribution` draws, each made of two words of 32 bits."""
     words = mt19937(seed)

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from logitsmith.samplers.sums import first_reaching, in_order, surely_reaching
+from logitsmith.samplers.sums import added_to_floats, first_reaching, in_order, surely_reaching
 
 from .rows import make_row
 
@@ -23,6 +23,22 @@ def test_what_is_not_finite_stays_so():
     with np.errstate(invalid="ignore"):
         assert in_order(np.array([1, np.inf], np.float32)) == np.inf
         assert np.isnan(in_order(np.array([np.inf, -np.inf], np.float32)))
+
+
+@pytest.mark.parametrize("size", [0, 1, 127, 128, 129, 1000, 20_000])
+@pytest.mark.parametrize("kind", ["squares", "halves", "large"])
+def test_added_to_floats_is_a_float_that_doubles_are_added_to(size, kind):
+    terms = np.random.default_rng(size).normal(0, 3, size).astype(np.float32).astype(np.float64) ** 2
+    if kind == "halves":  # a bit more than half of the last place, which as floats they are not: each step is off
+        terms = np.full(size, 2.0**-24 * (1 + 1e-9))
+        terms[:1] = 1.0
+    elif kind == "large":
+        terms *= 1e36
+    total = np.float32(0)
+    with np.errstate(over="ignore"):
+        for term in terms.tolist():
+            total = np.float32(np.float64(total) + term)
+        assert added_to_floats(terms).tobytes() == total.tobytes()
 
 
 def looped(weights, share):
@@ -63,4 +79,12 @@ def test_surely_reaching_is_right_or_silent_with_weights_that_are_off(style):
 
 def test_weights_too_small_for_a_float32_settle_nothing():
     weights = np.full(3_000, 2.0**-140, np.float32)
-    assert surely_reaching(weights, 0.5, 0.0) is None
+    for share in (0.1003, 0.5003, 0.9003):  # between two sums
+        assert surely_reaching(weights, share, 0.0) is None
+        assert surely_reaching(weights * np.float32(2.0**100), share, 0.0) == looped(weights, share)
+
+
+def test_what_is_missing_at_the_first_row_of_a_block_is_what_the_block_has_to_give():
+    weights = np.ones(4_096, np.float32)
+    assert surely_reaching(weights, 512.5 / 4_096, 1e-4) == 512
+    assert surely_reaching(weights, (512 + 1e-3) / 4_096, 1e-4) is None

@@ -64,6 +64,17 @@ def test_the_mass_is_reached_where_the_look_ahead_ends(count, boundary):
     assert len(left) == count + (boundary == "include")
 
 
+@pytest.mark.parametrize("boundary", ["include", "exclude"])
+def test_a_mass_that_is_reached_far_behind_the_first_look(boundary):
+    logits = make_row("normal", 20_000, 1)
+    sums, order = running_sums(logits)
+    for p in (0.3, 0.9, 0.99):
+        reached = int(np.searchsorted(sums, np.float32(p), "left" if boundary == "include" else "right"))
+        left = run({"top_p": {"p": p, "boundary": boundary}}, logits)
+        assert left.ids.tolist() == order[: reached + (boundary == "include")]
+        assert len(left) > 256 or p == 0.3
+
+
 def probabilities(logits):
     """Softmax in float32, row by row, and the rows' order from high to low."""
     values = logits.tolist()

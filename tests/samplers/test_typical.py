@@ -77,10 +77,8 @@ def by_distance(logits):
     return sorted(zip(scores, probs, order, strict=True), key=lambda entry: entry[0])
 
 
-@given(rows(300), PROBABILITY, st.integers(1, 20), st.sampled_from(["include", "exclude"]))
-def test_brute_force(logits, p, min_keep, boundary):
+def kept_by_hand(logits, p, min_keep, boundary):
     bound = np.float32(p)
-    assume(bound < 1)
     with np.errstate(over="ignore"):
         entries = by_distance(logits)
     kept, mass = [], np.float32(0)
@@ -88,8 +86,22 @@ def test_brute_force(logits, p, min_keep, boundary):
         before, mass = mass, mass + prob
         if (before <= bound if boundary == "include" else mass < bound) or len(kept) < min_keep:
             kept.append(token)
+    return kept
+
+
+@given(rows(300), PROBABILITY, st.integers(1, 20), st.sampled_from(["include", "exclude"]))
+def test_brute_force(logits, p, min_keep, boundary):
+    assume(np.float32(p) < 1)
     left = run({"typical": {"p": p, "min_keep": min_keep, "boundary": boundary}}, logits)
-    assert left.ids.tolist() == kept
+    assert left.ids.tolist() == kept_by_hand(logits, p, min_keep, boundary)
+
+
+@pytest.mark.parametrize("boundary", ["include", "exclude"])
+def test_a_mass_that_is_reached_far_behind_the_first_look(boundary):
+    logits = make_row("normal", 20_000, 1)
+    left = run({"typical": {"p": 0.9, "boundary": boundary}}, logits)
+    assert left.ids.tolist() == kept_by_hand(logits, 0.9, 1, boundary)
+    assert len(left) > 256
 
 
 def agree_but_for_equals(logits, p, min_keep=1):
