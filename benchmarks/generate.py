@@ -69,16 +69,13 @@ def _compare(model: Model, count: int, rounds: int) -> None:
     decode = statistics.median(decodes)
     print(f"{model.name}, {model.threads} threads, {count} tokens, {rounds} rounds, same tokens: {same}")
     print(f"decode: median {decode * 1e6:,.0f} µs a token")
-    print(
-        f"{'loop':28} {'µs between decodes':>18} {'tokens/s':>9} {'ratio':>7} {'plain ratio':>12} {'to text':>8}"
-    )
+    print(f"{'loop':28} {'µs between decodes':>18} {'tokens/s':>9} {'ratio':>7} {'plainly':>8} {'to text':>8}")
     base, own = (decode + statistics.median(between[name]) for name in ("native", "default"))
     for name, gaps in between.items():
         token = decode + statistics.median(gaps)
         plain = statistics.median(a / b for a, b in zip(whole["native"], whole[name], strict=True))
-        print(
-            f"{name:28} {(token - decode) * 1e6:18,.0f} {1 / token:9.1f} {base / token:7.3f} {plain:12.3f} {own / token:8.3f}"
-        )
+        gap, pace = (token - decode) * 1e6, 1 / token
+        print(f"{name:28} {gap:18,.0f} {pace:9.1f} {base / token:7.3f} {plain:8.3f} {own / token:8.3f}")
 
 
 def _ours(
