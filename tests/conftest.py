@@ -20,7 +20,7 @@ from hypothesis import HealthCheck, settings  # noqa: E402 - after what threads 
 settings.register_profile(
     "logitsmith",
     deadline=None,
-    max_examples=int(os.environ.get("EXAMPLES", "40")),
+    max_examples=int(os.environ.get("EXAMPLES", "30")),
     suppress_health_check=[HealthCheck.too_slow],
 )
 settings.load_profile("logitsmith")
