@@ -130,7 +130,14 @@ def test_shared_beginnings_are_read_once(model):
     assert all(length - 128 < count <= length and count % 64 == 0 for count in cached[1:])
 
 
-@pytest.mark.parametrize("before", ["", SYSTEM, SYSTEM * 5], ids=["short", "of two pieces", "of many"])
+@pytest.mark.parametrize(
+    "before",
+    [
+        pytest.param("", id="short"),
+        pytest.param(SYSTEM, id="of two pieces"),
+        pytest.param(SYSTEM * 5, id="of many", marks=pytest.mark.slow),
+    ],
+)
 def test_what_follows_a_prompt_is_what_generate_computes(model, before):
     """Also where the beginning is shared, and the end is of any length; to the last bit."""
     ends = [0, 30, 63, 64, 100]
