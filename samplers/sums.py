@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 
 # Rows in a block of the two-level search.
 _BLOCK = 512
-# Terms that are added at once behind one whose sum was off.
-_PIECE = 128
+# How many terms are added at once to a sum whose steps are checked.
+_SHORTEST, _LONGEST = 128, 4096
 # Rows from which on that search has two levels.
 LONG = 4 * _BLOCK
 # The least normal float32.
@@ -38,18 +38,18 @@ def added_to_floats(terms: NDArray[np.float64]) -> np.float32:
     """
     total = np.float32(0)
     rounded = terms.astype(np.float32)
-    start, length = 0, _PIECE
+    start = 0
     while start < terms.size:
-        piece = slice(start, start + length)
+        piece = slice(start, start + min(max(_SHORTEST, start // 2), _LONGEST))
         sums = np.add.accumulate(np.concatenate(([total], rounded[piece])))
         off = ((sums[:-1] + terms[piece]).astype(np.float32) != sums[1:]).nonzero()[0]
         if off.size:
             first = int(off[0])
             total = np.float32(sums[first] + terms[start + first])
-            start, length = start + first + 1, _PIECE
+            start += first + 1
         else:
             total = sums[-1]
-            start, length = start + length, 2 * length
+            start += sums.size - 1
     return total
 
 
