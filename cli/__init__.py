@@ -9,7 +9,6 @@ __all__ = ["main"]
 
 # What is imported at the start is no garbage: to look through it again and again would take a tenth of the start.
 _BETWEEN_COLLECTIONS = 200_000
-_INTERRUPTED = 130
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -21,6 +20,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
         start(arguments)
     except KeyboardInterrupt:  # before a command could listen to it
-        raise SystemExit(_INTERRUPTED) from None
+        from .errors import INTERRUPTED
+
+        raise SystemExit(INTERRUPTED) from None
     finally:
         gc.set_threshold(*before)

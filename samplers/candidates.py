@@ -184,18 +184,15 @@ class Candidates:
         count = min(count, self._logits.size)
         if count < 1:
             return np.arange(0)
-        return np.arange(count) if self.ordered else highest_rows(self._logits, count)[0]
+        return np.arange(count) if self.ordered else highest_rows(self._logits, count)
 
     def top(self, count: int) -> None:
         """Keep the ``count`` highest rows, from high to low, at least one; of equal logits the earlier ones."""
-        count = min(max(count, 1), self._logits.size)
+        count = max(count, 1)
         if self.ordered:
             self.truncate(count)
-            return
-        positions, self._logits = highest_rows(self._logits, count)
-        self._ids = positions.astype(np.int32) if self._ids is None else self._ids[positions]
-        self.ordered = True
-        self._forget()
+        else:
+            self.take(self.leading(count), ordered=True)
 
     def best(self) -> int:
         """Position of the first of the highest rows."""
@@ -229,8 +226,7 @@ class Candidates:
         """
         position = None
         if self._exp is None and self._logits.size > LONG:
-            with np.errstate(over="ignore"):  # two finite logits may lie further apart than float32 reaches
-                rough = np.exp(self._logits - self.max)
+            rough = np.exp(self._logits - self.max)
             position = surely_reaching(rough, u, _EXP_ERROR)
         if position is None:
             position = first_reaching(self.weights(), u)

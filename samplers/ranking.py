@@ -33,19 +33,16 @@ def descending(values: Floats) -> Positions:
     return positions
 
 
-def highest_rows(values: Floats, count: int) -> tuple[Positions, Floats]:
-    """The ``count`` highest of ``values``, float32 (n,), 1 ≤ count ≤ n, from high to low, and their positions.
+def highest_rows(values: Floats, count: int) -> Positions:
+    """Positions of the ``count`` highest of ``values``, float32 (n,), 1 ≤ count ≤ n, from high to low.
 
     Of equal values the earlier come first, and are kept. Without a full sort: rows that cannot be among them are
     left out in one pass or two.
     """
     if count == values.size:
-        positions = descending(values)
-        return positions, values[positions]
+        return descending(values)
     positions = (values >= _floor(values, count)).nonzero()[0]
-    found = values[positions]
-    order = descending(found)[:count]
-    return positions[order], found[order]
+    return positions[descending(values[positions])[:count]]
 
 
 def _floor(values: Floats, count: int) -> np.float32:

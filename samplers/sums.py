@@ -8,11 +8,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 # Rows in a block of the two-level search.
-_BLOCK = 512
+BLOCK = 512
 # How many terms are added at once to a sum whose steps are checked.
 _SHORTEST, _LONGEST = 128, 4096
 # Rows from which on that search has two levels.
-LONG = 4 * _BLOCK
+LONG = 4 * BLOCK
 # The least normal float32.
 _TINY = 2.0**-126
 
@@ -86,13 +86,13 @@ def _search(weights: NDArray[np.float32], share: float) -> _Found:
     total = before = 0.0
     if weights.size > LONG:
         # Sum whole blocks first, then look inside one: no running sum over the vocabulary.
-        blocks = np.add.reduceat(weights, np.arange(0, weights.size, _BLOCK), dtype=np.float64)
+        blocks = np.add.reduceat(weights, np.arange(0, weights.size, BLOCK), dtype=np.float64)
         ends = np.add.accumulate(blocks)
         total = ends[-1]
         block = min(int(ends.searchsorted(total * share)), ends.size - 1)
-        start = block * _BLOCK
+        start = block * BLOCK
         before = ends[block - 1] if block else 0.0
-        weights = weights[start : start + _BLOCK]
+        weights = weights[start : start + BLOCK]
     sums = np.add.accumulate(weights, dtype=np.float64)
     target = (total or sums[-1]) * share
     # The two levels round differently: past the end of a block means its last row with a weight.

@@ -8,10 +8,9 @@ from functools import lru_cache
 import numpy as np
 
 from ..candidates import Candidates
+from ..sums import BLOCK, LONG
 from .data import Doubles, Floats, Ints, Mask
 
-# Candidates in a block of the two-level search, and from how many on it is used; see `Candidates.pick`.
-_BLOCK, _LONG = 512, 2048
 # What a comparison of sums of weights in single precision may be off, as a part of the total. NumPy's exp is good
 # to 3 units in the last place, and its sum of 512 to 21; this allows for 32 on either side.
 _ERROR = 64 * 2.0**-24
@@ -58,7 +57,7 @@ def draw(logits: Floats, kept: Ints, u: Doubles) -> tuple[Ints, Doubles]:
     weights[np.arange(weights.shape[1]) >= kept[:, None]] = 0
     sums = np.add.accumulate(weights, axis=1, dtype=np.float64)
     places = _reached(sums, sums[:, -1] * u)
-    for row in (kept > _LONG).nonzero()[0]:
+    for row in (kept > LONG).nonzero()[0]:
         left = np.full(kept[row], -np.inf, np.float32)
         left[: logits.shape[1]] = logits[row, : kept[row]]
         places[row] = Candidates(left).pick(float(u[row]))
@@ -88,7 +87,7 @@ def _pick(weights: Floats, u: Doubles, dtype: type[np.floating]) -> tuple[Ints, 
     ``dtype`` is that of the sums of blocks.
     """
     every, width = np.arange(u.size), weights.shape[1]
-    size = _BLOCK if width > _LONG else width
+    size = BLOCK if width > LONG else width
     ends = np.add.accumulate(
         np.add.reduceat(weights, np.arange(0, width, size), axis=1, dtype=dtype), axis=1, dtype=np.float64
     )

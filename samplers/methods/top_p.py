@@ -1,5 +1,6 @@
 """Top-p, also called nucleus sampling."""
 
+from collections.abc import Iterator
 from typing import ClassVar, Literal
 
 import numpy as np
@@ -48,24 +49,24 @@ class TopP(Sampler):
         if candidates.ordered:
             candidates.truncate(self._count(probs))
             return
-        head = self._head(candidates, probs)
-        candidates.take(head[: self._count(probs[head])], ordered=True)
+        for head in self._heads(candidates, probs):
+            count = self._count(probs[head])
+            # One row more than needed must be seen, or the mass may not have been reached at all.
+            if count < head.size:
+                break
+        candidates.take(head[:count], ordered=True)
 
-    def _head(self, candidates: Candidates, probs: Floats) -> Positions:
-        """Positions from high to low, of enough rows that one more than are needed is seen, or of all."""
+    def _heads(self, candidates: Candidates, probs: Floats) -> Iterator[Positions]:
+        """Positions from high to low: of ever more rows, the last time of all."""
         size = len(candidates)
         # Most nuclei lie within the first look; where even the best row shows that it falls short, it is left out.
         if size > _FIRST_LOOK and _FIRST_LOOK * probs[candidates.best()] > self.p:
-            head = candidates.leading(_FIRST_LOOK)
-            if self._count(probs[head]) < _FIRST_LOOK:
-                return head
+            yield candidates.leading(_FIRST_LOOK)
         # Rows that all together hold no more than half of what may be missing are never needed.
         above = (probs > (1 - self.p) / (2 * size)).nonzero()[0]
         if above.size < size:
-            head = above[descending(candidates.logits[above])]
-            if self._count(probs[head]) < head.size:
-                return head
-        return descending(candidates.logits)
+            yield above[descending(candidates.logits[above])]
+        yield descending(candidates.logits)
 
     def _count(self, head: Floats) -> int:
         """How many of the rows to keep, given their probabilities from high to low."""

@@ -51,11 +51,11 @@ class Typical(Sampler):
         candidates.order()
         probs = candidates.rough_probs()
         logs = logarithms(probs)
-        scores = np.abs(-logs - rough_entropy(probs, logs))
+        nearness = -np.abs(-logs - rough_entropy(probs, logs))
         size = len(candidates)
         look = min(size, _FIRST_LOOK)
         while True:
-            positions, _ = highest_rows(-scores, look)
+            positions = highest_rows(nearness, look)
             count = self._count(probs[positions])
             if count < look or look == size:
                 break

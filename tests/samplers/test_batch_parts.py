@@ -278,8 +278,8 @@ def test_past_the_end_means_the_last_token_with_weight():
 
 
 def test_blocks_are_those_of_pick():
-    assert draw._BLOCK == sums_module._BLOCK
-    assert draw._LONG == sums_module.LONG
+    assert draw.BLOCK == sums_module.BLOCK
+    assert draw.LONG == sums_module.LONG
 
 
 def test_groups_are_never_more_than_blocks():

@@ -28,9 +28,7 @@ def test_zeros_of_both_signs_are_equal():
 def test_highest_rows_are_the_head_of_the_sort(style, size, count):
     logits = make_row(style, size, count)
     count = min(count, size)
-    positions, values = highest_rows(logits, count)
-    assert positions.tolist() == ranked(logits)[:count]
-    assert values.tobytes() == logits[positions].tobytes()
+    assert highest_rows(logits, count).tolist() == ranked(logits)[:count]
 
 
 @pytest.mark.parametrize("step", [1, 159, 160, 161])
@@ -39,4 +37,4 @@ def test_leading_rows_that_stand_in_one_column_or_in_none(step):
     logits = make_row("normal", 10_249, 1).copy()
     logits[step * np.arange(30)] += 1000
     logits[-3:] += 2000
-    assert highest_rows(logits, 40)[0].tolist() == ranked(logits)[:40]
+    assert highest_rows(logits, 40).tolist() == ranked(logits)[:40]
