@@ -89,6 +89,17 @@ def test_the_help_of_all_says_what_each_command_says_of_itself(name):
     assert COMMANDS[name][1] == group.get_command(None, name).get_short_help_str(limit=1000)
 
 
+@pytest.mark.parametrize("name", COMMANDS)
+def test_an_option_that_is_not_given_has_the_value_that_typer_gives_it(name):
+    command = get_command(app).get_command(None, name)
+    with command.make_context(name, [], resilient_parsing=True) as context:
+        for parameter in command.params:
+            if not parameter.required:
+                default = parameter.default
+                as_typer = type(parameter).process_value(parameter, context, default)
+                assert parameter.process_value(context, default) == as_typer, parameter.name
+
+
 @pytest.mark.parametrize("arguments", [["--help"], ["run", "--help"], ["--version"]], ids=" ".join)
 def test_help_imports_neither_llama_cpp_nor_numpy(arguments, environment):
     program = (
