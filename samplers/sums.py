@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 
 # Rows in a block of the two-level search.
 BLOCK = 512
-# How many terms are added at once to a sum whose steps are checked.
-_SHORTEST, _LONGEST = 128, 4096
+# So many squares are added one by one: next to a small sum, most of them would have to be.
+_FIRST = 64
 # Rows from which on that search has two levels.
 LONG = 4 * BLOCK
 # The least normal float32.
@@ -19,37 +19,42 @@ _TINY = 2.0**-126
 _Float = TypeVar("_Float", np.float32, np.float64)
 
 
-def in_order(values: NDArray[_Float]) -> _Float:
-    """The sum in the values' own precision, from the first to the last; of none it is 0. Equal to loops in C.
+def in_order(values: NDArray[_Float], before: _Float | None = None) -> _Float:
+    """The sum in the values' own precision, from ``before`` or 0 and the first to the last. Equal to loops in C.
 
     NumPy adds in pairs, but what it subtracts it takes away one after the other; that is five times as fast as the
     last of its running sums, and the same to the last bit.
     """
     zero = values.dtype.type(0)
-    total: _Float = zero - np.subtract.reduce(values, initial=zero)
+    total: _Float = zero - np.subtract.reduce(values, initial=zero if before is None else -before)
     return total
 
 
-def added_to_floats(terms: NDArray[np.float64]) -> np.float32:
-    """The sum as a float32 that each term, float64 (n,), is added to in float64: C's ``float += double``.
+def sum_of_squares(values: NDArray[np.float32]) -> np.float32:
+    """The sum as a float32 that each square, float64 (n,), is added to in float64: C's ``float += double``.
 
-    Running sums of the terms as float32 are nearly that: a step is checked by itself, and where it is off, what
-    follows is summed again. That happens early if at all, so that the pieces become longer.
+    Floats up to the next power of two are equally far apart, further up twice as far or more. So rounding a square
+    to a float first makes a difference only if that puts it midway between two of them: a multiple of half of that
+    distance. Such squares, one in thousands, are added by themselves, and those between them in order as floats.
     """
     total = np.float32(0)
-    rounded = terms.astype(np.float32)
-    start = 0
-    while start < terms.size:
-        piece = slice(start, start + min(max(_SHORTEST, start // 2), _LONGEST))
-        sums = np.add.accumulate(np.concatenate(([total], rounded[piece])))
-        off = ((sums[:-1] + terms[piece]).astype(np.float32) != sums[1:]).nonzero()[0]
-        if off.size:
-            first = int(off[0])
-            total = np.float32(sums[first] + terms[start + first])
-            start += first + 1
-        else:
-            total = sums[-1]
-            start += sums.size - 1
+    for value in values[:_FIRST].tolist():
+        total = np.float32(float(total) + value * value)
+    squares = values * values
+    start = _FIRST
+    while start < values.size:
+        end = min(3 * start, values.size)
+        with np.errstate(all="ignore"):  # next to 0, the distance is too small to divide by: then all are midway
+            steps = squares[start:end] * (np.float32(2) / np.spacing(total))
+        places = (steps == np.rint(steps)).nonzero()[0] + start
+        exact = values[places].astype(np.float64) ** 2
+        rounded = squares[places] != exact
+        for place, square in zip(places[rounded].tolist(), exact[rounded].tolist(), strict=True):
+            between = in_order(squares[start:place], total)
+            total = np.float32(float(between) + square)
+            start = place + 1
+        total = in_order(squares[start:end], total)
+        start = end
     return total
 
 

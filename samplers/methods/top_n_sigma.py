@@ -7,7 +7,7 @@ from pydantic import Field
 
 from ..base import About, Sampler
 from ..candidates import Candidates
-from ..sums import added_to_floats, in_order
+from ..sums import in_order, sum_of_squares
 
 
 class TopNSigma(Sampler):
@@ -47,9 +47,7 @@ class TopNSigma(Sampler):
         # llama.cpp's sums run in float32 from the first row to the last; the squares that it adds are doubles.
         count = np.float32(finite.size)
         mean = in_order(finite) / count
-        squares = (finite - mean).astype(np.float64)
-        squares *= squares
-        sigma = np.sqrt(added_to_floats(squares) / count)
+        sigma = np.sqrt(sum_of_squares(finite - mean) / count)
         with np.errstate(invalid="ignore"):
             threshold = candidates.max - np.float32(self.n) * sigma
         if not np.isnan(threshold):

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from logitsmith.samplers.sums import added_to_floats, first_reaching, in_order, surely_reaching
+from logitsmith.samplers.sums import first_reaching, in_order, sum_of_squares, surely_reaching
 
 from .rows import make_row
 
@@ -25,20 +25,43 @@ def test_what_is_not_finite_stays_so():
         assert np.isnan(in_order(np.array([np.inf, -np.inf], np.float32)))
 
 
-@pytest.mark.parametrize("size", [0, 1, 127, 128, 129, 1000, 20_000])
-@pytest.mark.parametrize("kind", ["squares", "halves", "large"])
-def test_added_to_floats_is_a_float_that_doubles_are_added_to(size, kind):
-    terms = np.random.default_rng(size).normal(0, 3, size).astype(np.float32).astype(np.float64) ** 2
-    if kind == "halves":  # a bit more than half of the last place, which as floats they are not: each step is off
-        terms = np.full(size, 2.0**-24 * (1 + 1e-9))
-        terms[:1] = 1.0
-    elif kind == "large":
-        terms *= 1e36
+def midway(rng, size):
+    """Values whose squares, as floats, lie midway between floats of 8,192 and more, which exactly they do not."""
+    values = rng.uniform(1, 2, 400 * max(size, 1)).astype(np.float32)
+    squares = values * values
+    halves = squares * 2**11
+    values = values[(halves == np.rint(halves)) & (squares != values.astype(np.float64) ** 2)]
+    return np.append(np.full(1, 90.5, np.float32), np.resize(values, size))[:size]
+
+
+VALUES = {
+    "normal": lambda rng, size: rng.normal(0, 3, size),
+    "far from 0": lambda rng, size: rng.normal(50, 1, size),
+    "growing": lambda rng, size: np.exp(np.linspace(-40, 5, size)) * rng.uniform(1, 2, size),
+    "falling": lambda rng, size: np.exp(np.linspace(5, -40, size)) * rng.uniform(1, 2, size),
+    "all the same": lambda rng, size: np.full(size, rng.uniform(1, 2)),
+    "whole numbers": lambda rng, size: rng.integers(-9, 9, size),
+    "zeros first": lambda rng, size: np.where(np.arange(size) < size // 2, 0, rng.normal(0, 3, size)),
+    "tiny": lambda rng, size: rng.normal(0, 1e-22, size),
+    "too large": lambda rng, size: rng.normal(0, 1e18, size),
+    "midway": midway,
+}
+
+
+@pytest.mark.parametrize("size", [0, 1, 63, 64, 65, 192, 1000, 20_000])
+@pytest.mark.parametrize("kind", VALUES)
+def test_a_sum_of_squares_is_a_float_that_doubles_are_added_to(size, kind):
+    values = VALUES[kind](np.random.default_rng(size), size).astype(np.float32)
     total = np.float32(0)
     with np.errstate(over="ignore"):
-        for term in terms.tolist():
-            total = np.float32(np.float64(total) + term)
-        assert added_to_floats(terms).tobytes() == total.tobytes()
+        for value in values.tolist():
+            total = np.float32(np.float64(total) + value * value)
+        assert sum_of_squares(values).tobytes() == total.tobytes()
+
+
+def test_squares_that_floats_put_midway_are_found_in_the_sum():
+    values = midway(np.random.default_rng(1), 2_000)
+    assert sum_of_squares(values) != in_order(values * values)
 
 
 def looped(weights, share):
