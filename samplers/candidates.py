@@ -167,6 +167,12 @@ class Candidates:
             self._forget()
             self._exp = weights  # ordered: the highest row is still there, so these still hold
 
+    def drop_first(self, count: int) -> None:
+        """Drop the first ``count`` rows."""
+        self._ids = self.ids[count:]
+        self._logits = self._logits[count:]
+        self._forget()
+
     def only(self, token: int, logit: float) -> None:
         """Leave one row, which may be one that was dropped before."""
         self._ids = np.array([token], dtype=np.int32)

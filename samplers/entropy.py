@@ -8,6 +8,8 @@ from numpy.typing import NDArray
 from .arrays import Floats
 from .sums import in_order
 
+_HIGHEST = np.finfo(np.float32).max
+
 
 def logarithms(probs: Floats) -> Floats:
     """ln p, float32 (n,), each correctly rounded; that of 0 is -inf."""
@@ -20,9 +22,7 @@ def rough_entropy(probs: Floats, logs: Floats) -> np.float32:
 
     ``logs``: what `logarithms` makes of ``probs``.
     """
-    with np.errstate(invalid="ignore"):
-        terms = np.where(probs > 0, -probs * logs, np.float32(0))
-    return in_order(terms)
+    return in_order(probs * np.minimum(-logs, _HIGHEST))  # 0 times what is finite
 
 
 def entropy_terms(probs: NDArray[np.floating]) -> NDArray[np.float64]:

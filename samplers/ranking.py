@@ -11,7 +11,9 @@ from .arrays import Floats, Positions
 # Below this many rows a plain stable sort is faster than sorting packed keys.
 _SMALL = 256
 # Rows in a column of the table whose highest values tell how high the leading rows begin.
-_COLUMN = 64
+_COLUMN = 32
+# From so many rows on, to pick columns out of the table is faster than to look through all of it again.
+_WIDE = 1 << 16
 _ALL_BUT_SIGN = np.int32(0x7FFFFFFF)
 # Which half of a 64-bit integer is the upper one in memory.
 _UPPER = 1 if sys.byteorder == "little" else 0
@@ -41,23 +43,35 @@ def highest_rows(values: Floats, count: int) -> Positions:
     """
     if count == values.size:
         return descending(values)
-    positions = (values >= _floor(values, count)).nonzero()[0]
+    positions = _reaching(values, count)
     return positions[descending(values[positions])[:count]]
 
 
-def _floor(values: Floats, count: int) -> np.float32:
-    """A value that at least ``count`` rows reach, and seldom many more.
+def _reaching(values: Floats, count: int) -> Positions:
+    """Positions, in order, of the ``count`` highest rows, 1 ≤ count < n, and of seldom many more.
 
     Laid out as a table, the highest values of its columns are rows of their own: count rows reach the count-th of
     these peaks, and hardly any others, as the leading rows seldom stand in one column.
     """
     height = min(_COLUMN, values.size // (4 * count))
-    if height > 1:
-        width = values.size // height
-        peaks = np.maximum.reduce(values[: height * width].reshape(height, width), axis=0)
-    else:
-        peaks = values.copy()
-    place = peaks.size - count
-    peaks.partition(place)
-    floor: np.float32 = peaks[place]
-    return floor
+    if height < 2:
+        return (values >= _highest(values, count)).nonzero()[0]
+    width = values.size // height
+    table = values[: height * width].reshape(height, width)
+    peaks = np.maximum.reduce(table, axis=0)
+    floor = _highest(peaks, count)
+    if values.size < _WIDE:
+        return (values >= floor).nonzero()[0]
+    columns = (peaks >= floor).nonzero()[0]
+    rows, places = (table.take(columns, axis=1) >= floor).nonzero()
+    behind = (values[table.size :] >= floor).nonzero()[0] + table.size
+    return np.concatenate((rows * width + columns[places], behind))
+
+
+def _highest(values: Floats, count: int) -> np.float32:
+    """The value that is the ``count``-th highest."""
+    place = values.size - count
+    parted = values.copy()
+    parted.partition(place)
+    highest: np.float32 = parted[place]
+    return highest

@@ -33,6 +33,7 @@ class MersenneTwister:
         # NumPy's legacy generator seeds an integer with init_genrand, exactly as std::mt19937 does.
         self._words = np.random.RandomState(self._seed)
         self._ready: list[float] = []
+        self._ready_floats: list[np.float32] = []
 
     def uniform(self) -> float:
         """Return the next number, a float64 in [0, 1)."""
@@ -46,10 +47,12 @@ class MersenneTwister:
     def uniform_float(self) -> np.float32:
         """Return a number in [0, 1) made of one 32-bit word: ``uniform_real_distribution<float>``.
 
-        Not to be mixed with `uniform` between two restarts: that one draws words ahead.
+        Not to be mixed with `uniform` between two restarts: both draw words ahead.
         """
-        word = np.frombuffer(self._words.bytes(4), dtype="<u4").astype(np.float32)[0]
-        return min(word / np.float32(2.0**32), _FLOAT_BELOW_ONE)
+        if not self._ready_floats:
+            words = np.frombuffer(self._words.bytes(4 * _AHEAD), dtype="<u4").astype(np.float32)
+            self._ready_floats = list(np.minimum(words / np.float32(2.0**32), _FLOAT_BELOW_ONE)[::-1])
+        return self._ready_floats.pop()
 
     def discrete(self, weights: NDArray[np.float32]) -> int:
         """Return a position, drawn with these weights, (n,).

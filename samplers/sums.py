@@ -63,7 +63,10 @@ def first_reaching(weights: NDArray[np.float32], share: float) -> int:
 
     The sums are those of a loop but for the last bits of a float64: a long row is summed block by block.
     """
-    return _search(weights, share).position
+    if weights.size > LONG:
+        return _search(weights, share).position
+    sums = np.add.accumulate(weights, dtype=np.float64)
+    return int(sums.searchsorted(sums[-1] * share))
 
 
 def surely_reaching(weights: NDArray[np.float32], share: float, error: float) -> int | None:
@@ -87,21 +90,15 @@ class _Found(NamedTuple):
 
 
 def _search(weights: NDArray[np.float32], share: float) -> _Found:
-    start = 0
-    total = before = 0.0
-    if weights.size > LONG:
-        # Sum whole blocks first, then look inside one: no running sum over the vocabulary.
-        blocks = np.add.reduceat(weights, np.arange(0, weights.size, BLOCK), dtype=np.float64)
-        ends = np.add.accumulate(blocks)
-        total = ends[-1]
-        block = min(int(ends.searchsorted(total * share)), ends.size - 1)
-        start = block * BLOCK
-        before = ends[block - 1] if block else 0.0
-        weights = weights[start : start + BLOCK]
-    sums = np.add.accumulate(weights, dtype=np.float64)
-    target = (total or sums[-1]) * share
+    # Sum whole blocks first, then look inside one: no running sum over the vocabulary.
+    blocks = np.add.reduceat(weights, np.arange(0, weights.size, BLOCK), dtype=np.float64)
+    ends = np.add.accumulate(blocks)
+    target = ends[-1] * share
+    block = min(int(ends.searchsorted(target)), ends.size - 1)
+    start = block * BLOCK
+    sums = np.add.accumulate(weights[start : start + BLOCK], dtype=np.float64)
     # The two levels round differently: past the end of a block means its last row with a weight.
-    within = min(target - before, sums[-1])
+    within = min(target - (ends[block - 1] if block else 0.0), sums[-1])
     place = int(sums.searchsorted(within))
     missing = within - sums[place - 1] if place else within
     return _Found(start + place, missing, sums[place] - within, target)

@@ -36,11 +36,13 @@ class MinP(Sampler):
         ratio = np.float32(self.p)
         if ratio <= 0:
             return
-        mask = candidates.logits >= candidates.max + np.float32(math.log(ratio))
-        passing = int(np.count_nonzero(mask))
+        logits, threshold = candidates.logits, candidates.max + np.float32(math.log(ratio))
         if candidates.ordered:
+            passing = logits.size - int(logits[::-1].searchsorted(threshold))
             candidates.truncate(max(passing, self.min_keep))
-        elif passing < self.min_keep:
+            return
+        mask = logits >= threshold
+        if int(np.count_nonzero(mask)) < self.min_keep:
             candidates.top(self.min_keep)
         else:
             candidates.keep(mask)

@@ -79,15 +79,15 @@ class Xtc(Sampler):
         if self._chance > np.float32(self.probability):
             return
         candidates.order()
-        reached = candidates.rough_probs() >= np.float32(self.threshold)
-        likely = int(np.count_nonzero(reached & (candidates.logits > -np.inf)))
-        drop = likely - 1
+        threshold = np.float32(self.threshold)
+        reached = candidates.rough_probs() >= threshold if threshold > 0 else candidates.logits > -np.inf
+        drop = int(np.count_nonzero(reached)) - 1
         if drop < 1 or len(candidates) - drop < self.min_keep:
             return
+        if not self._special:
+            candidates.drop_first(drop)
+            return
         mask = np.arange(len(candidates)) >= drop
-        if self._special:
-            special = np.isin(candidates.ids[:drop], self._special)
-            if self.keep_special == "cancel" and special.any():
-                return
-            mask[:drop] = special
-        candidates.keep(mask)
+        mask[:drop] = np.isin(candidates.ids[:drop], self._special)
+        if self.keep_special != "cancel" or not mask[:drop].any():
+            candidates.keep(mask)

@@ -6,7 +6,7 @@ from logitsmith.samplers.ranking import descending, highest_rows
 
 from .rows import STYLES, make_row, ranked
 
-SIZES = [1, 2, 256, 257, 2_047, 2_048, 2_111, 10_007]
+SIZES = [1, 2, 256, 257, 2_047, 2_048, 2_111, 10_007, 65_535, 65_536]
 
 
 @pytest.mark.parametrize("size", SIZES)
@@ -31,10 +31,12 @@ def test_highest_rows_are_the_head_of_the_sort(style, size, count):
     assert highest_rows(logits, count).tolist() == ranked(logits)[:count]
 
 
-@pytest.mark.parametrize("step", [1, 159, 160, 161])
-def test_leading_rows_that_stand_in_one_column_or_in_none(step):
-    # 10,249 rows are a table of 64 rows and 160 columns, and 9 rows beyond it.
-    logits = make_row("normal", 10_249, 1).copy()
+@pytest.mark.parametrize("width", [320, 2_188])
+@pytest.mark.parametrize("apart", ["side by side", "in a column", "in a column, nearly"])
+def test_leading_rows_that_stand_in_one_column_or_in_none(width, apart):
+    # A table of 32 rows, and 9 rows beyond it.
+    logits = make_row("normal", 32 * width + 9, 1).copy()
+    step = {"side by side": 1, "in a column": width, "in a column, nearly": width + 1}[apart]
     logits[step * np.arange(30)] += 1000
     logits[-3:] += 2000
     assert highest_rows(logits, 40).tolist() == ranked(logits)[:40]

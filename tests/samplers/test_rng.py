@@ -49,6 +49,17 @@ def test_two_words_make_a_number(seed):
         assert random.uniform() == (float(low) + float(high) * 2.0**32) / 2.0**64
 
 
+@pytest.mark.parametrize("seed", [*SEEDS, SEED_MAX])
+def test_one_word_makes_a_float(seed):
+    random = MersenneTwister(seed)
+    for _ in range(2):
+        for word in islice(mt19937(seed), 1000):
+            number = random.uniform_float()
+            assert type(number) is np.float32
+            assert number == min(np.float32(word) / np.float32(2**32), np.nextafter(np.float32(1), np.float32(0)))
+        random.restart()
+
+
 def test_a_number_that_rounds_to_one_stays_below(monkeypatch):
     class AllOnes:
         def bytes(self, count):
@@ -57,6 +68,7 @@ def test_a_number_that_rounds_to_one_stays_below(monkeypatch):
     random = MersenneTwister(1)
     monkeypatch.setattr(random, "_words", AllOnes())
     assert random.uniform() == math.nextafter(1.0, 0.0)
+    assert random.uniform_float() == np.nextafter(np.float32(1), np.float32(0))
 
 
 def test_restart():
