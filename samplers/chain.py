@@ -54,6 +54,8 @@ class Chain:
             except Exception as error:
                 raise _named(step, "reset", error) from error
 
+    # Finite logits may lie further apart than float32 reaches; each step sees to what that does.
+    @np.errstate(over="ignore")
     def apply(self, logits: Floats, mask: NDArray[np.bool_] | None = None) -> Candidates:
         """Run every step before the draw.
 
@@ -61,19 +63,17 @@ class Chain:
         first. Returns the candidates that are left, at least one. Raises ``SamplingError`` that names the
         step, for NaN, +inf, a row of -inf only, a wrong shape, or a mask that allows nothing.
         """
-        # Finite logits may lie further apart than float32 reaches; each step sees to what that does.
-        with np.errstate(over="ignore"):
-            return self._apply(logits, mask)
+        return self._apply(logits, mask)
 
+    @np.errstate(over="ignore")
     def draw(self, candidates: Candidates) -> int:
         """Let the last step select one of the candidates; returns its id, and does not accept it."""
-        with np.errstate(over="ignore"):
-            return self._select(candidates)
+        return self._select(candidates)
 
+    @np.errstate(over="ignore")
     def sample(self, logits: Floats, mask: NDArray[np.bool_] | None = None) -> int:
         """Apply, then draw: the id of the next token, which is not yet accepted."""
-        with np.errstate(over="ignore"):
-            return self._select(self._apply(logits, mask))
+        return self._select(self._apply(logits, mask))
 
     def _apply(self, logits: Floats, mask: NDArray[np.bool_] | None) -> Candidates:
         candidates = Candidates(logits)

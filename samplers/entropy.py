@@ -11,10 +11,10 @@ from .sums import in_order
 _HIGHEST = np.finfo(np.float32).max
 
 
+@np.errstate(divide="ignore")
 def logarithms(probs: Floats) -> Floats:
     """ln p, float32 (n,), each correctly rounded; that of 0 is -inf."""
-    with np.errstate(divide="ignore"):
-        return np.log(probs, dtype=np.float64).astype(np.float32)
+    return np.log(probs, dtype=np.float64).astype(np.float32)
 
 
 def rough_entropy(probs: Floats, logs: Floats) -> np.float32:

@@ -9,6 +9,8 @@ from numpy.typing import NDArray
 
 # Rows in a block of the two-level search.
 BLOCK = 512
+# Up to so many terms, running sums are the faster way.
+_FEW = 128
 # So many squares are added one by one: next to a small sum, most of them would have to be.
 _FIRST = 64
 # Rows from which on that search has two levels.
@@ -25,6 +27,9 @@ def in_order(values: NDArray[_Float], before: _Float | None = None) -> _Float:
     NumPy adds in pairs, but what it subtracts it takes away one after the other; that is five times as fast as the
     last of its running sums, and the same to the last bit.
     """
+    if before is None and 0 < values.size <= _FEW:
+        last: _Float = np.add.accumulate(values)[-1]
+        return last
     zero = values.dtype.type(0)
     total: _Float = zero - np.subtract.reduce(values, initial=zero if before is None else -before)
     return total

@@ -103,9 +103,10 @@ def _extensions(pieces: Sequence[bytes]) -> list[tuple[int, list[int]]]:
     order = sorted(range(len(pieces)), key=pieces.__getitem__)
     words = [pieces[row] for row in order]
     found = []
-    for place, (piece, following) in enumerate(pairwise(words)):
-        # In sorted order what begins with a piece stands together, from the first equal piece on.
-        if not following.startswith(piece) or not piece or (place and words[place - 1] == piece):
+    # In sorted order what begins with a piece stands together, from the first equal piece on.
+    for place in [i for i, (piece, following) in enumerate(pairwise(words)) if following.startswith(piece)]:
+        piece = words[place]
+        if not piece or (place and words[place - 1] == piece):
             continue
         end = place + 2
         while end < len(words) and words[end].startswith(piece):
