@@ -60,13 +60,14 @@ class Infill(Sampler):
         candidates.order()
         probs = candidates.rough_probs()
         is_end = self._is_end[candidates.ids]
-        ending, writing = in_order(probs[is_end]), in_order(probs[~is_end])
+        is_text = ~is_end
+        ending, writing = in_order(probs[is_end]), in_order(probs[is_text])
         if np.float32(3) * ending * np.float32(len(candidates)) > writing:
             candidates.keep(is_end)
             return
         probs = self._merged(candidates, probs)
         kept = (probs >= _FIRST_THRESHOLD) | is_end
-        count = int(np.count_nonzero(kept & ~is_end))
+        count = int(np.count_nonzero(kept & is_text))
         if not count:
             self._stop(candidates)
             return
