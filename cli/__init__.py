@@ -14,7 +14,7 @@ _BETWEEN_COLLECTIONS = 200_000
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run `gen` with these arguments (default: those of the process), and exit."""
-    # The process gives all back at once: Python need not look through it for garbage first, a tenth of a short run.
+    # The process gives all back at once; to look for garbage before that would take a tenth of a short run.
     atexit.register(gc.freeze)
     before = gc.get_threshold()
     gc.set_threshold(_BETWEEN_COLLECTIONS, *before[1:])
