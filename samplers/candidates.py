@@ -9,13 +9,12 @@ from math import isfinite
 import numpy as np
 from numpy.typing import NDArray
 
-from .arrays import Floats, Ids, Positions
+from .arrays import Floats, Ids, Positions, describe, held_finite
 from .errors import SamplingError
 from .ranking import descending, highest_rows
 from .sums import LONG, first_reaching, in_order, surely_reaching
 
 _FLOAT32 = np.dtype(np.float32)
-_LOWEST, _HIGHEST = np.finfo(np.float32).min, np.finfo(np.float32).max
 # Up to so many rows are dropped by copying what stands between them.
 _FEW = 16
 # A draw from a long row is first tried with NumPy's float32 exp, which is wrong by 4 units of the last place or
@@ -32,13 +31,6 @@ def _every_id(size: int) -> Ids:
     ids: Ids = np.arange(size, dtype=np.int32)
     ids.flags.writeable = False
     return ids
-
-
-def held_finite(logits: NDArray[np.floating], old: Floats) -> Floats:
-    """New logits as float32: what overflowed is held finite, and what was -inf before stays so."""
-    finite = np.minimum(np.maximum(logits, _LOWEST), _HIGHEST).astype(np.float32, copy=False)
-    held: Floats = np.where(old == -np.inf, old, finite)
-    return held
 
 
 class Candidates:
@@ -241,14 +233,6 @@ class Candidates:
     def _forget(self) -> None:
         self._max = None
         self._exp = None
-
-
-def describe(value: object) -> str:
-    """What a value is, for a message: the dtype and shape of an array, else the type's name."""
-    if isinstance(value, np.ndarray):
-        masked = "masked " if isinstance(value, np.ma.MaskedArray) else ""
-        return f"{masked}{value.dtype} of shape {value.shape}"
-    return type(value).__name__
 
 
 def _complaint(highest: np.float32) -> str:

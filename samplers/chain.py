@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .arrays import Floats
+from .arrays import Floats, describe
 from .base import Sampler, Selector, Surroundings
-from .candidates import Candidates, describe
+from .candidates import Candidates
 from .errors import SamplingError, StepError
 from .methods.dist import Dist
 

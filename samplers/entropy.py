@@ -5,10 +5,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from .arrays import Floats
+from .arrays import HIGHEST, Floats
 from .sums import in_order
-
-_HIGHEST = np.finfo(np.float32).max
 
 
 @np.errstate(divide="ignore")
@@ -22,7 +20,7 @@ def rough_entropy(probs: Floats, logs: Floats) -> np.float32:
 
     ``logs``: what `logarithms` makes of ``probs``.
     """
-    return in_order(probs * np.minimum(-logs, _HIGHEST))  # 0 times what is finite
+    return in_order(probs * np.minimum(-logs, HIGHEST))  # 0 times what is finite
 
 
 def entropy_terms(probs: NDArray[np.floating]) -> NDArray[np.float64]:

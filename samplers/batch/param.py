@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from ..arrays import describe
 from ..base import FLOAT32_MAX
-from ..candidates import describe
 from ..errors import SamplingError
 from .data import Floats, Ints, Mask, ToTensor, check_heights, check_to_tensor
 

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..candidates import held_finite
+from ..arrays import held_finite
 from ..errors import SamplingError
 from .counts import Counts, entries_of
 from .data import Floats, Ints

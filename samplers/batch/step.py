@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ..candidates import describe
+from ..arrays import describe
 from ..errors import SamplingError
 from .cache import RequestCache
 from .counts import Counts, count

@@ -9,7 +9,7 @@ import numpy as np
 from array_api_compat import array_namespace, device, to_device
 from numpy.typing import NDArray
 
-from ..candidates import describe
+from ..arrays import describe
 from ..errors import SamplingError
 from .data import Floats, Ints, ToTensor
 

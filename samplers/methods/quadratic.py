@@ -5,8 +5,9 @@ from typing import ClassVar
 import numpy as np
 from pydantic import Field
 
+from ..arrays import held_finite
 from ..base import About, Sampler
-from ..candidates import Candidates, held_finite
+from ..candidates import Candidates
 
 
 class Quadratic(Sampler):
