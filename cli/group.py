@@ -51,7 +51,7 @@ class Commands(TyperGroup):
         command = get_command(app)
         command.name = name
         for parameter in command.params:
-            _take_defaults_as_they_are(parameter)
+            _leave_alone_if_absent(parameter)
         return command
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
@@ -70,17 +70,17 @@ class Commands(TyperGroup):
         formatter.write((self.epilog or "").strip("\n") + "\n")
 
 
-def _take_defaults_as_they_are(parameter: Any) -> None:
-    """Let an option that is not given have its default without a look at its type.
+def _leave_alone_if_absent(parameter: Any) -> None:
+    """Let an option without a value have none, without a look at its type.
 
     typer makes a validator for each option, given or not; for fifty of them that is a sixth of the start of `gen`.
     """
     if parameter.nargs != 1 or parameter.required or parameter.callback:
         return
-    process, default = parameter.process_value, parameter.default
-    absent = () if parameter.multiple and default is None else default
+    process = parameter.process_value
+    none = () if parameter.multiple else None
 
     def process_value(ctx: Any, value: Any) -> Any:
-        return absent if value is default else process(ctx, value)
+        return none if value is None else process(ctx, value)
 
     parameter.process_value = process_value

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import isfinite
 from typing import NamedTuple, TypeVar
 
 import numpy as np
@@ -11,8 +12,8 @@ from numpy.typing import NDArray
 BLOCK = 512
 # Up to so many terms, running sums are the faster way.
 _FEW = 128
-# So many squares are added one by one: next to a small sum, most of them would have to be.
-_FIRST = 64
+# So many squares are added one by one at first, and where more than that in a piece would have to be.
+_FIRST, _MANY = 64, 32
 # Rows from which on that search has two levels.
 LONG = 4 * BLOCK
 # The least normal float32.
@@ -27,10 +28,10 @@ def in_order(values: NDArray[_Float], before: _Float | None = None) -> _Float:
     NumPy adds in pairs, but what it subtracts it takes away one after the other; that is five times as fast as the
     last of its running sums, and the same to the last bit.
     """
-    if before is None and 0 < values.size <= _FEW:
-        last: _Float = np.add.accumulate(values)[-1]
-        return last
     zero = values.dtype.type(0)
+    if before is None and 0 < values.size <= _FEW:
+        last: _Float = zero + np.add.accumulate(values)[-1]
+        return last
     total: _Float = zero - np.subtract.reduce(values, initial=zero if before is None else -before)
     return total
 
@@ -40,27 +41,48 @@ def sum_of_squares(values: NDArray[np.float32]) -> np.float32:
 
     Floats up to the next power of two are equally far apart, further up twice as far or more. So rounding a square
     to a float first makes a difference only if that puts it midway between two of them: a multiple of half of that
-    distance. Such squares, one in thousands, are added by themselves, and those between them in order as floats.
+    distance. Such squares, few where the sum is far above them, are added by themselves, and those between them in
+    order as floats.
     """
-    total = np.float32(0)
-    for value in values[:_FIRST].tolist():
-        total = np.float32(float(total) + value * value)
-    squares = values * values
-    start = _FIRST
-    while start < values.size:
-        end = min(3 * start, values.size)
-        with np.errstate(all="ignore"):  # next to 0, the distance is too small to divide by: then all are midway
-            steps = squares[start:end] * (np.float32(2) / np.spacing(total))
-        places = (steps == np.rint(steps)).nonzero()[0] + start
-        exact = values[places].astype(np.float64) ** 2
-        rounded = squares[places] != exact
-        for place, square in zip(places[rounded].tolist(), exact[rounded].tolist(), strict=True):
-            between = in_order(squares[start:place], total)
-            total = np.float32(float(between) + square)
-            start = place + 1
-        total = in_order(squares[start:end], total)
-        start = end
+    total = _one_by_one(np.float32(0), values[:_FIRST])
+    start, length = _FIRST, 2 * _FIRST
+    while start < values.size and isfinite(total):
+        piece = values[start : start + length]
+        squares = piece * piece
+        places, exact = _midway(piece, squares, total)
+        if places.size > _MANY:  # beside so small a sum: make it larger, and look again
+            total = _one_by_one(total, piece[:_FIRST])
+            start, length = start + _FIRST, 2 * _FIRST
+            continue
+        done = 0
+        for place, square in zip(places.tolist(), exact.tolist(), strict=True):
+            total = np.float32(float(in_order(squares[done:place], total)) + square)
+            done = place + 1
+        total = in_order(squares[done:], total)
+        start, length = start + length, 3 * length
     return total
+
+
+def _one_by_one(total: np.float32, values: NDArray[np.float32]) -> np.float32:
+    for value in values.tolist():
+        total = np.float32(float(total) + value * value)
+    return total
+
+
+def _midway(
+    values: NDArray[np.float32], squares: NDArray[np.float32], total: np.float32
+) -> tuple[NDArray[np.intp], NDArray[np.float64]]:
+    """Which of the rounded squares may lie midway between two sums above ``total``; and these squares, exactly."""
+    with np.errstate(over="ignore", divide="ignore"):
+        scale = np.float32(2) / np.spacing(total)
+    places = np.arange(values.size)
+    if isfinite(scale):  # else the sums lie as closely as floats do
+        with np.errstate(over="ignore"):
+            steps = squares * scale
+        places = (steps == np.rint(steps)).nonzero()[0]
+    exact = values[places].astype(np.float64) ** 2
+    rounded = squares[places] != exact
+    return places[rounded], exact[rounded]
 
 
 def first_reaching(weights: NDArray[np.float32], share: float) -> int:
@@ -99,7 +121,7 @@ def _search(weights: NDArray[np.float32], share: float) -> _Found:
     blocks = np.add.reduceat(weights, np.arange(0, weights.size, BLOCK), dtype=np.float64)
     ends = np.add.accumulate(blocks)
     target = ends[-1] * share
-    block = min(int(ends.searchsorted(target)), ends.size - 1)
+    block = int(ends.searchsorted(target))
     start = block * BLOCK
     sums = np.add.accumulate(weights[start : start + BLOCK], dtype=np.float64)
     # The two levels round differently: past the end of a block means its last row with a weight.

@@ -4,6 +4,7 @@ import json
 import re
 import subprocess
 import sys
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from logitsmith.cli.app import app
 from logitsmith.cli.group import COMMANDS
 from logitsmith.presets import parse_scalar
 from logitsmith.samplers import catalogue
+from typer.core import TyperOption
 from typer.main import get_command
 
 BUILT_IN = {path.stem for path in (Path(__file__).parents[2] / "presets").glob("*.yaml")}
@@ -90,14 +92,25 @@ def test_the_help_of_all_says_what_each_command_says_of_itself(name):
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_an_option_that_is_not_given_has_the_value_that_typer_gives_it(name):
+def test_an_option_that_is_not_given_is_what_typer_makes_of_it(name):
     command = get_command(app).get_command(None, name)
     with command.make_context(name, [], resilient_parsing=True) as context:
         for parameter in command.params:
             if not parameter.required:
-                default = parameter.default
-                as_typer = type(parameter).process_value(parameter, context, default)
-                assert parameter.process_value(context, default) == as_typer, parameter.name
+                found, as_typer = (
+                    process(context, parameter.default)
+                    for process in (parameter.process_value, partial(type(parameter).process_value, parameter))
+                )
+                assert (found, type(found)) == (as_typer, type(as_typer)), parameter.name
+
+
+def test_the_type_of_an_option_that_is_not_given_is_not_looked_at(monkeypatch):
+    monkeypatch.setattr(TyperOption, "process_value", lambda *_: pytest.fail("typer was asked"))
+    parameters = {parameter.name: parameter for parameter in get_command(app).get_command(None, "run").params}
+    assert parameters["seed"].process_value(None, None) is None
+    assert parameters["stop"].process_value(None, None) == ()
+    with pytest.raises(pytest.fail.Exception):
+        parameters["seed"].process_value(None, "7")
 
 
 @pytest.mark.parametrize("arguments", [["--help"], ["run", "--help"], ["--version"]], ids=" ".join)

@@ -8,7 +8,6 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 from logitsmith.samplers import Candidates, SamplingError, build
-from logitsmith.samplers import sums as sums_module
 from logitsmith.samplers.batch import SamplingParam, draw, nucleus, penalties, sample
 from logitsmith.samplers.batch import heads as heads_module
 from logitsmith.samplers.batch.draw import draw_whole, numbers
@@ -275,11 +274,6 @@ def test_past_the_end_means_the_last_token_with_weight():
     sums = np.array([[0.0, 1.0, 2.0, 2.0], [1.0, 1.0, 3.0, 4.0]])
     assert draw._reached(sums, np.array([2.5, 1.0])).tolist() == [2, 0]
     assert draw._reached(sums, np.array([0.0, 1.5])).tolist() == [0, 2]
-
-
-def test_blocks_are_those_of_pick():
-    assert draw.BLOCK == sums_module.BLOCK
-    assert draw.LONG == sums_module.LONG
 
 
 def test_groups_are_never_more_than_blocks():

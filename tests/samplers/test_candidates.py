@@ -85,6 +85,15 @@ def test_top_is_order_and_truncate(logits, count):
     assert quick.ordered
 
 
+@pytest.mark.parametrize("ordered", [False, True])
+def test_top_keeps_one_row_at_least(ordered):
+    candidates = Candidates(row(1, 3, 2))
+    if ordered:
+        candidates.order()
+    candidates.top(0)
+    assert table(candidates) == [(1, 3.0)]
+
+
 @given(rows(300), st.data())
 def test_keep(logits, data):
     mask = np.array(data.draw(st.lists(st.booleans(), min_size=logits.size, max_size=logits.size)))

@@ -5,6 +5,7 @@ import pytest
 from logitsmith.samplers import (
     SEED_MAX,
     About,
+    Candidates,
     Chain,
     Sampler,
     SamplingError,
@@ -127,6 +128,12 @@ def test_sample_is_apply_then_draw():
     logits = make_row("normal", 100, 2)
     one, other = build("top_k9 > temp0.7", seed=3), build("top_k9 > temp0.7", seed=3)
     assert [one.sample(logits) for _ in range(30)] == [other.draw(other.apply(logits)) for _ in range(30)]
+
+
+def test_logits_further_apart_than_float32_reaches_are_drawn_without_a_warning():
+    logits = row(3e38, -3e38, 3e38)
+    assert build([]).sample(logits) in (0, 2)
+    assert build([]).draw(Candidates(logits)) in (0, 2)
 
 
 def test_a_token_is_an_int():

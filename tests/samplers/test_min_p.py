@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
+from logitsmith.samplers import Candidates, make
 
 from .rows import LARGE, LARGEST, NEG, agree, native, refuses, row, rows, run, table
 
@@ -40,6 +41,28 @@ def test_exactly_at_the_threshold():
     below = np.nextafter(edge, np.float32(NEG))
     assert run({"min_p": 0.25}, row(2.0, edge, below)).ids.tolist() == [0, 1]
     assert native([{"min_p": {"p": 0.25}}], row(2.0, edge, below)).ids.tolist() == [0, 1]
+
+
+def run_ordered(params, logits):
+    candidates = Candidates(logits)
+    candidates.order()
+    with np.errstate(over="ignore"):
+        make({"min_p": params}, "step").apply(candidates)
+    return candidates
+
+
+def test_exactly_at_the_threshold_of_ordered_rows():
+    edge = bound(row(2.0), 0.25)
+    below = np.nextafter(edge, np.float32(NEG))
+    assert run_ordered({"p": 0.25}, row(edge, below, 2.0, edge)).ids.tolist() == [2, 0, 3]
+
+
+@given(rows(300), PROBABILITY, st.integers(1, 20))
+def test_ordered_rows_are_cut_as_others_are(logits, p, min_keep):
+    params = {"p": p, "min_keep": min_keep}
+    left = run({"min_p": params}, logits)
+    left.order()
+    assert table(run_ordered(params, logits)) == table(left)
 
 
 @given(rows(300), PROBABILITY, st.integers(1, 20))

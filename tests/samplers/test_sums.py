@@ -16,6 +16,7 @@ def test_it_is_the_sum_of_a_loop_to_the_last_bit(size, scale, dtype):
     for value in values:
         total += value
     assert in_order(values).tobytes() == total.tobytes()
+    assert in_order(-np.zeros(size, dtype)).tobytes() == dtype(0).tobytes()
     assert in_order(values[::2]) == (np.add.accumulate(values[::2])[-1] if size else 0)
 
 
@@ -42,7 +43,9 @@ VALUES = {
     "all the same": lambda rng, size: np.full(size, rng.uniform(1, 2)),
     "whole numbers": lambda rng, size: rng.integers(-9, 9, size),
     "zeros first": lambda rng, size: np.where(np.arange(size) < size // 2, 0, rng.normal(0, 3, size)),
+    "still at first": lambda rng, size: np.where(np.arange(size) < size // 2, 1e-3, 5) * rng.normal(0, 1, size),
     "tiny": lambda rng, size: rng.normal(0, 1e-22, size),
+    "tinier": lambda rng, size: rng.choice([0, 2.0**-75, 1.3 * 2.0**-75], size),
     "too large": lambda rng, size: rng.normal(0, 1e18, size),
     "midway": midway,
 }
