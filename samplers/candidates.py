@@ -201,6 +201,10 @@ class Candidates:
         entries = table if self._ids is None else table[self._ids]
         return (entries != 0).nonzero()[0]  # a row of booleans is searched much faster than one of numbers
 
+    def tokens(self, positions: Positions) -> NDArray[np.integer]:
+        """Token ids of the rows at ``positions``."""
+        return positions if self._ids is None else self._ids[positions]
+
     def find(self, tokens: Positions) -> tuple[Positions, Positions]:
         """Positions of the rows of these tokens, no two alike, and which of the tokens each row has."""
         if self._ids is None:

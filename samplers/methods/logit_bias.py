@@ -95,7 +95,7 @@ class LogitBias(Sampler):
         added, banned, changed = self._tables
         touched = changed if candidates.whole else candidates.where(added)
         if touched.size:
-            candidates.change(touched, candidates.logits[touched] + added[candidates.ids[touched]])
+            candidates.change(touched, candidates.logits[touched] + added[candidates.tokens(touched)])
         allowed = ~(banned if candidates.whole else banned[candidates.ids])
         if not allowed.any():
             raise SamplingError("logit_bias: every candidate left is banned")

@@ -79,8 +79,8 @@ class Penalties(Sampler):
         if self._counts is not None:
             seen, made = self._counts
             check_token("penalties", token, seen.size)
-            if not seen[token]:
-                self._penalised = None
+            if self._penalised is not None and not seen[token]:
+                self._penalised = np.append(self._penalised, token)
             seen[token] += 1
             made[token] += 1
         self._window.append(token)
@@ -101,19 +101,19 @@ class Penalties(Sampler):
                 repeat = np.float32(self.repeat)
                 new = np.where(old <= 0, old * repeat, old / repeat)
             if self.frequency or self.presence:
-                counts = (seen if self.scope == "all" else made)[candidates.ids[touched]].astype(np.float32)
+                counts = (seen if self.scope == "all" else made)[candidates.tokens(touched)].astype(np.float32)
                 new = new - (counts * np.float32(self.frequency) + (counts > 0) * np.float32(self.presence))
         candidates.change(touched, new)
 
     def _touched(self, candidates: Candidates, seen: Counts) -> Positions:
-        """Positions of the rows that are penalised; those of a whole row are kept until others are seen."""
+        """Positions of the rows that are penalised; those of a whole row are kept, in any order."""
         if not candidates.whole:
             touched = candidates.where(seen)
         elif self._penalised is None:
             touched = self._penalised = candidates.where(seen)
         else:
             touched = self._penalised
-        return touched if self._newline is None else touched[candidates.ids[touched] != self._newline]
+        return touched if self._newline is None else touched[candidates.tokens(touched) != self._newline]
 
     def _count(self, size: int) -> tuple[Counts, Counts]:
         """How often each token stands in the window, and how often in the part of it that is output."""
@@ -129,6 +129,6 @@ class Penalties(Sampler):
         if self._counts is not None:
             seen, made = self._counts
             seen[token] -= 1
-            if not seen[token]:
-                self._penalised = None
+            if self._penalised is not None and not seen[token]:
+                self._penalised = self._penalised[self._penalised != token]
             made[token] -= not from_prompt

@@ -59,7 +59,7 @@ class RepetitionPenalty(Sampler):
         if not touched.size:
             return
         old = candidates.logits[touched]
-        factor = self._factor(count - 1 - places[candidates.ids[touched]])
+        factor = self._factor(count - 1 - places[candidates.tokens(touched)])
         # A penalty that float32 holds as 0, or a product beyond its range: `change` sees to that.
         with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
             candidates.change(touched, np.where(old <= 0, old * factor, old / factor))

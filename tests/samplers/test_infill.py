@@ -3,7 +3,7 @@ from functools import cache
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from logitsmith.engine import Model, locate
 from logitsmith.samplers import SamplingError, build
@@ -192,9 +192,10 @@ def test_equals_llama_cpp_on_related_tokens(vocabulary, data, k):
     chosen = data.draw(st.lists(st.sampled_from(sorted({*texts, 0, 1, 2, 4})), max_size=20, unique=True))
     near = st.floats(-2, 2, width=32)
     values = data.draw(st.lists(near, min_size=len(chosen), max_size=len(chosen), unique=True))
-    logits = np.linspace(-100, -150, vocabulary.size, dtype=np.float32)  # no two of them equal
+    logits = np.linspace(-100, -150, vocabulary.size, dtype=np.float32)
     logits[chosen] = values
     logits[[0, 2, 4]] -= np.float32(data.draw(st.sampled_from([0, 4, 9, 20])))
+    assume(np.unique(logits).size == logits.size)  # llama.cpp's sort may exchange equal ones
     check(vocabulary, logits, k)
 
 
