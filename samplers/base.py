@@ -10,13 +10,14 @@ from pydantic import BaseModel, ConfigDict, GetCoreSchemaHandler, GetJsonSchemaH
 from pydantic_core import CoreSchema
 from pydantic_core.core_schema import no_info_before_validator_function
 
+from .arrays import HIGHEST
 from .candidates import Candidates
 from .errors import SamplingError
 from .vocabulary import Vocabulary
 
 S = TypeVar("S", bound="Sampler")
 
-FLOAT32_MAX = 3.4028234663852886e38
+FLOAT32_MAX = float(HIGHEST)
 """The largest parameter that can be computed with."""
 
 

@@ -10,12 +10,12 @@ from numpy.typing import NDArray
 
 # Rows in a block of the two-level search.
 BLOCK = 512
-# Up to so many terms, running sums are the faster way.
-_FEW = 128
-# So many squares are added one by one at first, and where more than that in a piece would have to be.
-_FIRST, _MANY = 64, 32
 # Rows from which on that search has two levels.
 LONG = 4 * BLOCK
+# Up to so many terms, running sums are the faster way.
+_FEW = 128
+# So many squares are added one by one: at first, and where more than the second number of a piece have to be.
+_FIRST, _MANY = 64, 32
 # The least normal float32.
 _TINY = 2.0**-126
 

@@ -6,12 +6,11 @@ from typing import ClassVar
 import numpy as np
 from pydantic import Field
 
-from ..base import FLOAT32_MAX, About, Sampler
+from ..arrays import HIGHEST
+from ..base import About, Sampler
 from ..candidates import Candidates
 from ..entropy import logarithms, rough_entropy
 from .temperature import divide
-
-_HOTTEST = np.float32(FLOAT32_MAX)
 
 
 class Dynatemp(Sampler):
@@ -52,7 +51,7 @@ class Dynatemp(Sampler):
         probs = candidates.rough_probs()
         most = np.float32(-math.log(np.float32(1) / np.float32(count)))
         share = rough_entropy(probs, logarithms(probs)) / most
-        low, high = max(np.float32(0), middle - reach), min(middle + reach, _HOTTEST)
+        low, high = max(np.float32(0), middle - reach), min(middle + reach, HIGHEST)
         # A float32 power is a float64 one, rounded.
         rise = np.float64(share) ** np.float64(np.float32(self.exponent))
-        divide(candidates, min(low + (high - low) * np.float32(rise), _HOTTEST))
+        divide(candidates, min(low + (high - low) * np.float32(rise), HIGHEST))
