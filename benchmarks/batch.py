@@ -19,7 +19,7 @@ import sys
 from collections.abc import Callable
 from time import perf_counter
 
-from logitsmith.engine import Answer, Model, Request, Token, generate, generate_many, locate
+from logitsmith.engine import BatchAnswer, Model, Request, Token, generate, generate_many, locate
 from logitsmith.samplers import build
 
 from .batch_sampler import sampler_table
@@ -107,7 +107,7 @@ def _at_once(model: Model, requests: list[Request], parallel: int, apart: bool =
     return {
         outcome.key: [token.id for token in outcome.tokens]
         for outcome in generate_many(model, requests, parallel, apart=apart)
-        if isinstance(outcome, Answer)
+        if isinstance(outcome, BatchAnswer)
     }
 
 

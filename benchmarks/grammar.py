@@ -20,7 +20,7 @@ from time import perf_counter
 import numpy as np
 from llama_cpp.llama_grammar import json_schema_to_gbnf
 from logitsmith.engine import Done, Model, generate, locate
-from logitsmith.grammars import Grammar, compile_grammar, library
+from logitsmith.grammars import Grammar, compile_grammar, list_grammars
 from logitsmith.grammars.tokenizer import tokenizer_of
 from logitsmith.samplers import build
 
@@ -70,7 +70,7 @@ def _masks(model: Model, steps: int) -> None:
     title = f"mask, {model.vocabulary.size:,} tokens"
     print(f"{title:20} {'compile ms':>10} {'ours µs':>9} {'native µs':>10} {'ratio':>7}")
     ratios = []
-    for entry in library():
+    for entry in list_grammars():
         source = entry.path.read_text(encoding="utf-8")
         began = perf_counter()
         grammar = compile_grammar(source, model.vocabulary)

@@ -20,7 +20,7 @@ from typing import Any
 import llama_cpp.llama_cpp as lib
 import numpy as np
 from logitsmith.engine import Model, locate
-from logitsmith.samplers import Candidates, Surroundings, make
+from logitsmith.samplers import BuildContext, Candidates, make_sampler
 from numpy.typing import NDArray
 
 LENGTHS = (64, 1024, 32_768)
@@ -86,8 +86,8 @@ def _measure(
 def _ours(
     model: Model, step: dict[str, Any], logits: NDArray[np.float32], prompt: list[int]
 ) -> tuple[Callable[[int], float], float]:
-    sampler = make(step, "step")
-    sampler.bind(Surroundings(1, model.vocabulary))
+    sampler = make_sampler(step, "step")
+    sampler.bind(BuildContext(1, model.vocabulary))
     began = perf_counter()
     sampler.reset(prompt)
     sampler.apply(Candidates(logits))

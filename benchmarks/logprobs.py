@@ -20,7 +20,7 @@ from itertools import pairwise
 from time import perf_counter
 
 from logitsmith.cli.render import jsonl
-from logitsmith.engine import Event, Model, Token, Wanted, echoed, generate, locate
+from logitsmith.engine import Event, LogprobRequest, Model, Token, generate, locate, score_prompt
 from logitsmith.samplers import build
 
 from .native_loop import DecodeClock
@@ -101,8 +101,8 @@ def _reading(model: Model, count: int, rounds: int) -> None:
     ways: dict[str, Callable[[], object]] = {
         "reading, no logits": lambda: plain(False),
         "the same, in small pieces": lambda: plain(True),
-        "scoring, chosen only": lambda: list(echoed(model, ids)),
-        "scoring, 5 likeliest": lambda: list(echoed(model, ids, Wanted(5))),
+        "scoring, chosen only": lambda: list(score_prompt(model, ids)),
+        "scoring, 5 likeliest": lambda: list(score_prompt(model, ids, LogprobRequest(5))),
     }
     times: dict[str, list[float]] = {name: [] for name in ways}
     for _ in range(rounds):

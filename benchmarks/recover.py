@@ -26,7 +26,7 @@ from logitsmith.recover import (
     HttpOptions,
     LlamaServerEndpoint,
     Recovery,
-    Settings,
+    RecoverySettings,
     output_matrix,
     recover,
 )
@@ -104,7 +104,7 @@ def _methods(url: str, basis: Basis, count: int, whole: bool) -> None:
     print(f"{size:,} tokens, window {WINDOW}, prompt {PROMPT!r}")
     heads = f"{'calls':>6} {'seconds':>8} {'error':>8} {'all tokens':>11} {'peer':>8} {'ratio':>6}"
     print(f"{'method':22} {'measured on':>11} {heads}")
-    found, seconds = run(WINDOW, settings=Settings(basis=basis))
+    found, seconds = run(WINDOW, settings=RecoverySettings(basis=basis))
     _Line("basis", found, seconds, found.queries, many).show(row)
     found, seconds = run(WINDOW, method="parallel", tokens=None if whole else some)
     needed = found.queries if whole else 3 + ceil((size - WINDOW) / (WINDOW - 1))
@@ -115,7 +115,7 @@ def _methods(url: str, basis: Basis, count: int, whole: bool) -> None:
     _Line("single, window of 1", found, seconds, scaled(found, count), size).show(row)
     found, seconds = run(WINDOW, post=False, method="forced", tokens=some)
     _Line("forced", found, seconds, scaled(found, count), size).show(_whole_row(url, size, False))
-    found, seconds = run(0, tokens=few, settings=Settings(eps=EPS))
+    found, seconds = run(0, tokens=few, settings=RecoverySettings(eps=EPS))
     # openlogprobs halves [0, 32] for each token, after a call without a bias and one with 32.
     peer = size * (2 + ceil(log(32 / EPS, 2)))
     _Line(f"bisection to {EPS:g}", found, seconds, scaled(found, len(few)), peer).show(row)
@@ -136,7 +136,7 @@ def _in_flight(url: str, count: int) -> None:
             for _ in range(3):
                 endpoint.query(PROMPT, {})
             began = perf_counter()
-            settings = Settings(in_flight=flying, repeats=1)
+            settings = RecoverySettings(in_flight=flying, repeats=1)
             found = recover(endpoint, PROMPT, "parallel", tokens=tokens, settings=settings)
             seconds = perf_counter() - began
             name = "any" if slot is None else str(slot)

@@ -113,7 +113,7 @@ def _template(options: BatchOptions) -> tuple[Template | None, int | None]:
 
 def _defaults(options: BatchOptions) -> Defaults:
     """What the flags say, as far as it can be wrong without a model."""
-    from ..grammars import choose
+    from ..grammars import resolve_grammar
     from ..presets import load, parse_set, resolve, user_config
     from .batches.prepare import Defaults
 
@@ -121,7 +121,7 @@ def _defaults(options: BatchOptions) -> Defaults:
     name = options.preset or user_config().preset or "default"
     found = resolve(None if name == "model" else load(name), chain=options.chain, flags=settings)
     if found.grammar.value is not None:
-        choose(found.grammar.value, folders(), found.grammar_base).check()
+        resolve_grammar(found.grammar.value, folders(), found.grammar_base).check()
     return Defaults(name, options.chain, settings, _seed(options), options.chat, options.logprobs)
 
 

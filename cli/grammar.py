@@ -11,7 +11,7 @@ from .options import Options, RunOptions
 
 if TYPE_CHECKING:
     from ..engine import Model
-    from ..grammars import Constraint, Spec
+    from ..grammars import Constraint, GrammarSpec
     from ..presets import Preset, Settings
 
 # Flag, the field of RunOptions that holds it, and the key of a preset's table that says the same.
@@ -45,7 +45,7 @@ def folders() -> list[tuple[str, Path]]:
     return [("./grammars", Path("grammars")), (str(mine), mine)]
 
 
-def spec_of(options: RunOptions, settings: Settings) -> Spec | None:
+def spec_of(options: RunOptions, settings: Settings) -> GrammarSpec | None:
     """The grammar of a run, checked as far as it can be without a model. Raises ``GrammarError``."""
     value = settings.grammar.value
     if value is None:
@@ -57,14 +57,14 @@ def spec_of(options: RunOptions, settings: Settings) -> Spec | None:
             if given is not None:
                 raise typer.BadParameter(f"{flag} needs a grammar")
         return None
-    from ..grammars import GrammarError, choose
+    from ..grammars import GrammarError, resolve_grammar
 
     if options.grammar_root is not None:
         value = {**_table(value), "root": options.grammar_root}
     if options.grammar_after is not None:
         value = {**_table(value), "after": options.grammar_after}
     try:
-        spec = choose(value, folders(), settings.grammar_base)
+        spec = resolve_grammar(value, folders(), settings.grammar_base)
         spec.check()
     except GrammarError as error:
         raise error.within(settings.grammar.origin) from None
@@ -73,11 +73,11 @@ def spec_of(options: RunOptions, settings: Settings) -> Spec | None:
 
 def check_grammar(preset: Preset) -> None:
     """Raise ``GrammarError`` for a preset whose grammar is wrong."""
-    from ..grammars import GrammarError, choose
-    from ..presets import folder_of
+    from ..grammars import GrammarError, resolve_grammar
+    from ..presets import preset_folder
 
     try:
-        choose({} if preset.grammar is None else preset.grammar, folders(), folder_of(preset)).check()
+        resolve_grammar({} if preset.grammar is None else preset.grammar, folders(), preset_folder(preset)).check()
     except GrammarError as error:
         raise error.within(preset.place) from None
 
@@ -86,12 +86,12 @@ def _table(value: str | dict[str, Any]) -> dict[str, Any]:
     return value if isinstance(value, dict) else {"gbnf" if "::=" in value else "name": value}
 
 
-def constraint_of(spec: Spec, model: Model) -> Constraint:
+def constraint_of(spec: GrammarSpec, model: Model) -> Constraint:
     """Make the grammar ready for the model, beside whatever else is done."""
-    from ..grammars import Later
+    from ..grammars import BackgroundConstraint
 
     vocabulary = model.vocabulary
-    made = Later(lambda: spec.start(vocabulary), spec.description)
+    made = BackgroundConstraint(lambda: spec.start(vocabulary), spec.description)
     if spec.names_tokens or spec.after is not None:
         made.wait()  # what is wrong with it is said before the prompt is read
     return made

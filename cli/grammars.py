@@ -12,7 +12,7 @@ from .checks import check_text
 from .errors import FAILED, fail, reported
 
 if TYPE_CHECKING:
-    from ..grammars import Mismatch, Spec
+    from ..grammars import GrammarSpec, Mismatch
 
 app = typer.Typer(help="List, show, check and try grammars.", rich_markup_mode="rich", add_completion=False)
 
@@ -35,11 +35,11 @@ def grammars(context: typer.Context) -> None:
 def list_() -> None:
     """List the grammars that a name finds: ./grammars, your config folder, the built-in ones."""
     with reported():
-        from ..grammars import library
+        from ..grammars import list_grammars
         from .grammar import folders
         from .render.tables import show_grammars
 
-        show_grammars(library(folders()))
+        show_grammars(list_grammars(folders()))
 
 
 @app.command()
@@ -62,7 +62,7 @@ def check(name: Name, text: Text = None, text_file: TextFile = None, root: Root 
     if text is not None:
         check_text("text", text)
     with reported():
-        from ..grammars import GrammarError, compile_grammar, mismatch
+        from ..grammars import GrammarError, compile_grammar, find_mismatch
 
         spec = _spec(name, root)
         spec.check()
@@ -74,9 +74,9 @@ def check(name: Name, text: Text = None, text_file: TextFile = None, root: Root 
             grammar = compile_grammar(spec.source, None, spec.kind, spec.root)
         except GrammarError as error:
             raise error.within(spec.label) from None
-        found = mismatch(grammar, given)
+        found = find_mismatch(grammar, given)
         if found is not None and text_file is not None and given.endswith("\n"):
-            found = mismatch(grammar, given[:-1])  # a file's last line end need not belong to the text
+            found = find_mismatch(grammar, given[:-1])  # a file's last line end need not belong to the text
         if found is None:
             print(f"{name}: the text matches")
             return
@@ -88,7 +88,7 @@ def check(name: Name, text: Text = None, text_file: TextFile = None, root: Root 
 def sample(name: Name, seed: Seed = None, n: Count = 1, root: Root = "root") -> None:
     """Print random sentences of a GBNF grammar, made with no model."""
     with reported():
-        from ..grammars import GrammarError, sentence
+        from ..grammars import GrammarError, random_sentence
         from .render.text import fit
 
         spec = _spec(name, root)
@@ -96,28 +96,30 @@ def sample(name: Name, seed: Seed = None, n: Count = 1, root: Root = "root") -> 
             fail(f"{name}: sentences can be made of GBNF only")
         for number in range(n):
             try:
-                made = sentence(spec.source, None if seed is None else seed + number, spec.root)
+                made = random_sentence(spec.source, None if seed is None else seed + number, spec.root)
             except GrammarError as error:
                 raise error.within(spec.label) from None
             print(fit(made.removesuffix("\n"), sys.stdout))
 
 
-def _spec(name: str, root: str = "root") -> Spec:
+def _spec(name: str, root: str = "root") -> GrammarSpec:
     """A grammar by its name, or by its file, whose ending says the kind."""
-    from ..grammars import SUFFIXES, GrammarError, Spec, choose, read_file
+    from ..grammars import KIND_OF_SUFFIX, GrammarError, GrammarSpec, read_grammar_file, resolve_grammar
     from .grammar import folders
 
     path = Path(name)
-    kind = SUFFIXES.get(path.suffix)
+    kind = KIND_OF_SUFFIX.get(path.suffix)
     if kind is not None:
         if root != "root" and kind != "gbnf":
             raise GrammarError(f"{name}: --root names a rule of GBNF, and this is a {path.suffix} file")
-        source = read_file(path)
-        return Spec(name, kind, source.rstrip("\n") if kind == "regex" else source, root)
+        source = read_grammar_file(path)
+        return GrammarSpec(name, kind, source.rstrip("\n") if kind == "regex" else source, root)
     if "/" in name or path.suffix:
-        raise GrammarError(f"{name}: the kind of a grammar file is told by its ending: {', '.join(SUFFIXES)}")
+        raise GrammarError(
+            f"{name}: the kind of a grammar file is told by its ending: {', '.join(KIND_OF_SUFFIX)}"
+        )
     table: dict[str, Any] = {"name": name, "root": root}
-    return choose(table, folders())
+    return resolve_grammar(table, folders())
 
 
 def _read(path: Path) -> str:

@@ -25,13 +25,13 @@ def adapters(options: ModelOptions) -> list[tuple[str, float]]:
 
 def hear_llama_cpp(options: ModelOptions) -> None:
     """Say why, if llama.cpp is about to end the process; with ``--verbose``, its log goes to stderr."""
-    from ..engine import send_log_to, when_llama_cpp_aborts
+    from ..engine import set_abort_handler, set_log_sink
     from .errors import give_up
     from .render.text import fit
 
-    when_llama_cpp_aborts(give_up)
+    set_abort_handler(give_up)
     if options.verbose:
-        send_log_to(lambda line: sys.stderr.write(fit(line, sys.stderr)))
+        set_log_sink(lambda line: sys.stderr.write(fit(line, sys.stderr)))
 
 
 def load_model(options: ModelOptions, pressed: list[int]) -> Model:

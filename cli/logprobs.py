@@ -12,15 +12,15 @@ from .flags import Format
 from .options import RunOptions
 
 if TYPE_CHECKING:
-    from ..engine import Vocabulary, Wanted
+    from ..engine import LogprobRequest, Vocabulary
 
 _ITEM = re.compile(r'\s*("(?:[^"\\]|\\.)*"|[^,"\s][^,]*|)\s*(,|$)')
 _ID = re.compile(r"<\[(\d{1,12})\]>")
 
 
-def wanted_of(options: RunOptions, vocabulary: Vocabulary) -> Wanted:
+def wanted_of(options: RunOptions, vocabulary: Vocabulary) -> LogprobRequest:
     """Which logprobs this run reads; leaves with a message where a token is none of the model's."""
-    from ..engine import Wanted
+    from ..engine import LogprobRequest
 
     top = options.logprobs
     if top is None and options.format_ is Format.jsonl:
@@ -31,7 +31,7 @@ def wanted_of(options: RunOptions, vocabulary: Vocabulary) -> Wanted:
         )
     source = "model" if options.logprobs_from is None else options.logprobs_from.value
     named = () if options.logprob_of is None else tuple(dict.fromkeys(_named(options.logprob_of, vocabulary)))
-    return Wanted(top, source, named)
+    return LogprobRequest(top, source, named)
 
 
 def _named(texts: str, vocabulary: Vocabulary) -> list[int]:

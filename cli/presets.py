@@ -26,20 +26,20 @@ def presets(context: typer.Context) -> None:
 def list_() -> None:
     """List the presets that a name finds: ./presets, your config folder, the built-in ones."""
     with reported():
-        from ..presets import listing
+        from ..presets import list_presets
         from .render.tables import show_presets
 
-        show_presets(listing())
+        show_presets(list_presets())
 
 
 @app.command()
 def show(name: Name) -> None:
     """Print a preset's YAML."""
     with reported():
-        from ..presets import find
+        from ..presets import find_preset
         from .render.text import fit
 
-        sys.stdout.write(fit(find(name).path.read_text(encoding="utf-8", errors="replace"), sys.stdout))
+        sys.stdout.write(fit(find_preset(name).path.read_text(encoding="utf-8", errors="replace"), sys.stdout))
 
 
 @app.command()
@@ -47,10 +47,10 @@ def check(file: Name) -> None:
     """Say whether a preset file is right; if not, what is wrong and where."""
     with reported():
         from ..presets import load
-        from ..samplers import parse
+        from ..samplers import parse_chain
 
         preset = load(file)
-        steps = [sampler.about.name for sampler in parse(preset.chain)]
+        steps = [sampler.about.name for sampler in parse_chain(preset.chain)]
         if preset.grammar is not None:
             check_grammar(preset)
         print(f"{file}: ok ({' > '.join(steps)})")
@@ -62,6 +62,6 @@ def schema() -> None:
     with reported():
         import json
 
-        from ..presets import json_schema
+        from ..presets import preset_json_schema
 
-        print(json.dumps(json_schema(), indent=2, ensure_ascii=False))
+        print(json.dumps(preset_json_schema(), indent=2, ensure_ascii=False))

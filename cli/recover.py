@@ -18,7 +18,7 @@ from .recover_endpoint import count_tokens, opened
 from .recover_options import RecoverOptions
 
 if TYPE_CHECKING:
-    from ..recover import Endpoint, Recovery, Settings, Verification
+    from ..recover import Endpoint, Recovery, RecoverySettings, Verification
 
 
 def recover(
@@ -75,11 +75,11 @@ def recover(
 
 
 def _recover(options: RecoverOptions) -> None:
-    from ..recover import check_format
+    from ..recover import check_output_path
 
     hear_llama_cpp(options)
     if options.output is not None and str(options.output) != "-":
-        check_format(options.output)
+        check_output_path(options.output)
     tokens = options.tokens
     prompt = read_prompt(options)
     with interruptible() as pressed, opened(options, pressed) as endpoint:
@@ -99,10 +99,10 @@ def _show_plan(endpoint: Endpoint, prompt: str, tokens: list[int] | None, option
     show_plan(estimates, count, guessed, options.prices)
 
 
-def _settings(options: RecoverOptions, **rest: Any) -> Settings:
-    from ..recover import Basis, Settings
+def _settings(options: RecoverOptions, **rest: Any) -> RecoverySettings:
+    from ..recover import Basis, RecoverySettings
 
-    return Settings(
+    return RecoverySettings(
         basis=None if options.basis is None else Basis.load(options.basis),
         eps=options.eps,
         tolerance=options.tolerance,
@@ -114,7 +114,7 @@ def _settings(options: RecoverOptions, **rest: Any) -> Settings:
 
 
 def _run(endpoint: Endpoint, prompt: str, tokens: list[int] | None, run: tuple[RecoverOptions, list[int]]) -> None:
-    from ..recover import RecoverError, identity_of, recover, verify
+    from ..recover import RecoverError, endpoint_identity, recover, verify
     from .render import recovery as render
     from .render.progress import recovering
 
@@ -127,7 +127,7 @@ def _run(endpoint: Endpoint, prompt: str, tokens: list[int] | None, run: tuple[R
             options, checkpoint=kept, resume=options.resume, progress=progress, interrupted=lambda: bool(pressed)
         )
         if str(options.output) == "-":  # in the end the server may be gone; for a file it is kept before
-            identity_of(endpoint, settings)
+            endpoint_identity(endpoint, settings)
         try:
             found = recover(endpoint, prompt, options.method.value, options.top, tokens, settings=settings)
         except RecoverError as error:

@@ -48,10 +48,10 @@ def recover_basis(
 
 
 def _basis(options: BasisOptions, pressed: list[int]) -> Basis:
-    from ..recover import Basis, check_place, read_rows
+    from ..recover import Basis, check_writable, read_rows
 
     hear_llama_cpp(options)
-    check_place(options.output)
+    check_writable(options.output)
     if options.vectors:
         return Basis.of_rows(read_rows(options.vectors), f"{len(options.vectors)} recoveries")
     with load_model(options, pressed) as model:
@@ -59,7 +59,7 @@ def _basis(options: BasisOptions, pressed: list[int]) -> Basis:
 
 
 def _of_model(model: Model, options: BasisOptions, pressed: list[int]) -> Basis:
-    from ..recover import Basis, basis_of_rows, output_matrix
+    from ..recover import Basis, basis_from_rows, output_matrix
     from .render.progress import recovering
 
     if options.rows is None:
@@ -72,4 +72,4 @@ def _of_model(model: Model, options: BasisOptions, pressed: list[int]) -> Basis:
             if progress is not None:
                 progress(done, total)
 
-        return basis_of_rows(model, options.rows or None, step)
+        return basis_from_rows(model, options.rows or None, step)

@@ -20,7 +20,7 @@ from .settings import preset_name, seed_of, settle
 
 if TYPE_CHECKING:
     from ..engine import Done, Event, Model
-    from ..grammars import Spec
+    from ..grammars import GrammarSpec
     from ..presets import Settings
 
 
@@ -127,7 +127,7 @@ def _generate(
     options: RunOptions,
     settings: Settings,
     model: Model,
-    spec: Spec | None,
+    spec: GrammarSpec | None,
     text: str,
     pressed: list[int],
 ) -> None:
@@ -189,7 +189,7 @@ def _render(events: Iterator[Event], options: RunOptions, text: str, prompt: str
     return shapes.render(events, sys.stdout, shape, prompt)
 
 
-def _broken_off(done: Done, options: RunOptions, spec: Spec) -> str:
+def _broken_off(done: Done, options: RunOptions, spec: GrammarSpec) -> str:
     """What to say when the grammar's sentence is not at its end."""
     hint = "" if spec.after is None else f"; the grammar begins after {spec.after!r}"
     if done.finish_reason == "stop":

@@ -14,14 +14,14 @@ Name = Annotated[str | None, typer.Argument(help="A sampler's name or alias; non
 def samplers(name: Name = None) -> None:
     """List the samplers, or show one: formula, parameters, ranges, source."""
     with reported():
-        from ..samplers import SamplingError, catalogue, find, offered
+        from ..samplers import SamplingError, catalogue, find_sampler, list_plugins
         from .render.tables import show_sampler, show_samplers
 
         if name is None:
-            show_samplers(list(catalogue().values()), offered())
+            show_samplers(list(catalogue().values()), list_plugins())
             return
         try:
-            found = find(name)
+            found = find_sampler(name)
         except SamplingError as error:
             fail(str(error), BAD_USAGE)
         show_sampler(found)

@@ -149,7 +149,7 @@ def _show_text(model: Model, text: str, options: ScoreOptions, pressed: list[int
 
 
 def _show_choices(prompt: str, found: dict[str, Any], options: ScoreOptions) -> None:
-    from ..logprobs import encode
+    from ..logprobs import encode_json
     from .render import scores
 
     if options.format_ in (None, o.ScoreFormat.table):
@@ -157,4 +157,4 @@ def _show_choices(prompt: str, found: dict[str, Any], options: ScoreOptions) -> 
         for text in found.get("notes", ()):
             note(text)
     else:
-        print(encode({"logprobs_from": "model", "prompt": prompt, **found}))
+        print(encode_json({"logprobs_from": "model", "prompt": prompt, **found}))

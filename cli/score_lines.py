@@ -66,7 +66,7 @@ def _opened(path: Path) -> Iterator[tuple[BinaryIO, int | None]]:
 
 def _scored_line(model: Model, line: bytes, number: int, stride: int | None) -> str:
     """A line with its scores, as JSON; what else stood in it stays."""
-    from ..logprobs import encode
+    from ..logprobs import encode_json
 
     record = _record(line)
     made = _scored(model, record, stride) | {"line": number}
@@ -74,7 +74,7 @@ def _scored_line(model: Model, line: bytes, number: int, stride: int | None) -> 
     if taken:
         raise _WrongLineError(f'"{taken[0]}" is a name of the result, and cannot stand in the line too')
     try:
-        text = encode(record | made)
+        text = encode_json(record | made)
         text.encode()
     except UnicodeEncodeError:
         raise _WrongLineError("it holds half of a surrogate pair") from None

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from ..engine import Model, Prompt
+    from ..engine import Model, PromptToken
 
 
 def scored_text(
@@ -15,7 +15,7 @@ def scored_text(
     stride: int | None,
     progress: Callable[[int, int], None] | None = None,
     interrupted: Callable[[], bool] | None = None,
-) -> Iterator[Prompt]:
+) -> Iterator[PromptToken]:
     """Tell of each token of a text."""
     from ..engine import score
 
@@ -25,14 +25,14 @@ def scored_text(
 
 def scored_choices(model: Model, prompt: str, choices: list[str]) -> dict[str, Any]:
     """Score choices; what there is to know about them stands in ``notes``."""
-    from ..engine import ModelError, continuation, score_choices
+    from ..engine import ModelError, score_choices, tokenize_continuation
     from ..logprobs import choice_scores
 
     notes = []
     ids = []
     before: list[int] = []
     for choice in choices:
-        before, own, apart = continuation(model.vocabulary, prompt, choice)
+        before, own, apart = tokenize_continuation(model.vocabulary, prompt, choice)
         ids.append(own)
         if apart:
             notes.append(f"{choice!r} would join the prompt's last token; it is scored behind it, on its own")

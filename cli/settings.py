@@ -57,7 +57,7 @@ def settle(options: RunOptions, metadata: Mapping[str, str] | None) -> Settings:
 
     name = preset_name(options)
     if name == "model":
-        preset = presets.from_metadata(metadata or {})
+        preset = presets.preset_from_metadata(metadata or {})
         if preset is None:
             note("this model names no sampling settings (general.sampling.*); the preset default is used")
             preset = presets.load("default")
@@ -120,11 +120,11 @@ def _wishes(options: RunOptions) -> Iterator[Arrangement]:
     from .. import presets
 
     if options.adaptive_target is not None:
-        yield presets.by_adaptive_p()
+        yield presets.arrange_by_adaptive_p()
     if options.samplers is not None:
-        yield presets.by_samplers(options.samplers)
+        yield presets.arrange_by_samplers(options.samplers)
     if options.mirostat is not None:
-        yield presets.by_mirostat(options.mirostat)
+        yield presets.arrange_by_mirostat(options.mirostat)
 
 
 def _breakers(texts: Iterable[str]) -> list[str]:

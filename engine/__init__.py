@@ -1,43 +1,41 @@
 """The engine: models, contexts, and the loop that writes. The only room that imports llama_cpp."""
 
-from .batch import Answer, Failure, generate_many
+from .batch import BatchAnswer, BatchFailure, generate_many
 from .chat import Message, format_chat
 from .context import Context
-from .distribution import Reader, Wanted
+from .distribution import LogprobReader, LogprobRequest
 from .errors import ModelError
-from .events import Done, Event, Prompt, Start, Timings, Token
-from .gguf import check_file
+from .events import Done, Event, PromptToken, Start, Timings, Token
+from .gguf import check_gguf
 from .job import Request, versions
 from .loop import generate
-from .model import MOST_SLOTS, Model, physical_cores
+from .model import MAX_SLOTS, Model, physical_cores
 from .model_path import locate
-from .native import send_log_to, when_llama_cpp_aborts
-from .scoring import continuation, echoed, score, score_choices
+from .native import set_abort_handler, set_log_sink
+from .scoring import score, score_choices, score_prompt, tokenize_continuation
 from .text import TextStream
 from .vocabulary import Vocabulary
 
 __all__ = [
-    "MOST_SLOTS",
-    "Answer",
+    "MAX_SLOTS",
+    "BatchAnswer",
+    "BatchFailure",
     "Context",
     "Done",
     "Event",
-    "Failure",
+    "LogprobReader",
+    "LogprobRequest",
     "Message",
     "Model",
     "ModelError",
-    "Prompt",
-    "Reader",
+    "PromptToken",
     "Request",
     "Start",
     "TextStream",
     "Timings",
     "Token",
     "Vocabulary",
-    "Wanted",
-    "check_file",
-    "continuation",
-    "echoed",
+    "check_gguf",
     "format_chat",
     "generate",
     "generate_many",
@@ -45,7 +43,9 @@ __all__ = [
     "physical_cores",
     "score",
     "score_choices",
-    "send_log_to",
+    "score_prompt",
+    "set_abort_handler",
+    "set_log_sink",
+    "tokenize_continuation",
     "versions",
-    "when_llama_cpp_aborts",
 ]

@@ -12,12 +12,12 @@ from .errors import ModelError
 from .events import Done, Start, Token
 from .job import Job, Request, Steps
 from .model import Model
-from .run import Floats
+from .run import Logits
 from .slots import Slot, Slots
 
 
 @dataclass(frozen=True)
-class Answer:
+class BatchAnswer:
     """What came of a request: its run."""
 
     key: object
@@ -27,7 +27,7 @@ class Answer:
 
 
 @dataclass(frozen=True)
-class Failure:
+class BatchFailure:
     """What came of a request that could not be answered: the reason."""
 
     key: object
@@ -35,7 +35,7 @@ class Failure:
 
 
 _END = object()
-Moved = tuple[Answer | Failure | None, int]
+Moved = tuple[BatchAnswer | BatchFailure | None, int]
 """What came of a request, if it is over, and how many tokens were made."""
 
 
@@ -47,7 +47,7 @@ def generate_many(  # noqa: PLR0913 - the contract's own names
     apart: bool = False,
     stopping: Callable[[], bool] | None = None,
     progress: Callable[[int], None] | None = None,
-) -> Iterator[Answer | Failure]:
+) -> Iterator[BatchAnswer | BatchFailure]:
     """Answer requests, ``parallel`` at a time, each as soon as it is done.
 
     Each gets the tokens that it gets alone: what is drawn depends on its own chain only, and what is computed on
@@ -58,7 +58,7 @@ def generate_many(  # noqa: PLR0913 - the contract's own names
     Raises ``ModelError`` where no request is to blame.
     """
 
-    def told(moved: Moved) -> Iterator[Answer | Failure]:
+    def told(moved: Moved) -> Iterator[BatchAnswer | BatchFailure]:
         outcome, made = moved
         if progress is not None:
             progress(made)
@@ -106,7 +106,7 @@ class _Work:
         self.go_on(None)
         return self.go_on(slots.rows()) if self._steps.reason is None else 0
 
-    def go_on(self, rows: Sequence[Floats] | None) -> int:
+    def go_on(self, rows: Sequence[Logits] | None) -> int:
         """Write as far as these logits go; returns how many tokens that made."""
         before = len(self._tokens)
         self._tokens.extend(self._steps.go_on(rows))
@@ -127,13 +127,13 @@ class _Work:
         """The name of the request."""
         return self._job.request.key
 
-    def answer(self) -> Answer | None:
+    def answer(self) -> BatchAnswer | None:
         """The answer, if it is there."""
         if self._steps.reason is None:
             return None
         times = self._read - self._began, perf_counter() - self._read
         done = self._job.done(self._steps.reason, *times)
-        return Answer(self.key, self._start, tuple(self._tokens), done)
+        return BatchAnswer(self.key, self._start, tuple(self._tokens), done)
 
 
 class _Board:
@@ -153,7 +153,7 @@ class _Board:
             answer = work.answer()
         except (ModelError, SamplingError, GrammarError) as error:
             self.free.append(slot)
-            return Failure(request.key, error), 0
+            return BatchFailure(request.key, error), 0
         if answer is None:
             self.working[slot.number] = work
         else:
@@ -167,13 +167,13 @@ class _Board:
         wanted = [(work.slot, work.wants) for work in self.working.values()]
         for slot, rows in self._slots.push(wanted):
             work = self.working[slot.number]
-            found: Answer | Failure | None
+            found: BatchAnswer | BatchFailure | None
             made = 0
             try:
                 made = work.go_on(rows)
                 found = work.answer()
             except (ModelError, SamplingError, GrammarError) as error:
-                found = Failure(work.key, error)
+                found = BatchFailure(work.key, error)
             if found is not None:
                 del self.working[slot.number]
                 self.free.append(slot)

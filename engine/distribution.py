@@ -9,18 +9,22 @@ from math import isnan, log
 import numpy as np
 from numpy.typing import NDArray
 
-from ..logprobs import Distribution, Source, TokenLogprob
+from ..logprobs import Distribution, LogprobSource, TokenLogprob
 from ..samplers import Candidates
 from .errors import ModelError
 from .vocabulary import Vocabulary
 
 Floats = NDArray[np.float32]
 
-SOURCES: dict[str, tuple[Source, ...]] = {"model": ("model",), "chain": ("chain",), "both": ("model", "chain")}
+SOURCES: dict[str, tuple[LogprobSource, ...]] = {
+    "model": ("model",),
+    "chain": ("chain",),
+    "both": ("model", "chain"),
+}
 
 
 @dataclass(frozen=True)
-class Wanted:
+class LogprobRequest:
     """Which logprobs to read at each step.
 
     ``top``: how many likely tokens beside the chosen one; None: nothing is read; -1: every token's, as a row.
@@ -42,10 +46,10 @@ class Wanted:
         vocabulary.check(self.named)
 
 
-class Reader:
+class LogprobReader:
     """Makes a `Distribution` of each source at each step; logprobs in nats, summed in float64."""
 
-    def __init__(self, vocabulary: Vocabulary, wanted: Wanted) -> None:
+    def __init__(self, vocabulary: Vocabulary, wanted: LogprobRequest) -> None:
         wanted.check(vocabulary)
         self.wanted = wanted
         self._vocabulary = vocabulary

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from ..logprobs import Step
+from ..logprobs import TokenRecord
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,12 +27,12 @@ class Start:
 
 
 @dataclass(frozen=True, slots=True)
-class Prompt(Step):
+class PromptToken(TokenRecord):
     """A token of the prompt; the first has no distribution, since nothing comes before it."""
 
 
 @dataclass(frozen=True, slots=True)
-class Token(Step):
+class Token(TokenRecord):
     """One token was chosen."""
 
 
@@ -71,4 +71,4 @@ class Done:
     timings: Timings
 
 
-Event = Start | Prompt | Token | Done
+Event = Start | PromptToken | Token | Done

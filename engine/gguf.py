@@ -40,7 +40,7 @@ _LOOKS_LIKE = {
 }
 
 
-def check_file(path: Path) -> None:
+def check_gguf(path: Path) -> None:
     """Raise ``ModelError`` unless ``path`` is a GGUF file that holds all the bytes that its tensors need."""
     try:
         with path.open("rb") as file:

@@ -10,13 +10,13 @@ from typing import Any
 
 from ..grammars import Constraint, as_closable
 from ..samplers import Chain
-from .distribution import Reader, Wanted
+from .distribution import LogprobReader, LogprobRequest
 from .errors import ModelError
 from .events import Done, Start, Timings, Token
 from .lookup import Lookup
 from .model import Model
 from .native import BINDING_VERSION
-from .run import Floats, Moves, Place, Read, Run
+from .run import Logits, Moves, Place, Read, Run
 from .text import TextStream
 from .vocabulary import Vocabulary
 
@@ -33,7 +33,7 @@ class Request:
     constraint: Constraint | None = None
     stop: str | Sequence[str] = ()
     max_tokens: int | None = None
-    wanted: Wanted = field(default_factory=Wanted)
+    wanted: LogprobRequest = field(default_factory=LogprobRequest)
     jump: bool = True
     close: bool = False
     lookup: int = 0
@@ -56,7 +56,7 @@ class Job:
         self._model = model
         self._stops = (request.stop,) if isinstance(request.stop, str) else tuple(request.stop)
         self.stream = TextStream(self._stops)
-        reader = Reader(model.vocabulary, request.wanted)
+        reader = LogprobReader(model.vocabulary, request.wanted)
         self._lookup = _lookup(model, request, self.ids)
         self._run = Run(
             model.vocabulary,
@@ -126,7 +126,7 @@ class Steps:
         self.back = 0
         """How many tokens are to be forgotten before that."""
 
-    def go_on(self, rows: Sequence[Floats] | None = None) -> Iterator[Token]:
+    def go_on(self, rows: Sequence[Logits] | None = None) -> Iterator[Token]:
         """Send the logits that were asked for, none at first, and tell of the tokens that come of them."""
         answer = rows
         try:
@@ -168,7 +168,7 @@ def versions() -> dict[str, str]:
     return {"logitsmith": version("logitsmith"), "llama-cpp-python": BINDING_VERSION}
 
 
-def _described(wanted: Wanted, size: int) -> dict[str, Any] | None:
+def _described(wanted: LogprobRequest, size: int) -> dict[str, Any] | None:
     """What logprobs there will be, for a record of the run."""
     if wanted.top is None:
         return None

@@ -8,11 +8,11 @@ from time import perf_counter
 from ..grammars import Constraint
 from ..samplers import Chain
 from .context import Context, Progress
-from .distribution import Wanted
+from .distribution import LogprobRequest
 from .events import Event, Token
 from .job import Job, Request, Steps
 from .model import Model
-from .scoring import echoed
+from .scoring import score_prompt
 
 
 def generate(  # noqa: PLR0913 - the contract's own names
@@ -50,7 +50,7 @@ def generate(  # noqa: PLR0913 - the contract's own names
     each token; once it returns True, the run ends in order. Raises ``ModelError``, ``SamplingError``,
     ``GrammarError``.
     """
-    wanted = Wanted(top_logprobs, logprobs_from, tuple(logprob_of))
+    wanted = LogprobRequest(top_logprobs, logprobs_from, tuple(logprob_of))
     request = Request(prompt, chain, constraint, stop, max_tokens, wanted, jump, close, lookup)
     context = model.context
     job = Job(model, request, context)
@@ -61,7 +61,9 @@ def generate(  # noqa: PLR0913 - the contract's own names
     yield job.start(cached, context.length)
     if echo:
         began = perf_counter()
-        yield from echoed(model, job.ids, Wanted(top_logprobs, "model", wanted.named), progress, interrupted)
+        yield from score_prompt(
+            model, job.ids, LogprobRequest(top_logprobs, "model", wanted.named), progress, interrupted
+        )
         if len(job.ids) > context.piece and len(context.tokens) == len(job.ids):
             # What is drawn must not depend on whether the prompt is told of.
             context.back_to(0)

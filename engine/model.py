@@ -9,7 +9,7 @@ from types import TracebackType
 
 from .context import Context
 from .errors import ModelError
-from .gguf import check_file
+from .gguf import check_gguf
 from .native import LoadOptions, NativeModel
 from .native_context import ContextOptions, NativeContext
 from .slots import Slots
@@ -18,7 +18,7 @@ from .vocabulary import Vocabulary
 DEFAULT_CONTEXT = 4096
 _MOST_TOKENS = 2**31 - 1
 _MOST_THREADS = 512
-MOST_SLOTS = 256
+MAX_SLOTS = 256
 """What llama.cpp is built for."""
 
 
@@ -63,9 +63,9 @@ class Model:
         _check("threads", threads, 1, _MOST_THREADS)
         _check("gpu_layers", gpu_layers, -1, _MOST_TOKENS)
         _check("batch", batch, 1, _MOST_TOKENS)
-        check_file(path)
+        check_gguf(path)
         for file, _ in lora:
-            check_file(Path(file))
+            check_gguf(Path(file))
         native = NativeModel(str(path), LoadOptions(gpu_layers, mmap, mlock), progress)
         try:
             if not native.generates:
@@ -94,7 +94,7 @@ class Model:
 
         Raises ``ModelError``. See `Slots` for ``apart``.
         """
-        _check("parallel", count, 1, MOST_SLOTS)
+        _check("parallel", count, 1, MAX_SLOTS)
         if self._native.handle is None:
             raise ModelError("the model is closed")
         options = self._options

@@ -42,7 +42,7 @@ lib.llama_log_set(_on_log, ctypes.c_void_p(0))
 lib.llama_backend_init()
 
 
-def send_log_to(sink: Callable[[str], object] | None) -> None:
+def set_log_sink(sink: Callable[[str], object] | None) -> None:
     """Give llama.cpp's own log lines to ``sink``; with None, the default, they are silent."""
     global _log_sink  # noqa: PLW0603 - llama.cpp has one log for the process
     _log_sink = sink
@@ -52,7 +52,7 @@ _ABORT_CALLBACK = ctypes.CFUNCTYPE(None, ctypes.c_char_p)
 _on_abort: list[object] = []
 
 
-def when_llama_cpp_aborts(handler: Callable[[str], None]) -> None:
+def set_abort_handler(handler: Callable[[str], None]) -> None:
     """Call ``handler`` with the reason when llama.cpp is about to end the process; it should not return."""
     callback = _ABORT_CALLBACK(lambda reason: handler(reason.decode("utf-8", "replace")))
     libggml.ggml_set_abort_callback(callback)

@@ -12,13 +12,13 @@ from numpy.typing import NDArray
 
 from ..grammars import Constraint, GrammarError, as_closable, as_guide
 from ..samplers import Chain
-from .distribution import Reader
+from .distribution import LogprobReader
 from .events import Token
 from .lookup import Lookup
 from .text import TextStream
 from .vocabulary import Vocabulary
 
-Floats = NDArray[np.float32]
+Logits = NDArray[np.float32]
 
 
 class Read(NamedTuple):
@@ -31,7 +31,7 @@ class Read(NamedTuple):
     back: int = 0
 
 
-Moves = Generator[Token | Read, Sequence[Floats] | None, str]
+Moves = Generator[Token | Read, Sequence[Logits] | None, str]
 """What a run does: tells of a token, or asks for logits, which are to be sent; at last, why it ended."""
 
 
@@ -58,7 +58,7 @@ class Run:
     place: Place
     chain: Chain
     constraint: Constraint | None
-    reader: Reader
+    reader: LogprobReader
     stream: TextStream
     jump: bool
     lookup: Lookup | None = None
@@ -100,7 +100,7 @@ class Run:
             else:
                 yield from self._draw(self._draft(limit - self.count))
 
-    def close(self) -> Generator[Token | Read, Sequence[Floats] | None, None]:
+    def close(self) -> Generator[Token | Read, Sequence[Logits] | None, None]:
         """Write the tokens that bring the constrained text to its end, as far as the context has room.
 
         Where there is no way to the end, `complete` stays False.
@@ -146,7 +146,7 @@ class Run:
         self.grammar_seconds += perf_counter() - began
         return tokens
 
-    def _follow(self, tokens: list[int]) -> Generator[Token | Read, Sequence[Floats] | None, None]:
+    def _follow(self, tokens: list[int]) -> Generator[Token | Read, Sequence[Logits] | None, None]:
         """Make these tokens, all read in one batch but for the last, which stays unread."""
         batch = tokens[:-1]
         if self._unread is None:
@@ -167,7 +167,7 @@ class Run:
             return []
         return self.lookup.draft(min(limit, self._at_once()) - 1)
 
-    def _draw(self, draft: list[int]) -> Generator[Token | Read, Sequence[Floats] | None, None]:
+    def _draw(self, draft: list[int]) -> Generator[Token | Read, Sequence[Logits] | None, None]:
         """Draw one token, and as many more as the draft was right about."""
         rows = yield from self._read(draft if self._unread is None else [self._unread, *draft])
         right, hit = 0, False
@@ -187,7 +187,7 @@ class Run:
         """Does the grammar end the text here, or say what must follow?"""
         return bool(self._coming()) or self._is_over()
 
-    def _read(self, tokens: Sequence[int]) -> Generator[Read, Sequence[Floats] | None, Sequence[Floats]]:
+    def _read(self, tokens: Sequence[int]) -> Generator[Read, Sequence[Logits] | None, Sequence[Logits]]:
         back, self._wrong = self._wrong, 0
         rows = yield Read(tokens, back)
         if rows is None:
@@ -208,7 +208,7 @@ class Run:
             self.grammar_seconds += perf_counter() - began
         return self._mask
 
-    def _next(self, logits: Floats, forced: int | None = None) -> Token:
+    def _next(self, logits: Logits, forced: int | None = None) -> Token:
         """Choose one token, or take the forced one, and tell of it."""
         vocabulary = self.vocabulary
         mask = self._allowed()

@@ -8,31 +8,31 @@ from itertools import chain, islice
 
 from ..logprobs import Distribution
 from .context import Progress
-from .distribution import Reader, Wanted
+from .distribution import LogprobReader, LogprobRequest
 from .errors import ModelError
-from .events import Prompt
+from .events import PromptToken
 from .model import Model
 from .vocabulary import Vocabulary
 
 Interrupted = Callable[[], bool]
 Said = tuple[Distribution, ...]
 
-CHOSEN_ONLY = Wanted(0)
+CHOSEN_ONLY = LogprobRequest(0)
 
 
-def echoed(
+def score_prompt(
     model: Model,
     ids: Sequence[int],
-    wanted: Wanted = CHOSEN_ONLY,
+    wanted: LogprobRequest = CHOSEN_ONLY,
     progress: Progress | None = None,
     interrupted: Interrupted | None = None,
-) -> Iterator[Prompt]:
+) -> Iterator[PromptToken]:
     """Read a prompt and tell of each of its tokens; token i's logprob is the one given tokens 0 to i - 1.
 
     The first token has none. One pass, with the logits of at most 32 MB at a time. Ends early once ``interrupted``
     returns True.
     """
-    return _told(model, ids, _read(model, ids, Reader(model.vocabulary, wanted), progress, interrupted))
+    return _told(model, ids, _read(model, ids, LogprobReader(model.vocabulary, wanted), progress, interrupted))
 
 
 def score(  # noqa: PLR0913 - each is one thing to be said by name
@@ -40,10 +40,10 @@ def score(  # noqa: PLR0913 - each is one thing to be said by name
     ids: Sequence[int],
     stride: int | None = None,
     *,
-    wanted: Wanted = CHOSEN_ONLY,
+    wanted: LogprobRequest = CHOSEN_ONLY,
     progress: Progress | None = None,
     interrupted: Interrupted | None = None,
-) -> Iterator[Prompt]:
+) -> Iterator[PromptToken]:
     """Tell of each token of a text, however long it is.
 
     A text longer than the context is read in windows that begin ``stride`` tokens apart (default: half of it);
@@ -58,13 +58,13 @@ def score(  # noqa: PLR0913 - each is one thing to be said by name
         stride = max(1, length // 2)
     if not 0 < stride < length:
         raise ModelError(f"stride: {stride} is not within 1..{length - 1}, less than the context")
-    reader = Reader(model.vocabulary, wanted)
+    reader = LogprobReader(model.vocabulary, wanted)
     return _told(model, ids, _windows(model, ids, stride, reader, (progress, interrupted)))
 
 
 def score_choices(
-    model: Model, prompt: Sequence[int], choices: Sequence[Sequence[int]], wanted: Wanted = CHOSEN_ONLY
-) -> list[list[Prompt]]:
+    model: Model, prompt: Sequence[int], choices: Sequence[Sequence[int]], wanted: LogprobRequest = CHOSEN_ONLY
+) -> list[list[PromptToken]]:
     """Tell of the tokens of each of several continuations of a prompt, which is read once for all of them.
 
     Raises ``ModelError`` where a choice is empty, or does not fit into the context behind the prompt.
@@ -82,7 +82,7 @@ def score_choices(
                 f"and the context holds {context.length:,}; give a larger -c"
             )
     model.vocabulary.check(prompt)
-    reader = Reader(model.vocabulary, wanted)
+    reader = LogprobReader(model.vocabulary, wanted)
     context.read(prompt, small=True)
     behind = context.logits().copy()
     found = []
@@ -94,7 +94,7 @@ def score_choices(
     return found
 
 
-def continuation(vocabulary: Vocabulary, prompt: str, choice: str) -> tuple[list[int], list[int], bool]:
+def tokenize_continuation(vocabulary: Vocabulary, prompt: str, choice: str) -> tuple[list[int], list[int], bool]:
     """The tokens of a prompt and of a choice behind it, and whether the two together would be cut otherwise.
 
     Where the whole text begins with the prompt's own tokens, the choice has the rest; else its own, cut apart.
@@ -115,7 +115,11 @@ def continuation(vocabulary: Vocabulary, prompt: str, choice: str) -> tuple[list
 
 
 def _read(
-    model: Model, ids: Sequence[int], reader: Reader, progress: Progress | None, interrupted: Interrupted | None
+    model: Model,
+    ids: Sequence[int],
+    reader: LogprobReader,
+    progress: Progress | None,
+    interrupted: Interrupted | None,
 ) -> Iterator[Said]:
     yield ()
     for place, logits in enumerate(model.context.read_each(ids), 1):
@@ -131,7 +135,7 @@ def _windows(
     model: Model,
     ids: Sequence[int],
     stride: int,
-    reader: Reader,
+    reader: LogprobReader,
     watch: tuple[Progress | None, Interrupted | None],
 ) -> Iterator[Said]:
     progress, interrupted = watch
@@ -151,7 +155,7 @@ def _windows(
             return
 
 
-def _told(model: Model, ids: Iterable[int], said: Iterable[Said]) -> Iterator[Prompt]:
+def _told(model: Model, ids: Iterable[int], said: Iterable[Said]) -> Iterator[PromptToken]:
     """Put each token beside what is said of it, as far as that goes. An added BOS is not part of the text."""
     vocabulary = model.vocabulary
     decoder = codecs.getincrementaldecoder("utf-8")("replace")
@@ -160,4 +164,4 @@ def _told(model: Model, ids: Iterable[int], said: Iterable[Said]) -> Iterator[Pr
         data = vocabulary.piece(token)
         added = place == 0 and vocabulary.adds_bos and token == vocabulary.bos
         text = "" if added else decoder.decode(data)
-        yield Prompt(place, token, data, text, added, found)
+        yield PromptToken(place, token, data, text, added, found)

@@ -6,62 +6,62 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from .after import After
-    from .close import closing
+    from .after import TriggeredConstraint
+    from .close import shortest_completion
     from .compile import KINDS, compile_grammar
     from .constraint import Closable, Constraint, Guide, as_closable, as_guide
     from .errors import GrammarError
-    from .explain import Mismatch, mismatch
+    from .explain import Mismatch, find_mismatch
     from .grammar import Grammar, GrammarState
-    from .later import Later
-    from .listing import Entry, find, library
-    from .sentences import sentence
-    from .spec import KEYS, SUFFIXES, Spec, choose, read_file
-    from .vocabulary import BYTES, Vocabulary
+    from .later import BackgroundConstraint
+    from .listing import GrammarEntry, find_grammar, list_grammars
+    from .sentences import random_sentence
+    from .spec import GRAMMAR_KEYS, KIND_OF_SUFFIX, GrammarSpec, read_grammar_file, resolve_grammar
+    from .vocabulary import BYTE_VOCABULARY, Vocabulary
 
 __all__ = [
-    "BYTES",
-    "KEYS",
+    "BYTE_VOCABULARY",
+    "GRAMMAR_KEYS",
     "KINDS",
-    "SUFFIXES",
-    "After",
+    "KIND_OF_SUFFIX",
+    "BackgroundConstraint",
     "Closable",
     "Constraint",
-    "Entry",
     "Grammar",
+    "GrammarEntry",
     "GrammarError",
+    "GrammarSpec",
     "GrammarState",
     "Guide",
-    "Later",
     "Mismatch",
-    "Spec",
+    "TriggeredConstraint",
     "Vocabulary",
     "as_closable",
     "as_guide",
-    "choose",
-    "closing",
     "compile_grammar",
-    "find",
-    "library",
-    "mismatch",
-    "read_file",
-    "sentence",
+    "find_grammar",
+    "find_mismatch",
+    "list_grammars",
+    "random_sentence",
+    "read_grammar_file",
+    "resolve_grammar",
+    "shortest_completion",
 ]
 
 # Most runs need few of these, and all of them take long to import: each is fetched when it is first asked for.
 _HOMES = {
-    "after": "After",
-    "close": "closing",
+    "after": "TriggeredConstraint",
+    "close": "shortest_completion",
     "compile": "KINDS compile_grammar",
     "constraint": "Closable Constraint Guide as_closable as_guide",
     "errors": "GrammarError",
-    "explain": "Mismatch mismatch",
+    "explain": "Mismatch find_mismatch",
     "grammar": "Grammar GrammarState",
-    "later": "Later",
-    "listing": "Entry find library",
-    "sentences": "sentence",
-    "spec": "KEYS SUFFIXES Spec choose read_file",
-    "vocabulary": "BYTES Vocabulary",
+    "later": "BackgroundConstraint",
+    "listing": "GrammarEntry find_grammar list_grammars",
+    "sentences": "random_sentence",
+    "spec": "GRAMMAR_KEYS KIND_OF_SUFFIX GrammarSpec resolve_grammar read_grammar_file",
+    "vocabulary": "BYTE_VOCABULARY Vocabulary",
 }
 
 

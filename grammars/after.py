@@ -9,7 +9,7 @@ from .errors import GrammarError
 from .grammar import Grammar, GrammarState
 
 
-class After:
+class TriggeredConstraint:
     """Leaves the model free until it has written ``trigger``, then holds it to the grammar. A `Constraint`.
 
     A token that ends the trigger and goes on beyond it is allowed if the grammar can begin with the rest.

@@ -41,7 +41,7 @@ class _Way:
     turns: int
 
 
-def closing(grammar: Grammar, text: bytes) -> bytes:
+def shortest_completion(grammar: Grammar, text: bytes) -> bytes:
     """Return a text that makes ``text`` a whole sentence of the grammar.
 
     For GBNF it is the shortest there is, in characters. For the other kinds texts are tried by length; if that

@@ -14,7 +14,7 @@ from .errors import GrammarError
 from .gbnf import read, to_lark_grammar, tokens_of
 from .grammar import Grammar, Origin, Translation
 from .limits import MAX_SOURCE
-from .vocabulary import BYTES, Vocabulary
+from .vocabulary import BYTE_VOCABULARY, Vocabulary
 
 # Where text is forced, llguidance would let through only the tokens that it would choose itself.
 _OPTIONS = '%llguidance {"no_forcing": true}\n'
@@ -40,7 +40,7 @@ def compile_grammar(
     if len(source) > MAX_SOURCE:
         raise GrammarError(f"the grammar has {len(source):,} characters; at most {MAX_SOURCE:,} are read")
     _refuse_halves(source)
-    vocabulary = BYTES if vocab is None else vocab
+    vocabulary = BYTE_VOCABULARY if vocab is None else vocab
     translated, names_tokens = _translated(source, vocabulary, kind, root)
     lenient = _schema(source, {}) if kind == "json_schema" else translated
     grammar = Grammar(Origin(source, kind, root), vocabulary, Translation(translated, lenient, names_tokens))

@@ -29,7 +29,7 @@ class Mismatch:
     expected: str
 
 
-def mismatch(grammar: Grammar, text: str) -> Mismatch | None:
+def find_mismatch(grammar: Grammar, text: str) -> Mismatch | None:
     """Find where a text leaves the grammar; None if it is a sentence of it."""
     inner = text.strip(grammar.blanks)
     data = inner.encode(errors="surrogatepass")  # half of a pair matches nothing

@@ -11,11 +11,11 @@ import numpy as np
 from llguidance import LLMatcher
 from numpy.typing import NDArray
 
-from .close import closing
+from .close import shortest_completion
 from .errors import GrammarError
 from .limits import LIMITS
 from .tokenizer import tokenizer_of
-from .vocabulary import BYTES, Vocabulary
+from .vocabulary import BYTE_VOCABULARY, Vocabulary
 
 # A tokenizer looks no further back than this to say how a text goes on, tokens.
 _RECENT = 8
@@ -90,16 +90,16 @@ class Grammar:
     @cached_property
     def by_bytes(self) -> Grammar:
         """The same grammar for single bytes; itself if it names tokens."""
-        if self.names_tokens or self.vocabulary is BYTES:
+        if self.names_tokens or self.vocabulary is BYTE_VOCABULARY:
             return self
-        return Grammar(self.origin, BYTES, self.translation)
+        return Grammar(self.origin, BYTE_VOCABULARY, self.translation)
 
     @cached_property
     def for_reading(self) -> Grammar:
         """`by_bytes`, but as lenient as texts of other people need."""
         if self.translation.lenient == self.translation.strict:
             return self.by_bytes
-        return Grammar(self.origin, BYTES, self.translation._replace(strict=self.translation.lenient))
+        return Grammar(self.origin, BYTE_VOCABULARY, self.translation._replace(strict=self.translation.lenient))
 
 
 class GrammarState:
@@ -153,9 +153,9 @@ class GrammarState:
             piece = self._vocabulary.pieces[token] if 0 <= token < self._vocabulary.size else b""
             raise GrammarError(f"the grammar does not allow token {token}, {piece!r}, here")
 
-    def closing(self) -> list[int]:
+    def shortest_completion(self) -> list[int]:
         """The tokens that make the text so far a whole sentence; see `logitsmith.grammars.closing`."""
-        tokens = self.grammar.tokenizer.tokenize_bytes(closing(self.grammar, self.text))
+        tokens = self.grammar.tokenizer.tokenize_bytes(shortest_completion(self.grammar, self.text))
         if self.copy().follow(tokens) < len(tokens):
             raise GrammarError("the vocabulary cannot write the end of the sentence")
         return tokens

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from .constraint import Closable
 
 
-class Later:
+class BackgroundConstraint:
     """Makes a constraint in a thread, and waits for it when it is needed. A `Constraint`.
 
     Reading a vocabulary and making a tokenizer of it takes as long as reading a short prompt, so that both can be

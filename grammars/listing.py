@@ -16,7 +16,7 @@ SUFFIX = ".gbnf"
 
 
 @dataclass(frozen=True)
-class Entry:
+class GrammarEntry:
     """A grammar file. ``description``: the comment in its first line; ``origin``: its folder, or ``built-in``."""
 
     name: str
@@ -25,25 +25,25 @@ class Entry:
     path: Path
 
 
-def library(folders: Iterable[tuple[str, Path]] = ()) -> list[Entry]:
+def list_grammars(folders: Iterable[tuple[str, Path]] = ()) -> list[GrammarEntry]:
     """Every grammar with a name, sorted.
 
     ``folders``: more places, as (origin, path); what is found in the first one hides others of its name.
     """
-    found: dict[str, Entry] = {}
+    found: dict[str, GrammarEntry] = {}
     seen: set[Path] = set()
     for origin, folder in (*folders, ("built-in", BUILT_IN)):
         if folder.resolve() in seen or (origin != "built-in" and folder.resolve() == BUILT_IN.resolve()):
             continue
         seen.add(folder.resolve())
         for path in _files(folder):
-            found.setdefault(path.stem, Entry(path.stem, _description(path), origin, path))
+            found.setdefault(path.stem, GrammarEntry(path.stem, _description(path), origin, path))
     return sorted(found.values(), key=lambda entry: entry.name)
 
 
-def find(name: str, folders: Iterable[tuple[str, Path]] = ()) -> Entry:
+def find_grammar(name: str, folders: Iterable[tuple[str, Path]] = ()) -> GrammarEntry:
     """Return the grammar of this name; a dash counts as an underscore. Raises ``GrammarError``."""
-    known = {entry.name: entry for entry in library(folders)}
+    known = {entry.name: entry for entry in list_grammars(folders)}
     entry = known.get(name) or known.get(name.replace("-", "_"))
     if entry is not None:
         return entry

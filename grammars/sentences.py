@@ -16,7 +16,7 @@ _MORE = 0.7
 """The chance of one more turn of a repetition."""
 
 
-def sentence(source: str, seed: int | None = None, root: str = "root") -> str:
+def random_sentence(source: str, seed: int | None = None, root: str = "root") -> str:
     """Make a random sentence of a GBNF grammar. Raises ``GrammarError``, also where no sentence ever ends."""
     rules = read(source, root)
     if any(isinstance(node, Token) for body in rules.values() for node in walk(body)):

@@ -8,16 +8,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from .after import After
+from .after import TriggeredConstraint
 from .compile import compile_grammar, lark_names_tokens
 from .errors import GrammarError
 from .gbnf import read, tokens_of
 from .grammar import GrammarState
 from .limits import MAX_SOURCE
-from .listing import find
+from .listing import find_grammar
 from .vocabulary import Vocabulary
 
-KEYS = {
+GRAMMAR_KEYS = {
     "name": "gbnf",
     "gbnf": "gbnf",
     "file": "gbnf",
@@ -29,7 +29,7 @@ KEYS = {
 }
 """The keys of a table, one of which says what the grammar is, and their kinds."""
 
-SUFFIXES = {".gbnf": "gbnf", ".json": "json_schema", ".regex": "regex", ".lark": "lark"}
+KIND_OF_SUFFIX = {".gbnf": "gbnf", ".json": "json_schema", ".regex": "regex", ".lark": "lark"}
 """The kind of a grammar file, by the end of its name."""
 
 _LARGEST = 4 * MAX_SOURCE  # bytes of that many characters
@@ -38,7 +38,7 @@ Folders = Sequence[tuple[str, Path]]
 
 
 @dataclass(frozen=True)
-class Spec:
+class GrammarSpec:
     """A grammar that was chosen, not yet made for a vocabulary.
 
     ``label`` is how a message names it; ``after``: the text after which it begins to hold.
@@ -71,29 +71,33 @@ class Spec:
         except GrammarError as error:
             raise error.within(self.label) from None
 
-    def start(self, vocabulary: Vocabulary) -> GrammarState | After:
+    def start(self, vocabulary: Vocabulary) -> GrammarState | TriggeredConstraint:
         """The constraint of one text. Raises ``GrammarError``."""
         try:
             grammar = compile_grammar(self.source, vocabulary, self.kind, self.root)
-            return grammar.start() if self.after is None else After(grammar, self.after)
+            return grammar.start() if self.after is None else TriggeredConstraint(grammar, self.after)
         except GrammarError as error:
             raise error.within(self.label) from None
 
 
-def choose(value: str | Mapping[str, Any], folders: Folders = (), base: Path | None = None) -> Spec:
+def resolve_grammar(
+    value: str | Mapping[str, Any], folders: Folders = (), base: Path | None = None
+) -> GrammarSpec:
     """Return what a preset's ``grammar:`` or a flag asks for.
 
     A text is GBNF if it has a ``::=``, else a name, looked for in ``folders`` and the library. A table has one of
-    `KEYS`, and may have ``root`` and ``after``. Files are relative to ``base``. Raises ``GrammarError``.
+    `GRAMMAR_KEYS`, and may have ``root`` and ``after``. Files are relative to ``base``. Raises ``GrammarError``.
     """
     table = value if isinstance(value, Mapping) else {"gbnf" if "::=" in value else "name": value}
-    unknown = [key for key in table if key not in (*KEYS, "root", "after")]
+    unknown = [key for key in table if key not in (*GRAMMAR_KEYS, "root", "after")]
     if unknown:
-        raise GrammarError(f"grammar: unknown key {unknown[0]!r}; there are {', '.join(KEYS)}, root and after")
-    given = [key for key in KEYS if key in table]
+        raise GrammarError(
+            f"grammar: unknown key {unknown[0]!r}; there are {', '.join(GRAMMAR_KEYS)}, root and after"
+        )
+    given = [key for key in GRAMMAR_KEYS if key in table]
     if len(given) != 1:
         found = " and ".join(given) or "none of them"
-        raise GrammarError(f"grammar: one of {', '.join(KEYS)} is needed, and there is {found}")
+        raise GrammarError(f"grammar: one of {', '.join(GRAMMAR_KEYS)} is needed, and there is {found}")
     for key, content in table.items():
         if not isinstance(content, str) and not (key == "json_schema" and isinstance(content, (Mapping, bool))):
             raise GrammarError(f"grammar.{key}: {content!r} is not a text")
@@ -102,18 +106,18 @@ def choose(value: str | Mapping[str, Any], folders: Folders = (), base: Path | N
     if table.get("after") == "":
         raise GrammarError("grammar: the text after which it begins is empty")
     root = table.get("root", "root")
-    if root != "root" and KEYS[key] != "gbnf":
+    if root != "root" and GRAMMAR_KEYS[key] != "gbnf":
         raise GrammarError(f"grammar: a root rule belongs to GBNF, not to {key}")
-    return Spec(label, KEYS[key], source, root, table.get("after"))
+    return GrammarSpec(label, GRAMMAR_KEYS[key], source, root, table.get("after"))
 
 
 def _source(key: str, content: Any, folders: Folders, base: Path | None) -> tuple[str, str]:
     """The label and the text of a grammar."""
     if key == "name":
-        entry = find(content, folders)
-        return f"grammar {entry.name}", read_file(entry.path)
+        entry = find_grammar(content, folders)
+        return f"grammar {entry.name}", read_grammar_file(entry.path)
     if key.endswith("file"):
-        return content, read_file((base or Path()) / content)
+        return content, read_grammar_file((base or Path()) / content)
     if not isinstance(content, str):
         try:
             content = json.dumps(content, allow_nan=False)
@@ -122,7 +126,7 @@ def _source(key: str, content: Any, folders: Folders, base: Path | None) -> tupl
     return {"gbnf": "grammar", "json_schema": "JSON Schema"}.get(key, key), content
 
 
-def read_file(path: Path) -> str:
+def read_grammar_file(path: Path) -> str:
     """The text of a grammar file. Raises ``GrammarError``."""
     try:
         with path.open("rb") as file:

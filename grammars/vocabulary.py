@@ -37,7 +37,7 @@ class Vocabulary(Protocol):
         ...
 
 
-class Bytes:
+class ByteVocabulary:
     """A vocabulary of the 256 bytes and one end token, with which a grammar reads text without a model."""
 
     size = 257
@@ -57,4 +57,4 @@ class Bytes:
         return [token for part in parts for token in (256, *part)][1:]
 
 
-BYTES = Bytes()
+BYTE_VOCABULARY = ByteVocabulary()

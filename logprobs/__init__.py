@@ -6,77 +6,95 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from .batch import batch_answer, batch_failure, batch_id, failed, result, result_failure
-    from .events import DONE, server_sent
+    from .batch import batch_error, batch_id, failure_line, openai_failure_line, openai_result_line, result_line
+    from .events import SERVER_SENT_DONE, server_sent
     from .jsonl import done_line, prompt_line, start_line, token_line
-    from .openai import chat_chunk, chat_completion, chat_first, chat_last, text_chunk, text_completion, text_last
-    from .read import Seen, SeenDistribution, SeenDone, SeenStart, SeenStep, StreamError, read_stream
-    from .records import Distribution, Source, Step, TokenLogprob, finite, shown
-    from .run import Completion, Finish, Head, Offsets
-    from .scores import Means, Score, choice_scores, text_score
-    from .server_shape import llama_server
-    from .strict import encode
-    from .together_shape import together
+    from .openai import (
+        chat_chunk,
+        chat_completion,
+        chat_first_chunk,
+        chat_last_chunk,
+        text_chunk,
+        text_completion,
+        text_last_chunk,
+    )
+    from .read import (
+        RecordedDistribution,
+        RecordedDone,
+        RecordedEvent,
+        RecordedStart,
+        RecordedTokenLine,
+        StreamError,
+        read_stream,
+    )
+    from .records import Distribution, LogprobSource, TokenLogprob, TokenRecord, display_text, finite_or_none
+    from .run import Completion, CompletionFinish, CompletionHead, TextOffsets
+    from .scores import MeanSurprise, Score, choice_scores, text_score
+    from .server_shape import llama_server_completion
+    from .strict import encode_json
+    from .together_shape import together_completion
 
 __all__ = [
-    "DONE",
+    "SERVER_SENT_DONE",
     "Completion",
+    "CompletionFinish",
+    "CompletionHead",
     "Distribution",
-    "Finish",
-    "Head",
-    "Means",
-    "Offsets",
+    "LogprobSource",
+    "MeanSurprise",
+    "RecordedDistribution",
+    "RecordedDone",
+    "RecordedEvent",
+    "RecordedStart",
+    "RecordedTokenLine",
     "Score",
-    "Seen",
-    "SeenDistribution",
-    "SeenDone",
-    "SeenStart",
-    "SeenStep",
-    "Source",
-    "Step",
     "StreamError",
+    "TextOffsets",
     "TokenLogprob",
-    "batch_answer",
-    "batch_failure",
+    "TokenRecord",
+    "batch_error",
     "batch_id",
     "chat_chunk",
     "chat_completion",
-    "chat_first",
-    "chat_last",
+    "chat_first_chunk",
+    "chat_last_chunk",
     "choice_scores",
+    "display_text",
     "done_line",
-    "encode",
-    "failed",
-    "finite",
-    "llama_server",
+    "encode_json",
+    "failure_line",
+    "finite_or_none",
+    "llama_server_completion",
+    "openai_failure_line",
+    "openai_result_line",
     "prompt_line",
     "read_stream",
-    "result",
-    "result_failure",
+    "result_line",
     "server_sent",
-    "shown",
     "start_line",
     "text_chunk",
     "text_completion",
-    "text_last",
+    "text_last_chunk",
     "text_score",
-    "together",
+    "together_completion",
     "token_line",
 ]
 
 # Most runs need few of these, and all of them take long to import: each is fetched when it is first asked for.
 _HOMES = {
-    "batch": "batch_answer batch_failure batch_id failed result result_failure",
-    "strict": "encode",
-    "events": "DONE server_sent",
+    "batch": "openai_result_line openai_failure_line batch_id batch_error result_line failure_line",
+    "strict": "encode_json",
+    "events": "SERVER_SENT_DONE server_sent",
     "jsonl": "done_line prompt_line start_line token_line",
-    "server_shape": "llama_server",
-    "openai": "chat_chunk chat_completion chat_first chat_last text_chunk text_completion text_last",
-    "read": "Seen SeenDistribution SeenDone SeenStart SeenStep StreamError read_stream",
-    "records": "Distribution Source Step TokenLogprob finite shown",
-    "run": "Completion Finish Head Offsets",
-    "scores": "Means Score choice_scores text_score",
-    "together_shape": "together",
+    "server_shape": "llama_server_completion",
+    "openai": "chat_chunk chat_completion chat_first_chunk chat_last_chunk "
+    "text_chunk text_completion text_last_chunk",
+    "read": "RecordedEvent RecordedDistribution RecordedDone RecordedStart RecordedTokenLine StreamError "
+    "read_stream",
+    "records": "Distribution LogprobSource TokenRecord TokenLogprob finite_or_none display_text",
+    "run": "Completion CompletionFinish CompletionHead TextOffsets",
+    "scores": "MeanSurprise Score choice_scores text_score",
+    "together_shape": "together_completion",
 }
 
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from .strict import encode
+from .strict import encode_json
 
-DONE = "data: [DONE]\n\n"
+SERVER_SENT_DONE = "data: [DONE]\n\n"
 """What ends a stream."""
 
 
 def server_sent(data: Mapping[str, Any]) -> str:
     """One event with JSON in it; a newline inside a text is escaped by JSON, so that an event is one line."""
-    return f"data: {encode(data)}\n\n"
+    return f"data: {encode_json(data)}\n\n"

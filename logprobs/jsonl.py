@@ -6,8 +6,8 @@ from base64 import b64encode
 from collections.abc import Mapping
 from typing import Any
 
-from .records import Distribution, Step, finite, shown
-from .strict import encode
+from .records import Distribution, TokenRecord, display_text, finite_or_none
+from .strict import encode_json
 
 
 def start_line(content: Mapping[str, Any]) -> str:
@@ -15,12 +15,12 @@ def start_line(content: Mapping[str, Any]) -> str:
     return _line("start", content)
 
 
-def prompt_line(step: Step) -> str:
+def prompt_line(step: TokenRecord) -> str:
     """A token of the prompt; the fields of `token_line`. The first one has no logprob: nothing is before it."""
     return _line("prompt", fields(step))
 
 
-def token_line(step: Step) -> str:
+def token_line(step: TokenRecord) -> str:
     """A token that was written.
 
     ``index, id, token, bytes``; ``logprobs_from`` and, of that source, ``logprob, top_logprobs[], entropy`` and
@@ -35,7 +35,7 @@ def done_line(content: Mapping[str, Any]) -> str:
     return _line("done", content)
 
 
-def fields(step: Step) -> dict[str, Any]:
+def fields(step: TokenRecord) -> dict[str, Any]:
     """What a line says of a token."""
     known: dict[str, Any] = {"logprob": None, "top_logprobs": []}
     if step.said:
@@ -43,7 +43,7 @@ def fields(step: Step) -> dict[str, Any]:
     return {
         "index": step.index,
         "id": step.id,
-        "token": shown(step.data),
+        "token": display_text(step.data),
         "bytes": list(step.data),
         **known,
         "text": step.text,
@@ -53,9 +53,9 @@ def fields(step: Step) -> dict[str, Any]:
 
 def _known(found: Distribution) -> dict[str, Any]:
     fields: dict[str, Any] = {
-        "logprob": finite(found.logprob),
+        "logprob": finite_or_none(found.logprob),
         "top_logprobs": [token.as_json() for token in found.top],
-        "entropy": finite(found.entropy),
+        "entropy": finite_or_none(found.entropy),
     }
     if found.named:
         fields["logprob_of"] = [token.as_json() for token in found.named]
@@ -65,4 +65,4 @@ def _known(found: Distribution) -> dict[str, Any]:
 
 
 def _line(event: str, content: Mapping[str, Any]) -> str:
-    return encode({"event": event, **content}) + "\n"
+    return encode_json({"event": event, **content}) + "\n"

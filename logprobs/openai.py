@@ -8,15 +8,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from .records import Step, TokenLogprob, finite, shown
-from .run import Completion, Finish, Head, Offsets, by_text, finish_reason, usage
+from .records import TokenLogprob, TokenRecord, display_text, finite_or_none
+from .run import Completion, CompletionFinish, CompletionHead, TextOffsets, by_text, finish_reason, usage
 
 Json = dict[str, Any]
 
 
 def text_completion(run: Completion) -> Json:
     """The whole run as a ``text_completion``; with ``echo``, the prompt comes first in text and logprobs."""
-    offsets = Offsets()
+    offsets = TextOffsets()
     steps, text = run.steps, run.finish.text
     at: list[int] = []
     if run.echo is not None:
@@ -31,12 +31,12 @@ def text_completion(run: Completion) -> Json:
     }
 
 
-def text_chunk(head: Head, steps: Sequence[Step], at: Sequence[int], text: str) -> Json:
+def text_chunk(head: CompletionHead, steps: Sequence[TokenRecord], at: Sequence[int], text: str) -> Json:
     """A streamed part: these tokens, which begin at these offsets, and the text that they let be shown."""
     return _text_object(head) | {"choices": [_text_choice(text, _legacy(head, steps, at), None)]}
 
 
-def text_last(head: Head, finish: Finish, rest: str) -> Json:
+def text_last_chunk(head: CompletionHead, finish: CompletionFinish, rest: str) -> Json:
     """The last part: what was held back of the text, why it ended, and the usage."""
     choice = _text_choice(rest, None, finish_reason(finish))
     return _text_object(head) | {"choices": [choice], "usage": usage(head, finish.completion_tokens)}
@@ -56,24 +56,24 @@ def chat_completion(run: Completion) -> Json:
     }
 
 
-def chat_first(head: Head) -> Json:
+def chat_first_chunk(head: CompletionHead) -> Json:
     """The first streamed part, which names the role."""
     return _chat_chunk(head, {"role": "assistant", "content": ""}, None, None)
 
 
-def chat_chunk(head: Head, step: Step) -> Json:
+def chat_chunk(head: CompletionHead, step: TokenRecord) -> Json:
     """A streamed part: one token."""
     return _chat_chunk(head, {"content": step.text}, _content(head, [step]), None)
 
 
-def chat_last(head: Head, finish: Finish, rest: str) -> Json:
+def chat_last_chunk(head: CompletionHead, finish: CompletionFinish, rest: str) -> Json:
     """The last part: what was held back of the text, why it ended, and the usage."""
     delta = {"content": rest} if rest else {}
     part = _chat_chunk(head, delta, None, finish_reason(finish))
     return part | {"usage": usage(head, finish.completion_tokens)}
 
 
-def _text_object(head: Head) -> Json:
+def _text_object(head: CompletionHead) -> Json:
     return {
         "id": f"cmpl-{head.id}",
         "object": "text_completion",
@@ -88,18 +88,18 @@ def _text_choice(text: str, logprobs: Json | None, reason: str | None) -> Json:
     return {"text": text, "index": 0, "logprobs": logprobs, "finish_reason": reason}
 
 
-def _legacy(head: Head, steps: Sequence[Step], at: Sequence[int]) -> Json | None:
+def _legacy(head: CompletionHead, steps: Sequence[TokenRecord], at: Sequence[int]) -> Json | None:
     if head.source is None:
         return None
     return {
-        "tokens": [shown(step.data) for step in steps],
-        "token_logprobs": [finite(step.chosen.logprob) for step in steps],
+        "tokens": [display_text(step.data) for step in steps],
+        "token_logprobs": [finite_or_none(step.chosen.logprob) for step in steps],
         "top_logprobs": [by_text(step) for step in steps] if head.top else None,
         "text_offset": list(at),
     }
 
 
-def _chat_object(head: Head, kind: str) -> Json:
+def _chat_object(head: CompletionHead, kind: str) -> Json:
     return {
         "id": f"chatcmpl-{head.id}",
         "object": kind,
@@ -110,12 +110,12 @@ def _chat_object(head: Head, kind: str) -> Json:
     }
 
 
-def _chat_chunk(head: Head, delta: Json, logprobs: Json | None, reason: str | None) -> Json:
+def _chat_chunk(head: CompletionHead, delta: Json, logprobs: Json | None, reason: str | None) -> Json:
     choice = {"index": 0, "delta": delta, "logprobs": logprobs, "finish_reason": reason}
     return _chat_object(head, "chat.completion.chunk") | {"choices": [choice]}
 
 
-def _content(head: Head, steps: Sequence[Step]) -> Json | None:
+def _content(head: CompletionHead, steps: Sequence[TokenRecord]) -> Json | None:
     if head.source is None:
         return None
     return {
@@ -125,4 +125,4 @@ def _content(head: Head, steps: Sequence[Step]) -> Json | None:
 
 
 def _named(token: TokenLogprob) -> Json:
-    return {"token": token.text, "logprob": finite(token.logprob), "bytes": list(token.data)}
+    return {"token": token.text, "logprob": finite_or_none(token.logprob), "bytes": list(token.data)}

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, Field, TypeAdapter, ValidationError
 
-from .records import Source
+from .records import LogprobSource
 
 Byte = Annotated[int, Field(ge=0, le=255)]
 Nats = Annotated[float, Field(allow_inf_nan=False)]
@@ -21,22 +21,22 @@ class StreamError(Exception):
     """A line that is no event of the format, with its number."""
 
 
-class SeenToken(BaseModel):
+class RecordedToken(BaseModel):
     """A token by its bytes (``data``), with its logprob in nats; None where there is none."""
 
     data: Annotated[list[Byte], Field(alias="bytes")]
     logprob: Logprob | None
 
 
-class SeenDistribution(BaseModel):
+class RecordedDistribution(BaseModel):
     """What a line says of one distribution; ``entropy`` in nats."""
 
     logprob: Logprob | None = None
-    top_logprobs: list[SeenToken] = []
+    top_logprobs: list[RecordedToken] = []
     entropy: Nats | None = None
 
 
-class SeenStart(BaseModel, extra="allow"):
+class RecordedStart(BaseModel, extra="allow"):
     """The first line."""
 
     event: Literal["start"]
@@ -44,33 +44,35 @@ class SeenStart(BaseModel, extra="allow"):
     seed: int | None = None
 
 
-class SeenStep(SeenToken, SeenDistribution):
+class RecordedTokenLine(RecordedToken, RecordedDistribution):
     """A token of the prompt, or one that was written."""
 
     event: Literal["prompt", "token"]
     text: str = ""
-    logprobs_from: Source | None = None
-    chain: SeenDistribution | None = None
+    logprobs_from: LogprobSource | None = None
+    chain: RecordedDistribution | None = None
 
-    def known(self, source: Source) -> SeenDistribution | None:
+    def known(self, source: LogprobSource) -> RecordedDistribution | None:
         """What is known of the distribution of this source; where a line names none, it is taken for the model."""
         if self.logprobs_from == source or (self.logprobs_from is None and source == "model"):
             return self
         return self.chain if source == "chain" else None
 
 
-class SeenDone(BaseModel, extra="allow"):
+class RecordedDone(BaseModel, extra="allow"):
     """The last line."""
 
     event: Literal["done"]
     finish_reason: str | None = None
 
 
-Seen = SeenStart | SeenStep | SeenDone
-_LINE: TypeAdapter[Any] = TypeAdapter(Annotated[Seen, Field(discriminator="event")])
+RecordedEvent = RecordedStart | RecordedTokenLine | RecordedDone
+_LINE: TypeAdapter[Any] = TypeAdapter(Annotated[RecordedEvent, Field(discriminator="event")])
 
 
-def read_stream(lines: Iterable[bytes], wrong: Callable[[StreamError], object] | None = None) -> Iterator[Seen]:
+def read_stream(
+    lines: Iterable[bytes], wrong: Callable[[StreamError], object] | None = None
+) -> Iterator[RecordedEvent]:
     """Read the lines of a stream, one event after the other.
 
     A last line that was cut off ends the stream. Any other line that is no event goes to ``wrong``, and reading

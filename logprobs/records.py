@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import Literal
 
-Source = Literal["model", "chain"]
+LogprobSource = Literal["model", "chain"]
 """``model``: log-softmax of the untouched logits; ``chain``: of what the chain left, which was drawn from."""
 
 
@@ -20,12 +20,17 @@ class TokenLogprob:
 
     @property
     def text(self) -> str:
-        """The bytes as text; where they are only a part of a character, see `shown`."""
-        return shown(self.data)
+        """The bytes as text; where they are only a part of a character, see `display_text`."""
+        return display_text(self.data)
 
     def as_json(self) -> dict[str, object]:
         """``id, token, bytes, logprob``."""
-        return {"id": self.id, "token": self.text, "bytes": list(self.data), "logprob": finite(self.logprob)}
+        return {
+            "id": self.id,
+            "token": self.text,
+            "bytes": list(self.data),
+            "logprob": finite_or_none(self.logprob),
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +42,7 @@ class Distribution:
     float32 in little-endian bytes, -inf for what the chain removed.
     """
 
-    source: Source
+    source: LogprobSource
     logprob: float | None
     top: tuple[TokenLogprob, ...] = ()
     named: tuple[TokenLogprob, ...] = ()
@@ -46,7 +51,7 @@ class Distribution:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class TokenRecord:
     """One token of a text, and what is known of the distributions that it came from, if anything.
 
     ``text`` is what the token lets be shown, which may lag behind its bytes; ``special``: a control token that is
@@ -71,7 +76,7 @@ class Step:
         return self.said[0].top if self.said else ()
 
 
-def shown(data: bytes) -> str:
+def display_text(data: bytes) -> str:
     """A token as text; bytes that are no text as ``bytes:`` and their hexadecimal escapes, as OpenAI has it."""
     try:
         return data.decode()
@@ -79,6 +84,6 @@ def shown(data: bytes) -> str:
         return "bytes:" + "".join(chr(byte) if 0x20 <= byte < 0x7F else f"\\x{byte:02x}" for byte in data)
 
 
-def finite(value: float | None) -> float | None:
+def finite_or_none(value: float | None) -> float | None:
     """The number, or None where JSON has none for it."""
     return value if value is not None and math.isfinite(value) else None

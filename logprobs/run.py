@@ -6,13 +6,13 @@ import codecs
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from .records import Source, Step, finite, shown
+from .records import LogprobSource, TokenRecord, display_text, finite_or_none
 
 _FINISH = {"stop": "stop", "grammar": "stop", "length": "length", "context": "length", "interrupted": "length"}
 
 
 @dataclass(frozen=True)
-class Head:
+class CompletionHead:
     """What is known before the first token.
 
     ``created``: seconds since 1970; ``prompt``: its text; ``source``: where logprobs are from, None if there are
@@ -23,14 +23,14 @@ class Head:
     created: int
     model: str
     prompt: str
-    source: Source | None
+    source: LogprobSource | None
     top: int
     prompt_tokens: int
     version: str
 
 
 @dataclass(frozen=True)
-class Finish:
+class CompletionFinish:
     """How a run ended. ``reason`` is ours, see `finish_reason`; ``stop`` is the stop text that came, if any."""
 
     reason: str
@@ -44,18 +44,18 @@ class Finish:
 class Completion:
     """A run from its head to its finish. ``echo``: the prompt's tokens, None if they are not wanted."""
 
-    head: Head
-    echo: tuple[Step, ...] | None
-    steps: tuple[Step, ...]
-    finish: Finish
+    head: CompletionHead
+    echo: tuple[TokenRecord, ...] | None
+    steps: tuple[TokenRecord, ...]
+    finish: CompletionFinish
 
 
-def finish_reason(finish: Finish) -> str:
+def finish_reason(finish: CompletionFinish) -> str:
     """Why it ended, in OpenAI's words: ``stop`` or ``length``."""
     return _FINISH[finish.reason]
 
 
-def usage(head: Head, completion_tokens: int) -> dict[str, int]:
+def usage(head: CompletionHead, completion_tokens: int) -> dict[str, int]:
     """The counts of tokens."""
     return {
         "prompt_tokens": head.prompt_tokens,
@@ -64,26 +64,26 @@ def usage(head: Head, completion_tokens: int) -> dict[str, int]:
     }
 
 
-def by_text(step: Step) -> dict[str, float | None] | None:
+def by_text(step: TokenRecord) -> dict[str, float | None] | None:
     """The likeliest tokens and the chosen one. Of tokens that print alike the likeliest stands for all."""
     if not step.said:
         return None
     found: dict[str, float | None] = {}
     for token in (*step.top, step.chosen):
-        value = finite(token.logprob)
+        value = finite_or_none(token.logprob)
         if value is not None:
-            found.setdefault(shown(token.data), value)
+            found.setdefault(display_text(token.data), value)
     return found
 
 
-class Offsets:
+class TextOffsets:
     """Where tokens begin in their text, in characters; one inside a character, where that begins."""
 
     def __init__(self) -> None:
         self.place = 0
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
 
-    def of(self, steps: Iterable[Step]) -> list[int]:
+    def of(self, steps: Iterable[TokenRecord]) -> list[int]:
         """The offsets of the next tokens."""
         found = []
         for step in steps:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from math import exp, fsum, inf, isfinite, log
 from typing import Any
 
-from .records import Step, finite, shown
+from .records import TokenRecord, display_text, finite_or_none
 
 
 @dataclass(frozen=True)
@@ -22,10 +22,10 @@ class Score:
     bytes: int
 
     @classmethod
-    def of(cls, steps: Iterable[Step]) -> Score:
+    def of(cls, steps: Iterable[TokenRecord]) -> Score:
         """Add up; a token of probability 0 makes the sum -inf."""
         scored = [step for step in steps if step.said]
-        values = [finite(step.said[0].logprob) for step in scored]
+        values = [finite_or_none(step.said[0].logprob) for step in scored]
         total = _sum(-inf if value is None else value for value in values)
         return cls(total, len(scored), sum(len(step.data) for step in scored))
 
@@ -43,7 +43,7 @@ class Score:
     def perplexity(self) -> float | None:
         """exp(-sum / tokens)."""
         mean = self.per_token
-        return None if mean is None else Means(-mean).perplexity
+        return None if mean is None else MeanSurprise(-mean).perplexity
 
     @property
     def bits_per_byte(self) -> float | None:
@@ -54,24 +54,24 @@ class Score:
     def as_json(self) -> dict[str, Any]:
         """``sum_logprob, per_token, per_byte, perplexity, bits_per_byte``, null if nothing was scored; counts."""
         return {
-            "sum_logprob": finite(self.sum_logprob) if self.tokens else None,
-            "per_token": finite(self.per_token),
-            "per_byte": finite(self.per_byte),
-            "perplexity": finite(self.perplexity),
-            "bits_per_byte": finite(self.bits_per_byte),
+            "sum_logprob": finite_or_none(self.sum_logprob) if self.tokens else None,
+            "per_token": finite_or_none(self.per_token),
+            "per_byte": finite_or_none(self.per_byte),
+            "perplexity": finite_or_none(self.perplexity),
+            "bits_per_byte": finite_or_none(self.bits_per_byte),
             "scored_tokens": self.tokens,
             "scored_bytes": self.bytes,
         }
 
 
 @dataclass(frozen=True)
-class Means:
+class MeanSurprise:
     """The mean of some surprises or entropies, in nats."""
 
     nats: float
 
     @classmethod
-    def of(cls, values: Sequence[float]) -> Means | None:
+    def of(cls, values: Sequence[float]) -> MeanSurprise | None:
         """None where there are no values."""
         return cls(_sum(values) / len(values)) if values else None
 
@@ -98,19 +98,19 @@ def _sum(values: Iterable[float]) -> float:
         return sum(values)
 
 
-def text_score(steps: Sequence[Step]) -> dict[str, Any]:
+def text_score(steps: Sequence[TokenRecord]) -> dict[str, Any]:
     """A scored text: ``tokens[], ids[], bytes[], token_logprobs[]`` (first null), and its `Score`."""
     return {
         "logprobs_from": "model",
-        "tokens": [shown(step.data) for step in steps],
+        "tokens": [display_text(step.data) for step in steps],
         "ids": [step.id for step in steps],
         "bytes": [list(step.data) for step in steps],
-        "token_logprobs": [finite(step.chosen.logprob) for step in steps],
+        "token_logprobs": [finite_or_none(step.chosen.logprob) for step in steps],
         **Score.of(steps).as_json(),
     }
 
 
-def choice_scores(choices: Sequence[tuple[str, Sequence[Step]]]) -> list[dict[str, Any]]:
+def choice_scores(choices: Sequence[tuple[str, Sequence[TokenRecord]]]) -> list[dict[str, Any]]:
     """Continuations of one prompt: ``text, sum_logprob, per_token, per_byte, probability`` and their tokens.
 
     Probabilities are normalised over the choices, from the sums; None if every sum is -inf.
@@ -122,13 +122,13 @@ def choice_scores(choices: Sequence[tuple[str, Sequence[Step]]]) -> list[dict[st
     return [
         {
             "text": text,
-            "sum_logprob": finite(score.sum_logprob),
-            "per_token": finite(score.per_token),
-            "per_byte": finite(score.per_byte),
+            "sum_logprob": finite_or_none(score.sum_logprob),
+            "per_token": finite_or_none(score.per_token),
+            "per_byte": finite_or_none(score.per_byte),
             "probability": weight / total if total else None,
-            "tokens": [shown(step.data) for step in steps],
+            "tokens": [display_text(step.data) for step in steps],
             "ids": [step.id for step in steps],
-            "token_logprobs": [finite(step.chosen.logprob) for step in steps],
+            "token_logprobs": [finite_or_none(step.chosen.logprob) for step in steps],
         }
         for (text, steps), score, weight in zip(choices, scores, weights, strict=True)
     ]

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from math import exp
 from typing import Any
 
-from .records import Step, TokenLogprob, finite
+from .records import TokenLogprob, TokenRecord, finite_or_none
 from .run import Completion
 
 Json = dict[str, Any]
@@ -14,7 +14,7 @@ Json = dict[str, Any]
 _STOPS = {"grammar": "eos", "length": "limit", "context": "limit", "interrupted": "none"}
 
 
-def llama_server(run: Completion, settings: Json, timings: Json, cached: int) -> Json:
+def llama_server_completion(run: Completion, settings: Json, timings: Json, cached: int) -> Json:
     """The whole run. ``settings``: what it was made with; ``timings``: as the server names them.
 
     From the chain, probabilities stand in place of logprobs, as the server has it with ``post_sampling_probs``.
@@ -46,13 +46,13 @@ def llama_server(run: Completion, settings: Json, timings: Json, cached: int) ->
     return found
 
 
-def _probabilities(steps: Sequence[Step], after: bool) -> list[Json]:
+def _probabilities(steps: Sequence[TokenRecord], after: bool) -> list[Json]:
     name, top = ("prob", "top_probs") if after else ("logprob", "top_logprobs")
     return [_token(step.chosen, name) | {top: [_token(other, name) for other in step.top]} for step in steps]
 
 
 def _token(token: TokenLogprob, name: str) -> Json:
-    value = finite(token.logprob)
+    value = finite_or_none(token.logprob)
     if name == "prob":
         value = 0.0 if value is None else exp(value)
     text = token.data.decode("utf-8", "ignore")  # the server cuts off what is no text

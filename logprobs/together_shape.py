@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from .records import Step, finite, shown
+from .records import TokenRecord, display_text, finite_or_none
 from .run import Completion, by_text, finish_reason, usage
 
 
-def together(run: Completion, chat: bool) -> dict[str, Any]:
+def together_completion(run: Completion, chat: bool) -> dict[str, Any]:
     """The whole run. ``prompt`` holds the prompt with its logprobs if ``echo`` was asked for, else nothing.
 
     ``chat``: the text stands in a message. Ours are ``logprobs_from``, and ``top_logprobs`` where more than the
@@ -17,7 +17,7 @@ def together(run: Completion, chat: bool) -> dict[str, Any]:
     """
     head, text = run.head, run.finish.text
 
-    def lists(steps: Sequence[Step]) -> dict[str, Any] | None:
+    def lists(steps: Sequence[TokenRecord]) -> dict[str, Any] | None:
         return None if head.source is None else _lists(steps, head.top)
 
     choice = {
@@ -38,9 +38,9 @@ def together(run: Completion, chat: bool) -> dict[str, Any]:
     }
 
 
-def _lists(steps: Sequence[Step], top: int) -> dict[str, Any]:
+def _lists(steps: Sequence[TokenRecord], top: int) -> dict[str, Any]:
     found = {
-        "tokens": [shown(step.data) for step in steps],
-        "token_logprobs": [finite(step.chosen.logprob) for step in steps],
+        "tokens": [display_text(step.data) for step in steps],
+        "token_logprobs": [finite_or_none(step.chosen.logprob) for step in steps],
     }
     return found | {"top_logprobs": [by_text(step) for step in steps]} if top > 1 else found

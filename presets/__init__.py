@@ -1,40 +1,40 @@
 """Presets: YAML files of settings, where they are found, and what a run goes by in the end."""
 
-from .arrange import Arrangement, by_adaptive_p, by_mirostat, by_samplers
-from .author import from_metadata
+from .arrange import Arrangement, arrange_by_adaptive_p, arrange_by_mirostat, arrange_by_samplers
+from .author import preset_from_metadata
 from .config import UserConfig, user_config
 from .errors import PresetError
-from .load import load
+from .load import load_preset
 from .override import Override, parse_set
 from .preset import Preset
-from .read import parse_scalar
-from .resolve import Settings, Value, folder_of, resolve
-from .schema import json_schema
-from .search import Entry, config_folder, find, listing
+from .read import parse_yaml_scalar
+from .resolve import Settings, SettingValue, preset_folder, resolve_settings
+from .schema import preset_json_schema
+from .search import PresetEntry, config_folder, find_preset, list_presets
 from .steps import ResolvedStep
 
 __all__ = [
     "Arrangement",
-    "Entry",
     "Override",
     "Preset",
+    "PresetEntry",
     "PresetError",
     "ResolvedStep",
+    "SettingValue",
     "Settings",
     "UserConfig",
-    "Value",
-    "by_adaptive_p",
-    "by_mirostat",
-    "by_samplers",
+    "arrange_by_adaptive_p",
+    "arrange_by_mirostat",
+    "arrange_by_samplers",
     "config_folder",
-    "find",
-    "folder_of",
-    "from_metadata",
-    "json_schema",
-    "listing",
-    "load",
-    "parse_scalar",
+    "find_preset",
+    "list_presets",
+    "load_preset",
     "parse_set",
-    "resolve",
+    "parse_yaml_scalar",
+    "preset_folder",
+    "preset_from_metadata",
+    "preset_json_schema",
+    "resolve_settings",
     "user_config",
 ]

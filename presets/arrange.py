@@ -32,21 +32,21 @@ class Arrangement:
     replaces: tuple[str, ...] = ()
 
 
-def by_samplers(text: str) -> Arrangement:
+def arrange_by_samplers(text: str) -> Arrangement:
     """llama.cpp's ``--samplers "top_k;top_p;temperature"``, or its letters; raises ``PresetError``."""
     names = read_sequence(text, "--samplers")
     rest = tuple(name for name in names if name != "adaptive_p")
     return Arrangement("--samplers", rest, "adaptive_p" if "adaptive_p" in names else None)
 
 
-def by_mirostat(version: int) -> Arrangement:
+def arrange_by_mirostat(version: int) -> Arrangement:
     """llama.cpp's ``--mirostat``: of the other samplers only the temperature stays; 0 leaves mirostat out."""
     if version == 0:
         return Arrangement("--mirostat", selector="dist", replaces=MIROSTATS)
     return Arrangement("--mirostat", ("temperature",), MIROSTATS[version - 1], optional=True)
 
 
-def by_adaptive_p() -> Arrangement:
+def arrange_by_adaptive_p() -> Arrangement:
     """``--adaptive-target``: the chain draws by adaptive_p."""
     return Arrangement("--adaptive-target", selector="adaptive_p")
 

@@ -50,7 +50,7 @@ _NAMES = {
 }
 
 
-def from_metadata(metadata: Mapping[str, str]) -> Preset | None:
+def preset_from_metadata(metadata: Mapping[str, str]) -> Preset | None:
     """Return the preset that a model's author put in the GGUF, or None if there is none.
 
     ``general.sampling.sequence`` gives the samplers and their order, by llama.cpp's names joined by ``;`` or

@@ -9,7 +9,7 @@ from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
-from ..samplers import Sampler, SamplingError, make
+from ..samplers import Sampler, SamplingError, make_sampler
 from .errors import PresetError
 
 _REPR = Repr()
@@ -53,7 +53,7 @@ def make_step(name: str, params: Mapping[str, Any], origin: str, parameter: str 
     Raises ``PresetError`` with the origin in front of the complaint: ``--top-p: 1.5 is not within 0..1``.
     """
     try:
-        return make({name: dict(params)}, place="")
+        return make_sampler({name: dict(params)}, place="")
     except SamplingError as error:
         # The origin stands for sampler and parameter; what follows them (a key of a table) stays.
         rest = str(error).removeprefix(f".{name}").removeprefix(f".{parameter}")

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from .preset import Preset
 from .read import read_table
-from .search import find
+from .search import find_preset
 
 
-def load(name_or_path: str) -> Preset:
+def load_preset(name_or_path: str) -> Preset:
     """Return the preset of a name on the search path, or of a path.
 
     Raises ``PresetError`` that names the file, the place in it, what is allowed and what came.
     """
-    entry = find(name_or_path)
+    entry = find_preset(name_or_path)
     place = name_or_path if entry.origin == "path" else entry.path.name
     source = "built-in" if entry.origin == "built-in" else str(entry.path)
     return Preset.from_table(read_table(entry.path, place), place=place, name=entry.name, source=source)

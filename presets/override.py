@@ -6,10 +6,10 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-from ..samplers import SamplingError, find
+from ..samplers import SamplingError, find_sampler
 from .complaints import shown
 from .errors import PresetError
-from .read import parse_scalar
+from .read import parse_yaml_scalar
 
 SETTINGS = ("seed", "max_tokens", "stop", "system", "grammar")
 """What may be set beside the samplers' parameters."""
@@ -57,7 +57,7 @@ def parse_set(text: str) -> Override:
         raise PresetError(f"--set {text}: write name.parameter=value, such as top_k.k=20 or seed=7")
     origin = f"--set {left}"
     target = setting_of(left) or str(step_target(left, origin))
-    return Override(origin, target, parse_scalar(right, origin))
+    return Override(origin, target, parse_yaml_scalar(right, origin))
 
 
 def setting_of(target: str) -> str | None:
@@ -75,7 +75,7 @@ def step_target(text: str, origin: str) -> StepTarget:
     if match is None or match["occurrence"] == "0":
         raise PresetError(f"{origin}: {shown(text)} is not name, name.parameter or name#2.parameter (from #1)")
     try:
-        cls = find(match["name"])
+        cls = find_sampler(match["name"])
     except SamplingError as error:
         raise PresetError(f"{origin}: {error}; other settings: {', '.join(SETTINGS)}") from None
     parameter = match["parameter"].strip().replace("-", "_") if match["parameter"] else cls.about.main

@@ -15,7 +15,7 @@ from pydantic import (
     field_validator,
 )
 
-from ..samplers import SEED_MAX, Sampler, parse
+from ..samplers import SEED_MAX, Sampler, parse_chain
 from .complaints import check_keys, field_complaint, shown
 from .errors import PresetError
 
@@ -108,14 +108,14 @@ class Preset(BaseModel):
 
     def samplers(self) -> list[Sampler]:
         """The samplers that `chain` names, not yet part of a chain."""
-        return parse(self.chain)
+        return parse_chain(self.chain)
 
     @field_validator("chain", mode="before")
     @classmethod
     def _check_chain(cls, value: object) -> object:
         if not isinstance(value, (list, str)):
             raise ValueError(f"chain: {shown(value)} is not {cls.needed['chain']}")
-        parse(value)
+        parse_chain(value)
         return value
 
     @field_validator("stop", mode="before")

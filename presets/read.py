@@ -45,7 +45,7 @@ def read_table(path: Path, place: str, empty: dict[Any, Any] | None = None) -> d
     return value
 
 
-def parse_scalar(text: str, place: str = "value") -> Any:
+def parse_yaml_scalar(text: str, place: str = "value") -> Any:
     """Return the value of a text by the rules of a preset file: ``true``, ``1e-3``, ``[a, b]``, ``-inf``.
 
     ``place`` begins each complaint. Raises ``PresetError`` with line and column if it is not YAML.

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..samplers import Sampler, SamplingError, parse
+from ..samplers import Sampler, SamplingError, parse_chain
 from . import arrange
 from .arrange import Arrangement
 from .errors import PresetError
@@ -20,7 +20,7 @@ MAX_TOKENS = 256
 
 
 @dataclass(frozen=True)
-class Value:
+class SettingValue:
     """A setting and its origin: ``default``, ``preset creative``, ``--set top_k.k`` or ``--top-k``."""
 
     value: Any
@@ -32,11 +32,11 @@ class Settings:
     """Everything that a run goes by. The last step selects."""
 
     steps: tuple[ResolvedStep, ...]
-    seed: Value
-    max_tokens: Value
-    stop: Value
-    system: Value
-    grammar: Value
+    seed: SettingValue
+    max_tokens: SettingValue
+    stop: SettingValue
+    system: SettingValue
+    grammar: SettingValue
     chain_origin: str
     grammar_base: Path | None = None
     """What a grammar's file is relative to: the preset's folder, if the preset names it; else None."""
@@ -49,7 +49,7 @@ class Settings:
         return [step.placed() for step in self.steps]
 
 
-def resolve(
+def resolve_settings(
     preset: Preset | None,
     *,
     chain: str | None = None,
@@ -77,11 +77,11 @@ def resolve(
     for wish in wishes:
         steps = arrange.order(steps, wish)
     ours = preset is not None and values["grammar"].origin == _origin(preset)
-    base = folder_of(preset) if ours and preset is not None else None
+    base = preset_folder(preset) if ours and preset is not None else None
     return Settings(tuple(steps), chain_origin=chain_origin, grammar_base=base, **values)
 
 
-def folder_of(preset: Preset) -> Path | None:
+def preset_folder(preset: Preset) -> Path | None:
     """The folder that a preset's files are relative to; None if it is no file of the user's."""
     return Path(preset.source).parent if preset.source not in ("", "built-in", "model") else None
 
@@ -99,7 +99,7 @@ def _starting_chain(preset: Preset | None, chain: str | None) -> tuple[list[Reso
     if chain is not None:
         origin = place = "--chain"
         try:
-            samplers = parse(chain)
+            samplers = parse_chain(chain)
         except SamplingError as error:
             raise PresetError(f"--chain: {error}") from None
     else:
@@ -113,21 +113,21 @@ def _starting_chain(preset: Preset | None, chain: str | None) -> tuple[list[Reso
     ]
     if not samplers or not samplers[-1].about.selects:
         # What a chain does without a selecting step, spelled out.
-        steps.append(resolved(parse(["dist"])[0], "default"))
+        steps.append(resolved(parse_chain(["dist"])[0], "default"))
     return steps, origin
 
 
-def _starting_value(preset: Preset | None, name: str) -> Value:
+def _starting_value(preset: Preset | None, name: str) -> SettingValue:
     if preset is not None and getattr(preset, name) is not None and name in preset.model_fields_set:
-        return Value(getattr(preset, name), _origin(preset))
-    return Value(_default(name), "default")
+        return SettingValue(getattr(preset, name), _origin(preset))
+    return SettingValue(_default(name), "default")
 
 
-def _setting(name: str, override: Override) -> Value:
+def _setting(name: str, override: Override) -> SettingValue:
     """The value of a setting, checked as a preset's would be; None stands for the default."""
     try:
         value = getattr(Preset.from_table({name: override.value}, place=""), name)
     except PresetError as error:
         rest = str(error).removeprefix(f": {name}")
         raise PresetError(f"{override.origin}{rest}") from None
-    return Value(_default(name) if value is None else value, override.origin)
+    return SettingValue(_default(name) if value is None else value, override.origin)

@@ -8,7 +8,7 @@ from ..samplers import Sampler, catalogue
 from .preset import Preset
 
 
-def json_schema() -> dict[str, Any]:
+def preset_json_schema() -> dict[str, Any]:
     """Return the JSON Schema (2020-12) of a preset file, with descriptions, ranges and defaults."""
     samplers = catalogue()
     schema = Preset.model_json_schema()

@@ -18,7 +18,7 @@ _SUFFIXES = (".yaml", ".yml")
 
 
 @dataclass(frozen=True)
-class Entry:
+class PresetEntry:
     """A preset file; ``origin`` is its folder as text, ``built-in``, or ``path`` if that was given."""
 
     name: str
@@ -28,7 +28,7 @@ class Entry:
     """True if a file of the same name comes earlier on the search path."""
 
 
-def find(name_or_path: str) -> Entry:
+def find_preset(name_or_path: str) -> PresetEntry:
     """Return the preset of a name, or of a path: what has a separator or ends in ``.yaml`` or ``.yml``.
 
     A name is looked for in ``./presets``, then in the user's folder, then among the built-in presets. A path
@@ -36,8 +36,8 @@ def find(name_or_path: str) -> Entry:
     """
     if is_path(name_or_path):
         path = Path(name_or_path)
-        return Entry(path.stem, "path", path)
-    known = {entry.name: entry for entry in listing() if not entry.shadowed}
+        return PresetEntry(path.stem, "path", path)
+    known = {entry.name: entry for entry in list_presets() if not entry.shadowed}
     if name_or_path in known:
         return known[name_or_path]
     hint = nearest(name_or_path, sorted(known))
@@ -52,16 +52,16 @@ def is_path(text: str) -> bool:
     return text.lower().endswith(_SUFFIXES) or any(separator in text for separator in separators)
 
 
-def listing() -> list[Entry]:
+def list_presets() -> list[PresetEntry]:
     """Every preset on the search path, in its order, then by name; of equal names the first one counts.
 
     Raises ``PresetError`` for a folder that may not be read.
     """
-    entries: list[Entry] = []
+    entries: list[PresetEntry] = []
     seen: set[str] = set()
     for origin, folder in _folders():
         for path in _files(folder):
-            entries.append(Entry(path.stem, origin, path, shadowed=path.stem in seen))
+            entries.append(PresetEntry(path.stem, origin, path, shadowed=path.stem in seen))
             seen.add(path.stem)
     return entries
 

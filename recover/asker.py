@@ -14,7 +14,7 @@ from .endpoint import Answer, Bias, Endpoint, Query, checked, greedy
 from .errors import RecoverError
 from .further import leave_by
 from .journal import Journal, key_of
-from .settings import Settings
+from .settings import RecoverySettings
 
 T = TypeVar("T")
 _LOOK = 0.2
@@ -40,7 +40,7 @@ class Asker:
     Attributes: ``sent``, calls of this run; ``queries``, with those of the ``journal``; ``pieces``, tokens' bytes.
     """
 
-    def __init__(self, endpoint: Endpoint, prompt: str, settings: Settings) -> None:
+    def __init__(self, endpoint: Endpoint, prompt: str, settings: RecoverySettings) -> None:
         self.endpoint = endpoint
         self.sent = 0
         self.queries = 0
@@ -202,7 +202,7 @@ class Asker:
             method()
 
 
-def identity_of(endpoint: Endpoint, settings: Settings) -> Mapping[str, Any]:
+def endpoint_identity(endpoint: Endpoint, settings: RecoverySettings) -> Mapping[str, Any]:
     """What tells an endpoint from others; it may have to ask. Raises ``RecoverError``, ``KeyboardInterrupt``."""
     try:
         return Asker(endpoint, "", settings).identity()

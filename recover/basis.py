@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from .directions import directions, missed
 from .errors import RecoverError
 from .files import write_whole
-from .numerics import Floats
+from .numerics import Float64s
 
 _BLOCK = 8192
 _PIVOTED = 1500
@@ -56,7 +56,7 @@ class Basis:
         """How many dimensions, and so how many logprobs are needed at least."""
         return int(self.matrix.shape[1])
 
-    def solve(self, ids: NDArray[np.intp], logprobs: Floats) -> Floats:
+    def solve(self, ids: NDArray[np.intp], logprobs: Float64s) -> Float64s:
         """The whole row, float64 (V,), that fits the known ``logprobs`` of ``ids`` best (least squares).
 
         Raises ``RecoverError`` for fewer of them than dimensions.
@@ -121,7 +121,7 @@ class Basis:
         return cls._of_columns(matrix, source, pieces)
 
     @classmethod
-    def of_rows(cls, rows: Sequence[Floats], source: str, pieces: Sequence[bytes] = ()) -> Basis:
+    def of_rows(cls, rows: Sequence[Float64s], source: str, pieces: Sequence[bytes] = ()) -> Basis:
         """Out of whole rows of logprobs, (V,) each, of a few more prompts than the model has dimensions.
 
         How many dimensions there are shows in the singular values: behind the last of them they fall to what
@@ -157,13 +157,13 @@ class Basis:
         return cls(matrix, _order(matrix, turn), source, tuple(pieces))
 
 
-def _blocks(matrix: NDArray[np.float32]) -> Iterable[Floats]:
+def _blocks(matrix: NDArray[np.float32]) -> Iterable[Float64s]:
     """The matrix in float64, some rows at a time."""
     for start in range(0, len(matrix), _BLOCK):
         yield matrix[start : start + _BLOCK].astype(np.float64)
 
 
-def _order(matrix: NDArray[np.float32], turn: Floats) -> NDArray[np.int32]:
+def _order(matrix: NDArray[np.float32], turn: Float64s) -> NDArray[np.int32]:
     """Tokens whose rows span the space well: enough for an over-determined system, the best first.
 
     ``turn`` makes the columns orthonormal. Candidates are drawn with probabilities as their leverages, the squared
@@ -180,7 +180,7 @@ def _order(matrix: NDArray[np.float32], turn: Floats) -> NDArray[np.int32]:
     return np.concatenate([drawn[chosen], np.delete(drawn, chosen)]).astype(np.int32)
 
 
-def _pivots(rows: Floats) -> list[int]:
+def _pivots(rows: Float64s) -> list[int]:
     """Places of as many rows as there are columns, each the farthest outside of the span of those before."""
     count = min(rows.shape)
     chosen: list[int] = []

@@ -8,7 +8,7 @@ from math import ceil, exp, floor
 
 from .endpoint import Answer, Bias
 from .numerics import log_odds
-from .run import Run
+from .run import RecoveryRun
 
 _LEAST = 1.0
 _APART = 2.0
@@ -18,7 +18,7 @@ _CHOOSING = 100.0
 
 
 @dataclass(frozen=True)
-class Moves:
+class BiasResponse:
     """``most``: the largest bias that is added as asked, 0: none. ``step``: biases are multiples of it, 0: any.
 
     ``together``: several in one call are added. ``off``: the difference to what was asked, nats. ``seen``: where
@@ -32,15 +32,15 @@ class Moves:
     seen: tuple[float, float] | None = None
 
 
-def highest(run: Run) -> float:
+def highest(run: RecoveryRun) -> float:
     """The largest bias that is of use."""
     limits = run.asker.endpoint.limits
     return min(limits.max_bias, _BESIDE - limits.lowest)
 
 
-def moves(run: Run, tolerance: float) -> Moves:
+def moves(run: RecoveryRun, tolerance: float) -> BiasResponse:
     """What biases do to logprobs; the window's last token and the likeliest one are biased."""
-    seen = Moves()
+    seen = BiasResponse()
     for step in _STEPS:
         found = _largest(run, step, tolerance) if run.found.window > 1 else _odds(run, step, tolerance)
         if found.most or (step == 0 and found.seen is None):
@@ -51,11 +51,11 @@ def moves(run: Run, tolerance: float) -> Moves:
         bias = min(highest(run), max(_APART, run.base[top] - run.base[token]))
         answer = _told(run, (token, top), {token: bias})
         if answer is not None and (off := abs(_apart(run, (token, top), answer) - bias)) <= tolerance:
-            return Moves(highest(run), together=False, off=off)
+            return BiasResponse(highest(run), together=False, off=off)
     return seen
 
 
-def _pair(run: Run) -> tuple[int, int]:
+def _pair(run: RecoveryRun) -> tuple[int, int]:
     """The likeliest and the least likely token of the base window that may be drawn."""
     ranked: Sequence[int] = run.open(sorted(run.base, key=lambda token: -run.base[token]))
     if len(ranked) < 2:
@@ -63,7 +63,7 @@ def _pair(run: Run) -> tuple[int, int]:
     return ranked[0], ranked[-1]
 
 
-def _largest(run: Run, step: float, tolerance: float) -> Moves:
+def _largest(run: RecoveryRun, step: float, tolerance: float) -> BiasResponse:
     """The largest bias that is added in full. For windows from 2 on.
 
     The window's last token gets a bias b, and the likeliest one as much less as brings the two near each other, so
@@ -74,7 +74,7 @@ def _largest(run: Run, step: float, tolerance: float) -> Moves:
     gap = max(_APART, run.base[top] - run.base[token])
     gap = ceil(gap) if step else gap
     most = bias = floor(highest(run)) if step else highest(run)
-    seen = Moves()
+    seen = BiasResponse()
     while bias >= min(_LEAST, most) > 0:
         other = bias - gap if bias - gap >= _LEAST else -min(bias, _LEAST)
         answer = _told(run, (token, top), {token: bias, top: other})
@@ -82,34 +82,34 @@ def _largest(run: Run, step: float, tolerance: float) -> Moves:
             moved = _apart(run, (token, top), answer)
             if (off := abs(moved - (bias - other))) <= tolerance:
                 limit = bias if bias == most else _cut_at(run, (token, top), bias)
-                return Moves(floor(limit) if step else limit, step, off=off)
+                return BiasResponse(floor(limit) if step else limit, step, off=off)
             if max(abs(answer.logprobs[one] - run.base[one]) for one in (token, top)) <= tolerance:
-                return Moves()
-            seen = Moves(seen=(moved, bias - other))
+                return BiasResponse()
+            seen = BiasResponse(seen=(moved, bias - other))
         bias = bias // 2 if step else bias / 2
     return seen
 
 
-def _told(run: Run, pair: tuple[int, int], bias: Bias) -> Answer | None:
+def _told(run: RecoveryRun, pair: tuple[int, int], bias: Bias) -> Answer | None:
     """The answer, if it tells both tokens."""
     ((answer,),) = run.asker.ask([bias])
     return answer if answer.logprobs.keys() >= {*pair} else None
 
 
-def _apart(run: Run, pair: tuple[int, int], answer: Answer) -> float:
+def _apart(run: RecoveryRun, pair: tuple[int, int], answer: Answer) -> float:
     """By how much the first of two tokens moved against the second."""
     one, other = pair
     return (answer.logprobs[one] - answer.logprobs[other]) - (run.base[one] - run.base[other])
 
 
-def _cut_at(run: Run, pair: tuple[int, int], bias: float) -> float:
+def _cut_at(run: RecoveryRun, pair: tuple[int, int], bias: float) -> float:
     """Where biases are cut, if twice this ``bias`` is: the one token gets that, the other one this bias."""
     token, top = pair
     answer = _told(run, pair, {token: 2 * bias, top: bias})
     return bias if answer is None else bias + max(0.0, min(bias, _apart(run, pair, answer)))
 
 
-def _odds(run: Run, step: float, tolerance: float) -> Moves:
+def _odds(run: RecoveryRun, step: float, tolerance: float) -> BiasResponse:
     """With a window of one: does a bias move the odds of the only token shown? Then up to the limit, else 0.
 
     Whether a large bias is added in full cannot be seen here; `single` tests each that it comes to use.
@@ -122,13 +122,13 @@ def _odds(run: Run, step: float, tolerance: float) -> Moves:
     ((answer,),) = run.asker.ask([{top: bias}])
     after = answer.logprobs.get(top)
     if after is None or abs(after - run.base[top]) <= tolerance / 10:
-        return Moves()
+        return BiasResponse()
     moved = log_odds(min(after, -run.precision)) - before
     # The difference is one of odds, which near p = 1 are far less exact than the logprob.
-    return Moves(limit, step) if abs(moved - bias) <= tolerance else Moves(seen=(moved, bias))
+    return BiasResponse(limit, step) if abs(moved - bias) <= tolerance else BiasResponse(seen=(moved, bias))
 
 
-def choices(run: Run) -> tuple[bool, bool]:
+def choices(run: RecoveryRun) -> tuple[bool, bool]:
     """Does a bias choose the token; and is that token's own logprob named as it is without a bias?"""
     limit = run.asker.endpoint.limits.max_bias
     if not run.base:  # only tokens are told: another one comes where the first is pushed down

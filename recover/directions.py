@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from .numerics import Floats
+from .numerics import Float64s
 
 _LARGEST_GAP = 3.0
 _SQUARED = 1e-15
 
 
-def directions(rows: Floats) -> Floats | None:
+def directions(rows: Float64s) -> Float64s | None:
     """Orthonormal columns, (V, r), that span the rows but for what rounding left; None where nothing is left."""
     if len(rows) < 2:
         return None
@@ -26,6 +26,6 @@ def directions(rows: Floats) -> Floats | None:
     return np.asarray(rows.T @ top, dtype=np.float64)
 
 
-def missed(rows: Floats, columns: Floats) -> float:
+def missed(rows: Float64s, columns: Float64s) -> float:
     """The largest part of these rows, nats, that no mix of the orthonormal columns gives."""
     return float(np.abs(rows - (rows @ columns) @ columns.T).max())

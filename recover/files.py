@@ -11,7 +11,7 @@ from typing import IO
 from .errors import RecoverError
 
 
-def check_place(path: Path) -> None:
+def check_writable(path: Path) -> None:
     """Raise ``RecoverError`` where no file can be put in place: no folder, a folder of this name, no leave."""
     if not path.parent.is_dir():
         raise RecoverError(f"{path}: there is no folder {path.parent}")

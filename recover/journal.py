@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from ..logprobs import encode
+from ..logprobs import encode_json
 from .endpoint import Answer, Bias
 from .errors import RecoverError
 
@@ -37,7 +37,7 @@ class Journal:
     def __init__(self, path: Path, about: Mapping[str, Any], resume: bool) -> None:
         self.path = path
         self._answers: dict[str, Answer] = {}
-        self._head = json.loads(encode({"recover": _VERSION, **about}))
+        self._head = json.loads(encode_json({"recover": _VERSION, **about}))
         try:
             self._file: BinaryIO = path.open("ab+")
         except OSError as error:
@@ -137,7 +137,7 @@ class Journal:
 
     @staticmethod
     def _line(record: Mapping[str, Any]) -> bytes:
-        return encode(record).encode() + b"\n"
+        return encode_json(record).encode() + b"\n"
 
 
 def _answer(record: Mapping[str, Any]) -> Answer:
@@ -152,5 +152,5 @@ def _answer(record: Mapping[str, Any]) -> Answer:
 
 
 def _short(value: object) -> str:
-    text = encode(value)
+    text = encode_json(value)
     return text if len(text) <= 120 else text[:120] + "…"

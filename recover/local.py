@@ -13,7 +13,7 @@ import numpy as np
 from ..engine import Model
 from .endpoint import Answer, Bias, Limits
 from .errors import RecoverError
-from .numerics import Floats, logsumexp
+from .numerics import Float64s, logsumexp
 
 
 class LocalEndpoint:
@@ -30,7 +30,7 @@ class LocalEndpoint:
         self.model = path_or_model if isinstance(path_or_model, Model) else Model.load(path_or_model)
         self.limits = Limits(min(window, self.vocab_size), precision=1e-14, lowest=-700.0, spend=False)
         self._lock = Lock()
-        self._rows: dict[str, Floats] = {}
+        self._rows: dict[str, Float64s] = {}
 
     @property
     def vocab_size(self) -> int:
@@ -53,7 +53,7 @@ class LocalEndpoint:
         """How many tokens a prompt has."""
         return len(self.model.vocabulary.tokenize_prompt(prompt.encode()))
 
-    def row(self, prompt: str) -> Floats:
+    def row(self, prompt: str) -> Float64s:
         """The model's own logprobs, float64 (V,): what a recovery should find. Raises ``ModelError``."""
         with self._lock:
             found = self._rows.get(prompt)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
+Float64s = NDArray[np.float64]
 
 
 def log1mexp(x: float) -> float:
@@ -52,7 +52,7 @@ def from_anchor(after: float, bias: float, anchor_after: float, anchor: float) -
     return after - anchor_after + anchor - bias
 
 
-def from_penalty(after: float, known: Floats, bias: float) -> float:
+def from_penalty(after: float, known: Float64s, bias: float) -> float:
     """A token's true logprob where all ``known`` ones (logprobs) were biased by ``-bias`` and it was not.
 
     p = p' (1 + (e^-b - 1) P) with P the sum of the known p: log p = log p' + log1p(expm1(-b) P).
@@ -60,13 +60,13 @@ def from_penalty(after: float, known: Floats, bias: float) -> float:
     return after + float(np.log1p(np.expm1(-bias) * np.exp(known).sum()))
 
 
-def penalty_error(known: Floats, precision: float) -> float:
+def penalty_error(known: Float64s, precision: float) -> float:
     """The error of `from_penalty`: 1 - P is known no better than P."""
     mass = float(np.exp(known).sum())
     return precision * (1 + mass / max(1 - mass, 1e-300))
 
 
-def logsumexp(values: Floats) -> float:
+def logsumexp(values: Float64s) -> float:
     """log of the sum of e^values."""
     highest = float(values.max())
     return highest + float(np.log(np.exp(values - highest).sum()))

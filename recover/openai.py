@@ -12,7 +12,7 @@ import httpx
 from .endpoint import Answer, Bias, Limits, window_of
 from .errors import RecoverError
 from .http import Http, HttpOptions
-from .tokens import TokenTable
+from .tokens import TokenTextTable
 
 _MOST_CHAT, _MOST_COMPLETIONS = 20, 5
 _MAX_BIAS = 100.0
@@ -49,7 +49,7 @@ class OpenAIEndpoint:
         self._http = Http(url, options or HttpOptions(key_env="OPENAI_API_KEY"), transport)
         self._model = model
         self._chat = chat
-        self._table = TokenTable(pieces)
+        self._table = TokenTextTable(pieces)
         self.pieces = pieces
         self.limits = limits or Limits(window, _MAX_BIAS, _MOST_BIASES, precision=1e-5, lowest=_LOWEST)
 

@@ -6,8 +6,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .endpoint import pieces_of
-from .numerics import Floats, logsumexp
-from .run import Run
+from .numerics import Float64s, logsumexp
+from .run import RecoveryRun
 from .settings import Recovery
 
 _BELIEVED = 5.0
@@ -15,7 +15,7 @@ _BELIEVED = 5.0
 _ROUNDING = 1e-9
 
 
-def outcome(run: Run, n: int | None, stopped: str | None) -> Recovery:
+def outcome(run: RecoveryRun, n: int | None, stopped: str | None) -> Recovery:
     """Keep what was asked for, and say what is missing, or wrong."""
     kept = _likeliest(run, n) if n is not None else run.wanted
     logprobs, errors = np.full_like(run.logprobs, np.nan), np.full_like(run.errors, np.nan)
@@ -47,7 +47,7 @@ def outcome(run: Run, n: int | None, stopped: str | None) -> Recovery:
     )
 
 
-def _check_sum(logprobs: Floats, errors: Floats, notes: list[str], whole: bool) -> bool:
+def _check_sum(logprobs: Float64s, errors: Float64s, notes: list[str], whole: bool) -> bool:
     """Is the sum of all probabilities as near 1 as the errors say? If not, they grow to what it tells.
 
     |log sum p| <= sum p_i error_i, where the errors are the largest there are. A part of all may have less.
@@ -68,7 +68,7 @@ def _check_sum(logprobs: Floats, errors: Floats, notes: list[str], whole: bool) 
     return False
 
 
-def _check_names(run: Run, logprobs: Floats, notes: list[str]) -> bool:
+def _check_names(run: RecoveryRun, logprobs: Float64s, notes: list[str]) -> bool:
     """Were likelier tokens than the last one shown without a name?"""
     least = float(logprobs.min()) if len(logprobs) else -np.inf
     above = [value for value in run.nameless if value > least]
@@ -80,7 +80,7 @@ def _check_names(run: Run, logprobs: Floats, notes: list[str]) -> bool:
     return not above
 
 
-def _pieces(run: Run) -> dict[int, bytes]:
+def _pieces(run: RecoveryRun) -> dict[int, bytes]:
     """The bytes of tokens, from wherever they are known."""
     found = dict(run.asker.pieces)
     for source in (pieces_of(run.asker.endpoint), run.settings.basis.pieces if run.settings.basis else ()):
@@ -88,13 +88,13 @@ def _pieces(run: Run) -> dict[int, bytes]:
     return found
 
 
-def _likeliest(run: Run, n: int) -> NDArray[np.intp]:
+def _likeliest(run: RecoveryRun, n: int) -> NDArray[np.intp]:
     """The ids of the n likeliest tokens that are known."""
     known = np.flatnonzero(~np.isnan(run.logprobs))
     return known[np.argsort(-run.logprobs[known], kind="stable")][:n]
 
 
-def _why_missing(run: Run, missing: NDArray[np.intp]) -> list[str]:
+def _why_missing(run: RecoveryRun, missing: NDArray[np.intp]) -> list[str]:
     gaps = set(missing.tolist())
     nameless, doubted = len(gaps & run.blocked), len(gaps & run.doubted)
     rest = len(gaps) - nameless - doubted

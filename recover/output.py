@@ -10,44 +10,44 @@ from typing import IO, Any
 
 import numpy as np
 
-from ..logprobs import TokenLogprob, encode, finite
+from ..logprobs import TokenLogprob, encode_json, finite_or_none
 from .errors import RecoverError
-from .files import check_place, write_whole
-from .numerics import Floats
+from .files import check_writable, write_whole
+from .numerics import Float64s
 from .settings import Recovery
 
 FORMATS = (".npz", ".json", ".jsonl")
 
 
-def check_format(path: Path) -> None:
+def check_output_path(path: Path) -> None:
     """Raise ``RecoverError`` for a file name whose ending names no format, or that cannot be written."""
     if path.suffix not in FORMATS:
         raise RecoverError(f"{path}: the name ends in none of {', '.join(FORMATS)}")
-    check_place(path)
+    check_writable(path)
 
 
-def save(recovery: Recovery, path: Path, about: Mapping[str, Any]) -> None:
+def save_recovery(recovery: Recovery, path: Path, about: Mapping[str, Any]) -> None:
     """Write a recovery, with ``about`` (endpoint, prompt) beside it; the ending of ``path`` names the format.
 
     ``.npz``: ``ids`` int32, ``logprobs`` and ``errors`` float64, ``bytes`` uint8 with ``offsets`` int64 (token i
-    has bytes[offsets[i]:offsets[i+1]]), ``head``: JSON of all the rest. The others: see `lines`. Only the tokens
-    that were found are listed. Raises ``RecoverError``.
+    has bytes[offsets[i]:offsets[i+1]]), ``head``: JSON of all the rest. The others: see `recovery_lines`.
+    Only the tokens that were found are listed. Raises ``RecoverError``.
     """
-    check_format(path)
+    check_output_path(path)
     if path.suffix == ".npz":
         write_whole(path, lambda file: _write_npz(recovery, file, about))
     elif path.suffix == ".json":
         whole = {**head(recovery, about), "tokens": list(_tokens(recovery))}
-        write_whole(path, lambda file: file.write(encode(whole).encode() + b"\n"))
+        write_whole(path, lambda file: file.write(encode_json(whole).encode() + b"\n"))
     else:
-        write_whole(path, lambda file: file.writelines(line.encode() for line in lines(recovery, about)))
+        write_whole(path, lambda file: file.writelines(line.encode() for line in recovery_lines(recovery, about)))
 
 
-def lines(recovery: Recovery, about: Mapping[str, Any]) -> Iterator[str]:
+def recovery_lines(recovery: Recovery, about: Mapping[str, Any]) -> Iterator[str]:
     """The lines of ``.jsonl``: a head, then each token by id: ``id, token, bytes, logprob, error``."""
-    yield encode({"event": "recovery", **head(recovery, about)}) + "\n"
+    yield encode_json({"event": "recovery", **head(recovery, about)}) + "\n"
     for token in _tokens(recovery):
-        yield encode({"event": "token", **token}) + "\n"
+        yield encode_json({"event": "token", **token}) + "\n"
 
 
 def head(recovery: Recovery, about: Mapping[str, Any]) -> dict[str, Any]:
@@ -59,20 +59,20 @@ def head(recovery: Recovery, about: Mapping[str, Any]) -> dict[str, Any]:
         "complete": recovery.complete,
         "stopped": recovery.stopped,
         "normalised": recovery.normalised,
-        "error": finite(recovery.error),
+        "error": finite_or_none(recovery.error),
         "unit": "nats",
         "notes": list(recovery.notes),
     }
 
 
-def likeliest(recovery: Recovery, count: int) -> list[TokenLogprob]:
+def likeliest_tokens(recovery: Recovery, count: int) -> list[TokenLogprob]:
     """The likeliest tokens that were found, from the first on."""
     known = _known(recovery)
     ordered = known[np.argsort(-recovery.logprobs[known], kind="stable")][:count]
     return [TokenLogprob(int(i), recovery.pieces.get(int(i), b""), float(recovery.logprobs[i])) for i in ordered]
 
 
-def read_rows(paths: Sequence[Path]) -> list[Floats]:
+def read_rows(paths: Sequence[Path]) -> list[Float64s]:
     """The logprobs of several whole recoveries of one model. Raises ``RecoverError``."""
     if len(paths) < 2:
         raise RecoverError(
@@ -85,7 +85,7 @@ def read_rows(paths: Sequence[Path]) -> list[Floats]:
     return rows
 
 
-def read_row(path: Path) -> Floats:
+def read_row(path: Path) -> Float64s:
     """The logprobs of a whole recovery that was saved as ``.npz``, float64 (V,). Raises ``RecoverError``."""
     try:
         with path.open("rb") as file, np.load(file, allow_pickle=False) as data:
@@ -111,7 +111,7 @@ def _tokens(recovery: Recovery) -> Iterator[dict[str, Any]]:
         record = TokenLogprob(token, piece or b"", float(recovery.logprobs[token])).as_json()
         if piece is None:
             record |= {"token": None, "bytes": None}
-        yield {**record, "error": finite(float(recovery.errors[token]))}
+        yield {**record, "error": finite_or_none(float(recovery.errors[token]))}
 
 
 def _write_npz(recovery: Recovery, file: IO[bytes], about: Mapping[str, Any]) -> None:
@@ -124,5 +124,5 @@ def _write_npz(recovery: Recovery, file: IO[bytes], about: Mapping[str, Any]) ->
         errors=recovery.errors[known],
         bytes=np.frombuffer(b"".join(pieces), dtype=np.uint8),
         offsets=np.cumsum([0, *map(len, pieces)], dtype=np.int64),
-        head=np.array(encode(head(recovery, about))),
+        head=np.array(encode_json(head(recovery, about))),
     )

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from ..engine import check_file
+from ..engine import check_gguf
 from .errors import RecoverError
 
 
@@ -24,7 +24,7 @@ def output_matrix(path: Path) -> NDArray[np.float32]:
             "reading a GGUF's output matrix needs the package gguf: pip install 'logitsmith[basis]'; "
             "or make the basis of rows of logprobs, with --prompts"
         ) from None
-    check_file(path)
+    check_gguf(path)
     tensors = {tensor.name: tensor for tensor in GGUFReader(os.fspath(path)).tensors}
     tensor = tensors.get("output.weight") or tensors.get("token_embd.weight")
     if tensor is None:

@@ -13,7 +13,7 @@ from .methods.bisection import calls as bisection_calls
 from .methods.by_basis import asked, check_basis
 from .recovery import NO_BASIS, check, check_size, takes_basis, token_ids
 from .run import LOOK
-from .settings import Settings
+from .settings import RecoverySettings
 
 _PROBE = 3
 """Calls that `probe` makes on an endpoint without surprises; one more where it has to find out about forcing."""
@@ -25,7 +25,7 @@ _WIDTH = 16.0
 
 
 @dataclass(frozen=True)
-class Estimate:
+class CallEstimate:
     """Calls of a method; ``about``: more or fewer, as the answers turn out."""
 
     method: str
@@ -37,21 +37,21 @@ class Estimate:
         return self.calls * (prompt_tokens + 1)
 
 
-def plan(  # noqa: PLR0913 - as `recover`, which it is asked before
+def estimate_calls(  # noqa: PLR0913 - as `recover`, which it is asked before
     endpoint: Endpoint,
     prompt: str,
     method: str = "auto",
     n: int | None = None,
     tokens: Sequence[int] | None = None,
     *,
-    settings: Settings | None = None,
-) -> list[Estimate]:
+    settings: RecoverySettings | None = None,
+) -> list[CallEstimate]:
     """What `recover` will take with the same arguments; of ``auto``: all that it may take, in its order.
 
     No completion is asked for; an endpoint may ask its server for the size of the vocabulary. Raises
     ``RecoverError`` for what `recover` would refuse too, as far as it can be known by then.
     """
-    settings = settings or Settings()
+    settings = settings or RecoverySettings()
     settings.check()
     ids = None if tokens is None else token_ids(tokens)
     check(prompt, method, n, ids)
@@ -76,9 +76,9 @@ class _Plan:
     size: int
     n: int | None
     count: int | None
-    settings: Settings
+    settings: RecoverySettings
 
-    def estimates(self, basis: bool) -> Iterator[Estimate]:
+    def estimates(self, basis: bool) -> Iterator[CallEstimate]:
         """One for each method that the window allows; with a basis where it is named, or worth it."""
         window, turns = self.window, self.settings.repeats or 1
         beside = max(1, window - 1)
@@ -86,19 +86,19 @@ class _Plan:
         beyond = self._beyond()
         probing = _PROBE + max(0, turns - 2) if window else _PROBE_OF_NONE
         if self.n is not None and window:
-            yield Estimate("top_n", probing + turns * ceil(max(0, self.n - window) / beside), False)
+            yield CallEstimate("top_n", probing + turns * ceil(max(0, self.n - window) / beside), False)
         if (given := self.settings.basis) is not None and (basis or self._takes(given)):
             check_basis(given, self.size)
             each = {0: self._halvings(), 1: _SINGLE}.get(window, 1 / beside)
-            yield Estimate("basis", probing + turns * ceil(asked(given) * each), window < 2)
+            yield CallEstimate("basis", probing + turns * ceil(asked(given) * each), window < 2)
         if window > 1:
-            yield Estimate("parallel", probing + turns * ceil(beyond / beside), named)
+            yield CallEstimate("parallel", probing + turns * ceil(beyond / beside), named)
         if window:
-            yield Estimate("single", probing + turns * ceil(_SINGLE * beyond), True)
-            yield Estimate("forced", probing + 1 + turns * beyond, named)
+            yield CallEstimate("single", probing + turns * ceil(_SINGLE * beyond), True)
+            yield CallEstimate("forced", probing + 1 + turns * beyond, named)
         ranked = beyond if self.n is None else min(self.n, beyond)
         ranking = 0 if self.n is None else ranked
-        yield Estimate("bisection", probing + ranking + ranked * self._halvings(), True)
+        yield CallEstimate("bisection", probing + ranking + ranked * self._halvings(), True)
 
     def _beyond(self) -> int:
         """How many tokens are asked for that the window without a bias does not show."""

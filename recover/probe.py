@@ -7,10 +7,10 @@ from math import exp
 
 import numpy as np
 
-from .biases import Moves, choices, highest, moves
+from .biases import BiasResponse, choices, highest, moves
 from .endpoint import Answer, look_alikes
 from .errors import RecoverError
-from .run import Findings, Run
+from .run import EndpointProfile, RecoveryRun
 
 START = 40.0
 """The bias that `parallel` begins with: more than almost any two logits are apart."""
@@ -22,7 +22,7 @@ _CUT_OFF = 1e-6
 _ABOVE = 100.0
 
 
-def probe(run: Run) -> None:
+def probe(run: RecoveryRun) -> None:
     """Fill ``run.found``, ``run.base``, ``run.turns`` and what is known of errors, with about four calls.
 
     Two without a bias: how many logprobs are shown, and are they the same again? Then biases on two tokens: do
@@ -41,7 +41,7 @@ def probe(run: Run) -> None:
     _look_for_cut(run)
     said = f"answers differ by up to {spread:.1e} nats from call to call" if noisy else "answers repeat"
     lines = [f"{window} {'logprob' if window == 1 else 'logprobs'} a call", said]
-    run.found = Findings(window, spread, tokens)
+    run.found = EndpointProfile(window, spread, tokens)
     found = moves(run, max(_TOLERANCE, 10 * spread))
     chooses, forces = (True, False) if found.most else choices(run)
     lines += _said_of(run, found, (chooses, forces))
@@ -62,7 +62,7 @@ def probe(run: Run) -> None:
     _look_alikes(run)
 
 
-def _only_tokens(run: Run, first: Answer, tokens: tuple[int | None, ...]) -> None:
+def _only_tokens(run: RecoveryRun, first: Answer, tokens: tuple[int | None, ...]) -> None:
     """The findings where no logprobs are shown."""
     if first.token is None and first.unnamed:
         raise RecoverError(
@@ -72,19 +72,19 @@ def _only_tokens(run: Run, first: Answer, tokens: tuple[int | None, ...]) -> Non
     if first.token is None:
         raise RecoverError("the endpoint shows neither logprobs nor a token")
     run.turns = run.settings.repeats or 1
-    run.found = Findings(0, tokens=tokens)
+    run.found = EndpointProfile(0, tokens=tokens)
     chooses, _ = choices(run)
     lines = ("only the token is shown", *(() if chooses else ("a bias does not change it",)))
     run.found = replace(run.found, chooses=chooses, lines=lines)
     _look_alikes(run)
 
 
-def _measure_noise(run: Run, first: Answer, second: Answer) -> bool:
+def _measure_noise(run: RecoveryRun, first: Answer, second: Answer) -> bool:
     """How far two answers to one question are apart, and to how many decimals they are rounded."""
     both = first.logprobs.keys() & second.logprobs.keys()
     apart = [first.logprobs[token] - second.logprobs[token] for token in both]
     spread = max((abs(value) for value in apart), default=0.0)
-    run.found = Findings(len(first.logprobs), spread)
+    run.found = EndpointProfile(len(first.logprobs), spread)
     noisy = spread > 20 * run.precision
     told = [value for value in first.logprobs.values() if value]
     for decimals in range(_DECIMALS if len(told) > 1 else 0):
@@ -94,7 +94,7 @@ def _measure_noise(run: Run, first: Answer, second: Answer) -> bool:
     return noisy
 
 
-def _learn_base(run: Run, answers: list[Answer], noisy: bool) -> None:
+def _learn_base(run: RecoveryRun, answers: list[Answer], noisy: bool) -> None:
     """The window without a bias, as the mean over as many answers as each question gets, or more for noise."""
     count = max(run.turns, _NOISY_TURNS) if noisy else run.turns
     if count > 2:
@@ -118,7 +118,7 @@ def _learn_base(run: Run, answers: list[Answer], noisy: bool) -> None:
     run.outranked(kept[0].unnamed)
 
 
-def _look_for_cut(run: Run) -> None:
+def _look_for_cut(run: RecoveryRun) -> None:
     """Is nothing left for the tokens behind the base window, though its least one is likely?
 
     Then the endpoint cuts them off before it tells logprobs. Where it also shows fewer than were asked for, that
@@ -135,7 +135,7 @@ def _look_for_cut(run: Run) -> None:
     run.notes.append(f"{said}: if the endpoint cuts off others (top_p, top_k, min_p), what is told is wrong")
 
 
-def _said_of(run: Run, found: Moves, chosen: tuple[bool, bool]) -> list[str]:
+def _said_of(run: RecoveryRun, found: BiasResponse, chosen: tuple[bool, bool]) -> list[str]:
     """The findings on biases, in words."""
     chooses, _ = chosen
     if found.most:
@@ -153,7 +153,7 @@ def _said_of(run: Run, found: Moves, chosen: tuple[bool, bool]) -> list[str]:
     return ["a bias does not move logprobs" + (", but chooses the token" if chooses else ", nor the choice")]
 
 
-def _look_alikes(run: Run) -> None:
+def _look_alikes(run: RecoveryRun) -> None:
     """Are tokens whose bytes are no text named by their bytes, or are they all alike? One of them is lifted."""
     alike = look_alikes(run.asker.endpoint) & set(run.wanted.tolist())
     if not alike:

@@ -17,13 +17,13 @@ from .journal import Journal
 from .methods import bisection, by_basis, forced, parallel, ranking, single, top_n
 from .outcome import outcome
 from .probe import probe
-from .run import Findings, Run
-from .settings import Recovery, Settings
+from .run import EndpointProfile, RecoveryRun
+from .settings import Recovery, RecoverySettings
 
 _MOST_TOKENS = 1 << 24
 METHODS = ("auto", "single", "parallel", "top_n", "bisection", "forced", "basis")
 NO_BASIS = "the method basis needs a basis; make one with gen recover-basis"
-_POINTWISE: Mapping[str, Callable[[Run, Sequence[int]], None]] = {
+_POINTWISE: Mapping[str, Callable[[RecoveryRun, Sequence[int]], None]] = {
     "single": single,
     "parallel": parallel,
     "forced": forced,
@@ -38,7 +38,7 @@ def recover(  # noqa: PLR0913 - each is one thing to be said by name
     n: int | None = None,
     tokens: Sequence[int] | NDArray[np.integer[Any]] | None = None,
     *,
-    settings: Settings | None = None,
+    settings: RecoverySettings | None = None,
 ) -> Recovery:
     """Recover logprobs of the token after ``prompt``: of all tokens, of the ``n`` likeliest, or of ``tokens``.
 
@@ -47,7 +47,7 @@ def recover(  # noqa: PLR0913 - each is one thing to be said by name
     ``notes`` tell. Logprobs are in nats. Raises ``RecoverError``, and ``KeyboardInterrupt`` where it is
     interrupted before anything was asked.
     """
-    settings = settings or Settings()
+    settings = settings or RecoverySettings()
     settings.check()
     ids = None if tokens is None else token_ids(tokens)
     check(prompt, method, n, ids)
@@ -56,7 +56,7 @@ def recover(  # noqa: PLR0913 - each is one thing to be said by name
         size = asker.vocab_size()
         check_size(size, n, ids)
         wanted = np.arange(size) if ids is None else np.unique(np.asarray(ids, dtype=np.intp))
-        run = Run(asker, settings, wanted, np.full(size, np.nan), np.full(size, np.nan), method)
+        run = RecoveryRun(asker, settings, wanted, np.full(size, np.nan), np.full(size, np.nan), method)
         run.blocked = unnamed(endpoint)
         asker.journal = _journal(asker, prompt, settings)
         stopped = None
@@ -108,14 +108,14 @@ def check_size(size: int, n: int | None, tokens: Sequence[int] | None) -> None:
             raise RecoverError(f"token id {token} is not within 0..{size - 1}")
 
 
-def _journal(asker: Asker, prompt: str, settings: Settings) -> Journal | None:
+def _journal(asker: Asker, prompt: str, settings: RecoverySettings) -> Journal | None:
     if settings.checkpoint is None:
         return None
     about = {"endpoint": asker.identity(), "prompt": prompt}
     return Journal(settings.checkpoint, about, settings.resume)
 
 
-def _recover(run: Run, n: int | None, whole: bool) -> None:
+def _recover(run: RecoveryRun, n: int | None, whole: bool) -> None:
     """Find out what the endpoint allows, and run the method."""
     probe(run)
     run.notes.extend(run.found.lines)
@@ -135,7 +135,7 @@ def _recover(run: Run, n: int | None, whole: bool) -> None:
         _POINTWISE[chosen](run, [int(token) for token in tokens])
 
 
-def _chosen(run: Run, n: int | None, whole: bool) -> str:
+def _chosen(run: RecoveryRun, n: int | None, whole: bool) -> str:
     """The method that was named, else the cheapest that works."""
     if run.method != "auto":
         return run.method
@@ -151,7 +151,7 @@ def takes_basis(basis: Basis | None, count: int | None) -> bool:
     return basis is not None and (count is None or count > basis.rank)
 
 
-def allowed(found: Findings, method: str) -> None:
+def allowed(found: EndpointProfile, method: str) -> None:
     """Refuse a method that would give wrong numbers on this endpoint. Raises ``RecoverError``."""
     if not (found.moves or found.chooses):
         raise RecoverError(f"nothing can be recovered from this endpoint: {'; '.join(found.lines)}")

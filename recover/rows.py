@@ -9,12 +9,12 @@ import numpy as np
 from ..engine import Model
 from .basis import Basis
 from .errors import RecoverError
-from .numerics import Floats
+from .numerics import Float64s
 
 _SPARE = 64
 
 
-def basis_of_rows(
+def basis_from_rows(
     model: Model, count: int | None = None, progress: Callable[[int, int], None] | None = None
 ) -> Basis:
     """A basis out of whole rows: those behind each token of texts of random tokens.
@@ -29,7 +29,7 @@ def basis_of_rows(
         raise RecoverError(f"rows: {count} is not ≥ 2")
     random = np.random.default_rng(0)
     plain = [token for token, piece in enumerate(vocabulary.pieces) if piece and not vocabulary.is_control(token)]
-    rows: list[Floats] = []
+    rows: list[Float64s] = []
     while len(rows) < count:
         text = random.choice(plain, min(model.context.length, count - len(rows))).tolist()
         for logits in model.context.read_each(text):

@@ -11,12 +11,12 @@ from numpy.typing import NDArray
 
 from .asker import Asker
 from .endpoint import Answer, Bias
-from .numerics import Floats
-from .settings import Settings
+from .numerics import Float64s
+from .settings import RecoverySettings
 
 
 @dataclass(frozen=True)
-class Findings:
+class EndpointProfile:
     """What a few calls showed of an endpoint.
 
     ``window``: logprobs shown; ``spread``: largest difference between two answers to one question, nats;
@@ -52,7 +52,7 @@ _ALIKE = 0.02
 
 
 @dataclass
-class Run:
+class RecoveryRun:
     """What methods work on.
 
     ``wanted``: the ids that are asked for, int (n,). ``logprobs``, ``errors``: float64 (V,), NaN where unknown.
@@ -67,13 +67,13 @@ class Run:
     """
 
     asker: Asker
-    settings: Settings
+    settings: RecoverySettings
     wanted: NDArray[np.intp]
-    logprobs: Floats
-    errors: Floats
+    logprobs: Float64s
+    errors: Float64s
     method: str
     base: dict[int, float] = field(default_factory=dict)
-    found: Findings = field(default_factory=lambda: Findings(0))
+    found: EndpointProfile = field(default_factory=lambda: EndpointProfile(0))
     turns: int = 1
     trusted: float = 0.0
     blocked: frozenset[int] = frozenset()

@@ -8,11 +8,11 @@ from pathlib import Path
 
 from .basis import Basis
 from .errors import RecoverError
-from .numerics import Floats
+from .numerics import Float64s
 
 
 @dataclass(frozen=True)
-class Settings:
+class RecoverySettings:
     """How a recovery is run.
 
     ``basis``: for the method of that name. ``eps``: the error that bisection stops at, nats. ``tolerance``: the
@@ -61,8 +61,8 @@ class Recovery:
     known. ``stopped``: why it ended early, if so: ``max_calls`` or ``interrupted``.
     """
 
-    logprobs: Floats
-    errors: Floats
+    logprobs: Float64s
+    errors: Float64s
     error: float
     queries: int
     sent: int

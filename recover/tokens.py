@@ -10,7 +10,7 @@ from typing import Any
 from .errors import RecoverError
 
 
-class TokenTable:
+class TokenTextTable:
     """The ids of a vocabulary by their bytes.
 
     ``pieces``: the bytes of each token, by id; None or empty: the id is unused, or no text. ``ambiguous``: ids

@@ -10,11 +10,11 @@ from .asker import Asker, StopAskingError
 from .endpoint import Endpoint, unnamed
 from .errors import RecoverError
 from .methods import forced, single
-from .numerics import Floats
+from .numerics import Float64s
 from .probe import probe
 from .recovery import allowed
-from .run import Run
-from .settings import Recovery, Settings
+from .run import RecoveryRun
+from .settings import Recovery, RecoverySettings
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class Verification:
 
 
 def verify(
-    endpoint: Endpoint, prompt: str, recovery: Recovery, count: int = 20, settings: Settings | None = None
+    endpoint: Endpoint, prompt: str, recovery: Recovery, count: int = 20, settings: RecoverySettings | None = None
 ) -> Verification:
     """Ask for ``count`` random tokens again, by `single` (by `forced` where that was the method).
 
@@ -52,7 +52,7 @@ def verify(
     if not len(known):
         raise RecoverError("verify: nothing was recovered")
     method = "forced" if recovery.method == "forced" else "single"
-    plain = replace(settings or Settings(), checkpoint=None, resume=False, basis=None, progress=None)
+    plain = replace(settings or RecoverySettings(), checkpoint=None, resume=False, basis=None, progress=None)
     if plain.max_calls is not None:
         plain = replace(plain, max_calls=plain.max_calls - recovery.sent)
         if (plain.max_calls or 0) < 1:
@@ -61,7 +61,9 @@ def verify(
     chosen = np.sort(np.random.default_rng().choice(known, min(count, len(known)), replace=False))
     asker = Asker(endpoint, prompt, plain)
     stopped = None
-    run = Run(asker, plain, chosen, np.full_like(recovery.logprobs, np.nan), recovery.errors.copy(), method)
+    run = RecoveryRun(
+        asker, plain, chosen, np.full_like(recovery.logprobs, np.nan), recovery.errors.copy(), method
+    )
     run.blocked = unnamed(endpoint)
     try:
         _ask(run)
@@ -70,7 +72,7 @@ def verify(
     return _compared(run, run.logprobs[chosen] - recovery.logprobs[chosen], stopped)
 
 
-def _ask(run: Run) -> None:
+def _ask(run: RecoveryRun) -> None:
     """Fill in what was chosen, and nothing else; what the probe saw is forgotten."""
     try:
         probe(run)
@@ -80,7 +82,7 @@ def _ask(run: Run) -> None:
     (forced if run.method == "forced" else single)(run, [int(token) for token in run.wanted])
 
 
-def _compared(run: Run, off: Floats, stopped: str | None) -> Verification:
+def _compared(run: RecoveryRun, off: Float64s, stopped: str | None) -> Verification:
     found = int((~np.isnan(off)).sum())
     if not found:
         if stopped is None:

@@ -1,32 +1,32 @@
 """Samplers in NumPy: candidates, chains of samplers, and the registry that names them."""
 
-from .base import About, Sampler, Selector, Surroundings
-from .build import allowed, build, make, parse
+from .base import About, BuildContext, Sampler, Selector
+from .build import allowed_values, build, make_sampler, parse_chain
 from .candidates import Candidates
 from .chain import Chain
 from .errors import SamplingError, StepError
 from .notation import parse_notation
-from .registry import catalogue, find, offered
+from .registry import catalogue, find_sampler, list_plugins
 from .rng import SEED_MAX
 from .vocabulary import Vocabulary
 
 __all__ = [
     "SEED_MAX",
     "About",
+    "BuildContext",
     "Candidates",
     "Chain",
     "Sampler",
     "SamplingError",
     "Selector",
     "StepError",
-    "Surroundings",
     "Vocabulary",
-    "allowed",
+    "allowed_values",
     "build",
     "catalogue",
-    "find",
-    "make",
-    "offered",
-    "parse",
+    "find_sampler",
+    "list_plugins",
+    "make_sampler",
+    "parse_chain",
     "parse_notation",
 ]

@@ -42,7 +42,7 @@ class About:
 
 
 @dataclass(frozen=True)
-class Surroundings:
+class BuildContext:
     """What a chain gives to its samplers when it is built."""
 
     seed: int
@@ -107,7 +107,7 @@ class Sampler(BaseModel):
         neutral = self.about.neutral
         return bool(neutral) and all(getattr(self, name) == value for name, value in neutral.items())
 
-    def bind(self, surroundings: Surroundings) -> None:
+    def bind(self, surroundings: BuildContext) -> None:
         """Take what is needed of the seed and the vocabulary; called once, when the chain is built."""
 
     def reset(self, prompt: Sequence[int]) -> None:
@@ -128,7 +128,7 @@ class Selector(Sampler):
         raise NotImplementedError
 
 
-def need_vocabulary(surroundings: Surroundings, parameter: str) -> Vocabulary:
+def need_vocabulary(surroundings: BuildContext, parameter: str) -> Vocabulary:
     """Return the vocabulary, or raise a ``SamplingError`` that names the parameter that needs one."""
     if surroundings.vocabulary is None:
         raise SamplingError(f"{parameter} needs a vocabulary: build the chain with vocab=")

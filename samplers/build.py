@@ -10,11 +10,11 @@ from typing import Any, Literal, SupportsIndex, get_args, get_origin
 from pydantic import ValidationError
 from pydantic.fields import FieldInfo
 
-from .base import Sampler, Surroundings
+from .base import BuildContext, Sampler
 from .chain import Chain, check_selection
 from .errors import SamplingError
 from .notation import parse_notation
-from .registry import find
+from .registry import find_sampler
 from .rng import SEED_MAX
 from .vocabulary import Vocabulary
 
@@ -30,10 +30,10 @@ def build(steps: str | Sequence[Step], seed: int = 0, vocab: Vocabulary | None =
     """
     if isinstance(seed, bool) or not isinstance(seed, SupportsIndex) or not 0 <= index(seed) <= SEED_MAX:
         raise SamplingError(f"seed: {seed!r} is not a whole number within 0..{SEED_MAX}")
-    return Chain(parse(steps), Surroundings(index(seed), vocab))
+    return Chain(parse_chain(steps), BuildContext(index(seed), vocab))
 
 
-def parse(steps: str | Sequence[Step]) -> list[Sampler]:
+def parse_chain(steps: str | Sequence[Step]) -> list[Sampler]:
     """Return the samplers that the steps name, not yet part of a chain.
 
     Parameters are checked, and that at most one step selects, the last. Raises ``SamplingError``.
@@ -42,18 +42,18 @@ def parse(steps: str | Sequence[Step]) -> list[Sampler]:
         steps = parse_notation(steps)
     if not isinstance(steps, Sequence):
         raise SamplingError(f"chain: a list of steps is needed, not {steps!r}")
-    samplers = [make(step, place=f"chain[{number}]") for number, step in enumerate(steps)]
+    samplers = [make_sampler(step, place=f"chain[{number}]") for number, step in enumerate(steps)]
     check_selection(samplers)
     return samplers
 
 
-def make(step: Step, place: str) -> Sampler:
+def make_sampler(step: Step, place: str) -> Sampler:
     """Return one sampler; ``place`` begins each complaint, as in ``chain[2].top_p.p: …``."""
     if isinstance(step, Sampler):
         return type(step)(**step.model_dump()).written_at(step.places)
     name, value = _name_and_value(step, place)
     try:
-        cls = find(name)
+        cls = find_sampler(name)
     except SamplingError as error:
         raise SamplingError(f"{place}: {error}") from None
     place = f"{place}.{cls.about.name}"
@@ -66,7 +66,7 @@ def make(step: Step, place: str) -> Sampler:
         raise SamplingError(f"{place}: {type(error).__name__}: {error}") from error
 
 
-def allowed(field: FieldInfo) -> str:
+def allowed_values(field: FieldInfo) -> str:
     """The range of a parameter in words: ``0..1``, ``≥ 0``, ``include or exclude``; empty: any value."""
     bounds = {name: getattr(rule, name) for rule in field.metadata for name in _BOUNDS if hasattr(rule, name)}
     low, high = bounds.get("ge", bounds.get("gt")), bounds.get("le", bounds.get("lt"))
@@ -142,7 +142,7 @@ def _complaint(cls: type[Sampler], error: ValidationError) -> str:
     path = "".join(f".{part}" for part in (place[:-2] if of_key else place))
     got = first["input"]
     field = cls.model_fields.get(str(first["loc"][0])) if first["loc"] else None
-    scope = allowed(field) if field is not None else ""
+    scope = allowed_values(field) if field is not None else ""
     kind = " or ".join(dict.fromkeys(filter(None, kinds))) or _KINDS.get(first["type"])
     if kind and cls.about.example is not None and first["type"] == "dict_type":
         kind += f" such as {cls.about.example}"

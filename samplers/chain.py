@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .arrays import Floats, describe
-from .base import Sampler, Selector, Surroundings
+from .base import BuildContext, Sampler, Selector
 from .candidates import Candidates
 from .errors import SamplingError, StepError
 from .methods.dist import Dist
@@ -26,7 +26,7 @@ class Chain:
     Raises ``SamplingError`` when two steps select, or when one that selects is not the last.
     """
 
-    def __init__(self, samplers: Sequence[Sampler], surroundings: Surroundings) -> None:
+    def __init__(self, samplers: Sequence[Sampler], surroundings: BuildContext) -> None:
         check_selection(samplers)
         if not samplers or not samplers[-1].about.selects:
             samplers = [*samplers, Dist()]
@@ -139,7 +139,7 @@ def _named(step: Sampler, verb: str, error: Exception) -> Exception:
     return SamplingError(f"{step.about.name}: {verb} failed: {type(error).__name__}: {error}")
 
 
-def _bind(step: Sampler, number: int, surroundings: Surroundings) -> None:
+def _bind(step: Sampler, number: int, surroundings: BuildContext) -> None:
     try:
         step.bind(surroundings)
     except SamplingError as error:

@@ -8,7 +8,7 @@ import numpy as np
 from pydantic import Field
 
 from .arrays import Floats
-from .base import Selector, Surroundings
+from .base import BuildContext, Selector
 from .candidates import Candidates
 from .rng import MersenneTwister
 
@@ -35,7 +35,7 @@ class MirostatBase(Selector):
         """The highest surprise that the next cut lets through, in bits."""
         return self._mu
 
-    def bind(self, surroundings: Surroundings) -> None:
+    def bind(self, surroundings: BuildContext) -> None:
         """Seed the generator."""
         self._random = MersenneTwister(surroundings.seed)
 

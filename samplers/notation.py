@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Iterator
 from typing import Any
 
 from .errors import SamplingError
-from .registry import find, is_known
+from .registry import find_sampler, is_known
 
 # One space at most in a row: more, and a pattern would try every way to share them out.
 _NAME = r"(?P<name>[A-Za-z][A-Za-z0-9_\-]*(?: [A-Za-z0-9_\-]+)*)"
@@ -100,7 +100,7 @@ def _single_spaced(text: str) -> str:
 def _fields(name: str) -> Collection[str]:
     """The parameters of a sampler; none where there is no such sampler, which is told when it is made."""
     try:
-        return find(name).model_fields
+        return find_sampler(name).model_fields
     except SamplingError:
         return ()
 

@@ -21,7 +21,7 @@ def normal(name: str) -> str:
     return name.strip().lower().replace("-", "_").replace(" ", "_")
 
 
-def find(name: str) -> type[Sampler]:
+def find_sampler(name: str) -> type[Sampler]:
     """Return the sampler class of a name or an alias.
 
     Only the module that is asked for is imported. Raises ``SamplingError`` that names the nearest known name.
@@ -31,10 +31,10 @@ def find(name: str) -> type[Sampler]:
         return _builtin(wanted)
     if wanted in _aliases():
         return _builtin(_aliases()[wanted])
-    offered = _offered()
-    if wanted in offered:
-        return _load(wanted, offered[wanted])
-    known = sorted({*builtin_names(), *_aliases(), *offered})
+    plugins = _offered()
+    if wanted in plugins:
+        return _load(wanted, plugins[wanted])
+    known = sorted({*builtin_names(), *_aliases(), *plugins})
     near = difflib.get_close_matches(wanted, known, n=1, cutoff=0.5)
     hint = f"; did you mean {near[0]}?" if near else f"; known are {', '.join(builtin_names())}"
     raise SamplingError(f"unknown sampler {name!r}{hint}")
@@ -51,7 +51,7 @@ def catalogue() -> dict[str, type[Sampler]]:
     return {name: _builtin(name) for name in builtin_names()}
 
 
-def offered() -> dict[str, str]:
+def list_plugins() -> dict[str, str]:
     """What other packages offer: the name and where it would be loaded from. Nothing is imported."""
     table = {}
     for name, points in _offered().items():

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from .base import Surroundings, need_vocabulary
+from .base import BuildContext, need_vocabulary
 from .errors import SamplingError
 
 
-def token_of(key: int | str, surroundings: Surroundings, parameter: str) -> int:
+def token_of(key: int | str, surroundings: BuildContext, parameter: str) -> int:
     """Return the token id that ``key`` means: itself, or the one token that a text encodes to.
 
     Raises ``SamplingError`` that names the parameter, for a text of several tokens or of none, a text without a

@@ -11,7 +11,7 @@ from pathlib import Path
 from time import monotonic
 from typing import Any, Protocol
 
-from ...logprobs import encode
+from ...logprobs import encode_json
 
 try:
     from fcntl import LOCK_EX, LOCK_NB, flock
@@ -71,7 +71,7 @@ class Pipe:
 
     def add(self, record: dict[str, Any]) -> None:
         """Write a result, at once."""
-        sys.stdout.write(encode(record) + "\n")
+        sys.stdout.write(encode_json(record) + "\n")
         sys.stdout.flush()
 
     def close(self) -> None:
@@ -140,7 +140,7 @@ class Journal:
 
     def add(self, record: dict[str, Any]) -> None:
         """Write a result as one line."""
-        data = (encode(record) + "\n").encode()
+        data = (encode_json(record) + "\n").encode()
         try:
             written = 0
             while written < len(data):

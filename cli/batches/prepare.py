@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 
-from ...engine import Model, Request, Wanted, format_chat
-from ...grammars import Constraint, choose
-from ...presets import Override, Preset, PresetError, Settings, from_metadata, load, parse_set, resolve
+from ...engine import LogprobRequest, Model, Request, format_chat
+from ...grammars import Constraint, resolve_grammar
+from ...presets import Override, Preset, PresetError, Settings, load, parse_set, preset_from_metadata, resolve
 from ...samplers import build
 from ..grammar import folders
 from .ask import Ask, WrongLineError
@@ -55,7 +55,7 @@ class Kitchen:
             constraint=constraint,
             stop=settings.stop.value,
             max_tokens=None if limit == -1 else limit,
-            wanted=Wanted(self._defaults.logprobs if ask.logprobs is None else ask.logprobs, ask.source),
+            wanted=LogprobRequest(self._defaults.logprobs if ask.logprobs is None else ask.logprobs, ask.source),
             # Our own default length should not break off what is wanted whole.
             close=constraint is not None and settings.max_tokens.origin == "default",
             key=ask.id,
@@ -85,7 +85,7 @@ class Kitchen:
 
     def _preset(self, name: str) -> Preset:
         if name not in self._presets:
-            found = from_metadata(self._model.metadata) if name == "model" else load(name)
+            found = preset_from_metadata(self._model.metadata) if name == "model" else load(name)
             if found is None:
                 raise WrongLineError("preset model: this model names no sampling settings (general.sampling.*)")
             self._presets[name] = found
@@ -95,7 +95,7 @@ class Kitchen:
         value = settings.grammar.value
         if value is None:
             return None
-        return choose(value, folders(), settings.grammar_base).start(self._model.vocabulary)
+        return resolve_grammar(value, folders(), settings.grammar_base).start(self._model.vocabulary)
 
     def _prompt(self, ask: Ask, settings: Settings) -> str | Sequence[int]:
         messages = ask.messages

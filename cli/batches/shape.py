@@ -6,7 +6,7 @@ import time
 from typing import Any
 
 from ... import logprobs
-from ...engine import Answer
+from ...engine import BatchAnswer
 from .ask import Ask, WrongLineError
 
 
@@ -21,11 +21,11 @@ class Shape:
         if self._openai and (ask.logprobs == -1 or ask.source == "both"):
             raise WrongLineError("OpenAI's format has no room for these logprobs; --format jsonl has")
 
-    def answer(self, ask: Ask, answer: Answer) -> dict[str, Any]:
+    def answer(self, ask: Ask, answer: BatchAnswer) -> dict[str, Any]:
         """The record of an answer."""
         start, done = answer.start, answer.done
         wanted = start.logprobs
-        head = logprobs.Head(
+        head = logprobs.CompletionHead(
             id=logprobs.batch_id(ask.id, start.seed),
             created=int(time.time()),
             model=start.model,
@@ -35,14 +35,14 @@ class Shape:
             prompt_tokens=start.prompt_tokens,
             version=start.versions["logitsmith"],
         )
-        finish = logprobs.Finish(
+        finish = logprobs.CompletionFinish(
             done.finish_reason, done.stop, done.text, done.completion_tokens, done.finish_reason == "context"
         )
         run = logprobs.Completion(head, None, answer.tokens, finish)
         if self._openai:
-            return logprobs.batch_answer(ask.id, run, ask.messages is not None)
-        return logprobs.result(ask.id, ask.line, start.seed, run, done.complete)
+            return logprobs.openai_result_line(ask.id, run, ask.messages is not None)
+        return logprobs.result_line(ask.id, ask.line, start.seed, run, done.complete)
 
     def failure(self, name: str, error: dict[str, Any]) -> dict[str, Any]:
         """The record of a line that could not be answered; ``error`` is of `logprobs.failed`."""
-        return (logprobs.batch_failure if self._openai else logprobs.result_failure)(name, error)
+        return (logprobs.openai_failure_line if self._openai else logprobs.failure_line)(name, error)

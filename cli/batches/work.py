@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
-from ...engine import Answer, Model, ModelError, Request, generate_many
+from ...engine import BatchAnswer, Model, ModelError, Request, generate_many
 from ...grammars import GrammarError
-from ...logprobs import failed
+from ...logprobs import batch_error
 from ...presets import PresetError
 from ...samplers import SamplingError
 from ..render.batch import Tally, Watch
@@ -48,7 +48,7 @@ class Work:
         )
         for outcome in outcomes:
             asked, line = self._asked.pop(outcome.key)
-            if isinstance(outcome, Answer):
+            if isinstance(outcome, BatchAnswer):
                 self._results.add(self._shape.answer(asked, outcome))
                 self._tally.done += 1
             else:
@@ -103,5 +103,5 @@ class Work:
         return request
 
     def _fail(self, name: str, line: Line, code: str, message: str) -> None:
-        self._results.add(self._shape.failure(name, failed(code, message, line.number, line.digest)))
+        self._results.add(self._shape.failure(name, batch_error(code, message, line.number, line.digest)))
         self._tally.failed += 1

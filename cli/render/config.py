@@ -6,7 +6,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from ...grammars import Spec
+    from ...grammars import GrammarSpec
     from ...presets import Settings
 
 
@@ -14,7 +14,7 @@ _SHORT = 60
 """A grammar of this many characters is shown whole."""
 
 
-def show_settings(settings: Settings, grammar: Spec | None) -> None:
+def show_settings(settings: Settings, grammar: GrammarSpec | None) -> None:
     """Print the resolved chain and the other settings to stdout, each with its origin."""
     rows: list[tuple[str, str, str]] = [("chain", "", settings.chain_origin)]
     for number, step in enumerate(settings.steps):
@@ -35,7 +35,7 @@ def show_settings(settings: Settings, grammar: Spec | None) -> None:
         print(f"{key:{widths[0]}}  {value:{widths[1]}}  {origin}".rstrip())
 
 
-def _summary(grammar: Spec) -> str:
+def _summary(grammar: GrammarSpec) -> str:
     """What a grammar is, in a line: its text if that is short, else what it is called."""
     source = grammar.source
     shown = repr(source) if len(source) <= _SHORT else f"{grammar.label} ({len(source.splitlines())} lines)"

@@ -10,32 +10,39 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from rich.text import Text
 
-    from ...logprobs import Seen, SeenDistribution, SeenDone, SeenStart, SeenStep, Source
+    from ...logprobs import (
+        LogprobSource,
+        RecordedDistribution,
+        RecordedDone,
+        RecordedEvent,
+        RecordedStart,
+        RecordedTokenLine,
+    )
 
-Found = list[tuple["SeenStep", "SeenDistribution | None"]]
+Found = list[tuple["RecordedTokenLine", "RecordedDistribution | None"]]
 
 
-def show(events: Iterable[Seen], top: int | None, source: Source | None) -> bool:
+def show(events: Iterable[RecordedEvent], top: int | None, source: LogprobSource | None) -> bool:
     """Print tokens as they are read, then a table with ``top`` alternatives each (None: no table) and the means.
 
     ``source``: which distribution, where the stream has two; None: the first. Returns whether there was an event.
     """
     from rich.console import Console
 
-    from ...logprobs import SeenDone, SeenStart, SeenStep
+    from ...logprobs import RecordedDone, RecordedStart, RecordedTokenLine
     from ..errors import note
 
     console = Console(highlight=False, soft_wrap=True)
     found: Found = []
-    start: SeenStart | None = None
-    done: SeenDone | None = None
+    start: RecordedStart | None = None
+    done: RecordedDone | None = None
     try:
         for event in events:
-            if isinstance(event, SeenStart):
+            if isinstance(event, RecordedStart):
                 start = event
-            elif isinstance(event, SeenDone):
+            elif isinstance(event, RecordedDone):
                 done = event
-            elif isinstance(event, SeenStep):
+            elif isinstance(event, RecordedTokenLine):
                 known = event.known(source or event.logprobs_from or "model")
                 found.append((event, known))
                 console.print(_tinted(event, known), end="")
@@ -53,7 +60,7 @@ def show(events: Iterable[Seen], top: int | None, source: Source | None) -> bool
     return False
 
 
-def _tinted(step: SeenStep, known: SeenDistribution | None) -> Text:
+def _tinted(step: RecordedTokenLine, known: RecordedDistribution | None) -> Text:
     """The token on a ground from red, improbable, over yellow to green, certain."""
     from rich.text import Text
 
@@ -90,13 +97,15 @@ def _table(found: Found, top: int) -> None:
 
 
 def _named(data: list[int]) -> str:
-    from ...logprobs import shown
+    from ...logprobs import display_text
 
-    return repr(shown(bytes(data)))
+    return repr(display_text(bytes(data)))
 
 
-def _means(found: Found, start: SeenStart | None, done: SeenDone | None, source: Source | None) -> None:
-    from ...logprobs import Means
+def _means(
+    found: Found, start: RecordedStart | None, done: RecordedDone | None, source: LogprobSource | None
+) -> None:
+    from ...logprobs import MeanSurprise
     from .text import visible
 
     ended = "cut off" if done is None else done.finish_reason or "whole"
@@ -108,7 +117,7 @@ def _means(found: Found, start: SeenStart | None, done: SeenDone | None, source:
         known = [known for step, known in found if known is not None and step.event == event]
         surprises = [-one.logprob for one in known if one.logprob is not None]
         entropies = [one.entropy for one in known if one.entropy is not None]
-        surprise, entropy = Means.of(surprises), Means.of(entropies)
+        surprise, entropy = MeanSurprise.of(surprises), MeanSurprise.of(entropies)
         if surprise is not None:
             told = f"{surprise.nats:.3f} nats ({surprise.bits:.3f} bits), perplexity {surprise.perplexity:.3f}"
             print(f"{title:8}  surprise  {told}")

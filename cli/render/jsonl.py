@@ -15,13 +15,13 @@ def render(events: Iterable[Event], out: TextIO) -> Done:
 
     Returns the last event.
     """
-    from ...engine import Done, Prompt, Token
+    from ...engine import Done, PromptToken, Token
     from ...logprobs import done_line, prompt_line, start_line, token_line
 
     for event in events:
         if isinstance(event, Token):
             out.write(token_line(event))
-        elif isinstance(event, Prompt):
+        elif isinstance(event, PromptToken):
             out.write(prompt_line(event))
         elif isinstance(event, Done):
             out.write(done_line(_done_fields(event)))

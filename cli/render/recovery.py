@@ -11,32 +11,32 @@ from typing import TYPE_CHECKING, Any
 from ..errors import note, say
 
 if TYPE_CHECKING:
-    from ...recover import Estimate, Recovery, Verification
+    from ...recover import CallEstimate, Recovery, Verification
 
 _SHOWN = 10
 
 
 def write(found: Recovery, output: Path | None, about: Mapping[str, Any]) -> None:
     """Write to a file by its ending, as JSONL to stdout (-), or print the likeliest tokens (None)."""
-    from ...recover import lines, save
+    from ...recover import recovery_lines, save_recovery
 
     if output is None:
         _table(found)
     elif str(output) == "-":
-        for line in lines(found, about):
+        for line in recovery_lines(found, about):
             sys.stdout.write(line)
     else:
-        save(found, output, about)
+        save_recovery(found, output, about)
         known = int((found.logprobs == found.logprobs).sum())
         say(f"gen: {output}: {known:,} logprobs")
 
 
 def _table(found: Recovery) -> None:
-    from ...recover import likeliest
+    from ...recover import likeliest_tokens
     from .tables import table
 
     rows = []
-    for token in likeliest(found, _SHOWN):
+    for token in likeliest_tokens(found, _SHOWN):
         value = token.logprob or 0.0
         shown = repr(token.text) if token.data else "-"
         # What is relative to the likeliest token is no probability.
@@ -65,7 +65,7 @@ def show_verification(found: Verification) -> None:
 
 
 def show_plan(
-    estimates: Sequence[Estimate], prompt_tokens: int, guessed: bool, price: tuple[float, float] | None
+    estimates: Sequence[CallEstimate], prompt_tokens: int, guessed: bool, price: tuple[float, float] | None
 ) -> None:
     """Print calls, tokens and cost of each method, in the order in which auto would take them."""
     from .tables import table

@@ -7,10 +7,10 @@ from math import exp
 from typing import TYPE_CHECKING, Any, TextIO
 
 if TYPE_CHECKING:
-    from ...engine import Model, Prompt
+    from ...engine import Model, PromptToken
 
 
-def show_text(steps: Sequence[Prompt], tokens: bool) -> None:
+def show_text(steps: Sequence[PromptToken], tokens: bool) -> None:
     """Print the score of a text; ``tokens``: each token too."""
     from ...logprobs import Score
     from .tables import table
@@ -46,14 +46,14 @@ def show_choices(choices: Sequence[dict[str, Any]]) -> None:
     table(("choice", "probability", "sum, nats", "per token", "per byte"), rows)
 
 
-def write_text(steps: Sequence[Prompt], out: TextIO) -> None:
+def write_text(steps: Sequence[PromptToken], out: TextIO) -> None:
     """Write the score of a text as one object."""
-    from ...logprobs import encode, text_score
+    from ...logprobs import encode_json, text_score
 
-    out.write(encode(text_score(steps)) + "\n")
+    out.write(encode_json(text_score(steps)) + "\n")
 
 
-def write_lines(steps: Iterable[Prompt], model: Model, out: TextIO) -> list[Prompt]:
+def write_lines(steps: Iterable[PromptToken], model: Model, out: TextIO) -> list[PromptToken]:
     """Write ``start``, a ``prompt`` line for each token, and ``done`` with the score. Returns the tokens."""
     from ...engine import versions
     from ...logprobs import Score, done_line, prompt_line, start_line

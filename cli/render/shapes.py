@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 if TYPE_CHECKING:
     from ...engine import Done, Event, Start
-    from ...logprobs import Finish, Head, Step
+    from ...logprobs import CompletionFinish, CompletionHead, TokenRecord
 
 
 @dataclass(frozen=True)
@@ -25,10 +25,10 @@ class Shape:
 
 def render(events: Iterable[Event], out: TextIO, shape: Shape, prompt: str) -> Done:
     """Write the run as one object on a line, or as server-sent events, each flushed. Returns the last event."""
-    from ...engine import Done, Prompt, Start, Token
+    from ...engine import Done, PromptToken, Start, Token
 
-    echoed: list[Step] = []
-    steps: list[Step] = []
+    echoed: list[TokenRecord] = []
+    steps: list[TokenRecord] = []
     writer = None
     start = None
     for event in events:
@@ -36,7 +36,7 @@ def render(events: Iterable[Event], out: TextIO, shape: Shape, prompt: str) -> D
             start = event
             head = _head(event, prompt)
             writer = _Stream(out, head, shape) if shape.stream else None
-        elif isinstance(event, Prompt):
+        elif isinstance(event, PromptToken):
             echoed.append(event)
         elif isinstance(event, Token):
             if writer is not None:
@@ -56,7 +56,7 @@ def render(events: Iterable[Event], out: TextIO, shape: Shape, prompt: str) -> D
 def _write_whole(
     out: TextIO,
     shape: Shape,
-    parts: tuple[Head, list[Step], list[Step], Finish],
+    parts: tuple[CompletionHead, list[TokenRecord], list[TokenRecord], CompletionFinish],
     ends: tuple[Start, Done],
 ) -> None:
     from ... import logprobs
@@ -69,17 +69,19 @@ def _write_whole(
         case "openai-chat":
             found = logprobs.chat_completion(run)
         case "together":
-            found = logprobs.together(run, shape.chat)
+            found = logprobs.together_completion(run, shape.chat)
         case _:
-            found = logprobs.llama_server(run, _settings(ends[0]), _timings(ends[1]), ends[0].cached_tokens)
-    out.write(logprobs.encode(found) + "\n")
+            found = logprobs.llama_server_completion(
+                run, _settings(ends[0]), _timings(ends[1]), ends[0].cached_tokens
+            )
+    out.write(logprobs.encode_json(found) + "\n")
     out.flush()
 
 
 class _Stream:
     """Writes OpenAI's chunks."""
 
-    def __init__(self, out: TextIO, head: Head, shape: Shape) -> None:
+    def __init__(self, out: TextIO, head: CompletionHead, shape: Shape) -> None:
         from ... import logprobs
 
         self._shapes = logprobs
@@ -87,11 +89,11 @@ class _Stream:
         self._head = head
         self._chat = shape.name == "openai-chat"
         self._echo = shape.echo
-        self._offsets = logprobs.Offsets()
+        self._offsets = logprobs.TextOffsets()
         if self._chat:
-            self._send(logprobs.chat_first(head))
+            self._send(logprobs.chat_first_chunk(head))
 
-    def token(self, step: Step, echoed: list[Step]) -> None:
+    def token(self, step: TokenRecord, echoed: list[TokenRecord]) -> None:
         """Send one token; before the first, the prompt if it is wanted."""
         self._send_prompt(echoed)
         if self._chat:
@@ -99,7 +101,7 @@ class _Stream:
         else:
             self._send(self._shapes.text_chunk(self._head, [step], self._offsets.of([step]), step.text))
 
-    def finish(self, finish: Finish, rest: str, echoed: list[Step]) -> None:
+    def finish(self, finish: CompletionFinish, rest: str, echoed: list[TokenRecord]) -> None:
         """Send the end."""
         self._send_prompt(echoed)
         last = self._shapes.chat_last if self._chat else self._shapes.text_last
@@ -107,7 +109,7 @@ class _Stream:
         self._out.write(self._shapes.DONE)
         self._out.flush()
 
-    def _send_prompt(self, echoed: list[Step]) -> None:
+    def _send_prompt(self, echoed: list[TokenRecord]) -> None:
         if self._echo:
             self._echo = False
             at = self._offsets.of(echoed)
@@ -119,11 +121,11 @@ class _Stream:
         self._out.flush()
 
 
-def _head(start: Start, prompt: str) -> Head:
-    from ...logprobs import Head
+def _head(start: Start, prompt: str) -> CompletionHead:
+    from ...logprobs import CompletionHead
 
     wanted = start.logprobs
-    return Head(
+    return CompletionHead(
         id=secrets.token_hex(12),
         created=int(time.time()),
         model=start.model,
@@ -135,10 +137,10 @@ def _head(start: Start, prompt: str) -> Head:
     )
 
 
-def _finish(done: Done) -> Finish:
-    from ...logprobs import Finish
+def _finish(done: Done) -> CompletionFinish:
+    from ...logprobs import CompletionFinish
 
-    return Finish(
+    return CompletionFinish(
         done.finish_reason, done.stop, done.text, done.completion_tokens, done.finish_reason == "context"
     )
 

@@ -9,8 +9,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from ...grammars import Entry as Grammar
-    from ...presets import Entry
+    from ...grammars import PresetEntry as Grammar
+    from ...presets import PresetEntry
     from ...samplers import Sampler
 
 
@@ -28,7 +28,7 @@ def show_samplers(found: Sequence[type[Sampler]], offered: Mapping[str, str]) ->
 
 def show_sampler(cls: type[Sampler]) -> None:
     """Print one sampler: formula, parameters with ranges, neutral value, reference, equality."""
-    from ...samplers import allowed
+    from ...samplers import allowed_values
 
     about = cls.about
     neutral = ", ".join(f"{name} {_plain(value)}" for name, value in about.neutral.items())
@@ -45,7 +45,7 @@ def show_sampler(cls: type[Sampler]) -> None:
     if cls.model_fields:
         print()
         rows = [
-            (name, _default(cls, name), allowed(field), field.description or "")
+            (name, _default(cls, name), allowed_values(field), field.description or "")
             for name, field in cls.model_fields.items()
         ]
         table(("parameter", "default", "allowed", "meaning"), rows)
@@ -54,7 +54,7 @@ def show_sampler(cls: type[Sampler]) -> None:
         print(f"\nin a preset: {about.name}: {example}")
 
 
-def show_presets(entries: Iterable[Entry]) -> None:
+def show_presets(entries: Iterable[PresetEntry]) -> None:
     """Print the presets that a name finds, where each lies and what it is for."""
     from ...presets import PresetError, load
 

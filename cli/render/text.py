@@ -32,7 +32,7 @@ def render(events: Iterable[Event], out: TextIO, before: str = "") -> Done:
     On a terminal, control characters are shown, not obeyed, and a newline ends the output; elsewhere the
     text is written exactly. Returns the last event.
     """
-    from ...engine import Done, Prompt, Token
+    from ...engine import Done, PromptToken, Token
 
     terminal = out.isatty()
 
@@ -44,7 +44,7 @@ def render(events: Iterable[Event], out: TextIO, before: str = "") -> Done:
     for event in events:
         if isinstance(event, Token):
             write(event.text)
-        elif isinstance(event, Prompt):
+        elif isinstance(event, PromptToken):
             continue
         elif isinstance(event, Done):
             write(event.rest)

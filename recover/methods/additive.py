@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ..errors import RecoverError
-from ..run import Run
+from ..run import RecoveryRun
 
 _VOTES = 4
 _WIDEST = 0.5
@@ -25,7 +25,7 @@ class Threshold:
     low: float
     high: float
 
-    def holds(self, run: Run, apart: float, both: float = 0.0, turn: int = 0, votes: int = _VOTES) -> bool:
+    def holds(self, run: RecoveryRun, apart: float, both: float = 0.0, turn: int = 0, votes: int = _VOTES) -> bool:
         """Is it so from ``apart`` on, wherever it is looked, also where both tokens get a bias beside it?
 
         No question is asked twice, since a token that is drawn may be the same one for the same question.
@@ -42,7 +42,7 @@ class Threshold:
         return [answer.token for (answer,) in told] == expected
 
 
-def flip_zone(run: Run, seen: Threshold) -> float:
+def flip_zone(run: RecoveryRun, seen: Threshold) -> float:
     """How far from its threshold a token is still chosen only at times, nats; 0: nowhere.
 
     Farther and farther away a few questions are asked, until all answers agree. With the same
@@ -75,7 +75,7 @@ def flip_zone(run: Run, seen: Threshold) -> float:
     return apart
 
 
-def moved(run: Run, seen: Threshold, zone: float, turn: int) -> float:
+def moved(run: RecoveryRun, seen: Threshold, zone: float, turn: int) -> float:
     """How far a threshold has moved since it was found, nats; 0: no farther than it moved then."""
     start = apart = max(2 * run.settings.eps, 2 * zone)
     while apart <= _WIDEST and not seen.holds(run, apart, turn=turn, votes=1):
@@ -83,7 +83,7 @@ def moved(run: Run, seen: Threshold, zone: float, turn: int) -> float:
     return 0.0 if apart == start else apart
 
 
-def _compare(run: Run, seen: Threshold, apart: float) -> None:
+def _compare(run: RecoveryRun, seen: Threshold, apart: float) -> None:
     """Refuse a threshold that the shown logprobs contradict."""
     if not {seen.top, seen.token} <= run.base.keys():
         return

@@ -11,7 +11,7 @@ import numpy as np
 from ..endpoint import Answer, greedy
 from ..errors import RecoverError
 from ..numerics import logsumexp
-from ..run import Run
+from ..run import RecoveryRun
 from .additive import Threshold, flip_zone, moved
 
 FIRST = 16.0
@@ -19,7 +19,7 @@ _MOST = 512.0
 _PILOTS = 4
 
 
-def bisection(run: Run, tokens: Sequence[int]) -> None:
+def bisection(run: RecoveryRun, tokens: Sequence[int]) -> None:
     """Recover what tokens lack to the likeliest one: token i is chosen once its bias exceeds log p_top - log p_i.
 
     The bias grows from 16 by doubling until the token is chosen; then the interval is halved until it is no wider
@@ -52,7 +52,7 @@ def bisection(run: Run, tokens: Sequence[int]) -> None:
     _normalise(run)
 
 
-def ranking(run: Run, n: int) -> list[int]:
+def ranking(run: RecoveryRun, n: int) -> list[int]:
     """The ``n`` likeliest tokens, from the first on: each is chosen once those before it are pushed down."""
     push = min(_MOST, run.asker.endpoint.limits.max_bias)
     most = run.asker.endpoint.limits.most_biases
@@ -109,7 +109,7 @@ class _Bracket:
         return max(max(self.high, self.largest) - middle, middle - min(self.low, self.least))
 
 
-def _bisected(run: Run, tokens: Sequence[int]) -> dict[int, _Bracket]:
+def _bisected(run: RecoveryRun, tokens: Sequence[int]) -> dict[int, _Bracket]:
     """An interval no wider than ``eps`` for each token that a bias can bring."""
     found = _brackets(run, tokens)
     eps = run.settings.eps
@@ -120,13 +120,13 @@ def _bisected(run: Run, tokens: Sequence[int]) -> dict[int, _Bracket]:
     return found
 
 
-def _vote(run: Run, brackets: Mapping[int, _Bracket], biases: Mapping[int, float]) -> None:
+def _vote(run: RecoveryRun, brackets: Mapping[int, _Bracket], biases: Mapping[int, float]) -> None:
     questions = ({token: bias} for token, bias in biases.items())
     for (token, bias), answers in zip(biases.items(), run.ask(questions, likeliest=True), strict=True):
         brackets[token].read(token, bias, answers)
 
 
-def _brackets(run: Run, todo: Sequence[int]) -> dict[int, _Bracket]:
+def _brackets(run: RecoveryRun, todo: Sequence[int]) -> dict[int, _Bracket]:
     """For each token that can be chosen, a bias with which it is, and one with which it is not."""
     most = min(run.asker.endpoint.limits.max_bias, _MOST)
     found = {token: _Bracket() for token in todo}
@@ -141,7 +141,7 @@ def _brackets(run: Run, todo: Sequence[int]) -> dict[int, _Bracket]:
     return {token: bracket for token, bracket in found.items() if bracket.high < inf}
 
 
-def _top(run: Run) -> int:
+def _top(run: RecoveryRun) -> int:
     """The token that is chosen without a bias, each time."""
     token, again = run.found.tokens
     if run.base and greedy(run.asker.endpoint) is not None:
@@ -161,7 +161,7 @@ def _top(run: Run) -> int:
     return token
 
 
-def _normalise(run: Run) -> None:
+def _normalise(run: RecoveryRun) -> None:
     """Make differences logprobs, if those of all tokens are known."""
     run.normalised = not np.isnan(run.logprobs).any()
     if run.normalised:

@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 
 from ..basis import Basis
 from ..errors import RecoverError
-from ..numerics import Floats, logsumexp
-from ..run import Run
+from ..numerics import Float64s, logsumexp
+from ..run import RecoveryRun
 
 _HELD_OUT = 60
 _SPARE = 0.25
@@ -29,7 +29,7 @@ def check_basis(basis: Basis, size: int) -> None:
         )
 
 
-def by_basis(run: Run, basis: Basis, pointwise: Callable[[Run, Sequence[int]], None]) -> None:
+def by_basis(run: RecoveryRun, basis: Basis, pointwise: Callable[[RecoveryRun, Sequence[int]], None]) -> None:
     """Recover the whole row: some logprobs by another method, the rest by least squares.
 
     The error is the largest one on tokens that were drawn by chance and held out of the solution; afterwards they
@@ -56,7 +56,9 @@ def by_basis(run: Run, basis: Basis, pointwise: Callable[[Run, Sequence[int]], N
     _fill(run, basis.solve(known, run.logprobs[known]), error)
 
 
-def _asked_for(run: Run, basis: Basis, pointwise: Callable[[Run, Sequence[int]], None]) -> NDArray[np.intp]:
+def _asked_for(
+    run: RecoveryRun, basis: Basis, pointwise: Callable[[RecoveryRun, Sequence[int]], None]
+) -> NDArray[np.intp]:
     """Ask for the tokens that tell most and for some drawn by chance; returns these. Raises ``RecoverError``."""
     size = run.asker.endpoint.vocab_size
     check_basis(basis, size)
@@ -66,7 +68,7 @@ def _asked_for(run: Run, basis: Basis, pointwise: Callable[[Run, Sequence[int]],
     return held
 
 
-def _fill(run: Run, row: Floats, error: float) -> None:
+def _fill(run: RecoveryRun, row: Float64s, error: float) -> None:
     """Take what is not known from the solution; where all is relative, its sum tells the scale."""
     if not run.normalised:
         shift = logsumexp(row)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..run import Run
+from ..run import RecoveryRun
 
 _FIRST = 100.0
 _MOST = 1000.0
 
 
-def forced(run: Run, tokens: Sequence[int]) -> None:
+def forced(run: RecoveryRun, tokens: Sequence[int]) -> None:
     """Recover tokens one a call: a large bias makes the endpoint choose the token, and it names its logprob.
 
     A token that is not chosen gets a larger bias; one that is not chosen with the largest stays NaN.

@@ -11,14 +11,14 @@ import numpy as np
 from ..endpoint import Answer, Bias
 from ..numerics import from_anchor
 from ..probe import START
-from ..run import Run
+from ..run import RecoveryRun
 from .single import single_each
 
 _ROUNDS = 30
 _LESS = 0.25
 
 
-def parallel(run: Run, tokens: Sequence[int]) -> None:
+def parallel(run: RecoveryRun, tokens: Sequence[int]) -> None:
     """Recover tokens, window - 1 a call, by `from_anchor`; the anchor is the likeliest token.
 
     Tokens and anchor get the same bias, which lifts them above all others. A token that is not shown was too
@@ -68,7 +68,7 @@ class _Work:
     ``shown``: tokens seen without the anchor; ``strange``: those of answers that cannot be true.
     """
 
-    run: Run
+    run: RecoveryRun
     start: float
     anchored: float
     biases: dict[int, _Bias] = field(default_factory=dict)

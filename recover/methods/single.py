@@ -10,7 +10,7 @@ import numpy as np
 
 from ..endpoint import Answer
 from ..numerics import from_single, log1mexp, log_odds, single_error
-from ..run import Run
+from ..run import RecoveryRun
 
 _WORST = 20.0
 """The error may grow by this factor in 1 - p', not more: else the bias was too large."""
@@ -41,7 +41,7 @@ class _Search:
         self.bias = bias if self.low < bias < self.high else max(self.bias - _STEP, (self.low + self.high) / 2)
 
 
-def single(run: Run, tokens: Sequence[int]) -> None:
+def single(run: RecoveryRun, tokens: Sequence[int]) -> None:
     """Recover tokens one a call, by `from_single`.
 
     The bias should bring a token near even odds. It starts at the median of what was found so far; a token that is
@@ -50,7 +50,7 @@ def single(run: Run, tokens: Sequence[int]) -> None:
     single_each(run, run.unknown(tokens))
 
 
-def single_each(run: Run, tokens: Sequence[int]) -> None:
+def single_each(run: RecoveryRun, tokens: Sequence[int]) -> None:
     """The same, also for tokens that are known: what is found takes the place of what was."""
     done: list[int] = []
     start = 0
@@ -67,7 +67,7 @@ def single_each(run: Run, tokens: Sequence[int]) -> None:
                 break
 
 
-def _round(run: Run, searches: Sequence[_Search]) -> list[_Search]:
+def _round(run: RecoveryRun, searches: Sequence[_Search]) -> list[_Search]:
     """Ask for each token once; returns those that are to be asked again."""
     for search in searches:
         search.bias = run.stepped(search.bias)
@@ -85,7 +85,7 @@ def _round(run: Run, searches: Sequence[_Search]) -> list[_Search]:
     return left
 
 
-def _read(run: Run, search: _Search, answers: Sequence[Answer]) -> list[float]:
+def _read(run: RecoveryRun, search: _Search, answers: Sequence[Answer]) -> list[float]:
     """The logprob by each answer; nothing, and another bias, where they do not tell it."""
     if any(not answer.logprobs and answer.token == search.token for answer in answers):
         search.try_less(search.bias - _STEP)  # some servers hide the window behind a token such as this
@@ -106,7 +106,7 @@ def _read(run: Run, search: _Search, answers: Sequence[Answer]) -> list[float]:
     return estimates
 
 
-def _confirmed(run: Run, search: _Search, estimates: Sequence[float]) -> bool:
+def _confirmed(run: RecoveryRun, search: _Search, estimates: Sequence[float]) -> bool:
     """Was a bias larger than any before added in full? Another one must give the same logprob.
 
     If not, biases this large are cut by the endpoint, and smaller ones are tried.

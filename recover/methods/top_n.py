@@ -9,7 +9,7 @@ import numpy as np
 from ..endpoint import Answer
 from ..errors import RecoverError
 from ..numerics import from_anchor, from_penalty, penalty_error
-from ..run import Run
+from ..run import RecoveryRun
 from .single import single_each
 
 _PUSH = 100.0
@@ -20,7 +20,7 @@ _SHARP = 1e3
 _AGREE = 1e-4
 
 
-def top_n(run: Run, n: int) -> None:
+def top_n(run: RecoveryRun, n: int) -> None:
     """Recover the ``n`` likeliest tokens, window - 1 a call.
 
     All known tokens are pushed down by as much as the endpoint takes, but for an anchor, which stands in the
@@ -51,14 +51,14 @@ def top_n(run: Run, n: int) -> None:
             )
 
 
-def _known(run: Run) -> list[int]:
+def _known(run: RecoveryRun) -> list[int]:
     """The known tokens, from the likeliest on."""
     ids = np.flatnonzero(~np.isnan(run.logprobs))
     return [int(token) for token in ids[np.argsort(-run.logprobs[ids], kind="stable")]]
 
 
 class _Work:
-    def __init__(self, run: Run) -> None:
+    def __init__(self, run: RecoveryRun) -> None:
         self.push = run.stepped(min(_PUSH, run.asker.endpoint.limits.max_bias))
         self.lift = run.stepped(min(_LIFT, run.found.max_bias))
         self._run = run

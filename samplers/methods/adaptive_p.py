@@ -8,7 +8,7 @@ import numpy as np
 from pydantic import Field
 
 from ..arrays import Floats
-from ..base import About, Selector, Surroundings
+from ..base import About, BuildContext, Selector
 from ..candidates import Candidates
 from ..rng import MersenneTwister
 
@@ -44,7 +44,7 @@ class AdaptiveP(Selector):
 
     __slots__ = ("_pending", "_random", "_total", "_weighted")
 
-    def bind(self, surroundings: Surroundings) -> None:
+    def bind(self, surroundings: BuildContext) -> None:
         """Seed the generator."""
         self._random = MersenneTwister(surroundings.seed)
 

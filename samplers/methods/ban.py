@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import AfterValidator, Field
 
-from ..base import About, Listed, Sampler, Surroundings, need_vocabulary
+from ..base import About, BuildContext, Listed, Sampler, need_vocabulary
 from ..candidates import Candidates
 from ..errors import SamplingError
 from ..overlap import Overlaps, Pieces
@@ -67,7 +67,7 @@ class Ban(Sampler):
 
     __slots__ = ("_ids", "_overlaps", "_pieces", "_table", "_tail")
 
-    def bind(self, surroundings: Surroundings) -> None:
+    def bind(self, surroundings: BuildContext) -> None:
         """Turn texts into token ids, and find the tokens that can write a part of a banned string."""
         self._ids = [token_of(token, surroundings, "ban.tokens") for token in self.tokens]
         self._overlaps: list[Overlaps] = []

@@ -2,7 +2,7 @@
 
 from typing import ClassVar
 
-from ..base import About, Selector, Surroundings
+from ..base import About, BuildContext, Selector
 from ..candidates import Candidates
 from ..rng import MersenneTwister
 
@@ -27,7 +27,7 @@ class Dist(Selector):
 
     __slots__ = ("_random",)
 
-    def bind(self, surroundings: Surroundings) -> None:
+    def bind(self, surroundings: BuildContext) -> None:
         """Seed the generator."""
         self._random = MersenneTwister(surroundings.seed)
 

@@ -10,7 +10,7 @@ import numpy as np
 from pydantic import Field
 
 from ..automaton import SuffixAutomaton
-from ..base import About, Listed, Sampler, Surroundings, need_vocabulary
+from ..base import About, BuildContext, Listed, Sampler, need_vocabulary
 from ..breakers import Breakers, LastBreaker
 from ..candidates import Candidates
 from ..errors import SamplingError
@@ -64,7 +64,7 @@ class Dry(Sampler):
         """Also off with a base below 1 or an empty window, as in llama.cpp."""
         return self.multiplier == 0 or self.base < 1 or self.last_n == 0
 
-    def bind(self, surroundings: Surroundings) -> None:
+    def bind(self, surroundings: BuildContext) -> None:
         """Find the tokens of the breakers."""
         texts = [text for text in self.breakers if text]
         if self.is_neutral or not texts:

@@ -5,7 +5,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from ..base import About, Sampler, Surroundings, need_vocabulary
+from ..base import About, BuildContext, Sampler, need_vocabulary
 from ..candidates import Candidates
 from ..errors import SamplingError
 from ..vocabulary import Vocabulary
@@ -29,7 +29,7 @@ class IgnoreEos(Sampler):
 
     __slots__ = ("_banned",)
 
-    def bind(self, surroundings: Surroundings) -> None:
+    def bind(self, surroundings: BuildContext) -> None:
         """Look up the end-of-generation tokens."""
         self._banned = ends(need_vocabulary(surroundings, "ignore_eos"))
 

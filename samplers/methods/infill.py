@@ -9,7 +9,7 @@ from typing import ClassVar
 import numpy as np
 
 from ..arrays import Floats
-from ..base import About, Sampler, Surroundings, need_vocabulary
+from ..base import About, BuildContext, Sampler, need_vocabulary
 from ..candidates import Candidates
 from ..errors import SamplingError
 from ..sums import in_order
@@ -40,7 +40,7 @@ class Infill(Sampler):
 
     __slots__ = ("_end", "_is_end", "_pieces")
 
-    def bind(self, surroundings: Surroundings) -> None:
+    def bind(self, surroundings: BuildContext) -> None:
         """Read the tokens' bytes, and which of them end a generation."""
         vocabulary = need_vocabulary(surroundings, "infill")
         self._is_end = ends(vocabulary)

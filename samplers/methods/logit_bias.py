@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from pydantic import AfterValidator, BeforeValidator, Field, PlainSerializer, field_validator
 
 from ..arrays import Floats, Positions
-from ..base import FLOAT32_MAX, About, Sampler, Surroundings
+from ..base import FLOAT32_MAX, About, BuildContext, Sampler
 from ..candidates import Candidates
 from ..errors import SamplingError
 from ..single import token_of
@@ -78,7 +78,7 @@ class LogitBias(Sampler):
             raise ValueError(f"token id {negative[0]} is not ≥ 0")
         return bias
 
-    def bind(self, surroundings: Surroundings) -> None:
+    def bind(self, surroundings: BuildContext) -> None:
         """Turn texts into token ids."""
         self._by_id: dict[int, float] = {}
         self._tables: Tables | None = None

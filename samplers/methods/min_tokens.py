@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from pydantic import Field
 
-from ..base import About, Sampler, Surroundings, need_vocabulary
+from ..base import About, BuildContext, Sampler, need_vocabulary
 from ..candidates import Candidates
 from .ignore_eos import drop_ends, ends
 
@@ -36,7 +36,7 @@ class MinTokens(Sampler):
 
     __slots__ = ("_banned", "_made")
 
-    def bind(self, surroundings: Surroundings) -> None:
+    def bind(self, surroundings: BuildContext) -> None:
         """Look up the end-of-generation tokens."""
         self._banned = ends(need_vocabulary(surroundings, "min_tokens.n"))
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from ..arrays import Positions
-from ..base import About, Sampler, Surroundings, need_vocabulary
+from ..base import About, BuildContext, Sampler, need_vocabulary
 from ..candidates import Candidates
 from ..history import check_token, check_tokens
 
@@ -59,7 +59,7 @@ class Penalties(Sampler):
         """Also off when the window is empty."""
         return super().is_neutral or self.last_n == 0
 
-    def bind(self, surroundings: Surroundings) -> None:
+    def bind(self, surroundings: BuildContext) -> None:
         """Look up the newline token, if it is to be spared."""
         self._newline: int | None = None
         if not self.penalize_newline:

@@ -7,7 +7,7 @@ from typing import ClassVar, Literal
 import numpy as np
 from pydantic import Field
 
-from ..base import About, Sampler, Surroundings, need_vocabulary
+from ..base import About, BuildContext, Sampler, need_vocabulary
 from ..candidates import Candidates
 from ..rng import MersenneTwister
 
@@ -51,7 +51,7 @@ class Xtc(Sampler):
         """Also off above a threshold that only one token can reach."""
         return self.probability <= 0 or self.threshold > 0.5
 
-    def bind(self, surroundings: Surroundings) -> None:
+    def bind(self, surroundings: BuildContext) -> None:
         """Seed the generator, and look up the special tokens if they matter."""
         self._random = MersenneTwister(surroundings.seed)
         self._chance: np.float32 | None = None

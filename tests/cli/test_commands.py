@@ -12,7 +12,7 @@ import pytest
 import yaml
 from logitsmith.cli.app import app
 from logitsmith.cli.group import COMMANDS
-from logitsmith.presets import parse_scalar
+from logitsmith.presets import parse_yaml_scalar
 from logitsmith.samplers import catalogue
 from typer.core import TyperOption
 from typer.main import get_command
@@ -160,7 +160,7 @@ def test_the_example_of_a_preset_is_read_as_the_value_that_it_shows(gen, name):
     cls = catalogue()[name]
     (shown,) = re.findall(r"^in a preset: (.*)$", gen("samplers", name).out, re.MULTILINE)
     default = cls.model_fields[cls.about.main].get_default(call_default_factory=True)
-    assert parse_scalar(shown) == {name: default if cls.about.example is None else cls.about.example}
+    assert parse_yaml_scalar(shown) == {name: default if cls.about.example is None else cls.about.example}
 
 
 def test_lists_are_shown_as_a_preset_writes_them(gen):

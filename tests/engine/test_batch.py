@@ -6,8 +6,16 @@ import random
 
 import numpy as np
 import pytest
-from logitsmith.engine import Answer, Failure, ModelError, Request, Wanted, generate, generate_many
-from logitsmith.grammars import choose
+from logitsmith.engine import (
+    BatchAnswer,
+    BatchFailure,
+    LogprobRequest,
+    ModelError,
+    Request,
+    generate,
+    generate_many,
+)
+from logitsmith.grammars import resolve_grammar
 from logitsmith.samplers import SamplingError, build
 
 STORY = "top-k40 > top-p0.95 > temp0.9"
@@ -51,7 +59,7 @@ def alone(model, request):
 
 def answers(model, requests, parallel, **rest):
     found = list(generate_many(model, requests, parallel, **rest))
-    assert all(isinstance(outcome, Answer) for outcome in found), found
+    assert all(isinstance(outcome, BatchAnswer) for outcome in found), found
     return {outcome.key: outcome for outcome in found}
 
 
@@ -87,7 +95,7 @@ def long_requests(model, seed=0, count=6):
     words = ["sea", "salt", "ship", "storm", "light", "house", "night", "stone", "bird", "sail"]
     for key in range(count):
         prompt = SYSTEM * (key % 3) + " ".join(draw.choices(words, k=draw.choice([3, 50, 64, 90])))
-        wanted = Wanted(2)
+        wanted = LogprobRequest(2)
         yield wish(model, key, prompt, seed=key, max_tokens=[4, 30, 9][key % 3], wanted=wanted)
 
 
@@ -103,7 +111,7 @@ def test_neither_order_nor_neighbours_nor_shared_beginnings_change_a_bit(model):
 def test_neither_order_nor_neighbours_change_a_bit_of_many(model):
     requests = [
         *long_requests(model, 2, 60),
-        wish(model, "long", "A long story:", max_tokens=600, wanted=Wanted(0)),
+        wish(model, "long", "A long story:", max_tokens=600, wanted=LogprobRequest(0)),
     ]
     once = told(answers(model, requests, 8))
     for parallel in (2, 5, 12):
@@ -141,14 +149,14 @@ def test_shared_beginnings_are_read_once(model):
 def test_what_follows_a_prompt_is_what_generate_computes(model, before):
     """Also where the beginning is shared, and the end is of any length; to the last bit."""
     ends = [0, 30, 63, 64, 100]
-    requests = [wish(model, n, before + " sea" * n, max_tokens=1, wanted=Wanted(5)) for n in ends]
+    requests = [wish(model, n, before + " sea" * n, max_tokens=1, wanted=LogprobRequest(5)) for n in ends]
     found = answers(model, requests, 3)
     for request in requests:
         assert found[request.key].tokens == tuple(alone(model, request)[0]), request.key
 
 
 def test_grammars_and_stop_texts_are_each_requests_own(model):
-    number, yes = choose({"regex": "[0-9]{3}"}), choose({"gbnf": 'root ::= "yes" | "no"'})
+    number, yes = resolve_grammar({"regex": "[0-9]{3}"}), resolve_grammar({"gbnf": 'root ::= "yes" | "no"'})
 
     def requests():
         for key in range(6):
@@ -178,7 +186,9 @@ def test_grammars_and_stop_texts_are_each_requests_own(model):
 
 
 def test_forced_text_is_read_at_once_and_changes_nothing(model):
-    spec = choose({"gbnf": 'root ::= "{\\"a long name of a field\\": " [0-9] ", \\"another one\\": " [0-9] "}"'})
+    spec = resolve_grammar(
+        {"gbnf": 'root ::= "{\\"a long name of a field\\": " [0-9] ", \\"another one\\": " [0-9] "}"'}
+    )
     requests = [
         wish(model, key, "Data:", seed=key, constraint=spec.start(model.vocabulary), max_tokens=60)
         for key in range(5)
@@ -211,7 +221,7 @@ def test_what_fails_leaves_the_others_alone(model):
         wish(model, "no token", [10**9]),
     ]
     found = list(generate_many(model, [bad[0], good[0], *bad[1:], *list(good.values())[1:]], 3))
-    failed = {outcome.key: outcome.error for outcome in found if isinstance(outcome, Failure)}
+    failed = {outcome.key: outcome.error for outcome in found if isinstance(outcome, BatchFailure)}
     assert {key: type(error) for key, error in failed.items()} == {
         "too long": ModelError,
         "breaks at once": SamplingError,
@@ -220,7 +230,7 @@ def test_what_fails_leaves_the_others_alone(model):
         "no token": ModelError,
     }
     assert "2,001 tokens" in str(failed["too long"])
-    done = {outcome.key: outcome for outcome in found if isinstance(outcome, Answer)}
+    done = {outcome.key: outcome for outcome in found if isinstance(outcome, BatchAnswer)}
     for key, request in good.items():
         assert ids(done[key].tokens) == ids(alone(model, request)[0])
 

@@ -3,8 +3,8 @@
 import random
 
 import pytest
-from logitsmith.engine import Answer, Done, Request, Token, Wanted, generate, generate_many
-from logitsmith.grammars import choose
+from logitsmith.engine import BatchAnswer, Done, LogprobRequest, Request, Token, generate, generate_many
+from logitsmith.grammars import resolve_grammar
 from logitsmith.samplers import build
 
 pytestmark = pytest.mark.slow
@@ -38,7 +38,7 @@ def requests(model, count, seed):
     draw = random.Random(seed)
     for key in range(count):
         chain = " > ".join([*draw.sample(STEPS, draw.randrange(5)), draw.choice(ENDS)])
-        spec = choose(draw.choice(GRAMMARS)) if draw.random() < 0.2 else None
+        spec = resolve_grammar(draw.choice(GRAMMARS)) if draw.random() < 0.2 else None
         words = draw.choices(WORDS, k=draw.choice([1, 4, 12, 12, 40, 90, 250]))
         yield Request(
             prompt=" ".join(words),
@@ -46,7 +46,7 @@ def requests(model, count, seed):
             constraint=spec.start(model.vocabulary) if spec else None,
             stop=draw.choice([(), (".",), ("\n", " the")]),
             max_tokens=draw.choice([1, 3, 8, 16]),
-            wanted=Wanted(draw.choice([None, 0, 3])),
+            wanted=LogprobRequest(draw.choice([None, 0, 3])),
             close=spec is not None and draw.random() < 0.5,
             key=key,
         )
@@ -79,7 +79,7 @@ def test_a_thousand_requests_get_what_they_get_alone(model, seed):
     """A thousand in all: four files of 250."""
     found = {outcome.key: outcome for outcome in generate_many(model, requests(model, COUNT, seed), 8)}
     assert len(found) == COUNT
-    assert all(isinstance(outcome, Answer) for outcome in found.values())
+    assert all(isinstance(outcome, BatchAnswer) for outcome in found.values())
     long = differ = 0
     for request in requests(model, COUNT, seed):
         answer = found[request.key]
@@ -98,7 +98,7 @@ def test_a_thousand_requests_get_what_they_get_alone(model, seed):
 def test_apart_all_of_them_get_what_they_get_alone(model):
     count, seed = 120, 5
     for outcome in generate_many(model, requests(model, count, seed), 8, apart=True):
-        assert isinstance(outcome, Answer)
+        assert isinstance(outcome, BatchAnswer)
         request = next(r for r in requests(model, count, seed) if r.key == outcome.key)
         assert ([token.id for token in outcome.tokens], outcome.done.text) == (
             (told := alone(model, request))[0],

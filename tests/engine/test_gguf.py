@@ -5,7 +5,7 @@ import random
 import struct
 
 import pytest
-from logitsmith.engine import ModelError, check_file, locate
+from logitsmith.engine import ModelError, check_gguf, locate
 from logitsmith.engine.gguf import TENSOR_TYPES
 
 
@@ -99,7 +99,7 @@ BAD = {
 def test_good_file_passes(tmp_path, data):
     path = tmp_path / "m.gguf"
     path.write_bytes(data)
-    check_file(path)
+    check_gguf(path)
 
 
 @pytest.mark.parametrize(("data", "message"), BAD.values(), ids=BAD)
@@ -107,27 +107,27 @@ def test_bad_file_is_named(tmp_path, data, message):
     path = tmp_path / "m.gguf"
     path.write_bytes(data)
     with pytest.raises(ModelError) as caught:
-        check_file(path)
+        check_gguf(path)
     assert str(path) in str(caught.value)
     assert message in str(caught.value)
 
 
 def test_missing_file_and_folder(tmp_path):
     with pytest.raises(ModelError, match="there is no such file"):
-        check_file(tmp_path / "none.gguf")
+        check_gguf(tmp_path / "none.gguf")
     with pytest.raises(ModelError, match="this is a folder"):
-        check_file(tmp_path)
+        check_gguf(tmp_path)
 
 
 def test_bundled_model_passes_whole_and_fails_one_byte_short(tmp_path):
     path, _ = locate()
-    check_file(path)
+    check_gguf(path)
     cut = tmp_path / "cut.gguf"
     with path.open("rb") as whole, cut.open("wb") as part:
         part.write(whole.read(2_000_000))
         part.truncate(path.stat().st_size - 1)
     with pytest.raises(ModelError, match="truncated"):
-        check_file(cut)
+        check_gguf(cut)
 
 
 def test_random_damage_to_a_header_never_escapes(tmp_path):
@@ -141,7 +141,7 @@ def test_random_damage_to_a_header_never_escapes(tmp_path):
             data[rng.randrange(len(data) - 128)] = rng.randrange(256)
         path.write_bytes(data[: rng.randrange(len(data)) if rng.random() < 0.3 else len(data)])
         try:
-            check_file(path)
+            check_gguf(path)
             outcomes["passed"] += 1
         except ModelError:
             outcomes["refused"] += 1

@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 from logitsmith.engine import ModelError, Token, generate
-from logitsmith.grammars import After, GrammarError, Later, compile_grammar
+from logitsmith.grammars import BackgroundConstraint, GrammarError, TriggeredConstraint, compile_grammar
 from logitsmith.samplers import build
 
 SCHEMA = json.dumps(
@@ -139,21 +139,21 @@ def test_forced_tokens_go_no_further_than_the_limit_the_context_or_a_stop(model,
 
 def test_after_leaves_the_model_free_first(model, records):
     prompt = "Think, write END, then the record. I think that it is fine. END"
-    _, _, done = run(model, After(records, "fox"), prompt="The quick brown", chain="greedy")
+    _, _, done = run(model, TriggeredConstraint(records, "fox"), prompt="The quick brown", chain="greedy")
     assert "fox" in done.text
     rest = done.text.split("fox", 1)[1]
     assert records.matches(rest)
     assert done.complete is True
-    _, _, done = run(model, After(records, "no such text"), prompt=prompt, max_tokens=10)
+    _, _, done = run(model, TriggeredConstraint(records, "no such text"), prompt=prompt, max_tokens=10)
     assert (done.finish_reason, done.complete) == ("length", False)
 
 
 def test_a_grammar_made_meanwhile_is_the_same(model, records):
-    made = Later(records.start, records.start().description)
+    made = BackgroundConstraint(records.start, records.start().description)
     assert run(model, made)[2].text == run(model, records.start())[2].text
 
     def fail():
         raise GrammarError("it is wrong")
 
     with pytest.raises(GrammarError, match="it is wrong"):
-        run(model, Later(fail, {}))
+        run(model, BackgroundConstraint(fail, {}))

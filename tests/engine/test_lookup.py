@@ -3,9 +3,19 @@
 import random
 
 import pytest
-from logitsmith.engine import Answer, Context, Done, ModelError, Request, Token, Wanted, generate, generate_many
+from logitsmith.engine import (
+    BatchAnswer,
+    Context,
+    Done,
+    LogprobRequest,
+    ModelError,
+    Request,
+    Token,
+    generate,
+    generate_many,
+)
 from logitsmith.engine.lookup import Lookup
-from logitsmith.grammars import choose
+from logitsmith.grammars import resolve_grammar
 from logitsmith.samplers import build
 
 LIST = "red apple, green apple, red apple, green apple, red apple, green"
@@ -114,7 +124,7 @@ GRAMMARS = {
 @pytest.mark.parametrize("name", GRAMMARS)
 def test_a_grammar_holds_for_guesses_too(model, monkeypatch, name, chain, jump):
     """Also where it says what must come, or ends, among the guesses."""
-    spec = choose({"gbnf": GRAMMARS[name]})
+    spec = resolve_grammar({"gbnf": GRAMMARS[name]})
     for seed in range(2):
         told = []
         for most in (0, 8, 8):
@@ -133,12 +143,12 @@ def test_in_a_batch_it_changes_nothing_either(model):
     def requests(most):
         for key, prompt in enumerate((LIST, CODE, PROSE, LIST)):
             chain = build("temp0.8", seed=key, vocab=model.vocabulary)
-            yield Request(prompt, chain, max_tokens=30, wanted=Wanted(0), lookup=most, key=key)
+            yield Request(prompt, chain, max_tokens=30, wanted=LogprobRequest(0), lookup=most, key=key)
 
     found = []
     for most in (0, 8):
         outcomes = generate_many(model, requests(most), 3)
-        found.append({outcome.key: outcome.tokens for outcome in outcomes if isinstance(outcome, Answer)})
+        found.append({outcome.key: outcome.tokens for outcome in outcomes if isinstance(outcome, BatchAnswer)})
     assert found[0] == found[1]
     assert len(found[0]) == 4
 

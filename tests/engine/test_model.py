@@ -5,7 +5,7 @@ import subprocess
 import sys
 
 import pytest
-from logitsmith.engine import Model, ModelError, format_chat, locate, physical_cores, send_log_to
+from logitsmith.engine import Model, ModelError, format_chat, locate, physical_cores, set_log_sink
 
 
 def load(**options):
@@ -104,11 +104,11 @@ def test_log_lines_are_silent_until_asked_for(capfd):
     load().close()
     assert capfd.readouterr() == ("", "")
     lines = []
-    send_log_to(lines.append)
+    set_log_sink(lines.append)
     try:
         load().close()
     finally:
-        send_log_to(None)
+        set_log_sink(None)
     assert any("llama" in line for line in lines)
     assert capfd.readouterr() == ("", "")
 

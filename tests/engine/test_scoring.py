@@ -4,7 +4,16 @@ import subprocess
 import sys
 
 import pytest
-from logitsmith.engine import Model, ModelError, continuation, echoed, generate, locate, score, score_choices
+from logitsmith.engine import (
+    Model,
+    ModelError,
+    generate,
+    locate,
+    score,
+    score_choices,
+    score_prompt,
+    tokenize_continuation,
+)
 from logitsmith.samplers import build
 
 from .big_model import write_model
@@ -49,9 +58,9 @@ def test_a_choice_may_fill_the_context():
 
 def test_an_interrupted_text_tells_of_its_beginning(model):
     asked = iter([False] * 5 + [True] * 9)
-    steps = list(echoed(model, list(range(100, 140)), interrupted=lambda: next(asked)))
+    steps = list(score_prompt(model, list(range(100, 140)), interrupted=lambda: next(asked)))
     assert [step.id for step in steps] == list(range(100, 106))
-    assert list(echoed(model, [5, 6]))[1].chosen.logprob < 0
+    assert list(score_prompt(model, [5, 6]))[1].chosen.logprob < 0
 
 
 def test_progress_is_told(model):
@@ -72,7 +81,7 @@ def test_a_text_goes_on_where_it_was_cut_inside_a_character(model):
     [("The sea is", " blue", False), ("The sea", " is", False), ("spel", "ling", True), ("", "The sea", False)],
 )
 def test_continuations(model, prompt, choice, apart):
-    before, own, joined = continuation(model.vocabulary, prompt, choice)
+    before, own, joined = tokenize_continuation(model.vocabulary, prompt, choice)
     assert joined == apart
     assert before == model.vocabulary.tokenize_prompt(prompt.encode())
     assert b"".join(map(model.vocabulary.piece, own)) == choice.encode()

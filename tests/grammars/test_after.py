@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from logitsmith.grammars import After, GrammarError, compile_grammar
+from logitsmith.grammars import GrammarError, TriggeredConstraint, compile_grammar
 
 from .vocabularies import Small
 
@@ -12,7 +12,7 @@ PIECES = VOCABULARY.pieces
 
 
 def begun(trigger, source='root ::= "a" [ab]'):
-    return After(compile_grammar(source, VOCABULARY), trigger)
+    return TriggeredConstraint(compile_grammar(source, VOCABULARY), trigger)
 
 
 def refused(state):

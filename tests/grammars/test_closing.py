@@ -6,7 +6,7 @@ import json
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
-from logitsmith.grammars import BYTES, GrammarError, compile_grammar
+from logitsmith.grammars import BYTE_VOCABULARY, GrammarError, compile_grammar
 
 from .drawn import ALPHABET, begins, gbnf, grammars, whole
 
@@ -68,6 +68,6 @@ def test_nothing_shorter_ends_the_sentence(rules, text):
 
 
 def test_a_grammar_that_names_tokens_cannot_be_closed():
-    grammar = compile_grammar('root ::= <[1]> "b"', BYTES)
+    grammar = compile_grammar('root ::= <[1]> "b"', BYTE_VOCABULARY)
     with pytest.raises(GrammarError, match="names tokens"):
         grammar.start().closing()

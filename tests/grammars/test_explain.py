@@ -1,7 +1,7 @@
 """Where a text leaves its grammar, and what is said of it."""
 
 import pytest
-from logitsmith.grammars import BYTES, compile_grammar, mismatch
+from logitsmith.grammars import BYTE_VOCABULARY, compile_grammar, find_mismatch
 
 from .vocabularies import SMALL
 
@@ -48,14 +48,14 @@ LEAVES = {
 }
 
 
-@pytest.mark.parametrize("vocabulary", [BYTES, *SMALL.values()], ids=["bytes", *SMALL])
+@pytest.mark.parametrize("vocabulary", [BYTE_VOCABULARY, *SMALL.values()], ids=["bytes", *SMALL])
 @pytest.mark.parametrize(
     ("kind", "source", "text", "line", "column", "character", "words"), LEAVES.values(), ids=LEAVES
 )
 def test_leaves(vocabulary, kind, source, text, line, column, character, words):
     grammar = compile_grammar(source, vocabulary, kind)
     assert not grammar.matches(text)
-    found = mismatch(grammar, text)
+    found = find_mismatch(grammar, text)
     assert (found.line, found.column, found.character) == (line, column, character)
     assert text[found.offset : found.offset + 1] == (character or "") or character is None
     assert words is None or found.expected == words
@@ -75,4 +75,4 @@ def test_stays(kind, source, text):
     grammar = compile_grammar(source, None, kind)
     assert grammar.matches(text)
     assert grammar.matches(text.encode())
-    assert mismatch(grammar, text) is None
+    assert find_mismatch(grammar, text) is None

@@ -1,7 +1,7 @@
 """JSON Schema, regular expressions and Lark: what they take, and what is said of what is wrong."""
 
 import pytest
-from logitsmith.grammars import BYTES, GrammarError, compile_grammar
+from logitsmith.grammars import BYTE_VOCABULARY, GrammarError, compile_grammar
 
 # Each row: kind, grammar, sentences, texts that are none.
 TAKES = {
@@ -46,17 +46,17 @@ def test_takes(kind, source, taken, refused):
 
 
 def test_a_schema_is_written_on_one_line():
-    state = compile_grammar('{"enum": [[1, {"a": 2}]]}', BYTES, "json_schema").start()
+    state = compile_grammar('{"enum": [[1, {"a": 2}]]}', BYTE_VOCABULARY, "json_schema").start()
     assert state.forced_text == b'[1, {"a": 2}]'
 
 
 def test_a_schema_may_choose_its_blanks():
     source = '{"x-guidance": {"item_separator": ",", "key_separator": ":"}, "enum": [[1, {"a": 2}]]}'
-    assert compile_grammar(source, BYTES, "json_schema").start().forced_text == b'[1,{"a":2}]'
+    assert compile_grammar(source, BYTE_VOCABULARY, "json_schema").start().forced_text == b'[1,{"a":2}]'
 
 
 def test_lark_may_name_tokens():
-    grammar = compile_grammar('start: "a" <[98]>\n', BYTES, "lark")
+    grammar = compile_grammar('start: "a" <[98]>\n', BYTE_VOCABULARY, "lark")
     assert grammar.names_tokens
     assert grammar.start().forced() == [97]
 

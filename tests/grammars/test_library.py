@@ -11,10 +11,10 @@ from email.headerregistry import Address
 from urllib.parse import urlsplit
 
 import pytest
-from logitsmith.grammars import compile_grammar, library
+from logitsmith.grammars import compile_grammar, list_grammars
 from markdown_it import MarkdownIt
 
-from .vocabularies import BYTES
+from .vocabularies import BYTE_VOCABULARY
 
 JSON_VALUES = {
     "an empty object": "{}",
@@ -833,24 +833,24 @@ def texts(name):
 
 @pytest.fixture(scope="module")
 def vocab():
-    return BYTES
+    return BYTE_VOCABULARY
 
 
 @pytest.fixture(scope="module")
 def grammars(vocab):
     return {
         entry.name: compile_grammar(entry.path.read_text(encoding="utf-8"), vocab, kind="gbnf")
-        for entry in library()
+        for entry in list_grammars()
     }
 
 
 def test_every_grammar_is_in_both_tables():
-    names = [entry.name for entry in library()]
+    names = [entry.name for entry in list_grammars()]
     assert names == sorted(names)
     assert set(names) == set(TAKEN) == set(REFUSED)
 
 
-@pytest.mark.parametrize("entry", library(), ids=lambda entry: entry.name)
+@pytest.mark.parametrize("entry", list_grammars(), ids=lambda entry: entry.name)
 def test_the_first_comment_describes_it(entry):
     lines = entry.path.read_text(encoding="utf-8").splitlines()
     assert lines[0] == f"# {entry.description}"

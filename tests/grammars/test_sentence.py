@@ -3,16 +3,16 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from logitsmith.grammars import GrammarError, compile_grammar, library, sentence
+from logitsmith.grammars import GrammarError, compile_grammar, list_grammars, random_sentence
 
 from .drawn import gbnf, grammars, whole
 
 
-@pytest.mark.parametrize("entry", library(), ids=lambda entry: entry.name)
+@pytest.mark.parametrize("entry", list_grammars(), ids=lambda entry: entry.name)
 def test_library(entry):
     source = entry.path.read_text(encoding="utf-8")
     grammar = compile_grammar(source)
-    made = [sentence(source, seed) for seed in range(30)]
+    made = [random_sentence(source, seed) for seed in range(30)]
     for text in made:
         assert grammar.matches(text), text
     assert len(set(made)) > (3 if entry.name == "yes_no" else 15)
@@ -21,17 +21,17 @@ def test_library(entry):
 @given(grammars(rich=True), st.integers(0, 1000))
 def test_drawn_grammars(rules, seed):
     source = gbnf(rules)
-    made = sentence(source, seed)
+    made = random_sentence(source, seed)
     assert whole(rules, made)
-    assert sentence(source, seed) == made
+    assert random_sentence(source, seed) == made
 
 
 def test_another_root():
-    assert sentence('root ::= "a"\nx ::= "b"', 1, "x") == "b"
+    assert random_sentence('root ::= "a"\nx ::= "b"', 1, "x") == "b"
 
 
 def test_without_a_seed_sentences_differ():
-    assert len({sentence("root ::= [a-z]{20}") for _ in range(3)}) == 3
+    assert len({random_sentence("root ::= [a-z]{20}") for _ in range(3)}) == 3
 
 
 @pytest.mark.parametrize(
@@ -45,10 +45,10 @@ def test_without_a_seed_sentences_differ():
 )
 def test_what_has_no_sentence(source, message):
     with pytest.raises(GrammarError, match=message):
-        sentence(source)
+        random_sentence(source)
 
 
 def test_deep_recursion_comes_to_an_end():
     source = 'root ::= "(" root root root root ")" | "a"'
     for seed in range(50):
-        assert compile_grammar(source).matches(sentence(source, seed))
+        assert compile_grammar(source).matches(random_sentence(source, seed))

@@ -3,7 +3,7 @@
 import datetime
 
 import pytest
-from logitsmith.grammars import BYTES, After, GrammarError, choose
+from logitsmith.grammars import BYTE_VOCABULARY, GrammarError, TriggeredConstraint, resolve_grammar
 
 GBNF = 'root ::= "a" | other\nother ::= "b"'
 
@@ -37,18 +37,18 @@ NAMED = {
 
 @pytest.mark.parametrize(("value", "kind", "label", "sentence"), NAMED.values(), ids=NAMED)
 def test_named(base, value, kind, label, sentence):
-    spec = choose(value, [("here", base)], base)
+    spec = resolve_grammar(value, [("here", base)], base)
     spec.check()
     assert (spec.kind, spec.label) == (kind, label)
-    state = spec.start(BYTES)
+    state = spec.start(BYTE_VOCABULARY)
     for byte in sentence.encode():
         state.accept(byte)
     assert state.is_complete
 
 
 def test_after():
-    spec = choose({"regex": "a", "after": "go"})
-    assert isinstance(spec.start(BYTES), After)
+    spec = resolve_grammar({"regex": "a", "after": "go"})
+    assert isinstance(spec.start(BYTE_VOCABULARY), TriggeredConstraint)
     assert spec.description == {"kind": "regex", "root": "root", "source": "a", "after": "go"}
 
 
@@ -72,7 +72,7 @@ WRONG = {
 @pytest.mark.parametrize(("value", "message"), WRONG.values(), ids=WRONG)
 def test_wrong(base, value, message):
     with pytest.raises(GrammarError) as caught:
-        choose(value, [], base)
+        resolve_grammar(value, [], base)
     assert message in str(caught.value)
 
 
@@ -89,7 +89,7 @@ CHECKED = {
 @pytest.mark.parametrize(("value", "message"), CHECKED.values(), ids=CHECKED)
 def test_check_says_which(value, message):
     with pytest.raises(GrammarError) as caught:
-        choose(value).check()
+        resolve_grammar(value).check()
     assert str(caught.value).startswith(message)
 
 
@@ -105,6 +105,6 @@ TOKENS = {
 
 @pytest.mark.parametrize(("value", "names"), TOKENS.values(), ids=TOKENS)
 def test_names_tokens(value, names):
-    spec = choose(value)
+    spec = resolve_grammar(value)
     assert spec.names_tokens == names
     spec.check()

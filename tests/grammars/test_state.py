@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from logitsmith.grammars import BYTES, GrammarError, compile_grammar
+from logitsmith.grammars import BYTE_VOCABULARY, GrammarError, compile_grammar
 
 from .drawn import gbnf, grammars
 from .vocabularies import SINGLE, SMALL
@@ -13,7 +13,7 @@ from .walks import walk
 END = 256
 
 
-def state_of(source, text=b"", vocabulary=BYTES):
+def state_of(source, text=b"", vocabulary=BYTE_VOCABULARY):
     state = compile_grammar(source, vocabulary).start()
     assert state.follow(list(text)) == len(text)
     return state
@@ -25,7 +25,7 @@ def allowed(state):
 
 def test_mask():
     mask = state_of('root ::= "ab" | "cd"').mask()
-    assert mask.shape == (BYTES.size,)
+    assert mask.shape == (BYTE_VOCABULARY.size,)
     assert mask.dtype == np.bool_
     assert np.flatnonzero(mask).tolist() == [ord("a"), ord("c")]
 

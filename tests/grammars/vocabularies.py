@@ -2,9 +2,9 @@
 
 import re
 
-from logitsmith.grammars import BYTES
+from logitsmith.grammars import BYTE_VOCABULARY
 
-__all__ = ["BYTES", "SMALL", "Small", "bpe", "sentencepiece", "wordpiece"]
+__all__ = ["BYTE_VOCABULARY", "SMALL", "Small", "bpe", "sentencepiece", "wordpiece"]
 
 
 class Small:

@@ -7,9 +7,16 @@ from dataclasses import replace
 from itertools import pairwise
 
 from hypothesis import strategies as st
-from logitsmith.logprobs import Completion, Distribution, Finish, Head, Step, TokenLogprob
+from logitsmith.logprobs import (
+    Completion,
+    CompletionFinish,
+    CompletionHead,
+    Distribution,
+    TokenLogprob,
+    TokenRecord,
+)
 
-HEAD = Head(
+HEAD = CompletionHead(
     id="0123456789abcdef",
     created=1_700_000_000,
     model="SmolLM2-135M-Instruct",
@@ -44,7 +51,7 @@ def said(logprob, *top, source="model", **rest):
 def step(data, *distributions, index=0, token=7, text=None, special=False):
     """One step by itself; its text is its bytes, as far as they are text."""
     shown = data.decode("utf-8", "ignore") if text is None else text
-    return Step(index, token, data, "" if special else shown, special, distributions)
+    return TokenRecord(index, token, data, "" if special else shown, special, distributions)
 
 
 def follow(*steps):
@@ -69,7 +76,7 @@ def pieces(*tokens, source="model"):
 def run(steps, *, echo=None, reason="stop", stop=None, text=None, truncated=False, **head):
     """A run of these steps. Its text is what they show."""
     shown = "".join(one.text for one in steps) if text is None else text
-    finish = Finish(reason, stop, shown, len(steps), truncated)
+    finish = CompletionFinish(reason, stop, shown, len(steps), truncated)
     return Completion(replace(HEAD, **head), echo, tuple(steps), finish)
 
 
@@ -96,7 +103,7 @@ def distributions(source):
 
 
 STEPS = st.builds(
-    Step,
+    TokenRecord,
     st.integers(0, 10**9),
     st.integers(0, 2**31 - 1),
     DATA,

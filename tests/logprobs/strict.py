@@ -2,7 +2,7 @@
 
 from typing import Literal
 
-from logitsmith.logprobs import encode
+from logitsmith.logprobs import encode_json
 from pydantic import BaseModel
 
 
@@ -24,4 +24,4 @@ class Usage(Strict):
 
 def checked(kind, found):
     """The object as its JSON is read, if it is of this kind."""
-    return kind.model_validate_json(encode(found))
+    return kind.model_validate_json(encode_json(found))

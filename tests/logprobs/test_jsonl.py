@@ -9,7 +9,7 @@ import struct
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from logitsmith.logprobs import done_line, encode, prompt_line, shown, start_line, token_line
+from logitsmith.logprobs import display_text, done_line, encode_json, prompt_line, start_line, token_line
 
 from .steps import DATA, NO_NUMBERS, STEPS, TEXTS, likely, said, step
 
@@ -190,7 +190,7 @@ def test_numbers_are_written_exactly(value):
 
 @pytest.mark.parametrize(("data", "text"), SPELLINGS.values(), ids=SPELLINGS)
 def test_a_token_is_spelled(data, text):
-    assert shown(data) == text
+    assert display_text(data) == text
     found = strict(token_line(step(data, said(-0.5, (data, -0.5)))))
     for token in (found, *found["top_logprobs"]):
         assert (token["token"], bytes(token["bytes"])) == (text, data)
@@ -198,7 +198,7 @@ def test_a_token_is_spelled(data, text):
 
 @given(DATA)
 def test_a_spelling_is_the_text_or_printable_ascii(data):
-    text = shown(data)
+    text = display_text(data)
     if text.encode() != data:
         assert text.startswith("bytes:")
         assert text.isascii()
@@ -259,5 +259,5 @@ def test_any_step_is_strict_json_on_one_line(one):
 
 @given(st.dictionaries(TEXTS, TEXTS | st.floats(allow_nan=False, allow_infinity=False) | st.none()))
 def test_encode_is_the_inverse_of_reading(fields):
-    assert json.loads(encode(fields)) == fields
-    assert "\n" not in encode(fields)
+    assert json.loads(encode_json(fields)) == fields
+    assert "\n" not in encode_json(fields)

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from logitsmith.logprobs import encode, llama_server
+from logitsmith.logprobs import encode_json, llama_server_completion
 from pydantic import Field
 
 from .steps import FINISH_REASONS, STEPS, follow, pieces, run, said, step
@@ -140,14 +140,14 @@ RUNS = {
 
 
 def response(whole, settings=SETTINGS, timings=TIMINGS, cached=2):
-    return llama_server(whole, settings, timings, cached)
+    return llama_server_completion(whole, settings, timings, cached)
 
 
 @pytest.mark.parametrize("whole", RUNS.values(), ids=RUNS)
 def test_a_response_is_strict(whole):
     wanted = response(whole)
     found = checked(KINDS[whole.head.source], wanted)
-    assert found.model_dump(mode="json", exclude_unset=True) == json.loads(encode(wanted))
+    assert found.model_dump(mode="json", exclude_unset=True) == json.loads(encode_json(wanted))
     assert found.logprobs_from == whole.head.source
     assert (found.content, found.prompt) == (whole.finish.text, whole.head.prompt)
     assert found.tokens == [one.id for one in whole.steps]

@@ -11,17 +11,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from logitsmith.logprobs import (
-    DONE,
-    Offsets,
+    SERVER_SENT_DONE,
+    TextOffsets,
     chat_chunk,
     chat_completion,
-    chat_first,
-    chat_last,
-    encode,
+    chat_first_chunk,
+    chat_last_chunk,
+    encode_json,
     server_sent,
     text_chunk,
     text_completion,
-    text_last,
+    text_last_chunk,
 )
 from openai.types import Completion
 from openai.types.chat import ChatCompletion, ChatCompletionChunk
@@ -161,21 +161,21 @@ TEXT_RUNS = {**RUNS, **ECHOES}
 
 def text_parts(whole):
     """A run as it is streamed as text."""
-    offsets = Offsets()
+    offsets = TextOffsets()
     if whole.echo is not None:
         yield text_chunk(whole.head, whole.echo, offsets.of(whole.echo), whole.head.prompt)
         offsets.place = len(whole.head.prompt)
     for one in whole.steps:
         yield text_chunk(whole.head, [one], offsets.of([one]), one.text)
-    yield text_last(whole.head, whole.finish, rest(whole))
+    yield text_last_chunk(whole.head, whole.finish, rest(whole))
 
 
 def chat_parts(whole):
     """A run as it is streamed as a chat."""
-    yield chat_first(whole.head)
+    yield chat_first_chunk(whole.head)
     for one in whole.steps:
         yield chat_chunk(whole.head, one)
-    yield chat_last(whole.head, whole.finish, rest(whole))
+    yield chat_last_chunk(whole.head, whole.finish, rest(whole))
 
 
 def rest(whole):
@@ -183,7 +183,7 @@ def rest(whole):
 
 
 def stream(parts):
-    return ("".join(map(server_sent, parts)) + DONE).encode()
+    return ("".join(map(server_sent, parts)) + SERVER_SENT_DONE).encode()
 
 
 def client(body, size=None):
@@ -202,7 +202,7 @@ def client(body, size=None):
 
 def assert_whole(found, wanted):
     """What the client read says the same as our object, field for field."""
-    assert found.model_dump(mode="json", exclude_unset=True) == json.loads(encode(wanted))
+    assert found.model_dump(mode="json", exclude_unset=True) == json.loads(encode_json(wanted))
 
 
 @pytest.mark.parametrize("whole", TEXT_RUNS.values(), ids=TEXT_RUNS)
@@ -269,7 +269,7 @@ def test_openai_types_hold_each_chat_chunk(whole):
 @pytest.mark.parametrize("whole", TEXT_RUNS.values(), ids=TEXT_RUNS)
 def test_openai_client_reads_a_text_completion(whole):
     wanted = text_completion(whole)
-    with client(encode(wanted).encode()) as api:
+    with client(encode_json(wanted).encode()) as api:
         found = api.completions.create(model="m", prompt="p", logprobs=2, echo=whole.echo is not None)
     assert type(found) is Completion
     assert_whole(found, wanted)
@@ -278,7 +278,7 @@ def test_openai_client_reads_a_text_completion(whole):
 @pytest.mark.parametrize("whole", RUNS.values(), ids=RUNS)
 def test_openai_client_reads_a_chat_completion(whole):
     wanted = chat_completion(whole)
-    with client(encode(wanted).encode()) as api:
+    with client(encode_json(wanted).encode()) as api:
         found = api.chat.completions.create(model="m", messages=[], logprobs=True, top_logprobs=2)
     assert type(found) is ChatCompletion
     assert_whole(found, wanted)
@@ -418,8 +418,8 @@ def test_a_stop_text_is_a_stop():
 
 
 def test_the_last_part_of_a_chat_says_nothing_where_nothing_was_held_back():
-    assert chat_last(HEAD, run(PLAIN).finish, "")["choices"][0]["delta"] == {}
-    assert chat_last(HEAD, run(PLAIN).finish, " on")["choices"][0]["delta"] == {"content": " on"}
+    assert chat_last_chunk(HEAD, run(PLAIN).finish, "")["choices"][0]["delta"] == {}
+    assert chat_last_chunk(HEAD, run(PLAIN).finish, " on")["choices"][0]["delta"] == {"content": " on"}
 
 
 def test_echo_puts_the_prompt_first():
@@ -490,9 +490,9 @@ OFFSETS = {
 @pytest.mark.parametrize(("tokens", "wanted"), OFFSETS.values(), ids=OFFSETS)
 def test_offsets(tokens, wanted):
     steps = pieces(*((data, -1.0) for data in tokens))
-    assert Offsets().of(steps) == wanted
+    assert TextOffsets().of(steps) == wanted
     assert text_completion(run(steps))["choices"][0]["logprobs"]["text_offset"] == wanted
-    one_by_one = Offsets()
+    one_by_one = TextOffsets()
     assert [place for one in steps for place in one_by_one.of([one])] == wanted
 
 
@@ -502,7 +502,7 @@ def test_a_token_begins_where_its_character_does(cut):
     steps = pieces(*((data, -1.0) for data in tokens))
     starts = [0, *accumulate(map(len, tokens))][: len(tokens)]
     wanted = [len(text.encode()[:start].decode(errors="ignore")) for start in starts]
-    assert Offsets().of(steps) == wanted
+    assert TextOffsets().of(steps) == wanted
     (choice,) = text_completion(run(steps))["choices"]
     assert (choice["text"], choice["logprobs"]["text_offset"]) == (text, wanted)
     assert "".join(part["choices"][0]["text"] for part in text_parts(run(steps))) == text
@@ -529,7 +529,7 @@ def test_offsets_in_any_bytes(tokens):
     begins = [*characters(b"".join(tokens))]
     starts = [0, *accumulate(map(len, tokens))][: len(tokens)]
     wanted = [bisect_right(begins, start) - 1 for start in starts]
-    assert Offsets().of(pieces(*((data, -1.0) for data in tokens))) == wanted
+    assert TextOffsets().of(pieces(*((data, -1.0) for data in tokens))) == wanted
 
 
 def test_special_tokens_take_no_room_in_the_text():
@@ -550,7 +550,7 @@ def test_special_tokens_take_no_room_in_the_text():
 
 @pytest.mark.parametrize("make", [text_completion, chat_completion], ids=["text", "chat"])
 def test_a_split_character_leaves_no_replacement_character(make):
-    found = encode(make(run(EMOJI)))
+    found = encode_json(make(run(EMOJI)))
     assert "\ufffd" not in found
     assert '"a😀!é中"' in found
     assert '"bytes:\\\\xf0\\\\x9f"' in found

@@ -9,12 +9,12 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 from logitsmith.logprobs import (
-    SeenDone,
-    SeenStart,
-    SeenStep,
+    RecordedDone,
+    RecordedStart,
+    RecordedTokenLine,
     StreamError,
     done_line,
-    encode,
+    encode_json,
     prompt_line,
     read_stream,
     start_line,
@@ -52,7 +52,7 @@ def number(value):
 
 
 def token_of(**fields):
-    return encode({"event": "token", "bytes": [97], "logprob": -0.5, **fields}).encode()
+    return encode_json({"event": "token", "bytes": [97], "logprob": -0.5, **fields}).encode()
 
 
 def assert_same(seen, distribution):
@@ -72,11 +72,11 @@ def test_what_is_written_is_read_back(written, text):
         done_line({"finish_reason": "stop", "text": text}),
     ]
     start, *tokens, done = read("".join(lines))
-    assert (type(start), start.model, start.seed) == (SeenStart, text, 3)
-    assert (type(done), done.finish_reason, done.model_extra) == (SeenDone, "stop", {"text": text})
+    assert (type(start), start.model, start.seed) == (RecordedStart, text, 3)
+    assert (type(done), done.finish_reason, done.model_extra) == (RecordedDone, "stop", {"text": text})
     assert len(tokens) == len(written)
     for seen, (write, one) in zip(tokens, written, strict=True):
-        assert type(seen) is SeenStep
+        assert type(seen) is RecordedTokenLine
         assert seen.event == ("token" if write is token_line else "prompt")
         assert (bytes(seen.data), seen.text) == (one.data, one.text)
         told = {distribution.source: distribution for distribution in one.said}
@@ -149,8 +149,8 @@ def test_a_stream_cut_off_anywhere_is_read_as_far_as_it_goes(steps, data):
 
 def test_events_come_before_a_wrong_line_is_read():
     stream = read_stream([START.encode(), GOOD, b"{]\n"])
-    assert isinstance(next(stream), SeenStart)
-    assert isinstance(next(stream), SeenStep)
+    assert isinstance(next(stream), RecordedStart)
+    assert isinstance(next(stream), RecordedTokenLine)
     with pytest.raises(StreamError, match="line 3: "):
         next(stream)
 
@@ -233,7 +233,7 @@ BLANK = {"a line end": b"\n", "blanks": b"  \t\n", "a carriage return": b"\r\n",
 @pytest.mark.parametrize("blank", BLANK.values(), ids=BLANK)
 def test_blank_lines_are_passed_over(blank):
     first, second = read_stream([blank, START.encode(), blank, blank, DONE.encode(), blank])
-    assert (type(first), type(second)) == (SeenStart, SeenDone)
+    assert (type(first), type(second)) == (RecordedStart, RecordedDone)
 
 
 @pytest.mark.parametrize("stream", [b"", b"\n\n", b" "], ids=repr)
@@ -297,4 +297,4 @@ def test_any_lines_are_read_or_refused(lines):
     events = []
     with suppress(StreamError):
         events.extend(read_stream(io.BytesIO(b"\n".join(lines))))
-    assert all(isinstance(event, SeenStart | SeenStep | SeenDone) for event in events)
+    assert all(isinstance(event, RecordedStart | RecordedTokenLine | RecordedDone) for event in events)

@@ -7,7 +7,7 @@ from fractions import Fraction
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from logitsmith.logprobs import Score, choice_scores, encode, text_score
+from logitsmith.logprobs import Score, choice_scores, encode_json, text_score
 
 from .steps import DATA, LOGPROBS, NO_NUMBERS, STEPS, TEXTS, said, step
 
@@ -86,7 +86,7 @@ def test_score(tokens, wanted):
 @pytest.mark.parametrize(("tokens", "wanted"), SCORES.values(), ids=SCORES)
 def test_score_as_json(tokens, wanted):
     score = Score.of(text_of(*tokens))
-    found = json.loads(encode(score.as_json()), parse_constant=pytest.fail)
+    found = json.loads(encode_json(score.as_json()), parse_constant=pytest.fail)
     assert [*found] == [*NAMES]
     if not score.tokens:
         wanted = (None, *wanted[1:])  # a sum of nothing would read as a certain text
@@ -150,7 +150,7 @@ def test_text_score_of_nothing():
 @given(st.lists(STEPS, max_size=6))
 def test_any_text_score_is_strict_json(steps):
     found = text_score(steps)
-    assert json.loads(encode(found), parse_constant=pytest.fail) == found
+    assert json.loads(encode_json(found), parse_constant=pytest.fail) == found
     lists = (found["tokens"], found["ids"], found["bytes"], found["token_logprobs"])
     assert {len(values) for values in lists} == {len(steps)}
     assert [bytes(data) for data in found["bytes"]] == [one.data for one in steps]
@@ -182,7 +182,7 @@ def test_probabilities_of_choices(sums, wanted):
     found = choice_scores(choices_of(*sums))
     assert [choice["probability"] for choice in found] == [near(value) for value in wanted]
     assert [choice["text"] for choice in found] == [f"choice {number}" for number in range(len(sums))]
-    assert json.loads(encode(found[0]), parse_constant=pytest.fail) == found[0]
+    assert json.loads(encode_json(found[0]), parse_constant=pytest.fail) == found[0]
 
 
 def test_choice_scores():
@@ -233,7 +233,7 @@ def test_a_choice_that_cannot_come_has_no_numbers(value):
 @pytest.mark.parametrize("sums", [[math.nan, -1.0], [-1.0, math.nan], [math.nan]], ids=str)
 def test_a_choice_without_a_number_leaves_strict_json(sums):
     found = choice_scores(choices_of(*sums))
-    assert json.loads(encode({"choices": found}), parse_constant=pytest.fail) == {"choices": found}
+    assert json.loads(encode_json({"choices": found}), parse_constant=pytest.fail) == {"choices": found}
 
 
 def test_longer_choices_are_not_favoured():
@@ -275,7 +275,7 @@ TOKENS = st.builds(lambda data, value: step(data, said(value)), DATA, LOGPROBS.f
 @given(st.lists(st.tuples(TEXTS, st.lists(TOKENS, min_size=1, max_size=4)), min_size=1, max_size=4))
 def test_any_choices_are_strict_json(choices):
     found = choice_scores(choices)
-    assert json.loads(encode({"choices": found}), parse_constant=pytest.fail) == {"choices": found}
+    assert json.loads(encode_json({"choices": found}), parse_constant=pytest.fail) == {"choices": found}
     assert [(choice["text"], len(choice["tokens"])) for choice in found] == [
         (text, len(steps)) for text, steps in choices
     ]
@@ -283,5 +283,5 @@ def test_any_choices_are_strict_json(choices):
 
 @pytest.mark.parametrize("value", NO_NUMBERS.values(), ids=NO_NUMBERS)
 def test_any_number_leaves_a_score_strict_json(value):
-    found = encode(text_score(text_of((b"a",), (b"b", value))))
+    found = encode_json(text_score(text_of((b"a",), (b"b", value))))
     assert json.loads(found, parse_constant=pytest.fail)["token_logprobs"] == [None, None]

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from logitsmith.logprobs import encode, together
+from logitsmith.logprobs import encode_json, together_completion
 from logitsmith.logprobs.run import by_text
 from pydantic import Field
 
@@ -128,7 +128,7 @@ def names(value):
 
 
 def test_more_than_the_chosen_token_has_a_list_of_its_own():
-    found = together(run(PLAIN, top=2, echo=ECHO, prompt="<s>Source:"), chat=False)
+    found = together_completion(run(PLAIN, top=2, echo=ECHO, prompt="<s>Source:"), chat=False)
     lists = found["choices"][0]["logprobs"]
     assert [list(likely) for likely in lists["top_logprobs"]] == [list(by_text(one)) for one in PLAIN]
     assert lists["top_logprobs"][0]["1"] == lists["token_logprobs"][0]
@@ -142,15 +142,15 @@ def test_the_documented_shape_is_what_is_checked(shown):
 
 @pytest.mark.parametrize(("name", "shown"), [("plain", SHOWN), ("echo", SHOWN_WITH_ECHO)])
 def test_fields_stand_as_in_the_documented_shape(name, shown):
-    assert names(together(RUNS[name], chat=True)) == names(shown)
+    assert names(together_completion(RUNS[name], chat=True)) == names(shown)
 
 
 @pytest.mark.parametrize("chat", [False, True], ids=["text", "chat"])
 @pytest.mark.parametrize("whole", RUNS.values(), ids=RUNS)
 def test_a_completion_is_strict(whole, chat):
-    wanted = together(whole, chat)
+    wanted = together_completion(whole, chat)
     found = checked(KINDS[chat], wanted)
-    assert found.model_dump(mode="json", exclude_unset=True) == json.loads(encode(wanted))
+    assert found.model_dump(mode="json", exclude_unset=True) == json.loads(encode_json(wanted))
     (choice,) = found.choices
     assert (choice.message.content if chat else choice.text) == whole.finish.text
     assert found.logprobs_from == whole.head.source
@@ -161,7 +161,7 @@ def test_a_completion_is_strict(whole, chat):
 
 
 def test_to_the_letter():
-    assert together(RUNS["echo"], chat=False) == {
+    assert together_completion(RUNS["echo"], chat=False) == {
         "id": "0123456789abcdef",
         "object": "text_completion",
         "created": 1_700_000_000,
@@ -192,46 +192,48 @@ def test_to_the_letter():
 
 
 def test_a_message_in_place_of_a_text():
-    (choice,) = together(RUNS["plain"], chat=True)["choices"]
+    (choice,) = together_completion(RUNS["plain"], chat=True)["choices"]
     assert choice["message"] == {"role": "assistant", "content": "1. Define"}
     assert "text" not in choice
 
 
 @pytest.mark.parametrize("chat", [False, True], ids=["text", "chat"])
 def test_the_prompt_is_not_in_the_text(chat):
-    (choice,) = together(RUNS["echo"], chat)["choices"]
+    (choice,) = together_completion(RUNS["echo"], chat)["choices"]
     assert "1. Define" in (choice.get("text"), choice.get("message", {}).get("content"))
 
 
 def test_echo_without_logprobs_has_no_lists():
-    assert together(RUNS["echo without logprobs"], chat=False)["prompt"] == [{"text": "Source:", "logprobs": None}]
+    assert together_completion(RUNS["echo without logprobs"], chat=False)["prompt"] == [
+        {"text": "Source:", "logprobs": None}
+    ]
 
 
 def test_a_part_of_a_character_is_spelled():
-    (choice,) = together(RUNS["an emoji over tokens"], chat=False)["choices"]
+    (choice,) = together_completion(RUNS["an emoji over tokens"], chat=False)["choices"]
     assert choice["text"] == "a😀"
     assert choice["logprobs"]["tokens"] == ["bytes:a\\xf0\\x9f", "bytes:\\x98\\x80"]
 
 
 def test_a_special_token_is_told_of_but_not_in_the_text():
-    (choice,) = together(run((*PLAIN, step(b"</s>", said(-0.5), special=True))), chat=False)["choices"]
+    (choice,) = together_completion(run((*PLAIN, step(b"</s>", said(-0.5), special=True))), chat=False)["choices"]
     assert choice["text"] == "1. Define"
     assert choice["logprobs"]["tokens"][-1] == "</s>"
 
 
 @pytest.mark.parametrize(("ours", "theirs"), FINISH_REASONS.items())
 def test_every_finish_reason(ours, theirs):
-    assert together(run(PLAIN, reason=ours), chat=False)["choices"][0]["finish_reason"] == theirs
+    assert together_completion(run(PLAIN, reason=ours), chat=False)["choices"][0]["finish_reason"] == theirs
 
 
 @pytest.mark.parametrize("value", NO_NUMBERS.values(), ids=NO_NUMBERS)
 def test_a_logprob_that_there_is_none_for_is_null(value):
     whole = run([step(b"a", said(value))], echo=(step(b"b", said(value)),))
-    found = checked(TextResponse, together(whole, chat=False))
+    found = checked(TextResponse, together_completion(whole, chat=False))
     assert found.choices[0].logprobs.token_logprobs == [None]
     assert found.prompt[0].logprobs.token_logprobs == [None]
 
 
 @given(st.lists(STEPS, max_size=3), st.none() | st.lists(STEPS, max_size=2).map(tuple), st.booleans())
 def test_any_run_is_strict(steps, echo, chat):
-    checked(KINDS[chat], together(run(steps, echo=echo, prompt="a\u2028b"), chat))
+    checked(KINDS[chat], together_completion(run(steps, echo=echo, prompt="a\u2028b"), chat))

@@ -17,13 +17,13 @@ from llama_cpp import llama_cpp
 from logitsmith.engine import Model, locate
 from logitsmith.engine.native import NativeModel
 from logitsmith.engine.vocabulary import Vocabulary
-from logitsmith.grammars import GrammarError, compile_grammar, library
+from logitsmith.grammars import GrammarError, compile_grammar, list_grammars
 
 from benchmarks.native_grammar import NativeGrammar
 
 from ..grammars.drawn import gbnf, grammars, may_be_empty
 
-LIBRARY = {entry.name: entry.path.read_text(encoding="utf-8") for entry in library()}
+LIBRARY = {entry.name: entry.path.read_text(encoding="utf-8") for entry in list_grammars()}
 
 CONTROL = "control tokens, which llama.cpp lets match as the text that they are written as"
 CUT = "tokens that end inside a character, which llama.cpp refuses where a negated class might exclude it"

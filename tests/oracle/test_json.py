@@ -6,7 +6,7 @@ from collections import Counter
 import pytest
 from jsonschema import Draft202012Validator
 from logitsmith.engine import Model, generate, locate
-from logitsmith.grammars import compile_grammar, find
+from logitsmith.grammars import compile_grammar, find_grammar
 from logitsmith.samplers import build
 
 RUNS = 500
@@ -85,7 +85,7 @@ def test_what_is_written_under_a_grammar_parses(name):
     with Model.load(locate()[0], n_ctx=512) as model:
         vocabulary = model.vocabulary
         if schema is None:
-            grammar = compile_grammar(find("json").path.read_text(), vocabulary)
+            grammar = compile_grammar(find_grammar("json").path.read_text(), vocabulary)
         else:
             grammar = compile_grammar(json.dumps(schema), vocabulary, kind="json_schema")
         for seed in range(runs):

@@ -5,16 +5,16 @@ import itertools
 import numpy as np
 import pytest
 from logitsmith.engine import (
+    LogprobRequest,
     Model,
-    Prompt,
+    PromptToken,
     Token,
-    Wanted,
-    continuation,
-    echoed,
     generate,
     locate,
     score,
     score_choices,
+    score_prompt,
+    tokenize_continuation,
 )
 from logitsmith.grammars import compile_grammar
 from logitsmith.samplers import build
@@ -52,7 +52,7 @@ def native(model):
 def test_the_prompts_logprobs(model, native, text, bos):
     vocabulary = model.vocabulary
     ids = [vocabulary.bos] * bos + vocabulary.tokenize_prompt(text.encode())
-    steps = list(echoed(model, ids, Wanted(4, named=(0, 253))))
+    steps = list(score_prompt(model, ids, LogprobRequest(4, named=(0, 253))))
     expected = native.logprobs(ids)
     assert [step.id for step in steps] == ids
     assert b"".join(step.data for step in steps[bos:]) == text.encode()
@@ -88,7 +88,7 @@ def test_what_is_written(model, native, echo, jump):
     prompt = list(events[0].prompt_ids)
     tokens = [event for event in events if isinstance(event, Token)]
     assert len(tokens) > 8
-    assert sum(isinstance(event, Prompt) for event in events) == (len(prompt) if echo else 0)
+    assert sum(isinstance(event, PromptToken) for event in events) == (len(prompt) if echo else 0)
     expected = native.logprobs(prompt + [token.id for token in tokens])[len(prompt) - 1 :]
     for token, row in zip(tokens, expected, strict=False):
         assert token.chosen.logprob == pytest.approx(row[token.id], abs=1e-6)
@@ -188,7 +188,7 @@ LONG = " ".join(f"The {word} sea was calm on day {i}." for i, word in enumerate(
 @pytest.mark.parametrize("prompt", ["Is the sea blue? Answer:", LONG], ids=["short", "long"])
 def test_choices_are_differences_of_whole_texts(model, prompt):
     texts = [" yes", " no", " yes, it is, said the keeper", " no and yes", " ja"]
-    parts = [continuation(model.vocabulary, prompt, text) for text in texts]
+    parts = [tokenize_continuation(model.vocabulary, prompt, text) for text in texts]
     assert not any(joined for _, _, joined in parts)
     before = parts[0][0]
     found = score_choices(model, before, [ids for _, ids, _ in parts])

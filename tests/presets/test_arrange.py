@@ -5,7 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from logitsmith.presets import Arrangement, Override, Preset, PresetError, by_adaptive_p, by_mirostat, by_samplers
+from logitsmith.presets import (
+    Arrangement,
+    Override,
+    Preset,
+    PresetError,
+    arrange_by_adaptive_p,
+    arrange_by_mirostat,
+    arrange_by_samplers,
+)
 from logitsmith.presets import resolve as settle
 
 CHAIN = [{"top_k": 30}, {"logit_bias": {5: 1.0}}, {"top_p": 0.5}, {"dynatemp": {"range": 0.2}}, "greedy"]
@@ -17,16 +25,18 @@ def steps(*wishes: Arrangement, chain: list[Any] | None = None, **rest: Any) -> 
 
 
 CASES: dict[str, tuple[list[Arrangement], list[Any] | None, list[str]]] = {
-    "order": ([by_samplers("top_p;top_k")], None, ["logit_bias", "top_p", "top_k", "greedy"]),
-    "spellings": ([by_samplers("nucleus;top-k;TEMP")], ["temp"], ["top_p", "top_k", "temperature", "dist"]),
-    "letters": ([by_samplers("xk")], None, ["logit_bias", "xtc", "top_k", "greedy"]),
-    "adaptive in the list": ([by_samplers("adaptive_p;top_k")], None, ["logit_bias", "top_k", "adaptive_p"]),
-    "twice": ([by_samplers("top_k;top_k")], [{"top_k": 3}], ["top_k", "top_k", "dist"]),
-    "mirostat": ([by_mirostat(1)], None, ["logit_bias", "dynatemp", "mirostat"]),
-    "mirostat_v2": ([by_mirostat(2)], ["top_k"], ["mirostat_v2"]),
-    "no mirostat": ([by_mirostat(0)], ["temp", "mirostat"], ["temperature", "dist"]),
-    "no mirostat, as before": ([by_mirostat(0)], ["temp", "greedy"], ["temperature", "greedy"]),
-    "adaptive": ([by_adaptive_p()], ["temp"], ["temperature", "adaptive_p"]),
+    "order": ([arrange_by_samplers("top_p;top_k")], None, ["logit_bias", "top_p", "top_k", "greedy"]),
+    "spellings": (
+        [arrange_by_samplers("nucleus;top-k;TEMP")], ["temp"], ["top_p", "top_k", "temperature", "dist"]),
+    "letters": ([arrange_by_samplers("xk")], None, ["logit_bias", "xtc", "top_k", "greedy"]),
+    "adaptive in the list": (
+        [arrange_by_samplers("adaptive_p;top_k")], None, ["logit_bias", "top_k", "adaptive_p"]),
+    "twice": ([arrange_by_samplers("top_k;top_k")], [{"top_k": 3}], ["top_k", "top_k", "dist"]),
+    "mirostat": ([arrange_by_mirostat(1)], None, ["logit_bias", "dynatemp", "mirostat"]),
+    "mirostat_v2": ([arrange_by_mirostat(2)], ["top_k"], ["mirostat_v2"]),
+    "no mirostat": ([arrange_by_mirostat(0)], ["temp", "mirostat"], ["temperature", "dist"]),
+    "no mirostat, as before": ([arrange_by_mirostat(0)], ["temp", "greedy"], ["temperature", "greedy"]),
+    "adaptive": ([arrange_by_adaptive_p()], ["temp"], ["temperature", "adaptive_p"]),
 }  # fmt: skip
 
 
@@ -36,32 +46,32 @@ def test_the_chain_that_comes_out(wishes: list[Arrangement], chain: list[Any] | 
 
 
 def test_parameters_stay_with_their_steps() -> None:
-    settings = settle(Preset(), sets=["top_k.k=7"], wishes=[by_samplers("top_k")])
+    settings = settle(Preset(), sets=["top_k.k=7"], wishes=[arrange_by_samplers("top_k")])
     assert settings.samplers()[0].model_dump() == {"k": 7}
     assert settings.steps[0].origins == {"k": "--set top_k.k"}
 
 
 def test_a_flag_for_a_step_that_stays_out_is_without_effect_as_in_llama_cpp() -> None:
     flags = [Override("--xtc-probability", "xtc.probability", 0.5)]
-    assert steps(by_mirostat(2), flags=flags) == ["logit_bias", "dynatemp", "mirostat_v2"]
+    assert steps(arrange_by_mirostat(2), flags=flags) == ["logit_bias", "dynatemp", "mirostat_v2"]
 
 
 @pytest.mark.parametrize("version", [1, 2])
 def test_what_is_set_for_mirostat_finds_either_version(version: int) -> None:
     flags = [Override("--mirostat-ent", "mirostat.tau", 3.0)]
-    last = settle(Preset(), wishes=[by_mirostat(version)], flags=flags).steps[-1]
+    last = settle(Preset(), wishes=[arrange_by_mirostat(version)], flags=flags).steps[-1]
     assert last.sampler.model_dump()["tau"] == 3.0
     assert last.origins["tau"] == "--mirostat-ent"
 
 
 def test_an_end_that_was_written_out_stays() -> None:
     with pytest.raises(PresetError, match=r"^--adaptive-target: the chain selects by greedy, not by adaptive_p; "):
-        settle(None, chain="top-k5 > greedy", wishes=[by_adaptive_p()])
-    assert settle(None, chain="top-k5", wishes=[by_adaptive_p()]).steps[-1].name == "adaptive_p"
+        settle(None, chain="top-k5 > greedy", wishes=[arrange_by_adaptive_p()])
+    assert settle(None, chain="top-k5", wishes=[arrange_by_adaptive_p()]).steps[-1].name == "adaptive_p"
 
 
 def test_samplers_that_llama_cpp_lacks_are_refused() -> None:
     with pytest.raises(
         PresetError, match=r"^--samplers: 'tfs' is not a sampler of llama\.cpp; known: penalties, "
     ):
-        by_samplers("top_k;tfs")
+        arrange_by_samplers("top_k;tfs")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from logitsmith.presets import PresetError, from_metadata
+from logitsmith.presets import PresetError, preset_from_metadata
 
 
 def metadata(**keys: str) -> dict[str, str]:
@@ -59,7 +59,7 @@ CHAINS: dict[str, tuple[dict[str, str], list[Any]]] = {
 
 @pytest.mark.parametrize(("keys", "chain"), CHAINS.values(), ids=CHAINS)
 def test_chain(keys: dict[str, str], chain: list[Any]) -> None:
-    preset = from_metadata(metadata(**keys))
+    preset = preset_from_metadata(metadata(**keys))
     assert preset is not None
     assert preset.chain == chain
     assert (preset.name, preset.source) == ("model", "model")
@@ -74,7 +74,7 @@ NONE = {
 
 @pytest.mark.parametrize("keys", NONE.values(), ids=NONE)
 def test_none(keys: dict[str, str]) -> None:
-    assert from_metadata(metadata(**keys)) is None
+    assert preset_from_metadata(metadata(**keys)) is None
 
 
 REFUSED = {
@@ -97,7 +97,7 @@ REFUSED = {
 @pytest.mark.parametrize(("keys", "complaint"), REFUSED.values(), ids=REFUSED)
 def test_refused(keys: dict[str, str], complaint: str) -> None:
     with pytest.raises(PresetError) as caught:
-        from_metadata(metadata(**keys))
+        preset_from_metadata(metadata(**keys))
     assert str(caught.value) == f"general.sampling.{complaint}"
 
 
@@ -111,7 +111,7 @@ MIROSTAT = {
 def test_mirostat_leaves_only_the_temperature(version: str, case: tuple[str, dict[str, str]]) -> None:
     name, numbers = case
     keys = metadata(mirostat=version, temp="0.5", top_k="3", sequence="top_k;temperature", **numbers)
-    preset = from_metadata(keys)
+    preset = preset_from_metadata(keys)
     assert preset is not None
     given = {key.removeprefix("mirostat_"): float(value) for key, value in numbers.items()}
     assert preset.chain == [{"temperature": {"t": 0.5}}, {name: given}]
@@ -119,7 +119,7 @@ def test_mirostat_leaves_only_the_temperature(version: str, case: tuple[str, dic
 
 
 def test_what_has_no_effect_is_said() -> None:
-    preset = from_metadata(metadata(sequence="top_k", temp="1", mirostat_tau="4"))
+    preset = preset_from_metadata(metadata(sequence="top_k", temp="1", mirostat_tau="4"))
     assert preset is not None
     assert preset.description == (
         "what the model's author recommends; without effect there, as in llama.cpp: temp, mirostat_tau"

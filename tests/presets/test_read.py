@@ -11,7 +11,7 @@ import pytest
 import yaml
 from hypothesis import given
 from hypothesis import strategies as st
-from logitsmith.presets import PresetError, parse_scalar
+from logitsmith.presets import PresetError, parse_yaml_scalar
 from logitsmith.presets.read import SIZE_LIMIT, read_table
 
 VALUES = {
@@ -52,18 +52,18 @@ VALUES = {
 
 @pytest.mark.parametrize(("text", "value"), VALUES.values(), ids=VALUES)
 def test_value(text: str, value: object) -> None:
-    read = parse_scalar(text)
+    read = parse_yaml_scalar(text)
     assert read == value
     assert type(read) is type(value)
 
 
 def test_nan() -> None:
-    assert math.isnan(parse_scalar(".nan"))
+    assert math.isnan(parse_yaml_scalar(".nan"))
 
 
 @given(st.floats(allow_nan=False, allow_infinity=False))
 def test_every_float_as_python_writes_it(number: float) -> None:
-    assert parse_scalar(repr(number)) == number
+    assert parse_yaml_scalar(repr(number)) == number
 
 
 REFUSED = {
@@ -103,14 +103,14 @@ REFUSED = {
 @pytest.mark.parametrize(("text", "complaint"), REFUSED.values(), ids=REFUSED)
 def test_refused(text: str, complaint: str) -> None:
     with pytest.raises(PresetError) as caught:
-        parse_scalar(text, "x.yaml")
+        parse_yaml_scalar(text, "x.yaml")
     assert str(caught.value) == f"x.yaml: {complaint}"
 
 
 @given(st.text() | st.text(alphabet="ab:-[]{}&*!|>'\"#%@ \n\t?,1.e<~\\"))
 def test_any_text_is_a_value_or_a_sentence(text: str) -> None:
     try:
-        parse_scalar(text, "x.yaml")
+        parse_yaml_scalar(text, "x.yaml")
     except PresetError as error:
         said = str(error)
     else:

@@ -6,11 +6,11 @@ import json
 from typing import Any
 
 import pytest
-from logitsmith.presets import Preset, PresetError, json_schema, load, parse_scalar
+from logitsmith.presets import Preset, PresetError, load, parse_yaml_scalar, preset_json_schema
 from logitsmith.presets.search import BUILT_IN
 from logitsmith.samplers import catalogue
 
-SCHEMA = json.loads(json.dumps(json_schema()))
+SCHEMA = json.loads(json.dumps(preset_json_schema()))
 KINDS: dict[str, Any] = {
     "string": str,
     "integer": int,
@@ -67,7 +67,7 @@ FILES = sorted(path.name for path in BUILT_IN.glob("*.yaml"))
 
 @pytest.mark.parametrize("file", FILES)
 def test_built_in_preset(file: str) -> None:
-    assert holds(SCHEMA, parse_scalar((BUILT_IN / file).read_text(encoding="utf-8")))
+    assert holds(SCHEMA, parse_yaml_scalar((BUILT_IN / file).read_text(encoding="utf-8")))
 
 
 GOOD = {
@@ -111,14 +111,14 @@ BAD = {
 
 @pytest.mark.parametrize("text", GOOD.values(), ids=GOOD)
 def test_schema_and_reader_both_accept(text: str) -> None:
-    table = parse_scalar(text)
+    table = parse_yaml_scalar(text)
     Preset.from_table(table)
     assert holds(SCHEMA, table)
 
 
 @pytest.mark.parametrize("text", BAD.values(), ids=BAD)
 def test_schema_and_reader_both_refuse(text: str) -> None:
-    table = parse_scalar(text)
+    table = parse_yaml_scalar(text)
     with pytest.raises(PresetError):
         Preset.from_table(table)
     assert not holds(SCHEMA, table)

@@ -6,7 +6,15 @@ import os
 from pathlib import Path
 
 import pytest
-from logitsmith.presets import Entry, PresetError, config_folder, find, listing, load, user_config
+from logitsmith.presets import (
+    PresetEntry,
+    PresetError,
+    config_folder,
+    find_preset,
+    list_presets,
+    load,
+    user_config,
+)
 from logitsmith.presets import search as search_module
 
 BUILT_IN = [
@@ -32,8 +40,8 @@ def write(path: Path, text: str = MINE) -> Path:
 
 
 def test_built_in_only() -> None:
-    assert [entry.name for entry in listing()] == BUILT_IN
-    assert {entry.origin for entry in listing()} == {"built-in"}
+    assert [entry.name for entry in list_presets()] == BUILT_IN
+    assert {entry.origin for entry in list_presets()} == {"built-in"}
 
 
 def test_first_one_wins(project: Path, user_folder: Path) -> None:
@@ -41,7 +49,7 @@ def test_first_one_wins(project: Path, user_folder: Path) -> None:
     write(user_folder / "presets/creative.yml")
     write(user_folder / "presets/mine.yml")
     user = str(user_folder / "presets")
-    assert [(entry.name, entry.origin, entry.shadowed) for entry in listing()] == [
+    assert [(entry.name, entry.origin, entry.shadowed) for entry in list_presets()] == [
         ("creative", "./presets", False),
         ("creative", user, True),
         ("mine", user, False),
@@ -55,14 +63,14 @@ def test_first_one_wins(project: Path, user_folder: Path) -> None:
 def test_yaml_before_yml(project: Path) -> None:
     write(project / "presets/a.yml")
     write(project / "presets/a.yaml")
-    assert find("a").path.name == "a.yaml"
-    assert [entry.shadowed for entry in listing() if entry.name == "a"] == [False, True]
+    assert find_preset("a").path.name == "a.yaml"
+    assert [entry.shadowed for entry in list_presets() if entry.name == "a"] == [False, True]
 
 
 def test_other_files_are_no_presets(project: Path) -> None:
     for name in (".hidden.yaml", "notes.txt", "folder.yaml/inside.txt"):
         write(project / "presets" / name)
-    assert [entry.name for entry in listing()] == BUILT_IN
+    assert [entry.name for entry in list_presets()] == BUILT_IN
 
 
 @pytest.mark.parametrize("link", [False, True], ids=["same_folder", "link"])
@@ -72,15 +80,15 @@ def test_built_in_folder_counts_once(project: Path, monkeypatch: pytest.MonkeyPa
     else:
         write(project / "presets/creative.yaml")
         monkeypatch.setattr(search_module, "BUILT_IN", project / "presets")
-    assert {entry.origin for entry in listing()} == {"built-in"}
-    assert not any(entry.shadowed for entry in listing())
+    assert {entry.origin for entry in list_presets()} == {"built-in"}
+    assert not any(entry.shadowed for entry in list_presets())
 
 
 def test_user_folder_that_is_the_project_s_counts_once(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CONFIG_HOME", str(project))
     write(project / "logitsmith/presets/a.yaml")
     monkeypatch.chdir(project / "logitsmith")
-    assert [entry.origin for entry in listing() if entry.name == "a"] == ["./presets"]
+    assert [entry.origin for entry in list_presets() if entry.name == "a"] == ["./presets"]
 
 
 PATHS = {
@@ -94,7 +102,7 @@ PATHS = {
 
 @pytest.mark.parametrize("text", PATHS.values(), ids=PATHS)
 def test_path(text: str) -> None:
-    assert find(text) == Entry(Path(text).stem, "path", Path(text))
+    assert find_preset(text) == PresetEntry(Path(text).stem, "path", Path(text))
 
 
 def test_path_is_named_as_given(project: Path) -> None:
@@ -124,7 +132,7 @@ UNKNOWN = {
 @pytest.mark.parametrize(("name", "hint"), UNKNOWN.values(), ids=UNKNOWN)
 def test_unknown(name: str, hint: str) -> None:
     with pytest.raises(PresetError) as caught:
-        find(name)
+        find_preset(name)
     assert str(caught.value) == f"unknown preset {name!r}; {hint}"
 
 
@@ -132,7 +140,7 @@ def test_unknown(name: str, hint: str) -> None:
 def test_folder_without_permission(project: Path) -> None:
     (project / "presets").mkdir(mode=0)
     with pytest.raises(PresetError, match=r"^presets: the folder may not be read \(Permission denied\)$"):
-        listing()
+        list_presets()
 
 
 HOMES = {
@@ -160,7 +168,7 @@ def test_user_without_a_home(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(Path, "home", no_home)
     monkeypatch.delenv("XDG_CONFIG_HOME")
-    assert [entry.name for entry in listing()] == BUILT_IN
+    assert [entry.name for entry in list_presets()] == BUILT_IN
 
 
 def test_no_user_config() -> None:

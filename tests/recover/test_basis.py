@@ -2,7 +2,15 @@
 
 import numpy as np
 import pytest
-from logitsmith.recover import Basis, LocalEndpoint, RecoverError, Settings, basis_of_rows, output_matrix, recover
+from logitsmith.recover import (
+    Basis,
+    LocalEndpoint,
+    RecoverError,
+    RecoverySettings,
+    basis_from_rows,
+    output_matrix,
+    recover,
+)
 
 from .fakes import Fake, log_softmax
 
@@ -34,7 +42,7 @@ def test_columns_span_all_rows(kind):
 @pytest.mark.parametrize("window", [0, 1, 5])
 def test_recovers_a_whole_row(kind, window):
     endpoint = Fake(row(), window)
-    found = recover(endpoint, "x", settings=Settings(basis=BASES[kind], eps=1e-6))
+    found = recover(endpoint, "x", settings=RecoverySettings(basis=BASES[kind], eps=1e-6))
     assert found.method == "basis"
     assert found.complete
     assert found.normalised
@@ -45,21 +53,21 @@ def test_recovers_a_whole_row(kind, window):
 
 
 def test_forced_answers_do_too():
-    found = recover(Fake(row(), 5, raw=True), "x", settings=Settings(basis=BASES["matrix"]))
+    found = recover(Fake(row(), 5, raw=True), "x", settings=RecoverySettings(basis=BASES["matrix"]))
     assert found.method == "basis"
     assert np.abs(found.logprobs - row()).max() < 1e-4
 
 
 def test_a_basis_of_another_model_is_not_believed():
     other = Basis.of_matrix(RANDOM.normal(0, 0.5, (SIZE, WIDTH)).astype(np.float32), "other")
-    found = recover(Fake(row(), 5), "x", settings=Settings(basis=other))
+    found = recover(Fake(row(), 5), "x", settings=RecoverySettings(basis=other))
     assert not found.complete
     assert any("the basis does not fit" in note for note in found.notes)
     known = ~np.isnan(found.logprobs)
     assert 80 < known.sum() < 130
     assert np.abs(found.logprobs[known] - row()[known]).max() < 1e-9
     with pytest.raises(RecoverError, match="600 tokens and the endpoint 300: it is of another model"):
-        recover(Fake(row()[:300], 5), "x", settings=Settings(basis=BASES["matrix"]))
+        recover(Fake(row()[:300], 5), "x", settings=RecoverySettings(basis=BASES["matrix"]))
 
 
 def dominated(seed):
@@ -108,10 +116,10 @@ def test_held_out_tokens_do_not_join_the_solution_before_they_are_compared():
     wide = Basis.of_matrix(np.random.default_rng(5).normal(size=(SIZE, 79)).astype(np.float32), "noise")
     assert asked(wide) == wide.rank + 20 + 60
     # 100 tokens leave 20 to tell the error by, and those held out are farther off than the row's own spread.
-    found = recover(Fake(row(), 20), "x", settings=Settings(basis=wide, tolerance=3 * float(row().std())))
+    found = recover(Fake(row(), 20), "x", settings=RecoverySettings(basis=wide, tolerance=3 * float(row().std())))
     assert not found.complete
     assert any("the basis does not fit" in note for note in found.notes)
-    off = recover(Fake(row(), 20), "x", settings=Settings(basis=NEAR))
+    off = recover(Fake(row(), 20), "x", settings=RecoverySettings(basis=NEAR))
     actual = np.abs(off.logprobs - row()).max()
     assert off.error > 0.3 * actual
 
@@ -161,11 +169,11 @@ def test_the_bundled_models_rows_and_matrix(model):
     endpoint = LocalEndpoint(model, 20)
     for basis in (
         Basis.of_matrix(output_matrix(model.path), "matrix"),
-        basis_of_rows(model),
+        basis_from_rows(model),
     ):
         assert basis.rank == 577
         for prompt in ("The sea was", "def main():\n    ", "Une petite"):
-            found = recover(endpoint, prompt, settings=Settings(basis=basis))
+            found = recover(endpoint, prompt, settings=RecoverySettings(basis=basis))
             off = np.abs(found.logprobs - endpoint.row(prompt)).max()
             print(
                 f"\nbasis of {basis.source}, {prompt!r}: {found.queries} calls, "

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from logitsmith.recover import RecoverError, Settings, recover
+from logitsmith.recover import RecoverError, RecoverySettings, recover
 
 from .fakes import Fake, row_of
 from .odd import Odd, rounded, scaled
@@ -80,7 +80,7 @@ def test_what_the_base_window_has_needs_no_bias():
 @pytest.mark.parametrize("repeats", [None, 1, 5])
 def test_noise_widens_the_interval(repeats):
     endpoint = Fake(ROW, 0, noise=1e-2)
-    found = recover(endpoint, "x", tokens=list(range(60)), settings=Settings(repeats=repeats))
+    found = recover(endpoint, "x", tokens=list(range(60)), settings=RecoverySettings(repeats=repeats))
     assert off(found) <= found.error < 0.2
     assert any("choices differ from call to call" in note for note in found.notes)
 
@@ -90,7 +90,7 @@ def test_each_question_is_asked_as_often_as_told_and_most_votes_count():
     worst = {}
     for repeats in (1, 25):
         endpoint = Fake(ROW, 0, noise=noise["noise"])
-        found = recover(endpoint, "x", tokens=noise["tokens"], settings=Settings(repeats=repeats))
+        found = recover(endpoint, "x", tokens=noise["tokens"], settings=RecoverySettings(repeats=repeats))
         values = (found.logprobs - (ROW - ROW.max()))[noise["tokens"]]
         worst[repeats] = float(np.std(values - values.mean()))
         assert endpoint.calls > repeats * 100 * 14

@@ -362,14 +362,14 @@ def test_openais_limits_of_the_window_hold_by_default(here, tmp_path, rest, show
 
 
 def test_basis_of_saved_rows(here, tmp_path):
-    from logitsmith.recover import Basis, recover, save
+    from logitsmith.recover import Basis, recover, save_recovery
 
     from .fakes import log_softmax
 
     matrix = np.random.default_rng(0).normal(0, 0.5, (SIZE, 8))
     for number in range(14):
         row = log_softmax(matrix @ np.random.default_rng(number).normal(0, 2, 8))
-        save(recover(Fake(row, 20), "x"), tmp_path / "work" / f"{number}.npz", {})
+        save_recovery(recover(Fake(row, 20), "x"), tmp_path / "work" / f"{number}.npz", {})
     files = [part for number in range(14) for part in ("--vectors", f"{number}.npz")]
     done = here("recover-basis", "-o", "b.npz", *files)
     assert "b.npz: 400 tokens, 9 dimensions, of 14 recoveries" in done.err
@@ -513,12 +513,12 @@ BASIS_FAILURES = {
 
 @pytest.mark.parametrize("name", BASIS_FAILURES)
 def test_failures_of_basis(name, tmp_path, monkeypatch):
-    from logitsmith.recover import recover, save
+    from logitsmith.recover import recover, save_recovery
 
     monkeypatch.chdir(tmp_path)
     (tmp_path / "folder.npz").mkdir()
     for file, size in (("a", 40), ("c", 30)):
-        save(recover(Fake(row_of(size), 5), "x"), tmp_path / f"{file}.npz", {})
+        save_recovery(recover(Fake(row_of(size), 5), "x"), tmp_path / f"{file}.npz", {})
     with (tmp_path / "y.npz").open("wb") as file:
         np.save(file, ROW)
     if "-o" in BASIS_FAILURES[name][0]:  # before a model is looked for

@@ -12,7 +12,14 @@ from datetime import datetime, timedelta, timezone
 
 import httpx
 import pytest
-from logitsmith.recover import HttpOptions, LlamaServerEndpoint, OpenAIEndpoint, RecoverError, Settings, recover
+from logitsmith.recover import (
+    HttpOptions,
+    LlamaServerEndpoint,
+    OpenAIEndpoint,
+    RecoverError,
+    RecoverySettings,
+    recover,
+)
 from logitsmith.recover.http import Http
 
 from .conftest import api
@@ -172,7 +179,7 @@ def test_the_key_is_sent_and_shown_nowhere(monkeypatch, tmp_path):
     )
     path = tmp_path / "c"
     with pytest.raises(RecoverError) as failure:
-        recover(endpoint, "x", settings=Settings(checkpoint=path))
+        recover(endpoint, "x", settings=RecoverySettings(checkpoint=path))
     told = [
         str(failure.value),
         repr(failure.value),
@@ -361,7 +368,7 @@ def test_further_draws_are_calls_that_must_be_allowed(draws):
 
     with api(answer) as url:
         endpoint = LlamaServerEndpoint(url, 5, vocab_size=10)
-        found = recover(endpoint, "x", settings=Settings(max_calls=draws))
+        found = recover(endpoint, "x", settings=RecoverySettings(max_calls=draws))
         endpoint.close()
     assert (found.stopped, found.sent) == ("max_calls", draws)
     assert len(seen) == draws
@@ -421,7 +428,7 @@ def test_a_recovery_through_all_kinds_of_faults():
 
     with api(answer) as url:
         endpoint = LlamaServerEndpoint(url, 8, vocab_size=100, options=HttpOptions(**QUICK))
-        found = recover(endpoint, "x", settings=Settings(in_flight=4))
+        found = recover(endpoint, "x", settings=RecoverySettings(in_flight=4))
         endpoint.close()
     assert found.complete
     assert abs(found.logprobs - fake.row).max() < 1e-9

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from logitsmith.recover import Answer, RecoverError, Settings, recover
+from logitsmith.recover import Answer, RecoverError, RecoverySettings, recover
 from logitsmith.recover.asker import Asker
 from logitsmith.recover.further import further
 from logitsmith.recover.journal import Journal, key_of
@@ -20,7 +20,7 @@ ROW = row_of()
 
 
 def settings(path, **rest):
-    return Settings(checkpoint=path, **rest)
+    return RecoverySettings(checkpoint=path, **rest)
 
 
 def test_a_run_that_was_stopped_goes_on_and_repeats_no_call(tmp_path):
@@ -210,11 +210,11 @@ def test_the_real_failure_is_told_whichever_call_meets_it(late):
 
     endpoint.query = failing
     with pytest.raises(RecoverError, match="gone"):
-        recover(endpoint, "x", settings=Settings(in_flight=4))
+        recover(endpoint, "x", settings=RecoverySettings(in_flight=4))
 
 
 def test_a_call_that_begins_behind_a_failure_tells_of_it():
-    asker = Asker(Fake(ROW, 5), "x", Settings())
+    asker = Asker(Fake(ROW, 5), "x", RecoverySettings())
     asker.endpoint.query = lambda *_: 10**9
     for _ in range(2):
         with pytest.raises(RecoverError, match="names token 1000000000"):
@@ -331,7 +331,7 @@ def test_several_calls_in_flight_give_the_same(tmp_path):
 
 def test_max_calls_holds_with_several_in_flight():
     endpoint = Fake(ROW, 5)
-    found = recover(endpoint, "x", settings=Settings(max_calls=20, in_flight=8))
+    found = recover(endpoint, "x", settings=RecoverySettings(max_calls=20, in_flight=8))
     assert (found.stopped, found.sent, endpoint.calls) == ("max_calls", 20, 20)
 
 

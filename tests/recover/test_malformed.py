@@ -92,9 +92,9 @@ class OfNumPy(Fake):
 
 @pytest.mark.parametrize("window", [0, 1, 5])
 def test_an_endpoint_that_answers_with_numbers_of_numpy(window, tmp_path):
-    from logitsmith.recover import Settings
+    from logitsmith.recover import RecoverySettings
 
-    found = recover(OfNumPy(ROW, window), "x", tokens=[1, 2], settings=Settings(checkpoint=tmp_path / "c"))
+    found = recover(OfNumPy(ROW, window), "x", tokens=[1, 2], settings=RecoverySettings(checkpoint=tmp_path / "c"))
     reference = ROW if found.normalised else ROW - ROW.max()
     assert np.nanmax(np.abs(found.logprobs - reference)) < 1e-3
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from logitsmith.recover import RecoverError, Settings, recover
+from logitsmith.recover import RecoverError, RecoverySettings, recover
 
 from .fakes import Fake, log_softmax, row_of
 
@@ -85,7 +85,7 @@ def test_top_n_refuses_what_would_be_wrong():
 
 
 def test_bisection_finds_all_to_its_eps():
-    found = recover(Fake(ROW, 0), "x", settings=Settings(eps=1e-4))
+    found = recover(Fake(ROW, 0), "x", settings=RecoverySettings(eps=1e-4))
     assert (found.method, found.complete, found.normalised) == ("bisection", True, True)
     assert worst(found) <= 1e-4
     assert found.error == pytest.approx(1e-4)
@@ -122,7 +122,7 @@ def test_rounded_logprobs_stay_as_good_as_they_are():
 
 def test_noise_is_measured_averaged_and_told():
     endpoint = Fake(ROW, 20, noise=1e-3, precision=1e-6)
-    found = recover(endpoint, "x", settings=Settings(repeats=16))
+    found = recover(endpoint, "x", settings=RecoverySettings(repeats=16))
     assert any("answers differ by up to" in note for note in found.notes)
     off = np.abs(found.logprobs - ROW)
     assert off.max() < 5e-3
@@ -141,9 +141,9 @@ REFUSED = {
     "no tokens": ({"tokens": []}, "there are none"),
     "id outside": ({"tokens": [300]}, "token id 300 is not within 0..299"),
     "no basis": ({"method": "basis"}, "needs a basis"),
-    "no such eps": ({"settings": Settings(eps=0)}, "eps: 0 is not a number > 0"),
-    "no calls": ({"settings": Settings(max_calls=0)}, "max_calls: 0 is not ≥ 1"),
-    "nothing to go on with": ({"settings": Settings(resume=True)}, "there is no checkpoint"),
+    "no such eps": ({"settings": RecoverySettings(eps=0)}, "eps: 0 is not a number > 0"),
+    "no calls": ({"settings": RecoverySettings(max_calls=0)}, "max_calls: 0 is not ≥ 1"),
+    "nothing to go on with": ({"settings": RecoverySettings(resume=True)}, "there is no checkpoint"),
 }
 
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from logitsmith.recover import RecoverError, Settings, recover
+from logitsmith.recover import RecoverError, RecoverySettings, recover
 
 from .fakes import Fake, row_of
 from .odd import Odd, first_only, nucleus, rounded, scaled, without
@@ -175,7 +175,7 @@ def test_likely_tokens_without_a_name(name):
 @pytest.mark.parametrize(("window", "method"), [(20, "parallel"), (20, "single"), (1, "single")])
 def test_noise_has_an_error_also_where_each_question_is_asked_once(window, method):
     endpoint = Odd(ROW, window, noise=1e-3, precision=1e-6)
-    found = recover(endpoint, "x", method, settings=Settings(repeats=1))
+    found = recover(endpoint, "x", method, settings=RecoverySettings(repeats=1))
     off = np.abs(found.logprobs - ROW)
     assert (off <= 3 * found.errors).mean() > 0.97
     assert np.median(found.errors) < 10e-3
@@ -183,7 +183,7 @@ def test_noise_has_an_error_also_where_each_question_is_asked_once(window, metho
 
 @pytest.mark.parametrize("repeats", [None, 3])
 def test_an_endpoint_that_changes_in_the_course_of_the_run(repeats):
-    found = recover(Odd(ROW, 2, moved=50, precision=1e-6), "x", settings=Settings(repeats=repeats))
+    found = recover(Odd(ROW, 2, moved=50, precision=1e-6), "x", settings=RecoverySettings(repeats=repeats))
     assert found.errors.min() > 1e-3
     assert any("changed by up to" in note for note in found.notes)
 

@@ -5,7 +5,7 @@ import json
 import httpx
 import numpy as np
 import pytest
-from logitsmith.recover import HttpOptions, OpenAIEndpoint, RecoverError, TokenTable, read_tiktoken, recover
+from logitsmith.recover import HttpOptions, OpenAIEndpoint, RecoverError, TokenTextTable, read_tiktoken, recover
 
 from .fakes import Fake, row_of
 from .odd import Odd
@@ -185,14 +185,14 @@ def test_bisection_asks_for_the_likeliest_token(chat):
 
 
 def test_a_text_that_only_looks_like_bytes():
-    table = TokenTable([b"bytes:\\x41", b"A", b"bytes:"])
+    table = TokenTextTable([b"bytes:\\x41", b"A", b"bytes:"])
     assert table.of_text("bytes:\\x41") == 0
     assert table.of_text("bytes:") == 2
     assert table.of_text("bytes:\\x41\\x41") is None
 
 
 def test_names():
-    table = TokenTable([b"a", b"\xff", b"\xfe", b"caf\xc3\xa9", None, b"a", b"\xf0\x9f"])
+    table = TokenTextTable([b"a", b"\xff", b"\xfe", b"caf\xc3\xa9", None, b"a", b"\xf0\x9f"])
     assert table.ambiguous == {0, 5}
     assert table.silent == {4}
     assert table.of_text("caf\u00e9") == 3
@@ -203,7 +203,7 @@ def test_names():
     assert table.of_entry({"token": "?", "bytes": [0xF0, 0x9F]}) == 6
     assert table.of_entry({"token": "caf\u00e9", "bytes": None}) == 3
     with pytest.raises(RecoverError, match="has no tokens"):
-        TokenTable([])
+        TokenTextTable([])
 
 
 def test_tiktoken_files(tmp_path):

@@ -9,13 +9,13 @@ from logitsmith.recover import (
     Basis,
     RecoverError,
     Recovery,
-    Settings,
-    lines,
+    RecoverySettings,
     plan,
     read_row,
     read_rows,
     recover,
-    save,
+    recovery_lines,
+    save_recovery,
 )
 
 from .fakes import Fake, log_softmax, row_of
@@ -42,7 +42,7 @@ def recovery(**change):
 
 def test_json(tmp_path):
     path = tmp_path / "r.json"
-    save(recovery(error=float("nan")), path, ABOUT)
+    save_recovery(recovery(error=float("nan")), path, ABOUT)
     found = strict(path.read_text())
     assert {name: found[name] for name in ("prompt", "method", "calls", "complete", "error", "unit")} == {
         "prompt": "x", "method": "parallel", "calls": 9, "complete": False, "error": None, "unit": "nats",
@@ -56,17 +56,17 @@ def test_json(tmp_path):
 
 def test_jsonl(tmp_path):
     path = tmp_path / "r.jsonl"
-    save(recovery(), path, ABOUT)
+    save_recovery(recovery(), path, ABOUT)
     head, *tokens = [strict(line) for line in path.read_text().splitlines()]
     assert head["event"] == "recovery"
     assert head["notes"] == ["a note"]
     assert [token["event"] for token in tokens] == ["token"] * 48
-    assert "".join(lines(recovery(), ABOUT)) == path.read_text()
+    assert "".join(recovery_lines(recovery(), ABOUT)) == path.read_text()
 
 
 def test_npz(tmp_path):
     path = tmp_path / "r.npz"
-    save(recovery(), path, ABOUT)
+    save_recovery(recovery(), path, ABOUT)
     with path.open("rb") as file, np.load(file, allow_pickle=False) as data:
         assert data["ids"].dtype == np.int32
         assert data["logprobs"].dtype == np.float64
@@ -77,7 +77,7 @@ def test_npz(tmp_path):
         assert json.loads(str(data["head"]))["calls"] == 9
     with pytest.raises(RecoverError, match="it lacks tokens; a basis needs whole rows"):
         read_row(path)
-    save(recover(Fake(ROW, 5), "x"), path, ABOUT)
+    save_recovery(recover(Fake(ROW, 5), "x"), path, ABOUT)
     assert np.abs(read_row(path) - ROW).max() < 1e-12
 
 
@@ -85,15 +85,15 @@ def test_no_half_files(tmp_path):
     path = tmp_path / "r.json"
     path.write_text("before")
     with pytest.raises(ValueError, match="JSON"):
-        save(recovery(), path, {"endpoint": float("nan")})
+        save_recovery(recovery(), path, {"endpoint": float("nan")})
     assert path.read_text() == "before"
     assert [file.name for file in tmp_path.iterdir()] == ["r.json"]
     for name, message in (("r.txt", "ends in none of"), ("no/r.json", "there is no folder")):
         with pytest.raises(RecoverError, match=message):
-            save(recovery(), tmp_path / name, ABOUT)
+            save_recovery(recovery(), tmp_path / name, ABOUT)
     (tmp_path / "folder.json").mkdir()
     with pytest.raises(RecoverError, match=r"folder.json: it is a folder"):
-        save(recovery(), tmp_path / "folder.json", ABOUT)
+        save_recovery(recovery(), tmp_path / "folder.json", ABOUT)
 
 
 def as_npz(**arrays):
@@ -131,7 +131,7 @@ def test_files_that_are_no_recoveries(tmp_path, name):
 
 def test_rows_for_a_basis_are_of_one_size_and_several(tmp_path):
     for name, size in (("a", 50), ("b", 50), ("c", 40)):
-        save(recover(Fake(row_of(size), 5), "x"), tmp_path / f"{name}.npz", ABOUT)
+        save_recovery(recover(Fake(row_of(size), 5), "x"), tmp_path / f"{name}.npz", ABOUT)
     a, b, c = (tmp_path / f"{name}.npz" for name in "abc")
     assert [len(row) for row in read_rows([a, b])] == [50, 50]
     with pytest.raises(RecoverError, match=r"c.npz: it has 40 tokens, and .*a.npz has 50"):
@@ -145,7 +145,7 @@ def test_rows_for_a_basis_are_of_one_size_and_several(tmp_path):
 def test_the_plan_is_what_it_takes(window, method):
     n = 30 if method == "top_n" else None
     for repeats in (1, 3):
-        settings = Settings(repeats=repeats)
+        settings = RecoverySettings(repeats=repeats)
         endpoint = Fake(row_of(300), window, raw=method == "forced")
         (told,) = plan(endpoint, "x", method, n, settings=settings)
         found = recover(endpoint, "x", method, n, settings=settings)
@@ -172,12 +172,16 @@ TAKEN = {
     "named, no window": ({"tokens": [5, 6, 7, 8]}, 0, 62),
     "likeliest": ({"n": 50}, 20, 5),
     "likeliest within the window": ({"n": 20}, 20, 3),
-    "all by a basis": ({"settings": Settings(basis=BASIS)}, 20, 8),
-    "by a basis, a window of one": ({"settings": Settings(basis=BASIS)}, 1, 138),
-    "by a basis, no window": ({"settings": Settings(basis=BASIS)}, 0, 1350),
-    "few named, so not by a basis": ({"tokens": [5, 6], "settings": Settings(basis=BASIS)}, 20, 4),
-    "likeliest by a basis, as was said": ({"method": "basis", "n": 10, "settings": Settings(basis=BASIS)}, 20, 8),
-    "likeliest, beside a basis of another model": ({"n": 50, "settings": Settings(basis=SMALL)}, 20, 5),
+    "all by a basis": ({"settings": RecoverySettings(basis=BASIS)}, 20, 8),
+    "by a basis, a window of one": ({"settings": RecoverySettings(basis=BASIS)}, 1, 138),
+    "by a basis, no window": ({"settings": RecoverySettings(basis=BASIS)}, 0, 1350),
+    "few named, so not by a basis": ({"tokens": [5, 6], "settings": RecoverySettings(basis=BASIS)}, 20, 4),
+    "likeliest by a basis, as was said": (
+        {"method": "basis", "n": 10, "settings": RecoverySettings(basis=BASIS)},
+        20,
+        8,
+    ),
+    "likeliest, beside a basis of another model": ({"n": 50, "settings": RecoverySettings(basis=SMALL)}, 20, 5),
 }
 
 
@@ -199,13 +203,13 @@ REFUSED = {
     "an id that is none": (20, {"tokens": [300]}),
     "no ids": (20, {"tokens": []}),
     "both": (20, {"n": 3, "tokens": [1]}),
-    "no repeats": (20, {"settings": Settings(repeats=0)}),
-    "no eps": (20, {"settings": Settings(eps=0.0)}),
+    "no repeats": (20, {"settings": RecoverySettings(repeats=0)}),
+    "no eps": (20, {"settings": RecoverySettings(eps=0.0)}),
     "no such method": (20, {"method": "magic"}),
     "no number for top_n": (20, {"method": "top_n"}),
     "no basis": (20, {"method": "basis"}),
-    "a basis of another model": (20, {"settings": Settings(basis=SMALL)}),
-    "the same, likeliest": (20, {"method": "basis", "n": 10, "settings": Settings(basis=SMALL)}),
+    "a basis of another model": (20, {"settings": RecoverySettings(basis=SMALL)}),
+    "the same, likeliest": (20, {"method": "basis", "n": 10, "settings": RecoverySettings(basis=SMALL)}),
     "no prompt": (20, {"prompt": ""}),
 }
 
@@ -234,7 +238,7 @@ def test_the_plan_refuses_a_method_without_its_window(method, window, n):
 
 
 def test_the_plan_of_auto_stands_in_its_order():
-    settings = Settings(basis=BASIS)
+    settings = RecoverySettings(basis=BASIS)
     endpoint = Fake(row_of(300), 20)
     names = [one.method for one in plan(endpoint, "x", settings=settings)]
     assert names == ["basis", "parallel", "single", "forced", "bisection"]

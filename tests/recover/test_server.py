@@ -6,7 +6,15 @@ from math import exp, log
 import httpx
 import numpy as np
 import pytest
-from logitsmith.recover import Basis, HttpOptions, LlamaServerEndpoint, Settings, output_matrix, recover, verify
+from logitsmith.recover import (
+    Basis,
+    HttpOptions,
+    LlamaServerEndpoint,
+    RecoverySettings,
+    output_matrix,
+    recover,
+    verify,
+)
 
 from .serving import start, stop
 
@@ -94,7 +102,7 @@ def test_a_window_of_one(llama, row):
 @pytest.mark.parametrize("window", [0, 2, 20])
 def test_bisection_to_its_eps(llama, row, window):
     """Beside a window the server draws its token; it is asked for the likeliest one."""
-    found = recover(llama(window), PROMPT, "bisection", tokens=[5, 17, 5000], settings=Settings(eps=1e-3))
+    found = recover(llama(window), PROMPT, "bisection", tokens=[5, 17, 5000], settings=RecoverySettings(eps=1e-3))
     assert found.method == "bisection"
     assert np.nanmax(np.abs(found.logprobs - (row - row.max()))) < 1e-3
 
@@ -111,7 +119,7 @@ def test_forced(server, llama):
 
 def test_basis(llama, row, basis):
     endpoint = llama()
-    found = recover(endpoint, PROMPT, settings=Settings(basis=basis))
+    found = recover(endpoint, PROMPT, settings=RecoverySettings(basis=basis))
     off = np.abs(found.logprobs - row).max()
     checked = verify(endpoint, PROMPT, found, 20)
     print(
@@ -152,7 +160,7 @@ def test_a_server_that_is_killed_and_started_again(tmp_path, row):
             threading.Thread(target=lambda: again.append(start(port)[0])).start()
 
     endpoint = LlamaServerEndpoint(url, 20, options=HttpOptions(retries=200, backoff=0.1, longest=0.5))
-    found = recover(endpoint, PROMPT, tokens=tokens, settings=Settings(progress=watch, in_flight=2))
+    found = recover(endpoint, PROMPT, tokens=tokens, settings=RecoverySettings(progress=watch, in_flight=2))
     endpoint.close()
     stop(again[0])
     assert found.complete
@@ -163,10 +171,10 @@ def test_a_run_goes_on_behind_other_prompts(llama, row, tmp_path):
     """The question that is asked again is answered as before, whatever was read in between."""
     tokens = np.random.default_rng(4).choice(SIZE, 200, replace=False).tolist()
     kept = {"checkpoint": tmp_path / "c"}
-    part = recover(llama(), PROMPT, tokens=tokens, settings=Settings(**kept, max_calls=9))
+    part = recover(llama(), PROMPT, tokens=tokens, settings=RecoverySettings(**kept, max_calls=9))
     assert (part.stopped, part.sent) == ("max_calls", 9)
     llama().query("Something else entirely", {})
-    found = recover(llama(), PROMPT, tokens=tokens, settings=Settings(**kept, resume=True))
+    found = recover(llama(), PROMPT, tokens=tokens, settings=RecoverySettings(**kept, resume=True))
     assert found.complete
     assert np.nanmax(np.abs(found.logprobs - row)) < 1e-4
     named = llama().identity["model"]
@@ -201,7 +209,7 @@ def test_other_prompts(server, llama, basis):
         endpoint = llama()
         top = recover(endpoint, prompt, n=50)
         assert set(np.flatnonzero(~np.isnan(top.logprobs))) == set(np.argsort(-own, kind="stable")[:50])
-        whole = recover(endpoint, prompt, settings=Settings(basis=basis))
+        whole = recover(endpoint, prompt, settings=RecoverySettings(basis=basis))
         off = np.abs(whole.logprobs - own)
         print(
             f"\nserver, {prompt[:20]!r}, likeliest {exp(own.max()):.4f}: top 50 error "
@@ -221,7 +229,9 @@ def test_several_slots_differ_and_are_measured():
         tokens = np.random.default_rng(3).choice(SIZE, 800, replace=False).tolist()
         for slot in (0, None):
             endpoint = LlamaServerEndpoint(url, 20, slot=slot)
-            found = recover(endpoint, PROMPT, "parallel", tokens=tokens, settings=Settings(in_flight=4, repeats=4))
+            found = recover(
+                endpoint, PROMPT, "parallel", tokens=tokens, settings=RecoverySettings(in_flight=4, repeats=4)
+            )
             off = np.abs(found.logprobs - own)
             print(f"\nserver, 4 in flight, slot {slot}: error {np.nanmax(off):.1e}, told {found.error:.1e}")
             assert np.nanmax(off) < (1e-4 if slot == 0 else 0.5)

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from logitsmith.recover import RecoverError, Settings, recover, verify
+from logitsmith.recover import RecoverError, RecoverySettings, recover, verify
 
 from .fakes import Fake, row_of
 
@@ -36,7 +36,7 @@ def test_a_wrong_logprob_is_found(place):
 def test_the_limit_of_calls_is_that_of_both(left):
     endpoint = Fake(ROW, 5)
     found = recover(endpoint, "x")
-    seen = verify(endpoint, "x", found, 20, Settings(max_calls=found.sent + left))
+    seen = verify(endpoint, "x", found, 20, RecoverySettings(max_calls=found.sent + left))
     assert (seen.stopped, seen.queries) == ("max_calls", left)
     assert endpoint.calls == found.sent + left
     assert seen.tokens < 10
@@ -47,7 +47,7 @@ def test_an_interrupted_look_says_so():
     endpoint = Fake(ROW, 5)
     found = recover(endpoint, "x")
     before = endpoint.calls
-    seen = verify(endpoint, "x", found, 60, Settings(interrupted=lambda: endpoint.calls >= before + 40))
+    seen = verify(endpoint, "x", found, 60, RecoverySettings(interrupted=lambda: endpoint.calls >= before + 40))
     assert seen.stopped == "interrupted"
     assert 0 < seen.tokens < 60
 

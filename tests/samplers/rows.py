@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from hypothesis import strategies as st
-from logitsmith.samplers import Candidates, SamplingError, Surroundings, build, make
+from logitsmith.samplers import BuildContext, Candidates, SamplingError, build, make_sampler
 from numpy.typing import NDArray
 
 from ..oracle.native import Left, NativeChain
@@ -113,8 +113,8 @@ def run(
     step: Any, logits: Row, prompt: Iterable[int] = (), output: Iterable[int] = (), seed: int = 0
 ) -> Candidates:
     """Apply one step to a row, after a history; nothing may have changed in the row."""
-    sampler = make(step, "step")
-    sampler.bind(Surroundings(seed, FakeVocabulary(logits.size)))
+    sampler = make_sampler(step, "step")
+    sampler.bind(BuildContext(seed, FakeVocabulary(logits.size)))
     sampler.reset(list(prompt))
     for token in output:
         sampler.accept(token)

@@ -1,7 +1,7 @@
 from types import MappingProxyType
 
 import pytest
-from logitsmith.samplers import About, Sampler, SamplingError, allowed, build, make, parse
+from logitsmith.samplers import About, Sampler, SamplingError, allowed_values, build, make_sampler, parse_chain
 from pydantic import Field
 
 from .rows import row
@@ -16,24 +16,24 @@ FORMS = {
     "a read-only mapping": ([MappingProxyType({"top_k": MappingProxyType({"k": 7})})], {"k": 7}),
     "a tuple of steps": (({"top_k": 7},), {"k": 7}),
     "the notation": ("top_k7", {"k": 7}),
-    "a sampler": ([make({"top_k": 7}, "step")], {"k": 7}),
+    "a sampler": ([make_sampler({"top_k": 7}, "step")], {"k": 7}),
 }
 
 
 @pytest.mark.parametrize(("steps", "params"), FORMS.values(), ids=FORMS)
 def test_forms_of_a_step(steps, params):
-    (sampler,) = parse(steps)
+    (sampler,) = parse_chain(steps)
     assert sampler.about.name == "top_k"
     assert sampler.model_dump() == params
 
 
 def test_a_whole_number_will_do_where_a_number_is_needed():
-    assert parse([{"temperature": 2}])[0].model_dump() == {"t": 2.0}
+    assert parse_chain([{"temperature": 2}])[0].model_dump() == {"t": 2.0}
 
 
 def test_parse_keeps_what_is_neutral_and_adds_nothing():
-    assert [sampler.about.name for sampler in parse([{"top_k": 0}])] == ["top_k"]
-    assert parse([]) == []
+    assert [sampler.about.name for sampler in parse_chain([{"top_k": 0}])] == ["top_k"]
+    assert parse_chain([]) == []
 
 
 @pytest.mark.parametrize(
@@ -101,14 +101,14 @@ class Ranges(Sampler):
     ],
 )
 def test_ranges_in_words(monkeypatch, parameter, words, wrong, complaint):
-    assert allowed(Ranges.model_fields[parameter]) == words
-    monkeypatch.setitem(make.__globals__, "find", lambda _: Ranges)
+    assert allowed_values(Ranges.model_fields[parameter]) == words
+    monkeypatch.setitem(make_sampler.__globals__, "find", lambda _: Ranges)
     with pytest.raises(SamplingError) as caught:
-        make({"ranges": {parameter: wrong}}, "here")
+        make_sampler({"ranges": {parameter: wrong}}, "here")
     assert str(caught.value) == f"here.ranges.{parameter}: {complaint}"
 
 
 def test_choices_in_words():
-    top_p = type(make("top_p", "step"))
-    assert allowed(top_p.model_fields["boundary"]) == "include or exclude"
-    assert allowed(top_p.model_fields["min_keep"]) == "≥ 1"
+    top_p = type(make_sampler("top_p", "step"))
+    assert allowed_values(top_p.model_fields["boundary"]) == "include or exclude"
+    assert allowed_values(top_p.model_fields["min_keep"]) == "≥ 1"

@@ -5,15 +5,15 @@ import pytest
 from logitsmith.samplers import (
     SEED_MAX,
     About,
+    BuildContext,
     Candidates,
     Chain,
     Sampler,
     SamplingError,
     Selector,
     StepError,
-    Surroundings,
     build,
-    make,
+    make_sampler,
 )
 from logitsmith.samplers.methods.greedy import Greedy
 
@@ -83,7 +83,7 @@ def test_the_same_sampler_twice():
 
 
 def test_the_same_object_twice_or_in_two_chains_shares_no_state():
-    step = make({"penalties": 2.0}, "step")
+    step = make_sampler({"penalties": 2.0}, "step")
     one, other = build([step]), build([step, step])
     one.reset([1])
     assert one.apply(row(8, 8)).logits.tolist() == [8.0, 4.0]
@@ -200,7 +200,7 @@ def test_a_bad_row(verb, logits, message):
 @pytest.mark.parametrize("value", [math.nan, math.inf, NEG])
 def test_a_step_that_leaves_no_finite_logit_is_named(value):
     class Broken(Sampler):
-        about = make("top_k", "step").about.__class__(
+        about = make_sampler("top_k", "step").about.__class__(
             name="broken", summary="s", formula="f", reference="r", llama_cpp="l"
         )
 
@@ -246,7 +246,7 @@ def test_a_sampler_that_only_says_that_it_selects():
         about = Greedy.about
 
     with pytest.raises(SamplingError, match=r"^greedy says that it selects, but is not a Selector$"):
-        Chain([Liar()], Surroundings(0))
+        Chain([Liar()], BuildContext(0))
 
 
 # The seed and the rest
@@ -358,7 +358,7 @@ def test_a_parameter_that_does_not_fit_the_vocabulary_is_told_with_its_place():
 
 
 def test_a_step_that_knows_where_it_was_written_says_so():
-    step = make({"ban": {"tokens": "ab", "strings": ["\udcff"]}}, "it")
+    step = make_sampler({"ban": {"tokens": "ab", "strings": ["\udcff"]}}, "it")
     for tokens, places, message in [
         (["ab"], {"": "mine.yaml: chain[7].ban"}, "mine.yaml: chain[7].ban.tokens: 'ab' is 2 tokens"),
         (["ab"], {"": "mine.yaml: chain[7].ban", "tokens": "--set ban"}, "--set ban: 'ab' is 2 tokens"),

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from logitsmith.samplers import SamplingError, build, make
+from logitsmith.samplers import SamplingError, build, make_sampler
 
 from ..oracle.native import NativeChain
 from .rows import LARGE, LARGEST, NEG, FakeVocabulary, agree, make_row, native, refuses, row, rows, run, table
@@ -282,4 +282,4 @@ def test_refusal(value, message):
 
 @pytest.mark.parametrize(("value", "breakers"), [(".", ["."]), (None, []), ("", [""]), ([], [])])
 def test_one_breaker_stands_for_a_list_and_nothing_for_none(value, breakers):
-    assert make({"dry": {"breakers": value}}, "step").breakers == breakers
+    assert make_sampler({"dry": {"breakers": value}}, "step").breakers == breakers

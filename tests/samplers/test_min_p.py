@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
-from logitsmith.samplers import Candidates, make
+from logitsmith.samplers import Candidates, make_sampler
 
 from .rows import LARGE, LARGEST, NEG, agree, native, refuses, row, rows, run, table
 
@@ -47,7 +47,7 @@ def run_ordered(params, logits):
     candidates = Candidates(logits)
     candidates.order()
     with np.errstate(over="ignore"):
-        make({"min_p": params}, "step").apply(candidates)
+        make_sampler({"min_p": params}, "step").apply(candidates)
     return candidates
 
 

@@ -4,7 +4,7 @@ import json
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from logitsmith.samplers import SamplingError, build, catalogue, parse, parse_notation, registry
+from logitsmith.samplers import SamplingError, build, catalogue, parse_chain, parse_notation, registry
 
 READ = {
     "temp0.8 > typical0.19 > tfs0.97 > top-p0.6": [
@@ -124,12 +124,12 @@ MAIN = {name: cls for name, cls in catalogue().items() if cls.about.main}
 def test_every_main_parameter(name):
     cls = MAIN[name]
     if name == "logit_bias":  # its main parameter is a table
-        assert parse("logit_bias(7=1)")[0].bias == {7: 1}
+        assert parse_chain("logit_bias(7=1)")[0].bias == {7: 1}
         return
     default = cls.model_fields[cls.about.main].get_default(call_default_factory=True)
     value = 7 if default == [] else default
     for text in (f"{name}{value}", f"{name} {value}", f"{name}={value}"):
-        (sampler,) = parse(text)
+        (sampler,) = parse_chain(text)
         assert getattr(sampler, cls.about.main) == ([7] if default == [] else value)
 
 
@@ -138,12 +138,12 @@ def test_every_parameter(name):
     """A chain's own description of itself, written in the notation, is that sampler again."""
     cls = catalogue()[name]
     given = {key: value for key, value in cls().model_dump().items() if key != "bias"}
-    (sampler,) = parse(f"{name}({', '.join(f'{key}={json.dumps(value)}' for key, value in given.items())})")
+    (sampler,) = parse_chain(f"{name}({', '.join(f'{key}={json.dumps(value)}' for key, value in given.items())})")
     assert sampler == cls()
 
 
 def test_the_notation_of_kobold_ai_builds_the_chain_it_names():
-    samplers = parse("top-k40 > Top P=0.9 > temp.5 > greedy")
+    samplers = parse_chain("top-k40 > Top P=0.9 > temp.5 > greedy")
     assert [sampler.about.name for sampler in samplers] == ["top_k", "top_p", "temperature", "greedy"]
     assert [sampler.model_dump() for sampler in samplers[:3]] == [
         {"k": 40},

@@ -1,7 +1,16 @@
 import sys
 
 import pytest
-from logitsmith.samplers import About, Sampler, SamplingError, build, catalogue, find, offered, registry
+from logitsmith.samplers import (
+    About,
+    Sampler,
+    SamplingError,
+    build,
+    catalogue,
+    find_sampler,
+    list_plugins,
+    registry,
+)
 from logitsmith.samplers.registry import builtin_names, normal
 
 ENTRIES = catalogue()
@@ -63,13 +72,13 @@ NAMES = {
 
 @pytest.mark.parametrize(("typed", "name"), NAMES.items())
 def test_names_as_people_type_them(typed, name):
-    assert find(typed) is ENTRIES[name]
+    assert find_sampler(typed) is ENTRIES[name]
 
 
 def test_every_name_and_alias_is_found():
     for name, cls in ENTRIES.items():
         for word in (name, *cls.about.aliases):
-            assert find(word) is cls
+            assert find_sampler(word) is cls
 
 
 @pytest.mark.parametrize(
@@ -78,14 +87,14 @@ def test_every_name_and_alias_is_found():
 )  # fmt: skip
 def test_a_near_miss_is_suggested(typed, near):
     with pytest.raises(SamplingError) as caught:
-        find(typed)
+        find_sampler(typed)
     assert str(caught.value) == f"unknown sampler {typed!r}; did you mean {near}?"
 
 
 @pytest.mark.parametrize("typed", ["", "zzzzzz", "999"])
 def test_what_is_known_is_listed_when_nothing_is_near(typed):
     with pytest.raises(SamplingError) as caught:
-        find(typed)
+        find_sampler(typed)
     assert str(caught.value) == f"unknown sampler {typed!r}; known are {', '.join(ENTRIES)}"
 
 
@@ -203,16 +212,16 @@ class TestPlugins:
         assert list(catalogue()) == list(ENTRIES)
 
     def test_a_built_in_sampler_goes_before_a_plug_in_of_its_name(self):
-        assert find("top_k") is ENTRIES["top_k"]
-        assert find("temp") is ENTRIES["temperature"]
+        assert find_sampler("top_k") is ENTRIES["top_k"]
+        assert find_sampler("temp") is ENTRIES["temperature"]
         place = "lib_of_odd_samplers:Odd"
-        assert offered()["odd_ids"] == place
-        assert offered()["top_k"] == f"{place} (hidden by the built-in top_k)"
-        assert offered()["temp"] == f"{place} (hidden by the built-in temperature)"
+        assert list_plugins()["odd_ids"] == place
+        assert list_plugins()["top_k"] == f"{place} (hidden by the built-in top_k)"
+        assert list_plugins()["temp"] == f"{place} (hidden by the built-in temperature)"
 
     def test_it_is_suggested(self):
         with pytest.raises(SamplingError, match=r"did you mean odd_ids\?$"):
-            find("odd_id")
+            find_sampler("odd_id")
 
     @pytest.mark.parametrize(
         ("name", "message"),
@@ -241,10 +250,10 @@ class TestPlugins:
     )
     def test_a_broken_one_is_named_and_harms_no_other(self, name, message):
         with pytest.raises(SamplingError) as caught:
-            find(name)
+            find_sampler(name)
         assert str(caught.value) == message
-        assert find("odd-ids").about.name == "odd_ids"
-        assert find("top_k") is ENTRIES["top_k"]
+        assert find_sampler("odd-ids").about.name == "odd_ids"
+        assert find_sampler("top_k") is ENTRIES["top_k"]
 
     @pytest.mark.parametrize(
         ("name", "fault"),
@@ -264,13 +273,13 @@ class TestPlugins:
     )
     def test_one_that_would_break_later_is_told_at_once(self, name, fault):
         with pytest.raises(SamplingError) as caught:
-            find(name)
+            find_sampler(name)
         assert str(caught.value).endswith(f") cannot be used: {fault}")
 
 
 def test_without_the_package_the_name_is_unknown():
     with pytest.raises(SamplingError, match="unknown sampler 'odd_ids'"):
-        find("odd_ids")
+        find_sampler("odd_ids")
 
 
 def test_two_samplers_with_one_alias_are_told_apart_at_once(monkeypatch):

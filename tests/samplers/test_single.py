@@ -1,13 +1,13 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from logitsmith.samplers import SamplingError, Surroundings
+from logitsmith.samplers import BuildContext, SamplingError
 from logitsmith.samplers.single import token_of
 
 from .rows import FakeVocabulary
 
-WITH = Surroundings(0, FakeVocabulary(128))
-WITHOUT = Surroundings(0)
+WITH = BuildContext(0, FakeVocabulary(128))
+WITHOUT = BuildContext(0)
 
 WORKED = {
     "an id": (5, WITH, 5),
