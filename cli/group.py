@@ -43,7 +43,7 @@ class Commands(TyperGroup):
         if name not in COMMANDS:
             return None
         attribute = name.replace("-", "_")
-        module = import_module(f".{attribute}", __package__)
+        module = import_module(f".commands.{attribute}", __package__)
         app = getattr(module, "app", None)
         if app is None:  # one command, and not a group of them
             app = typer.Typer(add_completion=False, rich_markup_mode="rich")

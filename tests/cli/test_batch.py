@@ -11,7 +11,7 @@ import sys
 import time
 
 import pytest
-from logitsmith.cli.batches.lines import Arriving, Line
+from logitsmith.cli.batch.lines import Arriving, Line
 
 CHEAP = ("--parallel", "4", "-c", "256")
 

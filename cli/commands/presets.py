@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
-from .errors import reported
-from .grammar import check_grammar
+from ..errors import reported
+from ..inputs.grammar import check_grammar
 
 app = typer.Typer(help="List, show and check presets.", rich_markup_mode="rich", add_completion=False)
 
@@ -26,8 +26,8 @@ def presets(context: typer.Context) -> None:
 def list_() -> None:
     """List the presets that a name finds: ./presets, your config folder, the built-in ones."""
     with reported():
-        from ..presets import list_presets
-        from .render.tables import show_presets
+        from ...presets import list_presets
+        from ..render.tables import show_presets
 
         show_presets(list_presets())
 
@@ -36,8 +36,8 @@ def list_() -> None:
 def show(name: Name) -> None:
     """Print a preset's YAML."""
     with reported():
-        from ..presets import find_preset
-        from .render.text import fit
+        from ...presets import find_preset
+        from ..render.text import fit
 
         sys.stdout.write(fit(find_preset(name).path.read_text(encoding="utf-8", errors="replace"), sys.stdout))
 
@@ -46,8 +46,8 @@ def show(name: Name) -> None:
 def check(file: Name) -> None:
     """Say whether a preset file is right; if not, what is wrong and where."""
     with reported():
-        from ..presets import load
-        from ..samplers import parse_chain
+        from ...presets import load
+        from ...samplers import parse_chain
 
         preset = load(file)
         steps = [sampler.about.name for sampler in parse_chain(preset.chain)]
@@ -62,6 +62,6 @@ def schema() -> None:
     with reported():
         import json
 
-        from ..presets import preset_json_schema
+        from ...presets import preset_json_schema
 
         print(json.dumps(preset_json_schema(), indent=2, ensure_ascii=False))

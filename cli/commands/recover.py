@@ -7,18 +7,18 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import typer
 
-from . import flags as o
-from . import recover_flags as r
-from .errors import FAILED, INTERRUPTED, note, reported, say
-from .interrupt import interruptible
-from .loading import hear_llama_cpp
-from .prompt import read_prompt
-from .recover_checks import check_recover, given
-from .recover_endpoint import count_tokens, opened
-from .recover_options import RecoverOptions
+from ..errors import FAILED, INTERRUPTED, note, reported, say
+from ..inputs.endpoint import count_tokens, opened
+from ..inputs.model import hear_llama_cpp
+from ..inputs.prompt import read_prompt
+from ..interrupt import interruptible
+from ..options import flags as o
+from ..options import recover_flags as r
+from ..options.recover_checks import check_recover, given
+from ..options.recover_options import RecoverOptions
 
 if TYPE_CHECKING:
-    from ..recover import Endpoint, Recovery, RecoverySettings, Verification
+    from ...recover import Endpoint, Recovery, RecoverySettings, Verification
 
 
 def recover(
@@ -75,7 +75,7 @@ def recover(
 
 
 def _recover(options: RecoverOptions) -> None:
-    from ..recover import check_output_path
+    from ...recover import check_output_path
 
     hear_llama_cpp(options)
     if options.output is not None and str(options.output) != "-":
@@ -90,8 +90,8 @@ def _recover(options: RecoverOptions) -> None:
 
 
 def _show_plan(endpoint: Endpoint, prompt: str, tokens: list[int] | None, options: RecoverOptions) -> None:
-    from ..recover import plan
-    from .render.recovery import show_plan
+    from ...recover import plan
+    from ..render.recovery import show_plan
 
     settings = _settings(options)
     estimates = plan(endpoint, prompt, options.method.value, options.top, tokens, settings=settings)
@@ -100,7 +100,7 @@ def _show_plan(endpoint: Endpoint, prompt: str, tokens: list[int] | None, option
 
 
 def _settings(options: RecoverOptions, **rest: Any) -> RecoverySettings:
-    from ..recover import Basis, RecoverySettings
+    from ...recover import Basis, RecoverySettings
 
     return RecoverySettings(
         basis=None if options.basis is None else Basis.load(options.basis),
@@ -114,9 +114,9 @@ def _settings(options: RecoverOptions, **rest: Any) -> RecoverySettings:
 
 
 def _run(endpoint: Endpoint, prompt: str, tokens: list[int] | None, run: tuple[RecoverOptions, list[int]]) -> None:
-    from ..recover import RecoverError, endpoint_identity, recover, verify
-    from .render import recovery as render
-    from .render.progress import recovering
+    from ...recover import RecoverError, endpoint_identity, recover, verify
+    from ..render import recovery as render
+    from ..render.progress import recovering
 
     options, pressed = run
     kept = options.kept_in
@@ -159,7 +159,7 @@ def _stopped(found: Recovery, kept: Path | None) -> NoReturn:
 
 def _show(seen: Verification) -> None:
     """Say what the second look saw; leave where it was not carried through."""
-    from .render.recovery import show_verification
+    from ..render.recovery import show_verification
 
     show_verification(seen)
     if seen.stopped is not None:

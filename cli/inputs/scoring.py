@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from ..engine import Model, PromptToken
+    from ...engine import Model, PromptToken
 
 
 def scored_text(
@@ -17,7 +17,7 @@ def scored_text(
     interrupted: Callable[[], bool] | None = None,
 ) -> Iterator[PromptToken]:
     """Tell of each token of a text."""
-    from ..engine import score
+    from ...engine import score
 
     ids = model.vocabulary.tokenize_prompt(text.encode())
     return score(model, ids, stride, progress=progress, interrupted=interrupted)
@@ -25,8 +25,8 @@ def scored_text(
 
 def scored_choices(model: Model, prompt: str, choices: list[str]) -> dict[str, Any]:
     """Score choices; what there is to know about them stands in ``notes``."""
-    from ..engine import ModelError, score_choices, tokenize_continuation
-    from ..logprobs import choice_scores
+    from ...engine import ModelError, score_choices, tokenize_continuation
+    from ...logprobs import choice_scores
 
     notes = []
     ids = []

@@ -7,13 +7,13 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from .errors import note
-from .loading import load_model
-from .recover_flags import Api
-from .recover_options import EndpointOptions
+from ..errors import note
+from ..options.recover_flags import Api
+from ..options.recover_options import EndpointOptions
+from .model import load_model
 
 if TYPE_CHECKING:
-    from ..recover import Endpoint, HttpOptions, OpenAIEndpoint
+    from ...recover import Endpoint, HttpOptions, OpenAIEndpoint
 
 _LOCAL_WINDOW, _SERVER_WINDOW = 5, 20
 _DEFAULT_KEY = "OPENAI_API_KEY"
@@ -23,7 +23,7 @@ _BYTES_A_TOKEN = 4
 @contextmanager
 def opened(options: EndpointOptions, pressed: list[int]) -> Iterator[Endpoint]:
     """The endpoint, closed at the end."""
-    from ..recover import LlamaServerEndpoint, LocalEndpoint
+    from ...recover import LlamaServerEndpoint, LocalEndpoint
 
     with ExitStack() as stack:
         if options.endpoint is None:
@@ -54,7 +54,7 @@ def count_tokens(endpoint: Endpoint, prompt: str) -> tuple[int, bool]:
 
 
 def _openai(options: EndpointOptions, url: str) -> OpenAIEndpoint:
-    from ..recover import OpenAIEndpoint
+    from ...recover import OpenAIEndpoint
 
     # This API is asked nothing in a dry run, so that it needs no key.
     key = None if options.dry_run else options.key_env or _DEFAULT_KEY
@@ -70,8 +70,8 @@ def _openai(options: EndpointOptions, url: str) -> OpenAIEndpoint:
 
 def _pieces(path: Path) -> list[bytes | None]:
     """The bytes of each token of a tokenizer; control tokens of a GGUF are no text."""
-    from ..engine import Model
-    from ..recover import read_tiktoken
+    from ...engine import Model
+    from ...recover import read_tiktoken
 
     if path.suffix != ".gguf":
         return read_tiktoken(path)
@@ -81,7 +81,7 @@ def _pieces(path: Path) -> list[bytes | None]:
 
 
 def _http(options: EndpointOptions, key: str | None) -> HttpOptions:
-    from ..recover import HttpOptions
+    from ...recover import HttpOptions
 
     said: list[str] = []
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import typer
 
-from .options import ModelOptions, PromptOptions
 from .recover_flags import Api, Method
+from .run_options import ModelOptions, PromptOptions
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from ...engine import LogprobRequest, Model, Request, format_chat
 from ...grammars import Constraint, resolve_grammar
 from ...presets import Override, Preset, PresetError, Settings, load, parse_set, preset_from_metadata, resolve
 from ...samplers import build
-from ..grammar import folders
+from ..inputs.grammar import folders
 from .ask import Ask, WrongLineError
 
 

@@ -6,17 +6,17 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from . import flags as o
-from . import recover_flags as r
-from .errors import reported, say
-from .interrupt import interruptible
-from .loading import hear_llama_cpp, load_model
-from .recover_checks import check_basis, given
-from .recover_options import BasisOptions
+from ..errors import reported, say
+from ..inputs.model import hear_llama_cpp, load_model
+from ..interrupt import interruptible
+from ..options import flags as o
+from ..options import recover_flags as r
+from ..options.recover_checks import check_basis, given
+from ..options.recover_options import BasisOptions
 
 if TYPE_CHECKING:
-    from ..engine import Model
-    from ..recover import Basis
+    from ...engine import Model
+    from ...recover import Basis
 
 
 def recover_basis(
@@ -48,7 +48,7 @@ def recover_basis(
 
 
 def _basis(options: BasisOptions, pressed: list[int]) -> Basis:
-    from ..recover import Basis, check_writable, read_rows
+    from ...recover import Basis, check_writable, read_rows
 
     hear_llama_cpp(options)
     check_writable(options.output)
@@ -59,8 +59,8 @@ def _basis(options: BasisOptions, pressed: list[int]) -> Basis:
 
 
 def _of_model(model: Model, options: BasisOptions, pressed: list[int]) -> Basis:
-    from ..recover import Basis, basis_from_rows, output_matrix
-    from .render.progress import recovering
+    from ...recover import Basis, basis_from_rows, output_matrix
+    from ..render.progress import recovering
 
     if options.rows is None:
         return Basis.of_matrix(output_matrix(model.path), model.path.name, model.vocabulary.pieces)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING
 
-from .options import ModelOptions
+from ..options.run_options import ModelOptions
 
 if TYPE_CHECKING:
-    from ..engine import Model
+    from ...engine import Model
 
 
 def adapters(options: ModelOptions) -> list[tuple[str, float]]:
@@ -25,9 +25,9 @@ def adapters(options: ModelOptions) -> list[tuple[str, float]]:
 
 def hear_llama_cpp(options: ModelOptions) -> None:
     """Say why, if llama.cpp is about to end the process; with ``--verbose``, its log goes to stderr."""
-    from ..engine import set_abort_handler, set_log_sink
-    from .errors import give_up
-    from .render.text import fit
+    from ...engine import set_abort_handler, set_log_sink
+    from ..errors import give_up
+    from ..render.text import fit
 
     set_abort_handler(give_up)
     if options.verbose:
@@ -39,9 +39,9 @@ def load_model(options: ModelOptions, pressed: list[int]) -> Model:
 
     Loading ends with ``KeyboardInterrupt`` once ``pressed`` is filled, by Ctrl-C.
     """
-    from ..engine import Model, ModelError, locate
-    from ..presets import user_config
-    from .render.progress import loading
+    from ...engine import Model, ModelError, locate
+    from ...presets import user_config
+    from ..render.progress import loading
 
     path, _ = locate(str(options.model) if options.model else None, user_config().model)
 

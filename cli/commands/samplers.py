@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from .errors import BAD_USAGE, fail, reported
+from ..errors import BAD_USAGE, fail, reported
 
 Name = Annotated[str | None, typer.Argument(help="A sampler's name or alias; none lists them all.")]
 
@@ -14,8 +14,8 @@ Name = Annotated[str | None, typer.Argument(help="A sampler's name or alias; non
 def samplers(name: Name = None) -> None:
     """List the samplers, or show one: formula, parameters, ranges, source."""
     with reported():
-        from ..samplers import SamplingError, catalogue, find_sampler, list_plugins
-        from .render.tables import show_sampler, show_samplers
+        from ...samplers import SamplingError, catalogue, find_sampler, list_plugins
+        from ..render.tables import show_sampler, show_samplers
 
         if name is None:
             show_samplers(list(catalogue().values()), list_plugins())

@@ -6,9 +6,9 @@ from dataclasses import fields
 
 import typer
 
+from ..inputs.grammar import grammar_flag
 from .flags import Format, Source
-from .grammar import grammar_flag
-from .options import ModelOptions, RunOptions
+from .run_options import ModelOptions, RunOptions
 
 
 def check(options: RunOptions) -> None:

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from .errors import note
+from ..errors import note
+from ..options.run_options import Options, RunOptions
 from .grammar import grammar_flag
-from .options import Options, RunOptions
 
 if TYPE_CHECKING:
-    from ..presets import Arrangement, Override, Settings
+    from ...presets import Arrangement, Override, Settings
 
 # Flag, the field of RunOptions that holds it, and what it sets.
 SHORTHANDS = (
@@ -53,7 +53,7 @@ def settle(options: RunOptions, metadata: Mapping[str, str] | None) -> Settings:
 
     ``metadata``: the GGUF's, needed for ``--preset model`` only. Raises ``PresetError``.
     """
-    from .. import presets
+    from ... import presets
 
     name = preset_name(options)
     if name == "model":
@@ -74,7 +74,7 @@ def settle(options: RunOptions, metadata: Mapping[str, str] | None) -> Settings:
 
 def preset_name(options: RunOptions) -> str:
     """The preset of this run: ``--preset``, else the user's config, else ``default``."""
-    from ..presets import user_config
+    from ...presets import user_config
 
     return options.preset or user_config().preset or "default"
 
@@ -89,7 +89,7 @@ def seed_of(settings: Settings) -> int:
 
 def overrides(options: Options) -> Iterator[Override]:
     """What the flags set, of those that the command has."""
-    from ..presets import Override
+    from ...presets import Override
 
     for flag, field, target in SHORTHANDS:
         value = getattr(options, field, None)
@@ -104,7 +104,7 @@ def overrides(options: Options) -> Iterator[Override]:
 
 
 def _more_overrides(options: RunOptions) -> Iterator[Override]:
-    from ..presets import Override
+    from ...presets import Override
 
     if options.dry_sequence_breaker:
         yield Override("--dry-sequence-breaker", "dry.breakers", _breakers(options.dry_sequence_breaker))
@@ -117,7 +117,7 @@ def _more_overrides(options: RunOptions) -> Iterator[Override]:
 
 
 def _wishes(options: RunOptions) -> Iterator[Arrangement]:
-    from .. import presets
+    from ... import presets
 
     if options.adaptive_target is not None:
         yield presets.arrange_by_adaptive_p()

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from .flags import Format
-from .options import RunOptions
+from ..options.flags import Format
+from ..options.run_options import RunOptions
 
 if TYPE_CHECKING:
-    from ..engine import LogprobRequest, Vocabulary
+    from ...engine import LogprobRequest, Vocabulary
 
 _ITEM = re.compile(r'\s*("(?:[^"\\]|\\.)*"|[^,"\s][^,]*|)\s*(,|$)')
 _ID = re.compile(r"<\[(\d{1,12})\]>")
@@ -20,7 +20,7 @@ _ID = re.compile(r"<\[(\d{1,12})\]>")
 
 def wanted_of(options: RunOptions, vocabulary: Vocabulary) -> LogprobRequest:
     """Which logprobs this run reads; leaves with a message where a token is none of the model's."""
-    from ..engine import LogprobRequest
+    from ...engine import LogprobRequest
 
     top = options.logprobs
     if top is None and options.format_ is Format.jsonl:
@@ -49,7 +49,7 @@ def _named(texts: str, vocabulary: Vocabulary) -> list[int]:
 
 
 def _token(written: str, vocabulary: Vocabulary) -> int:
-    from ..engine import ModelError
+    from ...engine import ModelError
 
     number = _ID.fullmatch(written)
     if number:

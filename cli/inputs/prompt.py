@@ -7,8 +7,8 @@ from pathlib import Path
 
 import typer
 
-from .errors import fail
-from .options import PromptOptions
+from ..errors import fail
+from ..options.run_options import PromptOptions
 
 
 def read_prompt(options: PromptOptions) -> str:

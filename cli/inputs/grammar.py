@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from .options import Options, RunOptions
+from ..options.run_options import Options, RunOptions
 
 if TYPE_CHECKING:
-    from ..engine import Model
-    from ..grammars import Constraint, GrammarSpec
-    from ..presets import Preset, Settings
+    from ...engine import Model
+    from ...grammars import Constraint, GrammarSpec
+    from ...presets import Preset, Settings
 
 # Flag, the field of RunOptions that holds it, and the key of a preset's table that says the same.
 FLAGS = (
@@ -39,7 +39,7 @@ def grammar_flag(options: Options) -> tuple[str, Any] | None:
 
 def folders() -> list[tuple[str, Path]]:
     """Where grammars are looked for before the library: ./grammars, and the folder of the user's config."""
-    from ..presets import config_folder
+    from ...presets import config_folder
 
     mine = config_folder() / "grammars"
     return [("./grammars", Path("grammars")), (str(mine), mine)]
@@ -57,7 +57,7 @@ def spec_of(options: RunOptions, settings: Settings) -> GrammarSpec | None:
             if given is not None:
                 raise typer.BadParameter(f"{flag} needs a grammar")
         return None
-    from ..grammars import GrammarError, resolve_grammar
+    from ...grammars import GrammarError, resolve_grammar
 
     if options.grammar_root is not None:
         value = {**_table(value), "root": options.grammar_root}
@@ -73,8 +73,8 @@ def spec_of(options: RunOptions, settings: Settings) -> GrammarSpec | None:
 
 def check_grammar(preset: Preset) -> None:
     """Raise ``GrammarError`` for a preset whose grammar is wrong."""
-    from ..grammars import GrammarError, resolve_grammar
-    from ..presets import preset_folder
+    from ...grammars import GrammarError, resolve_grammar
+    from ...presets import preset_folder
 
     try:
         resolve_grammar({} if preset.grammar is None else preset.grammar, folders(), preset_folder(preset)).check()
@@ -88,7 +88,7 @@ def _table(value: str | dict[str, Any]) -> dict[str, Any]:
 
 def constraint_of(spec: GrammarSpec, model: Model) -> Constraint:
     """Make the grammar ready for the model, beside whatever else is done."""
-    from ..grammars import BackgroundConstraint
+    from ...grammars import BackgroundConstraint
 
     vocabulary = model.vocabulary
     made = BackgroundConstraint(lambda: spec.start(vocabulary), spec.description)

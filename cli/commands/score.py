@@ -9,18 +9,18 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from . import flags as o
-from .checks import check_model, check_text
-from .errors import INTERRUPTED, note, reported
-from .interrupt import interruptible
-from .loading import hear_llama_cpp, load_model
-from .options import ModelOptions, PromptOptions
-from .prompt import read_prompt
-from .score_lines import score_lines
-from .scoring import scored_choices, scored_text
+from ..errors import INTERRUPTED, note, reported
+from ..inputs.model import hear_llama_cpp, load_model
+from ..inputs.prompt import read_prompt
+from ..inputs.score_lines import score_lines
+from ..inputs.scoring import scored_choices, scored_text
+from ..interrupt import interruptible
+from ..options import flags as o
+from ..options.checks import check_model, check_text
+from ..options.run_options import ModelOptions, PromptOptions
 
 if TYPE_CHECKING:
-    from ..engine import Model
+    from ...engine import Model
 
 
 @dataclass(frozen=True)
@@ -129,8 +129,8 @@ def _check_stride(stride: int | None, model: Model) -> None:
 
 
 def _show_text(model: Model, text: str, options: ScoreOptions, pressed: list[int]) -> None:
-    from .render import scores
-    from .render.progress import scoring
+    from ..render import scores
+    from ..render.progress import scoring
 
     with scoring() as progress:
         steps = scored_text(model, text, options.stride, progress, lambda: bool(pressed))
@@ -149,8 +149,8 @@ def _show_text(model: Model, text: str, options: ScoreOptions, pressed: list[int
 
 
 def _show_choices(prompt: str, found: dict[str, Any], options: ScoreOptions) -> None:
-    from ..logprobs import encode_json
-    from .render import scores
+    from ...logprobs import encode_json
+    from ..render import scores
 
     if options.format_ in (None, o.ScoreFormat.table):
         scores.show_choices(found["choices"])

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from .checks import check_text
-from .errors import FAILED, fail, reported
+from ..errors import FAILED, fail, reported
+from ..options.checks import check_text
 
 if TYPE_CHECKING:
-    from ..grammars import GrammarSpec, Mismatch
+    from ...grammars import GrammarSpec, Mismatch
 
 app = typer.Typer(help="List, show, check and try grammars.", rich_markup_mode="rich", add_completion=False)
 
@@ -35,9 +35,9 @@ def grammars(context: typer.Context) -> None:
 def list_() -> None:
     """List the grammars that a name finds: ./grammars, your config folder, the built-in ones."""
     with reported():
-        from ..grammars import list_grammars
-        from .grammar import folders
-        from .render.tables import show_grammars
+        from ...grammars import list_grammars
+        from ..inputs.grammar import folders
+        from ..render.tables import show_grammars
 
         show_grammars(list_grammars(folders()))
 
@@ -46,7 +46,7 @@ def list_() -> None:
 def show(name: Name) -> None:
     """Print a grammar's text."""
     with reported():
-        from .render.text import fit
+        from ..render.text import fit
 
         sys.stdout.write(fit(_spec(name).source, sys.stdout))
 
@@ -62,7 +62,7 @@ def check(name: Name, text: Text = None, text_file: TextFile = None, root: Root 
     if text is not None:
         check_text("text", text)
     with reported():
-        from ..grammars import GrammarError, compile_grammar, find_mismatch
+        from ...grammars import GrammarError, compile_grammar, find_mismatch
 
         spec = _spec(name, root)
         spec.check()
@@ -88,8 +88,8 @@ def check(name: Name, text: Text = None, text_file: TextFile = None, root: Root 
 def sample(name: Name, seed: Seed = None, n: Count = 1, root: Root = "root") -> None:
     """Print random sentences of a GBNF grammar, made with no model."""
     with reported():
-        from ..grammars import GrammarError, random_sentence
-        from .render.text import fit
+        from ...grammars import GrammarError, random_sentence
+        from ..render.text import fit
 
         spec = _spec(name, root)
         if spec.kind != "gbnf":
@@ -104,8 +104,8 @@ def sample(name: Name, seed: Seed = None, n: Count = 1, root: Root = "root") -> 
 
 def _spec(name: str, root: str = "root") -> GrammarSpec:
     """A grammar by its name, or by its file, whose ending says the kind."""
-    from ..grammars import KIND_OF_SUFFIX, GrammarError, GrammarSpec, read_grammar_file, resolve_grammar
-    from .grammar import folders
+    from ...grammars import KIND_OF_SUFFIX, GrammarError, GrammarSpec, read_grammar_file, resolve_grammar
+    from ..inputs.grammar import folders
 
     path = Path(name)
     kind = KIND_OF_SUFFIX.get(path.suffix)
@@ -133,7 +133,7 @@ def _read(path: Path) -> str:
 def _show_mismatch(name: str, text: str, found: Mismatch) -> None:
     from rich.cells import cell_len
 
-    from .render.text import fit
+    from ..render.text import fit
 
     line = text.split("\n")[found.line - 1].replace("\t", " ")
     start = max(0, found.column - 1 - 60)

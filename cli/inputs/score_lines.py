@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 import typer
 
-from .errors import FAILED, fail, say
+from ..errors import FAILED, fail, say
 from .scoring import scored_choices, scored_text
 
 if TYPE_CHECKING:
-    from ..engine import Model
+    from ...engine import Model
 
 
 class _WrongLineError(Exception):
@@ -28,8 +28,8 @@ def score_lines(model: Model, path: Path, stride: int | None, pressed: list[int]
 
     Ends once ``pressed`` is filled, by Ctrl-C.
     """
-    from ..engine import ModelError
-    from .render.progress import counting
+    from ...engine import ModelError
+    from ..render.progress import counting
 
     name = "stdin" if str(path) == "-" else str(path)
     wrong = 0
@@ -66,7 +66,7 @@ def _opened(path: Path) -> Iterator[tuple[BinaryIO, int | None]]:
 
 def _scored_line(model: Model, line: bytes, number: int, stride: int | None) -> str:
     """A line with its scores, as JSON; what else stood in it stays."""
-    from ..logprobs import encode_json
+    from ...logprobs import encode_json
 
     record = _record(line)
     made = _scored(model, record, stride) | {"line": number}
@@ -96,7 +96,7 @@ def _record(line: bytes) -> dict[str, Any]:
 
 
 def _scored(model: Model, record: dict[str, Any], stride: int | None) -> dict[str, Any]:
-    from ..logprobs import text_score
+    from ...logprobs import text_score
 
     if "choices" not in record:
         return text_score(list(scored_text(model, _text_in(record, "text"), stride)))

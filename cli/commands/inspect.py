@@ -10,8 +10,8 @@ from typing import BinaryIO
 
 import typer
 
-from . import flags as o
-from .errors import FAILED, fail, reported, say
+from ..errors import FAILED, fail, reported, say
+from ..options import flags as o
 
 _MOST = 20
 """How many wrong lines are told of."""
@@ -23,8 +23,8 @@ def inspect(file: o.StreamFile = None, top: o.Alternatives = None, source: o.Ins
     Reads along while a run is written: gen "..." --format jsonl | gen inspect
     """
     with reported():
-        from ..logprobs import StreamError, read_stream
-        from .render.inspection import show
+        from ...logprobs import StreamError, read_stream
+        from ..render.inspection import show
 
         problems: list[StreamError] = []
         with _opened(file) as lines:

@@ -8,20 +8,20 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from . import flags as o
-from .checks import check
-from .errors import INTERRUPTED, note, reported
-from .grammar import constraint_of, spec_of
-from .interrupt import interruptible
-from .loading import hear_llama_cpp, load_model
-from .options import RunOptions
-from .prompt import read_prompt
-from .settings import preset_name, seed_of, settle
+from ..errors import INTERRUPTED, note, reported
+from ..inputs.grammar import constraint_of, spec_of
+from ..inputs.model import hear_llama_cpp, load_model
+from ..inputs.prompt import read_prompt
+from ..inputs.settings import preset_name, seed_of, settle
+from ..interrupt import interruptible
+from ..options import flags as o
+from ..options.checks import check
+from ..options.run_options import RunOptions
 
 if TYPE_CHECKING:
-    from ..engine import Done, Event, Model
-    from ..grammars import GrammarSpec
-    from ..presets import Settings
+    from ...engine import Done, Event, Model
+    from ...grammars import GrammarSpec
+    from ...presets import Settings
 
 
 def run(
@@ -103,7 +103,7 @@ def run(
 
 
 def _run(options: RunOptions) -> None:
-    from .render.config import show_settings
+    from ..render.config import show_settings
 
     hear_llama_cpp(options)
     # Everything that can be wrong without the model is found before it is loaded.
@@ -132,10 +132,10 @@ def _generate(
     pressed: list[int],
 ) -> None:
     """Build, iterate, render."""
-    from ..engine import generate
-    from ..samplers import build
-    from .logprobs import wanted_of
-    from .render.progress import reading
+    from ...engine import generate
+    from ...samplers import build
+    from ..inputs.logprobs import wanted_of
+    from ..render.progress import reading
 
     wanted = wanted_of(options, model.vocabulary)
     constraint = None if spec is None else constraint_of(spec, model)
@@ -165,7 +165,7 @@ def _generate(
     if spec is not None and done.complete is False and done.finish_reason != "interrupted":
         note(_broken_off(done, options, spec))
     if options.stats:
-        from .render import stats
+        from ..render import stats
 
         stats.show(done, chain.seed)
     if done.finish_reason == "interrupted":
@@ -176,14 +176,14 @@ def _generate(
 def _render(events: Iterator[Event], options: RunOptions, text: str, prompt: str) -> Done:
     """Write the events in the format that is asked for."""
     if options.format_ is o.Format.text:
-        from .render import text as plain
+        from ..render import text as plain
 
         return plain.render(events, sys.stdout, text if options.echo else "")
     if options.format_ is o.Format.jsonl:
-        from .render import jsonl
+        from ..render import jsonl
 
         return jsonl.render(events, sys.stdout)
-    from .render import shapes
+    from ..render import shapes
 
     shape = shapes.Shape(options.format_.value, options.stream, options.echo, prompt != text)
     return shapes.render(events, sys.stdout, shape, prompt)
@@ -208,7 +208,7 @@ def _full_prompt(options: RunOptions, settings: Settings, model: Model, text: st
     system = settings.system.value
     if not (options.chat or (options.chat is None and system is not None)):
         return text
-    from ..engine import format_chat
+    from ...engine import format_chat
 
     messages = [{"role": "system", "content": system}] if system is not None else []
     return format_chat(model, [*messages, {"role": "user", "content": text}])

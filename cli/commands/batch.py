@@ -10,20 +10,20 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from . import flags as o
-from .batches.options import BatchOptions, check_batch
-from .errors import FAILED, INTERRUPTED, fail, note, reported, say
-from .grammar import folders
-from .interrupt import interruptible
-from .loading import hear_llama_cpp, load_model
-from .settings import overrides
+from ..errors import FAILED, INTERRUPTED, fail, note, reported, say
+from ..inputs.grammar import folders
+from ..inputs.model import hear_llama_cpp, load_model
+from ..inputs.settings import overrides
+from ..interrupt import interruptible
+from ..options import flags as o
+from ..options.batch_options import BatchOptions, check_batch
 
 if TYPE_CHECKING:
-    from ..engine import Model
-    from .batches.journal import Results
-    from .batches.prepare import Defaults
-    from .batches.template import Template
-    from .render.batch import Tally
+    from ...engine import Model
+    from ..batch.journal import Results
+    from ..batch.prepare import Defaults
+    from ..batch.template import Template
+    from ..render.batch import Tally
 
 
 def batch(
@@ -76,8 +76,8 @@ def batch(
 
 
 def _batch(options: BatchOptions) -> None:
-    from .batches.journal import Journal, JournalError, Pipe
-    from .render.batch import Tally
+    from ..batch.journal import Journal, JournalError, Pipe
+    from ..render.batch import Tally
 
     hear_llama_cpp(options)
     template, total = _template(options)
@@ -101,8 +101,8 @@ def _batch(options: BatchOptions) -> None:
 
 def _template(options: BatchOptions) -> tuple[Template | None, int | None]:
     """The template, if there is to be one, and how many requests there are, if that can be known."""
-    from .batches.ask import WrongLineError
-    from .batches.template import Template
+    from ..batch.ask import WrongLineError
+    from ..batch.template import Template
 
     try:
         template = None if options.template is None else Template(options.template)
@@ -113,9 +113,9 @@ def _template(options: BatchOptions) -> tuple[Template | None, int | None]:
 
 def _defaults(options: BatchOptions) -> Defaults:
     """What the flags say, as far as it can be wrong without a model."""
-    from ..grammars import resolve_grammar
-    from ..presets import load, parse_set, resolve, user_config
-    from .batches.prepare import Defaults
+    from ...grammars import resolve_grammar
+    from ...presets import load, parse_set, resolve, user_config
+    from ..batch.prepare import Defaults
 
     settings = (*map(parse_set, options.set_ or ()), *overrides(options))
     name = options.preset or user_config().preset or "default"
@@ -136,7 +136,7 @@ def _seed(options: BatchOptions) -> int:
 
 def _count(requests: Path, template: Template | None) -> int | None:
     """How many requests there are, if that can be known before they are read."""
-    from .batches.lines import opened, read_lines
+    from ..batch.lines import opened, read_lines
 
     if not requests.is_file():
         return None
@@ -153,11 +153,11 @@ def _answer(
     tally: Tally,
     pressed: list[int],
 ) -> None:
-    from .batches.lines import Arriving, opened, read_lines
-    from .batches.prepare import Kitchen
-    from .batches.shape import Shape
-    from .batches.work import Way, Work
-    from .render.batch import watching
+    from ..batch.lines import Arriving, opened, read_lines
+    from ..batch.prepare import Kitchen
+    from ..batch.shape import Shape
+    from ..batch.work import Way, Work
+    from ..render.batch import watching
 
     model, defaults, template = parts
     parallel = options.parallel or model.parallel

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import typer
 
-from .. import flags as o
-from ..checks import check_model, check_text
-from ..grammar import grammar_flag
-from ..options import GrammarOptions, ModelOptions
+from ..inputs.grammar import grammar_flag
+from . import flags as o
+from .checks import check_model, check_text
+from .run_options import GrammarOptions, ModelOptions
 
 _MOST = 256  # sequences in one context; what llama.cpp is built for
 

@@ -1,0 +1,1 @@
+"""The commands of `gen`, one module each: read the options, build, iterate, render."""
