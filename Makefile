@@ -2,7 +2,7 @@
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
-ROOMS  := cli engine grammars logprobs presets recover samplers
+ROOMS  := cli common engine grammars logprobs presets recover samplers
 
 .PHONY: demo test proof lint typecheck clean
 

@@ -6,7 +6,16 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent
-FLOORS = {"cli": 4, "recover": 3, "presets": 2, "engine": 2, "samplers": 1, "grammars": 1, "logprobs": 1}
+FLOORS = {
+    "cli": 4,
+    "recover": 3,
+    "presets": 2,
+    "engine": 2,
+    "samplers": 1,
+    "grammars": 1,
+    "logprobs": 1,
+    "common": 0,
+}
 ROOMS = [room for room in FLOORS if (ROOT / room).is_dir()]
 FILES = [path for room in ROOMS for path in sorted((ROOT / room).rglob("*.py"))]
 
@@ -36,6 +45,13 @@ def test_imports_go_down(path):
         assert FLOORS[other] < FLOORS[room], (
             f"{room} (floor {FLOORS[room]}) imports {other} (floor {FLOORS[other]})"
         )
+
+
+@pytest.mark.parametrize(
+    "path", [path for path in FILES if path.is_relative_to(ROOT / "samplers")], ids=lambda path: path.name
+)
+def test_samplers_import_no_other_room(path):
+    assert rooms_imported(path) <= {"samplers"}
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(ROOT)))

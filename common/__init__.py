@@ -1,0 +1,18 @@
+"""What several rooms need and no room owns: text, strict JSON, and files. Knows nothing of tokens or models."""
+
+from .append_only_file import AppendOnlyFile
+from .named_files import find_named_files
+from .strict_json import parse_strict_json
+from .text import NotUTF8Error, decode_utf8, is_utf8, nearest_name
+from .whole_file import write_whole_file
+
+__all__ = [
+    "AppendOnlyFile",
+    "NotUTF8Error",
+    "decode_utf8",
+    "find_named_files",
+    "is_utf8",
+    "nearest_name",
+    "parse_strict_json",
+    "write_whole_file",
+]

@@ -1,0 +1,45 @@
+"""Text: bytes to text, and the known name that is nearest to a mistyped one."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+class NotUTF8Error(ValueError):
+    """Bytes that are not UTF-8.
+
+    Attributes: ``offset``, that of the first wrong byte, from 0; ``line``, its line, from 1; ``byte``, its value.
+    """
+
+    def __init__(self, offset: int, line: int, byte: int) -> None:
+        super().__init__(f"not UTF-8: byte 0x{byte:02x} at offset {offset}")
+        self.offset = offset
+        self.line = line
+        self.byte = byte
+
+
+def decode_utf8(data: bytes) -> str:
+    """Decode UTF-8 and drop a byte order mark. Raises ``NotUTF8Error``."""
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = error.object[: error.start].count(b"\n") + 1
+        # The codec drops the mark first and counts from behind it.
+        offset = error.start + len(data) - len(error.object)
+        raise NotUTF8Error(offset, line, error.object[error.start]) from None
+
+
+def is_utf8(data: bytes) -> bool:
+    """True if the bytes are whole UTF-8 characters."""
+    try:
+        data.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def nearest_name(name: str, known: Iterable[str], similarity: float = 0.6) -> str | None:
+    """Return the known name most like ``name``; None if none is at least this similar (0 to 1, see `difflib`)."""
+    matches = difflib.get_close_matches(name, list(known), n=1, cutoff=similarity)
+    return matches[0] if matches else None

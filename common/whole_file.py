@@ -1,0 +1,30 @@
+"""Files that are written whole or not at all."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import IO
+
+
+def write_whole_file(path: Path, write: Callable[[IO[bytes]], object]) -> None:
+    """Let ``write`` fill a temporary file beside ``path``, force it to the disk, then rename it to ``path``.
+
+    The file gets the permissions that the umask leaves a new file. Raises ``OSError``; then ``path`` is as before.
+    """
+    name = ""
+    try:
+        with tempfile.NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}.", delete=False) as file:
+            name = file.name
+            write(file)
+            file.flush()
+            os.fsync(file.fileno())
+        mask = os.umask(0)  # the only way to read the umask is to set it
+        os.umask(mask)
+        Path(name).chmod(0o666 & ~mask)
+        Path(name).replace(path)
+    finally:
+        if name:
+            Path(name).unlink(missing_ok=True)

@@ -1,0 +1,90 @@
+"""Files: named ones, whole ones, and ones that are only appended to."""
+
+import os
+from pathlib import Path
+
+import pytest
+from logitsmith.common import AppendOnlyFile, find_named_files, write_whole_file
+
+
+def test_named_files_are_sorted_and_hidden_ones_left_out(tmp_path):
+    for name in ("b.yaml", "a.yml", ".hidden.yaml", "note.txt"):
+        (tmp_path / name).write_text("")
+    (tmp_path / "folder.yaml").mkdir()
+    assert [path.name for path in find_named_files(tmp_path, (".yaml", ".yml"))] == ["a.yml", "b.yaml"]
+    assert find_named_files(tmp_path / "none", (".yaml",)) == []
+    assert find_named_files(tmp_path / "note.txt", (".yaml",)) == []
+
+
+def test_a_whole_file_is_there_or_as_before(tmp_path):
+    path = tmp_path / "out.bin"
+    write_whole_file(path, lambda file: file.write(b"first"))
+
+    def fail(file):
+        file.write(b"second")
+        raise OSError(28, "No space left on device")
+
+    with pytest.raises(OSError, match="No space"):
+        write_whole_file(path, fail)
+    assert path.read_bytes() == b"first"
+    assert [file.name for file in tmp_path.iterdir()] == ["out.bin"]
+
+
+def test_lines_are_appended_and_a_torn_one_is_cut_off(tmp_path):
+    path = tmp_path / "journal.jsonl"
+    path.write_bytes(b"one\ntor")
+    file = AppendOnlyFile(path)
+    assert file.lock()
+    assert file.read() == b"one\ntor"
+    file.truncate(4)
+    file.append(b"two\n")
+    file.sync()
+    file.sync_folder()
+    assert (path.read_bytes(), file.size) == (b"one\ntwo\n", 8)
+    file.close()
+
+
+def test_one_process_at_a_time(tmp_path):
+    path = tmp_path / "journal.jsonl"
+    first, second = AppendOnlyFile(path), AppendOnlyFile(path)
+    assert first.lock()
+    assert not second.lock()
+    first.close()
+    assert second.lock()
+    second.close()
+
+
+def test_a_file_that_was_removed_is_not_locked(tmp_path):
+    path = tmp_path / "journal.jsonl"
+    file = AppendOnlyFile(path)
+    path.unlink()
+    assert not file.lock()
+    file.close()
+
+
+def test_a_failed_write_leaves_the_lines_before_it(tmp_path, monkeypatch):
+    path = tmp_path / "journal.jsonl"
+    file = AppendOnlyFile(path)
+    file.append(b"one\n")
+    real_write = os.write
+
+    def write_half(handle, data):
+        if len(data) < 4:
+            raise OSError(28, "No space left on device")
+        return real_write(handle, data[: len(data) // 2])
+
+    monkeypatch.setattr(os, "write", write_half)
+    with pytest.raises(OSError, match="No space"):
+        file.append(b"second\n")
+    file.close()
+    assert path.read_bytes() == b"one\n"
+
+
+def test_a_device_is_written_to_and_nothing_else():
+    file = AppendOnlyFile(Path(os.devnull))
+    assert not file.is_regular
+    assert file.lock()
+    file.append(b"line\n")
+    file.truncate(0)
+    file.sync()
+    file.close()

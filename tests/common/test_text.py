@@ -1,0 +1,44 @@
+"""Bytes to text, and near names."""
+
+import pytest
+from logitsmith.common import NotUTF8Error, decode_utf8, is_utf8, nearest_name
+
+
+@pytest.mark.parametrize(
+    ("data", "text"),
+    [
+        pytest.param(b"", "", id="empty"),
+        pytest.param("größe\n".encode(), "größe\n", id="text"),
+        pytest.param(b"\xef\xbb\xbfa", "a", id="byte order mark"),
+    ],
+)
+def test_utf8_is_decoded(data, text):
+    assert decode_utf8(data) == text
+    assert is_utf8(data)
+
+
+@pytest.mark.parametrize(
+    ("data", "place"),
+    [
+        pytest.param(b"ab\xffc", (2, 1, 0xFF), id="first line"),
+        pytest.param(b"a\nb\n\xc3", (4, 3, 0xC3), id="torn character in the third line"),
+        pytest.param(b"\xef\xbb\xbfa\xff", (4, 1, 0xFF), id="behind a byte order mark"),
+    ],
+)
+def test_the_first_wrong_byte_is_named(data, place):
+    with pytest.raises(NotUTF8Error) as caught:
+        decode_utf8(data)
+    assert (caught.value.offset, caught.value.line, caught.value.byte) == place
+    assert not is_utf8(data)
+
+
+@pytest.mark.parametrize(
+    ("name", "nearest"),
+    [
+        pytest.param("top_kk", "top_k", id="one letter too many"),
+        pytest.param("min", "min_p", id="a part"),
+        pytest.param("zzz", None, id="nothing near"),
+    ],
+)
+def test_the_nearest_name(name, nearest):
+    assert nearest_name(name, ["top_k", "min_p"]) == nearest
