@@ -25,7 +25,7 @@ from typing import Any
 import llama_cpp.llama_cpp as lib
 import numpy as np
 from logitsmith.engine import Model, locate
-from logitsmith.presets import load
+from logitsmith.presets import load_preset
 from logitsmith.samplers import build
 from numpy.typing import NDArray
 
@@ -68,7 +68,7 @@ def main() -> None:
     options = parser.parse_args()
     sizes = [int(size) for size in options.sizes.split(",")]
     chains = {**ALONE, "dry, no breakers": "dry(multiplier=0.8, breakers=[])", **PEOPLE}
-    chains |= {f"preset {name}": load(name).chain for name in PRESETS}
+    chains |= {f"preset {name}": load_preset(name).chain for name in PRESETS}
     if not any(options.only in name for name in chains):
         parser.error(f"--only: no chain has {options.only!r} in its name; there are {', '.join(chains)}")
     with Model.load(locate()[0], n_ctx=512) as model:

@@ -8,7 +8,16 @@ from hashlib import sha256
 
 from ...engine import LogprobRequest, Model, Request, format_chat
 from ...grammars import Constraint, resolve_grammar
-from ...presets import Override, Preset, PresetError, Settings, load, parse_set, preset_from_metadata, resolve
+from ...presets import (
+    Override,
+    Preset,
+    PresetError,
+    Settings,
+    load_preset,
+    parse_set,
+    preset_from_metadata,
+    resolve_settings,
+)
 from ...samplers import build
 from ..inputs.grammar import folders
 from .ask import Ask, WrongLineError
@@ -73,7 +82,7 @@ class Kitchen:
 
     def _resolved(self, ask: Ask, own_chain: bool) -> Settings:
         ours = self._defaults
-        return resolve(
+        return resolve_settings(
             self._preset(ask.preset or ours.preset),
             chain=ask.chain if own_chain else ours.chain,
             flags=(
@@ -85,7 +94,7 @@ class Kitchen:
 
     def _preset(self, name: str) -> Preset:
         if name not in self._presets:
-            found = preset_from_metadata(self._model.metadata) if name == "model" else load(name)
+            found = preset_from_metadata(self._model.metadata) if name == "model" else load_preset(name)
             if found is None:
                 raise WrongLineError("preset model: this model names no sampling settings (general.sampling.*)")
             self._presets[name] = found

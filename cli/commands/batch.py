@@ -114,12 +114,12 @@ def _template(options: BatchOptions) -> tuple[Template | None, int | None]:
 def _defaults(options: BatchOptions) -> Defaults:
     """What the flags say, as far as it can be wrong without a model."""
     from ...grammars import resolve_grammar
-    from ...presets import load, parse_set, resolve, user_config
+    from ...presets import load_preset, parse_set, resolve_settings, user_config
     from ..batch.prepare import Defaults
 
     settings = (*map(parse_set, options.set_ or ()), *overrides(options))
     name = options.preset or user_config().preset or "default"
-    found = resolve(None if name == "model" else load(name), chain=options.chain, flags=settings)
+    found = resolve_settings(None if name == "model" else load_preset(name), chain=options.chain, flags=settings)
     if found.grammar.value is not None:
         resolve_grammar(found.grammar.value, folders(), found.grammar_base).check()
     return Defaults(name, options.chain, settings, _seed(options), options.chat, options.logprobs)

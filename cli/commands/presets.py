@@ -46,10 +46,10 @@ def show(name: Name) -> None:
 def check(file: Name) -> None:
     """Say whether a preset file is right; if not, what is wrong and where."""
     with reported():
-        from ...presets import load
+        from ...presets import load_preset
         from ...samplers import parse_chain
 
-        preset = load(file)
+        preset = load_preset(file)
         steps = [sampler.about.name for sampler in parse_chain(preset.chain)]
         if preset.grammar is not None:
             check_grammar(preset)

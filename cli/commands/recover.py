@@ -90,11 +90,11 @@ def _recover(options: RecoverOptions) -> None:
 
 
 def _show_plan(endpoint: Endpoint, prompt: str, tokens: list[int] | None, options: RecoverOptions) -> None:
-    from ...recover import plan
+    from ...recover import estimate_calls
     from ..render.recovery import show_plan
 
     settings = _settings(options)
-    estimates = plan(endpoint, prompt, options.method.value, options.top, tokens, settings=settings)
+    estimates = estimate_calls(endpoint, prompt, options.method.value, options.top, tokens, settings=settings)
     count, guessed = count_tokens(endpoint, prompt)
     show_plan(estimates, count, guessed, options.prices)
 

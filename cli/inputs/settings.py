@@ -60,10 +60,10 @@ def settle(options: RunOptions, metadata: Mapping[str, str] | None) -> Settings:
         preset = presets.preset_from_metadata(metadata or {})
         if preset is None:
             note("this model names no sampling settings (general.sampling.*); the preset default is used")
-            preset = presets.load("default")
+            preset = presets.load_preset("default")
     else:
-        preset = presets.load(name)
-    return presets.resolve(
+        preset = presets.load_preset(name)
+    return presets.resolve_settings(
         preset,
         chain=options.chain,
         sets=options.set_ or (),

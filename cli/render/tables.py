@@ -56,12 +56,12 @@ def show_sampler(cls: type[Sampler]) -> None:
 
 def show_presets(entries: Iterable[PresetEntry]) -> None:
     """Print the presets that a name finds, where each lies and what it is for."""
-    from ...presets import PresetError, load
+    from ...presets import PresetError, load_preset
 
     rows = []
     for entry in entries:
         try:
-            description = load(str(entry.path)).description
+            description = load_preset(str(entry.path)).description
         except PresetError as error:
             description = f"broken: {error}"
         origin = f"{entry.origin} (hidden)" if entry.shadowed else entry.origin

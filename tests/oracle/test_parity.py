@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 from logitsmith.engine import Model, locate
-from logitsmith.presets import load
+from logitsmith.presets import load_preset
 from logitsmith.samplers import build
 
 from .native import MAKERS, NativeChain
@@ -106,7 +106,7 @@ def compare(model, steps, seed, count):
 
 
 def steps_of(name):
-    return load(CHAINS[name]).chain if name.startswith("preset ") else CHAINS[name]
+    return load_preset(CHAINS[name]).chain if name.startswith("preset ") else CHAINS[name]
 
 
 def test_every_native_sampler_is_compared():

@@ -14,7 +14,7 @@ from logitsmith.presets import (
     arrange_by_mirostat,
     arrange_by_samplers,
 )
-from logitsmith.presets import resolve as settle
+from logitsmith.presets import resolve_settings as settle
 
 CHAIN = [{"top_k": 30}, {"logit_bias": {5: 1.0}}, {"top_p": 0.5}, {"dynatemp": {"range": 0.2}}, "greedy"]
 

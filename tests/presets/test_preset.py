@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from logitsmith.presets import Preset, PresetError, load
+from logitsmith.presets import Preset, PresetError, load_preset
 from logitsmith.presets.preset import DEFAULT_CHAIN
 from logitsmith.samplers import build
 from pydantic import ValidationError
@@ -171,7 +171,7 @@ ORDERS = {
 
 @pytest.mark.parametrize(("name", "steps"), BUILT_IN.items(), ids=BUILT_IN)
 def test_built_in_preset_loads_and_builds(name: str, steps: str) -> None:
-    preset = load(name)
+    preset = load_preset(name)
     assert (preset.name, preset.source) == (name, "built-in")
     assert preset.description
     assert "\n" not in preset.description
@@ -181,10 +181,10 @@ def test_built_in_preset_loads_and_builds(name: str, steps: str) -> None:
 
 @pytest.mark.parametrize(("name", "order"), ORDERS.items(), ids=ORDERS)
 def test_order_of_all_steps(name: str, order: str) -> None:
-    assert [sampler.about.name for sampler in load(name).samplers()] == order.split()
+    assert [sampler.about.name for sampler in load_preset(name).samplers()] == order.split()
 
 
 def test_default_is_llama_cpp_s_chain() -> None:
-    assert load("default").samplers() == Preset().samplers()
-    names = [step.about.name for step in build(load("default").chain).steps]
+    assert load_preset("default").samplers() == Preset().samplers()
+    names = [step.about.name for step in build(load_preset("default").chain).steps]
     assert names == ["top_k", "top_p", "min_p", "temperature", "dist"]

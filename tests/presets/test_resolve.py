@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from logitsmith.presets import Override, Preset, PresetError, load, parse_set, resolve
+from logitsmith.presets import Override, Preset, PresetError, load_preset, parse_set, resolve_settings
 from logitsmith.samplers import StepError, build
 
 from ..samplers.rows import FakeVocabulary
@@ -46,7 +46,7 @@ def test_precedence_of_a_parameter(
     steps: list[Any] | None, chain: str | None, sets: list[str], flags: list[Override], k: int, origin: str
 ) -> None:
     table = {} if steps is None else {"chain": steps}
-    settings = resolve(preset(**table), chain=chain, sets=sets, flags=flags)
+    settings = resolve_settings(preset(**table), chain=chain, sets=sets, flags=flags)
     (step,) = [step for step in settings.steps if step.name == "top_k"]
     assert step.sampler.k == k  # type: ignore[attr-defined]
     assert step.origins == {"k": origin}
@@ -79,7 +79,7 @@ SETTING_PRECEDENCE: dict[str, tuple[dict[str, Any], list[str], list[Override], s
 def test_precedence_of_a_setting(
     table: dict[str, Any], sets: list[str], flags: list[Override], name: str, value: Any, origin: str
 ) -> None:
-    setting = getattr(resolve(preset(**table), sets=sets, flags=flags), name)
+    setting = getattr(resolve_settings(preset(**table), sets=sets, flags=flags), name)
     assert (setting.value, setting.origin) == (value, origin)
 
 
@@ -92,12 +92,12 @@ CHAIN_ORIGINS = {
 
 @pytest.mark.parametrize(("table", "chain", "origin"), CHAIN_ORIGINS.values(), ids=CHAIN_ORIGINS)
 def test_chain_origin(table: dict[str, Any], chain: str | None, origin: str) -> None:
-    assert resolve(preset(**table), chain=chain).chain_origin == origin
+    assert resolve_settings(preset(**table), chain=chain).chain_origin == origin
 
 
 def test_without_a_preset() -> None:
-    settings = resolve(None)
-    assert settings.samplers() == load("default").samplers()
+    settings = resolve_settings(None)
+    assert settings.samplers() == load_preset("default").samplers()
     assert {origin for step in settings.steps for origin in step.origins.values()} == {"default"}
 
 
@@ -127,13 +127,13 @@ PLACES = {
 
 @pytest.mark.parametrize(("chain", "text", "names"), PLACES.values(), ids=PLACES)
 def test_place(chain: str, text: str, names: str) -> None:
-    settings = resolve(None, chain=chain, sets=[text])
+    settings = resolve_settings(None, chain=chain, sets=[text])
     assert " ".join(step.name for step in settings.steps) == names
 
 
 def test_other_parameters_keep_value_and_origin() -> None:
     mine = preset(chain=[{"top_p": {"p": 0.9, "min_keep": 2}}, "dist"])
-    step = resolve(mine, flags=[flag("top-p", "top_p.p", 0.5)]).steps[0]
+    step = resolve_settings(mine, flags=[flag("top-p", "top_p.p", 0.5)]).steps[0]
     assert step.sampler.model_dump() == {"p": 0.5, "min_keep": 2, "boundary": "include"}
     assert step.origins == {"p": "--top-p", "min_keep": "preset mine", "boundary": "default"}
     assert step.origin == "preset mine"
@@ -141,26 +141,26 @@ def test_other_parameters_keep_value_and_origin() -> None:
 
 def test_two_parameters_of_a_sampler_that_was_missing() -> None:
     sets = ["top_p=0.5", "top-p.min-keep=3"]
-    step = resolve(None, chain="dist", sets=sets).steps[0]
+    step = resolve_settings(None, chain="dist", sets=sets).steps[0]
     assert step.sampler.model_dump() == {"p": 0.5, "min_keep": 3, "boundary": "include"}
     assert step.origins == {"p": "--set top_p", "min_keep": "--set top-p.min-keep", "boundary": "default"}
 
 
 def test_second_of_that_name() -> None:
-    settings = resolve(None, chain="top_p0.9 > temp > top_p0.8", sets=["top_p#2.p=0.5"])
+    settings = resolve_settings(None, chain="top_p0.9 > temp > top_p0.8", sets=["top_p#2.p=0.5"])
     assert [getattr(sampler, "p", None) for sampler in settings.samplers()] == [0.9, None, 0.5, None]
 
 
 def test_biases_are_merged() -> None:
     mine = preset(chain=[{"logit_bias": {5: 1.0, 6: 2.0}}])
     flags = [flag("logit-bias", "logit_bias.bias", {6: -1.0}), flag("logit-bias", "logit_bias", {7: False})]
-    step = resolve(mine, flags=flags).steps[0]
+    step = resolve_settings(mine, flags=flags).steps[0]
     assert step.sampler.model_dump() == {"bias": {5: 1.0, 6: -1.0, 7: False}}
     assert step.origins == {"bias": "preset mine, --logit-bias"}
 
 
 def test_off_and_build() -> None:
-    settings = resolve(load("default"), sets=["temp=1", "top_k=0"])
+    settings = resolve_settings(load_preset("default"), sets=["temp=1", "top_k=0"])
     assert [step.name for step in settings.steps if step.off] == ["penalties", "top_k", "temperature"]
     assert [step.about.name for step in build(settings.samplers()).steps] == ["top_p", "min_p", "dist"]
 
@@ -229,7 +229,7 @@ REFUSED_SETS = {
 @pytest.mark.parametrize(("text", "complaint"), REFUSED_SETS.values(), ids=REFUSED_SETS)
 def test_set_refused(text: str, complaint: str) -> None:
     with pytest.raises(PresetError) as caught:
-        resolve(None, chain="temp0.5 > top_p0.9 > temp0.9 > dist", sets=[text])
+        resolve_settings(None, chain="temp0.5 > top_p0.9 > temp0.9 > dist", sets=[text])
     assert str(caught.value) == complaint
 
 
@@ -250,7 +250,7 @@ REFUSED_FLAGS = {
 @pytest.mark.parametrize(("override", "complaint"), REFUSED_FLAGS.values(), ids=REFUSED_FLAGS)
 def test_flag_refused(override: Override, complaint: str) -> None:
     with pytest.raises(PresetError) as caught:
-        resolve(None, flags=[override])
+        resolve_settings(None, flags=[override])
     assert str(caught.value).startswith(complaint)
 
 
@@ -261,7 +261,7 @@ def test_flag_refused(override: Override, complaint: str) -> None:
 def test_greedy_ignores_it(name: str, chain: str | None) -> None:
     value = 7 if name == "top_k" else 0.7
     with pytest.raises(PresetError) as caught:
-        resolve(load("deterministic"), chain=chain, flags=[flag("x", name, value)])
+        resolve_settings(load_preset("deterministic"), chain=chain, flags=[flag("x", name, value)])
     assert str(caught.value) == f"--x: the chain ends in greedy, which ignores {name}; {A_CHAIN}"
 
 
@@ -281,12 +281,12 @@ CHAINS = {
 @pytest.mark.parametrize(("chain", "complaint"), CHAINS.values(), ids=CHAINS)
 def test_chain_refused(chain: str, complaint: str) -> None:
     with pytest.raises(PresetError) as caught:
-        resolve(None, chain=chain)
+        resolve_settings(None, chain=chain)
     assert str(caught.value) == complaint
 
 
 def steps_after(chain: str, *sets: str) -> list[Any]:
-    settings = resolve(preset(chain=chain), sets=sets)
+    settings = resolve_settings(preset(chain=chain), sets=sets)
     return [{step.name: step.sampler.model_dump(exclude_unset=True)} for step in settings.steps[:-1]]
 
 
@@ -316,7 +316,9 @@ def test_temperature_and_dynatemp(chain: str, sets: list[str], left: list[Any]) 
 
 
 def test_the_temperature_keeps_its_origin() -> None:
-    settings = resolve(preset(chain=["temp"]), sets=["dynatemp=0.3"], flags=[flag("temp", "temperature.t", 0.4)])
+    settings = resolve_settings(
+        preset(chain=["temp"]), sets=["dynatemp=0.3"], flags=[flag("temp", "temperature.t", 0.4)]
+    )
     (step,) = [step for step in settings.steps if step.name == "dynatemp"]
     assert step.origins == {"temperature": "--temp", "range": "--set dynatemp", "exponent": "default"}
 
@@ -348,7 +350,7 @@ def test_what_does_not_fit_the_vocabulary_is_told_with_its_origin(
     steps: list[Any], chain: str | None, sets: list[str], message: str
 ) -> None:
     mine = Preset.from_table({"chain": steps}, place="mine.yaml", name="mine")
-    settings = resolve(mine, chain=chain, sets=sets)
+    settings = resolve_settings(mine, chain=chain, sets=sets)
     with pytest.raises(StepError) as caught:
         build(settings.samplers(), vocab=FakeVocabulary())
     assert str(caught.value).startswith(message)

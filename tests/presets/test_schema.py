@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import pytest
-from logitsmith.presets import Preset, PresetError, load, parse_yaml_scalar, preset_json_schema
+from logitsmith.presets import Preset, PresetError, load_preset, parse_yaml_scalar, preset_json_schema
 from logitsmith.presets.search import BUILT_IN
 from logitsmith.samplers import catalogue
 
@@ -145,4 +145,4 @@ def test_every_sampler_by_every_name(name: str) -> None:
 
 
 def test_load_agrees_with_the_schema_s_default() -> None:
-    assert SCHEMA["properties"]["chain"]["default"] == load("default").chain
+    assert SCHEMA["properties"]["chain"]["default"] == load_preset("default").chain

@@ -10,7 +10,7 @@ from logitsmith.recover import (
     RecoverError,
     Recovery,
     RecoverySettings,
-    plan,
+    estimate_calls,
     read_row,
     read_rows,
     recover,
@@ -147,7 +147,7 @@ def test_the_plan_is_what_it_takes(window, method):
     for repeats in (1, 3):
         settings = RecoverySettings(repeats=repeats)
         endpoint = Fake(row_of(300), window, raw=method == "forced")
-        (told,) = plan(endpoint, "x", method, n, settings=settings)
+        (told,) = estimate_calls(endpoint, "x", method, n, settings=settings)
         found = recover(endpoint, "x", method, n, settings=settings)
         assert not told.about
         assert abs(told.calls - found.queries) <= 1
@@ -157,7 +157,7 @@ def test_the_plan_is_what_it_takes(window, method):
 @pytest.mark.parametrize(("window", "method"), [(20, "single"), (0, "bisection")])
 def test_the_plan_is_about_what_it_takes(window, method):
     endpoint = Fake(row_of(500), window)
-    (told,) = plan(endpoint, "x", method)
+    (told,) = estimate_calls(endpoint, "x", method)
     assert told.about
     assert told.calls == pytest.approx(recover(endpoint, "x", method).queries, rel=0.4)
 
@@ -189,7 +189,7 @@ TAKEN = {
 def test_what_the_plan_puts_first_is_what_is_taken(name):
     arguments, window, calls = TAKEN[name]
     endpoint = Fake(log_softmax(MATRIX @ np.random.default_rng(1).normal(0, 2, 8)), window)
-    told = plan(endpoint, "x", **arguments)[0]
+    told = estimate_calls(endpoint, "x", **arguments)[0]
     assert endpoint.calls == 0
     assert told.calls == calls
     found = recover(endpoint, "x", **arguments)
@@ -220,7 +220,7 @@ def test_the_plan_refuses_what_the_run_does(name):
     prompt = arguments.get("prompt", "x")
     rest = {what: value for what, value in arguments.items() if what != "prompt"}
     said = []
-    for what in (recover, plan):
+    for what in (recover, estimate_calls):
         with pytest.raises(RecoverError) as failure:
             what(Fake(row_of(300), window), prompt, **rest)
         said.append(str(failure.value))
@@ -234,13 +234,13 @@ def test_the_plan_refuses_a_method_without_its_window(method, window, n):
     with pytest.raises(RecoverError, match="does not work"):
         recover(Fake(row_of(300), window), "x", method, n)
     with pytest.raises(RecoverError, match=f"{method} does not work with a window of {window}"):
-        plan(Fake(row_of(300), window), "x", method, n)
+        estimate_calls(Fake(row_of(300), window), "x", method, n)
 
 
 def test_the_plan_of_auto_stands_in_its_order():
     settings = RecoverySettings(basis=BASIS)
     endpoint = Fake(row_of(300), 20)
-    names = [one.method for one in plan(endpoint, "x", settings=settings)]
+    names = [one.method for one in estimate_calls(endpoint, "x", settings=settings)]
     assert names == ["basis", "parallel", "single", "forced", "bisection"]
-    assert [one.method for one in plan(endpoint, "x", n=10)][:2] == ["top_n", "parallel"]
-    assert [one.method for one in plan(Fake(row_of(300), 0), "x")] == ["bisection"]
+    assert [one.method for one in estimate_calls(endpoint, "x", n=10)][:2] == ["top_n", "parallel"]
+    assert [one.method for one in estimate_calls(Fake(row_of(300), 0), "x")] == ["bisection"]
