@@ -1,0 +1,1 @@
+"""Makes the parts of the manual that come from the code."""

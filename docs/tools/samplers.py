@@ -1,0 +1,81 @@
+"""The page of the samplers, from what each sampler says of itself."""
+
+from __future__ import annotations
+
+import inspect
+import json
+from typing import Any
+
+from logitsmith.samplers import Sampler, allowed_values, catalogue
+
+from .markdown import block, code, plain, prose, table
+
+_HEAD = """# Samplers
+
+Every sampler can stand in a chain, in any order and several times; see [Chains](../chains.md). `gen samplers NAME` shows
+the same facts in the terminal. The column *main parameter* names the parameter that `name: value` in a preset and
+`name0.8` in the notation set.
+
+Where systems compute a sampler differently, a parameter selects the variant: `top_p.boundary`, `tfs.pad`, `dry.match` and
+others. The default is llama.cpp's variant; where llama.cpp lacks the sampler, it is the paper's.
+
+"""
+
+
+def samplers_page() -> str:
+    """Markdown of the table of samplers, and of a section for each."""
+    found = catalogue()
+    return _HEAD + samplers_table() + "\n" + "\n".join(_section(cls) for cls in found.values())
+
+
+def samplers_table() -> str:
+    """One row a sampler: name, main parameter, what it does, source."""
+    rows = [
+        (
+            f"[`{name}`](#{name})",
+            code(cls.about.main or ""),
+            plain(cls.about.summary),
+            prose(cls.about.reference),
+        )
+        for name, cls in catalogue().items()
+    ]
+    return table(("sampler", "main parameter", "what it does", "source"), rows)
+
+
+def _section(cls: type[Sampler]) -> str:
+    about = cls.about
+    first, _, details = inspect.cleandoc(cls.__doc__ or "").partition("\n\n")
+    facts = [
+        ("formula", code(about.formula)),
+        ("off at", code(", ".join(f"{name} {_plain(value)}" for name, value in about.neutral.items())) or "never"),
+        ("source", prose(about.reference)),
+        ("llama.cpp", prose(about.llama_cpp)),
+    ]
+    if about.aliases:
+        facts.append(("also named", ", ".join(map(code, about.aliases))))
+    if about.selects:
+        facts.append(("place", "the last step: it draws the token"))
+    parts = [f"## {about.name} {{ #{about.name} }}\n", prose(first) + "\n", table(("", ""), facts)]
+    if cls.model_fields:
+        rows = [
+            (code(name), code(_default(cls, name)), code(allowed_values(field)), plain(field.description or ""))
+            for name, field in cls.model_fields.items()
+        ]
+        parts.append(table(("parameter", "default", "allowed", "meaning"), rows))
+    if about.main:
+        example = _default(cls, about.main) if about.example is None else _plain(about.example)
+        parts.append(block(f"chain:\n  - {about.name}: {example}", "yaml"))
+    if details:
+        parts.append(prose(details) + "\n")
+    return "\n".join(parts)
+
+
+def _default(cls: type[Sampler], parameter: str) -> str:
+    return _plain(cls.model_fields[parameter].get_default(call_default_factory=True))
+
+
+def _plain(value: Any) -> str:
+    """A value as YAML takes it: JSON, in which the keys of a table need no quotes."""
+    if isinstance(value, dict):
+        return f"{{{', '.join(f'{key}: {_plain(item)}' for key, item in value.items())}}}"
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)

@@ -1,0 +1,43 @@
+"""A sampler that never writes certain letters."""
+
+from typing import ClassVar
+
+import numpy as np
+from logitsmith.samplers import About, BuildContext, Candidates, Sampler, SamplingError
+from pydantic import Field
+
+
+class Lipogram(Sampler):
+    """Drop the tokens that contain one of the letters.
+
+    Formula: p_i = 0 if piece(i) contains one of `letters`, in either case. If no candidate is free of them, all stay.
+    Neutral without letters. Needs a vocabulary. Source: Georges Perec 1969, La Disparition.
+    """
+
+    about: ClassVar[About] = About(
+        name="lipogram",
+        summary="never write certain letters",
+        formula="drop i if piece(i) contains a letter",
+        reference="Georges Perec 1969, La Disparition",
+        llama_cpp="not in llama.cpp",
+        main="letters",
+        neutral={"letters": ""},
+        example="e",
+    )
+
+    letters: str = Field(default="", description="letters to leave out, such as e")
+
+    __slots__ = ("_allowed",)
+
+    def bind(self, surroundings: BuildContext) -> None:
+        """Look at the bytes of every token, once, when the chain is built."""
+        if surroundings.vocabulary is None:
+            raise SamplingError("lipogram.letters needs a vocabulary")
+        letters = set((self.letters.lower() + self.letters.upper()).encode())
+        self._allowed = np.array([letters.isdisjoint(piece) for piece in surroundings.vocabulary.pieces])
+
+    def apply(self, candidates: Candidates) -> None:
+        """Keep the candidates without these letters."""
+        allowed = self._allowed[candidates.ids]
+        if allowed.any():  # a step leaves at least one candidate
+            candidates.keep(allowed)

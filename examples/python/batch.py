@@ -1,0 +1,16 @@
+"""Answer several prompts at a time; each gets what it would get alone."""
+
+from logitsmith.engine import BatchAnswer, Model, Request, generate_many, locate
+from logitsmith.samplers import build
+
+PROMPTS = ["The capital of France is", "The sea was", "Once upon a time"]
+
+path, _ = locate()
+with Model.load(path, n_ctx=512) as model:
+    requests = [
+        Request(prompt, build("top-k40 > temp0.8", seed=7, vocab=model.vocabulary), max_tokens=8, key=prompt)
+        for prompt in PROMPTS
+    ]
+    for result in generate_many(model, requests, parallel=3):
+        text = result.done.text if isinstance(result, BatchAnswer) else f"failed: {result.error}"
+        print(f"{result.key!r}: {text!r}")

@@ -1,0 +1,10 @@
+#!/usr/bin/env bash
+# The likeliest of several continuations, by the model's own probabilities.
+set -euo pipefail
+prompt="${1:-The capital of France is}"
+shift || true
+[ $# -gt 0 ] || set -- " Paris" " London" " Rome"
+choices=()
+for choice in "$@"; do choices+=(--choices "$choice"); done
+gen score "$prompt" "${choices[@]}" --format json |
+    jq -r '.choices | max_by(.probability) | "\(.text)\t\(.probability * 100 | round) %"'
