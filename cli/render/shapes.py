@@ -104,9 +104,9 @@ class _Stream:
     def finish(self, finish: CompletionFinish, rest: str, echoed: list[TokenRecord]) -> None:
         """Send the end."""
         self._send_prompt(echoed)
-        last = self._shapes.chat_last if self._chat else self._shapes.text_last
+        last = self._shapes.chat_last_chunk if self._chat else self._shapes.text_last_chunk
         self._send(last(self._head, finish, rest))
-        self._out.write(self._shapes.DONE)
+        self._out.write(self._shapes.SERVER_SENT_DONE)
         self._out.flush()
 
     def _send_prompt(self, echoed: list[TokenRecord]) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from ...grammars import PresetEntry as Grammar
+    from ...grammars import GrammarEntry
     from ...presets import PresetEntry
     from ...samplers import Sampler
 
@@ -69,7 +69,7 @@ def show_presets(entries: Iterable[PresetEntry]) -> None:
     table(("preset", "from", "what it is for"), rows)
 
 
-def show_grammars(entries: Iterable[Grammar]) -> None:
+def show_grammars(entries: Iterable[GrammarEntry]) -> None:
     """Print the grammars that a name finds, where each lies and what it is."""
     table(("grammar", "from", "what it is"), [(entry.name, entry.origin, entry.description) for entry in entries])
 
