@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Shape:
+class ApiShape:
     """Which shape: ``name`` as `--format` has it. ``echo``: the prompt goes first; ``chat``: it was a chat."""
 
     name: str
@@ -23,7 +23,7 @@ class Shape:
     chat: bool
 
 
-def render(events: Iterable[Event], out: TextIO, shape: Shape, prompt: str) -> Done:
+def render(events: Iterable[Event], out: TextIO, shape: ApiShape, prompt: str) -> Done:
     """Write the run as one object on a line, or as server-sent events, each flushed. Returns the last event."""
     from ...engine import Done, PromptToken, Start, Token
 
@@ -55,7 +55,7 @@ def render(events: Iterable[Event], out: TextIO, shape: Shape, prompt: str) -> D
 
 def _write_whole(
     out: TextIO,
-    shape: Shape,
+    shape: ApiShape,
     parts: tuple[CompletionHead, list[TokenRecord], list[TokenRecord], CompletionFinish],
     ends: tuple[Start, Done],
 ) -> None:
@@ -81,7 +81,7 @@ def _write_whole(
 class _Stream:
     """Writes OpenAI's chunks."""
 
-    def __init__(self, out: TextIO, head: CompletionHead, shape: Shape) -> None:
+    def __init__(self, out: TextIO, head: CompletionHead, shape: ApiShape) -> None:
         from ... import logprobs
 
         self._shapes = logprobs
