@@ -1,4 +1,4 @@
-"""The run in the shapes of other systems: one JSON object, or server-sent chunks of it."""
+"""A run in the shapes of other systems' APIs: one JSON object, or server-sent chunks of it."""
 
 from __future__ import annotations
 
@@ -10,12 +10,16 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 if TYPE_CHECKING:
     from ...engine import Done, Event, Start
-    from ...logprobs import CompletionFinish, CompletionHead, TokenRecord
+    from ...logprobs import Completion, CompletionFinish, CompletionHead, TokenRecord
 
 
 @dataclass(frozen=True)
 class ApiShape:
-    """Which shape: ``name`` as `--format` has it. ``echo``: the prompt goes first; ``chat``: it was a chat."""
+    """Which shape to write.
+
+    ``name``: as `--format` has it. ``stream``: in chunks. ``echo``: the prompt comes first. ``chat``: the
+    prompt went through a chat template.
+    """
 
     name: str
     stream: bool
@@ -24,114 +28,111 @@ class ApiShape:
 
 
 def render(events: Iterable[Event], out: TextIO, shape: ApiShape, prompt: str) -> Done:
-    """Write the run as one object on a line, or as server-sent events, each flushed. Returns the last event."""
-    from ...engine import Done, PromptToken, Start, Token
+    """Write the run as one object on a line, or as server-sent events, each flushed.
 
-    echoed: list[TokenRecord] = []
-    steps: list[TokenRecord] = []
+    Returns the last event.
+    """
+    from ...engine import Done, PromptToken, Start, Token
+    from ...logprobs import Completion
+
+    prompt_tokens: list[TokenRecord] = []
+    tokens: list[TokenRecord] = []
     writer = None
     start = None
     for event in events:
         if isinstance(event, Start):
             start = event
-            head = _head(event, prompt)
-            writer = _Stream(out, head, shape) if shape.stream else None
+            writer = _ChunkWriter(out, _head(start, prompt), shape) if shape.stream else None
         elif isinstance(event, PromptToken):
-            echoed.append(event)
+            prompt_tokens.append(event)
         elif isinstance(event, Token):
             if writer is not None:
-                writer.token(event, echoed)
+                writer.token(event, prompt_tokens)
             else:
-                steps.append(event)
+                tokens.append(event)
         elif isinstance(event, Done):
-            finish = _finish(event)
             if writer is not None:
-                writer.finish(finish, event.rest, echoed)
+                writer.finish(_finish(event), event.rest, prompt_tokens)
             elif start is not None:
-                _write_whole(out, shape, (head, echoed, steps, finish), (start, event))
+                echo = tuple(prompt_tokens) if shape.echo else None
+                completion = Completion(_head(start, prompt), echo, tuple(tokens), _finish(event))
+                _write_object(out, shape, completion, start, event)
             return event
     raise RuntimeError("the run ended without a Done event")
 
 
-def _write_whole(
-    out: TextIO,
-    shape: ApiShape,
-    parts: tuple[CompletionHead, list[TokenRecord], list[TokenRecord], CompletionFinish],
-    ends: tuple[Start, Done],
-) -> None:
+def _write_object(out: TextIO, shape: ApiShape, completion: Completion, start: Start, done: Done) -> None:
     from ... import logprobs
 
-    head, echoed, steps, finish = parts
-    run = logprobs.Completion(head, tuple(echoed) if shape.echo else None, tuple(steps), finish)
     match shape.name:
         case "openai":
-            found = logprobs.text_completion(run)
+            body = logprobs.text_completion(completion)
         case "openai-chat":
-            found = logprobs.chat_completion(run)
+            body = logprobs.chat_completion(completion)
         case "together":
-            found = logprobs.together_completion(run, shape.chat)
+            body = logprobs.together_completion(completion, shape.chat)
         case _:
-            found = logprobs.llama_server_completion(
-                run, _settings(ends[0]), _timings(ends[1]), ends[0].cached_tokens
+            body = logprobs.llama_server_completion(
+                completion, _settings(start), _timings(done), start.cached_tokens
             )
-    out.write(logprobs.encode_json(found) + "\n")
+    out.write(logprobs.encode_json(body) + "\n")
     out.flush()
 
 
-class _Stream:
-    """Writes OpenAI's chunks."""
+class _ChunkWriter:
+    """Writes the chunks that OpenAI streams."""
 
     def __init__(self, out: TextIO, head: CompletionHead, shape: ApiShape) -> None:
         from ... import logprobs
 
-        self._shapes = logprobs
+        self._logprobs = logprobs
         self._out = out
         self._head = head
-        self._chat = shape.name == "openai-chat"
-        self._echo = shape.echo
+        self._is_chat = shape.name == "openai-chat"
+        self._prompt_is_due = shape.echo
         self._offsets = logprobs.TextOffsets()
-        if self._chat:
+        if self._is_chat:
             self._send(logprobs.chat_first_chunk(head))
 
-    def token(self, step: TokenRecord, echoed: list[TokenRecord]) -> None:
-        """Send one token; before the first, the prompt if it is wanted."""
-        self._send_prompt(echoed)
-        if self._chat:
-            self._send(self._shapes.chat_chunk(self._head, step))
+    def token(self, token: TokenRecord, prompt_tokens: list[TokenRecord]) -> None:
+        """Send one token; before the first token, the prompt if it is echoed."""
+        self._send_prompt(prompt_tokens)
+        if self._is_chat:
+            self._send(self._logprobs.chat_chunk(self._head, token))
         else:
-            self._send(self._shapes.text_chunk(self._head, [step], self._offsets.of([step]), step.text))
+            self._send(self._logprobs.text_chunk(self._head, [token], self._offsets.of([token]), token.text))
 
-    def finish(self, finish: CompletionFinish, rest: str, echoed: list[TokenRecord]) -> None:
-        """Send the end."""
-        self._send_prompt(echoed)
-        last = self._shapes.chat_last_chunk if self._chat else self._shapes.text_last_chunk
-        self._send(last(self._head, finish, rest))
-        self._out.write(self._shapes.SERVER_SENT_DONE)
+    def finish(self, finish: CompletionFinish, held_back: str, prompt_tokens: list[TokenRecord]) -> None:
+        """Send the last chunk, with the text that was held back, and the end mark."""
+        self._send_prompt(prompt_tokens)
+        last_chunk = self._logprobs.chat_last_chunk if self._is_chat else self._logprobs.text_last_chunk
+        self._send(last_chunk(self._head, finish, held_back))
+        self._out.write(self._logprobs.SERVER_SENT_DONE)
         self._out.flush()
 
-    def _send_prompt(self, echoed: list[TokenRecord]) -> None:
-        if self._echo:
-            self._echo = False
-            at = self._offsets.of(echoed)
-            self._send(self._shapes.text_chunk(self._head, echoed, at, self._head.prompt))
+    def _send_prompt(self, prompt_tokens: list[TokenRecord]) -> None:
+        if self._prompt_is_due:
+            self._prompt_is_due = False
+            offsets = self._offsets.of(prompt_tokens)
+            self._send(self._logprobs.text_chunk(self._head, prompt_tokens, offsets, self._head.prompt))
             self._offsets.skip_to(len(self._head.prompt))
 
     def _send(self, data: dict[str, Any]) -> None:
-        self._out.write(self._shapes.server_sent(data))
+        self._out.write(self._logprobs.server_sent(data))
         self._out.flush()
 
 
 def _head(start: Start, prompt: str) -> CompletionHead:
     from ...logprobs import CompletionHead
 
-    wanted = start.logprobs
+    logprob_facts = start.logprobs
     return CompletionHead(
         id=secrets.token_hex(12),
         created=int(time.time()),
         model=start.model,
         prompt=prompt,
-        source=None if wanted is None else wanted["from"],
-        top=0 if wanted is None else wanted["top"],
+        source=None if logprob_facts is None else logprob_facts["from"],
+        top=0 if logprob_facts is None else logprob_facts["top"],
         prompt_tokens=start.prompt_tokens,
         version=start.versions["logitsmith"],
     )
@@ -146,7 +147,7 @@ def _finish(done: Done) -> CompletionFinish:
 
 
 def _settings(start: Start) -> dict[str, Any]:
-    """What the run was made with, under the server's names where it has them."""
+    """The settings of the run, under the names of llama.cpp's server where it has them."""
     return {
         "seed": start.seed,
         "n_predict": -1 if start.max_tokens is None else start.max_tokens,
@@ -159,16 +160,17 @@ def _settings(start: Start) -> dict[str, Any]:
 
 
 def _timings(done: Done) -> dict[str, Any]:
+    """Counts, milliseconds and speeds, as llama.cpp's server names them."""
     times = done.timings
-    found: dict[str, float] = {}
+    fields: dict[str, float] = {}
     for name, count, seconds in (
         ("prompt", done.prompt_tokens, times.prompt),
         ("predicted", done.completion_tokens, times.generation),
     ):
-        found |= {
+        fields |= {
             f"{name}_n": count,
             f"{name}_ms": round(seconds * 1e3, 3),
             f"{name}_per_token_ms": round(seconds * 1e3 / count, 3) if count else 0.0,
             f"{name}_per_second": round(count / seconds, 3) if seconds > 0 else 0.0,
         }
-    return found
+    return fields
