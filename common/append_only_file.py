@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
+from collections.abc import Iterator
 from pathlib import Path
 
 try:
@@ -45,6 +46,11 @@ class AppendOnlyFile:
         """Return all that the file holds."""
         with self.path.open("rb") as file:
             return file.read()
+
+    def lines(self) -> Iterator[bytes]:
+        """Read line by line, each with its line end; a torn last line has none."""
+        with self.path.open("rb") as file:
+            yield from file
 
     def truncate(self, length: int) -> None:
         """Cut the file off behind its first ``length`` bytes, such as a line that a crash left torn."""

@@ -153,7 +153,7 @@ class GrammarState:
             piece = self._vocabulary.pieces[token] if 0 <= token < self._vocabulary.size else b""
             raise GrammarError(f"the grammar does not allow token {token}, {piece!r}, here")
 
-    def shortest_completion(self) -> list[int]:
+    def closing(self) -> list[int]:
         """The tokens that make the text so far a whole sentence; see `logitsmith.grammars.closing`."""
         tokens = self.grammar.tokenizer.tokenize_bytes(shortest_completion(self.grammar, self.text))
         if self.copy().follow(tokens) < len(tokens):

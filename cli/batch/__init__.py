@@ -1,1 +1,1 @@
-"""`gen batch`: from lines of requests to lines of results."""
+"""`gen batch`: lines of requests in, lines of results out."""

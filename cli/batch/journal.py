@@ -1,204 +1,168 @@
-"""Where results go: whole lines, that outlive the process; and what an earlier run left there."""
+"""Where results go: a file that outlives the process, or stdout; and which results are there already."""
 
 from __future__ import annotations
 
 import json
-import os
-import stat
 import sys
 from collections.abc import Hashable
 from pathlib import Path
 from time import monotonic
 from typing import Any, Protocol
 
+from ...common import AppendOnlyFile
 from ...logprobs import encode_json
 
-try:
-    from fcntl import LOCK_EX, LOCK_NB, flock
-except ImportError:  # Windows: then nothing warns of two runs on one file
-    flock = None  # type: ignore[assignment]
+_SYNC_EVERY_RESULTS, _SYNC_EVERY_SECONDS = 32, 1.0
+"""Results are forced to the disk in groups: a sync after each would cost more than a short answer."""
 
-# Results in a group, and seconds at most, before they are forced to the disk.
-_GROUP, _SECONDS = 32, 1.0
+_ANSWER_FIELDS = {"response", "text"}
+_LINE_START = b'{"id": '
+"""How each line of a journal begins."""
 
 
 class JournalError(Exception):
     """Results that cannot be kept. The message says why, and what to do."""
 
 
-class Results(Protocol):
-    """What takes results, and knows which there were at the start; see `key_of`."""
+class ResultSink(Protocol):
+    """What takes results. ``existing_keys``: the keys of results from before the start, see `result_key`."""
 
-    done: set[Hashable]
+    existing_keys: set[Hashable]
 
     def add(self, record: dict[str, Any]) -> None:
         """Keep a result."""
         ...
 
     def close(self) -> None:
-        """Nothing more will come."""
+        """End: no result comes after this."""
         ...
 
 
-def key_of(record: Any, openai: bool) -> Hashable:
-    """What a result belongs to: a failure to a line's number and digest, else it is the request's id.
+def result_key(record: Any, openai: bool) -> Hashable:
+    """What a result belongs to: the request's id; for a failed line its number and digest.
 
-    Raises ``ValueError`` for what is no result, or one of the other format.
+    Raises ``ValueError`` for what is not a result, and for a result in the other format.
     """
-    if not isinstance(record, dict) or "error" not in record or not (record["error"] or _ANSWER & record.keys()):
+    if not isinstance(record, dict) or "error" not in record or not _has_outcome(record):
         raise ValueError("it has neither an answer nor an error")
     if ("response" in record) != openai:
         raise ValueError(f"it is in the other format; give --format {'jsonl' if openai else 'openai'}")
     error = record["error"]
     if error:
         return error.get("line"), error.get("digest")
-    name = record["custom_id"] if openai else record["id"]
-    if not isinstance(name, str):
+    request_id = record["custom_id"] if openai else record["id"]
+    if not isinstance(request_id, str):
         raise ValueError("it names no request")
-    return name
+    return request_id
 
 
-_ANSWER = {"response", "text"}
-# How each of our lines begins.
-_BEGINNING = b'{"id": '
+def _has_outcome(record: dict[str, Any]) -> bool:
+    return bool(record["error"] or _ANSWER_FIELDS & record.keys())
 
 
-class Pipe:
-    """Results on stdout."""
+class StdoutSink:
+    """Results on stdout, each written at once."""
 
     def __init__(self) -> None:
-        self.done: set[Hashable] = set()
+        self.existing_keys: set[Hashable] = set()
 
     def add(self, record: dict[str, Any]) -> None:
-        """Write a result, at once."""
+        """Write a result."""
         sys.stdout.write(encode_json(record) + "\n")
         sys.stdout.flush()
 
     def close(self) -> None:
-        """Nothing is left to do."""
+        """Do nothing: stdout stays open."""
 
 
-class Journal:
-    """Results in a file, each a line that is written with one call, and forced to the disk in groups.
+class ResultJournal:
+    """Results in a file: each line is written with one call, and forced to the disk in groups.
 
-    With ``resume``, a file that is there is gone on with: ``done`` holds the keys of its results, and a last
-    line that was torn is cut off. Raises ``JournalError``: another run writes to it, it is there already, it is no
-    file of results, the disk is full.
+    With ``resume``, results that are there stay: ``existing_keys`` holds their keys, and a torn last line is cut
+    off. Raises ``JournalError`` if another run writes to the file, if it exists and ``resume`` is False, if it is
+    not a file of results, and if the disk is full.
     """
 
     def __init__(self, path: Path, resume: bool, openai: bool) -> None:
         self._path, self._openai = path, openai
-        self.done: set[Hashable] = set()
+        self.existing_keys: set[Hashable] = set()
         try:
-            self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o666)
+            self._file = AppendOnlyFile(path)
         except OSError as error:
             raise JournalError(f"{path}: {error.strerror}") from None
         try:
-            self._regular = stat.S_ISREG(os.fstat(self._file).st_mode)
-            if self._regular:
-                self._begin(resume)
+            if self._file.is_regular:
+                self._open(resume)
         except BaseException:
-            os.close(self._file)
+            self._file.close()
             raise
-        self._end = os.fstat(self._file).st_size
-        self._unsafe, self._moment = 0, monotonic()
+        self._unsynced_results, self._synced_at = 0, monotonic()
 
-    def _begin(self, resume: bool) -> None:
-        if flock is not None:
-            try:
-                flock(self._file, LOCK_EX | LOCK_NB)
-            except OSError:
-                raise JournalError(f"{self._path}: another run is writing to it") from None
-        if os.fstat(self._file).st_size and not resume:
+    def _open(self, resume: bool) -> None:
+        if not self._file.lock():
+            raise JournalError(f"{self._path}: another run is writing to it")
+        if self._file.size and not resume:
             raise JournalError(
                 f"{self._path} is there already; --resume goes on with it, or give another file with -o"
             )
-        end = self._read()
-        if end < os.fstat(self._file).st_size:
-            os.ftruncate(self._file, end)
-        self._force()
-        _force_folder(self._path.parent)
+        self._file.truncate(self._read_results())
+        self._sync()
+        self._file.sync_folder()
 
-    def _read(self) -> int:
-        """Read what is there; returns where its last whole line ends."""
+    def _read_results(self) -> int:
+        """Collect the keys of the results that are there; return where the last whole line ends, in bytes."""
         end = 0
-        with self._path.open("rb") as file:
-            for number, line in enumerate(file, 1):
-                whole = line.endswith(b"\n")
-                if not whole and _is_torn(line):
-                    break
-                try:
-                    key = key_of(json.loads(line), self._openai)
-                except (ValueError, TypeError, AttributeError) as error:
-                    raise JournalError(
-                        f"{self._path}: line {number} is no result to go on with: {error}; it is left as it is"
-                    ) from None
-                if whole:  # else only its line end is missing, and it is made again
-                    self.done.add(key)
-                    end += len(line)
+        for number, line in enumerate(self._file.lines(), 1):
+            is_whole = line.endswith(b"\n")
+            if not is_whole and _is_torn(line):
+                break
+            try:
+                key = result_key(json.loads(line), self._openai)
+            except (ValueError, TypeError, AttributeError) as error:
+                raise JournalError(
+                    f"{self._path}: line {number} is no result to go on with: {error}; it is left as it is"
+                ) from None
+            if is_whole:  # a result that lacks only its line end is cut off and made again
+                self.existing_keys.add(key)
+                end += len(line)
         return end
 
     def add(self, record: dict[str, Any]) -> None:
-        """Write a result as one line."""
-        data = (encode_json(record) + "\n").encode()
+        """Append a result as one line."""
         try:
-            written = 0
-            while written < len(data):
-                written += os.write(self._file, data[written:])
-            self._end += len(data)
-            self._unsafe += 1
-            if self._unsafe >= _GROUP or monotonic() - self._moment >= _SECONDS:
-                self._force()
+            self._file.append((encode_json(record) + "\n").encode())
+            self._unsynced_results += 1
+            if (
+                self._unsynced_results >= _SYNC_EVERY_RESULTS
+                or monotonic() - self._synced_at >= _SYNC_EVERY_SECONDS
+            ):
+                self._sync()
         except OSError as error:
-            self._take_back()
             raise JournalError(
                 f"{self._path}: {error.strerror}; all results before this one are kept, "
                 f"and --resume goes on from there"
             ) from None
 
-    def _take_back(self) -> None:
-        """Cut off what a write that failed left."""
-        if self._regular:
-            try:
-                os.ftruncate(self._file, self._end)
-            except OSError:
-                return  # then the next run cuts it off
-
-    def _force(self) -> None:
-        if self._regular:
-            os.fsync(self._file)
-        self._unsafe, self._moment = 0, monotonic()
+    def _sync(self) -> None:
+        self._file.sync()
+        self._unsynced_results, self._synced_at = 0, monotonic()
 
     def close(self) -> None:
-        """Force what is left to the disk."""
+        """Force the last results to the disk and close the file."""
         try:
-            self._force()
+            self._sync()
         except OSError as error:
             raise JournalError(f"{self._path}: {error.strerror}") from None
         finally:
-            os.close(self._file)
+            self._file.close()
 
 
 def _is_torn(line: bytes) -> bool:
-    """Is a last line without a line end the beginning of one of ours?"""
-    if not (line.startswith(_BEGINNING) or _BEGINNING.startswith(line)):
+    """True if a last line without a line end is the beginning of a result."""
+    if not (line.startswith(_LINE_START) or _LINE_START.startswith(line)):
         return False
     try:
         json.loads(line)
     except ValueError:
         return True
     return False
-
-
-def _force_folder(folder: Path) -> None:
-    """Force the name of a new file to the disk, where the system has a way to."""
-    try:
-        handle = os.open(folder, os.O_RDONLY)
-    except OSError:
-        return
-    try:
-        os.fsync(handle)
-    except OSError:
-        return
-    finally:
-        os.close(handle)

@@ -7,63 +7,63 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
+from ...presets import Override
+
 Json = dict[str, Any]
 
 
-class Strict(BaseModel):
-    """A model that knows its fields, takes no type for another, and takes null for what is not there."""
+class StrictModel(BaseModel):
+    """A model that refuses unknown fields and converts no types; null counts as absent."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
     @model_validator(mode="before")
     @classmethod
-    def _without_null(cls, given: Any) -> Any:
-        return (
-            {name: value for name, value in given.items() if value is not None}
-            if isinstance(given, dict)
-            else given
-        )
+    def _drop_nulls(cls, fields: Any) -> Any:
+        if not isinstance(fields, dict):
+            return fields
+        return {name: value for name, value in fields.items() if value is not None}
 
 
-class Part(Strict):
-    """A part of a message; others than text no model here could read."""
+class MessagePart(StrictModel):
+    """A part of a message. Only text: the models here read nothing else."""
 
     type: Literal["text"]
     text: str
 
 
-class Message(Strict):
+class ChatMessage(StrictModel):
     """A message of a chat."""
 
     role: Literal["system", "developer", "user", "assistant"]
-    content: str | list[Part] = ""
+    content: str | list[MessagePart] = ""
     name: str | None = None
 
     @model_validator(mode="after")
-    def _says_something(self) -> Message:
+    def _has_content(self) -> ChatMessage:
         if self.role != "assistant" and "content" not in self.model_fields_set:
             raise ValueError("there is no content")
         return self
 
-    def plain(self) -> dict[str, str]:
-        """The message as a chat template takes it."""
+    def template_message(self) -> dict[str, str]:
+        """The message in the form that chat templates take."""
         text = self.content if isinstance(self.content, str) else "".join(part.text for part in self.content)
         return {"role": "system" if self.role == "developer" else self.role, "content": text}
 
 
-class _SchemaFormat(Strict):
+class _SchemaFormat(StrictModel):
     name: str | None = None
     description: str | None = None
     schema_: Json = Field(alias="schema")
     strict: bool | None = None
 
 
-class _ResponseFormat(Strict):
+class _ResponseFormat(StrictModel):
     type: Literal["text", "json_object", "json_schema"]
     json_schema: _SchemaFormat | None = None
 
     @model_validator(mode="after")
-    def _whole(self) -> _ResponseFormat:
+    def _is_consistent(self) -> _ResponseFormat:
         if (self.type == "json_schema") != (self.json_schema is not None):
             raise ValueError("type json_schema and a json_schema belong together")
         return self
@@ -74,10 +74,10 @@ class _ResponseFormat(Strict):
         return "json" if self.type == "json_object" else None
 
 
-class _Body(Strict):
-    """What both of OpenAI's bodies have, and some fields of llama.cpp's server.
+class _Body(StrictModel):
+    """The fields that both of OpenAI's bodies have, and some of llama.cpp's server.
 
-    What stands above ``stream`` sets nothing.
+    The fields above ``stream`` are accepted and set nothing.
     """
 
     model: str | None = None
@@ -104,21 +104,21 @@ class _Body(Strict):
     response_format: _ResponseFormat | None = None
     grammar: str | Json | None = None
 
-    def settings(self) -> Iterator[tuple[str, str, Any]]:
-        """What it sets, by the names of the settings."""
-        for name, target in _TARGETS.items():
+    def overrides(self) -> Iterator[Override]:
+        """The settings that the body sets. Raises ``ValueError``."""
+        for name, target in _SETTING_OF_FIELD.items():
             value = getattr(self, name, None)
             if value is not None:
-                yield f"body.{name}", target, value
+                yield Override(f"body.{name}", target, value)
         if self.logit_bias is not None:
-            yield "body.logit_bias", "logit_bias.bias", bias(self.logit_bias)
+            yield Override("body.logit_bias", "logit_bias.bias", parse_token_biases(self.logit_bias))
         if self.response_format is not None and self.response_format.grammar() is not None:
             if self.grammar is not None:
                 raise ValueError("body: response_format and grammar both give a grammar")
-            yield "body.response_format", "grammar", self.response_format.grammar()
+            yield Override("body.response_format", "grammar", self.response_format.grammar())
 
 
-_TARGETS = {
+_SETTING_OF_FIELD = {
     "max_tokens": "max_tokens",
     "max_completion_tokens": "max_tokens",
     "temperature": "temperature.t",
@@ -145,8 +145,7 @@ class CompletionBody(_Body):
 
     @field_validator("prompt", mode="before")
     @classmethod
-    def _one(cls, prompt: Any) -> Any:
-        """A list of one prompt is that prompt."""
+    def _unwrap_single_prompt(cls, prompt: Any) -> Any:
         if isinstance(prompt, list) and prompt and isinstance(prompt[0], (str, list)):
             if len(prompt) > 1:
                 raise ValueError(f"these are {len(prompt)} prompts; each needs a line of its own")
@@ -157,13 +156,13 @@ class CompletionBody(_Body):
 class ChatBody(_Body):
     """The body of ``/v1/chat/completions``."""
 
-    messages: list[Message] = Field(min_length=1)
+    messages: list[ChatMessage] = Field(min_length=1)
     max_completion_tokens: int | None = None
     logprobs: bool | None = None
     top_logprobs: int | None = Field(default=None, ge=0)
 
 
-class OpenAILine(Strict):
+class OpenAILine(StrictModel):
     """A line of OpenAI's batch format."""
 
     custom_id: str = Field(min_length=1)
@@ -172,9 +171,9 @@ class OpenAILine(Strict):
     body: Json
 
 
-def bias(named: Mapping[str, float]) -> dict[int, float]:
-    """Biases by the ids of tokens, which JSON has as texts. Raises ``ValueError``."""
-    wrong = [name for name in named if not name.isdecimal()]
-    if wrong:
-        raise ValueError(f"body.logit_bias: {wrong[0]!r} is not a token's id")
-    return {int(name): value for name, value in named.items()}
+def parse_token_biases(bias_by_name: Mapping[str, float]) -> dict[int, float]:
+    """Return biases by token id; JSON writes the ids as texts. Raises ``ValueError``."""
+    for name in bias_by_name:
+        if not name.isdecimal():
+            raise ValueError(f"body.logit_bias: {name!r} is not a token's id")
+    return {int(name): bias for name, bias in bias_by_name.items()}

@@ -1,38 +1,41 @@
-"""The prompt that a row of a CSV file makes."""
+"""A prompt with places for the columns of a CSV file."""
 
 from __future__ import annotations
 
 import re
 
-from .ask import WrongLineError
+from .request import InvalidLineError
 
-_FIELD = re.compile(r"\{\{|\}\}|\{([^{}]*)\}|[{}]")
+_BRACES = re.compile(r"\{\{|\}\}|\{([^{}]*)\}|[{}]")
 
 
-class Template:
-    """A text with ``{column}`` in it; ``{{`` and ``}}`` are braces. Raises ``WrongLineError`` for other braces."""
+class PromptTemplate:
+    """A text with ``{column}`` in it; ``{{`` and ``}}`` stand for braces.
+
+    Raises ``InvalidLineError`` for a lone brace, and for a text without a column.
+    """
 
     def __init__(self, text: str) -> None:
         self._text = text
-        marks = [mark for mark in _FIELD.finditer(text) if mark[0] not in ("{{", "}}")]
-        if any(mark[1] is None for mark in marks):
-            raise WrongLineError(f"{text!r} has a lone brace; write {{{{ or }}}} for one")
-        self.columns = [mark[1] for mark in marks]
+        fields = [match for match in _BRACES.finditer(text) if match[0] not in ("{{", "}}")]
+        if any(match[1] is None for match in fields):
+            raise InvalidLineError(f"{text!r} has a lone brace; write {{{{ or }}}} for one")
+        self.columns = [match[1] for match in fields]
         if not self.columns:
-            raise WrongLineError(f"{text!r} names no column, such as {{text}}")
+            raise InvalidLineError(f"{text!r} names no column, such as {{text}}")
 
-    def check(self, names: list[str]) -> None:
-        """Raise ``WrongLineError`` unless all its columns are there, once."""
-        if not names:
-            raise WrongLineError("the file is empty; its first row names the columns")
-        missing = [column for column in self.columns if column not in names]
+    def check(self, header: list[str]) -> None:
+        """Raise ``InvalidLineError`` unless the first row names each column of the template exactly once."""
+        if not header:
+            raise InvalidLineError("the file is empty; its first row names the columns")
+        missing = [column for column in self.columns if column not in header]
         if missing:
-            known = ", ".join(map(repr, names))
-            raise WrongLineError(f"there is no column {missing[0]!r}; the first row has: {known}")
-        twice = [name for name in names if names.count(name) > 1]
-        if twice:
-            raise WrongLineError(f"two columns are named {twice[0]!r}")
+            known = ", ".join(map(repr, header))
+            raise InvalidLineError(f"there is no column {missing[0]!r}; the first row has: {known}")
+        duplicates = [name for name in header if header.count(name) > 1]
+        if duplicates:
+            raise InvalidLineError(f"two columns are named {duplicates[0]!r}")
 
     def fill(self, values: dict[str, str]) -> str:
-        """The text of a row."""
-        return _FIELD.sub(lambda mark: mark[0][0] if mark[1] is None else values[mark[1]], self._text)
+        """Return the prompt of a row; ``values``: its fields by column."""
+        return _BRACES.sub(lambda match: match[0][0] if match[1] is None else values[match[1]], self._text)

@@ -20,10 +20,10 @@ from ..options.batch_options import BatchOptions, check_batch
 
 if TYPE_CHECKING:
     from ...engine import Model
-    from ..batch.journal import Results
-    from ..batch.prepare import Defaults
-    from ..batch.template import Template
-    from ..render.batch import Tally
+    from ..batch.journal import ResultSink
+    from ..batch.request_builder import BatchDefaults
+    from ..batch.template import PromptTemplate
+    from ..render.batch import BatchProgress
 
 
 def batch(
@@ -76,53 +76,55 @@ def batch(
 
 
 def _batch(options: BatchOptions) -> None:
-    from ..batch.journal import Journal, JournalError, Pipe
-    from ..render.batch import Tally
+    from ..batch.journal import JournalError, ResultJournal, StdoutSink
+    from ..render.batch import BatchProgress
 
     hear_llama_cpp(options)
     template, total = _template(options)
     defaults = _defaults(options)
     try:
         openai = options.format_ is o.BatchFormat.openai
-        results: Results = Pipe() if options.pipes else Journal(options.output, options.resume, openai)
+        results: ResultSink = (
+            StdoutSink() if options.pipes else ResultJournal(options.output, options.resume, openai)
+        )
         with closing(results), interruptible() as pressed, load_model(options, pressed) as model:
-            tally = Tally(total)
+            tally = BatchProgress(total)
             _answer(options, (model, defaults, template), results, tally, pressed)
     except JournalError as error:
         fail(str(error))
     say(f"gen: {tally.summary()}")
     if pressed:
-        if isinstance(results, Journal):
+        if isinstance(results, ResultJournal):
             note("--resume goes on from here")
         raise typer.Exit(INTERRUPTED)
-    if tally.failed or tally.old_failures:
+    if tally.failed or tally.existing_failures:
         raise typer.Exit(FAILED)
 
 
-def _template(options: BatchOptions) -> tuple[Template | None, int | None]:
+def _template(options: BatchOptions) -> tuple[PromptTemplate | None, int | None]:
     """The template, if there is to be one, and how many requests there are, if that can be known."""
-    from ..batch.ask import WrongLineError
-    from ..batch.template import Template
+    from ..batch.request import InvalidLineError
+    from ..batch.template import PromptTemplate
 
     try:
-        template = None if options.template is None else Template(options.template)
+        template = None if options.template is None else PromptTemplate(options.template)
         return template, _count(options.requests, template)
-    except WrongLineError as error:
+    except InvalidLineError as error:
         raise typer.BadParameter(f"--template: {error}") from None
 
 
-def _defaults(options: BatchOptions) -> Defaults:
+def _defaults(options: BatchOptions) -> BatchDefaults:
     """What the flags say, as far as it can be wrong without a model."""
     from ...grammars import resolve_grammar
     from ...presets import load_preset, parse_set, resolve_settings, user_config
-    from ..batch.prepare import Defaults
+    from ..batch.request_builder import BatchDefaults
 
     settings = (*map(parse_set, options.set_ or ()), *overrides(options))
     name = options.preset or user_config().preset or "default"
     found = resolve_settings(None if name == "model" else load_preset(name), chain=options.chain, flags=settings)
     if found.grammar.value is not None:
         resolve_grammar(found.grammar.value, folders(), found.grammar_base).check()
-    return Defaults(name, options.chain, settings, _seed(options), options.chat, options.logprobs)
+    return BatchDefaults(name, options.chain, settings, _seed(options), options.chat, options.logprobs)
 
 
 def _seed(options: BatchOptions) -> int:
@@ -134,30 +136,30 @@ def _seed(options: BatchOptions) -> int:
     return fresh
 
 
-def _count(requests: Path, template: Template | None) -> int | None:
+def _count(requests: Path, template: PromptTemplate | None) -> int | None:
     """How many requests there are, if that can be known before they are read."""
-    from ..batch.lines import opened, read_lines
+    from ..batch.input_lines import open_input, read_input_lines
 
     if not requests.is_file():
         return None
-    with opened(requests) as file:
+    with open_input(requests) as file:
         if template is None:
             return sum(1 for line in file if line.strip())
-        return sum(1 for _ in read_lines(file, template))
+        return sum(1 for _ in read_input_lines(file, template))
 
 
 def _answer(
     options: BatchOptions,
-    parts: tuple[Model, Defaults, Template | None],
-    results: Results,
-    tally: Tally,
+    parts: tuple[Model, BatchDefaults, PromptTemplate | None],
+    results: ResultSink,
+    tally: BatchProgress,
     pressed: list[int],
 ) -> None:
-    from ..batch.lines import Arriving, opened, read_lines
-    from ..batch.prepare import Kitchen
-    from ..batch.shape import Shape
-    from ..batch.work import Way, Work
-    from ..render.batch import watching
+    from ..batch.input_lines import BackgroundLines, open_input, read_input_lines
+    from ..batch.request_builder import RequestBuilder
+    from ..batch.result_format import ResultFormat
+    from ..batch.runner import BatchPolicy, BatchRunner
+    from ..render.batch import show_progress
 
     model, defaults, template = parts
     parallel = options.parallel or model.parallel
@@ -169,12 +171,14 @@ def _answer(
             note("what is begun is being finished; Ctrl-C again stops at once")
         return bool(pressed)
 
-    work = Work(Kitchen(model, defaults), Shape(options.format_.value), results, tally)
+    work = BatchRunner(RequestBuilder(model, defaults), ResultFormat(options.format_.value), results, tally)
     screen = options.pipes and sys.stdout.isatty()
-    with opened(options.requests) as file, watching(tally, screen) as watch:
-        lines = read_lines(file, template)
+    with open_input(options.requests) as file, show_progress(tally, screen) as watch:
+        lines = read_input_lines(file, template)
         # What is not a file may come slowly, and nobody who is at work should wait for it.
-        come = lines if options.requests.is_file() else Arriving(lines)
-        work.run(model, come, Way(parallel, options.deterministic, stopping), watch)
-    if work.strangers and not pressed:
-        note(f"{options.output} also holds {work.strangers:,} results of requests that are not in this file")
+        come = lines if options.requests.is_file() else BackgroundLines(lines)
+        work.run(model, come, BatchPolicy(parallel, options.deterministic, stopping), watch)
+    if work.unmatched_results and not pressed:
+        note(
+            f"{options.output} also holds {work.unmatched_results:,} results of requests that are not in this file"
+        )

@@ -183,9 +183,9 @@ def _render(events: Iterator[Event], options: RunOptions, text: str, prompt: str
         from ..render import jsonl
 
         return jsonl.render(events, sys.stdout)
-    from ..render import shapes
+    from ..render import api_shapes as shapes
 
-    shape = shapes.Shape(options.format_.value, options.stream, options.echo, prompt != text)
+    shape = shapes.ApiShape(options.format_.value, options.stream, options.echo, prompt != text)
     return shapes.render(events, sys.stdout, shape, prompt)
 
 

@@ -1,4 +1,4 @@
-"""How far a batch is: a bar on a terminal, else a line now and then; on stderr."""
+"""The progress of a batch, on stderr: a bar on a terminal, else a line now and then."""
 
 from __future__ import annotations
 
@@ -11,98 +11,102 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
-# Seconds between two lines, where there is no terminal.
-_SILENCE = 30.0
-# And between two looks of the bar.
-_BLINK = 0.2
+_LINE_INTERVAL_SECONDS = 30.0
+"""Between two lines of a log, which somebody may keep."""
+_BAR_INTERVAL_SECONDS = 0.2
+"""Between two updates of the bar: as often as an eye follows."""
 
 
-class Tally:
-    """What a run has done so far; ``total``: how many lines there are, None if not known.
+class BatchProgress:
+    """What a batch has done so far.
 
-    ``before``: those that had a result already, and ``old_failures`` those of them that had failed.
+    ``total``: the number of lines, None if it is not known. ``existing``: lines that had a result at the start;
+    ``existing_failures``: those of them whose result is a failure. ``answered``, ``failed``: results of this run.
+    ``tokens``: tokens made in this run.
     """
 
     def __init__(self, total: int | None) -> None:
         self.total = total
-        self.before = self.old_failures = self.done = self.failed = self.tokens = 0
-        self._began = monotonic()
+        self.existing = self.existing_failures = self.answered = self.failed = self.tokens = 0
+        self._started_at = monotonic()
 
     @property
     def finished(self) -> int:
-        """Requests with a result, whenever that was made."""
-        return self.before + self.done + self.failed
+        """Lines with a result, of this run or an earlier one."""
+        return self.existing + self.answered + self.failed
 
     @property
     def seconds(self) -> float:
-        """Since the start."""
-        return monotonic() - self._began
+        """Seconds since the start."""
+        return monotonic() - self._started_at
 
     @property
-    def pace(self) -> str:
-        """Tokens a second."""
+    def speed(self) -> str:
+        """Tokens a second, as text."""
         return f"{self.tokens / max(self.seconds, 1e-9):,.0f} tokens/s"
 
     @property
-    def left(self) -> float | None:
-        """Seconds until the end, if it goes on like this."""
-        made = self.done + self.failed
-        if self.total is None or not made:
+    def seconds_left(self) -> float | None:
+        """Seconds until the end at the present speed; None if that cannot be known."""
+        results = self.answered + self.failed
+        if self.total is None or not results:
             return None
-        return (self.total - self.finished) * self.seconds / made
+        return (self.total - self.finished) * self.seconds / results
 
     def line(self) -> str:
-        """How far it is, in a line."""
-        of = "" if self.total is None else f" of {self.total:,}"
-        left = "" if not self.left else f", {_span(self.left)} left"
-        return f"{self.finished:,}{of} finished, {self.failed:,} of them failed, {self.pace}{left}"
+        """The progress in one line."""
+        of_total = "" if self.total is None else f" of {self.total:,}"
+        left = "" if not self.seconds_left else f", {_format_duration(self.seconds_left)} left"
+        return f"{self.finished:,}{of_total} finished, {self.failed:,} of them failed, {self.speed}{left}"
 
     def summary(self) -> str:
-        """What was done, in a line."""
-        old = f", {self.old_failures:,} of them failed" if self.old_failures else ""
-        kept = f", {self.before:,} were there{old}" if self.before else ""
+        """The whole batch in one line, for its end."""
+        failures = f", {self.existing_failures:,} of them failed" if self.existing_failures else ""
+        existing = f", {self.existing:,} were there{failures}" if self.existing else ""
         return (
-            f"{self.done:,} answered, {self.failed:,} failed{kept}; "
-            f"{self.tokens:,} tokens in {_span(self.seconds)} ({self.pace})"
+            f"{self.answered:,} answered, {self.failed:,} failed{existing}; "
+            f"{self.tokens:,} tokens in {_format_duration(self.seconds)} ({self.speed})"
         )
 
 
-class Watch:
-    """Shows a tally when it is time to."""
+class ProgressDisplay:
+    """Shows the progress from time to time."""
 
-    def __init__(self, tally: Tally, bar: Progress | None) -> None:
-        self._tally, self._bar = tally, bar
-        self._shown = monotonic()
+    def __init__(self, progress: BatchProgress, bar: Progress | None) -> None:
+        self._progress, self._bar = progress, bar
+        self._shown_at = monotonic()
         self._task: TaskID | None = None
         if bar is not None:
-            self._task = bar.add_task("Answering", total=tally.total, completed=tally.before, failed=0, pace="")
+            self._task = bar.add_task(
+                "Answering", total=progress.total, completed=progress.existing, failed=0, speed=""
+            )
 
-    def made(self, tokens: int) -> None:
-        """Some more tokens."""
-        self._tally.tokens += tokens
-        self.look()
+    def add_tokens(self, count: int) -> None:
+        """Count tokens that were made."""
+        self._progress.tokens += count
+        self.refresh()
 
-    def look(self) -> None:
-        """Show how far it is, if the last look is long ago."""
+    def refresh(self) -> None:
+        """Show the progress, unless it was shown a moment ago."""
         now = monotonic()
-        if now - self._shown < (_SILENCE if self._bar is None else _BLINK):
-            return
-        self._shown = now
-        self._show()
+        interval = _LINE_INTERVAL_SECONDS if self._bar is None else _BAR_INTERVAL_SECONDS
+        if now - self._shown_at >= interval:
+            self._shown_at = now
+            self._show()
 
     def _show(self) -> None:
-        tally = self._tally
+        progress = self._progress
         if self._bar is None:
-            print(f"gen: {tally.line()}", file=sys.stderr, flush=True)
+            print(f"gen: {progress.line()}", file=sys.stderr, flush=True)
         elif self._task is not None:
-            self._bar.update(self._task, completed=tally.finished, failed=tally.failed, pace=tally.pace)
+            self._bar.update(self._task, completed=progress.finished, failed=progress.failed, speed=progress.speed)
 
 
 @contextmanager
-def watching(tally: Tally, piped_to_a_terminal: bool) -> Iterator[Watch]:
-    """While inside, the tally is shown; without a bar where the results go to the terminal too."""
-    if not sys.stderr.isatty() or piped_to_a_terminal:
-        yield Watch(tally, None)
+def show_progress(progress: BatchProgress, results_on_terminal: bool) -> Iterator[ProgressDisplay]:
+    """Show the progress while inside; there is no bar if results are printed on the same terminal."""
+    if not sys.stderr.isatty() or results_on_terminal:
+        yield ProgressDisplay(progress, None)
         return
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
@@ -112,14 +116,14 @@ def watching(tally: Tally, piped_to_a_terminal: bool) -> Iterator[Watch]:
         BarColumn(),
         MofNCompleteColumn(),
         TextColumn("{task.fields[failed]} failed"),
-        TextColumn("{task.fields[pace]}"),
+        TextColumn("{task.fields[speed]}"),
         TimeRemainingColumn(),
     )
     with Progress(*columns, console=Console(stderr=True), transient=True, redirect_stdout=False) as bar:
-        yield Watch(tally, bar)
+        yield ProgressDisplay(progress, bar)
 
 
-def _span(seconds: float) -> str:
+def _format_duration(seconds: float) -> str:
     whole = round(seconds)
     if whole < 60:
         return f"{seconds:.1f} s" if seconds < 10 else f"{whole} s"

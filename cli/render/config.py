@@ -1,4 +1,4 @@
-"""What `--show-config` prints: each setting, and where it came from."""
+"""The settings that `--show-config` prints, each with its origin."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ if TYPE_CHECKING:
     from ...presets import Settings
 
 
-_SHORT = 60
-"""A grammar of this many characters is shown whole."""
+_MAX_INLINE_CHARACTERS = 60
+"""A grammar up to this length is printed whole: with it, a row still fits into a wide terminal."""
 
 
 def show_settings(settings: Settings, grammar: GrammarSpec | None) -> None:
@@ -25,10 +25,10 @@ def show_settings(settings: Settings, grammar: GrammarSpec | None) -> None:
             rows.append((f"  [{number}] {name}{off}", "", step.origin))
         for parameter, value in values.items():
             origin = step.origins.get(parameter, "default")
-            rows.append((f"  [{number}] {name}.{parameter}{off}", _shown(value), origin))
+            rows.append((f"  [{number}] {name}.{parameter}{off}", _format_value(value), origin))
     for name in ("seed", "max_tokens", "stop", "system"):
         value = getattr(settings, name)
-        rows.append((name, _shown(value.value, name), value.origin))
+        rows.append((name, _format_value(value.value, name), value.origin))
     rows.append(("grammar", "none" if grammar is None else _summary(grammar), settings.grammar.origin))
     widths = [max(len(row[column]) for row in rows) for column in (0, 1)]
     for key, value, origin in rows:
@@ -36,15 +36,19 @@ def show_settings(settings: Settings, grammar: GrammarSpec | None) -> None:
 
 
 def _summary(grammar: GrammarSpec) -> str:
-    """What a grammar is, in a line: its text if that is short, else what it is called."""
+    """A grammar in one line: its text if that is short, else its name and length."""
     source = grammar.source
-    shown = repr(source) if len(source) <= _SHORT else f"{grammar.label} ({len(source.splitlines())} lines)"
+    title = (
+        repr(source)
+        if len(source) <= _MAX_INLINE_CHARACTERS
+        else f"{grammar.label} ({len(source.splitlines())} lines)"
+    )
     after = "" if grammar.after is None else f", after {grammar.after!r}"
     root = "" if grammar.root == "root" else f", from rule {grammar.root}"
-    return f"{shown}{root}{after}"
+    return f"{title}{root}{after}"
 
 
-def _shown(value: Any, name: str = "") -> str:
+def _format_value(value: Any, name: str = "") -> str:
     if value is None or value == []:
         return "random" if name == "seed" else "none"
     if value == -1 and name == "max_tokens":

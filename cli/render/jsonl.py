@@ -1,4 +1,4 @@
-"""The run as JSON, one object a line, flushed at once."""
+"""A run as JSON: one object a line, flushed at once."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def render(events: Iterable[Event], out: TextIO) -> Done:
-    """Write ``start``, a ``prompt`` for each token of it that is told of, a ``token`` each, ``done``.
+    """Write ``start``, a ``prompt`` line for each echoed token, a ``token`` line for each new one, and ``done``.
 
     Returns the last event.
     """
@@ -35,7 +35,7 @@ def render(events: Iterable[Event], out: TextIO) -> Done:
 
 def _start_fields(event: Start) -> dict[str, object]:
     fields = asdict(event)
-    del fields["prompt_ids"]  # `--echo` gives each of them a line
+    del fields["prompt_ids"]  # `--echo` writes a line for each of them
     return {
         name: value for name, value in fields.items() if value is not None or name not in ("grammar", "logprobs")
     }
@@ -43,11 +43,11 @@ def _start_fields(event: Start) -> dict[str, object]:
 
 def _done_fields(event: Done) -> dict[str, object]:
     times = event.timings
-    whole = {} if event.complete is None else {"complete": event.complete, "forced_tokens": event.forced_tokens}
+    grammar = {} if event.complete is None else {"complete": event.complete, "forced_tokens": event.forced_tokens}
     return {
         "finish_reason": event.finish_reason,
-        **whole,
-        **({} if event.drafted_tokens is None else {"lookup": _lookup(event)}),
+        **grammar,
+        **({} if event.drafted_tokens is None else {"lookup": _lookup_counts(event)}),
         "stop": event.stop,
         "text": event.text,
         "usage": {
@@ -64,5 +64,5 @@ def _done_fields(event: Done) -> dict[str, object]:
     }
 
 
-def _lookup(event: Done) -> dict[str, int | None]:
+def _lookup_counts(event: Done) -> dict[str, int | None]:
     return {"drafted": event.drafted_tokens, "accepted": event.accepted_tokens}

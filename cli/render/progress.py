@@ -1,4 +1,4 @@
-"""Progress on long work: on stderr, and only when that is a terminal."""
+"""Progress bars for long work: on stderr, and only if that is a terminal."""
 
 from __future__ import annotations
 
@@ -12,86 +12,89 @@ if TYPE_CHECKING:
 
 from .text import visible
 
-# A prompt shorter than this is read before a bar could be seen.
-_LONG_PROMPT = 1024
+_LONG_PROMPT_TOKENS = 1024
+"""A shorter prompt is read before a person would see a bar."""
 
 
 @contextmanager
 def loading(name: str) -> Iterator[Callable[[float], None]]:
-    """A bar for loading a model; yields what is to be called with the part that is loaded."""
+    """Show a bar while a model loads; yields a function that takes the loaded fraction, 0 to 1."""
     if not sys.stderr.isatty():
-        yield lambda part: None
+        yield lambda fraction: None
         return
     with _bar() as bar:
         task = bar.add_task(f"Loading {visible(name)}", total=1.0)
 
-        def step(part: float) -> None:
-            bar.update(task, completed=part)
+        def update(fraction: float) -> None:
+            bar.update(task, completed=fraction)
 
-        yield step
+        yield update
 
 
 @contextmanager
 def reading() -> Iterator[Callable[[int, int], None] | None]:
-    """A bar for reading a long prompt; yields what `generate` takes as ``progress``, or None."""
-    with _watching("Reading the prompt") as step:
-        yield step
+    """Show a bar while a long prompt is read; yields the ``progress`` argument of `generate`, None for no bar."""
+    with _show_if_long("Reading the prompt") as update:
+        yield update
 
 
 @contextmanager
-def _watching(what: str) -> Iterator[Callable[[int, int], None] | None]:
+def _show_if_long(title: str) -> Iterator[Callable[[int, int], None] | None]:
     if not sys.stderr.isatty():
         yield None
         return
     bar = _bar()
     tasks: list[int] = []
 
-    def step(done: int, total: int) -> None:
-        if total < _LONG_PROMPT:
+    def update(done: int, total: int) -> None:
+        if total < _LONG_PROMPT_TOKENS:
             return
         if not tasks:
             bar.start()
-            tasks.append(bar.add_task(what, total=total))
+            tasks.append(bar.add_task(title, total=total))
         bar.update(tasks[0], completed=done)  # type: ignore[arg-type]
         if done >= total:
             bar.stop()
 
     try:
-        yield step
+        yield update
     finally:
         bar.stop()
 
 
 @contextmanager
 def scoring() -> Iterator[Callable[[int, int], None] | None]:
-    """A bar for scoring a long text, as `reading`."""
-    with _watching("Scoring the text") as step:
-        yield step
+    """Show a bar while a long text is scored; yields as `reading` does."""
+    with _show_if_long("Scoring the text") as update:
+        yield update
 
 
 @contextmanager
-def recovering(what: str = "Recovering") -> Iterator[Callable[[int, int], None] | None]:
-    """A bar for tokens that become known; yields what is to be called with known and wanted ones, or None."""
+def recovering(title: str = "Recovering") -> Iterator[Callable[[int, int], None] | None]:
+    """Show a bar of recovered tokens; yields a function of the recovered and the requested number, or None."""
     if not sys.stderr.isatty():
         yield None
         return
     with _bar() as bar:
-        task = bar.add_task(what, total=None)
+        task = bar.add_task(title, total=None)
 
-        def step(done: int, total: int) -> None:
+        def update(done: int, total: int) -> None:
             bar.update(task, completed=done, total=total)
 
-        yield step
+        yield update
 
 
 @contextmanager
-def counting(what: str, total: int | None) -> Iterator[Callable[[], None]]:
-    """A bar for work of several parts; yields what is to be called after each. None where stdout is a terminal."""
+def counting(title: str, total: int | None) -> Iterator[Callable[[], None]]:
+    """Show a bar of finished items; yields a function to call after each item.
+
+    There is no bar if stdout is a terminal: the results are printed there.
+    """
     if not sys.stderr.isatty() or sys.stdout.isatty():
         yield lambda: None
         return
     with _bar() as bar:
-        task = bar.add_task(what, total=total)
+        task = bar.add_task(title, total=total)
         yield lambda: bar.advance(task)
 
 
@@ -100,5 +103,5 @@ def _bar() -> Progress:
     from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
     columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
-    # Stdout is left alone: what is written there while the bar stands belongs to the user.
+    # Stdout is not redirected: what is written there meanwhile is output.
     return Progress(*columns, console=Console(stderr=True), transient=True, redirect_stdout=False)

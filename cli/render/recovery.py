@@ -1,4 +1,4 @@
-"""Recoveries: as files, as JSONL, and as a few lines for people."""
+"""A recovery: as a file, as JSONL, or as a short table for people."""
 
 from __future__ import annotations
 
@@ -13,70 +13,87 @@ from ..errors import note, say
 if TYPE_CHECKING:
     from ...recover import CallEstimate, Recovery, Verification
 
-_SHOWN = 10
+_TABLE_ROWS = 10
+"""Tokens that are printed if no output was named: enough to see whether the recovery is right."""
 
 
-def write(found: Recovery, output: Path | None, about: Mapping[str, Any]) -> None:
-    """Write to a file by its ending, as JSONL to stdout (-), or print the likeliest tokens (None)."""
+def write(recovery: Recovery, output: Path | None, about: Mapping[str, Any]) -> None:
+    """Write a recovery.
+
+    ``output``: a file, whose ending names the format; ``-``: JSONL on stdout; None: a table of the
+    likeliest tokens. ``about`` is written with it: endpoint and prompt.
+    """
     from ...recover import recovery_lines, save_recovery
 
     if output is None:
-        _table(found)
+        _print_table(recovery)
     elif str(output) == "-":
-        for line in recovery_lines(found, about):
+        for line in recovery_lines(recovery, about):
             sys.stdout.write(line)
     else:
-        save_recovery(found, output, about)
-        known = int((found.logprobs == found.logprobs).sum())
-        say(f"gen: {output}: {known:,} logprobs")
+        save_recovery(recovery, output, about)
+        count = int((recovery.logprobs == recovery.logprobs).sum())  # NaN, where a token is missing, is not itself
+        say(f"gen: {output}: {count:,} logprobs")
 
 
-def _table(found: Recovery) -> None:
+def _print_table(recovery: Recovery) -> None:
     from ...recover import likeliest_tokens
     from .tables import table
 
     rows = []
-    for token in likeliest_tokens(found, _SHOWN):
+    for token in likeliest_tokens(recovery, _TABLE_ROWS):
         value = token.logprob or 0.0
-        shown = repr(token.text) if token.data else "-"
-        # What is relative to the likeliest token is no probability.
-        probability = (f"{exp(value):.6f}",) if found.normalised else ()
-        rows.append((str(token.id), shown, f"{value:.6f}", *probability, f"{float(found.errors[token.id]):.1e}"))
-    heads = ("logprob", "probability") if found.normalised else ("relative logprob",)
+        text = repr(token.text) if token.data else "-"
+        # A logprob relative to the likeliest token gives no probability.
+        probability = (f"{exp(value):.6f}",) if recovery.normalised else ()
+        rows.append((str(token.id), text, f"{value:.6f}", *probability, f"{float(recovery.errors[token.id]):.1e}"))
+    heads = ("logprob", "probability") if recovery.normalised else ("relative logprob",)
     table(("id", "token", *heads, "error"), rows)
 
 
-def summary(found: Recovery) -> None:
-    """What was found out and what it took, on stderr."""
-    for text in found.notes:
+def summary(recovery: Recovery) -> None:
+    """Print notes, method, calls and errors on stderr."""
+    for text in recovery.notes:
         note(text)
-    calls = f"{found.queries:,} calls"
-    if found.sent != found.queries:
-        calls += f", {found.queries - found.sent:,} of them from the checkpoint"
-    error = "" if isnan(found.error) else f", errors up to about {found.error:.1e} nats"
-    relative = "" if found.normalised else ", relative to the likeliest token"
-    say(f"gen: {found.method}: {calls}{error}{relative}")
+    calls = f"{recovery.queries:,} calls"
+    if recovery.sent != recovery.queries:
+        calls += f", {recovery.queries - recovery.sent:,} of them from the checkpoint"
+    error = "" if isnan(recovery.error) else f", errors up to about {recovery.error:.1e} nats"
+    relative = "" if recovery.normalised else ", relative to the likeliest token"
+    say(f"gen: {recovery.method}: {calls}{error}{relative}")
 
 
-def show_verification(found: Verification) -> None:
-    """Say how far a second look was from the first."""
-    largest = "" if found.token is None else f": largest difference {found.largest:.1e} nats (token {found.token})"
-    say(f"gen: verified {found.tokens:,} tokens by {found.method}, {found.queries:,} calls{largest}")
+def show_verification(verification: Verification) -> None:
+    """Print how far the second answers were from the first, on stderr."""
+    largest = ""
+    if verification.token is not None:
+        largest = f": largest difference {verification.largest:.1e} nats (token {verification.token})"
+    say(
+        f"gen: verified {verification.tokens:,} tokens by {verification.method}, "
+        f"{verification.queries:,} calls{largest}"
+    )
 
 
 def show_plan(
     estimates: Sequence[CallEstimate], prompt_tokens: int, guessed: bool, price: tuple[float, float] | None
 ) -> None:
-    """Print calls, tokens and cost of each method, in the order in which auto would take them."""
+    """Print calls, tokens and cost of each method, in the order in which ``auto`` tries them.
+
+    Args:
+        estimates: the calls of each method.
+        prompt_tokens: tokens of the prompt, which each call reads.
+        guessed: whether that number is a guess.
+        price: dollars for a million tokens, read and written; None: no cost is printed.
+    """
     from .tables import table
 
     rows = []
-    for one in estimates:
-        sign = "about " if one.about else ""
-        row = [one.method, f"{sign}{one.calls:,}", f"{sign}{one.billed(prompt_tokens):,}"]
+    for estimate in estimates:
+        about = "about " if estimate.about else ""
+        row = [estimate.method, f"{about}{estimate.calls:,}", f"{about}{estimate.billed(prompt_tokens):,}"]
         if price is not None:
-            cost = (one.calls * prompt_tokens * price[0] + one.calls * price[1]) / 1e6
-            row.append(f"{sign}${cost:,.4f}")
+            cost = (estimate.calls * prompt_tokens * price[0] + estimate.calls * price[1]) / 1e6
+            row.append(f"{about}${cost:,.4f}")
         rows.append(tuple(row))
     heads = ("method", "calls", "tokens billed", *(("cost",) if price is not None else ()))
     table(heads, rows)

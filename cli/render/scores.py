@@ -10,17 +10,17 @@ if TYPE_CHECKING:
     from ...engine import Model, PromptToken
 
 
-def show_text(steps: Sequence[PromptToken], tokens: bool) -> None:
-    """Print the score of a text; ``tokens``: each token too."""
+def show_text(tokens: Sequence[PromptToken], show_tokens: bool) -> None:
+    """Print the score of a text; with ``show_tokens``, a table of its tokens first."""
     from ...logprobs import Score
     from .tables import table
 
-    if tokens:
-        rows = [(str(step.index), repr(step.chosen.text), *_numbers(step.chosen.logprob)) for step in steps]
+    if show_tokens:
+        rows = [(str(token.index), repr(token.chosen.text), *_numbers(token.chosen.logprob)) for token in tokens]
         table(("", "token", "logprob", "probability"), rows)
         print()
-    score = Score.of(steps)
-    print(f"tokens         {score.tokens:,} scored of {len(steps):,}")
+    score = Score.of(tokens)
+    print(f"tokens         {score.tokens:,} scored of {len(tokens):,}")
     if score.per_token is not None:
         print(f"sum            {score.sum_logprob:.4f} nats")
         print(f"per token      {score.per_token:.4f} nats")
@@ -31,7 +31,7 @@ def show_text(steps: Sequence[PromptToken], tokens: bool) -> None:
 
 
 def show_choices(choices: Sequence[dict[str, Any]]) -> None:
-    """Print choices, the likeliest marked."""
+    """Print the scores of choices; a star marks the likeliest."""
     from .tables import table
 
     best = max(range(len(choices)), key=lambda i: choices[i]["probability"] or 0.0)
@@ -46,15 +46,18 @@ def show_choices(choices: Sequence[dict[str, Any]]) -> None:
     table(("choice", "probability", "sum, nats", "per token", "per byte"), rows)
 
 
-def write_text(steps: Sequence[PromptToken], out: TextIO) -> None:
+def write_text(tokens: Sequence[PromptToken], out: TextIO) -> None:
     """Write the score of a text as one object."""
     from ...logprobs import encode_json, text_score
 
-    out.write(encode_json(text_score(steps)) + "\n")
+    out.write(encode_json(text_score(tokens)) + "\n")
 
 
-def write_lines(steps: Iterable[PromptToken], model: Model, out: TextIO) -> list[PromptToken]:
-    """Write ``start``, a ``prompt`` line for each token, and ``done`` with the score. Returns the tokens."""
+def write_lines(tokens: Iterable[PromptToken], model: Model, out: TextIO) -> list[PromptToken]:
+    """Write ``start``, a ``prompt`` line for each token, and ``done`` with the score.
+
+    Returns the tokens.
+    """
     from ...engine import versions
     from ...logprobs import Score, done_line, prompt_line, start_line
 
@@ -68,14 +71,14 @@ def write_lines(steps: Iterable[PromptToken], model: Model, out: TextIO) -> list
             }
         )
     )
-    kept = []
-    for step in steps:
-        out.write(prompt_line(step))
+    written = []
+    for token in tokens:
+        out.write(prompt_line(token))
         out.flush()
-        kept.append(step)
-    out.write(done_line(Score.of(kept).as_json()))
+        written.append(token)
+    out.write(done_line(Score.of(written).as_json()))
     out.flush()
-    return kept
+    return written
 
 
 def _numbers(logprob: float | None) -> tuple[str, str]:

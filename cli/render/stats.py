@@ -1,4 +1,4 @@
-"""What `--stats` prints."""
+"""The speeds and counts that `--stats` prints."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ if TYPE_CHECKING:
 def show(done: Done, seed: int) -> None:
     """Print speeds and counts to stderr."""
     times = done.timings
-    made = done.completion_tokens
-    share = times.chain / times.generation if times.generation else 0.0
-    each = times.chain / made * 1e6 if made else 0.0
+    tokens = done.completion_tokens
+    chain_share = times.chain / times.generation if times.generation else 0.0
+    chain_us = times.chain / tokens * 1e6 if tokens else 0.0
     lines = [
         f"prompt      {done.prompt_tokens:6,} tokens  {_rate(done.prompt_tokens, times.prompt)}",
-        f"generation  {made:6,} tokens  {_rate(made, times.generation)}",
-        f"chain       {each:6,.0f} µs a token, {share:.1%} of the generation",
+        f"generation  {tokens:6,} tokens  {_rate(tokens, times.generation)}",
+        f"chain       {chain_us:6,.0f} µs a token, {chain_share:.1%} of the generation",
         *_grammar(done),
         *_lookup(done),
         f"finish      {done.finish_reason}{f' at {done.stop!r}' if done.stop is not None else ''}, seed {seed}",
@@ -29,10 +29,10 @@ def show(done: Done, seed: int) -> None:
 def _grammar(done: Done) -> list[str]:
     if done.complete is None:
         return []
-    each = done.timings.grammar / done.completion_tokens * 1e6 if done.completion_tokens else 0.0
-    whole = "complete" if done.complete else "not complete"
+    grammar_us = done.timings.grammar / done.completion_tokens * 1e6 if done.completion_tokens else 0.0
+    completeness = "complete" if done.complete else "not complete"
     forced = f"{done.forced_tokens} of {done.completion_tokens} tokens forced"
-    return [f"grammar     {each:6,.0f} µs a token, {forced}, {whole}"]
+    return [f"grammar     {grammar_us:6,.0f} µs a token, {forced}, {completeness}"]
 
 
 def _lookup(done: Done) -> list[str]:

@@ -9,29 +9,36 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from ...grammars import PresetEntry as Grammar
+    from ...grammars import GrammarEntry
     from ...presets import PresetEntry
     from ...samplers import Sampler
 
 
-def show_samplers(found: Sequence[type[Sampler]], offered: Mapping[str, str]) -> None:
-    """Print all samplers: name, main parameter with its default, what it does, where it is from."""
+_PIPED_COLUMNS = 1000
+"""Wide enough that no row of a piped table is wrapped."""
+
+
+def show_samplers(samplers: Sequence[type[Sampler]], plugins: Mapping[str, str]) -> None:
+    """Print all samplers: name, main parameter with its default, summary, source.
+
+    ``plugins``: the samplers of other packages, and where each would be loaded from.
+    """
     rows = []
-    for cls in found:
+    for cls in samplers:
         about = cls.about
         main = f"{about.main} {_default(cls, about.main)}" if about.main else ""
-        rows.append((about.name, main, about.summary, _short(about.reference)))
+        rows.append((about.name, main, about.summary, _short_reference(about.reference)))
     table(("sampler", "main parameter", "what it does", "source"), rows)
-    for name, place in sorted(offered.items()):
-        print(f"{name}: offered by another package, {place}")
+    for name, location in sorted(plugins.items()):
+        print(f"{name}: offered by another package, {location}")
 
 
 def show_sampler(cls: type[Sampler]) -> None:
-    """Print one sampler: formula, parameters with ranges, neutral value, reference, equality."""
+    """Print one sampler: formula, neutral value, source, how it compares with llama.cpp's, parameters."""
     from ...samplers import allowed_values
 
     about = cls.about
-    neutral = ", ".join(f"{name} {_plain(value)}" for name, value in about.neutral.items())
+    neutral = ", ".join(f"{name} {_format_value(value)}" for name, value in about.neutral.items())
     facts = (
         ("formula", about.formula),
         ("off at", neutral or "never"),
@@ -50,12 +57,12 @@ def show_sampler(cls: type[Sampler]) -> None:
         ]
         table(("parameter", "default", "allowed", "meaning"), rows)
     if about.main:
-        example = _default(cls, about.main) if about.example is None else _plain(about.example)
+        example = _default(cls, about.main) if about.example is None else _format_value(about.example)
         print(f"\nin a preset: {about.name}: {example}")
 
 
 def show_presets(entries: Iterable[PresetEntry]) -> None:
-    """Print the presets that a name finds, where each lies and what it is for."""
+    """Print presets: name, folder, description."""
     from ...presets import PresetError, load_preset
 
     rows = []
@@ -69,39 +76,39 @@ def show_presets(entries: Iterable[PresetEntry]) -> None:
     table(("preset", "from", "what it is for"), rows)
 
 
-def show_grammars(entries: Iterable[Grammar]) -> None:
-    """Print the grammars that a name finds, where each lies and what it is."""
+def show_grammars(entries: Iterable[GrammarEntry]) -> None:
+    """Print grammars: name, folder, description."""
     table(("grammar", "from", "what it is"), [(entry.name, entry.origin, entry.description) for entry in entries])
 
 
-def _short(reference: str) -> str:
-    """Authors and year; where there is no year, the first of the systems that have it."""
+def _short_reference(reference: str) -> str:
+    """Authors and year of a paper; for a reference without a year, the first system that it names."""
     paper = re.match(r".*?\b\d{4}\b", reference)
     return paper.group() if paper else re.split("[,;]", reference)[0]
 
 
 def _default(cls: type[Sampler], parameter: str) -> str:
     field = cls.model_fields[parameter]
-    return _plain(field.get_default(call_default_factory=True))
+    return _format_value(field.get_default(call_default_factory=True))
 
 
-def _plain(value: Any) -> str:
-    """A value as a preset may write it: what holds others in brackets, and texts in there as in JSON."""
+def _format_value(value: Any) -> str:
+    """Return a value as a preset may write it: tables and lists in brackets, texts inside them as in JSON."""
     if isinstance(value, Mapping):
-        return f"{{{', '.join(f'{_quoted(key)}: {_quoted(item)}' for key, item in value.items())}}}"
+        return f"{{{', '.join(f'{_format_item(key)}: {_format_item(item)}' for key, item in value.items())}}}"
     if isinstance(value, list):
-        return f"[{', '.join(_quoted(item) for item in value)}]"
+        return f"[{', '.join(_format_item(item) for item in value)}]"
     if isinstance(value, float):
         return f"{value:g}"
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def _quoted(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False) if isinstance(value, str) else _plain(value)
+def _format_item(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False) if isinstance(value, str) else _format_value(value)
 
 
 def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """A table on a terminal; when piped, the same columns unwrapped."""
+    """Print a table; rows are wrapped to the width of a terminal, and not wrapped elsewhere."""
     from rich.box import SIMPLE_HEAD
     from rich.console import Console
     from rich.table import Table
@@ -109,10 +116,10 @@ def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
 
     from .text import visible
 
-    console = Console(width=None if sys.stdout.isatty() else 1000, highlight=False)
-    found = Table(box=SIMPLE_HEAD, pad_edge=False, show_edge=False)
+    console = Console(width=None if sys.stdout.isatty() else _PIPED_COLUMNS, highlight=False)
+    grid = Table(box=SIMPLE_HEAD, pad_edge=False, show_edge=False)
     for number, title in enumerate(header):
-        found.add_column(title, no_wrap=number == 0, style="bold" if number == 0 else "")
+        grid.add_column(title, no_wrap=number == 0, style="bold" if number == 0 else "")
     for row in rows:
-        found.add_row(*(Text(visible(cell)) for cell in row))
-    console.print(found)
+        grid.add_row(*(Text(visible(cell)) for cell in row))
+    console.print(grid)

@@ -1,4 +1,4 @@
-"""Plain text, streamed as it is made."""
+"""A run as plain text, streamed as it is made."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, TextIO
 if TYPE_CHECKING:
     from ...engine import Done, Event
 
-# Shown instead of obeyed on a terminal: C0 but tab and newline, DEL, C1, and what turns text around.
+# A terminal would obey these: C0 except tab and newline, DEL, C1, and the marks that reverse text.
 _PICTURES = {code: chr(0x2400 + code) for code in range(0x20) if chr(code) not in "\t\n"}
 _ESCAPED = {
     code: f"\\u{code:04x}" for code in (*range(0x80, 0xA0), *range(0x202A, 0x202F), *range(0x2066, 0x206A))
@@ -17,28 +17,28 @@ _VISIBLE = {**_PICTURES, 0x7F: "\u2421", **_ESCAPED}
 
 
 def visible(text: str) -> str:
-    """The text with control characters as pictures or escapes, so that a terminal shows and obeys none."""
+    """Return the text with control characters as pictures or escapes, so that a terminal shows them."""
     return text.translate(_VISIBLE)
 
 
 def fit(text: str, out: TextIO) -> str:
-    """The text as ``out`` should get it: `visible` on a terminal, exact elsewhere."""
+    """Return the text as ``out`` should get it: `visible` on a terminal, exact elsewhere."""
     return visible(text) if out.isatty() else text
 
 
-def render(events: Iterable[Event], out: TextIO, before: str = "") -> Done:
-    """Write the text of a run to ``out``, each piece flushed at once; ``before`` goes first (`--echo`).
+def render(events: Iterable[Event], out: TextIO, prefix: str = "") -> Done:
+    """Write the text of a run to ``out``, each piece flushed at once.
 
-    On a terminal, control characters are shown, not obeyed, and a newline ends the output; elsewhere the
-    text is written exactly. Returns the last event.
+    ``prefix`` comes first: the prompt, for `--echo`. On a terminal, control characters are made visible and a
+    newline ends the output; elsewhere the text is exact. Returns the last event.
     """
     from ...engine import Done, PromptToken, Token
 
-    terminal = out.isatty()
+    is_terminal = out.isatty()
 
     def write(text: str) -> None:
         if text:
-            out.write(visible(text) if terminal else text)
+            out.write(visible(text) if is_terminal else text)
             out.flush()
 
     for event in events:
@@ -48,9 +48,9 @@ def render(events: Iterable[Event], out: TextIO, before: str = "") -> Done:
             continue
         elif isinstance(event, Done):
             write(event.rest)
-            if terminal:
+            if is_terminal:
                 write("\n")
             return event
         else:
-            write(before)
+            write(prefix)
     raise RuntimeError("the run ended without a Done event")

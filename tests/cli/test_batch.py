@@ -11,7 +11,7 @@ import sys
 import time
 
 import pytest
-from logitsmith.cli.batch.lines import Arriving, Line
+from logitsmith.cli.batch.input_lines import BackgroundLines, InputLine
 
 CHEAP = ("--parallel", "4", "-c", "256")
 
@@ -377,7 +377,7 @@ def arrived(lines):
 
 def test_a_pipe_is_not_read_far_ahead_of_the_work():
     taken = []
-    lines = Arriving(taken.append(n) or Line(n, {}, "") for n in range(1, 5001))
+    lines = BackgroundLines(taken.append(n) or InputLine(n, {}, "") for n in range(1, 5001))
     assert lines.next(wait=True).number == 1
     time.sleep(0.2)
     assert len(taken) < 1100

@@ -36,6 +36,7 @@ def test_lines_are_appended_and_a_torn_one_is_cut_off(tmp_path):
     file = AppendOnlyFile(path)
     assert file.lock()
     assert file.read() == b"one\ntor"
+    assert list(file.lines()) == [b"one\n", b"tor"]
     file.truncate(4)
     file.append(b"two\n")
     file.sync()

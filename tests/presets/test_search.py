@@ -12,7 +12,7 @@ from logitsmith.presets import (
     config_folder,
     find_preset,
     list_presets,
-    load,
+    load_preset,
     user_config,
 )
 from logitsmith.presets import search as search_module
@@ -55,9 +55,9 @@ def test_first_one_wins(project: Path, user_folder: Path) -> None:
         ("mine", user, False),
         *((name, "built-in", name == "creative") for name in BUILT_IN),
     ]
-    assert load("creative").source == str(Path("presets/creative.yaml"))
-    assert load("mine").source == str(user_folder / "presets/mine.yml")
-    assert load("default").source == "built-in"
+    assert load_preset("creative").source == str(Path("presets/creative.yaml"))
+    assert load_preset("mine").source == str(user_folder / "presets/mine.yml")
+    assert load_preset("default").source == "built-in"
 
 
 def test_yaml_before_yml(project: Path) -> None:
@@ -108,16 +108,19 @@ def test_path(text: str) -> None:
 def test_path_is_named_as_given(project: Path) -> None:
     write(project / "sub/mine.yaml", "chain: [{top_p: 1.5}]")
     with pytest.raises(PresetError, match=r"^\./sub/mine\.yaml: chain\[0\]\.top_p\.p: 1\.5 is not within 0\.\.1$"):
-        load("./sub/mine.yaml")
+        load_preset("./sub/mine.yaml")
     write(project / "sub/mine.yaml")
-    assert (load("sub/mine.yaml").name, load("sub/mine.yaml").source) == ("mine", str(Path("sub/mine.yaml")))
+    assert (load_preset("sub/mine.yaml").name, load_preset("sub/mine.yaml").source) == (
+        "mine",
+        str(Path("sub/mine.yaml")),
+    )
 
 
 @pytest.mark.parametrize("suffix", [".yaml", ".yml"])
 def test_name_is_shown_as_its_file(project: Path, suffix: str) -> None:
     write(project / f"presets/creative{suffix}", "chain: [top_k, temp, {top_p: 1.5}]")
     with pytest.raises(PresetError) as caught:
-        load("creative")
+        load_preset("creative")
     assert str(caught.value) == f"creative{suffix}: chain[2].top_p.p: 1.5 is not within 0..1"
 
 

@@ -1,0 +1,171 @@
+"""The lines of a batch's input: JSON objects, or rows of a CSV file that fill a template."""
+
+from __future__ import annotations
+
+import codecs
+import csv
+import io
+import json
+import os
+import sys
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+from queue import Empty, Queue
+from threading import Thread
+from typing import Any, BinaryIO
+
+from ...common import parse_strict_json
+from .request import InvalidLineError
+from .template import PromptTemplate
+
+_MAX_FIELD_CHARACTERS = 2**31 - 1
+"""Of a CSV field: the largest limit that the csv module takes; its own default is 131,072."""
+_WAIT_SECONDS = 0.1
+"""How long the batch waits for a line while it has nothing to do: short, so that Ctrl-C is seen soon."""
+_MAX_LINES_AHEAD = 1024
+"""Lines that are read before they are asked for; a longer pipe waits, so that memory does not grow with it."""
+
+
+@dataclass(frozen=True)
+class InputLine:
+    """A line of the input.
+
+    ``number`` counts from 1. ``content`` is the object, or what is wrong with the line. ``digest`` names the text
+    of the line: it changes when the text does.
+    """
+
+    number: int
+    content: dict[str, Any] | InvalidLineError
+    digest: str
+
+
+@contextmanager
+def open_input(path: Path) -> Iterator[BinaryIO]:
+    """Open the file, or stdin for ``-``. Raises ``OSError``."""
+    if path.is_file():
+        with path.open("rb") as file:
+            yield file
+    elif str(path) != "-":
+        yield path.open("rb")
+    elif sys.stdin is None:
+        raise OSError(None, "it is closed", "stdin")
+    else:
+        # A copy of stdin that is not closed: a thread may still read from it when the run ends.
+        yield os.fdopen(os.dup(sys.stdin.fileno()), "rb")
+
+
+def read_input_lines(file: BinaryIO, template: PromptTemplate | None) -> Iterator[InputLine]:
+    """Read JSONL; with a template, CSV whose columns the template names."""
+    return read_json_lines(file) if template is None else read_csv_lines(file, template)
+
+
+class BackgroundLines:
+    """Lines that a thread reads, for input that may come slowly. What reading raises, `next` raises."""
+
+    def __init__(self, lines: Iterator[InputLine]) -> None:
+        self._queue: Queue[InputLine | BaseException | None] = Queue(_MAX_LINES_AHEAD)
+        Thread(target=self._read, args=(lines,), daemon=True).start()
+
+    def _read(self, lines: Iterator[InputLine]) -> None:
+        try:
+            for line in lines:
+                self._queue.put(line)
+            self._queue.put(None)
+        except BaseException as error:
+            self._queue.put(error)
+
+    def next(self, wait: bool) -> InputLine | None:
+        """Return the next line, or None if none has come yet; ``wait`` allows it a moment to come.
+
+        Raises ``StopIteration`` at the end of the input.
+        """
+        try:
+            item = self._queue.get(timeout=_WAIT_SECONDS) if wait else self._queue.get_nowait()
+        except Empty:
+            return None
+        if isinstance(item, InputLine):
+            return item
+        raise StopIteration if item is None else item
+
+
+def read_json_lines(file: Iterable[bytes]) -> Iterator[InputLine]:
+    """Read one object a line; empty lines are skipped."""
+    for number, data in enumerate(file, 1):
+        text = (data.removeprefix(codecs.BOM_UTF8) if number == 1 else data).strip()
+        if text:
+            yield InputLine(number, _parse_object(text), _digest(text))
+
+
+def _digest(data: bytes) -> str:
+    return sha256(data).hexdigest()[:16]
+
+
+def _parse_object(data: bytes) -> dict[str, Any] | InvalidLineError:
+    if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        return InvalidLineError("it is UTF-16; save the file as UTF-8")
+    try:
+        value = parse_strict_json(data)
+        json.dumps(value, ensure_ascii=False).encode()
+    except UnicodeDecodeError:
+        return InvalidLineError("it is not UTF-8")
+    except UnicodeEncodeError:
+        return InvalidLineError("it holds half of a surrogate pair")
+    except json.JSONDecodeError as error:
+        return InvalidLineError(f"it is not JSON: {error.msg} at character {error.pos + 1}")
+    except (ValueError, RecursionError) as error:
+        return InvalidLineError(f"it is not JSON that can be read: {str(error).split(';')[0]}")
+    return value if isinstance(value, dict) else InvalidLineError("it is not an object")
+
+
+def read_csv_lines(file: BinaryIO, template: PromptTemplate) -> Iterator[InputLine]:
+    """Read CSV: each row becomes a request in the short form, with the prompt that the row makes.
+
+    A column ``custom_id`` or ``id`` becomes the request's id. A row's number is that of its
+    first line. Raises ``InvalidLineError`` if the first row does not name the template's columns.
+    """
+    csv.field_size_limit(_MAX_FIELD_CHARACTERS)
+    text = io.TextIOWrapper(file, encoding="utf-8-sig", errors="surrogateescape", newline="")
+    try:
+        rows = csv.reader(text, strict=True)
+        try:
+            columns = next(rows, [])
+        except csv.Error as error:
+            raise InvalidLineError(f"the first row is not CSV: {error}") from None
+        template.check(columns)
+        yield from _read_rows(rows, columns, template)
+    finally:
+        text.detach()
+
+
+def _read_rows(rows: Any, columns: list[str], template: PromptTemplate) -> Iterator[InputLine]:
+    while True:
+        number = rows.line_num + 1
+        try:
+            row = next(rows, None)
+        except csv.Error as error:
+            reason = f"the row that begins here is not CSV: {error}"
+            yield InputLine(number, InvalidLineError(reason), _digest(reason.encode()))
+            continue
+        if row is None:
+            return
+        if row:
+            digest = _digest(repr(row).encode(errors="surrogateescape"))
+            yield InputLine(number, _fill_template(row, columns, template), digest)
+
+
+def _fill_template(
+    row: list[str], columns: list[str], template: PromptTemplate
+) -> dict[str, Any] | InvalidLineError:
+    if len(row) != len(columns):
+        return InvalidLineError(f"it has {len(row)} fields, and the first row names {len(columns)}")
+    values = dict(zip(columns, row, strict=True))
+    try:
+        prompt = template.fill(values)
+        "".join(row).encode()
+    except UnicodeEncodeError:
+        return InvalidLineError("it is not UTF-8")
+    request_id = next((values[name] for name in ("custom_id", "id") if values.get(name)), None)
+    return {"prompt": prompt} if request_id is None else {"id": request_id, "prompt": prompt}

@@ -1,0 +1,148 @@
+"""A request of a batch, read from a line in OpenAI's batch format or in the short form."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
+from pydantic import Field, ValidationError, model_validator
+
+from ...presets import Override
+from .openai_line import ChatBody, ChatMessage, CompletionBody, Json, OpenAILine, StrictModel
+
+
+class InvalidLineError(Exception):
+    """A line that is not a valid request. The message says what is wrong with it."""
+
+
+@dataclass(frozen=True)
+class BatchRequest:
+    """One request, in whichever format it was written.
+
+    ``line``: its line number, from 1. ``prompt``: text or token ids; None if there are ``messages``.
+    ``overrides``: settings that go before the preset's; ``sets``: more of them, as texts that `--set` takes.
+    ``logprobs``: how many of the likeliest tokens to report, -1 for all, None for none.
+    """
+
+    id: str
+    line: int
+    prompt: str | list[int] | None
+    messages: list[dict[str, str]] | None
+    overrides: tuple[Override, ...]
+    preset: str | None = None
+    chain: str | None = None
+    sets: tuple[str, ...] = ()
+    logprobs: int | None = None
+    logprobs_from: str = "model"
+
+
+class _ShortLine(StrictModel):
+    id: Annotated[str, Field(min_length=1)] | int | None = None
+    prompt: str | list[int] | None = None
+    messages: list[ChatMessage] | None = Field(default=None, min_length=1)
+    preset: str | None = None
+    chain: str | None = None
+    set_: list[str] | Json = Field(default_factory=list, alias="set")
+    seed: int | None = None
+    max_tokens: int | None = None
+    stop: str | list[str] | None = None
+    grammar: str | Json | None = None
+    json_schema: Json | bool | None = None
+    logprobs: int | None = Field(default=None, ge=-1)
+    logprobs_from: Literal["model", "chain", "both"] = "model"
+
+    @model_validator(mode="after")
+    def _is_consistent(self) -> _ShortLine:
+        for first, second in (("prompt", "messages"), ("grammar", "json_schema")):
+            if getattr(self, first) is not None and getattr(self, second) is not None:
+                raise ValueError(f"{first} and {second} exclude each other")
+        if self.prompt is None and self.messages is None:
+            raise ValueError("there is neither a prompt nor messages")
+        return self
+
+
+def parse_request(record: Json, line: int) -> BatchRequest:
+    """Return the request of line number ``line``. Raises ``InvalidLineError``."""
+    try:
+        if "custom_id" in record or "body" in record or "url" in record:
+            return _parse_openai(OpenAILine.model_validate(record), line)
+        return _parse_short(_ShortLine.model_validate(record), line)
+    except ValidationError as error:
+        raise InvalidLineError(_first_complaint(error)) from None
+
+
+def find_request_id(record: object) -> str | None:
+    """Return the id of a line that may be invalid otherwise; None if it has none."""
+    if isinstance(record, Mapping):
+        for key in ("custom_id", "id"):
+            value = record.get(key)
+            if isinstance(value, (str, int)) and not isinstance(value, bool):
+                return str(value)
+    return None
+
+
+def _parse_openai(line: OpenAILine, number: int) -> BatchRequest:
+    try:
+        body: CompletionBody | ChatBody
+        if line.url == "/v1/completions":
+            body = CompletionBody.model_validate(line.body)
+            overrides = tuple(body.overrides())
+            return BatchRequest(line.custom_id, number, body.prompt, None, overrides, logprobs=body.logprobs)
+        body = ChatBody.model_validate(line.body)
+        overrides = tuple(body.overrides())
+    except ValidationError as error:
+        raise InvalidLineError(_first_complaint(error, "body.")) from None
+    except ValueError as error:
+        raise InvalidLineError(str(error)) from None
+    if body.top_logprobs is not None and not body.logprobs:
+        raise InvalidLineError("body.top_logprobs needs logprobs: true")
+    if body.max_tokens is not None and body.max_completion_tokens is not None:
+        raise InvalidLineError("body: max_tokens and max_completion_tokens are the same; give one")
+    top = (body.top_logprobs or 0) if body.logprobs else None
+    messages = [message.template_message() for message in body.messages]
+    return BatchRequest(line.custom_id, number, None, messages, overrides, logprobs=top)
+
+
+def _parse_short(line: _ShortLine, number: int) -> BatchRequest:
+    overrides = [
+        Override(name, name, getattr(line, name))
+        for name in ("seed", "max_tokens", "stop", "grammar")
+        if getattr(line, name) is not None
+    ]
+    if line.json_schema is not None:
+        overrides.append(Override("json_schema", "grammar", {"json_schema": line.json_schema}))
+    if line.logprobs_from != "model" and line.logprobs is None:
+        raise InvalidLineError("logprobs_from needs logprobs")
+    sets = line.set_ if isinstance(line.set_, list) else [f"{k}={json.dumps(v)}" for k, v in line.set_.items()]
+    return BatchRequest(
+        id=f"line-{number}" if line.id is None else str(line.id),
+        line=number,
+        prompt=line.prompt,
+        messages=None if line.messages is None else [message.template_message() for message in line.messages],
+        overrides=tuple(overrides),
+        preset=line.preset,
+        chain=line.chain,
+        sets=tuple(sets),
+        logprobs=line.logprobs,
+        logprobs_from=line.logprobs_from,
+    )
+
+
+def _first_complaint(error: ValidationError, prefix: str = "") -> str:
+    """What is wrong with the first wrong field, as one sentence that begins with the field's path."""
+    errors = error.errors(include_url=False)
+    # A field of several types gets an error for each; the longest path belongs to the type that was meant.
+    same_field = (other for other in errors if other["loc"][:1] == errors[0]["loc"][:1])
+    first = max(same_field, key=lambda other: len(other["loc"]))
+    path = ".".join(str(part) for part in first["loc"] if not _is_type_name(part))
+    message = first["msg"].removeprefix("Value error, ")
+    if first["type"] == "extra_forbidden":
+        message = "there is no such field, or nothing here can do what it asks"
+    return f"{prefix}{path}: {message}" if path else f"{prefix.rstrip('.')}: {message}".removeprefix(": ")
+
+
+def _is_type_name(part: object) -> bool:
+    """True for the parts of a path by which pydantic tells the types of a field apart."""
+    return isinstance(part, str) and (part in ("str", "int", "bool") or "[" in part or part.startswith("_"))

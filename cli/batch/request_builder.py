@@ -1,0 +1,123 @@
+"""From a request of a batch to a request of the engine."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from hashlib import sha256
+
+from ...engine import LogprobRequest, Model, Request, format_chat
+from ...grammars import Constraint, resolve_grammar
+from ...presets import (
+    Override,
+    Preset,
+    PresetError,
+    Settings,
+    load_preset,
+    parse_set,
+    preset_from_metadata,
+    resolve_settings,
+)
+from ...samplers import build
+from ..inputs.grammar import folders
+from .request import BatchRequest, InvalidLineError
+
+
+@dataclass(frozen=True)
+class BatchDefaults:
+    """What the flags set for every line that does not set it itself.
+
+    ``base_seed``: combined with a line's id, the seed of a line without one. ``chat``: whether prompts go through
+    the chat template; None: if there is a system message.
+    """
+
+    preset: str
+    chain: str | None
+    overrides: tuple[Override, ...]
+    base_seed: int
+    chat: bool | None
+    logprobs: int | None
+
+
+class RequestBuilder:
+    """Builds the engine's requests for a model.
+
+    Raises ``PresetError``, ``StepError``, ``SamplingError``, ``GrammarError`` or ``ModelError`` for settings that
+    cannot be used, and ``InvalidLineError``.
+    """
+
+    def __init__(self, model: Model, defaults: BatchDefaults) -> None:
+        self._model, self._defaults = model, defaults
+        self._presets: dict[str, Preset] = {}
+        self._load_preset(defaults.preset)  # a fault in it ends the batch before the first line
+
+    def build(self, request: BatchRequest) -> Request:
+        """Return the engine's request; its ``key`` is the line's id."""
+        settings = self._resolve(request)
+        seed = settings.seed.value
+        constraint = self._constraint(settings)
+        max_tokens = settings.max_tokens.value
+        top_logprobs = self._defaults.logprobs if request.logprobs is None else request.logprobs
+        return Request(
+            prompt=self._prompt(request, settings),
+            chain=build(
+                settings.samplers(),
+                seed=derive_seed(self._defaults.base_seed, request.id) if seed is None else seed,
+                vocab=self._model.vocabulary,
+            ),
+            constraint=constraint,
+            stop=settings.stop.value,
+            max_tokens=None if max_tokens == -1 else max_tokens,
+            wanted=LogprobRequest(top_logprobs, request.logprobs_from),
+            # Only a length that somebody asked for may break off the sentence of a grammar.
+            close=constraint is not None and settings.max_tokens.origin == "default",
+            key=request.id,
+        )
+
+    def _resolve(self, request: BatchRequest) -> Settings:
+        has_own_chain = request.preset is not None or request.chain is not None
+        try:
+            return resolve_settings(
+                self._load_preset(request.preset or self._defaults.preset),
+                chain=request.chain if has_own_chain else self._defaults.chain,
+                flags=(*self._defaults.overrides, *map(parse_set, request.sets), *request.overrides),
+            )
+        except PresetError as error:
+            if not (has_own_chain or request.sets):
+                raise
+            # The message names flags; a line has fields of the same names.
+            raise InvalidLineError(str(error).replace("--chain:", "chain:").replace("--set ", "set ")) from None
+
+    def _load_preset(self, name: str) -> Preset:
+        if name not in self._presets:
+            is_model = name == "model"
+            preset = preset_from_metadata(self._model.metadata) if is_model else load_preset(name)
+            if preset is None:
+                raise InvalidLineError("preset model: this model names no sampling settings (general.sampling.*)")
+            self._presets[name] = preset
+        return self._presets[name]
+
+    def _constraint(self, settings: Settings) -> Constraint | None:
+        value = settings.grammar.value
+        if value is None:
+            return None
+        return resolve_grammar(value, folders(), settings.grammar_base).start(self._model.vocabulary)
+
+    def _prompt(self, request: BatchRequest, settings: Settings) -> str | Sequence[int]:
+        messages = request.messages
+        if messages is None and isinstance(request.prompt, str) and self._is_chat(settings):
+            system = settings.system.value
+            messages = [{"role": "system", "content": system}] if system is not None else []
+            messages.append({"role": "user", "content": request.prompt})
+        if messages is not None:
+            return format_chat(self._model, messages)
+        return request.prompt or ""
+
+    def _is_chat(self, settings: Settings) -> bool:
+        chat = self._defaults.chat
+        return settings.system.value is not None if chat is None else chat
+
+
+def derive_seed(base_seed: int, request_id: str) -> int:
+    """Return the seed of a line without one: 32 bits of a hash, so that an id always gets the same seed."""
+    return int.from_bytes(sha256(f"{base_seed}:{request_id}".encode()).digest()[:4], "little")

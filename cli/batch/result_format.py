@@ -1,0 +1,49 @@
+"""From the engine's answer to the record that is kept."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from ... import logprobs
+from ...engine import BatchAnswer
+from .request import BatchRequest, InvalidLineError
+
+
+class ResultFormat:
+    """The format of results: ``openai`` (OpenAI's batch output) or ``jsonl`` (ours)."""
+
+    def __init__(self, name: str) -> None:
+        self._is_openai = name == "openai"
+
+    def check(self, request: BatchRequest) -> None:
+        """Raise ``InvalidLineError`` for logprobs that the format has no place for."""
+        if self._is_openai and (request.logprobs == -1 or request.logprobs_from == "both"):
+            raise InvalidLineError("OpenAI's format has no room for these logprobs; --format jsonl has")
+
+    def answer_record(self, request: BatchRequest, answer: BatchAnswer) -> dict[str, Any]:
+        """The record of an answer."""
+        start, done = answer.start, answer.done
+        logprob_facts = start.logprobs
+        head = logprobs.CompletionHead(
+            id=logprobs.batch_id(request.id, start.seed),
+            created=int(time.time()),
+            model=start.model,
+            prompt="",
+            source=None if logprob_facts is None else logprob_facts["from"],
+            top=0 if logprob_facts is None else logprob_facts["top"],
+            prompt_tokens=start.prompt_tokens,
+            version=start.versions["logitsmith"],
+        )
+        finish = logprobs.CompletionFinish(
+            done.finish_reason, done.stop, done.text, done.completion_tokens, done.finish_reason == "context"
+        )
+        completion = logprobs.Completion(head, None, answer.tokens, finish)
+        if self._is_openai:
+            return logprobs.openai_result_line(request.id, completion, request.messages is not None)
+        return logprobs.result_line(request.id, request.line, start.seed, completion, done.complete)
+
+    def failure_record(self, request_id: str, error: dict[str, Any]) -> dict[str, Any]:
+        """The record of a line without an answer; ``error`` is made by `logprobs.batch_error`."""
+        make_line = logprobs.openai_failure_line if self._is_openai else logprobs.failure_line
+        return make_line(request_id, error)

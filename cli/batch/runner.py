@@ -1,0 +1,116 @@
+"""Runs a batch: every line gets a result, whatever is wrong with some of the lines."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+
+from ...engine import BatchAnswer, Model, ModelError, Request, generate_many
+from ...grammars import GrammarError
+from ...logprobs import batch_error
+from ...presets import PresetError
+from ...samplers import SamplingError
+from ..render.batch import BatchProgress, ProgressDisplay
+from .input_lines import BackgroundLines, InputLine
+from .journal import ResultSink
+from .request import BatchRequest, InvalidLineError, find_request_id, parse_request
+from .request_builder import RequestBuilder
+from .result_format import ResultFormat
+
+
+@dataclass(frozen=True)
+class BatchPolicy:
+    """How requests are computed, see `generate_many`."""
+
+    parallel: int
+    isolated: bool
+    should_stop: Callable[[], bool]
+
+
+class BatchRunner:
+    """A batch that runs: it answers, counts and keeps."""
+
+    def __init__(
+        self, builder: RequestBuilder, result_format: ResultFormat, results: ResultSink, progress: BatchProgress
+    ) -> None:
+        self._builder, self._format = builder, result_format
+        self._results, self._progress = results, progress
+        self._pending: dict[object, tuple[BatchRequest, InputLine]] = {}
+        self._line_of_id: dict[str, int] = {}
+
+    def run(
+        self,
+        model: Model,
+        lines: Iterable[InputLine] | BackgroundLines,
+        policy: BatchPolicy,
+        display: ProgressDisplay,
+    ) -> None:
+        """Answer all lines that have no result yet."""
+        outcomes = generate_many(
+            model,
+            self._requests(lines),
+            policy.parallel,
+            apart=policy.isolated,
+            stopping=policy.should_stop,
+            progress=display.add_tokens,
+        )
+        for outcome in outcomes:
+            request, line = self._pending.pop(outcome.key)
+            if isinstance(outcome, BatchAnswer):
+                self._results.add(self._format.answer_record(request, outcome))
+                self._progress.answered += 1
+            else:
+                self._fail(request.id, line, "generation_failed", str(outcome.error))
+            display.refresh()
+
+    @property
+    def unmatched_results(self) -> int:
+        """How many of the results that were there belong to no line of this input."""
+        return len(self._results.existing_keys) - self._progress.existing
+
+    def _requests(self, lines: Iterable[InputLine] | BackgroundLines) -> Iterator[Request | None]:
+        """The requests that have no result yet; an invalid line fails at once. None: no line has come yet."""
+        for line in self._wait_for_lines(lines) if isinstance(lines, BackgroundLines) else lines:
+            request = None if line is None else self._build_request(line)
+            if line is None or request is not None:
+                yield request
+
+    def _wait_for_lines(self, lines: BackgroundLines) -> Iterator[InputLine | None]:
+        while True:
+            try:
+                line = lines.next(wait=not self._pending)
+            except StopIteration:
+                return
+            yield line
+
+    def _build_request(self, line: InputLine) -> Request | None:
+        """The request of a line; None if it has a result already, or gets one here because it is invalid."""
+        request_id = find_request_id(line.content) or f"line-{line.number}"
+        if (line.number, line.digest) in self._results.existing_keys:
+            self._line_of_id.setdefault(request_id, line.number)
+            self._progress.existing += 1
+            self._progress.existing_failures += 1
+            return None
+        try:
+            if isinstance(line.content, InvalidLineError):
+                raise line.content
+            batch_request = parse_request(line.content, line.number)
+            first_line = self._line_of_id.setdefault(batch_request.id, line.number)
+            if first_line != line.number:
+                raise InvalidLineError(f"the id {batch_request.id!r} is on line {first_line} already")
+            if batch_request.id in self._results.existing_keys:
+                self._progress.existing += 1
+                return None
+            self._format.check(batch_request)
+            request = self._builder.build(batch_request)
+        except (InvalidLineError, PresetError, GrammarError, SamplingError, ModelError) as error:
+            self._line_of_id.setdefault(request_id, line.number)
+            self._fail(request_id, line, "invalid_request", str(error))
+            return None
+        self._pending[request.key] = batch_request, line
+        return request
+
+    def _fail(self, request_id: str, line: InputLine, code: str, message: str) -> None:
+        error = batch_error(code, message, line.number, line.digest)
+        self._results.add(self._format.failure_record(request_id, error))
+        self._progress.failed += 1

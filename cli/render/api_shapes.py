@@ -1,0 +1,176 @@
+"""A run in the shapes of other systems' APIs: one JSON object, or server-sent chunks of it."""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TextIO
+
+if TYPE_CHECKING:
+    from ...engine import Done, Event, Start
+    from ...logprobs import Completion, CompletionFinish, CompletionHead, TokenRecord
+
+
+@dataclass(frozen=True)
+class ApiShape:
+    """Which shape to write.
+
+    ``name``: as `--format` has it. ``stream``: in chunks. ``echo``: the prompt comes first. ``chat``: the
+    prompt went through a chat template.
+    """
+
+    name: str
+    stream: bool
+    echo: bool
+    chat: bool
+
+
+def render(events: Iterable[Event], out: TextIO, shape: ApiShape, prompt: str) -> Done:
+    """Write the run as one object on a line, or as server-sent events, each flushed.
+
+    Returns the last event.
+    """
+    from ...engine import Done, PromptToken, Start, Token
+    from ...logprobs import Completion
+
+    prompt_tokens: list[TokenRecord] = []
+    tokens: list[TokenRecord] = []
+    writer = None
+    start = None
+    for event in events:
+        if isinstance(event, Start):
+            start = event
+            writer = _ChunkWriter(out, _head(start, prompt), shape) if shape.stream else None
+        elif isinstance(event, PromptToken):
+            prompt_tokens.append(event)
+        elif isinstance(event, Token):
+            if writer is not None:
+                writer.token(event, prompt_tokens)
+            else:
+                tokens.append(event)
+        elif isinstance(event, Done):
+            if writer is not None:
+                writer.finish(_finish(event), event.rest, prompt_tokens)
+            elif start is not None:
+                echo = tuple(prompt_tokens) if shape.echo else None
+                completion = Completion(_head(start, prompt), echo, tuple(tokens), _finish(event))
+                _write_object(out, shape, completion, start, event)
+            return event
+    raise RuntimeError("the run ended without a Done event")
+
+
+def _write_object(out: TextIO, shape: ApiShape, completion: Completion, start: Start, done: Done) -> None:
+    from ... import logprobs
+
+    match shape.name:
+        case "openai":
+            body = logprobs.text_completion(completion)
+        case "openai-chat":
+            body = logprobs.chat_completion(completion)
+        case "together":
+            body = logprobs.together_completion(completion, shape.chat)
+        case _:
+            body = logprobs.llama_server_completion(
+                completion, _settings(start), _timings(done), start.cached_tokens
+            )
+    out.write(logprobs.encode_json(body) + "\n")
+    out.flush()
+
+
+class _ChunkWriter:
+    """Writes the chunks that OpenAI streams."""
+
+    def __init__(self, out: TextIO, head: CompletionHead, shape: ApiShape) -> None:
+        from ... import logprobs
+
+        self._logprobs = logprobs
+        self._out = out
+        self._head = head
+        self._is_chat = shape.name == "openai-chat"
+        self._prompt_is_due = shape.echo
+        self._offsets = logprobs.TextOffsets()
+        if self._is_chat:
+            self._send(logprobs.chat_first_chunk(head))
+
+    def token(self, token: TokenRecord, prompt_tokens: list[TokenRecord]) -> None:
+        """Send one token; before the first token, the prompt if it is echoed."""
+        self._send_prompt(prompt_tokens)
+        if self._is_chat:
+            self._send(self._logprobs.chat_chunk(self._head, token))
+        else:
+            self._send(self._logprobs.text_chunk(self._head, [token], self._offsets.of([token]), token.text))
+
+    def finish(self, finish: CompletionFinish, held_back: str, prompt_tokens: list[TokenRecord]) -> None:
+        """Send the last chunk, with the text that was held back, and the end mark."""
+        self._send_prompt(prompt_tokens)
+        last_chunk = self._logprobs.chat_last_chunk if self._is_chat else self._logprobs.text_last_chunk
+        self._send(last_chunk(self._head, finish, held_back))
+        self._out.write(self._logprobs.SERVER_SENT_DONE)
+        self._out.flush()
+
+    def _send_prompt(self, prompt_tokens: list[TokenRecord]) -> None:
+        if self._prompt_is_due:
+            self._prompt_is_due = False
+            offsets = self._offsets.of(prompt_tokens)
+            self._send(self._logprobs.text_chunk(self._head, prompt_tokens, offsets, self._head.prompt))
+            self._offsets.skip_to(len(self._head.prompt))
+
+    def _send(self, data: dict[str, Any]) -> None:
+        self._out.write(self._logprobs.server_sent(data))
+        self._out.flush()
+
+
+def _head(start: Start, prompt: str) -> CompletionHead:
+    from ...logprobs import CompletionHead
+
+    logprob_facts = start.logprobs
+    return CompletionHead(
+        id=secrets.token_hex(12),
+        created=int(time.time()),
+        model=start.model,
+        prompt=prompt,
+        source=None if logprob_facts is None else logprob_facts["from"],
+        top=0 if logprob_facts is None else logprob_facts["top"],
+        prompt_tokens=start.prompt_tokens,
+        version=start.versions["logitsmith"],
+    )
+
+
+def _finish(done: Done) -> CompletionFinish:
+    from ...logprobs import CompletionFinish
+
+    return CompletionFinish(
+        done.finish_reason, done.stop, done.text, done.completion_tokens, done.finish_reason == "context"
+    )
+
+
+def _settings(start: Start) -> dict[str, Any]:
+    """The settings of the run, under the names of llama.cpp's server where it has them."""
+    return {
+        "seed": start.seed,
+        "n_predict": -1 if start.max_tokens is None else start.max_tokens,
+        "n_ctx": start.context,
+        "stop": list(start.stop),
+        "samplers": [name for step in start.chain for name in step],
+        "chain": start.chain,
+        "grammar": "" if start.grammar is None else start.grammar["source"],
+    }
+
+
+def _timings(done: Done) -> dict[str, Any]:
+    """Counts, milliseconds and speeds, as llama.cpp's server names them."""
+    times = done.timings
+    fields: dict[str, float] = {}
+    for name, count, seconds in (
+        ("prompt", done.prompt_tokens, times.prompt),
+        ("predicted", done.completion_tokens, times.generation),
+    ):
+        fields |= {
+            f"{name}_n": count,
+            f"{name}_ms": round(seconds * 1e3, 3),
+            f"{name}_per_token_ms": round(seconds * 1e3 / count, 3) if count else 0.0,
+            f"{name}_per_second": round(count / seconds, 3) if seconds > 0 else 0.0,
+        }
+    return fields
