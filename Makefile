@@ -4,7 +4,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 ROOMS  := cli common engine grammars logprobs presets recover samplers
 
-.PHONY: demo test proof lint typecheck clean
+.PHONY: demo test proof lint typecheck links docs docs-serve clean
 
 demo: $(VENV)/.model
 	$(BIN)/gen "Once upon a time, in a lighthouse by the sea," --seed 7 -n 160 --stats
@@ -20,11 +20,22 @@ lint: $(VENV)/.test typecheck
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 
-# The rooms lie at the top level, but import each other as logitsmith.*: links show mypy that shape.
-typecheck: $(VENV)/.test
+# The rooms lie at the top level, but import each other as logitsmith.*: links show mypy and MkDocs that shape.
+links: | $(VENV)/bin/python
 	@mkdir -p $(VENV)/typecheck/logitsmith
 	@for room in $(ROOMS); do ln -sfn "$(CURDIR)/$$room" $(VENV)/typecheck/logitsmith/$$room; done
+
+typecheck: $(VENV)/.test links
 	cd $(VENV)/typecheck && ../../$(BIN)/mypy --config-file "$(CURDIR)/pyproject.toml" -p logitsmith
+
+# The manual, as a site in site/. Python is started with -m, so that the hook can import docs.tools.
+MKDOCS := NO_MKDOCS_2_WARNING=1 PYTHONPATH=$(VENV)/typecheck $(BIN)/python -m mkdocs
+
+docs: $(VENV)/.docs links
+	$(MKDOCS) build --strict --quiet
+
+docs-serve: $(VENV)/.docs links
+	$(MKDOCS) serve
 
 $(VENV)/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' \
@@ -41,5 +52,10 @@ $(VENV)/.test: pyproject.toml | $(VENV)/bin/python
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[model,test]'
 	@touch $@ $(VENV)/.model
 
+$(VENV)/.docs: pyproject.toml | $(VENV)/bin/python
+	@echo "Installing into $(VENV); the first time compiles llama.cpp, about five minutes."
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[docs]'
+	@touch $@
+
 clean:
-	rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) build dist site *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

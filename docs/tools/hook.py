@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from docs.tools.pages import generated_pages
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
+
+from docs.tools.pages import generated_pages
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:

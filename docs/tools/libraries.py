@@ -12,14 +12,14 @@ ROOT = Path(__file__).parents[2]
 
 _PRESETS = """# Built-in presets
 
-`gen -P NAME` runs with a preset, `gen presets show NAME` prints it, and a file `presets/NAME.yaml` of your own replaces
-it. [Presets](../presets.md) explains the keys.
+`gen -P NAME` runs with a preset, `gen presets show NAME` prints it, and a file `presets/NAME.yaml` of your own
+replaces it. [Presets](../presets.md) explains the keys.
 
 """
 _GRAMMARS = """# Built-in grammars
 
-`gen --grammar NAME` holds the text to a grammar, `gen grammars show NAME` prints it, and `gen grammars sample NAME` writes
-random sentences of it without a model. [Grammars](../grammars.md) explains the rest.
+`gen --grammar NAME` holds the text to a grammar, `gen grammars show NAME` prints it, and `gen grammars sample NAME`
+writes random sentences of it without a model. [Grammars](../grammars.md) explains the rest.
 
 """
 
@@ -27,9 +27,8 @@ random sentences of it without a model. [Grammars](../grammars.md) explains the 
 def presets_page() -> str:
     """Markdown of the presets that come with the package, each with its file."""
     files = {path.stem: path.read_text(encoding="utf-8") for path in _files("presets", "*.yaml")}
-    rows = [
-        (f"[`{name}`](#{name})", plain(yaml.safe_load(text).get("description", ""))) for name, text in files.items()
-    ]
+    summaries = {name: yaml.safe_load(text).get("description", "") for name, text in files.items()}
+    rows = [(f"[`{name}`](#{name})", plain(summary)) for name, summary in summaries.items()]
     sections = [f"## {name} {{ #{name} }}\n\n{block(text, 'yaml')}" for name, text in files.items()]
     return _PRESETS + table(("preset", "what it is for"), rows) + "\n" + "\n".join(sections)
 

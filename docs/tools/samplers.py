@@ -12,12 +12,12 @@ from .markdown import block, code, plain, prose, table
 
 _HEAD = """# Samplers
 
-Every sampler can stand in a chain, in any order and several times; see [Chains](../chains.md). `gen samplers NAME` shows
+A chain may use any of these, in any order and several times; see [Chains](../chains.md). `gen samplers NAME` shows
 the same facts in the terminal. The column *main parameter* names the parameter that `name: value` in a preset and
 `name0.8` in the notation set.
 
-Where systems compute a sampler differently, a parameter selects the variant: `top_p.boundary`, `tfs.pad`, `dry.match` and
-others. The default is llama.cpp's variant; where llama.cpp lacks the sampler, it is the paper's.
+Where systems compute a sampler differently, a parameter selects the variant: `top_p.boundary`, `tfs.pad`,
+`dry.match` and others. The default is llama.cpp's variant; where llama.cpp lacks the sampler, it is the paper's.
 
 """
 

@@ -7,6 +7,7 @@ import pty
 import re
 import subprocess
 import sys
+from io import StringIO
 from pathlib import Path
 
 from rich.console import Console
@@ -22,11 +23,13 @@ COMMANDS = (
     'gen "The sea was" -n 24 --seed 7 --format jsonl --logprobs 2 | gen inspect',
 )
 
+_BACKGROUND, _FOREGROUND = (24, 26, 31), (208, 212, 220)
+_RED, _GREEN, _YELLOW = (224, 108, 117), (152, 195, 121), (229, 192, 123)
+_BLUE, _MAGENTA, _CYAN = (97, 175, 239), (198, 120, 221), (86, 182, 194)
 _THEME = TerminalTheme(
-    (24, 26, 31),
-    (208, 212, 220),
-    [(24, 26, 31), (224, 108, 117), (152, 195, 121), (229, 192, 123)]
-    + [(97, 175, 239), (198, 120, 221), (86, 182, 194), (208, 212, 220)],
+    _BACKGROUND,
+    _FOREGROUND,
+    [_BACKGROUND, _RED, _GREEN, _YELLOW, _BLUE, _MAGENTA, _CYAN, _FOREGROUND],
 )
 _FONT_FACE = re.compile(r"@font-face \{.*?\}\s*", re.DOTALL)
 
@@ -53,7 +56,7 @@ def terminal_output(command: str) -> str:
 
 def picture(outputs: dict[str, str]) -> str:
     """The SVG of commands and what they print; it names no file or font of another host."""
-    console = Console(record=True, width=COLUMNS, file=open(os.devnull, "w"), force_terminal=True, color_system="truecolor")
+    console = Console(record=True, width=COLUMNS, file=StringIO(), force_terminal=True, color_system="truecolor")
     for number, (command, output) in enumerate(outputs.items()):
         if number:
             console.print()

@@ -16,7 +16,7 @@ _BEGIN, _END = "## A tour", "## Where to go on"
 
 def tour(readme: str) -> dict[str, str]:
     """What each command of the tour prints, according to the README."""
-    section = readme.split(_BEGIN)[1].split(_END)[0]
+    section = readme.partition(_BEGIN)[2].partition(_END)[0]
     return dict(map(_parsed, _BLOCK.findall(section)))
 
 

@@ -10,8 +10,8 @@ from pydantic import Field
 class Lipogram(Sampler):
     """Drop the tokens that contain one of the letters.
 
-    Formula: p_i = 0 if piece(i) contains one of `letters`, in either case. If no candidate is free of them, all stay.
-    Neutral without letters. Needs a vocabulary. Source: Georges Perec 1969, La Disparition.
+    Formula: p_i = 0 if piece(i) contains one of `letters`, in either case. If every candidate contains one, all
+    stay. Neutral without letters. Needs a vocabulary. Source: Georges Perec 1969, La Disparition.
     """
 
     about: ClassVar[About] = About(

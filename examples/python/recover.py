@@ -8,7 +8,6 @@ with Model.load(path) as model:
     endpoint = LocalEndpoint(model, window=5)  # or LlamaServerEndpoint("http://127.0.0.1:8080")
     result = recover(endpoint, "The capital of France is", n=20)
     print(f"{result.queries} calls by {result.method}, largest error {result.error:.1e} nats")
-    # result.logprobs: float64 (V,), NaN where a token was not asked for
-    best = sorted((-logprob, token) for token, logprob in enumerate(result.logprobs) if logprob == logprob)
-    for logprob, token in best[:20]:
-        print(f"{model.vocabulary.piece(token).decode()!r:12} {-logprob:.3f}")
+    # result.logprobs: float64 (V,), nats, NaN where a token was not asked for. NaN sorts last.
+    for token in (-result.logprobs).argsort()[:20]:
+        print(f"{model.vocabulary.piece(int(token)).decode()!r:12} {result.logprobs[token]:.3f}")
