@@ -18,7 +18,7 @@ replaces it. [Presets](../presets.md) explains the keys.
 """
 _GRAMMARS = """# Built-in grammars
 
-`gen --grammar NAME` holds the text to a grammar, `gen grammars show NAME` prints it, and `gen grammars sample NAME`
+`gen --grammar NAME` holds the text to a grammar, `gen grammars show NAME` prints it, `gen grammars sample NAME`
 writes random sentences of it without a model. [Grammars](../grammars.md) explains the rest.
 
 """

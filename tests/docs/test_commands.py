@@ -1,0 +1,72 @@
+"""Every command line and every flag in the Markdown files exists."""
+
+import re
+import shlex
+
+import pytest
+
+from docs.tools.commands import group
+
+from .markdown import FILES, console_commands, name_of, without_blocks
+
+GROUP = group()
+COMMANDS = {name: GROUP.get_command(None, name) for name in GROUP.list_commands(None)}
+LINES = [(name_of(path), line) for path in FILES for line in console_commands(path.read_text()) if "gen " in line]
+
+
+def leaves():
+    """Every command without subcommands, by the words that call it."""
+    for name, command in COMMANDS.items():
+        subcommands = getattr(command, "commands", None)
+        if subcommands:
+            yield from (((name, sub), found) for sub, found in subcommands.items())
+        else:
+            yield (name,), command
+
+
+LEAVES = list(leaves())
+FLAGS = {flag for _, leaf in LEAVES for option in leaf.params for flag in [*option.opts, *option.secondary_opts]}
+
+
+def gen_calls(line):
+    """The arguments of each `gen` in a line of shell."""
+    words = shlex.shlex(line, posix=True, punctuation_chars="|<>;&")
+    words.whitespace_split = True
+    arguments = None
+    for word in [*words, "|"]:
+        if set(word) <= set("|<>;&"):
+            if arguments is not None:
+                yield arguments
+            arguments = None
+        elif arguments is not None:
+            arguments.append(word)
+        elif word == "gen":
+            arguments = []
+
+
+@pytest.mark.parametrize(("place", "line"), LINES, ids=[f"{place}-{n}" for n, (place, _) in enumerate(LINES)])
+def test_a_command_line_has_only_options_that_exist(place, line):
+    calls = list(gen_calls(line))
+    assert calls, line
+    for arguments in calls:
+        name, *following = arguments if arguments and arguments[0] in COMMANDS else ["run", *arguments]
+        command = COMMANDS[name]
+        subcommands = getattr(command, "commands", None)
+        if subcommands and following:
+            command = subcommands[following.pop(0)]
+        command.make_context(name, following, resilient_parsing=True)
+
+
+def test_the_manual_has_command_lines():
+    assert len(LINES) > 50
+
+
+@pytest.mark.parametrize("path", FILES, ids=name_of)
+def test_a_flag_that_is_named_exists(path):
+    own = {"--help", "--version"}
+    foreign = {"--no-index", "--sampler-seq"} | own
+    for code in re.findall(r"`([^`\n]+)`", without_blocks(path.read_text())):
+        if code.startswith(("pip ", "python -m", "make ", "mkdocs", "git ", "ruff ")):
+            continue
+        for flag in re.findall(r"(?<![\w-])--[a-z][a-z0-9-]*", code):
+            assert flag in FLAGS | foreign, code
