@@ -3,5 +3,5 @@
 set -euo pipefail
 here="$(cd "$(dirname "$0")" && pwd)"
 gen batch "${1:-$here/../data/reviews.csv}" --template 'Is this review positive or negative? "{text}" It is ' \
-    --regex 'positive|negative' -P deterministic --format jsonl |
+    --regex 'positive|negative' -P deterministic -c 512 --format jsonl |
     jq -r '[.id, .text] | @tsv' | sort

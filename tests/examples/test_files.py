@@ -3,6 +3,8 @@
 import json
 
 import pytest
+from logitsmith.grammars import BYTE_VOCABULARY, KIND_OF_SUFFIX, compile_grammar
+from logitsmith.presets import PresetError, load_preset
 
 from .conftest import EXAMPLES
 
@@ -18,23 +20,21 @@ def test_each_grammar_is_tried():
 
 
 @pytest.mark.parametrize("name", TEXTS)
-def test_grammar(gen, name):
+def test_grammar(name):
     right, wrong = TEXTS[name]
-    path = str(EXAMPLES / "grammars" / name)
-    assert "matches" in gen("grammars", "check", path, "--text", right)
-    with pytest.raises(AssertionError, match="line 1"):
-        gen("grammars", "check", path, "--text", wrong)
+    path = EXAMPLES / "grammars" / name
+    grammar = compile_grammar(path.read_text(encoding="utf-8"), BYTE_VOCABULARY, KIND_OF_SUFFIX[path.suffix])
+    assert grammar.matches(right)
+    assert not grammar.matches(wrong)
 
 
-def test_a_preset_makes_json(gen):
-    printed = gen("Ada Moreau, a baker of 34, lives in Lyon.", "-P", str(EXAMPLES / "presets" / "extract.yaml"))
-    assert set(json.loads(printed)) == {"name", "age", "city"}
-
-
-def test_a_preset_is_read(gen):
-    printed = gen("x", "-P", str(EXAMPLES / "presets" / "storyteller.yaml"), "--show-config")
-    assert "dry.multiplier" in printed
-    assert "preset storyteller" in printed
+@pytest.mark.parametrize("path", sorted((EXAMPLES / "presets").iterdir()), ids=lambda path: path.stem)
+def test_preset_is_read(path):
+    if path.stem == "lipogram":  # its sampler is a plug-in, which is not installed here
+        with pytest.raises(PresetError, match="unknown sampler 'lipogram'"):
+            load_preset(str(path))
+    else:
+        assert load_preset(str(path)).description
 
 
 def test_requests_are_answered(gen):
