@@ -29,7 +29,7 @@ def block(text: str, language: str = "") -> str:
 
 def plain(text: str) -> str:
     """Text in which no character is markup."""
-    return re.sub(r"([\\`*_<>\[\]#~^])", r"\\\1", text)
+    return re.sub(r"([\\`*_>\[\]#])", r"\\\1", text.replace("&", "&amp;").replace("<", "&lt;"))
 
 
 def prose(docstring: str) -> str:

@@ -71,7 +71,7 @@ def test_every_built_in_grammar_is_named():
         (code("a`b"), "``a`b``"),
         (code("`a`"), "`` `a` ``"),
         (code(""), ""),
-        (plain("a_b * <c> [d]"), r"a\_b \* \<c\> \[d\]"),
+        (plain("a_b * <c> [d]"), r"a\_b \* &lt;c\> \[d\]"),
         (prose("x_i of ``top_k`` and `p`"), r"x\_i of `top_k` and `p`"),
         (table(("a",), [("x|y\nz",)]), "| a |\n| --- |\n| x\\|y z |\n"),
     ],
