@@ -40,7 +40,7 @@ class TokenCounts(NamedTuple):
         is_missing = np.append(keys, -1)[at] != new_keys
         insert_at, missing = at[is_missing], new_keys[is_missing]
         in_input = np.insert(self.in_input, insert_at, False)
-        output_count = np.insert(self.output_count, insert_at, 0)
+        output_count: NDArray[np.int32] = np.insert(self.output_count, insert_at, 0)
         at += np.add.accumulate(is_missing) - is_missing  # each insertion moves the later entries by one
         if kind == 0:
             in_input[at] = True
