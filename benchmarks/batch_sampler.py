@@ -20,8 +20,8 @@ from typing import Any
 
 import numpy as np
 from logitsmith.samplers.batch import SamplingData, SamplingParam, sample
-from logitsmith.samplers.batch.cache import RequestCache
-from logitsmith.samplers.batch.counts import count
+from logitsmith.samplers.batch.counts import count_tokens
+from logitsmith.samplers.batch.request_cache import RequestTokenCache
 from numpy.typing import NDArray
 
 from .batch_sampler_peers import CASES, ROWS, Batch, Side, chains, native, torch_side
@@ -88,14 +88,14 @@ def _compare(batch: Batch, rounds: int) -> None:
 
 
 def _cache(batch: Batch, rounds: int) -> None:
-    everything, own, requests = batch.texts, RequestCache(), np.arange(ROWS)
+    everything, own, requests = batch.texts, RequestTokenCache(), np.arange(ROWS)
 
     def counting(step: int, kept: bool) -> tuple[list[int], float]:
         texts = everything[:, : batch.history + step], everything[:, batch.history : batch.history + step]
         if kept:
             own.step(requests, texts, batch.vocabulary, step == 0)
         else:
-            count(*texts, batch.vocabulary)
+            count_tokens(*texts, batch.vocabulary)
         return [], 0.0
 
     sides = {

@@ -7,78 +7,98 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from .data import Ids, Ints, Mask, tokens
+from .data import Ids, Ints, Mask, is_token
 
 
-class Counts(NamedTuple):
-    """The distinct tokens of some rows, an entry each; rows ascend, and within a row ids do."""
+class TokenCounts(NamedTuple):
+    """The distinct tokens of some rows, one entry each. Rows ascend, and within a row ids ascend."""
 
     rows: Ints
     ids: Ints
-    seen: Mask
-    """Does the token occur in the row's `all_input_ids`?"""
-    made: NDArray[np.int32]
+    in_input: Mask
+    """Whether the token occurs in the row's `all_input_ids`."""
+    output_count: NDArray[np.int32]
     """How often it occurs in the row's `output_ids`."""
 
-    def of(self, rows: Ints) -> Counts:
-        """Those of these rows, numbered by their place among them; a row that is not there has none."""
-        places, row = entries_of(self.rows, rows)
-        return Counts(row, self.ids[places], self.seen[places], self.made[places])
+    def of(self, rows: Ints) -> TokenCounts:
+        """The entries of these rows, numbered by their position in ``rows``; a row that is absent has none."""
+        entries, row = entries_of_rows(self.rows, rows)
+        return TokenCounts(row, self.ids[entries], self.in_input[entries], self.output_count[entries])
 
-    def add(self, rows: Ints, ids: Ints, kind: int, width: int) -> Counts:
-        """Count more tokens, (n,), of a vocabulary of ``width``; ``kind``: 0 for `all_input_ids`, 1 for output."""
+    def add(self, rows: Ints, ids: Ints, kind: int, width: int) -> TokenCounts:
+        """Count more tokens.
+
+        Args:
+            rows: the row of each token, (n,).
+            ids: the tokens, (n,), of a vocabulary of ``width``.
+            kind: 0 for tokens of `all_input_ids`, 1 for tokens of `output_ids`.
+            width: the size of the vocabulary.
+        """
         keys: Ints = self.rows * width + self.ids
-        more: Ints = rows * width + ids
-        new, times = np.unique(more, return_counts=True)
-        at = np.searchsorted(keys, new)
-        lacking = np.append(keys, -1)[at] != new
-        where, missing = at[lacking], new[lacking]
-        seen, made = np.insert(self.seen, where, False), np.insert(self.made, where, 0)
-        at += np.add.accumulate(lacking) - lacking  # each entry put in moves the later ones on
+        new_keys, repeats = np.unique(rows * width + ids, return_counts=True)
+        at = np.searchsorted(keys, new_keys)
+        is_missing = np.append(keys, -1)[at] != new_keys
+        insert_at, missing = at[is_missing], new_keys[is_missing]
+        in_input = np.insert(self.in_input, insert_at, False)
+        output_count: NDArray[np.int32] = np.insert(self.output_count, insert_at, 0)
+        at += np.add.accumulate(is_missing) - is_missing  # each insertion moves the later entries by one
         if kind == 0:
-            seen[at] = True
+            in_input[at] = True
         else:
-            made[at] += times.astype(np.int32)
-        rows, ids = np.insert(self.rows, where, missing // width), np.insert(self.ids, where, missing % width)
-        return Counts(rows, ids, seen, made)
+            output_count[at] += repeats.astype(np.int32)
+        all_rows = np.insert(self.rows, insert_at, missing // width)
+        all_ids = np.insert(self.ids, insert_at, missing % width)
+        return TokenCounts(all_rows, all_ids, in_input, output_count)
 
 
-NONE = Counts(np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0, np.bool_), np.empty(0, np.int32))
+NO_COUNTS = TokenCounts(np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0, np.bool_), np.empty(0, np.int32))
 """No token in any row."""
 
 
-def entries_of(entries: Ints, rows: Ints) -> tuple[Ints, Ints]:
-    """The places of some rows among the rows of entries, which ascend, and which of ``rows`` each belongs to."""
-    first, last = np.searchsorted(entries, rows), np.searchsorted(entries, rows, "right")
+def entries_of_rows(entry_rows: Ints, rows: Ints) -> tuple[Ints, Ints]:
+    """Return the positions of the entries of some rows, and for each entry its row's position in ``rows``.
+
+    ``entry_rows``, ascending, (n,): the row of each entry.
+    """
+    first, last = np.searchsorted(entry_rows, rows), np.searchsorted(entry_rows, rows, "right")
     row = np.repeat(np.arange(rows.size), last - first)
     ends = np.add.accumulate(last - first)
     return np.arange(row.size) + (last - ends)[row], row
 
 
-def count(everything: Ids | None, output: Ids | None, width: int) -> Counts:
-    """Count the tokens of each row, by one sort. ``everything``, (B, L), and ``output``, (B, L'), or None."""
-    height = len(everything if everything is not None else output if output is not None else ())
+def count_tokens(all_input: Ids | None, output: Ids | None, width: int) -> TokenCounts:
+    """Count the tokens of each row, by one sort.
+
+    ``all_input``, (B, L), and ``output``, (B, L'): padded token ids, or None; ``width``: the size of the
+    vocabulary.
+    """
+    height = len(all_input if all_input is not None else output if output is not None else ())
     dtype = np.int32 if width < 2**30 else np.int64
     keys = [
-        # A token's two kinds of entries lie side by side: 2 i for `everything`, 2 i + 1 for `output`.
-        np.where(tokens(ids, width), 2 * ids.astype(np.int64) + kind, 2 * width).astype(dtype)
-        for kind, ids in enumerate((everything, output))
+        # Sorted, the two kinds of one token stand side by side: 2 i for `all_input`, 2 i + 1 for `output`.
+        np.where(is_token(ids, width), 2 * ids.astype(np.int64) + kind, 2 * width).astype(dtype)
+        for kind, ids in enumerate((all_input, output))
         if ids is not None
     ]
     table = np.concatenate([*keys, np.full((height, 1), 2 * width, dtype)], axis=1)
     table.sort(axis=1)
-    return _runs(table, width)
+    return _count_runs(table, width)
 
 
-def _runs(table: NDArray[np.integer], width: int) -> Counts:
-    """Read the sorted keys, each row of which ends with padding."""
+def _count_runs(table: NDArray[np.integer], width: int) -> TokenCounts:
+    """Count the runs of equal tokens in sorted keys; each row ends with padding."""
     ids = table >> 1
-    first = np.ones(table.shape, np.bool_)
-    np.not_equal(ids[:, 1:], ids[:, :-1], out=first[:, 1:])
-    starts = first.reshape(-1).nonzero()[0]
+    is_first = np.ones(table.shape, np.bool_)
+    np.not_equal(ids[:, 1:], ids[:, :-1], out=is_first[:, 1:])
+    starts = is_first.reshape(-1).nonzero()[0]
     sizes = np.diff(starts, append=table.size)
-    made = np.add.reduceat(table.reshape(-1) & 1, starts) if starts.size else starts
-    found = ids.reshape(-1)[starts]
-    real = found < width
-    starts, sizes, made, found = starts[real], sizes[real], made[real], found[real]
-    return Counts(starts // table.shape[1], found.astype(np.int64), sizes > made, made.astype(np.int32))
+    output_count = np.add.reduceat(table.reshape(-1) & 1, starts) if starts.size else starts
+    run_ids = ids.reshape(-1)[starts]
+    is_real = run_ids < width
+    starts, sizes, output_count, run_ids = starts[is_real], sizes[is_real], output_count[is_real], run_ids[is_real]
+    return TokenCounts(
+        rows=starts // table.shape[1],
+        ids=run_ids.astype(np.int64),
+        in_input=sizes > output_count,
+        output_count=output_count.astype(np.int32),
+    )

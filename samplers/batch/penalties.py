@@ -9,16 +9,16 @@ import numpy as np
 
 from ..arrays import held_finite
 from ..errors import SamplingError
-from .counts import Counts, entries_of
+from .counts import TokenCounts, entries_of_rows
 from .data import Floats, Ints
-from .param import Plan
-from .tensors import Table, check
+from .logit_table import LogitTable, check_finite
+from .param import RowPlan
 
-# Logits that are worked on at a time where whole rows are: what the processor's cache holds.
-_CELLS = 1 << 20
+_LOGITS_AT_ONCE = 1 << 20
+"""Of whole rows, so many logits are computed at a time: 4 MB, which stay in the processor's cache."""
 
 
-class Touched(NamedTuple):
+class PenalisedLogits(NamedTuple):
     """The logits that penalties change, one entry a row and a token; rows ascend."""
 
     rows: Ints
@@ -26,76 +26,89 @@ class Touched(NamedTuple):
     old: Floats
     new: Floats
 
-    def of(self, rows: Ints) -> Touched:
-        """Those of some rows, numbered by their place among these."""
-        places, row = entries_of(self.rows, rows)
-        return Touched(row, self.ids[places], self.old[places], self.new[places])
+    def of(self, rows: Ints) -> PenalisedLogits:
+        """The entries of some rows, numbered by their position in ``rows``."""
+        entries, row = entries_of_rows(self.rows, rows)
+        return PenalisedLogits(row, self.ids[entries], self.old[entries], self.new[entries])
 
 
-NOTHING = Touched(np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0, np.float32), np.empty(0, np.float32))
-"""No penalty, or no token yet."""
+NO_PENALTIES = PenalisedLogits(
+    np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0, np.float32), np.empty(0, np.float32)
+)
+"""No row has a penalty, or no row has a token yet."""
 
 
-def penalise(table: Table, counts: Counts, plan: Plan) -> Touched:
-    """Lower the logits of the tokens so far.
+def compute_penalties(table: LogitTable, counts: TokenCounts, plan: RowPlan) -> PenalisedLogits:
+    """Compute the logits that penalties change.
 
-    Formula, float32: a token of `all_input_ids`: logit <= 0: logit * repetition, else logit / repetition; then one
-    that stands ``count`` times in `output_ids`: minus count * frequency + presence. What overflows is held finite.
-    Equals the sampler `penalties` with ``scope: output`` and ``last_n: -1``.
-    Raises ``SamplingError`` with the row where no number is left.
+    Formula, float32: for a token of `all_input_ids`, logit * repetition if logit <= 0, else logit / repetition;
+    then, for a token that occurs ``count`` times in `output_ids`, minus count * frequency + presence. What
+    overflows is held finite. Equals the sampler `penalties` with ``scope: output`` and ``last_n: -1``. Raises
+    ``SamplingError`` with the row where no number is left.
     """
     rows, ids = counts.rows, counts.ids
     old = table.take(rows * table.width + ids)
-    repeat = np.where(counts.seen, plan.repetition_penalty[rows], np.float32(1))
-    made = counts.made.astype(np.float32)
+    repetition = np.where(counts.in_input, plan.repetition_penalty[rows], np.float32(1))
+    count = counts.output_count.astype(np.float32)
     with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
-        new = np.where(old <= 0, old * repeat, old / repeat)
-        new -= made * plan.frequency_penalty[rows] + (made > 0) * plan.presence_penalty[rows]
-    lost = np.isnan(new).nonzero()[0]
-    if lost.size:
-        check(old[lost], rows[lost])
-        raise SamplingError(f"penalties: row {rows[lost[0]]}: left no finite logit")
-    return Touched(rows, ids, old, held_finite(new, old))
+        new = np.where(old <= 0, old * repetition, old / repetition)
+        new -= count * plan.frequency_penalty[rows] + (count > 0) * plan.presence_penalty[rows]
+    nan = np.isnan(new).nonzero()[0]
+    if nan.size:
+        check_finite(old[nan], rows[nan])
+        raise SamplingError(f"penalties: row {rows[nan[0]]}: left no finite logit")
+    return PenalisedLogits(rows, ids, old, held_finite(new, old))
 
 
-class Part(NamedTuple):
-    """Some rows of a batch, ascending, and what is done to their logits."""
+class RowSelection(NamedTuple):
+    """Some rows of a batch, ascending, with the temperature and the penalties of each."""
 
-    table: Table
+    table: LogitTable
     rows: Ints
     temperature: Floats
-    touched: Touched
-    """Of these rows, numbered by their place among them, and after the temperature."""
+    penalised: PenalisedLogits
+    """Numbered by the position of the row in this selection; after the temperature."""
 
     @classmethod
-    def make(cls, table: Table, rows: Ints, temperature: Floats, touched: Touched) -> Part:
-        """Lay the temperature, (R,), over the penalties of the whole batch."""
-        own = touched if rows.size == table.height else touched.of(rows)
+    def create(
+        cls, table: LogitTable, rows: Ints, temperature: Floats, penalised: PenalisedLogits
+    ) -> RowSelection:
+        """Select rows of the table.
+
+        Args:
+            table: the whole batch.
+            rows: the rows, ascending, (R,).
+            temperature: that of each row, (R,).
+            penalised: the penalties of the whole batch, before the temperature.
+        """
+        own = penalised if rows.size == table.height else penalised.of(rows)
         divisor = temperature[own.rows]
         return cls(table, rows, temperature, own._replace(old=own.old / divisor, new=own.new / divisor))
 
-    def of(self, places: Ints) -> Part:
-        """Some of these rows, ascending."""
-        if places.size == self.rows.size:
+    def of(self, positions: Ints) -> RowSelection:
+        """Some of these rows, by their positions, ascending."""
+        if positions.size == self.rows.size:
             return self
-        return Part(self.table, self.rows[places], self.temperature[places], self.touched.of(places))
+        return RowSelection(
+            self.table, self.rows[positions], self.temperature[positions], self.penalised.of(positions)
+        )
 
-    def quotients(self) -> Iterator[tuple[Ints, Floats, Floats]]:
-        """Whole rows, a few at a time: which of these, (r,), logit / temperature, (r, V), and the highest, (r,).
+    def scaled_rows(self) -> Iterator[tuple[Ints, Floats, Floats]]:
+        """Yield whole rows, a few at a time: positions, (r,), logit / temperature, (r, V), and the highest, (r,).
 
-        A row whose highest quotient is beyond float32 is left out.
+        A row whose highest scaled logit is beyond float32 is left out.
         """
-        step = max(_CELLS // self.table.width, 1)
+        step = max(_LOGITS_AT_ONCE // self.table.width, 1)
         for start in range(0, self.rows.size, step):
-            places = np.arange(start, min(start + step, self.rows.size))
-            some = self.of(places)
-            logits, highest = self.table.whole(some.rows)
-            quotients, highest = logits / some.temperature[:, None], highest / some.temperature
-            if some.touched.rows.size:
-                quotients[some.touched.rows, some.touched.ids] = some.touched.new
-                highest = quotients.max(axis=1)
-            finite = np.isfinite(highest)
-            if finite.all():
-                yield places, quotients, highest
-            elif finite.any():
-                yield places[finite], quotients[finite], highest[finite]
+            positions = np.arange(start, min(start + step, self.rows.size))
+            selection = self.of(positions)
+            logits, highest = self.table.whole(selection.rows)
+            scaled, highest = logits / selection.temperature[:, None], highest / selection.temperature
+            if selection.penalised.rows.size:
+                scaled[selection.penalised.rows, selection.penalised.ids] = selection.penalised.new
+                highest = scaled.max(axis=1)
+            is_finite = np.isfinite(highest)
+            if is_finite.all():
+                yield positions, scaled, highest
+            elif is_finite.any():
+                yield positions[is_finite], scaled[is_finite], highest[is_finite]

@@ -8,18 +8,18 @@ import numpy as np
 
 from ..arrays import describe
 from ..errors import SamplingError
-from .cache import RequestCache
-from .counts import Counts, count
-from .data import Doubles, Floats, Ints, SamplingData, lengths
-from .draw import draw, draw_whole, numbers
-from .heads import Heads, heads
-from .nucleus import nucleus, reaching_p
-from .param import Plan, SamplingParam
-from .penalties import NOTHING, Part, Touched, penalise
-from .tensors import Table
+from .counts import TokenCounts, count_tokens
+from .data import Doubles, Floats, Ints, SamplingData, row_lengths
+from .draw import draw_from_candidates, draw_from_rows, uniform_numbers
+from .logit_table import LogitTable
+from .nucleus import count_reaching_p, select_nucleus
+from .param import RowPlan, SamplingParam
+from .penalties import NO_PENALTIES, PenalisedLogits, RowSelection, compute_penalties
+from .request_cache import RequestTokenCache
+from .top_candidates import TopCandidates, find_top_candidates
 
-# What outlives a call, since the interface is a function. It changes no result, and only saves work.
-_requests = RequestCache()
+# `sample` is a function, so what outlives a call stands here. It only saves work and changes no result.
+_request_cache = RequestTokenCache()
 
 
 def sample(
@@ -27,38 +27,40 @@ def sample(
 ) -> tuple[Ints, Floats | None]:
     """Choose the next token of every row, as a `Chain` of the same steps would.
 
-    Formula, a row: repetition penalty over input and output, frequency and presence over the output
-    (`penalties`, scope output), `temperature`, `top_k`, `top_p`, then `dist`, whose number u is the one
-    after as many as the row has output tokens; a greedy row takes its highest logit after the penalties, of
-    equal ones the first. Equal to the chain bit for bit, whatever the other rows are.
+    Formula for a row: the repetition penalty over input and output, the frequency and presence penalties over the
+    output (`penalties` with scope output), `temperature`, `top_k`, `top_p`, then `dist`. The uniform number of a
+    row with n output tokens is number n of its seed's sequence. A greedy row takes its highest logit after the
+    penalties; of equal logits the first. A row equals its chain bit for bit, whatever the other rows are.
 
-    ``logits``: real floats (B, V), a tensor of any library of the Python array API standard; not written to.
-    ``sampling_data``: the tokens so far; None: none yet. ``sampling_param``: how to sample; None: greedily.
-    Returns ``next_tokens``, int64 (B,), and ``logits_or_logprobs``, float32 (B,): of a greedy row the logit after
-    penalties, of a sampled one the logprob, in nats, in the distribution that was drawn from; None where every row
-    is greedy.
-    Raises ``SamplingError`` that names the argument and the row: shapes, dtypes, values out of range, NaN, +inf, a
-    row of -inf only.
-    Source: the `sample` interface of MindIE LLM. Equal to llama.cpp as far as the steps are, see their docstrings.
+    Args:
+        logits: real floats (B, V), a tensor of any library of the Python array API standard. It is not written to.
+        sampling_data: the tokens so far; None: no tokens yet.
+        sampling_param: how to sample; None: greedily.
+
+    Returns ``next_tokens``, int64 (B,), and ``logits_or_logprobs``, float32 (B,). The latter holds, for a greedy
+    row, the logit after penalties; for a sampled row, the logprob in nats in the distribution that was drawn from.
+    It is None if every row is greedy. Raises ``SamplingError`` that names the argument and the row, for wrong
+    shapes and dtypes, values out of range, NaN, +inf, and a row of -inf only.
+    Source: the `sample` interface of MindIE LLM. Equals llama.cpp as far as the steps do, see their docstrings.
     """
-    data, param = _checked(sampling_data, sampling_param)
-    table = Table(logits, data.to_tensor or param.to_tensor)
-    plan = Plan.of(param, table.height, table.width)
-    _fit(data, plan, table.height)
-    counts = _counts(data, plan, table)
+    data, param = _check_arguments(sampling_data, sampling_param)
+    table = LogitTable(logits, data.to_tensor or param.to_tensor)
+    plan = RowPlan.from_param(param, table.height, table.width)
+    _check_rows(data, plan, table.height)
+    counts = _count_penalised(data, plan, table)
     if not table.height:
         return np.empty(0, np.int64), None
-    touched = NOTHING if counts is None else penalise(table, counts, plan)
-    if not plan.do_sample.any() and not touched.rows.size:
+    penalised = NO_PENALTIES if counts is None else compute_penalties(table, counts, plan)
+    if not plan.do_sample.any() and not penalised.rows.size:
         return table.best()[0], None
-    step = _Step(table, plan, touched, _numbers(data, plan, table))
-    # Finite logits may lie further apart than float32 reaches, also after a temperature; each part sees to that.
+    step = _BatchStep(table, plan, penalised, _row_numbers(data, plan, table))
+    # Finite logits may lie further apart than float32 reaches; each part of the step handles that.
     with np.errstate(over="ignore", under="ignore"):
-        step.settle(np.arange(table.height))
+        step.choose_tokens(np.arange(table.height))
     return step.tokens, step.values if plan.do_sample.any() else None
 
 
-def _checked(data: object, param: object) -> tuple[SamplingData, SamplingParam]:
+def _check_arguments(data: object, param: object) -> tuple[SamplingData, SamplingParam]:
     if data is not None and not isinstance(data, SamplingData):
         raise SamplingError(f"sampling_data: expected SamplingData or None, got {describe(data)}")
     if param is not None and not isinstance(param, SamplingParam):
@@ -66,106 +68,111 @@ def _checked(data: object, param: object) -> tuple[SamplingData, SamplingParam]:
     return data or SamplingData(), param or SamplingParam()
 
 
-def _fit(data: SamplingData, plan: Plan, height: int) -> None:
-    """Raise ``SamplingError`` unless there are the texts that the parameters need, a row for each of the logits.
+def _check_rows(data: SamplingData, plan: RowPlan, height: int) -> None:
+    """Raise ``SamplingError`` unless the data have a row for each row of logits, and what the parameters need.
 
-    Without `output_ids` there is no output yet, so at a first token these may be missing.
+    At the first token there is no output yet, so `output_ids` may be missing.
     """
     for name in ("all_input_ids", "output_ids", "request_ids"):
         array = getattr(data, name)
         if array is not None and len(array) != height:
             raise SamplingError(f"{name}: {len(array)} rows, while logits has {height}")
-    needs = (
+    requirements = (
         ("all_input_ids", "repetition_penalty", plan.repetition_penalty != 1, False),
         ("output_ids", "frequency_penalty", plan.frequency_penalty != 0, True),
         ("output_ids", "presence_penalty", plan.presence_penalty != 0, True),
         ("output_ids", "seed", plan.do_sample & (plan.seed >= 0), True),
     )
-    for name, parameter, wanted, later in needs:
-        if getattr(data, name) is None and wanted.any() and not (later and data.is_prefill):
-            row = wanted.nonzero()[0][0]
-            after = " after the first token" if later else ""
+    for name, parameter, is_used, is_optional_at_first in requirements:
+        if getattr(data, name) is None and is_used.any() and not (is_optional_at_first and data.is_prefill):
+            row = is_used.nonzero()[0][0]
+            after = " after the first token" if is_optional_at_first else ""
             raise SamplingError(f"{name}: row {row} has a {parameter}, which needs them{after}")
 
 
-def _counts(data: SamplingData, plan: Plan, table: Table) -> Counts | None:
-    """The tokens that the penalties of each row look at, or None if there are none."""
+def _count_penalised(data: SamplingData, plan: RowPlan, table: LogitTable) -> TokenCounts | None:
+    """Count the tokens that the penalties of each row use; None if there are none."""
     rows = plan.penalised.nonzero()[0]
     texts = (data.all_input_ids, data.output_ids)
     if not rows.size or all(ids is None for ids in texts):
         return None
     if data.request_ids is not None:
-        found = _requests.step(data.request_ids, texts, table.width, data.is_prefill)
+        counts = _request_cache.step(data.request_ids, texts, table.width, data.is_prefill)
         if rows.size == table.height:
-            return found
-        found = found.of(rows)
+            return counts
+        counts = counts.of(rows)
     else:
-        everything, output = (None if ids is None else ids[rows] for ids in texts)
-        found = count(everything, output, table.width)
-    return found._replace(rows=rows[found.rows])
+        all_input, output = (None if ids is None else ids[rows] for ids in texts)
+        counts = count_tokens(all_input, output, table.width)
+    return counts._replace(rows=rows[counts.rows])
 
 
-def _numbers(data: SamplingData, plan: Plan, table: Table) -> Doubles:
-    """The uniform number of each row, float64 (B,): as many came before as the row has output tokens."""
+def _row_numbers(data: SamplingData, plan: RowPlan, table: LogitTable) -> Doubles:
+    """The uniform number of each row, float64 (B,): number n of its sequence for a row with n output tokens."""
     drawn = plan.do_sample.nonzero()[0]
-    places = np.zeros(table.height, np.int64)
+    positions = np.zeros(table.height, np.int64)
     if data.output_ids is not None:
-        places = lengths(data.output_ids, table.width)
+        positions = row_lengths(data.output_ids, table.width)
     u = np.zeros(table.height)
-    u[drawn] = numbers(plan.seed[drawn], places[drawn])
+    u[drawn] = uniform_numbers(plan.seed[drawn], positions[drawn])
     return u
 
 
-class _Step:
-    """What is known of a step, and what comes out: ``tokens``, int64 (B,), and ``values``, float32 (B,)."""
+class _BatchStep:
+    """Chooses the tokens of a batch.
 
-    def __init__(self, table: Table, plan: Plan, touched: Touched, u: Doubles) -> None:
-        self._table, self._plan, self._touched, self._u = table, plan, touched, u
+    Results: ``tokens``, int64 (B,), and ``values``, float32 (B,), the logits or logprobs that `sample` returns.
+    """
+
+    def __init__(self, table: LogitTable, plan: RowPlan, penalised: PenalisedLogits, u: Doubles) -> None:
+        self._table, self._plan, self._penalised, self._u = table, plan, penalised, u
         self.tokens = np.zeros(table.height, np.int64)
         self.values = np.full(table.height, np.nan, np.float32)
 
-    def settle(self, rows: Ints) -> None:
+    def choose_tokens(self, rows: Ints) -> None:
         """Choose a token for each of these rows, ascending."""
         plan = self._plan
-        cut, nucleus = plan.top_k[rows] > 0, plan.top_p[rows] < 1
-        for which, choose in (
-            (cut, self._cut),
-            (~cut & nucleus, self._nucleus),
-            (~cut & ~nucleus, self._uncut),
+        has_top_k, has_top_p = plan.top_k[rows] > 0, plan.top_p[rows] < 1
+        for is_chosen, choose in (
+            (has_top_k, self._choose_by_top_k),
+            (~has_top_k & has_top_p, self._choose_by_top_p),
+            (~has_top_k & ~has_top_p, self._choose_from_all),
         ):
-            if which.any():
-                some = rows[which]
-                choose(Part.make(self._table, some, plan.temperature[some], self._touched))
-        # A temperature so low that the highest quotient is beyond float32 leaves the most likely token only.
-        lost = rows[np.isnan(self.values[rows])]
-        if lost.size:
-            plan.only_best(lost)
-            self.settle(lost)
+            if is_chosen.any():
+                chosen_rows = rows[is_chosen]
+                temperature = plan.temperature[chosen_rows]
+                choose(RowSelection.create(self._table, chosen_rows, temperature, self._penalised))
+        # With a temperature so low that the highest quotient is beyond float32, only the likeliest token remains.
+        without_token = rows[np.isnan(self.values[rows])]
+        if without_token.size:
+            plan.keep_only_best(without_token)
+            self.choose_tokens(without_token)
 
-    def _uncut(self, part: Part) -> None:
-        """The draw from whole rows."""
-        for places, quotients, highest in part.quotients():
-            rows = part.rows[places]
-            self.tokens[rows], probs = draw_whole(quotients, highest, self._u[rows])
+    def _choose_from_all(self, selection: RowSelection) -> None:
+        """Draw from whole rows."""
+        for positions, scaled, highest in selection.scaled_rows():
+            rows = selection.rows[positions]
+            self.tokens[rows], probs = draw_from_rows(scaled, highest, self._u[rows])
             self.values[rows] = np.log(probs)
 
-    def _cut(self, part: Part) -> None:
-        """The draw among the k highest, or those of them that reach p; a greedy row has only one."""
-        for places, found in heads(part, self._plan.top_k[part.rows]):
-            finite = np.isfinite(found.logits[:, 0]).nonzero()[0]
-            rows, found = part.rows[places[finite]], found.of(finite)  # noqa: PLW2901
-            self._draw(rows, found, reaching_p(found.logits, self._plan.top_k[rows], self._plan.top_p[rows]))
+    def _choose_by_top_k(self, selection: RowSelection) -> None:
+        """Draw from the k highest candidates, or those of them that reach p; a greedy row has k = 1."""
+        for positions, candidates in find_top_candidates(selection, self._plan.top_k[selection.rows]):
+            finite = np.isfinite(candidates.logits[:, 0]).nonzero()[0]
+            rows, finite_candidates = selection.rows[positions[finite]], candidates.of(finite)
+            kept = count_reaching_p(finite_candidates.logits, self._plan.top_k[rows], self._plan.top_p[rows])
+            self._draw(rows, finite_candidates, kept)
 
-    def _nucleus(self, part: Part) -> None:
-        """The draw among those that reach p, with no top_k before it."""
-        for places, quotients, highest in part.quotients():
-            rows = part.rows[places]
-            for some, found, kept in nucleus(quotients, highest, self._plan.top_p[rows]):
-                self._draw(rows[some], found, kept)
+    def _choose_by_top_p(self, selection: RowSelection) -> None:
+        """Draw from the candidates that reach p, without a top_k before it."""
+        for positions, scaled, highest in selection.scaled_rows():
+            rows = selection.rows[positions]
+            for found, candidates, kept in select_nucleus(scaled, highest, self._plan.top_p[rows]):
+                self._draw(rows[found], candidates, kept)
 
-    def _draw(self, rows: Ints, found: Heads, kept: Ints) -> None:
-        """The draw from the first ``kept`` candidates of each row."""
-        places, probs = draw(found.logits, kept, self._u[rows])
-        self.tokens[rows] = found.tokens(places)
-        chosen = found.logits[np.arange(rows.size), places]
-        self.values[rows] = np.where(self._plan.do_sample[rows], np.log(probs), chosen)
+    def _draw(self, rows: Ints, candidates: TopCandidates, kept: Ints) -> None:
+        """Draw from the first ``kept`` candidates of each row."""
+        positions, probs = draw_from_candidates(candidates.logits, kept, self._u[rows])
+        self.tokens[rows] = candidates.tokens(positions)
+        logits = candidates.logits[np.arange(rows.size), positions]
+        self.values[rows] = np.where(self._plan.do_sample[rows], np.log(probs), logits)

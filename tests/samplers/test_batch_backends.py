@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from logitsmith.samplers import SamplingError
 from logitsmith.samplers.batch import sample
-from logitsmith.samplers.batch.tensors import Table, _to_numpy
+from logitsmith.samplers.batch.logit_table import LogitTable, _to_numpy
 
 from .rows import make_row
 from .test_batch import CUTS, Row, agrees, arguments, batches
@@ -59,7 +59,7 @@ def test_array_api_strict_on_every_path(size, style):
 def test_array_api_strict_without_to_tensor():
     logits = make_row("normal", 20_000, 1)[None]
     assert sample(strict.asarray(logits))[0].tolist() == [int(logits.argmax())]
-    table = Table(strict.asarray(logits), None)
+    table = LogitTable(strict.asarray(logits), None)
     assert table.take(np.array([[3, 19_999]])).tolist() == logits[:, [3, 19_999]].tolist()
 
 

@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from logitsmith.samplers.batch import SamplingData, SamplingParam, cache, sample, step
-from logitsmith.samplers.batch.cache import RequestCache
-from logitsmith.samplers.batch.counts import NONE, Counts, count
-from logitsmith.samplers.batch.data import lengths
+from logitsmith.samplers.batch import SamplingData, SamplingParam, sample, step
+from logitsmith.samplers.batch import request_cache as cache
+from logitsmith.samplers.batch.counts import NO_COUNTS, TokenCounts, count_tokens
+from logitsmith.samplers.batch.data import row_lengths
+from logitsmith.samplers.batch.request_cache import RequestTokenCache
 
 from .rows import make_row
 from .test_batch import padded
@@ -19,8 +20,8 @@ SIZE = 300
 
 @pytest.fixture(autouse=True)
 def own_cache(monkeypatch):
-    own = RequestCache()
-    monkeypatch.setattr(step, "_requests", own)
+    own = RequestTokenCache()
+    monkeypatch.setattr(step, "_request_cache", own)
     return own
 
 
@@ -31,9 +32,9 @@ def recounted(monkeypatch):
 
     def spy(everything, output, width):
         calls.append(len(everything))
-        return count(everything, output, width)
+        return count_tokens(everything, output, width)
 
-    monkeypatch.setattr(cache, "count", spy)
+    monkeypatch.setattr(cache, "count_tokens", spy)
     return calls
 
 
@@ -61,15 +62,15 @@ def test_counts_against_a_brute_force(batch, seed, dtype):
     rng = np.random.default_rng(seed)
     outputs = [text[len(text) // 2 :][::-1] for text in batch]
     everything, output = (padded(it, rng.choice([10, 11, 255]), rng).astype(dtype) for it in (batch, outputs))
-    assert entries(count(everything, output, 10)) == brute_force(batch, outputs)
-    assert entries(count(everything, None, 10)) == brute_force(batch, [[]] * len(batch))
-    assert entries(count(None, output, 10)) == brute_force([[]] * len(batch), outputs)
-    assert lengths(output, 10).tolist() == [len(text) for text in outputs]
-    counted = count(everything, output, 10)
+    assert entries(count_tokens(everything, output, 10)) == brute_force(batch, outputs)
+    assert entries(count_tokens(everything, None, 10)) == brute_force(batch, [[]] * len(batch))
+    assert entries(count_tokens(None, output, 10)) == brute_force([[]] * len(batch), outputs)
+    assert row_lengths(output, 10).tolist() == [len(text) for text in outputs]
+    counted = count_tokens(everything, output, 10)
     assert (np.diff(counted.rows * 10 + counted.ids) > 0).all(), "rows ascend, and ids within a row"
     negative = everything.astype(np.int64)
     negative[negative >= 10] = -1
-    assert entries(count(negative, None, 10)) == entries(count(everything, None, 10))
+    assert entries(count_tokens(negative, None, 10)) == entries(count_tokens(everything, None, 10))
 
 
 class Traffic:
@@ -80,10 +81,10 @@ class Traffic:
         self.running = {}
         self.next = 100
 
-    def come(self, count):
+    def come(self, count_tokens):
         """New requests, each of which takes part from its first token on."""
         new = {}
-        for _ in range(count):
+        for _ in range(count_tokens):
             prompt = self.rng.integers(0, SIZE, int(self.rng.integers(0, 30))).tolist()
             new[self.next] = (prompt, [])
             self.next += int(self.rng.integers(1, 5))
@@ -153,11 +154,11 @@ def test_equal_to_no_cache_while_requests_come_and_go(seed, own_cache, recounted
 def test_only_new_tokens_are_counted(recounted):
     rng = np.random.default_rng(1)
     text = rng.integers(0, SIZE, (4, 80))
-    own = RequestCache()
+    own = RequestTokenCache()
     for number in range(40):
         everything, output = text[:, : 40 + number], text[:, 40 : 40 + number]
         counted = own.step(np.arange(4), (everything, output), SIZE, number == 0)
-        assert entries(counted) == entries(count(everything, output, SIZE))
+        assert entries(counted) == entries(count_tokens(everything, output, SIZE))
     assert recounted == [4]
     own.step(np.arange(4), (text[:, :40], text[:, :0]), SIZE, is_prefill=True)
     assert recounted == [4, 4], "a first token counts everything"
@@ -180,18 +181,18 @@ CHANGES = {
 @pytest.mark.parametrize(("change", "afresh"), CHANGES.values(), ids=CHANGES)
 @pytest.mark.parametrize("kind", ["all_input_ids", "output_ids", "both"])
 def test_a_text_that_changed_is_counted_afresh(change, afresh, kind, recounted):
-    own = RequestCache()
+    own = RequestTokenCache()
     requests = np.array([30, 10])
     both, changed = padded([TEXT, TEXT[::-1]], -1), padded([change(TEXT), TEXT[::-1]], -1)
     own.step(requests, (both, both), 10, is_prefill=True)
     pair = (both if kind == "output_ids" else changed, both if kind == "all_input_ids" else changed)
     counted = own.step(requests, pair, 10, is_prefill=False)
-    assert entries(counted) == entries(count(*pair, 10))
+    assert entries(counted) == entries(count_tokens(*pair, 10))
     assert recounted == ([2, 1] if afresh else [2])
 
 
 def test_the_order_and_what_is_padding_do_not_matter(recounted):
-    own = RequestCache()
+    own = RequestTokenCache()
     text = [TEXT, TEXT[::-1], TEXT * 2]
     first = padded(text, 10)
     own.step(np.array([7, 5, 6]), (first, first), 10, is_prefill=True)
@@ -214,24 +215,26 @@ def test_adding_equals_counting(first, second, kind):
     first, second = (it + [[]] * (height - len(it)) for it in (first, second))
     rows, ids = np.nonzero(padded(second, -1) >= 0)[0], np.array([it for text in second for it in text], np.int64)
     texts = [padded(first, -1), None]
-    added = count(*texts[:: -1 if kind else 1], 10).add(rows, ids, kind, 10)
+    added = count_tokens(*texts[:: -1 if kind else 1], 10).add(rows, ids, kind, 10)
     texts[0] = padded([[*a, *b] for a, b in zip(first, second, strict=True)], -1)
-    for mine, expected in zip(added, count(*texts[:: -1 if kind else 1], 10), strict=True):
+    for mine, expected in zip(added, count_tokens(*texts[:: -1 if kind else 1], 10), strict=True):
         assert mine.tolist() == expected.tolist()
         assert mine.dtype == expected.dtype
 
 
 def test_entries_of_rows():
-    counts = Counts(np.array([0, 0, 2, 5]), np.array([3, 4, 1, 9]), np.ones(4, bool), np.arange(4, dtype=np.int32))
+    counts = TokenCounts(
+        np.array([0, 0, 2, 5]), np.array([3, 4, 1, 9]), np.ones(4, bool), np.arange(4, dtype=np.int32)
+    )
     found = counts.of(np.array([5, -1, 0, 1]))
     assert found.rows.tolist() == [0, 2, 2]
     assert found.ids.tolist() == [9, 3, 4]
-    assert found.made.tolist() == [3, 0, 1]
-    assert NONE.of(np.arange(3)).rows.size == 0
+    assert found.output_count.tolist() == [3, 0, 1]
+    assert NO_COUNTS.of(np.arange(3)).rows.size == 0
 
 
 def test_requests_that_a_step_does_not_name_are_forgotten():
-    own = RequestCache()
+    own = RequestTokenCache()
 
     def step(*requests, is_prefill=False):
         ids = np.ones((len(requests), 2), int)
@@ -246,7 +249,7 @@ def test_requests_that_a_step_does_not_name_are_forgotten():
 
 
 def test_a_request_id_that_is_used_again(recounted):
-    own = RequestCache()
+    own = RequestTokenCache()
     for number in range(3):
         text = np.full((1, 4), number)
         counted = own.step(np.array([5]), (text, text), 10, is_prefill=True)
@@ -257,7 +260,7 @@ def test_a_request_id_that_is_used_again(recounted):
 
 
 def test_another_vocabulary():
-    own = RequestCache()
+    own = RequestTokenCache()
     text = np.array([[1, 2, 50, 3]])
     assert entries(own.step(np.array([1]), (text, None), 10, is_prefill=True)) == brute_force([[1, 2, 3]], [[]])
     for width in (100, 10, 2):
@@ -266,8 +269,8 @@ def test_another_vocabulary():
 
 
 def test_what_is_kept_is_bounded(monkeypatch):
-    monkeypatch.setattr(cache, "_MOST", 10)
-    own = RequestCache()
+    monkeypatch.setattr(cache, "_MAX_REQUESTS", 10)
+    own = RequestTokenCache()
     for request in range(100):
         text = np.full((1, 3), request % 10)
         counted = own.step(np.array([request]), (text, None), 10, is_prefill=True)
@@ -276,7 +279,7 @@ def test_what_is_kept_is_bounded(monkeypatch):
 
 
 def test_a_step_that_is_broken_off_leaves_nothing_behind(monkeypatch):
-    own = RequestCache()
+    own = RequestTokenCache()
     text = padded([TEXT, TEXT[::-1]], -1)
     requests = np.array([1, 2])
 
@@ -284,17 +287,17 @@ def test_a_step_that_is_broken_off_leaves_nothing_behind(monkeypatch):
         raise KeyboardInterrupt
 
     with monkeypatch.context() as broken:
-        broken.setattr(cache, "count", interrupted)
+        broken.setattr(cache, "count_tokens", interrupted)
         with pytest.raises(KeyboardInterrupt):
             own.step(requests, (text, text), 10, is_prefill=True)
     assert own.requests == []
-    assert entries(own.step(requests, (text, text), 10, is_prefill=False)) == entries(count(text, text, 10))
+    assert entries(own.step(requests, (text, text), 10, is_prefill=False)) == entries(count_tokens(text, text, 10))
 
 
 @pytest.mark.parametrize("fill", [-1, 10])
 def test_the_longest_text_ends(fill, recounted):
     # The others' tables become narrower; nothing of them is counted again.
-    own = RequestCache()
+    own = RequestTokenCache()
     texts = [TEXT, TEXT[::-1], TEXT * 50]
     table = padded(texts, fill)
     own.step(np.array([1, 2, 3]), (table, table), 10, is_prefill=True)
@@ -302,7 +305,7 @@ def test_the_longest_text_ends(fill, recounted):
     assert entries(own.step(np.array([1, 2]), (table, table), 10, is_prefill=False)) == brute_force(
         texts[:2], texts[:2]
     )
-    assert own._texts[0].shape[1] <= len(TEXT) + cache._MORE
+    assert own._texts[0].shape[1] <= len(TEXT) + cache._GROWTH_COLUMNS
     assert recounted == [3]
 
 

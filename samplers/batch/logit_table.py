@@ -1,0 +1,121 @@
+"""A batch of logits in a tensor of any library that follows the Python array API standard."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from array_api_compat import array_namespace, device, to_device
+from numpy.typing import NDArray
+
+from ..arrays import describe
+from ..errors import SamplingError
+from .data import Floats, Ints, ToTensor
+
+BLOCK_COUNT = 4096
+"""Blocks into which a vocabulary is cut to find its highest logits; a power of two.
+
+More blocks make the bound closer, and the pass over their maxima longer.
+"""
+
+
+class LogitTable:
+    """A batch of logits, (B, V), that stays on its device; the little that is read of it comes as NumPy arrays.
+
+    The standard has neither a partition nor a scatter, and leaves the order of a sum open. So the one pass over
+    all logits, `maxima`, runs on the device; what decides, bit for bit, is computed in NumPy from the few numbers
+    that `take` fetches. Whole rows are fetched, a few at a time, only if there is no small top_k.
+
+    ``logits``: real floats (B, V), converted to float32. ``to_tensor`` makes the tensors for indexing; None: the
+    standard's `asarray`. Raises ``SamplingError`` for what is not a tensor, a wrong shape or dtype, and if
+    `to_tensor` fails.
+    """
+
+    def __init__(self, logits: Any, to_tensor: ToTensor | None) -> None:
+        try:
+            self._xp = xp = array_namespace(logits)
+        except TypeError:
+            raise SamplingError(f"logits: expected a tensor of shape (B, V), got {describe(logits)}") from None
+        if len(logits.shape) != 2 or not logits.shape[1] or not xp.isdtype(logits.dtype, "real floating"):
+            raise SamplingError(f"logits: expected floats of shape (B, V), got {logits.dtype} of {logits.shape}")
+        with np.errstate(over="ignore"):  # a float64 beyond float32 becomes +inf, which is refused with its row
+            self._logits = xp.astype(logits, xp.float32, copy=False)
+        self._to_tensor = to_tensor
+        self.height, self.width = int(logits.shape[0]), int(logits.shape[1])
+
+    @cached_property
+    def maxima(self) -> Floats:
+        """The highest logit of each block, float32 (B, BLOCKS); block j holds tokens j, j + BLOCKS, …"""
+        whole = self.width // BLOCK_COUNT * BLOCK_COUNT
+        shape = (self.height, whole // BLOCK_COUNT, BLOCK_COUNT)
+        with np.errstate(invalid="ignore"):
+            highest = _to_numpy(self._xp.max(self._xp.reshape(self._logits[:, :whole], shape), axis=1))
+            if whole < self.width:
+                highest = np.array(highest)  # an array from another library may be read-only
+                first_blocks = highest[:, : self.width - whole]
+                np.maximum(first_blocks, _to_numpy(self._logits[:, whole:]), out=first_blocks)
+        check_finite(highest.max(axis=1), np.arange(self.height))
+        return highest
+
+    @cached_property
+    def _flat(self) -> Any:
+        return self._xp.reshape(self._logits, (-1,))
+
+    def take(self, cells: Ints) -> Floats:
+        """Return the logits at these positions of the flattened table, in the shape of ``cells``."""
+        logits = self._xp.take(self._flat, self._index(cells.reshape(-1)), axis=0)
+        return _to_numpy(logits).reshape(cells.shape)
+
+    def whole(self, rows: Ints) -> tuple[Floats, Floats]:
+        """Return some rows, ascending: read-only float32 (R, V), and the highest logit of each, (R,)."""
+        if rows.size and rows.size == rows[-1] - rows[0] + 1:  # consecutive rows are not copied
+            logits = _to_numpy(self._logits[int(rows[0]) : int(rows[-1]) + 1, :])
+        else:
+            logits = _to_numpy(self._xp.take(self._logits, self._index(rows), axis=0))
+        highest = logits.max(axis=1)
+        check_finite(highest, rows)
+        return logits, highest
+
+    def best(self) -> tuple[Ints, Floats]:
+        """Return the token with the highest logit of each row (of equal ones the first), and that logit."""
+        tokens = _to_numpy(self._xp.argmax(self._logits, axis=1)).astype(np.int64)
+        if isinstance(self._logits, np.ndarray):
+            highest = self.take(np.arange(self.height) * self.width + tokens)
+        else:  # argmax of a NaN is the NaN in NumPy, and left open by the standard
+            highest = _to_numpy(self._xp.max(self._logits, axis=1))
+        check_finite(highest, np.arange(self.height))
+        return tokens, highest
+
+    def _index(self, positions: Ints) -> Any:
+        if isinstance(self._logits, np.ndarray):
+            return positions
+        if self._to_tensor is None:
+            return self._xp.asarray(positions, device=device(self._logits))
+        try:
+            tensor = self._to_tensor(positions)
+            array_namespace(tensor, self._logits)
+        except Exception as error:
+            reason = f"{type(error).__name__}: {error}"
+            raise SamplingError(f"to_tensor: made no tensor of the logits' kind: {reason}") from error
+        return tensor
+
+
+def check_finite(highest: Floats, rows: Ints) -> None:
+    """Raise ``SamplingError`` with the row if the highest logit of a row is not finite."""
+    bad = (~np.isfinite(highest)).nonzero()[0]
+    if bad.size:
+        value = highest[bad[0]]
+        problem = (
+            "there is a NaN" if np.isnan(value) else "there is a +inf" if value > 0 else "every entry is -inf"
+        )
+        raise SamplingError(f"logits: row {rows[bad[0]]}: {problem}")
+
+
+def _to_numpy(tensor: Any) -> NDArray[Any]:
+    if isinstance(tensor, np.ndarray):
+        return tensor
+    try:
+        return np.from_dlpack(tensor)
+    except (AttributeError, BufferError, RuntimeError, TypeError):  # it is on another device
+        return np.asarray(to_device(tensor, "cpu"))

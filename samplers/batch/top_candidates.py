@@ -1,0 +1,154 @@
+"""The highest logits of each row, in order, from one pass over a batch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .data import Floats, Ints, Mask
+from .logit_table import BLOCK_COUNT
+from .penalties import PenalisedLogits, RowSelection
+
+LOWEST_FINITE = np.finfo(np.float32).min
+"""A bound that every finite logit reaches."""
+
+_MAX_SEARCHED_COUNT = BLOCK_COUNT // 8
+"""For more candidates than this, looking at every logit of the row is faster than searching blocks."""
+_MAX_BLOCKS_PER_ROW = BLOCK_COUNT // 4
+"""The same where more blocks than this would have to be searched."""
+_GROUPS_PER_CANDIDATE, _MIN_GROUPED_CANDIDATES = 8, 64
+"""More groups give a closer bound: so many for each candidate, and for at least so many candidates."""
+_SIGN_BIT, _VALUE_BITS, _ID_BITS = np.uint32(1 << 31), np.uint32((1 << 31) - 1), np.uint64((1 << 32) - 1)
+
+
+class TopCandidates(NamedTuple):
+    """The highest candidates of some rows, from high to low; of equal logits the lower id comes first."""
+
+    logits: Floats
+    """(R, n), after the temperature; -inf where a row has no more candidates."""
+    keys: NDArray[np.uint64]
+    """What they were sorted by, (R, n); the lower half is the token."""
+
+    def of(self, rows: Ints) -> TopCandidates:
+        """The candidates of some of the rows."""
+        return TopCandidates(self.logits[rows], self.keys[rows])
+
+    def tokens(self, positions: Ints) -> Ints:
+        """The token at one position of each row, (R,)."""
+        tokens: Ints = (self.keys[np.arange(positions.size), positions] & _ID_BITS).astype(np.int64)
+        return tokens
+
+
+def sort_candidates(height: int, rows: Ints, ids: Ints, logits: Floats) -> TopCandidates:
+    """Sort candidates, one entry each, by one sort of integers that hold logit and id.
+
+    Args:
+        height: the number of rows.
+        rows: the row of each entry, (n,).
+        ids: the token of each entry, (n,).
+        logits: the logit of each entry, (n,).
+    """
+    bits = (logits + np.float32(0)).view(np.uint32)  # + 0 makes -0 and 0 equal
+    entries = _descending_bits(bits).astype(np.uint64) << np.uint64(32) | ids.astype(np.uint64)
+    sizes = np.bincount(rows, minlength=height)
+    ends = np.add.accumulate(sizes)
+    lowest_bits = _descending_bits(np.array([-np.inf], np.float32).view(np.uint32))
+    padding = lowest_bits.astype(np.uint64) << np.uint64(32) | _ID_BITS
+    keys = np.full((height, int(sizes.max(initial=1))), padding, np.uint64)
+    if (rows[1:] < rows[:-1]).any():
+        order = np.argsort(rows, kind="stable")
+        rows, entries = rows[order], entries[order]
+    keys[rows, np.arange(rows.size) - (ends - sizes)[rows]] = entries
+    keys.sort(axis=1)
+    return TopCandidates(_descending_bits((keys >> np.uint64(32)).astype(np.uint32)).view(np.float32), keys)
+
+
+def _descending_bits(bits: NDArray[np.uint32]) -> NDArray[np.uint32]:
+    """Turn the bits of a float32 into an integer that falls as the float rises. It is its own inverse."""
+    return np.where(bits & _SIGN_BIT, bits, ~bits & _VALUE_BITS)
+
+
+def find_top_candidates(selection: RowSelection, counts: Ints) -> Iterator[tuple[Ints, TopCandidates]]:
+    """Find the highest candidates of each row: at least ``counts``, (R,), of them, or all with a finite logit.
+
+    Yields positions of rows and their candidates. A row whose highest scaled logit is beyond float32 is either not
+    yielded, or its first candidate is not finite.
+    """
+    remaining = np.arange(counts.size)
+    short = (counts <= _MAX_SEARCHED_COUNT).nonzero()[0]
+    if short.size and selection.table.width >= 2 * BLOCK_COUNT:
+        candidates, is_found = _search_blocks(selection.of(short), counts[short])
+        if is_found.any():
+            yield short[is_found], candidates.of(is_found.nonzero()[0])
+        remaining = np.setdiff1d(remaining, short[is_found])
+    for positions, scaled, _ in selection.of(remaining).scaled_rows():
+        last = selection.table.width - int(counts[remaining[positions]].max())
+        bound = np.maximum(np.partition(scaled, last, axis=1)[:, last], LOWEST_FINITE)
+        yield remaining[positions], candidates_where(scaled, scaled >= bound[:, None])
+
+
+def candidates_where(scaled: Floats, mask: Mask) -> TopCandidates:
+    """The candidates of whole rows, (R, V), that a mask selects."""
+    cells = mask.reshape(-1).nonzero()[0]
+    rows, ids = np.divmod(cells, scaled.shape[1])
+    return sort_candidates(len(scaled), rows, ids, scaled.reshape(-1)[cells])
+
+
+def _search_blocks(selection: RowSelection, counts: Ints) -> tuple[TopCandidates, Mask]:
+    """Search the highest candidates in a few blocks; return them, and for which rows they were found.
+
+    Formula: the maxima of g groups of blocks are logits of g different tokens, so at least k tokens reach the k-th
+    highest of these. Only blocks whose maximum reaches it are searched. Penalties are laid over: a group whose
+    highest token has a penalty does not count, and the tokens with penalties are added one by one.
+    """
+    table, height = selection.table, counts.size
+    maxima = table.maxima if height == table.height else table.maxima[selection.rows]
+    highest = maxima / selection.temperature[:, None]
+    bounds = _lower_bounds(highest, selection.penalised, counts)
+    hits = (highest >= bounds[:, None]).reshape(-1).nonzero()[0]
+    row = hits // BLOCK_COUNT
+    is_found = np.bincount(row, minlength=height) <= _MAX_BLOCKS_PER_ROW
+    if not is_found.all():
+        hits, row = hits[is_found[row]], row[is_found[row]]
+    depth = -(-table.width // BLOCK_COUNT)
+    ids = (hits % BLOCK_COUNT)[:, None] + np.arange(depth) * BLOCK_COUNT
+    is_token = ids < table.width
+    cells = (selection.rows[row] * table.width)[:, None] + np.where(is_token, ids, 0)
+    logits = table.take(cells) / selection.temperature[row, None]
+    near = (is_token & (logits >= bounds[row, None])).reshape(-1).nonzero()[0]
+    row, ids, logits = row[near // depth], ids.reshape(-1)[near], logits.reshape(-1)[near]
+    return sort_candidates(height, *_with_penalties(row, ids, logits, selection, bounds)), is_found
+
+
+def _lower_bounds(highest: Floats, penalised: PenalisedLogits, counts: Ints) -> Floats:
+    """A logit of each row, scaled, that at least ``counts`` candidates reach; from block maxima, (R,)."""
+    groups = (
+        1 << (_GROUPS_PER_CANDIDATE * max(int(counts.max(initial=1)), _MIN_GROUPED_CANDIDATES) - 1).bit_length()
+    )
+    group_maxima = highest.reshape(counts.size, -1, groups).max(axis=1)
+    group = penalised.ids % groups
+    # If the highest token of a group has a penalty, nothing is known of the group's other tokens.
+    is_unknown = penalised.old >= group_maxima[penalised.rows, group]
+    group_maxima[penalised.rows[is_unknown], group[is_unknown]] = -np.inf
+    group_maxima.sort(axis=1)
+    return np.maximum(group_maxima[np.arange(counts.size), groups - counts], LOWEST_FINITE)
+
+
+def _with_penalties(
+    rows: Ints, ids: Ints, logits: Floats, selection: RowSelection, bounds: Floats
+) -> tuple[Ints, Ints, Floats]:
+    """Replace the logits that penalties change; an entry below its row's bound is left out."""
+    penalised, width = selection.penalised, selection.table.width
+    if not penalised.rows.size:
+        return rows, ids, logits
+    bound = bounds[penalised.rows]
+    was_above, is_above = penalised.old >= bound, penalised.new >= bound
+    kept = ~np.isin(rows * width + ids, (penalised.rows * width + penalised.ids)[was_above])
+    return (
+        np.concatenate([rows[kept], penalised.rows[is_above]]),
+        np.concatenate([ids[kept], penalised.ids[is_above]]),
+        np.concatenate([logits[kept], penalised.new[is_above]]),
+    )
