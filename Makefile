@@ -1,4 +1,5 @@
 # Everything runs in .venv. The first run compiles llama.cpp, which takes a few minutes; the next ones start at once.
+# make VENV=path uses an environment of yours, with the llama-cpp-python that is in it; make clean leaves it alone.
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
@@ -24,7 +25,9 @@ lint: $(VENV)/.test typecheck
 typecheck: $(VENV)/.test
 	@mkdir -p $(VENV)/typecheck/logitsmith
 	@for room in $(ROOMS); do ln -sfn "$(CURDIR)/$$room" $(VENV)/typecheck/logitsmith/$$room; done
-	cd $(VENV)/typecheck && ../../$(BIN)/mypy --config-file "$(CURDIR)/pyproject.toml" -p logitsmith
+	$(BIN)/mypy tools/install.py
+	bin="$$(cd $(BIN) && pwd)" && cd $(VENV)/typecheck \
+	  && "$$bin/mypy" --config-file "$(CURDIR)/pyproject.toml" -p logitsmith
 
 $(VENV)/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' \
@@ -32,14 +35,14 @@ $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
 
 $(VENV)/.model: pyproject.toml | $(VENV)/bin/python
-	@echo "Installing into $(VENV); the first time compiles llama.cpp, about five minutes."
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[model]'
+	@echo "Installing into $(VENV); the first time compiles llama.cpp, about three minutes."
+	$(BIN)/python tools/install.py model
 	@touch $@
 
 $(VENV)/.test: pyproject.toml | $(VENV)/bin/python
-	@echo "Installing into $(VENV); the first time compiles llama.cpp, about five minutes."
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[model,test]'
+	@echo "Installing into $(VENV); the first time compiles llama.cpp, about three minutes."
+	$(BIN)/python tools/install.py model,test
 	@touch $@ $(VENV)/.model
 
 clean:
-	rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf .venv build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
