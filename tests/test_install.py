@@ -115,6 +115,9 @@ def test_no_cache_where_pip_has_none(install, monkeypatch):
         pytest.param("Could NOT find Vulkan (missing: glslc)", "glslc", id="no Vulkan"),
         pytest.param("No CMAKE_C_COMPILER could be found.", "build-essential", id="no C compiler"),
         pytest.param("No CMAKE_CXX_COMPILER could be found.", "build-essential", id="no C++ compiler"),
+        pytest.param(
+            "CMake Error: CMAKE_CXX_COMPILER not set, after", "build-essential", id="CC and CXX are not there"
+        ),
         pytest.param("is not a full path to an existing compiler tool.", "CXX=", id="CXX names none"),
         pytest.param("Could not find CMake with version >=3.21", "CMake 3.21", id="no CMake"),
         pytest.param(

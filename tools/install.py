@@ -34,6 +34,7 @@ CAUSES = {
     "CMAKE_ARGS asks for CUDA, but its toolkit (nvcc) was not found.": (
         r"CUDA Toolkit not found",
         r"No CMAKE_CUDA_COMPILER could be found",
+        r"CMAKE_CUDA_COMPILER not set",
     ),
     "CMAKE_ARGS asks for Vulkan, but its SDK (headers, glslc) was not found.": (
         r"Could NOT find Vulkan",
@@ -45,6 +46,7 @@ CAUSES = {
     "  macOS           xcode-select --install\n"
     "One in another place: CC=/path/cc CXX=/path/c++ make demo": (
         r"No CMAKE_C(XX)?_COMPILER could be found",
+        r"CMAKE_C(XX)?_COMPILER not set",
         r"is not a full path to an existing compiler tool",
         r"is not able to compile a simple test program",
     ),
