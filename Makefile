@@ -1,4 +1,5 @@
 # Everything runs in .venv. The first run compiles llama.cpp, which takes a few minutes; the next ones start at once.
+# make VENV=path uses an environment of yours and the llama-cpp-python in it; make clean leaves it alone.
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
@@ -26,7 +27,9 @@ links: | $(VENV)/bin/python
 	@for room in $(ROOMS); do ln -sfn "$(CURDIR)/$$room" $(VENV)/typecheck/logitsmith/$$room; done
 
 typecheck: $(VENV)/.test links
-	cd $(VENV)/typecheck && ../../$(BIN)/mypy --config-file "$(CURDIR)/pyproject.toml" -p logitsmith
+	$(BIN)/mypy tools/install.py
+	bin="$$(cd $(BIN) && pwd)" && cd $(VENV)/typecheck \
+	  && "$$bin/mypy" --config-file "$(CURDIR)/pyproject.toml" -p logitsmith
 
 # The manual, as a site in site/. Python is started with -m, so that the hook can import docs.tools.
 MKDOCS := NO_MKDOCS_2_WARNING=1 PYTHONPATH=$(VENV)/typecheck $(BIN)/python -m mkdocs
@@ -43,19 +46,19 @@ $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
 
 $(VENV)/.model: pyproject.toml | $(VENV)/bin/python
-	@echo "Installing into $(VENV); the first time compiles llama.cpp, about five minutes."
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[model]'
+	@echo "Installing into $(VENV); the first time compiles llama.cpp, about three minutes."
+	$(BIN)/python tools/install.py model
 	@touch $@
 
 $(VENV)/.test: pyproject.toml | $(VENV)/bin/python
-	@echo "Installing into $(VENV); the first time compiles llama.cpp, about five minutes."
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[model,test]'
+	@echo "Installing into $(VENV); the first time compiles llama.cpp, about three minutes."
+	$(BIN)/python tools/install.py model,test
 	@touch $@ $(VENV)/.model
 
 $(VENV)/.docs: pyproject.toml | $(VENV)/bin/python
-	@echo "Installing into $(VENV); the first time compiles llama.cpp, about five minutes."
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[docs]'
+	@echo "Installing into $(VENV); the first time compiles llama.cpp, about three minutes."
+	$(BIN)/python tools/install.py docs
 	@touch $@
 
 clean:
-	rm -rf $(VENV) build dist site *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf .venv build dist site *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
