@@ -20,7 +20,8 @@ LIBRARIES_ONLY = ROOT / "tools" / "libraries_only.cmake"
 PIP = (sys.executable, "-m", "pip", "--disable-pip-version-check")
 
 # What is missing, and the patterns by which a log shows it. The first match counts: a compiler that is killed
-while # CMake tries it also looks like a missing compiler. CAUSES = {
+# while CMake tries it also looks like a missing compiler.
+CAUSES = {
     "Memory ran out, and the compiler was killed. Compile one file at a time:\n"
     "  CMAKE_BUILD_PARALLEL_LEVEL=1 make demo": (
         r"Killed signal terminated program",
@@ -101,7 +102,7 @@ def ask_pip(*arguments: str) -> str:
 
 
 def diagnose(log: str) -> str:
-    """Return a few lines on what a failed compile lacks: a known cause, else the first error, else the log's end."""
+    """Say in a few lines what a failed compile lacks: a known cause, else the first error, else the log's end."""
     for cause, patterns in CAUSES.items():
         if any(re.search(pattern, log, re.MULTILINE) for pattern in patterns):
             return cause
