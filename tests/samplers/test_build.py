@@ -102,7 +102,7 @@ class Ranges(Sampler):
 )
 def test_ranges_in_words(monkeypatch, parameter, words, wrong, complaint):
     assert allowed_values(Ranges.model_fields[parameter]) == words
-    monkeypatch.setitem(make_sampler.__globals__, "find", lambda _: Ranges)
+    monkeypatch.setitem(make_sampler.__globals__, "find_sampler", lambda _: Ranges)
     with pytest.raises(SamplingError) as caught:
         make_sampler({"ranges": {parameter: wrong}}, "here")
     assert str(caught.value) == f"here.ranges.{parameter}: {complaint}"
