@@ -35,8 +35,9 @@ class TokenCounts(NamedTuple):
             width: the size of the vocabulary.
         """
         keys: Ints = self.rows * width + self.ids
-        new_keys, repeats = np.unique(rows * width + ids, return_counts=True)
-        at = np.searchsorted(keys, new_keys)
+        added: Ints = rows * width + ids
+        new_keys, repeats = np.unique(added, return_counts=True)
+        at: Ints = np.searchsorted(keys, new_keys)
         is_missing = np.append(keys, -1)[at] != new_keys
         insert_at, missing = at[is_missing], new_keys[is_missing]
         in_input = np.insert(self.in_input, insert_at, False)
