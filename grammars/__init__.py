@@ -6,17 +6,17 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from .after import TriggeredConstraint
-    from .close import shortest_completion
+    from .triggered_constraint import TriggeredConstraint
+    from .completion_search import shortest_completion
     from .compile import KINDS, compile_grammar
     from .constraint import Closable, Constraint, Guide, as_closable, as_guide
     from .errors import GrammarError
-    from .explain import Mismatch, find_mismatch
+    from .mismatch import Mismatch, find_mismatch
     from .grammar import Grammar, GrammarState
-    from .later import BackgroundConstraint
-    from .listing import GrammarEntry, find_grammar, list_grammars
-    from .sentences import random_sentence
-    from .spec import GRAMMAR_KEYS, KIND_OF_SUFFIX, GrammarSpec, read_grammar_file, resolve_grammar
+    from .background_constraint import BackgroundConstraint
+    from .named_grammars import GrammarEntry, find_grammar, list_grammars
+    from .random_sentences import random_sentence
+    from .grammar_spec import GRAMMAR_KEYS, KIND_OF_SUFFIX, GrammarSpec, read_grammar_file, resolve_grammar
     from .vocabulary import BYTE_VOCABULARY, Vocabulary
 
 __all__ = [
@@ -50,17 +50,17 @@ __all__ = [
 
 # Most runs need few of these, and all of them take long to import: each is fetched when it is first asked for.
 _HOMES = {
-    "after": "TriggeredConstraint",
-    "close": "shortest_completion",
+    "triggered_constraint": "TriggeredConstraint",
+    "completion_search": "shortest_completion",
     "compile": "KINDS compile_grammar",
     "constraint": "Closable Constraint Guide as_closable as_guide",
     "errors": "GrammarError",
-    "explain": "Mismatch find_mismatch",
+    "mismatch": "Mismatch find_mismatch",
     "grammar": "Grammar GrammarState",
-    "later": "BackgroundConstraint",
-    "listing": "GrammarEntry find_grammar list_grammars",
-    "sentences": "random_sentence",
-    "spec": "GRAMMAR_KEYS KIND_OF_SUFFIX GrammarSpec resolve_grammar read_grammar_file",
+    "background_constraint": "BackgroundConstraint",
+    "named_grammars": "GrammarEntry find_grammar list_grammars",
+    "random_sentences": "random_sentence",
+    "grammar_spec": "GRAMMAR_KEYS KIND_OF_SUFFIX GrammarSpec resolve_grammar read_grammar_file",
     "vocabulary": "BYTE_VOCABULARY Vocabulary",
 }
 

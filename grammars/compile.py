@@ -9,7 +9,7 @@ from functools import lru_cache
 
 from llguidance import regex_to_lark
 
-from .complaints import complaint
+from .error_messages import complaint
 from .errors import GrammarError
 from .gbnf import read, to_lark_grammar, tokens_of
 from .grammar import Grammar, Origin, Translation

@@ -11,7 +11,7 @@ import numpy as np
 from llguidance import LLMatcher
 from numpy.typing import NDArray
 
-from .close import shortest_completion
+from .completion_search import shortest_completion
 from .errors import GrammarError
 from .limits import LIMITS
 from .tokenizer import tokenizer_of

@@ -6,10 +6,10 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from .batch import batch_error, batch_id, failure_line, openai_failure_line, openai_result_line, result_line
-    from .events import SERVER_SENT_DONE, server_sent
-    from .jsonl import done_line, prompt_line, start_line, token_line
-    from .openai import (
+    from .batch_lines import batch_error, batch_id, failure_line, openai_failure_line, openai_result_line, result_line
+    from .server_sent_events import SERVER_SENT_DONE, server_sent
+    from .jsonl_lines import done_line, prompt_line, start_line, token_line
+    from .openai_format import (
         chat_chunk,
         chat_completion,
         chat_first_chunk,
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
         text_completion,
         text_last_chunk,
     )
-    from .read import (
+    from .recorded_stream import (
         RecordedDistribution,
         RecordedDone,
         RecordedEvent,
@@ -28,11 +28,11 @@ if TYPE_CHECKING:
         read_stream,
     )
     from .records import Distribution, LogprobSource, TokenLogprob, TokenRecord, display_text, finite_or_none
-    from .run import Completion, CompletionFinish, CompletionHead, TextOffsets
+    from .completion import Completion, CompletionFinish, CompletionHead, TextOffsets
     from .scores import MeanSurprise, Score, choice_scores, text_score
-    from .server_shape import llama_server_completion
-    from .strict import encode_json
-    from .together_shape import together_completion
+    from .llama_server_format import llama_server_completion
+    from .json_encoder import encode_json
+    from .together_format import together_completion
 
 __all__ = [
     "SERVER_SENT_DONE",
@@ -82,19 +82,19 @@ __all__ = [
 
 # Most runs need few of these, and all of them take long to import: each is fetched when it is first asked for.
 _HOMES = {
-    "batch": "openai_result_line openai_failure_line batch_id batch_error result_line failure_line",
-    "strict": "encode_json",
-    "events": "SERVER_SENT_DONE server_sent",
-    "jsonl": "done_line prompt_line start_line token_line",
-    "server_shape": "llama_server_completion",
-    "openai": "chat_chunk chat_completion chat_first_chunk chat_last_chunk "
+    "batch_lines": "openai_result_line openai_failure_line batch_id batch_error result_line failure_line",
+    "json_encoder": "encode_json",
+    "server_sent_events": "SERVER_SENT_DONE server_sent",
+    "jsonl_lines": "done_line prompt_line start_line token_line",
+    "llama_server_format": "llama_server_completion",
+    "openai_format": "chat_chunk chat_completion chat_first_chunk chat_last_chunk "
     "text_chunk text_completion text_last_chunk",
-    "read": "RecordedEvent RecordedDistribution RecordedDone RecordedStart RecordedTokenLine StreamError "
+    "recorded_stream": "RecordedEvent RecordedDistribution RecordedDone RecordedStart RecordedTokenLine StreamError "
     "read_stream",
     "records": "Distribution LogprobSource TokenRecord TokenLogprob finite_or_none display_text",
-    "run": "Completion CompletionFinish CompletionHead TextOffsets",
+    "completion": "Completion CompletionFinish CompletionHead TextOffsets",
     "scores": "MeanSurprise Score choice_scores text_score",
-    "together_shape": "together_completion",
+    "together_format": "together_completion",
 }
 
 

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from .check import check
+from .rule_checks import check
 from .lark import to_lark
 from .lexemes import cut
 from .nodes import Node, Rules, Token, walk
-from .plain import plain
-from .reader import Reader, TokenOf
-from .rest import shortest_rest
-from .sizes import Sizes
-from .tails import regular_rules, without_tail_recursion
+from .simplify import plain
+from .parser import Reader, TokenOf
+from .completion import shortest_rest
+from .shortest_texts import Sizes
+from .tail_recursion import regular_rules, without_tail_recursion
 
 __all__ = ["Node", "Rules", "Sizes", "read", "shortest_rest", "to_lark_grammar", "tokens_of"]
 

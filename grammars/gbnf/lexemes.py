@@ -12,8 +12,8 @@ from collections.abc import Iterator
 from itertools import count
 
 from ..errors import GrammarError
-from .automaton import Automaton, Shared, TooLargeError, Work, automaton, bits, shared
-from .flow import Flow, Leaf
+from .position_automaton import Automaton, Shared, TooLargeError, Work, automaton, bits, shared
+from .follow_sets import Flow, Leaf
 from .lark import expression
 from .nodes import Alt, Chars, Lexeme, Node, Ref, Repeat, Rules, Seq, Text, Token, alt, children, walk
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from logitsmith.logprobs import encode_json, together_completion
-from logitsmith.logprobs.run import by_text
+from logitsmith.logprobs.completion import by_text
 from pydantic import Field
 
 from .steps import FINISH_REASONS, NO_NUMBERS, STEPS, follow, pieces, said, step

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from .records import TokenLogprob, TokenRecord, display_text, finite_or_none
-from .run import Completion, CompletionFinish, CompletionHead, TextOffsets, by_text, finish_reason, usage
+from .completion import Completion, CompletionFinish, CompletionHead, TextOffsets, by_text, finish_reason, usage
 
 Json = dict[str, Any]
 

@@ -7,7 +7,7 @@ from math import inf
 
 from ..errors import GrammarError
 from .nodes import Alt, Chars, Node, Ranges, Ref, Repeat, Rules, Seq, Text
-from .sizes import Sizes, plainest
+from .shortest_texts import Sizes, plainest
 
 Stack = tuple[Node, "Stack"] | tuple[()]
 """What is still to come, the next first."""

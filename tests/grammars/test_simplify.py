@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from logitsmith.grammars import compile_grammar
 from logitsmith.grammars.gbnf import read
 from logitsmith.grammars.gbnf.lark import expression
-from logitsmith.grammars.gbnf.plain import MAX_INLINED, plain
+from logitsmith.grammars.gbnf.simplify import MAX_INLINED, plain
 
 from .drawn import ALPHABET, gbnf, grammars, whole
 

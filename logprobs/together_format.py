@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from .records import TokenRecord, display_text, finite_or_none
-from .run import Completion, by_text, finish_reason, usage
+from .completion import Completion, by_text, finish_reason, usage
 
 
 def together_completion(run: Completion, chat: bool) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from .records import Distribution, TokenRecord, display_text, finite_or_none
-from .strict import encode_json
+from .json_encoder import encode_json
 
 
 def start_line(content: Mapping[str, Any]) -> str:

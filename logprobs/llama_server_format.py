@@ -7,7 +7,7 @@ from math import exp
 from typing import Any
 
 from .records import TokenLogprob, TokenRecord, finite_or_none
-from .run import Completion
+from .completion import Completion
 
 Json = dict[str, Any]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from .automaton import bits
+from .position_automaton import bits
 from .nodes import Alt, Lexeme, Node, Ref, Repeat, Rules, Seq, Token, walk
 
 Leaf = Lexeme | Token

@@ -7,8 +7,8 @@ from collections.abc import Collection, Iterator
 from math import inf
 
 from .nodes import Alt, Node, Ref, Repeat, Rules, Seq, children, walk
-from .reader import Reader
-from .sizes import Sizes
+from .parser import Reader
+from .shortest_texts import Sizes
 
 MAX_CHAIN = 500
 """How far a rule may lead on to rules that were not met before; llguidance goes after them by recursion."""

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from .errors import GrammarError
 
-BUILT_IN = Path(__file__).parent
+BUILT_IN = Path(__file__).parent / "library"
 """The folder of the grammars that come with the package."""
 
 SUFFIX = ".gbnf"
