@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .errors import GrammarError
-from .gbnf import read, shortest_rest
+from .gbnf import read, shortest_suffix
 
 if TYPE_CHECKING:
     from .grammar import Grammar, GrammarState
@@ -51,7 +51,7 @@ def shortest_completion(grammar: Grammar, text: bytes) -> bytes:
     if grammar.names_tokens:
         raise GrammarError("a grammar that names tokens cannot be closed by text")
     if grammar.kind == "gbnf":
-        return shortest_rest(read(grammar.source, grammar.root), grammar.root, text)
+        return shortest_suffix(read(grammar.source, grammar.root), grammar.root, text)
     state = grammar.by_bytes.start()
     if state.follow(list(text)) < len(text):
         raise GrammarError("the text does not begin a sentence of the grammar")

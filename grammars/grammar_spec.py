@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from .triggered_constraint import TriggeredConstraint
 from .compile import compile_grammar, lark_names_tokens
 from .errors import GrammarError
 from .gbnf import read, tokens_of
 from .grammar import GrammarState
 from .limits import MAX_SOURCE
 from .named_grammars import find_grammar
+from .triggered_constraint import TriggeredConstraint
 from .vocabulary import Vocabulary
 
 GRAMMAR_KEYS = {

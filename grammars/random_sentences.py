@@ -6,8 +6,8 @@ from math import inf
 from random import Random
 
 from .errors import GrammarError
-from .gbnf import Node, Rules, Sizes, read
-from .gbnf.nodes import Alt, Chars, Ref, Repeat, Seq, Text, Token, walk
+from .gbnf import Node, Rules, ShortestTexts, read
+from .gbnf.nodes import AltNode, CharsNode, RefNode, RepeatNode, SeqNode, TextNode, TokenNode, walk
 
 _LENGTH = 200
 """Once a sentence is this long, it takes the shortest way to its end."""
@@ -19,16 +19,16 @@ _MORE = 0.7
 def random_sentence(source: str, seed: int | None = None, root: str = "root") -> str:
     """Make a random sentence of a GBNF grammar. Raises ``GrammarError``, also where no sentence ever ends."""
     rules = read(source, root)
-    if any(isinstance(node, Token) for body in rules.values() for node in walk(body)):
+    if any(isinstance(node, TokenNode) for body in rules.values() for node in walk(body)):
         raise GrammarError("the grammar names tokens; only a model can write its sentences")
-    sizes = Sizes(rules)
+    sizes = ShortestTexts(rules)
     if sizes.of(rules[root]) == inf:
         raise GrammarError(f"no sentence of rule {root!r} ever ends")
     return _Writer(rules, sizes, Random(seed)).write(root)  # noqa: S311 - no secret
 
 
 class _Writer:
-    def __init__(self, rules: Rules, sizes: Sizes, random: Random) -> None:
+    def __init__(self, rules: Rules, sizes: ShortestTexts, random: Random) -> None:
         self._rules = rules
         self._sizes = sizes
         self._random = random
@@ -40,17 +40,17 @@ class _Writer:
         while todo:
             hurry = len(done) + len(todo) > _LENGTH
             match node := todo.pop():
-                case Text(text):
+                case TextNode(text):
                     done.extend(text)
-                case Chars():
+                case CharsNode():
                     done.append(self._character(node))
-                case Seq(items):
+                case SeqNode(items):
                     todo.extend(reversed(items))
-                case Alt(options):
+                case AltNode(options):
                     todo.append(self._option(options, hurry))
-                case Repeat(item):
+                case RepeatNode(item):
                     todo.extend([item] * self._count(node, hurry))
-                case Ref(name):
+                case RefNode(name):
                     todo.append(self._rules[name])
         return "".join(done)
 
@@ -60,7 +60,7 @@ class _Writer:
             return min(sized, key=lambda pair: pair[0])[1]
         return self._random.choice([option for size, option in sized if size < inf])
 
-    def _count(self, node: Repeat, hurry: bool) -> int:
+    def _count(self, node: RepeatNode, hurry: bool) -> int:
         count = node.least
         if hurry or self._sizes.of(node.item) == inf:
             return count
@@ -68,7 +68,7 @@ class _Writer:
             count += 1
         return count
 
-    def _character(self, node: Chars) -> str:
+    def _character(self, node: CharsNode) -> str:
         """A character of a class, one that can be read if there is any."""
         easy = [chr(code) for low, high in node.ranges for code in range(max(low, 0x20), min(high, 0x7E) + 1)]
         letters = [character for character in easy if character.isalnum()]

@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import TYPE_CHECKING
 
+from ..common.lazy_exports import lazy_exports
+
 if TYPE_CHECKING:
-    from .batch_lines import batch_error, batch_id, failure_line, openai_failure_line, openai_result_line, result_line
-    from .server_sent_events import SERVER_SENT_DONE, server_sent
+    from .batch_lines import (
+        batch_error,
+        batch_id,
+        failure_line,
+        openai_failure_line,
+        openai_result_line,
+        result_line,
+    )
+    from .completion import Completion, CompletionFinish, CompletionHead, TextOffsets
+    from .json_encoder import encode_json
     from .jsonl_lines import done_line, prompt_line, start_line, token_line
+    from .llama_server_format import llama_server_completion
     from .openai_format import (
         chat_chunk,
         chat_completion,
@@ -28,10 +38,8 @@ if TYPE_CHECKING:
         read_stream,
     )
     from .records import Distribution, LogprobSource, TokenLogprob, TokenRecord, display_text, finite_or_none
-    from .completion import Completion, CompletionFinish, CompletionHead, TextOffsets
     from .scores import MeanSurprise, Score, choice_scores, text_score
-    from .llama_server_format import llama_server_completion
-    from .json_encoder import encode_json
+    from .server_sent_events import SERVER_SENT_DONE, server_sent
     from .together_format import together_completion
 
 __all__ = [
@@ -80,28 +88,22 @@ __all__ = [
     "token_line",
 ]
 
-# Most runs need few of these, and all of them take long to import: each is fetched when it is first asked for.
-_HOMES = {
-    "batch_lines": "openai_result_line openai_failure_line batch_id batch_error result_line failure_line",
-    "json_encoder": "encode_json",
-    "server_sent_events": "SERVER_SENT_DONE server_sent",
-    "jsonl_lines": "done_line prompt_line start_line token_line",
-    "llama_server_format": "llama_server_completion",
-    "openai_format": "chat_chunk chat_completion chat_first_chunk chat_last_chunk "
-    "text_chunk text_completion text_last_chunk",
-    "recorded_stream": "RecordedEvent RecordedDistribution RecordedDone RecordedStart RecordedTokenLine StreamError "
-    "read_stream",
-    "records": "Distribution LogprobSource TokenRecord TokenLogprob finite_or_none display_text",
-    "completion": "Completion CompletionFinish CompletionHead TextOffsets",
-    "scores": "MeanSurprise Score choice_scores text_score",
-    "together_format": "together_completion",
-}
-
-
-def __getattr__(name: str) -> object:
-    for module, names in _HOMES.items():
-        if name in names.split():
-            found: object = getattr(import_module(f".{module}", __name__), name)
-            globals()[name] = found
-            return found
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+# A run needs few of these names, and importing all of them takes long.
+__getattr__ = lazy_exports(
+    __name__,
+    {
+        "batch_lines": "openai_result_line openai_failure_line batch_id batch_error result_line failure_line",
+        "json_encoder": "encode_json",
+        "server_sent_events": "SERVER_SENT_DONE server_sent",
+        "jsonl_lines": "done_line prompt_line start_line token_line",
+        "llama_server_format": "llama_server_completion",
+        "openai_format": "chat_chunk chat_completion chat_first_chunk chat_last_chunk "
+        "text_chunk text_completion text_last_chunk",
+        "recorded_stream": "RecordedDistribution RecordedDone RecordedEvent RecordedStart RecordedTokenLine "
+        "StreamError read_stream",
+        "records": "Distribution LogprobSource TokenRecord TokenLogprob finite_or_none display_text",
+        "completion": "Completion CompletionFinish CompletionHead TextOffsets",
+        "scores": "MeanSurprise Score choice_scores text_score",
+        "together_format": "together_completion",
+    },
+)

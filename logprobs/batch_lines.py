@@ -5,9 +5,9 @@ from __future__ import annotations
 from hashlib import sha256
 from typing import Any
 
+from .completion import Completion, usage
 from .jsonl_lines import fields
 from .openai_format import chat_completion, text_completion
-from .completion import Completion, usage
 
 Json = dict[str, Any]
 

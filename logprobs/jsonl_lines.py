@@ -6,8 +6,8 @@ from base64 import b64encode
 from collections.abc import Mapping
 from typing import Any
 
-from .records import Distribution, TokenRecord, display_text, finite_or_none
 from .json_encoder import encode_json
+from .records import Distribution, TokenRecord, display_text, finite_or_none
 
 
 def start_line(content: Mapping[str, Any]) -> str:

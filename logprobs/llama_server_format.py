@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from math import exp
 from typing import Any
 
-from .records import TokenLogprob, TokenRecord, finite_or_none
 from .completion import Completion
+from .records import TokenLogprob, TokenRecord, finite_or_none
 
 Json = dict[str, Any]
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from .records import TokenLogprob, TokenRecord, display_text, finite_or_none
 from .completion import Completion, CompletionFinish, CompletionHead, TextOffsets, by_text, finish_reason, usage
+from .records import TokenLogprob, TokenRecord, display_text, finite_or_none
 
 Json = dict[str, Any]
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from .records import TokenRecord, display_text, finite_or_none
 from .completion import Completion, by_text, finish_reason, usage
+from .records import TokenRecord, display_text, finite_or_none
 
 
 def together_completion(run: Completion, chat: bool) -> dict[str, Any]:

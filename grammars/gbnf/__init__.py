@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from .rule_checks import check
+from .completion import shortest_suffix
 from .lark import to_lark
 from .lexemes import cut
-from .nodes import Node, Rules, Token, walk
+from .nodes import Node, Rules, TokenNode, walk
+from .parser import GbnfParser, TokenOf
+from .rule_checks import check
+from .shortest_texts import ShortestTexts
 from .simplify import plain
-from .parser import Reader, TokenOf
-from .completion import shortest_rest
-from .shortest_texts import Sizes
 from .tail_recursion import regular_rules, without_tail_recursion
 
-__all__ = ["Node", "Rules", "Sizes", "read", "shortest_rest", "to_lark_grammar", "tokens_of"]
+__all__ = ["Node", "Rules", "ShortestTexts", "read", "shortest_suffix", "to_lark_grammar", "tokens_of"]
 
 
 def read(
@@ -24,8 +24,8 @@ def read(
     size: int | None = None,
     ends: Collection[int] = (),
 ) -> Rules:
-    """Read a GBNF text into rules and check them; see `Reader`. Raises ``GrammarError`` with line and column."""
-    reader = Reader(source, token_of, size, ends)
+    """Read GBNF into rules and check them; see `GbnfParser`. Raises ``GrammarError`` with line and column."""
+    reader = GbnfParser(source, token_of, size, ends)
     check(reader, root)
     return reader.rules
 
@@ -38,4 +38,4 @@ def to_lark_grammar(rules: Rules, root: str = "root", ends: frozenset[int] = fro
 
 def tokens_of(rules: Rules) -> set[int]:
     """The ids of the tokens that the rules name."""
-    return {node.id for body in rules.values() for node in walk(body) if isinstance(node, Token)}
+    return {node.id for body in rules.values() for node in walk(body) if isinstance(node, TokenNode)}

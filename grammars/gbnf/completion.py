@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable
 from math import inf
 
 from ..errors import GrammarError
-from .nodes import Alt, Chars, Node, Ranges, Ref, Repeat, Rules, Seq, Text
-from .shortest_texts import Sizes, plainest
+from .nodes import AltNode, CharsNode, Node, Ranges, RefNode, RepeatNode, Rules, SeqNode, TextNode
+from .shortest_texts import ShortestTexts, plainest
 
 Stack = tuple[Node, "Stack"] | tuple[()]
 """What is still to come, the next first."""
@@ -15,13 +15,13 @@ Stack = tuple[Node, "Stack"] | tuple[()]
 MAX_STACKS = 5_000
 
 
-def shortest_rest(rules: Rules, root: str, text: bytes) -> bytes:
+def shortest_suffix(rules: Rules, root: str, text: bytes) -> bytes:
     """Return the shortest text, in characters, that makes ``text`` a sentence of the grammar.
 
     Follows the text with a stack for each way to read it, as llama.cpp does. Raises ``GrammarError`` where the
     text is no beginning of a sentence, no sentence ever ends, or there are more than ``MAX_STACKS`` ways.
     """
-    sizes = Sizes(rules)
+    sizes = ShortestTexts(rules)
     reading = _Reading(rules)
     whole = text.decode(errors="ignore")
     partial = text[len(whole.encode()) :]
@@ -58,7 +58,7 @@ class _Reading:
             seen.add(id(stack))
             if len(seen) > MAX_STACKS:
                 raise GrammarError("the grammar is too ambiguous to find the shortest way to its end")
-            if not stack or isinstance(stack[0], (Text, Chars)):
+            if not stack or isinstance(stack[0], (TextNode, CharsNode)):
                 found.append(stack)
             else:
                 todo.extend(self._open(stack[0], stack[1]))
@@ -69,8 +69,8 @@ class _Reading:
         if not stack:
             return ()
         top, below = stack
-        if isinstance(top, Text) and len(top.text) > 1:
-            return self._push(self._node(Text, top.text[1:]), below)
+        if isinstance(top, TextNode) and len(top.text) > 1:
+            return self._push(self._node(TextNode, top.text[1:]), below)
         return below
 
     def _push(self, node: Node, below: Stack) -> Stack:
@@ -84,17 +84,17 @@ class _Reading:
 
     def _open(self, top: Node, below: Stack) -> list[Stack]:
         match top:
-            case Ref(name):
+            case RefNode(name):
                 return [self._push(self._rules[name], below)]
-            case Alt(options):
+            case AltNode(options):
                 return [self._push(option, below) for option in options]
-            case Seq(items):
+            case SeqNode(items):
                 for item in reversed(items):
                     below = self._push(item, below)
                 return [below]
-            case Repeat(item, least, most):
+            case RepeatNode(item, least, most):
                 left = None if most is None else most - 1
-                once_more = self._node(Repeat, item, max(least - 1, 0), left) if (least or most) else top
+                once_more = self._node(RepeatNode, item, max(least - 1, 0), left) if (least or most) else top
                 ways = [] if most == 0 else [self._push(item, self._push(once_more, below))]
                 return ways if least else [*ways, below]
             case _:
@@ -109,12 +109,12 @@ def _reads(stack: Stack, code: int) -> bool:
 
 
 def _ranges(top: Node) -> Ranges:
-    if isinstance(top, Text):
+    if isinstance(top, TextNode):
         return ((ord(top.text[0]), ord(top.text[0])),)
-    return top.ranges if isinstance(top, Chars) else ()
+    return top.ranges if isinstance(top, CharsNode) else ()
 
 
-def _cost(stack: Stack, sizes: Sizes) -> float:
+def _cost(stack: Stack, sizes: ShortestTexts) -> float:
     cost = 0.0
     while stack:
         cost += sizes.of(stack[0])
@@ -122,7 +122,7 @@ def _cost(stack: Stack, sizes: Sizes) -> float:
     return cost
 
 
-def _cheapest(stacks: list[Stack], sizes: Sizes) -> str:
+def _cheapest(stacks: list[Stack], sizes: ShortestTexts) -> str:
     if not stacks:
         raise GrammarError("the text does not begin a sentence of the grammar")
     stack = min(stacks, key=lambda stack: _cost(stack, sizes))

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from .nodes import AltNode, LexemeNode, Node, RefNode, RepeatNode, Rules, SeqNode, TokenNode, walk
 from .position_automaton import bits
-from .nodes import Alt, Lexeme, Node, Ref, Repeat, Rules, Seq, Token, walk
 
-Leaf = Lexeme | Token
+Leaf = LexemeNode | TokenNode
 
 
-class Flow:
+class FollowSets:
     """The leaves of a grammar's rules, and their order, whatever the way by which a rule was reached.
 
     Sets of leaves are the bits of an int, by the place of the leaf in ``leaves``. ``start``: the leaves that a
@@ -45,11 +45,11 @@ class Flow:
 
     def _first_of(self, node: Node) -> tuple[int, bool]:
         match node:
-            case Lexeme() | Token():
+            case LexemeNode() | TokenNode():
                 return 1 << self._number[id(node)], self._empty_leaf(node)
-            case Ref(name):
+            case RefNode(name):
                 return self._first[name]
-            case Seq(items):
+            case SeqNode(items):
                 found = 0
                 for item in items:
                     first, empty = self._first_of(item)
@@ -57,13 +57,13 @@ class Flow:
                     if not empty:
                         return found, False
                 return found, True
-            case Alt(options):
+            case AltNode(options):
                 parts = [self._first_of(option) for option in options]
                 found = 0
                 for first, _ in parts:
                     found |= first
                 return found, any(empty for _, empty in parts)
-            case Repeat(item, least):
+            case RepeatNode(item, least):
                 first, empty = self._first_of(item)
                 return first, empty or least == 0
         raise TypeError(node)
@@ -71,20 +71,20 @@ class Flow:
     def _place(self, rule: str, node: Node, after: int, at_end: bool) -> None:
         """Note what follows each leaf below a node: ``after``, and at the rule's end what follows the rule."""
         match node:
-            case Lexeme() | Token():
+            case LexemeNode() | TokenNode():
                 number = self._number[id(node)]
                 self.next[number] |= after
                 self._ends[rule] |= at_end << number
-            case Ref(name):
+            case RefNode(name):
                 self._after[name] |= after
                 if at_end:
                     self._hands_on[rule].add(name)
-            case Alt(options):
+            case AltNode(options):
                 for option in options:
                     self._place(rule, option, after, at_end)
-            case Repeat(item, _, most):
+            case RepeatNode(item, _, most):
                 self._place(rule, item, after | (0 if most == 1 else self._first_of(item)[0]), at_end)
-            case Seq(items):
+            case SeqNode(items):
                 for item in reversed(items):
                     self._place(rule, item, after, at_end)
                     first, empty = self._first_of(item)

@@ -5,7 +5,20 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 
-from .nodes import Alt, Chars, Lexeme, Node, Ranges, Ref, Repeat, Rules, Seq, Text, Token, walk
+from .nodes import (
+    AltNode,
+    CharsNode,
+    LexemeNode,
+    Node,
+    Ranges,
+    RefNode,
+    RepeatNode,
+    Rules,
+    SeqNode,
+    TextNode,
+    TokenNode,
+    walk,
+)
 
 _NOTHING = '""'
 _NEVER = "(/a/ & /b/)"
@@ -22,12 +35,12 @@ def to_lark(parts: Rules, rules: Rules, root: str, ends: frozenset[int]) -> str:
 
     def leaf(node: Node) -> str:
         match node:
-            case Lexeme(inner):
-                used.extend(ref.name for ref in walk(inner) if isinstance(ref, Ref))
+            case LexemeNode(inner):
+                used.extend(ref.name for ref in walk(inner) if isinstance(ref, RefNode))
                 return lexemes.setdefault(expression(inner), f"L{len(lexemes)}")
-            case Token(id, negated):
+            case TokenNode(id, negated):
                 return f"<[^{','.join(map(str, sorted({id, *ends})))}]>" if negated else f"<[{id}]>"
-            case Ref(name):
+            case RefNode(name):
                 return _rule(name)
         raise TypeError(node)
 
@@ -46,24 +59,24 @@ def expression(node: Node) -> str:
 
 def _terminal_leaf(node: Node) -> str:
     match node:
-        case Text(text):
+        case TextNode(text):
             return json.dumps(text, ensure_ascii=False)
-        case Chars(ranges):
+        case CharsNode(ranges):
             return _class(ranges)
-        case Ref(name):
+        case RefNode(name):
             return _terminal(name)
     raise TypeError(node)
 
 
 def _written(node: Node, leaf: Callable[[Node], str]) -> str:
     match node:
-        case Seq(items):
+        case SeqNode(items):
             return " ".join(_written(item, leaf) for item in items) if items else _NOTHING
-        case Alt(options):
-            full = [option for option in options if not (isinstance(option, Seq) and not option.items)]
+        case AltNode(options):
+            full = [option for option in options if not (isinstance(option, SeqNode) and not option.items)]
             text = " | ".join(_written(option, leaf) for option in full)
             return f"({text})" if len(full) == len(options) else f"({text})?" if full else _NOTHING
-        case Repeat(item, least, most):
+        case RepeatNode(item, least, most):
             return f"({_written(item, leaf)}){_count(least, most)}"
         case _:
             return leaf(node)
@@ -104,5 +117,5 @@ def _reached(names: list[str], rules: Rules) -> list[str]:
         name = todo.pop()
         if name not in found:
             found[name] = None
-            todo.extend(node.name for node in walk(rules[name]) if isinstance(node, Ref))
+            todo.extend(node.name for node in walk(rules[name]) if isinstance(node, RefNode))
     return list(found)

@@ -12,10 +12,24 @@ from collections.abc import Iterator
 from itertools import count
 
 from ..errors import GrammarError
-from .position_automaton import Automaton, Shared, TooLargeError, Work, automaton, bits, shared
-from .follow_sets import Flow, Leaf
+from .follow_sets import FollowSets, Leaf
 from .lark import expression
-from .nodes import Alt, Chars, Lexeme, Node, Ref, Repeat, Rules, Seq, Text, Token, alt, children, walk
+from .nodes import (
+    AltNode,
+    CharsNode,
+    LexemeNode,
+    Node,
+    RefNode,
+    RepeatNode,
+    Rules,
+    SeqNode,
+    TextNode,
+    TokenNode,
+    children,
+    make_alt,
+    walk,
+)
+from .position_automaton import Overlap, PositionAutomaton, StepBudget, TooLargeError, automaton, bits, shared
 
 MAX_LEXEMES = 600
 """With more of them they are not compared, but all taken apart."""
@@ -65,7 +79,7 @@ def _reached(rules: Rules, regular: set[str], root: str) -> list[str]:
     todo = [root]
     while todo:
         for node in walk(rules[todo.pop()]):
-            if isinstance(node, Ref) and node.name not in regular and node.name not in found:
+            if isinstance(node, RefNode) and node.name not in regular and node.name not in found:
                 found[node.name] = None
                 todo.append(node.name)
     return list(found)
@@ -74,16 +88,16 @@ def _reached(rules: Rules, regular: set[str], root: str) -> list[str]:
 def _split(node: Node, regular: set[str]) -> Node:
     """Put the largest regular parts of a node into lexemes."""
     if _is_regular(node, regular):
-        return Lexeme(node)
+        return LexemeNode(node)
     match node:
-        case Seq(items):
-            return Seq(tuple(_grouped(items, regular)))
-        case Alt(options):
+        case SeqNode(items):
+            return SeqNode(tuple(_grouped(items, regular)))
+        case AltNode(options):
             plain = [option for option in options if _is_regular(option, regular)]
             rest = [_split(option, regular) for option in options if not _is_regular(option, regular)]
-            return Alt((*([Lexeme(alt(plain))] if plain else []), *rest))
-        case Repeat(item, least, most):
-            return Repeat(_split(item, regular), least, most)
+            return AltNode((*([LexemeNode(make_alt(plain))] if plain else []), *rest))
+        case RepeatNode(item, least, most):
+            return RepeatNode(_split(item, regular), least, most)
         case _:
             return node
 
@@ -96,7 +110,7 @@ def _grouped(items: tuple[Node, ...], regular: set[str]) -> list[Node]:
             group.append(item)
             continue
         if group:
-            found.append(Lexeme(Seq(tuple(group)) if len(group) > 1 else group[0]))
+            found.append(LexemeNode(SeqNode(tuple(group)) if len(group) > 1 else group[0]))
             group = []
         if item is not None:
             found.append(_split(item, regular))
@@ -105,7 +119,8 @@ def _grouped(items: tuple[Node, ...], regular: set[str]) -> list[Node]:
 
 def _is_regular(node: Node, regular: set[str]) -> bool:
     return not any(
-        isinstance(part, Token) or (isinstance(part, Ref) and part.name not in regular) for part in walk(node)
+        isinstance(part, TokenNode) or (isinstance(part, RefNode) and part.name not in regular)
+        for part in walk(node)
     )
 
 
@@ -114,11 +129,11 @@ class _Comparison:
 
     def __init__(self, rules: Rules) -> None:
         self._rules = rules
-        self._automata: dict[str, Automaton | None] = {}
+        self._automata: dict[str, PositionAutomaton | None] = {}
         self._keys: dict[int, str] = {}
-        self._kept: list[Lexeme] = []  # so that no id is used again
-        self._known: dict[tuple[str | None, str | None], Shared] = {}
-        self._work = Work(MAX_WORK)
+        self._kept: list[LexemeNode] = []  # so that no id is used again
+        self._known: dict[tuple[str | None, str | None], Overlap] = {}
+        self._work = StepBudget(MAX_WORK)
 
     def too_large(self, parts: Rules) -> set[int]:
         """The ids of the lexemes to take apart because of their size, or of the work to compare them."""
@@ -132,12 +147,12 @@ class _Comparison:
         if len(_lexemes(parts)) > MAX_LEXEMES or self._work.left < 0:
             return set()  # each is one character
         try:
-            return self._in_the_way(Flow(parts, root, self._is_empty))
+            return self._in_the_way(FollowSets(parts, root, self._is_empty))
         except TooLargeError:
             return self.too_large(parts)
 
-    def _in_the_way(self, flow: Flow) -> set[int]:
-        keys = [None if isinstance(leaf, Token) else self._key(leaf) for leaf in flow.leaves]
+    def _in_the_way(self, flow: FollowSets) -> set[int]:
+        keys = [None if isinstance(leaf, TokenNode) else self._key(leaf) for leaf in flow.leaves]
         leads = [self._leads(leaf) for leaf in flow.leaves]
         found = 0
         for number, others in enumerate(flow.together(lambda a, b: self._of(keys[a], keys[b]).meet)):
@@ -149,30 +164,30 @@ class _Comparison:
                     found |= 1 << other
         return {id(flow.leaves[number]) for number in bits(found)}
 
-    def _of(self, one: str | None, other: str | None) -> Shared:
+    def _of(self, one: str | None, other: str | None) -> Overlap:
         """What two leaves have in common; None is a token."""
         self._work.spend(1)
         known = self._known.get((one, other))
         if known is None:
             # Two tokens may be one and the same; a token and a text are never taken for each other.
             named = one is None or other is None
-            known = Shared(one is other, 0) if named else self._compare(str(one), str(other))
+            known = Overlap(one is other, 0) if named else self._compare(str(one), str(other))
             self._known[one, other] = known
         return known
 
-    def _compare(self, one: str, other: str) -> Shared:
+    def _compare(self, one: str, other: str) -> Overlap:
         first, second = self._automata[one], self._automata[other]
         if first is None or second is None or not first.leads & second.leads:
-            return Shared(False, 0)
+            return Overlap(False, 0)
         return shared(first, second, self._work)
 
-    def _key(self, lexeme: Lexeme) -> str:
+    def _key(self, lexeme: LexemeNode) -> str:
         if id(lexeme) not in self._keys:
             self._keys[id(lexeme)] = expression(lexeme.node)
             self._kept.append(lexeme)
         return self._keys[id(lexeme)]
 
-    def _automaton(self, lexeme: Lexeme) -> Automaton | None:
+    def _automaton(self, lexeme: LexemeNode) -> PositionAutomaton | None:
         """The automaton of a lexeme, None if it is too large."""
         key = self._key(lexeme)
         if key not in self._automata:
@@ -183,20 +198,20 @@ class _Comparison:
         return self._automata[key]
 
     def _is_empty(self, leaf: Leaf) -> bool:
-        known = None if isinstance(leaf, Token) else self._automaton(leaf)
+        known = None if isinstance(leaf, TokenNode) else self._automaton(leaf)
         return known is not None and known.empty
 
     def _leads(self, leaf: Leaf) -> int:
-        known = None if isinstance(leaf, Token) else self._automaton(leaf)
+        known = None if isinstance(leaf, TokenNode) else self._automaton(leaf)
         return _TOKEN_LEAD if known is None else known.leads
 
 
 def _is_one_character(node: Node) -> bool:
-    return isinstance(node, Chars) or (isinstance(node, Text) and len(node.text) == 1)
+    return isinstance(node, CharsNode) or (isinstance(node, TextNode) and len(node.text) == 1)
 
 
-def _lexemes(parts: Rules) -> list[Lexeme]:
-    return [node for part in parts.values() for node in walk(part) if isinstance(node, Lexeme)]
+def _lexemes(parts: Rules) -> list[LexemeNode]:
+    return [node for part in parts.values() for node in walk(part) if isinstance(node, LexemeNode)]
 
 
 class _Opening:
@@ -216,40 +231,40 @@ class _Opening:
     def of(self, part: Node) -> Node:
         """A rule in which these lexemes are taken apart."""
         match part:
-            case Lexeme(node):
+            case LexemeNode(node):
                 return self._apart(node) if id(part) in self._doomed else part
-            case Seq(items):
-                return Seq(tuple(self.of(item) for item in items))
-            case Alt(options):
-                return Alt(tuple(self.of(option) for option in options))
-            case Repeat(item, least, most):
-                return Repeat(self.of(item), least, most)
+            case SeqNode(items):
+                return SeqNode(tuple(self.of(item) for item in items))
+            case AltNode(options):
+                return AltNode(tuple(self.of(option) for option in options))
+            case RepeatNode(item, least, most):
+                return RepeatNode(self.of(item), least, most)
             case _:
                 return part
 
     def _apart(self, node: Node) -> Node:
         match node:
-            case Ref():
+            case RefNode():
                 return self._opened(node)
-            case Text(text):
-                return Seq(tuple(Lexeme(Text(character)) for character in text))
-            case Seq(items):
-                return Seq(tuple(Lexeme(item) for item in items))
-            case Alt(options):
-                return Alt(tuple(Lexeme(option) for option in options))
-            case Repeat(item, least, most):
-                return Repeat(Lexeme(item), least, most)
+            case TextNode(text):
+                return SeqNode(tuple(LexemeNode(TextNode(character)) for character in text))
+            case SeqNode(items):
+                return SeqNode(tuple(LexemeNode(item) for item in items))
+            case AltNode(options):
+                return AltNode(tuple(LexemeNode(option) for option in options))
+            case RepeatNode(item, least, most):
+                return RepeatNode(LexemeNode(item), least, most)
             case _:
-                return Lexeme(node)
+                return LexemeNode(node)
 
-    def _opened(self, ref: Ref) -> Node:
+    def _opened(self, ref: RefNode) -> Node:
         body = self._rules[ref.name]
         if not self._inline:
-            self.named[ref.name] = Lexeme(body)
+            self.named[ref.name] = LexemeNode(body)
             return ref
-        if all(isinstance(part, (Text, Chars)) for part in children(body)):
+        if all(isinstance(part, (TextNode, CharsNode)) for part in children(body)):
             return self._apart(body)
         # Others would nest in each other without end.
         fresh = f"{ref.name}_0_{next(self._numbers)}"
-        self.named[fresh] = Lexeme(body)
-        return Ref(fresh, ref.at)
+        self.named[fresh] = LexemeNode(body)
+        return RefNode(fresh, ref.at)

@@ -14,35 +14,35 @@ LAST = 0x10FFFF
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Text:
+class TextNode:
     """These characters, one after the other; at least one."""
 
     text: str
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Chars:
+class CharsNode:
     """One character out of these."""
 
     ranges: Ranges
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Seq:
+class SeqNode:
     """All of these in order; none of them: the empty text."""
 
     items: tuple[Node, ...]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Alt:
+class AltNode:
     """One of these."""
 
     options: tuple[Node, ...]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Repeat:
+class RepeatNode:
     """This, from ``least`` to ``most`` times; None: without a limit."""
 
     item: Node
@@ -51,7 +51,7 @@ class Repeat:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Ref:
+class RefNode:
     """The rule of this name. ``at`` is where it stands in the text."""
 
     name: str
@@ -59,7 +59,7 @@ class Ref:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Token:
+class TokenNode:
     """One token of the vocabulary as a whole; ``negated``: any but this one."""
 
     id: int
@@ -67,26 +67,26 @@ class Token:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Lexeme:
+class LexemeNode:
     """A regular part of a rule, which is to be read in one go."""
 
     node: Node
 
 
-Node = Text | Chars | Seq | Alt | Repeat | Ref | Token | Lexeme
+Node = TextNode | CharsNode | SeqNode | AltNode | RepeatNode | RefNode | TokenNode | LexemeNode
 Rules = Mapping[str, Node]
 
-EMPTY = Seq(())
+EMPTY = SeqNode(())
 
 
 def children(node: Node) -> tuple[Node, ...]:
     """The nodes that this one is made of."""
     match node:
-        case Seq(items):
+        case SeqNode(items):
             return items
-        case Alt(options):
+        case AltNode(options):
             return options
-        case Repeat(item):
+        case RepeatNode(item):
             return (item,)
         case _:
             return ()
@@ -101,32 +101,34 @@ def walk(node: Node) -> Iterator[Node]:
         todo.extend(children(node))
 
 
-def seq(items: list[Node]) -> Node:
+def make_seq(items: list[Node]) -> Node:
     """A sequence, with sequences inside it laid open and texts side by side joined."""
-    parts = [part for item in items for part in (item.items if isinstance(item, Seq) else (item,))]
+    parts = [part for item in items for part in (item.items if isinstance(item, SeqNode) else (item,))]
     flat: list[Node] = []
-    for is_text, group in groupby(parts, lambda part: isinstance(part, Text)):
+    for is_text, group in groupby(parts, lambda part: isinstance(part, TextNode)):
         nodes = list(group)
-        flat += [Text("".join(node.text for node in nodes if isinstance(node, Text)))] if is_text else nodes
-    return flat[0] if len(flat) == 1 else Seq(tuple(flat))
+        flat += (
+            [TextNode("".join(node.text for node in nodes if isinstance(node, TextNode)))] if is_text else nodes
+        )
+    return flat[0] if len(flat) == 1 else SeqNode(tuple(flat))
 
 
-def alt(options: list[Node]) -> Node:
+def make_alt(options: list[Node]) -> Node:
     """A choice, with choices inside it laid open."""
     flat: list[Node] = []
     for option in options:
-        flat.extend(option.options if isinstance(option, Alt) else (option,))
-    return flat[0] if len(flat) == 1 else Alt(tuple(flat))
+        flat.extend(option.options if isinstance(option, AltNode) else (option,))
+    return flat[0] if len(flat) == 1 else AltNode(tuple(flat))
 
 
-def repeat(item: Node, least: int, most: int | None) -> Node:
+def make_repeat(item: Node, least: int, most: int | None) -> Node:
     """A repetition; of nothing, or no times, it is the empty text."""
-    if most == 0 or (isinstance(item, Seq) and not item.items):
+    if most == 0 or (isinstance(item, SeqNode) and not item.items):
         return EMPTY
-    return item if (least, most) == (1, 1) else Repeat(item, least, most)
+    return item if (least, most) == (1, 1) else RepeatNode(item, least, most)
 
 
-def united(ranges: list[tuple[int, int]]) -> Ranges:
+def merge_ranges(ranges: list[tuple[int, int]]) -> Ranges:
     """Sort ranges and join those that touch; surrogates, which no text can hold, go."""
     found: list[tuple[int, int]] = []
     for low, high in sorted(_without(ranges, *SURROGATES)):
@@ -155,4 +157,4 @@ def complement(ranges: Ranges) -> Ranges:
         start = max(start, high + 1)
     if start <= LAST:
         gaps.append((start, LAST))
-    return united(gaps)
+    return merge_ranges(gaps)

@@ -7,7 +7,21 @@ from collections.abc import Callable, Collection
 from typing import NoReturn
 
 from ..errors import GrammarError
-from .nodes import EMPTY, LAST, SURROGATES, Chars, Node, Ref, Text, Token, alt, complement, repeat, seq, united
+from .nodes import (
+    EMPTY,
+    LAST,
+    SURROGATES,
+    CharsNode,
+    Node,
+    RefNode,
+    TextNode,
+    TokenNode,
+    complement,
+    make_alt,
+    make_repeat,
+    make_seq,
+    merge_ranges,
+)
 
 MAX_DEPTH = 100
 """How deep groups may be nested."""
@@ -127,7 +141,7 @@ class Reader:
             self._at += 1
             self._skip(True)
             options.append(self._sequence())
-        return alt(options)
+        return make_alt(options)
 
     def _sequence(self) -> Node:
         items: list[Node] = []
@@ -143,7 +157,7 @@ class Reader:
             items.append(item)
         if self._peek() in _SIGNS:
             self.fail(f"{self._peek()} has nothing before it to repeat", self._at)
-        return seq(items)
+        return make_seq(items)
 
     def _item(self) -> Node | None:
         kinds = {'"': self._literal, "[": self._class, "(": self._group, ".": self._any, "<": self._token}
@@ -154,11 +168,11 @@ class Reader:
         if not _NAME.match(character):
             return None
         at = self._at
-        return Ref(self._name(), at)
+        return RefNode(self._name(), at)
 
     def _any(self) -> Node:
         self._at += 1
-        return Chars(complement(()))
+        return CharsNode(complement(()))
 
     def _group(self) -> Node:
         start = self._at
@@ -182,7 +196,7 @@ class Reader:
         """Make a group a rule of its own, under a name that none in the text can have."""
         name = f"{self._name_of_rule}_{start}"
         self.rules[name], self.places[name] = inner, start
-        return Ref(name, start)
+        return RefNode(name, start)
 
     def _literal(self) -> Node:
         start = self._at
@@ -195,7 +209,7 @@ class Reader:
                 self.fail("half of a surrogate pair is not a character; write \\U and eight digits", at)
             text.append(chr(code))
         self._at += 1
-        return Text("".join(text)) if text else EMPTY
+        return TextNode("".join(text)) if text else EMPTY
 
     def _class(self) -> Node:
         start = self._at
@@ -215,10 +229,10 @@ class Reader:
         self._at += 1
         if not ranges:
             self.fail("this class is empty; nothing could match it", start)
-        found = united(ranges)
+        found = merge_ranges(ranges)
         if len(found) > MAX_RANGES:
             self.fail(f"this class has {len(found):,} separate ranges; at most {MAX_RANGES:,} are taken", start)
-        return Chars(complement(found) if negated else found)
+        return CharsNode(complement(found) if negated else found)
 
     def _character(self, start: int, opened: str) -> int:
         """One character of a literal or a class, which began with ``opened`` at ``start``."""
@@ -246,7 +260,7 @@ class Reader:
         sign, start = self._peek(), self._at
         self._at += 1
         if sign != "{":
-            return repeat(item, int(sign == "+"), 1 if sign == "?" else None)
+            return make_repeat(item, int(sign == "+"), 1 if sign == "?" else None)
         least = most = self._count(start)
         if self._peek() == ",":
             self._at += 1
@@ -257,7 +271,7 @@ class Reader:
         self._at += 1
         if most is not None and most < least:
             self.fail(f"the count {self.source[start : self._at]} runs backwards", start)
-        return repeat(item, least, most)
+        return make_repeat(item, least, most)
 
     def _count(self, start: int) -> int | None:
         self._skip(self._nested)
@@ -282,14 +296,14 @@ class Reader:
             self._refuse_end(int(found[1]), negated, start)
             if self._size is not None and int(found[1]) >= self._size:
                 self.fail(f"{found.group()}: token ids go from 0 to {self._size - 1}", start)
-            return Token(int(found[1]), negated)
+            return TokenNode(int(found[1]), negated)
         if self._token_of is None:
             self.fail(f"{found.group()} names a token, but there is no vocabulary to find it in", start)
         ids = self._token_of(found.group())
         if len(ids) != 1:
             self.fail(f"{found.group()} is not one token of this model, but {len(ids)}", start)
         self._refuse_end(ids[0], negated, start)
-        return Token(ids[0], negated)
+        return TokenNode(ids[0], negated)
 
     def _refuse_end(self, token: int, negated: bool, at: int) -> None:
         if token in self._ends and not negated:

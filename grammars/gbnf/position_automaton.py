@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
-from .nodes import Alt, Chars, Node, Ranges, Ref, Repeat, Rules, Seq, Text
+from .nodes import AltNode, CharsNode, Node, Ranges, RefNode, RepeatNode, Rules, SeqNode, TextNode
 
 MAX_POSITIONS = 600
 """Larger expressions are not looked at, but taken apart."""
@@ -19,7 +19,7 @@ MAX_NODES = 20 * MAX_POSITIONS
 
 
 @dataclass(frozen=True)
-class Automaton:
+class PositionAutomaton:
     """Glushkov's automaton: a position for each character of an expression, sets of positions as bits of an int.
 
     ``chars[i]``: what position i reads; ``heads[i]``: the first bytes of that, as bits 0 … 255; ``first``: where a
@@ -53,7 +53,7 @@ class Automaton:
 
 
 @dataclass
-class Work:
+class StepBudget:
     """How many steps of comparing are left to spend."""
 
     left: int
@@ -66,7 +66,7 @@ class Work:
 
 
 @dataclass(frozen=True)
-class Shared:
+class Overlap:
     """What two automata have in common.
 
     ``meet``: some text belongs to both. ``beyond``: after a text of the first one, the bytes with which a text of
@@ -81,14 +81,14 @@ class TooLargeError(Exception):
     """The expression is larger than the ``MAX_`` above, or there is no more work to spend."""
 
 
-def automaton(node: Node, rules: Rules) -> Automaton:
+def automaton(node: Node, rules: Rules) -> PositionAutomaton:
     """Build the automaton of a regular node. Raises ``TooLargeError``.
 
     Counts are taken loosely, ``x{2,9}`` as ``x+``: the automaton may take more texts than the node, never fewer.
     """
     builder = _Builder(rules)
     first, last, empty = builder.add(node)
-    return Automaton(tuple(builder.chars), tuple(builder.heads), first, last, tuple(builder.follow), empty)
+    return PositionAutomaton(tuple(builder.chars), tuple(builder.heads), first, last, tuple(builder.follow), empty)
 
 
 class _Builder:
@@ -113,9 +113,9 @@ class _Builder:
 
     def _add(self, node: Node) -> tuple[int, int, bool]:
         match node:
-            case Text(text):
-                return self._sequence(Chars(((ord(character),) * 2,)) for character in text)
-            case Chars(ranges):
+            case TextNode(text):
+                return self._sequence(CharsNode(((ord(character),) * 2,)) for character in text)
+            case CharsNode(ranges):
                 if len(self.chars) >= MAX_POSITIONS:
                     raise TooLargeError
                 self.chars.append(ranges)
@@ -125,21 +125,21 @@ class _Builder:
                 self.heads.append(self._known[id(ranges)])
                 self.follow.append(0)
                 return 1 << len(self.chars) - 1, 1 << len(self.chars) - 1, False
-            case Seq(items):
+            case SeqNode(items):
                 return self._sequence(items)
-            case Alt(options):
+            case AltNode(options):
                 parts = [self.add(option) for option in options]
                 return (
                     _union(part[0] for part in parts),
                     _union(part[1] for part in parts),
                     any(p[2] for p in parts),
                 )
-            case Repeat(item, least, most):
+            case RepeatNode(item, least, most):
                 first, last, empty = self.add(item)
                 if most != 1:
                     self._connect(last, first)
                 return first, last, empty or least == 0
-            case Ref(name):
+            case RefNode(name):
                 return self.add(self.rules[name])
         raise TypeError(node)
 
@@ -158,7 +158,7 @@ class _Builder:
             self.follow[position] |= targets
 
 
-def shared(one: Automaton, other: Automaton, work: Work) -> Shared:
+def shared(one: PositionAutomaton, other: PositionAutomaton, work: StepBudget) -> Overlap:
     """Compare two automata by following every text that both can read. Raises ``TooLargeError``."""
     meet, beyond = False, 0
     seen = [0] * len(one.chars)
@@ -182,7 +182,7 @@ def shared(one: Automaton, other: Automaton, work: Work) -> Shared:
                 if one.last >> a & 1:
                     meet = meet or bool(other.last >> b & 1)
                     beyond |= other.goes_on[b]
-    return Shared(meet, beyond)
+    return Overlap(meet, beyond)
 
 
 def bits(number: int) -> Iterator[int]:

@@ -6,9 +6,9 @@ import difflib
 from collections.abc import Collection, Iterator
 from math import inf
 
-from .nodes import Alt, Node, Ref, Repeat, Rules, Seq, children, walk
+from .nodes import AltNode, Node, RefNode, RepeatNode, Rules, SeqNode, children, walk
 from .parser import Reader
-from .shortest_texts import Sizes
+from .shortest_texts import ShortestTexts
 
 MAX_CHAIN = 500
 """How far a rule may lead on to rules that were not met before; llguidance goes after them by recursion."""
@@ -17,7 +17,7 @@ MAX_CHAIN = 500
 def check(reader: Reader, root: str) -> None:
     """Raise ``GrammarError`` for an undefined rule, a missing root, or left recursion (as llama.cpp does)."""
     rules = reader.rules
-    refs = (node for body in rules.values() for node in walk(body) if isinstance(node, Ref))
+    refs = (node for body in rules.values() for node in walk(body) if isinstance(node, RefNode))
     first = min((ref for ref in refs if ref.name not in rules), key=lambda ref: ref.at, default=None)
     if first is not None:
         reader.fail(f"rule {first.name!r} is not defined{_nearest(first.name, rules)}", first.at)
@@ -26,7 +26,7 @@ def check(reader: Reader, root: str) -> None:
     if root not in _names(rules):
         reader.fail(f"there is no rule {root!r} to begin with{_nearest(root, rules)}", 0)
     _refuse_left_recursion(reader)
-    if Sizes(rules).of(rules[root]) == inf:
+    if ShortestTexts(rules).of(rules[root]) == inf:
         reader.fail(f"no sentence of rule {root!r} ever ends", reader.places[root])
     _refuse_long_chains(reader)
 
@@ -46,7 +46,7 @@ def nullable_rules(rules: Rules) -> set[str]:
     users: dict[str, set[str]] = {name: set() for name in rules}
     for name, body in rules.items():
         for node in walk(body):
-            if isinstance(node, Ref):
+            if isinstance(node, RefNode):
                 users[node.name].add(name)
     found: set[str] = set()
     todo = list(rules)
@@ -61,13 +61,13 @@ def nullable_rules(rules: Rules) -> set[str]:
 def nullable(node: Node, rules: Collection[str]) -> bool:
     """Can this be the empty text, if these rules can?"""
     match node:
-        case Seq(items):
+        case SeqNode(items):
             return all(nullable(item, rules) for item in items)
-        case Alt(options):
+        case AltNode(options):
             return any(nullable(option, rules) for option in options)
-        case Repeat(item, least):
+        case RepeatNode(item, least):
             return least == 0 or nullable(item, rules)
-        case Ref(name):
+        case RefNode(name):
             return name in rules
         case _:
             return False
@@ -81,12 +81,12 @@ def _refuse_left_recursion(reader: Reader) -> None:
         _visit(reader, name, edges, done)
 
 
-def _leftmost(node: Node, empty: Collection[str]) -> Iterator[Ref]:
+def _leftmost(node: Node, empty: Collection[str]) -> Iterator[RefNode]:
     """The rules that this can begin with."""
     match node:
-        case Ref():
+        case RefNode():
             yield node
-        case Seq(items):
+        case SeqNode(items):
             for item in items:
                 yield from _leftmost(item, empty)
                 if not nullable(item, empty):
@@ -96,7 +96,7 @@ def _leftmost(node: Node, empty: Collection[str]) -> Iterator[Ref]:
                 yield from _leftmost(child, empty)
 
 
-def _visit(reader: Reader, start: str, edges: dict[str, list[Ref]], done: set[str]) -> None:
+def _visit(reader: Reader, start: str, edges: dict[str, list[RefNode]], done: set[str]) -> None:
     """Depth first, without recursion: a chain of rules may be long."""
     if start in done:
         return
@@ -140,5 +140,5 @@ def _refuse_long_chains(reader: Reader) -> None:
                 todo.append((ref.name, iter(refs[ref.name])))
 
 
-def _refs(node: Node) -> list[Ref]:
-    return sorted((part for part in walk(node) if isinstance(part, Ref)), key=lambda ref: ref.at)
+def _refs(node: Node) -> list[RefNode]:
+    return sorted((part for part in walk(node) if isinstance(part, RefNode)), key=lambda ref: ref.at)

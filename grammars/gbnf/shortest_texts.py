@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from heapq import heapify, heappop, heappush
 from math import inf
 
-from .nodes import Alt, Chars, Node, Ref, Repeat, Rules, Seq, Text, children, walk
+from .nodes import AltNode, CharsNode, Node, RefNode, RepeatNode, Rules, SeqNode, TextNode, children, walk
 
 
-class Sizes:
+class ShortestTexts:
     """How many characters the shortest text of each rule has; ``inf`` if it never ends. A token counts as one."""
 
     def __init__(self, rules: Rules) -> None:
@@ -36,17 +36,17 @@ class Sizes:
     def of(self, node: Node) -> float:
         """The number of characters of a node's shortest text."""
         match node:
-            case Text(text):
+            case TextNode(text):
                 size: float = len(text)
-            case Chars(ranges):
+            case CharsNode(ranges):
                 size = 1 if ranges else inf
-            case Seq(items):
+            case SeqNode(items):
                 size = sum(self.of(item) for item in items)
-            case Alt(options):
+            case AltNode(options):
                 size = min(self.of(option) for option in options)
-            case Repeat(item, least):
+            case RepeatNode(item, least):
                 size = least * self.of(item) if least else 0
-            case Ref(name):
+            case RefNode(name):
                 size = self._sizes[name]
             case _:
                 size = 1  # a token
@@ -58,17 +58,17 @@ class Sizes:
         todo = [node]
         while todo:
             match node := todo.pop():
-                case Text(text):
+                case TextNode(text):
                     done.append(text)
-                case Chars(ranges):
+                case CharsNode(ranges):
                     done.append(plainest(ranges))
-                case Seq(items):
+                case SeqNode(items):
                     todo.extend(reversed(items))
-                case Alt(options):
+                case AltNode(options):
                     todo.append(min(options, key=self.of))
-                case Repeat(item, least):
+                case RepeatNode(item, least):
                     todo.extend([item] * least)
-                case Ref(name):
+                case RefNode(name):
                     todo.append(self._rules[name])
         return "".join(done)
 
@@ -98,19 +98,19 @@ class _Above:
                     self._enter(node, rules)
 
     def _enter(self, node: Node, rules: Rules) -> None:
-        parts = (rules[node.name],) if isinstance(node, Ref) else children(node)
+        parts = (rules[node.name],) if isinstance(node, RefNode) else children(node)
         for part in parts:
             self._containers.setdefault(id(part), []).append(node)
         match node:
-            case Text(text):
+            case TextNode(text):
                 self.leaves.append((id(node), len(text)))
-            case Seq(items) if items:
+            case SeqNode(items) if items:
                 self._open[id(node)] = len(items)
-            case Chars(()) | Alt() | Ref():
+            case CharsNode(()) | AltNode() | RefNode():
                 pass
-            case Repeat(_, least) if least:
+            case RepeatNode(_, least) if least:
                 pass
-            case Seq() | Repeat():
+            case SeqNode() | RepeatNode():
                 self.leaves.append((id(node), 0))
             case _:
                 self.leaves.append((id(node), 1))
@@ -119,12 +119,12 @@ class _Above:
         """The nodes whose size may be known, now that this one's is."""
         for node in self._containers.get(key, ()):
             match node:
-                case Seq():
+                case SeqNode():
                     self._open[id(node)] -= 1
                     self._sums[id(node)] = self._sums.get(id(node), 0) + size
                     if not self._open[id(node)]:
                         yield self._sums[id(node)], id(node)
-                case Repeat(_, least):
+                case RepeatNode(_, least):
                     yield size * least, id(node)
                 case _:
                     yield size, id(node)

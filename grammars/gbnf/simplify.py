@@ -6,7 +6,21 @@ and in classes, at several depths. Laid open and united, each is said once.
 
 from __future__ import annotations
 
-from .nodes import Alt, Chars, Node, Ref, Repeat, Rules, Seq, Text, alt, repeat, seq, united, walk
+from .nodes import (
+    AltNode,
+    CharsNode,
+    Node,
+    RefNode,
+    RepeatNode,
+    Rules,
+    SeqNode,
+    TextNode,
+    make_alt,
+    make_repeat,
+    make_seq,
+    merge_ranges,
+    walk,
+)
 
 MAX_INLINED = 30
 """Of how many nodes, characters and ranges a rule may be whose body takes the place of its name."""
@@ -26,18 +40,18 @@ class _Plain:
 
     def _of(self, node: Node) -> Node:
         match node:
-            case Seq(items):
-                return seq([_as_text(self._opened(item)) for item in items])
-            case Alt(options):
+            case SeqNode(items):
+                return make_seq([_as_text(self._opened(item)) for item in items])
+            case AltNode(options):
                 return _united([self._opened(option) for option in options])
-            case Repeat(item, least, most):
-                return repeat(self._of(item), least, most)
+            case RepeatNode(item, least, most):
+                return make_repeat(self._of(item), least, most)
             case _:
                 return node
 
     def _opened(self, node: Node) -> Node:
         """A part of a choice or a sequence; for a rule's name its body, if that is small and names no rule."""
-        if not isinstance(node, Ref):
+        if not isinstance(node, RefNode):
             return self._of(node)
         body = self.rules.get(node.name)
         return body if body is not None and _is_small(body) else node
@@ -48,42 +62,42 @@ def _is_small(body: Node) -> bool:
     size = 0
     for part in walk(body):
         match part:
-            case Text(text):
+            case TextNode(text):
                 size += len(text)
-            case Chars(ranges):
+            case CharsNode(ranges):
                 size += len(ranges)
             case _:
                 size += 1
-        if isinstance(part, Ref) or size > MAX_INLINED:
+        if isinstance(part, RefNode) or size > MAX_INLINED:
             return False
     return True
 
 
 def _as_text(node: Node) -> Node:
     """A class of a single character is a text."""
-    if isinstance(node, Chars) and len(node.ranges) == 1 and node.ranges[0][0] == node.ranges[0][1]:
-        return Text(chr(node.ranges[0][0]))
+    if isinstance(node, CharsNode) and len(node.ranges) == 1 and node.ranges[0][0] == node.ranges[0][1]:
+        return TextNode(chr(node.ranges[0][0]))
     return node
 
 
 def _united(options: list[Node]) -> Node:
     """A choice with its single characters in one class, and no text twice."""
-    laid_open = alt(options)
-    if not isinstance(laid_open, Alt):
+    laid_open = make_alt(options)
+    if not isinstance(laid_open, AltNode):
         return laid_open
     ranges: list[tuple[int, int]] = []
     texts: set[str] = set()
     rest: list[Node] = []
     for option in laid_open.options:
         match option:
-            case Chars(found):
+            case CharsNode(found):
                 ranges.extend(found)
-            case Text(text) if len(text) == 1:
+            case TextNode(text) if len(text) == 1:
                 ranges.append((ord(text), ord(text)))
-            case Text(text) if text in texts:
+            case TextNode(text) if text in texts:
                 pass
             case _:
-                if isinstance(option, Text):
+                if isinstance(option, TextNode):
                     texts.add(option.text)
                 rest.append(option)
-    return alt([Chars(united(ranges)), *rest] if ranges else rest)
+    return make_alt([CharsNode(merge_ranges(ranges)), *rest] if ranges else rest)

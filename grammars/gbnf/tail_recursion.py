@@ -2,7 +2,20 @@
 
 from __future__ import annotations
 
-from .nodes import EMPTY, Alt, Node, Ref, Repeat, Rules, Seq, Token, alt, repeat, seq, walk
+from .nodes import (
+    EMPTY,
+    AltNode,
+    Node,
+    RefNode,
+    RepeatNode,
+    Rules,
+    SeqNode,
+    TokenNode,
+    make_alt,
+    make_repeat,
+    make_seq,
+    walk,
+)
 
 
 def without_tail_recursion(rules: Rules) -> dict[str, Node]:
@@ -18,24 +31,26 @@ def _looped(name: str, body: Node) -> Node:
     turns, rest = _tails(name, body)
     if not turns or rest is None:
         return body
-    return seq([repeat(alt(turns), 0, None), rest])
+    return make_seq([make_repeat(make_alt(turns), 0, None), rest])
 
 
 def _tails(name: str, node: Node) -> tuple[list[Node], Node | None]:
     """Split a body into what comes before each recursion at its end, and the rest (None: there is none)."""
     match node:
-        case Ref(other) if other == name:
+        case RefNode(other) if other == name:
             return [EMPTY], None
-        case Seq((*before, last)):
+        case SeqNode((*before, last)):
             turns, rest = _tails(name, last)
-            return [seq([*before, turn]) for turn in turns], None if rest is None else seq([*before, rest])
-        case Alt(options):
+            return [make_seq([*before, turn]) for turn in turns], None if rest is None else make_seq(
+                [*before, rest]
+            )
+        case AltNode(options):
             parts = [_tails(name, option) for option in options]
             rests = [rest for _, rest in parts if rest is not None]
-            return [turn for turns, _ in parts for turn in turns], alt(rests) if rests else None
-        case Repeat(item, 0, 1):
+            return [turn for turns, _ in parts for turn in turns], make_alt(rests) if rests else None
+        case RepeatNode(item, 0, 1):
             turns, rest = _tails(name, item)
-            return turns, node if not turns else alt([EMPTY if rest is None else rest, EMPTY])
+            return turns, node if not turns else make_alt([EMPTY if rest is None else rest, EMPTY])
         case _:
             return [], node
 
@@ -46,8 +61,8 @@ def regular_rules(rules: Rules) -> set[str]:
     users: dict[str, list[str]] = {name: [] for name in rules}
     for name, body in rules.items():
         nodes = list(walk(body))
-        waits[name] = {node.name for node in nodes if isinstance(node, Ref)}
-        if any(isinstance(node, Token) for node in nodes):
+        waits[name] = {node.name for node in nodes if isinstance(node, RefNode)}
+        if any(isinstance(node, TokenNode) for node in nodes):
             waits[name].add(name)
         for used in waits[name]:
             users[used].append(name)

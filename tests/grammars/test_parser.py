@@ -1,8 +1,8 @@
 import pytest
 from logitsmith.grammars import GrammarError, compile_grammar
 from logitsmith.grammars.gbnf import read
-from logitsmith.grammars.gbnf.rule_checks import MAX_CHAIN
 from logitsmith.grammars.gbnf.parser import MAX_DEPTH, MAX_RANGES
+from logitsmith.grammars.gbnf.rule_checks import MAX_CHAIN
 
 from .vocabularies import SMALL
 
