@@ -1,10 +1,17 @@
 """What several rooms need and no room owns: text, strict JSON, and files. Knows nothing of tokens or models."""
 
-from .append_only_file import AppendOnlyFile
-from .named_files import find_named_files
-from .strict_json import parse_strict_json
-from .text import NotUTF8Error, decode_utf8, is_utf8, nearest_name
-from .whole_file import write_whole_file
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from .lazy_exports import lazy_exports
+
+if TYPE_CHECKING:
+    from .append_only_file import AppendOnlyFile
+    from .named_files import find_named_files
+    from .strict_json import parse_strict_json
+    from .text import NotUTF8Error, decode_utf8, is_utf8, nearest_name
+    from .whole_file import write_whole_file
 
 __all__ = [
     "AppendOnlyFile",
@@ -16,3 +23,15 @@ __all__ = [
     "parse_strict_json",
     "write_whole_file",
 ]
+
+# A run needs few of these names, and importing all of them takes some 10 ms.
+__getattr__ = lazy_exports(
+    __name__,
+    {
+        "append_only_file": "AppendOnlyFile",
+        "named_files": "find_named_files",
+        "strict_json": "parse_strict_json",
+        "text": "NotUTF8Error decode_utf8 is_utf8 nearest_name",
+        "whole_file": "write_whole_file",
+    },
+)

@@ -47,7 +47,7 @@ _SPACE = re.compile(r"(?:[ \t]|#[^\r\n]*)*")
 _SPACE_AND_LINES = re.compile(r"(?:[ \t\r\n]|#[^\r\n]*)*")
 
 
-class Reader:
+class GbnfParser:
     """Reads the rules of one GBNF text. ``rules`` maps names to bodies, ``places`` to where they are defined.
 
     ``token_of`` finds the tokens of ``<texts>`` and ``size`` is how many tokens there are; None: not known.

@@ -7,14 +7,14 @@ from collections.abc import Collection, Iterator
 from math import inf
 
 from .nodes import AltNode, Node, RefNode, RepeatNode, Rules, SeqNode, children, walk
-from .parser import Reader
+from .parser import GbnfParser
 from .shortest_texts import ShortestTexts
 
 MAX_CHAIN = 500
 """How far a rule may lead on to rules that were not met before; llguidance goes after them by recursion."""
 
 
-def check(reader: Reader, root: str) -> None:
+def check(reader: GbnfParser, root: str) -> None:
     """Raise ``GrammarError`` for an undefined rule, a missing root, or left recursion (as llama.cpp does)."""
     rules = reader.rules
     refs = (node for body in rules.values() for node in walk(body) if isinstance(node, RefNode))
@@ -73,7 +73,7 @@ def nullable(node: Node, rules: Collection[str]) -> bool:
             return False
 
 
-def _refuse_left_recursion(reader: Reader) -> None:
+def _refuse_left_recursion(reader: GbnfParser) -> None:
     empty = nullable_rules(reader.rules)
     edges = {name: list(_leftmost(body, empty)) for name, body in reader.rules.items()}
     done: set[str] = set()
@@ -96,7 +96,7 @@ def _leftmost(node: Node, empty: Collection[str]) -> Iterator[RefNode]:
                 yield from _leftmost(child, empty)
 
 
-def _visit(reader: Reader, start: str, edges: dict[str, list[RefNode]], done: set[str]) -> None:
+def _visit(reader: GbnfParser, start: str, edges: dict[str, list[RefNode]], done: set[str]) -> None:
     """Depth first, without recursion: a chain of rules may be long."""
     if start in done:
         return
@@ -119,7 +119,7 @@ def _visit(reader: Reader, start: str, edges: dict[str, list[RefNode]], done: se
             todo.append((ref.name, iter(edges[ref.name])))
 
 
-def _refuse_long_chains(reader: Reader) -> None:
+def _refuse_long_chains(reader: GbnfParser) -> None:
     """Depth first in the order of the text, without recursion."""
     refs = {name: _refs(body) for name, body in reader.rules.items()}
     lengths: dict[str, int] = {}
