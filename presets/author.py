@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from ..samplers import Sampler
+from ..samplers import Sampler, find_sampler
 from .complaints import make_step, shown
 from .errors import PresetError
 from .preset import Preset
@@ -26,7 +26,7 @@ _PARAMETERS = {
 _MIROSTAT = {"mirostat_tau": "tau", "mirostat_eta": "eta"}
 _WHOLE = ("top_k", "penalty_last_n", "mirostat")
 
-# llama.cpp's letter and name for each sampler that a sequence may hold, and our name, in its default order.
+# llama.cpp's letter and name for each sampler that a sequence may hold, and our name, in the order of its help.
 _SEQUENCE = (
     ("e", "penalties", "penalties"),
     ("d", "dry", "dry"),
@@ -104,7 +104,11 @@ def _asked(sequence: str, numbers: Mapping[str, int | float]) -> list[tuple[str,
     for key, (name, _) in _PARAMETERS.items():
         if key in numbers:
             keys.setdefault(name, f"{PREFIX}{key}")
-    return [(ours, keys[ours]) for _, _, ours in _SEQUENCE if ours in keys]
+    return [(name, keys[name]) for name in sorted(keys, key=_stage)]
+
+
+def _stage(name: str) -> int:
+    return find_sampler(name).about.stage or 0
 
 
 def read_sequence(sequence: str, origin: str) -> list[str]:
@@ -149,8 +153,9 @@ def _written(step: Sampler) -> dict[str, Any]:
 
 def _description(steps: Iterable[Sampler], numbers: Mapping[str, int | float]) -> str:
     """Say it, if keys have no effect in llama.cpp and so none here."""
-    names = {step.about.name for step in steps}
+    about = [step.about for step in steps]
+    names, families = {each.name for each in about}, {each.family for each in about}
     idle = [key for key, (name, _) in _PARAMETERS.items() if key in numbers and name not in names]
-    idle += [key for key in _MIROSTAT if key in numbers and not names & {"mirostat", "mirostat_v2"}]
+    idle += [key for key in _MIROSTAT if key in numbers and "mirostat" not in families]
     ignored = f"; without effect there, as in llama.cpp: {', '.join(idle)}" if idle else ""
     return f"what the model's author recommends{ignored}"

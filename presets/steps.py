@@ -6,55 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from ..samplers import Sampler
+from ..samplers import Sampler, Stage
 from .complaints import make_step, shown
 from .errors import PresetError
 from .override import Override, StepTarget, step_target
-
-# llama.cpp's default order, its --ignore-eos being a bias too; what it lacks stands beside what does the like.
-_ORDER = (
-    "ignore_eos",
-    "min_tokens",
-    "ban",
-    "logit_bias",
-    "repetition_penalty",
-    "encoder_repetition_penalty",
-    "penalties",
-    "dry",
-    "no_repeat_ngram",
-    "top_n_sigma",
-    "top_k",
-    "top_a",
-    "typical",
-    "top_p",
-    "tfs",
-    "min_p",
-    "top_h",
-    "epsilon_cutoff",
-    "eta_cutoff",
-    "xtc",
-    "quadratic",
-    "temperature",
-    "dynatemp",
-    "skew",
-)
-
-# These never drop the most likely token, nor let another one overtake it.
-_IDLE_BEFORE_GREEDY = frozenset(
-    {
-        "temperature",
-        "dynatemp",
-        "top_k",
-        "top_p",
-        "min_p",
-        "top_a",
-        "tfs",
-        "top_n_sigma",
-        "top_h",
-        "epsilon_cutoff",
-        "eta_cutoff",
-    }
-)
 
 
 @dataclass(frozen=True)
@@ -120,7 +75,7 @@ def _one_temperature(
     steps: Sequence[ResolvedStep], target: StepTarget
 ) -> tuple[Sequence[ResolvedStep], StepTarget]:
     """As in llama.cpp, temperature and dynatemp are one step: what is set for one finds the other."""
-    there = [number for number, step in enumerate(steps) if step.name in ("temperature", "dynatemp")]
+    there = [number for number, step in enumerate(steps) if step.sampler.about.family == "temperature"]
     if len(there) != 1 or steps[there[0]].name == target.name:
         return steps, target
     (position,) = there
@@ -187,16 +142,21 @@ def _switch(
 
 
 def _insert(steps: Sequence[ResolvedStep], new: ResolvedStep, origin: str) -> list[ResolvedStep]:
-    """Put a step before the first one that llama.cpp has later, or else before the one that selects."""
-    if new.sampler.about.selects:
+    """Put a step before the first one of a later stage, or else before the one that selects."""
+    about = new.sampler.about
+    if about.selects:
         raise PresetError(another_chain(origin, new.name, steps))
     position = len(steps) - 1
-    if new.name == _ORDER[0]:
-        position = 0
-    elif new.name in _ORDER:
-        later = _ORDER[_ORDER.index(new.name) + 1 :]
-        position = next((number for number, step in enumerate(steps) if step.name in later), position)
+    if about.stage is not None:
+        is_first = about.stage <= Stage.IGNORE_EOS  # in front of steps without a stage, too
+        later = (number for number, step in enumerate(steps) if _is_later(step, about.stage))
+        position = 0 if is_first else next(later, position)
     return [*steps[:position], new, *steps[position:]]
+
+
+def _is_later(step: ResolvedStep, stage: int) -> bool:
+    """True if the step belongs behind this stage."""
+    return step.sampler.about.stage is not None and step.sampler.about.stage > stage
 
 
 def another_chain(origin: str, name: str, steps: Sequence[ResolvedStep]) -> str:
@@ -210,7 +170,7 @@ def another_chain(origin: str, name: str, steps: Sequence[ResolvedStep]) -> str:
 def _check_used(steps: Sequence[ResolvedStep], sampler: Sampler, origin: str) -> None:
     """Refuse what a greedy chain would ignore, unless it is off or asks for the most likely token itself."""
     name = sampler.about.name
-    if steps[-1].name != "greedy" or name not in _IDLE_BEFORE_GREEDY or sampler.is_neutral:
+    if steps[-1].name != "greedy" or not sampler.about.keeps_likeliest or sampler.is_neutral:
         return
     if name == "temperature" and getattr(sampler, "t", None) == 0:
         return

@@ -8,6 +8,7 @@ from .errors import SamplingError, StepError
 from .notation import parse_notation
 from .registry import catalogue, find_sampler, list_plugins
 from .rng import SEED_MAX
+from .stage import Stage
 from .vocabulary import Vocabulary
 
 __all__ = [
@@ -19,6 +20,7 @@ __all__ = [
     "Sampler",
     "SamplingError",
     "Selector",
+    "Stage",
     "StepError",
     "Vocabulary",
     "allowed_values",

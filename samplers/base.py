@@ -39,6 +39,17 @@ class About:
     """A usual value of the main parameter, where the default is not one; None: the default."""
     aliases: tuple[str, ...] = ()
     selects: bool = False
+    """True for a `Selector`: it picks the token, so it is the last step of a chain."""
+    stage: int | None = None
+    """Where the step belongs, counted as in `Stage`. A flag or ``--set`` puts a missing step before the first step
+    of a later stage. None: right before the step that selects."""
+    keeps_likeliest: bool = False
+    """True if the likeliest token always stays the likeliest. Before greedy such a step changes nothing."""
+    is_bias: bool = False
+    """True if it favours or forbids certain tokens wherever it stands. llama.cpp's ``--samplers`` neither lists it
+    nor removes it, and such steps go first."""
+    family: str = ""
+    """Samplers of one family are a single step of llama.cpp, such as temperature and dynatemp. Empty: none."""
 
 
 @dataclass(frozen=True)

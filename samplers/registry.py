@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import importlib
 import pkgutil
+from collections.abc import Iterator
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 
@@ -113,27 +114,32 @@ def _load(name: str, points: tuple[EntryPoint, ...]) -> type[Sampler]:
         raise SamplingError(f"{plug_in} failed to load: {reason}") from error
     if not (isinstance(found, type) and issubclass(found, Sampler) and hasattr(found, "about")):
         raise SamplingError(f"{plug_in} is not a Sampler with `about`")
-    fault = _fault(found, name)
-    if fault:
+    fault = next(_faults(found, name), None)
+    if fault is not None:
         raise SamplingError(f"{plug_in} cannot be used: {fault}")
     return found
 
 
-def _fault(cls: type[Sampler], name: str) -> str | None:
-    """What would break later if it were not told now; None if all is well."""
+def _faults(cls: type[Sampler], name: str) -> Iterator[str]:
+    """What is wrong with a plug-in's class and would fail later, in a chain; nothing if all is well."""
     about: object = cls.about
-    known = set(cls.model_fields)
     if not isinstance(about, About):
-        return f"its `about` is {about!r}, not an About"
+        yield f"its `about` is {about!r}, not an About"
+        return
     texts = (about.name, about.summary, about.formula, about.reference, about.llama_cpp)
     if not all(isinstance(text, str) for text in texts):
-        return "name, summary, formula, reference and llama_cpp of its `about` must be texts"
+        yield "name, summary, formula, reference and llama_cpp of its `about` must be texts"
+        return
     if normal(about.name) != name:
-        return f"its `about` names it {about.name!r}, its entry point {name!r}; they must be the same"
+        yield f"its `about` names it {about.name!r}, its entry point {name!r}; they must be the same"
     for field in (*([] if about.main is None else [about.main]), *about.neutral):
-        if field not in known:
-            return f"its `about` speaks of a parameter {field!r}, which it has not"
+        if field not in cls.model_fields:
+            yield f"its `about` speaks of a parameter {field!r}, which it has not"
     if about.selects != issubclass(cls, Selector):
-        return "a Selector, and nothing else, says selects=True in its `about`"
-    required = [field for field, info in cls.model_fields.items() if info.is_required()]
-    return f"its parameter {required[0]!r} has no default" if required else None
+        yield "a Selector, and nothing else, says selects=True in its `about`"
+    stage: object = about.stage
+    if not isinstance(stage, int | None):
+        yield f"the stage in its `about` is {stage!r}, neither a whole number nor None"
+    for field, info in cls.model_fields.items():
+        if info.is_required():
+            yield f"its parameter {field!r} has no default"

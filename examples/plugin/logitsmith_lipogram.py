@@ -3,7 +3,7 @@
 from typing import ClassVar
 
 import numpy as np
-from logitsmith.samplers import About, BuildContext, Candidates, Sampler, SamplingError
+from logitsmith.samplers import About, BuildContext, Candidates, Sampler, SamplingError, Stage
 from pydantic import Field
 
 
@@ -23,6 +23,8 @@ class Lipogram(Sampler):
         main="letters",
         neutral={"letters": ""},
         example="e",
+        stage=Stage.LOGIT_BIAS,  # where `--set lipogram.letters=e` puts it in
+        is_bias=True,
     )
 
     letters: str = Field(default="", description="letters to leave out, such as e")

@@ -14,6 +14,7 @@ from ..candidates import Candidates
 from ..errors import SamplingError
 from ..overlap import Overlaps, Pieces
 from ..single import token_of, utf8
+from ..stage import Stage
 
 
 def _check_token(value: int | str) -> int | str:
@@ -55,6 +56,8 @@ class Ban(Sampler):
         example=["\n"],
         neutral={"tokens": [], "strings": []},
         aliases=("bans", "banned", "banned_tokens"),
+        stage=Stage.LOGIT_BIAS - 1,
+        is_bias=True,
     )
 
     tokens: Annotated[list[_Token], Listed()] = Field(

@@ -16,6 +16,7 @@ from ..candidates import Candidates
 from ..errors import SamplingError
 from ..history import check_tokens
 from ..repeats import Repeats
+from ..stage import Stage
 
 # llama.cpp's ln of the largest float32: beyond it the power would overflow.
 _LOG_MAX = np.float32(88.7228391)
@@ -44,6 +45,7 @@ class Dry(Sampler):
         example=0.8,
         neutral={"multiplier": 0.0},
         aliases=("dry_multiplier",),
+        stage=Stage.DRY,
     )
 
     multiplier: float = Field(default=0.0, ge=0, description="strength; 0 = off, 0.8 is usual")

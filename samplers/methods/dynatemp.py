@@ -10,6 +10,7 @@ from ..arrays import HIGHEST
 from ..base import About, Sampler
 from ..candidates import Candidates
 from ..entropy import logarithms, rough_entropy
+from ..stage import Stage
 from .temperature import divide
 
 
@@ -32,6 +33,9 @@ class Dynatemp(Sampler):
         example=0.5,
         neutral={"temperature": 1.0, "range": 0.0},
         aliases=("dynamic_temperature", "dynatemp_range", "temp_ext"),
+        stage=Stage.TEMPERATURE + 1,
+        keeps_likeliest=True,
+        family="temperature",
     )
 
     temperature: float = Field(default=0.8, ge=0, description="the middle of the range")

@@ -11,6 +11,7 @@ from pydantic import Field
 from ..base import About, Sampler
 from ..candidates import Candidates
 from ..history import token_table
+from ..stage import Stage
 
 
 class EncoderRepetitionPenalty(Sampler):
@@ -31,6 +32,7 @@ class EncoderRepetitionPenalty(Sampler):
         example=1.2,
         neutral={"penalty": 1.0},
         aliases=("encoder_rep_pen", "hallucination_penalty"),
+        stage=Stage.PENALTIES - 1,
     )
 
     penalty: float = Field(default=1.0, gt=0, description="above 1 favours the prompt's tokens; 1 = off")

@@ -5,6 +5,7 @@ from typing import ClassVar
 from ..base import About
 from ..candidates import Candidates
 from ..cutoff import Cutoff
+from ..stage import Stage
 
 
 class EpsilonCutoff(Cutoff):
@@ -25,6 +26,8 @@ class EpsilonCutoff(Cutoff):
         example=3e-4,
         neutral={"epsilon": 0.0},
         aliases=("epsilon",),
+        stage=Stage.MIN_P + 2,
+        keeps_likeliest=True,
     )
 
     def floor(self, candidates: Candidates) -> float:

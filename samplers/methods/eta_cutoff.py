@@ -9,6 +9,7 @@ from ..base import About
 from ..candidates import Candidates
 from ..cutoff import Cutoff
 from ..entropy import entropy_terms
+from ..stage import Stage
 
 
 class EtaCutoff(Cutoff):
@@ -30,6 +31,8 @@ class EtaCutoff(Cutoff):
         example=6e-4,
         neutral={"epsilon": 0.0},
         aliases=("eta",),
+        stage=Stage.MIN_P + 3,
+        keeps_likeliest=True,
     )
 
     def floor(self, candidates: Candidates) -> float:

@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 from ..base import About, BuildContext, Sampler, need_vocabulary
 from ..candidates import Candidates
 from ..errors import SamplingError
+from ..stage import Stage
 from ..vocabulary import Vocabulary
 
 
@@ -25,6 +26,8 @@ class IgnoreEos(Sampler):
         formula="drop i if i ends a generation",
         reference="llama.cpp `--ignore-eos`",
         llama_cpp="equal; the tokens are dropped, not set to -inf",
+        stage=Stage.IGNORE_EOS,
+        is_bias=True,
     )
 
     __slots__ = ("_banned",)

@@ -13,6 +13,7 @@ from ..base import FLOAT32_MAX, About, BuildContext, Sampler
 from ..candidates import Candidates
 from ..errors import SamplingError
 from ..single import token_of
+from ..stage import Stage
 
 BAN = float("-inf")
 Tables = tuple[Floats, NDArray[np.bool_], Positions]
@@ -62,6 +63,8 @@ class LogitBias(Sampler):
         main="bias",
         example={42: -1.5},
         neutral={"bias": {}},
+        stage=Stage.LOGIT_BIAS,
+        is_bias=True,
     )
 
     bias: dict[int | str, Bias] = Field(

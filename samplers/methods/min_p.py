@@ -8,6 +8,7 @@ from pydantic import Field
 
 from ..base import About, Sampler
 from ..candidates import Candidates
+from ..stage import Stage
 
 
 class MinP(Sampler):
@@ -26,6 +27,8 @@ class MinP(Sampler):
         llama_cpp="equal",
         main="p",
         neutral={"p": 0.0},
+        stage=Stage.MIN_P,
+        keeps_likeliest=True,
     )
 
     p: float = Field(default=0.05, ge=0, le=1, description="fraction of the best probability; 0 = off")

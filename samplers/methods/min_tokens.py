@@ -9,6 +9,7 @@ from pydantic import Field
 
 from ..base import About, BuildContext, Sampler, need_vocabulary
 from ..candidates import Candidates
+from ..stage import Stage
 from .ignore_eos import drop_ends, ends
 
 
@@ -30,6 +31,8 @@ class MinTokens(Sampler):
         example=20,
         neutral={"n": 0},
         aliases=("min_length", "min_new_tokens"),
+        stage=Stage.IGNORE_EOS + 1,
+        is_bias=True,
     )
 
     n: int = Field(default=0, ge=0, description="tokens before the text may end; 0 = off")

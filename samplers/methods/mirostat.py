@@ -36,6 +36,7 @@ class Mirostat(MirostatBase):
         llama_cpp="equal with surprise: truncated and, once k overflows an int, overflow: one (x86)",
         main="tau",
         selects=True,
+        family="mirostat",
     )
 
     m: int = Field(default=100, ge=1, description="how many rows the Zipf law is fitted to")

@@ -32,6 +32,7 @@ class MirostatV2(MirostatBase):
         llama_cpp="equal with surprise: truncated, the same seed draws the same tokens",
         main="tau",
         selects=True,
+        family="mirostat",
     )
 
     def cut(self, candidates: Candidates) -> None:

@@ -11,6 +11,7 @@ from pydantic import Field
 from ..base import About, Sampler
 from ..candidates import Candidates
 from ..history import check_tokens
+from ..stage import Stage
 
 
 class NoRepeatNgram(Sampler):
@@ -32,6 +33,7 @@ class NoRepeatNgram(Sampler):
         example=4,
         neutral={"n": 0},
         aliases=("no_repeat_ngram_size",),
+        stage=Stage.DRY + 1,
     )
 
     n: int = Field(default=0, ge=0, description="length of the n-grams in tokens; 0 = off")

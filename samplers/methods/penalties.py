@@ -14,6 +14,7 @@ from ..arrays import Positions
 from ..base import About, BuildContext, Sampler, need_vocabulary
 from ..candidates import Candidates
 from ..history import check_token, check_tokens
+from ..stage import Stage
 
 Counts = NDArray[np.int32]
 
@@ -41,6 +42,7 @@ class Penalties(Sampler):
         example=1.1,
         neutral={"repeat": 1.0, "frequency": 0.0, "presence": 0.0},
         aliases=("penalty", "repeat_penalty"),
+        stage=Stage.PENALTIES,
     )
 
     repeat: float = Field(default=1.0, gt=0, description="divides logits > 0, multiplies the others; 1 = off")

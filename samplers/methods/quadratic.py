@@ -8,6 +8,7 @@ from pydantic import Field
 from ..arrays import held_finite
 from ..base import About, Sampler
 from ..candidates import Candidates
+from ..stage import Stage
 
 
 class Quadratic(Sampler):
@@ -29,6 +30,7 @@ class Quadratic(Sampler):
         example=0.25,
         neutral={"factor": 0.0},
         aliases=("smoothing", "smoothing_factor", "smooth_sampling"),
+        stage=Stage.XTC + 1,
     )
 
     factor: float = Field(default=0.0, ge=0, description="f: how strongly; 0 = off")

@@ -12,6 +12,7 @@ from pydantic import Field
 from ..base import About, Sampler
 from ..candidates import Candidates
 from ..history import LastSeen
+from ..stage import Stage
 
 
 class RepetitionPenalty(Sampler):
@@ -35,6 +36,7 @@ class RepetitionPenalty(Sampler):
         example=1.1,
         neutral={"penalty": 1.0},
         aliases=("rep_pen", "repetition"),
+        stage=Stage.PENALTIES - 2,
     )
 
     penalty: float = Field(default=1.0, gt=0, description="divides logits > 0, multiplies the others; 1 = off")

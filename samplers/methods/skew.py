@@ -8,6 +8,7 @@ from pydantic import Field
 
 from ..base import About, Sampler
 from ..candidates import Candidates
+from ..stage import Stage
 
 
 class Skew(Sampler):
@@ -29,6 +30,7 @@ class Skew(Sampler):
         main="skew",
         example=0.5,
         neutral={"skew": 0.0},
+        stage=Stage.TEMPERATURE + 2,
     )
 
     skew: float = Field(default=0.0, ge=-20, le=20, description="0 = off; > 0 towards later tokens")

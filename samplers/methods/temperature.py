@@ -8,6 +8,7 @@ from pydantic import Field
 
 from ..base import About, Sampler
 from ..candidates import Candidates
+from ..stage import Stage
 
 
 class Temperature(Sampler):
@@ -27,6 +28,9 @@ class Temperature(Sampler):
         main="t",
         neutral={"t": 1.0},
         aliases=("temp",),
+        stage=Stage.TEMPERATURE,
+        keeps_likeliest=True,
+        family="temperature",
     )
 
     t: float = Field(default=0.8, ge=0, description="temperature; 0 = the most likely token")

@@ -8,6 +8,7 @@ from pydantic import Field
 
 from ..base import About, Sampler
 from ..candidates import Candidates
+from ..stage import Stage
 
 # Below this sum KoboldCpp holds a distribution to be flat, and gives each second difference the same weight.
 _FLAT = 1e-6
@@ -34,6 +35,8 @@ class Tfs(Sampler):
         example=0.95,
         neutral={"z": 1.0},
         aliases=("tfs_z", "tail_free", "tail_free_sampling"),
+        stage=Stage.TOP_P + 1,
+        keeps_likeliest=True,
     )
 
     z: float = Field(default=1.0, ge=0, le=1, description="share of the curvature to keep; 1 = off")

@@ -7,6 +7,7 @@ from pydantic import Field
 
 from ..base import About, Sampler
 from ..candidates import Candidates
+from ..stage import Stage
 
 
 class TopA(Sampler):
@@ -26,6 +27,8 @@ class TopA(Sampler):
         main="a",
         example=0.2,
         neutral={"a": 0.0},
+        stage=Stage.TOP_K + 1,
+        keeps_likeliest=True,
     )
 
     a: float = Field(default=0.0, ge=0, description="factor of the squared best probability; 0 = off")

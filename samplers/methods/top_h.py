@@ -8,6 +8,7 @@ from pydantic import Field
 from ..base import About, Sampler
 from ..candidates import Candidates
 from ..entropy import entropy_terms
+from ..stage import Stage
 
 
 class TopH(Sampler):
@@ -28,6 +29,8 @@ class TopH(Sampler):
         main="h",
         example=0.4,
         neutral={"h": 0.0},
+        stage=Stage.MIN_P + 1,
+        keeps_likeliest=True,
     )
 
     h: float = Field(default=0.0, ge=0, le=1, description="share of the entropy to keep; 0 = off")

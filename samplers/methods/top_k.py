@@ -6,6 +6,7 @@ from pydantic import Field
 
 from ..base import About, Sampler
 from ..candidates import Candidates
+from ..stage import Stage
 
 
 class TopK(Sampler):
@@ -24,6 +25,8 @@ class TopK(Sampler):
         llama_cpp="equal; of equal logits the lower id is kept, where llama.cpp's sort is unstable",
         main="k",
         neutral={"k": 0},
+        stage=Stage.TOP_K,
+        keeps_likeliest=True,
     )
 
     k: int = Field(default=40, ge=-1, description="how many tokens to keep; 0 or -1 = off")

@@ -7,6 +7,7 @@ from pydantic import Field
 
 from ..base import About, Sampler
 from ..candidates import Candidates
+from ..stage import Stage
 from ..sums import in_order, sum_of_squares
 
 
@@ -29,6 +30,8 @@ class TopNSigma(Sampler):
         example=1.0,
         neutral={"n": 0.0},
         aliases=("nsigma", "n_sigma", "top_nsigma"),
+        stage=Stage.TOP_N_SIGMA,
+        keeps_likeliest=True,
     )
 
     n: float = Field(default=0.0, ge=-1, description="how many standard deviations; 0 or -1 = off")

@@ -10,6 +10,7 @@ from ..arrays import Floats, Positions
 from ..base import About, Sampler
 from ..candidates import Candidates
 from ..ranking import descending
+from ..stage import Stage
 
 # How many rows to sort first; most distributions reach p within them.
 _FIRST_LOOK = 256
@@ -33,6 +34,8 @@ class TopP(Sampler):
         main="p",
         neutral={"p": 1.0},
         aliases=("nucleus",),
+        stage=Stage.TOP_P,
+        keeps_likeliest=True,
     )
 
     p: float = Field(default=0.95, ge=0, le=1, description="mass to keep; 1 = off")

@@ -10,6 +10,7 @@ from ..base import About, Sampler
 from ..candidates import Candidates
 from ..entropy import logarithms, rough_entropy
 from ..ranking import highest_rows
+from ..stage import Stage
 
 # How many rows to sort by their distance first; most distributions reach p within them, for the others it grows.
 _FIRST_LOOK = 256
@@ -36,6 +37,7 @@ class Typical(Sampler):
         example=0.9,
         neutral={"p": 1.0},
         aliases=("typical_p", "typ_p", "locally_typical"),
+        stage=Stage.TYPICAL,
     )
 
     p: float = Field(default=1.0, ge=0, le=1, description="mass to keep; 1 = off")

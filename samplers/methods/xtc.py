@@ -10,6 +10,7 @@ from pydantic import Field
 from ..base import About, BuildContext, Sampler, need_vocabulary
 from ..candidates import Candidates
 from ..rng import MersenneTwister
+from ..stage import Stage
 
 
 class Xtc(Sampler):
@@ -35,6 +36,7 @@ class Xtc(Sampler):
         example=0.5,
         neutral={"probability": 0.0},
         aliases=("exclude_top_choices", "xtc_probability"),
+        stage=Stage.XTC,
     )
 
     probability: float = Field(default=0.0, ge=0, le=1, description="how often it acts; 0 = off")

@@ -6,7 +6,7 @@ from typing import ClassVar
 
 import numpy as np
 import pytest
-from logitsmith.samplers import About, Candidates, Sampler, build
+from logitsmith.samplers import About, Candidates, Sampler, Stage, build
 from pydantic import Field
 
 from .markdown import FILES, ROOT, name_of, without_blocks
@@ -20,7 +20,14 @@ EXAMPLE_NAMES = {"samplers/methods/top_m.py", "tests/samplers/test_top_m.py", "p
 
 def test_the_sampler_works():
     source = dedent(re.search(r" *```python\n( *class TopM.*?) *```", CONTRIBUTING, re.DOTALL)[1])
-    names = {"About": About, "Candidates": Candidates, "ClassVar": ClassVar, "Field": Field, "Sampler": Sampler}
+    names = {
+        "About": About,
+        "Candidates": Candidates,
+        "ClassVar": ClassVar,
+        "Field": Field,
+        "Sampler": Sampler,
+        "Stage": Stage,
+    }
     exec(source, names)
     logits = np.log(np.array([0.5, 0.3, 0.15, 0.05], dtype=np.float32))
     assert build([names["TopM"](m=1.0)]).apply(logits).ids.tolist() == [0, 1]

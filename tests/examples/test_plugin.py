@@ -32,6 +32,13 @@ def test_it_leaves_out_its_letters(gen, installed):
     assert "e" not in text.lower()
 
 
+def test_set_puts_it_in_at_its_stage(gen, installed):
+    arguments = ["x", "--chain", "min_tokens3 > top_k40 > temp0.8", "--set", "lipogram.letters=e", "--show-config"]
+    text = gen(*arguments, PYTHONPATH=installed)
+    names = re.findall(r"\b(min_tokens|lipogram|top_k|temperature)\b", text[text.index("chain") :])
+    assert list(dict.fromkeys(names)) == ["min_tokens", "lipogram", "top_k", "temperature"]
+
+
 def test_its_page(gen, installed):
     assert "never write certain letters" in gen("samplers", "lipogram", PYTHONPATH=installed)
 

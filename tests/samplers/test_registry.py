@@ -57,6 +57,41 @@ def test_defaults_are_within_their_ranges(name):
     assert cls(**cls().model_dump()) == cls()
 
 
+# llama.cpp's default order, and the samplers that it lacks beside those that do the like.
+ORDER = (
+    "ignore_eos min_tokens ban logit_bias repetition_penalty encoder_repetition_penalty penalties dry "
+    "no_repeat_ngram top_n_sigma top_k top_a typical top_p tfs min_p top_h epsilon_cutoff eta_cutoff xtc "
+    "quadratic temperature dynatemp skew"
+)
+LIKELIEST_STAYS = "dynatemp epsilon_cutoff eta_cutoff min_p temperature tfs top_a top_h top_k top_n_sigma top_p"
+
+
+def test_the_stages_are_llama_cpps_order():
+    staged = [cls.about for cls in ENTRIES.values() if cls.about.stage is not None]
+    assert len({about.stage for about in staged}) == len(staged)
+    assert [about.name for about in sorted(staged, key=lambda about: about.stage)] == ORDER.split()
+    without = {name for name, cls in ENTRIES.items() if cls.about.stage is None and not cls.about.selects}
+    assert without == {"infill"}
+    assert not any(about.selects for about in staged)
+
+
+def test_facts_that_presets_go_by():
+    assert [name for name, cls in ENTRIES.items() if cls.about.keeps_likeliest] == LIKELIEST_STAYS.split()
+    assert {name for name, cls in ENTRIES.items() if cls.about.is_bias} == {
+        "ban",
+        "ignore_eos",
+        "logit_bias",
+        "min_tokens",
+    }
+    families = {name: cls.about.family for name, cls in ENTRIES.items() if cls.about.family}
+    assert families == {
+        "dynatemp": "temperature",
+        "mirostat": "mirostat",
+        "mirostat_v2": "mirostat",
+        "temperature": "temperature",
+    }
+
+
 NAMES = {
     "top_k": "top_k",
     "top-k": "top_k",
@@ -149,6 +184,9 @@ class SilentSelector(Selector):
 class LoudStep(Sampler):
     about = about("loud_step", selects=True)
 
+class TextStage(Sampler):
+    about = about("text_stage", stage="early")
+
 class NoDefault(Sampler):
     about = about("no_default")
     x: int
@@ -172,6 +210,7 @@ no_main = lib_of_odd_samplers:NoMain
 no_neutral = lib_of_odd_samplers:NoNeutral
 silent_selector = lib_of_odd_samplers:SilentSelector
 loud_step = lib_of_odd_samplers:LoudStep
+text_stage = lib_of_odd_samplers:TextStage
 no_default = lib_of_odd_samplers:NoDefault
 """
 
@@ -268,6 +307,7 @@ class TestPlugins:
             ("no_neutral", "its `about` speaks of a parameter 'zz', which it has not"),
             ("silent_selector", "a Selector, and nothing else, says selects=True in its `about`"),
             ("loud_step", "a Selector, and nothing else, says selects=True in its `about`"),
+            ("text_stage", "the stage in its `about` is 'early', neither a whole number nor None"),
             ("no_default", "its parameter 'x' has no default"),
         ],
     )
