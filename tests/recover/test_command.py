@@ -522,7 +522,7 @@ def test_failures_of_basis(name, tmp_path, monkeypatch):
     with (tmp_path / "y.npz").open("wb") as file:
         np.save(file, ROW)
     if "-o" in BASIS_FAILURES[name][0]:  # before a model is looked for
-        monkeypatch.setattr("logitsmith.cli.recover_basis.load_model", lambda *_: pytest.fail("too late"))
+        monkeypatch.setattr("logitsmith.cli.commands.recover_basis.load_model", lambda *_: pytest.fail("too late"))
     arguments, message = BASIS_FAILURES[name]
     code, said = invoked("recover-basis", "-o", "b.npz", *arguments)
     assert (code, message in said) == (1, True), said
