@@ -1,32 +1,39 @@
 """Full logprobs out of an API that shows only a few: endpoints, methods, checkpoints."""
 
-from .asker import endpoint_identity
-from .basis import Basis
-from .endpoint import Answer, Bias, Endpoint, Limits
+from .basis.basis import Basis
+from .basis.gguf_output_matrix import output_matrix
+from .basis.model_rows import basis_from_rows
+from .call_estimates import CallEstimate, estimate_calls
+from .endpoints.base import Bias, Endpoint, EndpointAnswer, EndpointLimits
+from .endpoints.llama_server import LlamaServerEndpoint
+from .endpoints.local import LocalEndpoint
+from .endpoints.openai import OpenAIEndpoint
+from .endpoints.token_texts import TokenTextTable, read_tiktoken
 from .errors import RecoverError
-from .files import check_writable
-from .http import HttpOptions
-from .llama_server import LlamaServerEndpoint
-from .local import LocalEndpoint
-from .openai import OpenAIEndpoint
-from .output import check_output_path, likeliest_tokens, read_row, read_rows, recovery_lines, save_recovery
-from .output_matrix import output_matrix
-from .plan import CallEstimate, estimate_calls
+from .file_writing import check_writable
+from .query_session import endpoint_identity
 from .recovery import METHODS, recover
-from .rows import basis_from_rows
+from .results.result_files import (
+    check_output_path,
+    likeliest_tokens,
+    read_row,
+    read_rows,
+    recovery_lines,
+    save_recovery,
+)
 from .settings import Recovery, RecoverySettings
-from .tokens import TokenTextTable, read_tiktoken
-from .verify import Verification, verify
+from .transport.api_client import HttpOptions
+from .verification import Verification, verify
 
 __all__ = [
     "METHODS",
-    "Answer",
     "Basis",
     "Bias",
     "CallEstimate",
     "Endpoint",
+    "EndpointAnswer",
+    "EndpointLimits",
     "HttpOptions",
-    "Limits",
     "LlamaServerEndpoint",
     "LocalEndpoint",
     "OpenAIEndpoint",

@@ -9,14 +9,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .asker import Asker, StopAskingError
-from .basis import Basis
-from .endpoint import Endpoint, unnamed
+from .basis.basis import Basis
+from .endpoints.base import Endpoint, unnamed
 from .errors import RecoverError
-from .journal import Journal
 from .methods import bisection, by_basis, forced, parallel, ranking, single, top_n
-from .outcome import outcome
-from .probe import probe
+from .probing.probe import probe
+from .query_journal import QueryJournal
+from .query_session import QuerySession, StopAskingError
+from .results.assembly import outcome
 from .run import EndpointProfile, RecoveryRun
 from .settings import Recovery, RecoverySettings
 
@@ -51,7 +51,7 @@ def recover(  # noqa: PLR0913 - each is one thing to be said by name
     settings.check()
     ids = None if tokens is None else token_ids(tokens)
     check(prompt, method, n, ids)
-    asker = Asker(endpoint, prompt, settings)
+    asker = QuerySession(endpoint, prompt, settings)
     try:
         size = asker.vocab_size()
         check_size(size, n, ids)
@@ -108,11 +108,11 @@ def check_size(size: int, n: int | None, tokens: Sequence[int] | None) -> None:
             raise RecoverError(f"token id {token} is not within 0..{size - 1}")
 
 
-def _journal(asker: Asker, prompt: str, settings: RecoverySettings) -> Journal | None:
+def _journal(asker: QuerySession, prompt: str, settings: RecoverySettings) -> QueryJournal | None:
     if settings.checkpoint is None:
         return None
     about = {"endpoint": asker.identity(), "prompt": prompt}
-    return Journal(settings.checkpoint, about, settings.resume)
+    return QueryJournal(settings.checkpoint, about, settings.resume)
 
 
 def _recover(run: RecoveryRun, n: int | None, whole: bool) -> None:

@@ -9,9 +9,9 @@ from math import hypot, inf
 import numpy as np
 from numpy.typing import NDArray
 
-from .asker import Asker
-from .endpoint import Answer, Bias
+from .endpoints.base import Bias, EndpointAnswer
 from .numerics import Float64s
+from .query_session import QuerySession
 from .settings import RecoverySettings
 
 
@@ -66,7 +66,7 @@ class RecoveryRun:
     ``watch``: finds that out, given the number of a turn, where what is shown without a bias does not tell it.
     """
 
-    asker: Asker
+    asker: QuerySession
     settings: RecoverySettings
     wanted: NDArray[np.intp]
     logprobs: Float64s
@@ -116,7 +116,7 @@ class RecoveryRun:
         step = self.found.step
         return int(bias / step) * step if step else bias
 
-    def ask(self, biases: Iterable[Bias], likeliest: bool = False) -> Iterator[list[Answer]]:
+    def ask(self, biases: Iterable[Bias], likeliest: bool = False) -> Iterator[list[EndpointAnswer]]:
         """The answers to each question, ``turns`` of them. ``likeliest``: not a token that was drawn."""
         for answers in self.asker.ask(biases, self.turns, likeliest=likeliest):
             yield answers

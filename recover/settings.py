@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from .basis import Basis
+from .basis.basis import Basis
 from .errors import RecoverError
 from .numerics import Float64s
 

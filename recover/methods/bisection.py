@@ -8,11 +8,11 @@ from math import ceil, inf, log2
 
 import numpy as np
 
-from ..endpoint import Answer, greedy
+from ..endpoints.base import EndpointAnswer, greedy
 from ..errors import RecoverError
 from ..numerics import logsumexp
 from ..run import RecoveryRun
-from .additive import Threshold, flip_zone, moved
+from .choice_threshold import Threshold, flip_zone, moved
 
 FIRST = 16.0
 _MOST = 512.0
@@ -92,7 +92,7 @@ class _Bracket:
     least: float = inf
     largest: float = -inf
 
-    def read(self, token: int, bias: float, answers: Sequence[Answer]) -> None:
+    def read(self, token: int, bias: float, answers: Sequence[EndpointAnswer]) -> None:
         """Take in the votes on one bias."""
         votes = sum(answer.token == token for answer in answers)
         if 2 * votes > len(answers):

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from ..basis import Basis
+from ..basis.basis import Basis
 from ..errors import RecoverError
 from ..numerics import Float64s, logsumexp
 from ..run import RecoveryRun

@@ -8,9 +8,9 @@ from math import ceil, inf
 
 import numpy as np
 
-from ..endpoint import Answer, Bias
+from ..endpoints.base import Bias, EndpointAnswer
 from ..numerics import from_anchor
-from ..probe import START
+from ..probing.probe import START
 from ..run import RecoveryRun
 from .single import single_each
 
@@ -123,7 +123,7 @@ class _Work:
         return self.biases.get(token) or _Bias(self.start)
 
     def _estimates(
-        self, batch: Sequence[int], answers: Sequence[Answer], less: float = 0.0
+        self, batch: Sequence[int], answers: Sequence[EndpointAnswer], less: float = 0.0
     ) -> dict[int, list[float]]:
         """Each token's logprob by each answer; none where one of them does not tell it beside the anchor."""
         anchor = self.run.anchor
@@ -137,7 +137,7 @@ class _Work:
             found[token] = [from_anchor(own, above, its, level) for own, its in pairs] if whole else []
         return found
 
-    def _read(self, batch: Sequence[int], answers: Sequence[Answer]) -> None:
+    def _read(self, batch: Sequence[int], answers: Sequence[EndpointAnswer]) -> None:
         run, anchor = self.run, self.run.anchor
         error = 2 * run.precision + float(run.errors[anchor])
         estimates = self._estimates(batch, answers)

@@ -8,7 +8,7 @@ from math import hypot, inf, log
 
 import numpy as np
 
-from ..endpoint import Answer
+from ..endpoints.base import EndpointAnswer
 from ..numerics import from_single, log1mexp, log_odds, single_error
 from ..run import RecoveryRun
 
@@ -85,7 +85,7 @@ def _round(run: RecoveryRun, searches: Sequence[_Search]) -> list[_Search]:
     return left
 
 
-def _read(run: RecoveryRun, search: _Search, answers: Sequence[Answer]) -> list[float]:
+def _read(run: RecoveryRun, search: _Search, answers: Sequence[EndpointAnswer]) -> list[float]:
     """The logprob by each answer; nothing, and another bias, where they do not tell it."""
     if any(not answer.logprobs and answer.token == search.token for answer in answers):
         search.try_less(search.bias - _STEP)  # some servers hide the window behind a token such as this

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from ..endpoint import Answer
+from ..endpoints.base import EndpointAnswer
 from ..errors import RecoverError
 from ..numerics import from_anchor, from_penalty, penalty_error
 from ..run import RecoveryRun
@@ -98,7 +98,7 @@ class _Work:
         near = apart + self.lift + _SPARE < -run.asker.endpoint.limits.lowest
         return run.anchor if near else run.open(known[::-1])[0]
 
-    def _beside(self, anchor: int, new: Sequence[int], answers: Sequence[Answer]) -> None:
+    def _beside(self, anchor: int, new: Sequence[int], answers: Sequence[EndpointAnswer]) -> None:
         run = self._run
         level, error = float(run.logprobs[anchor]), float(run.errors[anchor])
         beside = answers[0].logprobs[anchor]

@@ -1,7 +1,7 @@
 """Endpoints out of a row of logits, with the habits of APIs: windows, cuts, rounding, noise."""
 
 import numpy as np
-from logitsmith.recover import Answer, Limits
+from logitsmith.recover import EndpointAnswer, EndpointLimits
 
 
 def row_of(size=300, seed=0, spread=3.0, top=0.0):
@@ -22,7 +22,7 @@ class Fake:
 
     def __init__(self, row, window, *, raw=False, cut=None, noise=0.0, digits=None, deaf=False, **limits):
         self.row = np.asarray(row, dtype=np.float64)
-        self.limits = Limits(window, **{"precision": 1e-14, "lowest": -700.0, **limits})
+        self.limits = EndpointLimits(window, **{"precision": 1e-14, "lowest": -700.0, **limits})
         self.vocab_size = len(self.row)
         self.identity = {"api": "fake"}
         self.raw, self.cut, self.noise, self.digits, self.deaf = raw, cut, noise, digits, deaf
@@ -50,4 +50,4 @@ class Fake:
         if not len(window):
             return token
         logprobs = {int(i): float(shown[i]) for i in window if np.isfinite(shown[i])}
-        return Answer(token, float(shown[token]), logprobs)
+        return EndpointAnswer(token, float(shown[token]), logprobs)

@@ -1,7 +1,7 @@
 """Endpoints that do with biases, or with what they show, what one would not expect."""
 
 import numpy as np
-from logitsmith.recover import Answer
+from logitsmith.recover import EndpointAnswer
 
 from .fakes import Fake, log_softmax
 
@@ -24,7 +24,7 @@ class Odd(Fake):
         self.mute, self.drawn, self.sampled = own["mute"], own["drawn"], own["sampled"]
         self.own_after = own["own_after"]
         if own["chooser"]:
-            self.likeliest = lambda prompt, bias: Answer(int(self.logits(bias).argmax()))
+            self.likeliest = lambda prompt, bias: EndpointAnswer(int(self.logits(bias).argmax()))
 
     def logits(self, bias):
         logits = self.row.copy()
@@ -52,7 +52,7 @@ class Odd(Fake):
         if self.sampled and token not in self.nameless:
             told[token] = float(shown[token])
         logprob = float((log_softmax(logits) if self.own_after else shown)[token])
-        return Answer(token, None if self.mute else logprob, told, unnamed=unnamed)
+        return EndpointAnswer(token, None if self.mute else logprob, told, unnamed=unnamed)
 
 
 def first_only(bias):

@@ -20,7 +20,7 @@ from logitsmith.recover import (
     RecoverySettings,
     recover,
 )
-from logitsmith.recover.http import Http
+from logitsmith.recover.transport.api_client import ApiClient
 
 from .conftest import api
 from .fakes import Fake, row_of
@@ -56,7 +56,7 @@ AGAIN = {
 def test_tries_again(name):
     answer, seen = scripted(AGAIN[name], AGAIN[name])
     with api(answer) as url:
-        http = Http(url, HttpOptions(**QUICK))
+        http = ApiClient(url, HttpOptions(**QUICK))
         assert http.post("/x", {"a": 1}) == {"ok": 1}
         assert [body for _, body, _ in seen] == [{"a": 1}] * 3
         http.close()
@@ -66,7 +66,7 @@ def test_tries_again(name):
 def test_gives_up_with_a_sentence(name):
     answer, seen = scripted(*[AGAIN[name]] * 9)
     with api(answer) as url:
-        http = Http(url, HttpOptions(**QUICK, retries=2))
+        http = ApiClient(url, HttpOptions(**QUICK, retries=2))
         with pytest.raises(RecoverError, match=r"^http://127.0.0.1:\d+/: .*\(try 3\)$"):
             http.get("x")
         assert len(seen) == 3
@@ -77,7 +77,7 @@ def test_gives_up_with_a_sentence(name):
 def test_what_no_new_try_can_help(status):
     answer, seen = scripted((status, {"error": {"message": "no such thing"}}, {}))
     with api(answer) as url:
-        http = Http(url, HttpOptions(**QUICK))
+        http = ApiClient(url, HttpOptions(**QUICK))
         with pytest.raises(RecoverError, match=rf"{status} .*: no such thing"):
             http.get("x")
         assert len(seen) == 1
@@ -87,7 +87,7 @@ def test_what_no_new_try_can_help(status):
 def test_retry_after_is_kept():
     answer, _ = scripted((429, {}, {"Retry-After": "0.3"}))
     with api(answer) as url:
-        http = Http(url, HttpOptions(backoff=0.001))
+        http = ApiClient(url, HttpOptions(backoff=0.001))
         began = time.monotonic()
         http.get("x")
         assert time.monotonic() - began >= 0.3
@@ -100,14 +100,14 @@ def test_time_outs_are_told():
         return 200, {}, {}
 
     with api(answer) as url:
-        http = Http(url, HttpOptions(timeout=0.05, retries=1, **QUICK))
+        http = ApiClient(url, HttpOptions(timeout=0.05, retries=1, **QUICK))
         with pytest.raises(RecoverError, match=r"no answer within 0.05 s \(try 2\)"):
             http.get("x")
         http.close()
 
 
 def test_nobody_there():
-    http = Http("http://127.0.0.1:9", HttpOptions(retries=1, **QUICK))
+    http = ApiClient("http://127.0.0.1:9", HttpOptions(retries=1, **QUICK))
     with pytest.raises(RecoverError, match="no connection: "):
         http.get("x")
     http.close()
@@ -116,7 +116,7 @@ def test_nobody_there():
 def test_the_rate_is_kept():
     answer, seen = scripted()
     with api(answer) as url:
-        http = Http(url, HttpOptions(rate=50))
+        http = ApiClient(url, HttpOptions(rate=50))
         began = time.monotonic()
         for _ in range(6):
             http.get("x")
@@ -128,7 +128,7 @@ def test_the_rate_is_kept():
 def test_stop_ends_the_waiting():
     answer, seen = scripted(*[(503, {}, {})] * 9)
     with api(answer) as url:
-        http = Http(url, HttpOptions(backoff=1000, longest=1000))
+        http = ApiClient(url, HttpOptions(backoff=1000, longest=1000))
         http.stop()
         with pytest.raises(RecoverError, match="503"):
             http.get("x")
@@ -151,13 +151,13 @@ WRONG = {
 def test_refusals(name):
     url, options, message = WRONG[name]
     with pytest.raises(RecoverError, match=message):
-        Http(url, HttpOptions(**options))
+        ApiClient(url, HttpOptions(**options))
 
 
 def test_a_key_of_no_use_is_not_shown(monkeypatch):
     monkeypatch.setenv("K", "sk-\u00e4secret")
     with pytest.raises(RecoverError, match="holds characters that no key has") as failure:
-        Http("http://x", HttpOptions(key_env="K"))
+        ApiClient("http://x", HttpOptions(key_env="K"))
     assert "secret" not in str(failure.value)
 
 
@@ -219,7 +219,7 @@ def test_no_part_of_a_secret_is_shown_wherever_the_text_is_cut(monkeypatch, name
         text = "." * before + secret
         body = text if status == 200 else {"error": {"message": text}}
         content = text.encode() if status == 200 else json.dumps(body).encode()
-        http = Http(
+        http = ApiClient(
             "http://someone:w%2Frd%20pass@api.test/v1?api_key=abc123",
             HttpOptions(key_env="K", retries=0),
             httpx.MockTransport(lambda _, content=content: httpx.Response(status, content=content)),
@@ -243,7 +243,7 @@ def test_urls(name):
     given, asked = URLS[name]
     answer, seen = scripted()
     with api(answer) as url:
-        http = Http(url + given, HttpOptions())
+        http = ApiClient(url + given, HttpOptions())
         http.post("completion", {})
         assert [path.replace("+", "%20") for path, _, _ in seen] == [asked]
         assert "?" not in http.shown
@@ -267,7 +267,7 @@ def test_a_server_that_drips_runs_out_of_time(part):
 
         thread = threading.Thread(target=drip, daemon=True)
         thread.start()
-        http = Http(f"http://127.0.0.1:{server.getsockname()[1]}", HttpOptions(timeout=0.4, retries=0))
+        http = ApiClient(f"http://127.0.0.1:{server.getsockname()[1]}", HttpOptions(timeout=0.4, retries=0))
         began = time.monotonic()
         with pytest.raises(RecoverError, match=r"no answer within 0.4 s"):
             http.get("x")
@@ -278,7 +278,7 @@ def test_a_server_that_drips_runs_out_of_time(part):
 def test_a_redirect_says_where_to():
     answer, _ = scripted((302, b"", {"Location": "https://other.test/v1?token=abc"}))
     with api(answer) as url:
-        http = Http(url, HttpOptions())
+        http = ApiClient(url, HttpOptions())
         with pytest.raises(RecoverError, match=r"302 Found: it sends to https://other.test/v1; give that URL"):
             http.get("x")
         http.close()
@@ -302,7 +302,7 @@ def test_how_long_is_waited(name):
     told, waited = [], []
     answer, _ = scripted((429, {}, {"Retry-After": text() if callable(text) else text}))
     with api(answer) as url:
-        http = Http(url, HttpOptions(told=told.append))
+        http = ApiClient(url, HttpOptions(told=told.append))
         http._stopped.wait = lambda delay: waited.append(delay) or False
         http.get("x")
         http.close()
@@ -315,7 +315,7 @@ def test_a_retry_after_that_is_none(text):
     waited = []
     answer, _ = scripted((429, {}, {"Retry-After": text}))
     with api(answer) as url:
-        http = Http(url, HttpOptions(backoff=1))
+        http = ApiClient(url, HttpOptions(backoff=1))
         http._stopped.wait = lambda delay: waited.append(delay) or False
         http.get("x")
         http.close()

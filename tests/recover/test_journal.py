@@ -9,10 +9,10 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from logitsmith.recover import Answer, RecoverError, RecoverySettings, recover
-from logitsmith.recover.asker import Asker
+from logitsmith.recover import EndpointAnswer, RecoverError, RecoverySettings, recover
 from logitsmith.recover.further import further
-from logitsmith.recover.journal import Journal, key_of
+from logitsmith.recover.query_journal import QueryJournal, key_of
+from logitsmith.recover.query_session import QuerySession
 
 from .fakes import Fake, row_of
 
@@ -122,11 +122,11 @@ def test_other_files_are_refused_and_left_alone(tmp_path, name, resume):
 @pytest.mark.parametrize("cut", [1, 10, 1000])
 def test_a_head_that_a_killed_run_was_writing_is_written_anew(tmp_path, cut):
     about = {"endpoint": {}, "prompt": "x"}
-    journal = Journal(tmp_path / "c", about, False)
+    journal = QueryJournal(tmp_path / "c", about, False)
     whole = (tmp_path / "c").read_bytes()
     journal._file.close()
     (tmp_path / "c").write_bytes(whole[:-cut])
-    journal = Journal(tmp_path / "c", about, False)
+    journal = QueryJournal(tmp_path / "c", about, False)
     assert (tmp_path / "c").read_bytes() == whole
     journal.close()
 
@@ -155,7 +155,7 @@ def test_answers_of_two_models_are_not_mixed(tmp_path, name):
 
 
 def test_an_answer_is_on_disk_before_it_is_used(tmp_path, monkeypatch):
-    from logitsmith.recover import journal
+    from logitsmith.recover import query_journal as journal
 
     forced = []
     monkeypatch.setattr(journal.os, "fsync", lambda number: forced.append(os.fstat(number).st_size))
@@ -214,7 +214,7 @@ def test_the_real_failure_is_told_whichever_call_meets_it(late):
 
 
 def test_a_call_that_begins_behind_a_failure_tells_of_it():
-    asker = Asker(Fake(ROW, 5), "x", RecoverySettings())
+    asker = QuerySession(Fake(ROW, 5), "x", RecoverySettings())
     asker.endpoint.query = lambda *_: 10**9
     for _ in range(2):
         with pytest.raises(RecoverError, match="names token 1000000000"):
@@ -253,20 +253,20 @@ def test_a_line_in_the_middle_that_is_damaged_is_told_of(tmp_path):
 
 def test_two_runs_do_not_share_a_checkpoint(tmp_path):
     about = {"endpoint": {}, "prompt": "x"}
-    journal = Journal(tmp_path / "c", about, False)
+    journal = QueryJournal(tmp_path / "c", about, False)
     for resume in (True, False):
         with pytest.raises(RecoverError, match="another run is writing"):
-            Journal(tmp_path / "c", about, resume)
+            QueryJournal(tmp_path / "c", about, resume)
     journal.close()
 
 
 def test_a_file_that_another_run_removes_before_it_is_locked(tmp_path, monkeypatch):
     """Else answers would go into a file that no name leads to."""
-    from logitsmith.recover import journal
+    from logitsmith.recover import query_journal as journal
 
     monkeypatch.setattr(journal.fcntl, "flock", lambda *_: (tmp_path / "c").unlink())
     with pytest.raises(RecoverError, match="another run is writing"):
-        Journal(tmp_path / "c", {"endpoint": {}, "prompt": "x"}, False)
+        QueryJournal(tmp_path / "c", {"endpoint": {}, "prompt": "x"}, False)
 
 
 def test_a_folder_that_is_not_there(tmp_path):
@@ -276,13 +276,13 @@ def test_a_folder_that_is_not_there(tmp_path):
 
 def test_an_answer_comes_back_as_it_was(tmp_path):
     about = {"endpoint": {}, "prompt": "x"}
-    answer = Answer(3, -0.1, {3: -0.1, 4: -1 / 3}, {3: b"\xff\x00", 4: b""}, 2, (-0.5, -1 / 7))
-    with_none = Answer(None, None, {1: -2.0}, {}, 1)
-    journal = Journal(tmp_path / "c", about, False)
+    answer = EndpointAnswer(3, -0.1, {3: -0.1, 4: -1 / 3}, {3: b"\xff\x00", 4: b""}, 2, (-0.5, -1 / 7))
+    with_none = EndpointAnswer(None, None, {1: -2.0}, {}, 1)
+    journal = QueryJournal(tmp_path / "c", about, False)
     journal.add(key_of({3: 1.0}, 0), answer)
     journal.add(key_of({3: 1.0}, 1), with_none)
     journal.close()
-    again = Journal(tmp_path / "c", about, True)
+    again = QueryJournal(tmp_path / "c", about, True)
     assert (again.get(key_of({3: 1}, 0)), again.get(key_of({3: 1.0}, 1))) == (answer, with_none)
     assert again.get(key_of({3: 2.0}, 0)) is None
     assert key_of({1: 1.0, 2: 2.0}, 0) == key_of({2: 2.0, 1: 1.0}, 0)
@@ -292,7 +292,7 @@ def test_an_answer_comes_back_as_it_was(tmp_path):
 SLOW = """
 import sys, time
 from pathlib import Path
-from logitsmith.recover import Settings, recover
+from logitsmith.recover import RecoverySettings, recover
 from tests.recover.fakes import Fake, row_of
 endpoint = Fake(row_of(), 5)
 ask = endpoint.query
@@ -300,7 +300,7 @@ def slowly(prompt, bias):
     time.sleep(0.01)
     return ask(prompt, bias)
 endpoint.query = slowly
-recover(endpoint, "x", settings=Settings(checkpoint=Path(sys.argv[1]), in_flight=3))
+recover(endpoint, "x", settings=RecoverySettings(checkpoint=Path(sys.argv[1]), in_flight=3))
 """
 
 

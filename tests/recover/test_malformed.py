@@ -3,7 +3,7 @@
 import httpx
 import numpy as np
 import pytest
-from logitsmith.recover import Answer, Basis, LlamaServerEndpoint, RecoverError, recover
+from logitsmith.recover import Basis, EndpointAnswer, LlamaServerEndpoint, RecoverError, recover
 
 from .fakes import Fake, row_of
 
@@ -87,7 +87,7 @@ class OfNumPy(Fake):
         if not self.limits.window:
             return np.int64(said)
         shown = {np.int32(token): np.float64(value) for token, value in said.logprobs.items()}
-        return Answer(np.int64(said.token), np.float64(said.logprob), shown)
+        return EndpointAnswer(np.int64(said.token), np.float64(said.logprob), shown)
 
 
 @pytest.mark.parametrize("window", [0, 1, 5])

@@ -177,9 +177,9 @@ class Plain:
     identity = {"api": "plain"}  # noqa: RUF012 - read only
 
     def __init__(self, answer):
-        from logitsmith.recover import Limits
+        from logitsmith.recover import EndpointLimits
 
-        self.limits = Limits(5)
+        self.limits = EndpointLimits(5)
         self.answer = answer
 
     def query(self, prompt, logit_bias):

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import ceil, exp, floor
 
-from .endpoint import Answer, Bias
-from .numerics import log_odds
-from .run import RecoveryRun
+from ..endpoints.base import Bias, EndpointAnswer
+from ..numerics import log_odds
+from ..run import RecoveryRun
 
 _LEAST = 1.0
 _APART = 2.0
@@ -90,13 +90,13 @@ def _largest(run: RecoveryRun, step: float, tolerance: float) -> BiasResponse:
     return seen
 
 
-def _told(run: RecoveryRun, pair: tuple[int, int], bias: Bias) -> Answer | None:
+def _told(run: RecoveryRun, pair: tuple[int, int], bias: Bias) -> EndpointAnswer | None:
     """The answer, if it tells both tokens."""
     ((answer,),) = run.asker.ask([bias])
     return answer if answer.logprobs.keys() >= {*pair} else None
 
 
-def _apart(run: RecoveryRun, pair: tuple[int, int], answer: Answer) -> float:
+def _apart(run: RecoveryRun, pair: tuple[int, int], answer: EndpointAnswer) -> float:
     """By how much the first of two tokens moved against the second."""
     one, other = pair
     return (answer.logprobs[one] - answer.logprobs[other]) - (run.base[one] - run.base[other])

@@ -7,10 +7,10 @@ from math import exp
 
 import numpy as np
 
-from .biases import BiasResponse, choices, highest, moves
-from .endpoint import Answer, look_alikes
-from .errors import RecoverError
-from .run import EndpointProfile, RecoveryRun
+from ..endpoints.base import EndpointAnswer, look_alikes
+from ..errors import RecoverError
+from ..run import EndpointProfile, RecoveryRun
+from .bias_response import BiasResponse, choices, highest, moves
 
 START = 40.0
 """The bias that `parallel` begins with: more than almost any two logits are apart."""
@@ -62,7 +62,7 @@ def probe(run: RecoveryRun) -> None:
     _look_alikes(run)
 
 
-def _only_tokens(run: RecoveryRun, first: Answer, tokens: tuple[int | None, ...]) -> None:
+def _only_tokens(run: RecoveryRun, first: EndpointAnswer, tokens: tuple[int | None, ...]) -> None:
     """The findings where no logprobs are shown."""
     if first.token is None and first.unnamed:
         raise RecoverError(
@@ -79,7 +79,7 @@ def _only_tokens(run: RecoveryRun, first: Answer, tokens: tuple[int | None, ...]
     _look_alikes(run)
 
 
-def _measure_noise(run: RecoveryRun, first: Answer, second: Answer) -> bool:
+def _measure_noise(run: RecoveryRun, first: EndpointAnswer, second: EndpointAnswer) -> bool:
     """How far two answers to one question are apart, and to how many decimals they are rounded."""
     both = first.logprobs.keys() & second.logprobs.keys()
     apart = [first.logprobs[token] - second.logprobs[token] for token in both]
@@ -94,7 +94,7 @@ def _measure_noise(run: RecoveryRun, first: Answer, second: Answer) -> bool:
     return noisy
 
 
-def _learn_base(run: RecoveryRun, answers: list[Answer], noisy: bool) -> None:
+def _learn_base(run: RecoveryRun, answers: list[EndpointAnswer], noisy: bool) -> None:
     """The window without a bias, as the mean over as many answers as each question gets, or more for noise."""
     count = max(run.turns, _NOISY_TURNS) if noisy else run.turns
     if count > 2:

@@ -9,10 +9,10 @@ from typing import Any
 
 import httpx
 
-from .endpoint import Answer, Bias, Limits, window_of
-from .errors import RecoverError
-from .http import Http, HttpOptions
-from .tokens import TokenTextTable
+from ..errors import RecoverError
+from ..transport.api_client import ApiClient, HttpOptions
+from .base import Bias, EndpointAnswer, EndpointLimits, window_of
+from .token_texts import TokenTextTable
 
 _MOST_CHAT, _MOST_COMPLETIONS = 20, 5
 _MAX_BIAS = 100.0
@@ -38,7 +38,7 @@ class OpenAIEndpoint:
         *,
         pieces: Sequence[bytes | None],
         chat: bool = False,
-        limits: Limits | None = None,
+        limits: EndpointLimits | None = None,
         options: HttpOptions | None = None,
         transport: httpx.BaseTransport | None = None,
     ) -> None:
@@ -46,12 +46,12 @@ class OpenAIEndpoint:
             window = _MOST_CHAT if chat else _MOST_COMPLETIONS
         if window < 0:
             raise RecoverError(f"window: {window} is not ≥ 0")
-        self._http = Http(url, options or HttpOptions(key_env="OPENAI_API_KEY"), transport)
+        self._http = ApiClient(url, options or HttpOptions(key_env="OPENAI_API_KEY"), transport)
         self._model = model
         self._chat = chat
         self._table = TokenTextTable(pieces)
         self.pieces = pieces
-        self.limits = limits or Limits(window, _MAX_BIAS, _MOST_BIASES, precision=1e-5, lowest=_LOWEST)
+        self.limits = limits or EndpointLimits(window, _MAX_BIAS, _MOST_BIASES, precision=1e-5, lowest=_LOWEST)
 
     @property
     def vocab_size(self) -> int:
@@ -82,17 +82,17 @@ class OpenAIEndpoint:
         """Ids of the tokens that are one text with others, unless the API names them by their bytes."""
         return self._table.look_alikes
 
-    def query(self, prompt: str, logit_bias: Bias) -> Answer:
+    def query(self, prompt: str, logit_bias: Bias) -> EndpointAnswer:
         """One token behind the prompt, and its window."""
         # What is drawn does not matter beside logprobs, but temperature 0 would bend those of some servers.
         return self._asked(prompt, logit_bias, 1 if self.limits.window else 0)
 
-    def likeliest(self, prompt: str, logit_bias: Bias) -> Answer:
+    def likeliest(self, prompt: str, logit_bias: Bias) -> EndpointAnswer:
         """The likeliest token behind the prompt, and no logprobs."""
         said = self._asked(prompt, logit_bias, 0)
-        return Answer(said.token, unnamed=(0.0,) if said.token is None else ())
+        return EndpointAnswer(said.token, unnamed=(0.0,) if said.token is None else ())
 
-    def _asked(self, prompt: str, bias: Bias, temperature: int) -> Answer:
+    def _asked(self, prompt: str, bias: Bias, temperature: int) -> EndpointAnswer:
         path = "chat/completions" if self._chat else "completions"
         said = self._http.post(path, self._body(prompt, bias) | {"temperature": temperature})
         try:
@@ -128,27 +128,27 @@ class OpenAIEndpoint:
                 body["logprobs"] = self.limits.window
         return body
 
-    def _answer(self, choice: Mapping[str, Any]) -> Answer:
+    def _answer(self, choice: Mapping[str, Any]) -> EndpointAnswer:
         told = choice.get("logprobs")
         if not told:
             text = choice["message"]["content"] if self._chat else choice["text"]
             token = self._table.of_text(text or "")
-            return Answer(token, unnamed=(0.0,) if token is None else ())
+            return EndpointAnswer(token, unnamed=(0.0,) if token is None else ())
         # Some servers give completions in the shape of chat.
         if "content" in told:
             return self._of_chat(told["content"][0])
         return self._of_completion(told)
 
-    def _of_chat(self, step: Mapping[str, Any]) -> Answer:
+    def _of_chat(self, step: Mapping[str, Any]) -> EndpointAnswer:
         shown = [(self._table.of_entry(entry), float(entry["logprob"])) for entry in step["top_logprobs"]]
         return self._window(shown, self._table.of_entry(step), float(step["logprob"]))
 
-    def _of_completion(self, told: Mapping[str, Any]) -> Answer:
+    def _of_completion(self, told: Mapping[str, Any]) -> EndpointAnswer:
         top = told["top_logprobs"]
         shown = [(self._table.of_text(text), float(value)) for text, value in (top[0] if top else {}).items()]
         return self._window(shown, self._table.of_text(told["tokens"][0]), float(told["token_logprobs"][0]))
 
-    def _window(self, shown: Sequence[tuple[int | None, float]], token: int | None, own: float) -> Answer:
+    def _window(self, shown: Sequence[tuple[int | None, float]], token: int | None, own: float) -> EndpointAnswer:
         """The likeliest entries. The token that was drawn is shown beside them, also where it is none of them."""
         named = {known: value for known, value in shown if known is not None}
         nameless = [value for known, value in shown if known is None]
@@ -156,4 +156,4 @@ class OpenAIEndpoint:
         if nameless and token in named and len(named) > 1 and named[token] <= min([*named.values(), *nameless]):
             del named[token]
         kept, rest = window_of(named, nameless, self.limits.window)
-        return Answer(token, own, kept, unnamed=rest)
+        return EndpointAnswer(token, own, kept, unnamed=rest)

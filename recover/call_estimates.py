@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from math import ceil
 
-from .basis import Basis
-from .endpoint import Endpoint
+from .basis.basis import Basis
+from .endpoints.base import Endpoint
 from .errors import RecoverError
 from .methods.bisection import calls as bisection_calls
 from .methods.by_basis import asked, check_basis

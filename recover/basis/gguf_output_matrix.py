@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from ..engine import check_gguf
-from .errors import RecoverError
+from ...engine import check_gguf
+from ..errors import RecoverError
 
 
 def output_matrix(path: Path) -> NDArray[np.float32]:
@@ -22,7 +22,7 @@ def output_matrix(path: Path) -> NDArray[np.float32]:
     except ImportError:
         raise RecoverError(
             "reading a GGUF's output matrix needs the package gguf: pip install 'logitsmith[basis]'; "
-            "or make the basis of rows of logprobs, with --prompts"
+            "or make the basis of rows of logprobs, with --rows"
         ) from None
     check_gguf(path)
     tensors = {tensor.name: tensor for tensor in GGUFReader(os.fspath(path)).tensors}

@@ -18,10 +18,10 @@ from typing import IO
 import numpy as np
 from numpy.typing import NDArray
 
-from .directions import directions, missed
-from .errors import RecoverError
-from .files import write_whole
-from .numerics import Float64s
+from ..errors import RecoverError
+from ..file_writing import write_whole
+from ..numerics import Float64s
+from .row_space import directions, missed
 
 _BLOCK = 8192
 _PIVOTED = 1500

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from .endpoint import pieces_of
-from .numerics import Float64s, logsumexp
-from .run import RecoveryRun
-from .settings import Recovery
+from ..endpoints.base import pieces_of
+from ..numerics import Float64s, logsumexp
+from ..run import RecoveryRun
+from ..settings import Recovery
 
 _BELIEVED = 5.0
 """The sum may be off by this many times what the errors that are told allow."""

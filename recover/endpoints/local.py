@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from ..engine import Model
-from .endpoint import Answer, Bias, Limits
-from .errors import RecoverError
-from .numerics import Float64s, logsumexp
+from ...engine import Model
+from ..errors import RecoverError
+from ..numerics import Float64s, logsumexp
+from .base import Bias, EndpointAnswer, EndpointLimits
 
 
 class LocalEndpoint:
@@ -28,7 +28,7 @@ class LocalEndpoint:
             raise RecoverError(f"window: {window} is not ≥ 0")
         self._own = not isinstance(path_or_model, Model)
         self.model = path_or_model if isinstance(path_or_model, Model) else Model.load(path_or_model)
-        self.limits = Limits(min(window, self.vocab_size), precision=1e-14, lowest=-700.0, spend=False)
+        self.limits = EndpointLimits(min(window, self.vocab_size), precision=1e-14, lowest=-700.0, spend=False)
         self._lock = Lock()
         self._rows: dict[str, Float64s] = {}
 
@@ -63,17 +63,17 @@ class LocalEndpoint:
                 found = self._rows[prompt] = logits - logsumexp(logits)
         return found
 
-    def query(self, prompt: str, logit_bias: Bias) -> Answer:
+    def query(self, prompt: str, logit_bias: Bias) -> EndpointAnswer:
         """The window after the biases; the token is the likeliest one."""
         row = self.row(prompt).copy()
         ids = np.fromiter(logit_bias, dtype=np.intp, count=len(logit_bias))
         row[ids] += np.fromiter(logit_bias.values(), dtype=np.float64, count=len(logit_bias))
         token = int(row.argmax())
         if not self.limits.window:
-            return Answer(token)
+            return EndpointAnswer(token)
         row -= logsumexp(row)
         top = np.argpartition(-row, self.limits.window - 1)[: self.limits.window]
-        return Answer(token, float(row[token]), dict(zip(top.tolist(), row[top].tolist(), strict=True)))
+        return EndpointAnswer(token, float(row[token]), dict(zip(top.tolist(), row[top].tolist(), strict=True)))
 
     def close(self) -> None:
         """Close the model, if this endpoint loaded it."""

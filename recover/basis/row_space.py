@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from .numerics import Float64s
+from ..numerics import Float64s
 
 _LARGEST_GAP = 3.0
 _SQUARED = 1e-15

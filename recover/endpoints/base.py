@@ -8,14 +8,14 @@ from math import inf, isfinite
 from operator import index
 from typing import Any, Protocol, SupportsIndex, runtime_checkable
 
-from .errors import RecoverError
+from ..errors import RecoverError
 
 Bias = Mapping[int, float]
 """Token id -> what is added to its logit."""
 
 
 @dataclass(frozen=True)
-class Limits:
+class EndpointLimits:
     """What an endpoint lets be asked, as far as it is known before it is asked.
 
     ``window``: logprobs shown a call; 0: only the token. ``max_bias``: largest size of a bias. ``most_biases``:
@@ -32,7 +32,7 @@ class Limits:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class EndpointAnswer:
     """One answer: the token that was drawn, its logprob, and the window {id: logprob} in nats.
 
     ``pieces``: bytes of tokens, where the endpoint names them; ``calls``: requests that the answer took;
@@ -60,18 +60,18 @@ class Endpoint(Protocol):
         """How many tokens there are."""
 
     @property
-    def limits(self) -> Limits:
+    def limits(self) -> EndpointLimits:
         """What may be asked."""
 
     @property
     def identity(self) -> Mapping[str, Any]:
         """What tells this endpoint from others, for a checkpoint; holds no secrets."""
 
-    def query(self, prompt: str, logit_bias: Bias) -> Answer | Mapping[int, float] | int:
+    def query(self, prompt: str, logit_bias: Bias) -> EndpointAnswer | Mapping[int, float] | int:
         """The next token after ``prompt`` with these biases added to the logits. Raises ``RecoverError``."""
 
 
-Query = Callable[[str, Bias], "Answer | Mapping[int, float] | int"]
+Query = Callable[[str, Bias], "EndpointAnswer | Mapping[int, float] | int"]
 
 
 def greedy(endpoint: Endpoint) -> Query | None:
@@ -95,15 +95,15 @@ def pieces_of(endpoint: Endpoint) -> Sequence[bytes | None]:
     return getattr(endpoint, "pieces", None) or ()
 
 
-def checked(said: Answer | Mapping[int, float] | SupportsIndex, endpoint: Endpoint) -> Answer:
+def checked(said: EndpointAnswer | Mapping[int, float] | SupportsIndex, endpoint: Endpoint) -> EndpointAnswer:
     """An endpoint's answer in one form: its window, without what is below ``limits.lowest``.
 
     Raises ``RecoverError`` for ids outside of the vocabulary and for numbers that are no logprobs.
     """
     if isinstance(said, Mapping):
-        said = Answer(logprobs=said)
-    elif not isinstance(said, Answer):
-        said = Answer(token=_id(said, endpoint))
+        said = EndpointAnswer(logprobs=said)
+    elif not isinstance(said, EndpointAnswer):
+        said = EndpointAnswer(token=_id(said, endpoint))
     lowest = endpoint.limits.lowest
     shown = {_id(token, endpoint): _logprob(value, token) for token, value in said.logprobs.items()}
     kept = {token: value for token, value in shown.items() if value >= lowest}
@@ -112,7 +112,7 @@ def checked(said: Answer | Mapping[int, float] | SupportsIndex, endpoint: Endpoi
     if own is not None and not (isfinite(own) and own >= lowest):
         own = None
     kept, nameless = window_of(kept, said.unnamed, endpoint.limits.window)
-    return Answer(token, None if own is None else float(own), kept, said.pieces, said.calls, nameless)
+    return EndpointAnswer(token, None if own is None else float(own), kept, said.pieces, said.calls, nameless)
 
 
 def window_of(

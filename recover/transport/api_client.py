@@ -12,9 +12,9 @@ from typing import Any
 
 import httpx
 
-from .errors import RecoverError
+from ..errors import RecoverError
+from .http_response import ResponseTimeoutError, ask, read_json
 from .redaction import Redaction
-from .reply import LateError, ask, read_json
 
 _AGAIN = frozenset({408, 409, 425, 429, 500, 502, 503, 504, 520, 521, 522, 523, 524, 529})
 _LONGEST_TEXT = 300
@@ -51,7 +51,7 @@ class HttpOptions:
             raise RecoverError(f"retries: {self.retries} is not ≥ 0")
 
 
-class Http:
+class ApiClient:
     """A client of one API. Threads may share it. Raises ``RecoverError``, whose text never holds the key."""
 
     def __init__(self, url: str, options: HttpOptions, transport: httpx.BaseTransport | None = None) -> None:
@@ -77,7 +77,7 @@ class Http:
         self._next = 0.0
 
     def __repr__(self) -> str:
-        return f"Http({self.shown!r})"
+        return f"ApiClient({self.shown!r})"
 
     def get(self, path: str) -> Any:
         """What the API answers, read as JSON."""
@@ -119,7 +119,7 @@ class Http:
         """One try: what came, or a problem that another try may solve, and how long the API asks to wait."""
         try:
             reply = ask(self._client, (verb, path.lstrip("/"), body), min(self._options.timeout, _FOREVER))
-        except (LateError, httpx.TimeoutException):
+        except (ResponseTimeoutError, httpx.TimeoutException):
             return None, f"no answer within {self._options.timeout:g} s", None
         except httpx.TransportError as error:
             return None, f"no connection: {error}", None

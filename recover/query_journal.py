@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from ..logprobs import encode_json
-from .endpoint import Answer, Bias
+from .endpoints.base import Bias, EndpointAnswer
 from .errors import RecoverError
 
 _VERSION = 1
@@ -27,7 +27,7 @@ def key_of(bias: Bias, turn: int) -> str:
     return hashlib.sha256(told.encode()).hexdigest()[:32]
 
 
-class Journal:
+class QueryJournal:
     """Answers by question, kept in a file that is only ever appended to.
 
     ``about`` names the run; a journal of another one is refused, and so is any file that is no journal: it stays
@@ -36,7 +36,7 @@ class Journal:
 
     def __init__(self, path: Path, about: Mapping[str, Any], resume: bool) -> None:
         self.path = path
-        self._answers: dict[str, Answer] = {}
+        self._answers: dict[str, EndpointAnswer] = {}
         self._head = json.loads(encode_json({"recover": _VERSION, **about}))
         try:
             self._file: BinaryIO = path.open("ab+")
@@ -53,11 +53,11 @@ class Journal:
     def __len__(self) -> int:
         return len(self._answers)
 
-    def get(self, key: str) -> Answer | None:
+    def get(self, key: str) -> EndpointAnswer | None:
         """The answer to a question, if it was given before."""
         return self._answers.get(key)
 
-    def add(self, key: str, answer: Answer) -> None:
+    def add(self, key: str, answer: EndpointAnswer) -> None:
         """Keep an answer; it is on disk when this returns. Raises ``RecoverError`` where the disk is full."""
         pieces = [answer.pieces.get(token) for token in answer.logprobs]
         self._write(
@@ -140,7 +140,7 @@ class Journal:
         return encode_json(record).encode() + b"\n"
 
 
-def _answer(record: Mapping[str, Any]) -> Answer:
+def _answer(record: Mapping[str, Any]) -> EndpointAnswer:
     ids = [int(token) for token in record["ids"]]
     values = [float(value) for value in record["logprobs"]]
     pieces = {
@@ -148,7 +148,7 @@ def _answer(record: Mapping[str, Any]) -> Answer:
     }
     logprobs = dict(zip(ids, values, strict=True))
     nameless = tuple(float(value) for value in record.get("unnamed", ()))
-    return Answer(record["token"], record["logprob"], logprobs, pieces, int(record["calls"]), nameless)
+    return EndpointAnswer(record["token"], record["logprob"], logprobs, pieces, int(record["calls"]), nameless)
 
 
 def _short(value: object) -> str:

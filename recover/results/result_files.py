@@ -10,11 +10,11 @@ from typing import IO, Any
 
 import numpy as np
 
-from ..logprobs import TokenLogprob, encode_json, finite_or_none
-from .errors import RecoverError
-from .files import check_writable, write_whole
-from .numerics import Float64s
-from .settings import Recovery
+from ...logprobs import TokenLogprob, encode_json, finite_or_none
+from ..errors import RecoverError
+from ..file_writing import check_writable, write_whole
+from ..numerics import Float64s
+from ..settings import Recovery
 
 FORMATS = (".npz", ".json", ".jsonl")
 

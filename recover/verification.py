@@ -6,12 +6,12 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from .asker import Asker, StopAskingError
-from .endpoint import Endpoint, unnamed
+from .endpoints.base import Endpoint, unnamed
 from .errors import RecoverError
 from .methods import forced, single
 from .numerics import Float64s
-from .probe import probe
+from .probing.probe import probe
+from .query_session import QuerySession, StopAskingError
 from .recovery import allowed
 from .run import RecoveryRun
 from .settings import Recovery, RecoverySettings
@@ -59,7 +59,7 @@ def verify(
             return Verification(0, float("nan"), None, method, 0, "max_calls")
     plain.check()
     chosen = np.sort(np.random.default_rng().choice(known, min(count, len(known)), replace=False))
-    asker = Asker(endpoint, prompt, plain)
+    asker = QuerySession(endpoint, prompt, plain)
     stopped = None
     run = RecoveryRun(
         asker, plain, chosen, np.full_like(recovery.logprobs, np.nan), recovery.errors.copy(), method

@@ -9,10 +9,10 @@ from typing import Any
 
 import httpx
 
-from .endpoint import Answer, Bias, Limits
-from .errors import RecoverError
-from .further import further
-from .http import Http, HttpOptions
+from ..errors import RecoverError
+from ..further import further
+from ..transport.api_client import ApiClient, HttpOptions
+from .base import Bias, EndpointAnswer, EndpointLimits
 
 _DRAWS = 20
 _NAMED = ("id", "n_params", "size", "n_vocab", "n_embd")
@@ -46,12 +46,14 @@ class LlamaServerEndpoint:
     ) -> None:
         if window < 0:
             raise RecoverError(f"window: {window} is not ≥ 0")
-        self._http = Http(url, options or HttpOptions(), transport)
+        self._http = ApiClient(url, options or HttpOptions(), transport)
         self._size = vocab_size
         self._post_sampling = post_sampling
         self._slot = slot
         self._reads_anew = False
-        self.limits = Limits(window, precision=_PRECISION if post_sampling else _PRECISION_BEFORE, spend=False)
+        self.limits = EndpointLimits(
+            window, precision=_PRECISION if post_sampling else _PRECISION_BEFORE, spend=False
+        )
 
     @cached_property
     def vocab_size(self) -> int:
@@ -97,7 +99,7 @@ class LlamaServerEndpoint:
             raise RecoverError(f"{self._http.shown}: /tokenize does not answer with a list of tokens")
         return len(tokens)
 
-    def query(self, prompt: str, logit_bias: Bias) -> Answer:
+    def query(self, prompt: str, logit_bias: Bias) -> EndpointAnswer:
         """One token behind the prompt, and its window.
 
         A prompt that is not in the slot yet is read in one piece, which gives slightly other logits than its last
@@ -118,7 +120,7 @@ class LlamaServerEndpoint:
             )
         return self._answer(said, calls, self.limits.window)
 
-    def likeliest(self, prompt: str, logit_bias: Bias) -> Answer:
+    def likeliest(self, prompt: str, logit_bias: Bias) -> EndpointAnswer:
         """The likeliest token behind the prompt, and no logprobs."""
         said, calls = self._read_before(self._body(prompt, logit_bias, 0))
         return self._answer(said, calls, 0)
@@ -170,15 +172,15 @@ class LlamaServerEndpoint:
             body["id_slot"] = self._slot
         return body
 
-    def _answer(self, said: Any, calls: int, window: int) -> Answer:
+    def _answer(self, said: Any, calls: int, window: int) -> EndpointAnswer:
         try:
             if not window or "completion_probabilities" not in said:
-                return Answer(int(said["tokens"][0]), calls=calls)
+                return EndpointAnswer(int(said["tokens"][0]), calls=calls)
             step = said["completion_probabilities"][0]
             shown = step.get("top_probs", step.get("top_logprobs"))
             told = {int(entry["id"]): value for entry in shown if (value := _logprob(entry)) is not None}
             pieces = {int(entry["id"]): bytes([*entry["bytes"]]) for entry in shown}
-            return Answer(int(step["id"]), _logprob(step), told, pieces, calls)
+            return EndpointAnswer(int(step["id"]), _logprob(step), told, pieces, calls)
         except (KeyError, IndexError, TypeError, ValueError, AttributeError, OverflowError):
             raise RecoverError(
                 f"{self._http.shown}: the answer has not the shape that llama.cpp's server gives it; "

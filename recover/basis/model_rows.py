@@ -6,10 +6,10 @@ from collections.abc import Callable
 
 import numpy as np
 
-from ..engine import Model
+from ...engine import Model
+from ..errors import RecoverError
+from ..numerics import Float64s
 from .basis import Basis
-from .errors import RecoverError
-from .numerics import Float64s
 
 _SPARE = 64
 

@@ -19,12 +19,12 @@ import httpx
 T = TypeVar("T")
 
 
-class LateError(Exception):
+class ResponseTimeoutError(Exception):
     """The answer was not whole in time."""
 
 
 @dataclass(frozen=True)
-class Reply:
+class HttpResponse:
     """An answer: status and reason, headers, and the whole body."""
 
     status: int
@@ -62,23 +62,23 @@ class Reply:
         return None if isnan(seconds) else max(0.0, seconds)
 
 
-def ask(client: httpx.Client, request: tuple[str, str, object], seconds: float) -> Reply:
+def ask(client: httpx.Client, request: tuple[str, str, object], seconds: float) -> HttpResponse:
     """Send a request (verb, path, body for JSON or None) and read all of its answer.
 
     ``seconds`` are for all of it: httpx's own time-outs are for each read, and a server that drips meets none.
-    Raises ``LateError``, and what httpx raises.
+    Raises ``ResponseTimeoutError``, and what httpx raises.
     """
     ends = time.monotonic() + seconds
     verb, path, body = request
 
-    def work() -> Reply:
+    def work() -> HttpResponse:
         with client.stream(verb, path, json=body) as answer:
             parts = []
             for part in answer.iter_bytes():
                 parts.append(part)
                 if time.monotonic() > ends:  # nobody waits for it any more
-                    raise LateError
-            return Reply(answer.status_code, answer.reason_phrase, answer.headers, b"".join(parts))
+                    raise ResponseTimeoutError
+            return HttpResponse(answer.status_code, answer.reason_phrase, answer.headers, b"".join(parts))
 
     return _within(seconds, work)
 
@@ -99,7 +99,7 @@ def _within(seconds: float, work: Callable[[], T]) -> T:
     except NotYetError:
         if future.done():
             raise
-        raise LateError from None
+        raise ResponseTimeoutError from None
 
 
 def _until(text: str) -> float:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from .errors import RecoverError
+from ..errors import RecoverError
 
 
 class TokenTextTable:

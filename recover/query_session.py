@@ -9,11 +9,11 @@ from concurrent.futures import TimeoutError as NotYetError
 from threading import Lock
 from typing import Any, TypeVar
 
-from .alike import TURNS, confirm
-from .endpoint import Answer, Bias, Endpoint, Query, checked, greedy
+from .endpoints.base import Bias, Endpoint, EndpointAnswer, Query, checked, greedy
 from .errors import RecoverError
 from .further import leave_by
-from .journal import Journal, key_of
+from .query_journal import QueryJournal, key_of
+from .resume_check import TURNS, confirm
 from .settings import RecoverySettings
 
 T = TypeVar("T")
@@ -34,7 +34,7 @@ class StopAskingError(Exception):
         self.reason = reason
 
 
-class Asker:
+class QuerySession:
     """Questions about one prompt.
 
     Attributes: ``sent``, calls of this run; ``queries``, with those of the ``journal``; ``pieces``, tokens' bytes.
@@ -47,7 +47,7 @@ class Asker:
         self.pieces: dict[int, bytes] = {}
         self._prompt = prompt
         self._settings = settings
-        self.journal: Journal | None = None
+        self.journal: QueryJournal | None = None
         self._claimed = 0
         self._failure: BaseException | None = None
         self._confirmed = False
@@ -56,7 +56,7 @@ class Asker:
 
     def ask(
         self, biases: Iterable[Bias], turns: int = 1, first: int = 0, likeliest: bool = False
-    ) -> Iterator[list[Answer]]:
+    ) -> Iterator[list[EndpointAnswer]]:
         """The answers to each question, in order; each is asked ``turns`` times, numbered from ``first`` on.
 
         ``likeliest``: the likeliest token is wanted, not one that was drawn.
@@ -64,7 +64,7 @@ class Asker:
         """
         pool = ThreadPoolExecutor(self._settings.in_flight)
         chooser = greedy(self.endpoint) if likeliest else None
-        pending: deque[list[Future[Answer]]] = deque()
+        pending: deque[list[Future[EndpointAnswer]]] = deque()
         enough: StopAskingError | None = None
         try:
             for bias in biases:
@@ -82,11 +82,13 @@ class Asker:
         finally:
             pool.shutdown(wait=True, cancel_futures=enough is None)
 
-    def _submit(self, pool: ThreadPoolExecutor, bias: Bias, turn: int, chooser: Query | None) -> Future[Answer]:
+    def _submit(
+        self, pool: ThreadPoolExecutor, bias: Bias, turn: int, chooser: Query | None
+    ) -> Future[EndpointAnswer]:
         key = question(bias, turn, chooser is not None)
         known = self.journal.get(key) if self.journal is not None else None
         if known is not None:
-            done: Future[Answer] = Future()
+            done: Future[EndpointAnswer] = Future()
             with self._lock:
                 done.set_result(self._noted(known))
             return done
@@ -102,7 +104,7 @@ class Asker:
                 raise StopAskingError("max_calls")
             self._claimed += 1
 
-    def _call(self, query: Query, bias: Bias, key: str | None) -> Answer:
+    def _call(self, query: Query, bias: Bias, key: str | None) -> EndpointAnswer:
         """Ask, for one claimed call, and keep the answer under its key."""
         if self._failure is not None:  # one sentence of what is wrong is enough
             raise self._failure
@@ -120,7 +122,7 @@ class Asker:
             self._tell("stop")
             raise
 
-    def _answer(self, query: Query, bias: Bias) -> Answer:
+    def _answer(self, query: Query, bias: Bias) -> EndpointAnswer:
         """The endpoint's answer; what it took is counted, also where further calls for it are not allowed."""
         calls = 1
 
@@ -154,7 +156,7 @@ class Asker:
         chooser = None if self.endpoint.limits.window else greedy(self.endpoint)
         query = chooser or self.endpoint.query
 
-        def again(count: int) -> list[Answer]:
+        def again(count: int) -> list[EndpointAnswer]:
             for _ in range(count):
                 self._claim()
             looks = [pool.submit(self._call, query, {}, None) for _ in range(count)]
@@ -163,7 +165,7 @@ class Asker:
         keys = [question({}, turn, chooser is not None) for turn in range(TURNS)]
         confirm(self.journal, keys, again, self.endpoint.limits.precision)
 
-    def _noted(self, answer: Answer) -> Answer:
+    def _noted(self, answer: EndpointAnswer) -> EndpointAnswer:
         self.queries += answer.calls
         self.pieces.update(answer.pieces)
         return answer
@@ -205,6 +207,6 @@ class Asker:
 def endpoint_identity(endpoint: Endpoint, settings: RecoverySettings) -> Mapping[str, Any]:
     """What tells an endpoint from others; it may have to ask. Raises ``RecoverError``, ``KeyboardInterrupt``."""
     try:
-        return Asker(endpoint, "", settings).identity()
+        return QuerySession(endpoint, "", settings).identity()
     except StopAskingError:
         raise KeyboardInterrupt from None

@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterable, Sequence
 from itertools import combinations, product
 from math import inf
 
-from .endpoint import Answer
+from .endpoints.base import EndpointAnswer
 from .errors import RecoverError
-from .journal import Journal
+from .query_journal import QueryJournal
 
 TURNS = 4
 """Answers without a bias that a journal may hold, as `probe` asks for them."""
@@ -20,14 +20,14 @@ _SAME = 1e-5
 
 
 def confirm(
-    journal: Journal, keys: Iterable[str], again: Callable[[int], Sequence[Answer]], precision: float
+    journal: QueryJournal, keys: Iterable[str], again: Callable[[int], Sequence[EndpointAnswer]], precision: float
 ) -> None:
     """Compare a journal's answers without a bias, ``keys``, with new ones, which ``again`` asks for, many at once.
 
     Raises ``RecoverError`` where they differ by more than ``precision`` and the spread of both explain.
     """
     before = [answer for key in keys if (answer := journal.get(key)) is not None]
-    now: list[Answer] = []
+    now: list[EndpointAnswer] = []
     off: float | None = None
     for count in _LOOKS if before else ():
         now += again(count)
@@ -41,7 +41,7 @@ def confirm(
         )
 
 
-def apart(before: Sequence[Answer], now: Sequence[Answer], precision: float) -> float | None:
+def apart(before: Sequence[EndpointAnswer], now: Sequence[EndpointAnswer], precision: float) -> float | None:
     """By how many nats answers of two times differ at least, where their rounding and spread do not explain it.
 
     None: they are alike. inf: they show other tokens.
@@ -51,7 +51,7 @@ def apart(before: Sequence[Answer], now: Sequence[Answer], precision: float) -> 
     return least if least > max(_SAME, _ROUNDING * precision, _SPREAD * spread) else None
 
 
-def _difference(one: Answer, other: Answer) -> float:
+def _difference(one: EndpointAnswer, other: EndpointAnswer) -> float:
     """The largest one of the tokens that both show; inf if they show other tokens."""
     shown = max(len(one.logprobs), len(other.logprobs))
     if not shown:

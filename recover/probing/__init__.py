@@ -1,0 +1,1 @@
+"""The probe: a few calls that measure what an endpoint does with biases."""

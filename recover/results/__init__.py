@@ -1,0 +1,1 @@
+"""What a recovery returns, and the files that hold it."""

@@ -1,0 +1,1 @@
+"""Requests over HTTP: time-outs, new tries, and texts without secrets."""
