@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from .errors import prepare_streams, reported
+from .errors import prepare_streams, report_failures
 from .group import COMMANDS, Commands
 
 HELP = """Run a GGUF model and choose every token yourself.
@@ -57,10 +57,10 @@ def start(arguments: Sequence[str] | None = None) -> None:
     prepare_streams()
     given = list(sys.argv[1:] if arguments is None else arguments)
     try:
-        with reported():
+        with report_failures():
             app(args=_with_default_command(given), prog_name="gen", standalone_mode=True)
-    except typer.Exit as leaving:  # what `reported` makes of a failure outside of a command
-        sys.exit(leaving.exit_code)
+    except typer.Exit as end:  # a failure outside of a command
+        sys.exit(end.exit_code)
 
 
 def _with_default_command(arguments: list[str]) -> list[str]:

@@ -1,4 +1,4 @@
-"""Every named failure becomes one sentence on stderr and an exit code, here and nowhere else."""
+"""Failures: each becomes one sentence on stderr and an exit code, here and nowhere else."""
 
 from __future__ import annotations
 
@@ -13,23 +13,13 @@ import typer
 
 FAILED, BAD_USAGE, INTERRUPTED = 1, 2, 130
 
-# By name, so that a command need not import a room (and llama.cpp with it) only to catch its exception.
-_CODES = {
-    "ModelError": FAILED,
-    "RecoverError": FAILED,
-    "SamplingError": FAILED,
-    "StepError": BAD_USAGE,
-    "PresetError": BAD_USAGE,
-    "GrammarError": BAD_USAGE,
-    "WrongLineError": FAILED,
-}
-
 
 @contextmanager
-def reported() -> Iterator[None]:
-    """Turn the rooms' exceptions into a message and an exit code: 1 a failure, 2 bad usage, 130 Ctrl-C.
+def report_failures() -> Iterator[None]:
+    """Turn a named failure into a message on stderr and an exit code: 1 a failure, 2 wrong usage, 130 Ctrl-C.
 
-    A closed pipe (`gen … | head -1`) ends quietly, with code 0.
+    A named failure is an exception with an ``exit_code``: a `LogitsmithError`, or one of samplers/, which imports
+    no other room. A closed pipe (`gen … | head -1`) ends quietly, with code 0.
     """
     try:
         yield
@@ -42,15 +32,17 @@ def reported() -> Iterator[None]:
         raise typer.Exit(INTERRUPTED) from None
     except OSError as error:
         fail(f"{error.filename or 'output'}: {error.strerror}")
+    except (typer.Exit, typer.BadParameter):
+        raise
     except Exception as error:
-        code = _CODES.get(type(error).__name__)
+        code = getattr(error, "exit_code", None)
         if code is None:
             raise
         fail(str(error), code)
 
 
 def prepare_streams() -> None:
-    """Make the streams writable for any text: UTF-8 whatever the locale, and a sink where one is closed."""
+    """Make stdout and stderr take any text: UTF-8 whatever the locale, and a sink in place of a closed one."""
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
         if stream is None:
@@ -60,26 +52,26 @@ def prepare_streams() -> None:
             stream.reconfigure(encoding="utf-8", errors="replace")
 
 
-def fail(message: str, code: int = FAILED) -> NoReturn:
-    """Say what is wrong on stderr and leave."""
+def fail(message: str, exit_code: int = FAILED) -> NoReturn:
+    """Print what is wrong on stderr and end the command."""
     say(f"gen: {message}")
-    raise typer.Exit(code)
+    raise typer.Exit(exit_code)
 
 
 def give_up(reason: str) -> NoReturn:
-    """Leave at once, since llama.cpp is about to end the process; nothing may run after it but this."""
+    """End the process at once: llama.cpp is about to abort it, and no other Python code may run."""
     say(f"gen: llama.cpp gave up: {reason.strip()}")
     sys.stderr.flush()
     os._exit(FAILED)
 
 
 def note(message: str) -> None:
-    """Say something on stderr and go on."""
+    """Print a note on stderr."""
     say(f"gen: note: {message}")
 
 
 def say(line: str) -> None:
-    """Print a line on stderr; names of files and what a GGUF says of itself are data: a terminal obeys none."""
-    from .render.text import fit
+    """Print a line on stderr. Names of files and the texts of a GGUF are data: a terminal must not obey them."""
+    from .render.text import terminal_safe
 
-    print(fit(line, sys.stderr), file=sys.stderr)
+    print(terminal_safe(line, sys.stderr), file=sys.stderr)

@@ -1,4 +1,4 @@
-"""Ctrl-C: the first one asks for an end in order, the second one breaks."""
+"""Ctrl-C: the first one asks the run to end in order, the second one ends it at once."""
 
 from __future__ import annotations
 
@@ -7,18 +7,32 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 
-@contextmanager
-def interruptible() -> Iterator[list[int]]:
-    """While inside, the first Ctrl-C only fills the list, so that the run can end in order; the second breaks."""
-    pressed: list[int] = []
+class Interrupt:
+    """Whether the user asked the run to end.
 
-    def on_interrupt(number: int, _frame: object) -> None:
-        if pressed:
+    Attributes: ``requested``, true from the first Ctrl-C on.
+    """
+
+    def __init__(self) -> None:
+        self.requested = False
+
+    def raise_if_requested(self) -> None:
+        """Raise ``KeyboardInterrupt`` after Ctrl-C, where nothing is to be kept."""
+        if self.requested:
             raise KeyboardInterrupt
-        pressed.append(number)
 
-    before = signal.signal(signal.SIGINT, on_interrupt)
+
+@contextmanager
+def interruptible() -> Iterator[Interrupt]:
+    """While inside, the first Ctrl-C only sets ``requested``; the second raises ``KeyboardInterrupt``."""
+    interrupt = Interrupt()
+
+    def on_signal(_number: int, _frame: object) -> None:
+        interrupt.raise_if_requested()
+        interrupt.requested = True
+
+    previous = signal.signal(signal.SIGINT, on_signal)
     try:
-        yield pressed
+        yield interrupt
     finally:
-        signal.signal(signal.SIGINT, before)
+        signal.signal(signal.SIGINT, previous)

@@ -1,4 +1,4 @@
-"""What several rooms need and no room owns: text, strict JSON, and files. Knows nothing of tokens or models."""
+"""What several rooms need: errors, text, strict JSON, and files. Knows nothing of tokens or models."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from .lazy_exports import lazy_exports
 
 if TYPE_CHECKING:
     from .append_only_file import AppendOnlyFile
+    from .errors import LogitsmithError
     from .named_files import find_named_files
     from .strict_json import parse_strict_json
     from .text import NotUTF8Error, decode_utf8, is_utf8, nearest_name
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "AppendOnlyFile",
+    "LogitsmithError",
     "NotUTF8Error",
     "decode_utf8",
     "find_named_files",
@@ -29,6 +31,7 @@ __getattr__ = lazy_exports(
     __name__,
     {
         "append_only_file": "AppendOnlyFile",
+        "errors": "LogitsmithError",
         "named_files": "find_named_files",
         "strict_json": "parse_strict_json",
         "text": "NotUTF8Error decode_utf8 is_utf8 nearest_name",

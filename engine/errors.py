@@ -1,5 +1,9 @@
 """The one exception of this room."""
 
+from __future__ import annotations
 
-class ModelError(RuntimeError):
+from ..common import LogitsmithError
+
+
+class ModelError(LogitsmithError, RuntimeError):
     """A model that cannot be found, loaded or run. The message says what, where and what to do."""

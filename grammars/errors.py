@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
 
-class GrammarError(Exception):
+from ..common import LogitsmithError
+
+
+class GrammarError(LogitsmithError):
     """A grammar that cannot be used, or a token that it does not allow.
 
     Attributes: ``message``; ``line`` and ``column``, counted from 1, of the place in the grammar's text, or None
     where there is none. As text: the place, the message, then that line with a caret under the column.
     """
+
+    exit_code: ClassVar[int] = 2
 
     def __init__(
         self, message: str, line: int | None = None, column: int | None = None, source: str | None = None

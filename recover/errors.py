@@ -1,7 +1,11 @@
 """The one exception of this room."""
 
+from __future__ import annotations
 
-class RecoverError(RuntimeError):
+from ..common import LogitsmithError
+
+
+class RecoverError(LogitsmithError, RuntimeError):
     """An endpoint that cannot be asked, or whose answers cannot be used.
 
     The message says what, where and what to do; it holds no secrets. ``status``: that of the API's answer, if one

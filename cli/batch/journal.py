@@ -9,7 +9,7 @@ from pathlib import Path
 from time import monotonic
 from typing import Any, Protocol
 
-from ...common import AppendOnlyFile
+from ...common import AppendOnlyFile, LogitsmithError
 from ...logprobs import encode_json
 
 _SYNC_EVERY_RESULTS, _SYNC_EVERY_SECONDS = 32, 1.0
@@ -20,7 +20,7 @@ _LINE_START = b'{"id": '
 """How each line of a journal begins."""
 
 
-class JournalError(Exception):
+class JournalError(LogitsmithError):
     """Results that cannot be kept. The message says why, and what to do."""
 
 

@@ -9,11 +9,12 @@ from typing import Annotated, Literal
 
 from pydantic import Field, ValidationError, model_validator
 
+from ...common import LogitsmithError
 from ...presets import Override
 from .openai_line import ChatBody, ChatMessage, CompletionBody, Json, OpenAILine, StrictModel
 
 
-class InvalidLineError(Exception):
+class InvalidLineError(LogitsmithError):
     """A line that is not a valid request. The message says what is wrong with it."""
 
 

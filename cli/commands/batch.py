@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from ..errors import FAILED, INTERRUPTED, fail, note, reported, say
+from ..errors import FAILED, INTERRUPTED, note, report_failures, say
 from ..inputs.grammar import folders
 from ..inputs.model import hear_llama_cpp, load_model
 from ..inputs.settings import overrides
-from ..interrupt import interruptible
+from ..interrupt import Interrupt, interruptible
 from ..options import flags as o
 from ..options.batch_options import BatchOptions, check_batch
 
@@ -71,29 +71,24 @@ def batch(
     """
     options = BatchOptions.of(locals())
     check_batch(options)
-    with reported():
+    with report_failures():
         _batch(options)
 
 
 def _batch(options: BatchOptions) -> None:
-    from ..batch.journal import JournalError, ResultJournal, StdoutSink
+    from ..batch.journal import ResultJournal, StdoutSink
     from ..render.batch import BatchProgress
 
     hear_llama_cpp(options)
     template, total = _template(options)
     defaults = _defaults(options)
-    try:
-        openai = options.format_ is o.BatchFormat.openai
-        results: ResultSink = (
-            StdoutSink() if options.pipes else ResultJournal(options.output, options.resume, openai)
-        )
-        with closing(results), interruptible() as pressed, load_model(options, pressed) as model:
-            tally = BatchProgress(total)
-            _answer(options, (model, defaults, template), results, tally, pressed)
-    except JournalError as error:
-        fail(str(error))
+    openai = options.format_ is o.BatchFormat.openai
+    results: ResultSink = StdoutSink() if options.pipes else ResultJournal(options.output, options.resume, openai)
+    with closing(results), interruptible() as interrupt, load_model(options, interrupt) as model:
+        tally = BatchProgress(total)
+        _answer(options, (model, defaults, template), results, tally, interrupt)
     say(f"gen: {tally.summary()}")
-    if pressed:
+    if interrupt.requested:
         if isinstance(results, ResultJournal):
             note("--resume goes on from here")
         raise typer.Exit(INTERRUPTED)
@@ -153,7 +148,7 @@ def _answer(
     parts: tuple[Model, BatchDefaults, PromptTemplate | None],
     results: ResultSink,
     tally: BatchProgress,
-    pressed: list[int],
+    interrupt: Interrupt,
 ) -> None:
     from ..batch.input_lines import BackgroundLines, open_input, read_input_lines
     from ..batch.request_builder import RequestBuilder
@@ -163,13 +158,14 @@ def _answer(
 
     model, defaults, template = parts
     parallel = options.parallel or model.parallel
-    told: list[int] = []
+    is_announced = False
 
-    def stopping() -> bool:
-        if pressed and not told:
-            told.append(1)
+    def should_stop() -> bool:
+        nonlocal is_announced
+        if interrupt.requested and not is_announced:
+            is_announced = True
             note("what is begun is being finished; Ctrl-C again stops at once")
-        return bool(pressed)
+        return interrupt.requested
 
     work = BatchRunner(RequestBuilder(model, defaults), ResultFormat(options.format_.value), results, tally)
     screen = options.pipes and sys.stdout.isatty()
@@ -177,8 +173,8 @@ def _answer(
         lines = read_input_lines(file, template)
         # What is not a file may come slowly, and nobody who is at work should wait for it.
         come = lines if options.requests.is_file() else BackgroundLines(lines)
-        work.run(model, come, BatchPolicy(parallel, options.deterministic, stopping), watch)
-    if work.unmatched_results and not pressed:
+        work.run(model, come, BatchPolicy(parallel, options.deterministic, should_stop), watch)
+    if work.unmatched_results and not interrupt.requested:
         note(
             f"{options.output} also holds {work.unmatched_results:,} results of requests that are not in this file"
         )

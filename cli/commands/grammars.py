@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ..errors import FAILED, fail, reported
+from ..errors import FAILED, fail, report_failures
 from ..options.checks import check_text
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ def grammars(context: typer.Context) -> None:
 @app.command("list")
 def list_() -> None:
     """List the grammars that a name finds: ./grammars, your config folder, the built-in ones."""
-    with reported():
+    with report_failures():
         from ...grammars import list_grammars
         from ..inputs.grammar import folders
         from ..render.tables import show_grammars
@@ -45,10 +45,10 @@ def list_() -> None:
 @app.command()
 def show(name: Name) -> None:
     """Print a grammar's text."""
-    with reported():
-        from ..render.text import fit
+    with report_failures():
+        from ..render.text import terminal_safe
 
-        sys.stdout.write(fit(_spec(name).source, sys.stdout))
+        sys.stdout.write(terminal_safe(_spec(name).source, sys.stdout))
 
 
 @app.command()
@@ -61,7 +61,7 @@ def check(name: Name, text: Text = None, text_file: TextFile = None, root: Root 
         raise typer.BadParameter("--text and --text-file each give a text; one at a time")
     if text is not None:
         check_text("text", text)
-    with reported():
+    with report_failures():
         from ...grammars import GrammarError, compile_grammar, find_mismatch
 
         spec = _spec(name, root)
@@ -87,9 +87,9 @@ def check(name: Name, text: Text = None, text_file: TextFile = None, root: Root 
 @app.command()
 def sample(name: Name, seed: Seed = None, n: Count = 1, root: Root = "root") -> None:
     """Print random sentences of a GBNF grammar, made with no model."""
-    with reported():
+    with report_failures():
         from ...grammars import GrammarError, random_sentence
-        from ..render.text import fit
+        from ..render.text import terminal_safe
 
         spec = _spec(name, root)
         if spec.kind != "gbnf":
@@ -99,7 +99,7 @@ def sample(name: Name, seed: Seed = None, n: Count = 1, root: Root = "root") -> 
                 made = random_sentence(spec.source, None if seed is None else seed + number, spec.root)
             except GrammarError as error:
                 raise error.within(spec.label) from None
-            print(fit(made.removesuffix("\n"), sys.stdout))
+            print(terminal_safe(made.removesuffix("\n"), sys.stdout))
 
 
 def _spec(name: str, root: str = "root") -> GrammarSpec:
@@ -133,12 +133,13 @@ def _read(path: Path) -> str:
 def _show_mismatch(name: str, text: str, found: Mismatch) -> None:
     from rich.cells import cell_len
 
-    from ..render.text import fit
+    from ..render.text import terminal_safe
 
     line = text.split("\n")[found.line - 1].replace("\t", " ")
     start = max(0, found.column - 1 - 60)
-    before = fit(line[start : found.column - 1], sys.stdout)
-    shown = before + fit(line[found.column - 1 : start + 100], sys.stdout)
+    before = terminal_safe(line[start : found.column - 1], sys.stdout)
+    shown = before + terminal_safe(line[found.column - 1 : start + 100], sys.stdout)
     what = "the text ends too early" if found.character is None else f"{found.character!r} cannot stand here"
-    print(f"{name}: line {found.line}, column {found.column}: {what}; expected {fit(found.expected, sys.stdout)}")
+    expected = terminal_safe(found.expected, sys.stdout)
+    print(f"{name}: line {found.line}, column {found.column}: {what}; expected {expected}")
     print(f"  {shown}\n  {' ' * cell_len(before)}^")

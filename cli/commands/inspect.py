@@ -10,7 +10,7 @@ from typing import BinaryIO
 
 import typer
 
-from ..errors import FAILED, fail, reported, say
+from ..errors import FAILED, fail, report_failures, say
 from ..options import flags as o
 
 _MOST = 20
@@ -22,7 +22,7 @@ def inspect(file: o.StreamFile = None, top: o.Alternatives = None, source: o.Ins
 
     Reads along while a run is written: gen "..." --format jsonl | gen inspect
     """
-    with reported():
+    with report_failures():
         from ...logprobs import StreamError, read_stream
         from ..render.inspection import show
 

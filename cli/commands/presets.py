@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from ..errors import reported
+from ..errors import report_failures
 from ..inputs.grammar import check_grammar
 
 app = typer.Typer(help="List, show and check presets.", rich_markup_mode="rich", add_completion=False)
@@ -25,7 +25,7 @@ def presets(context: typer.Context) -> None:
 @app.command("list")
 def list_() -> None:
     """List the presets that a name finds: ./presets, your config folder, the built-in ones."""
-    with reported():
+    with report_failures():
         from ...presets import list_presets
         from ..render.tables import show_presets
 
@@ -35,17 +35,18 @@ def list_() -> None:
 @app.command()
 def show(name: Name) -> None:
     """Print a preset's YAML."""
-    with reported():
+    with report_failures():
         from ...presets import find_preset
-        from ..render.text import fit
+        from ..render.text import terminal_safe
 
-        sys.stdout.write(fit(find_preset(name).path.read_text(encoding="utf-8", errors="replace"), sys.stdout))
+        text = find_preset(name).path.read_text(encoding="utf-8", errors="replace")
+        sys.stdout.write(terminal_safe(text, sys.stdout))
 
 
 @app.command()
 def check(file: Name) -> None:
     """Say whether a preset file is right; if not, what is wrong and where."""
-    with reported():
+    with report_failures():
         from ...presets import load_preset
         from ...samplers import parse_chain
 
@@ -59,7 +60,7 @@ def check(file: Name) -> None:
 @app.command()
 def schema() -> None:
     """Print the JSON Schema of preset files, for your editor."""
-    with reported():
+    with report_failures():
         import json
 
         from ...presets import preset_json_schema

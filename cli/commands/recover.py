@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import typer
 
-from ..errors import FAILED, INTERRUPTED, note, reported, say
+from ..errors import FAILED, INTERRUPTED, note, report_failures, say
 from ..inputs.endpoint import count_tokens, opened
 from ..inputs.model import hear_llama_cpp
 from ..inputs.prompt import read_prompt
-from ..interrupt import interruptible
+from ..interrupt import Interrupt, interruptible
 from ..options import flags as o
 from ..options import recover_flags as r
 from ..options.recover_checks import check_recover, given
@@ -70,7 +70,7 @@ def recover(
     """
     options = RecoverOptions.of(locals())
     check_recover(options, given(context))
-    with reported():
+    with report_failures():
         _recover(options)
 
 
@@ -82,11 +82,11 @@ def _recover(options: RecoverOptions) -> None:
         check_output_path(options.output)
     tokens = options.tokens
     prompt = read_prompt(options)
-    with interruptible() as pressed, opened(options, pressed) as endpoint:
+    with interruptible() as interrupt, opened(options, interrupt) as endpoint:
         if options.dry_run:
             _show_plan(endpoint, prompt, tokens, options)
         else:
-            _run(endpoint, prompt, tokens, (options, pressed))
+            _run(endpoint, prompt, tokens, (options, interrupt))
 
 
 def _show_plan(endpoint: Endpoint, prompt: str, tokens: list[int] | None, options: RecoverOptions) -> None:
@@ -113,18 +113,22 @@ def _settings(options: RecoverOptions, **rest: Any) -> RecoverySettings:
     )
 
 
-def _run(endpoint: Endpoint, prompt: str, tokens: list[int] | None, run: tuple[RecoverOptions, list[int]]) -> None:
+def _run(endpoint: Endpoint, prompt: str, tokens: list[int] | None, run: tuple[RecoverOptions, Interrupt]) -> None:
     from ...recover import RecoverError, endpoint_identity, recover, verify
     from ..render import recovery as render
     from ..render.progress import recovering
 
-    options, pressed = run
+    options, interrupt = run
     kept = options.kept_in
     if kept is not None and options.resume and not kept.exists():
         note(f"{kept}: there is no checkpoint; this begins anew")
     with recovering() as progress:
         settings = _settings(
-            options, checkpoint=kept, resume=options.resume, progress=progress, interrupted=lambda: bool(pressed)
+            options,
+            checkpoint=kept,
+            resume=options.resume,
+            progress=progress,
+            interrupted=lambda: interrupt.requested,
         )
         if str(options.output) == "-":  # in the end the server may be gone; for a file it is kept before
             endpoint_identity(endpoint, settings)

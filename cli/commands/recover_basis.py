@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from ..errors import reported, say
+from ..errors import report_failures, say
 from ..inputs.model import hear_llama_cpp, load_model
-from ..interrupt import interruptible
+from ..interrupt import Interrupt, interruptible
 from ..options import flags as o
 from ..options import recover_flags as r
 from ..options.recover_checks import check_basis, given
@@ -41,24 +41,24 @@ def recover_basis(
     """
     options = BasisOptions.of(locals())
     check_basis(options, given(context))
-    with reported(), interruptible() as pressed:
-        basis = _basis(options, pressed)
+    with report_failures(), interruptible() as interrupt:
+        basis = _basis(options, interrupt)
         basis.save(options.output)
         say(f"gen: {options.output}: {basis.vocab_size:,} tokens, {basis.rank:,} dimensions, of {basis.source}")
 
 
-def _basis(options: BasisOptions, pressed: list[int]) -> Basis:
+def _basis(options: BasisOptions, interrupt: Interrupt) -> Basis:
     from ...recover import Basis, check_writable, read_rows
 
     hear_llama_cpp(options)
     check_writable(options.output)
     if options.vectors:
         return Basis.of_rows(read_rows(options.vectors), f"{len(options.vectors)} recoveries")
-    with load_model(options, pressed) as model:
-        return _of_model(model, options, pressed)
+    with load_model(options, interrupt) as model:
+        return _of_model(model, options, interrupt)
 
 
-def _of_model(model: Model, options: BasisOptions, pressed: list[int]) -> Basis:
+def _of_model(model: Model, options: BasisOptions, interrupt: Interrupt) -> Basis:
     from ...recover import Basis, basis_from_rows, output_matrix
     from ..render.progress import recovering
 
@@ -67,8 +67,7 @@ def _of_model(model: Model, options: BasisOptions, pressed: list[int]) -> Basis:
     with recovering("Reading rows") as progress:
 
         def step(done: int, total: int) -> None:
-            if pressed:
-                raise KeyboardInterrupt
+            interrupt.raise_if_requested()
             if progress is not None:
                 progress(done, total)
 

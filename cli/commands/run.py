@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from ..errors import INTERRUPTED, note, reported
+from ..errors import INTERRUPTED, note, report_failures
 from ..inputs.grammar import constraint_of, spec_of
 from ..inputs.model import hear_llama_cpp, load_model
 from ..inputs.prompt import read_prompt
 from ..inputs.settings import preset_name, seed_of, settle
-from ..interrupt import interruptible
+from ..interrupt import Interrupt, interruptible
 from ..options import flags as o
 from ..options.checks import check
 from ..options.run_options import RunOptions
@@ -98,7 +98,7 @@ def run(
     """
     options = RunOptions.of(locals())
     check(options)
-    with reported():
+    with report_failures():
         _run(options)
 
 
@@ -113,14 +113,14 @@ def _run(options: RunOptions) -> None:
         show_settings(settings, spec)
         return
     text = "" if options.show_config else read_prompt(options)
-    with interruptible() as pressed, load_model(options, pressed) as model:
+    with interruptible() as interrupt, load_model(options, interrupt) as model:
         if settings is None:
             settings = settle(options, model.metadata)
             spec = spec_of(options, settings)
         if options.show_config:
             show_settings(settings, spec)
             return
-        _generate(options, settings, model, spec, text, pressed)
+        _generate(options, settings, model, spec, text, interrupt)
 
 
 def _generate(
@@ -129,7 +129,7 @@ def _generate(
     model: Model,
     spec: GrammarSpec | None,
     text: str,
-    pressed: list[int],
+    interrupt: Interrupt,
 ) -> None:
     """Build, iterate, render."""
     from ...engine import generate
@@ -159,7 +159,7 @@ def _generate(
             # Our own default length should not break off what the user wants whole.
             close=constraint is not None and (options.grammar_complete or settings.max_tokens.origin == "default"),
             progress=progress,
-            interrupted=lambda: bool(pressed),
+            interrupted=lambda: interrupt.requested,
         )
         done = _render(events, options, text, prompt)
     if spec is not None and done.complete is False and done.finish_reason != "interrupted":

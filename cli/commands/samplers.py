@@ -6,14 +6,14 @@ from typing import Annotated
 
 import typer
 
-from ..errors import BAD_USAGE, fail, reported
+from ..errors import BAD_USAGE, fail, report_failures
 
 Name = Annotated[str | None, typer.Argument(help="A sampler's name or alias; none lists them all.")]
 
 
 def samplers(name: Name = None) -> None:
     """List the samplers, or show one: formula, parameters, ranges, source."""
-    with reported():
+    with report_failures():
         from ...samplers import SamplingError, catalogue, find_sampler, list_plugins
         from ..render.tables import show_sampler, show_samplers
 

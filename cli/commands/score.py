@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from ..errors import INTERRUPTED, note, reported
+from ..errors import INTERRUPTED, note, report_failures
 from ..inputs.model import hear_llama_cpp, load_model
 from ..inputs.prompt import read_prompt
 from ..inputs.score_lines import score_lines
 from ..inputs.scoring import scored_choices, scored_text
-from ..interrupt import interruptible
+from ..interrupt import Interrupt, interruptible
 from ..options import flags as o
 from ..options.checks import check_model, check_text
 from ..options.run_options import ModelOptions, PromptOptions
@@ -59,7 +59,7 @@ def score(
     """
     options = ScoreOptions.of(locals())
     _check(options)
-    with reported():
+    with report_failures():
         _score(options)
 
 
@@ -109,15 +109,15 @@ def _score(options: ScoreOptions) -> None:
     text = "" if options.lines is not None else read_prompt(options)
     if options.lines is None and not text and not options.choices:
         raise typer.BadParameter("there is nothing to score: the text is empty")
-    with interruptible() as pressed, load_model(options, pressed) as model:
+    with interruptible() as interrupt, load_model(options, interrupt) as model:
         _check_stride(options.stride, model)
         if options.lines is not None:
-            score_lines(model, options.lines, options.stride, pressed)
+            score_lines(model, options.lines, options.stride, interrupt)
         elif options.choices:
             _show_choices(text, scored_choices(model, text, options.choices), options)
         else:
-            _show_text(model, text, options, pressed)
-        if pressed:
+            _show_text(model, text, options, interrupt)
+        if interrupt.requested:
             sys.stdout.flush()
             raise typer.Exit(INTERRUPTED)
 
@@ -128,12 +128,12 @@ def _check_stride(stride: int | None, model: Model) -> None:
         raise typer.BadParameter(f"--stride: {stride:,} is not less than the context of {length:,} tokens, see -c")
 
 
-def _show_text(model: Model, text: str, options: ScoreOptions, pressed: list[int]) -> None:
+def _show_text(model: Model, text: str, options: ScoreOptions, interrupt: Interrupt) -> None:
     from ..render import scores
     from ..render.progress import scoring
 
     with scoring() as progress:
-        steps = scored_text(model, text, options.stride, progress, lambda: bool(pressed))
+        steps = scored_text(model, text, options.stride, progress, lambda: interrupt.requested)
         if options.format_ is o.ScoreFormat.jsonl:
             found = scores.write_lines(steps, model, sys.stdout)
         else:
@@ -142,7 +142,7 @@ def _show_text(model: Model, text: str, options: ScoreOptions, pressed: list[int
         scores.write_text(found, sys.stdout)
     elif options.format_ is not o.ScoreFormat.jsonl:
         scores.show_text(found, options.tokens)
-    if pressed:
+    if interrupt.requested:
         note(f"interrupted: the score is that of the first {len(found):,} tokens")
     elif len(found) == 1:
         note("a text of one token has no logprob: nothing comes before it")

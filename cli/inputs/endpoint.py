@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..errors import note
+from ..interrupt import Interrupt
 from ..options.recover_flags import Api
 from ..options.recover_options import EndpointOptions
 from .model import load_model
@@ -21,13 +22,13 @@ _BYTES_A_TOKEN = 4
 
 
 @contextmanager
-def opened(options: EndpointOptions, pressed: list[int]) -> Iterator[Endpoint]:
+def opened(options: EndpointOptions, interrupt: Interrupt) -> Iterator[Endpoint]:
     """The endpoint, closed at the end."""
     from ...recover import LlamaServerEndpoint, LocalEndpoint
 
     with ExitStack() as stack:
         if options.endpoint is None:
-            model = stack.enter_context(load_model(options, pressed))
+            model = stack.enter_context(load_model(options, interrupt))
             yield LocalEndpoint(model, _LOCAL_WINDOW if options.window is None else options.window)
             return
         if options.api is Api.openai:

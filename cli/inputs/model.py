@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING
 
+from ..interrupt import Interrupt
 from ..options.run_options import ModelOptions
 
 if TYPE_CHECKING:
@@ -27,17 +28,17 @@ def hear_llama_cpp(options: ModelOptions) -> None:
     """Say why, if llama.cpp is about to end the process; with ``--verbose``, its log goes to stderr."""
     from ...engine import set_abort_handler, set_log_sink
     from ..errors import give_up
-    from ..render.text import fit
+    from ..render.text import terminal_safe
 
     set_abort_handler(give_up)
     if options.verbose:
-        set_log_sink(lambda line: sys.stderr.write(fit(line, sys.stderr)))
+        set_log_sink(lambda line: sys.stderr.write(terminal_safe(line, sys.stderr)))
 
 
-def load_model(options: ModelOptions, pressed: list[int]) -> Model:
+def load_model(options: ModelOptions, interrupt: Interrupt) -> Model:
     """Find and load the model that the options, the environment or the user's config name.
 
-    Loading ends with ``KeyboardInterrupt`` once ``pressed`` is filled, by Ctrl-C.
+    Loading ends with ``KeyboardInterrupt`` once ``interrupt`` is requested.
     """
     from ...engine import Model, ModelError, locate
     from ...presets import user_config
@@ -45,9 +46,9 @@ def load_model(options: ModelOptions, pressed: list[int]) -> Model:
 
     path, _ = locate(str(options.model) if options.model else None, user_config().model)
 
-    def go_on(part: float) -> bool:
-        show(part)
-        return not pressed
+    def report_and_go_on(fraction: float) -> bool:
+        show(fraction)
+        return not interrupt.requested
 
     with loading(path.name) as show:
         try:
@@ -60,13 +61,12 @@ def load_model(options: ModelOptions, pressed: list[int]) -> Model:
                 mmap=not options.no_mmap,
                 mlock=options.mlock,
                 lora=adapters(options),
-                progress=go_on,
+                progress=report_and_go_on,
             )
         except ModelError:
-            if pressed:
-                raise KeyboardInterrupt from None
+            interrupt.raise_if_requested()
             raise
-    if pressed:
+    if interrupt.requested:
         model.close()
         raise KeyboardInterrupt
     return model

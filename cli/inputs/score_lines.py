@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 import typer
 
 from ..errors import FAILED, fail, say
+from ..interrupt import Interrupt
 from .scoring import scored_choices, scored_text
 
 if TYPE_CHECKING:
@@ -23,10 +24,10 @@ class _WrongLineError(Exception):
     """A line that cannot be scored, and why."""
 
 
-def score_lines(model: Model, path: Path, stride: int | None, pressed: list[int]) -> None:
+def score_lines(model: Model, path: Path, stride: int | None, interrupt: Interrupt) -> None:
     """Score a file of prompts and texts; a line that is wrong is told of, and the others go on.
 
-    Ends once ``pressed`` is filled, by Ctrl-C.
+    Ends once ``interrupt`` is requested.
     """
     from ...engine import ModelError
     from ..render.progress import counting
@@ -43,7 +44,7 @@ def score_lines(model: Model, path: Path, stride: int | None, pressed: list[int]
                     wrong += 1
                     say(f"gen: {name}: line {number}: {error}")
             step()
-            if pressed:
+            if interrupt.requested:
                 return
     if wrong:
         raise typer.Exit(FAILED)

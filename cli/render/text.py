@@ -21,7 +21,7 @@ def visible(text: str) -> str:
     return text.translate(_VISIBLE)
 
 
-def fit(text: str, out: TextIO) -> str:
+def terminal_safe(text: str, out: TextIO) -> str:
     """Return the text as ``out`` should get it: `visible` on a terminal, exact elsewhere."""
     return visible(text) if out.isatty() else text
 
