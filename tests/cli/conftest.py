@@ -8,6 +8,8 @@ from dataclasses import dataclass
 
 import pytest
 
+from ..gen_server import GenServer
+
 
 @dataclass
 class Result:
@@ -38,19 +40,39 @@ def environment(home):
     return {**kept, "XDG_CONFIG_HOME": str(home / "config"), "NO_COLOR": "1", "COLUMNS": "200"}
 
 
+@pytest.fixture(scope="session")
+def gen_server():
+    with GenServer({**os.environ, "NO_COLOR": "1", "COLUMNS": "200"}) as server:
+        yield server
+
+
+def run_in_new_process(arguments, *, stdin, cwd, env, timeout):
+    done = subprocess.run(
+        [sys.executable, "-m", "logitsmith.cli", *arguments],
+        input=stdin,
+        capture_output=True,
+        cwd=cwd,
+        env=env,
+        timeout=timeout,
+        check=False,
+    )
+    return done.stdout, done.stderr, done.returncode
+
+
 @pytest.fixture
-def gen(home, environment):
-    def run(*arguments, stdin=b"", code=0, **extra):
-        done = subprocess.run(
-            [sys.executable, "-m", "logitsmith.cli", *arguments],
-            input=stdin.encode() if isinstance(stdin, str) else stdin,
-            capture_output=True,
+def gen(home, environment, gen_server):
+    """Run `gen`; in a new process if the test sets variables, some of which are read when modules are imported."""
+
+    def run(*arguments, stdin=b"", code=0, **variables):
+        run_command = run_in_new_process if variables else gen_server.run
+        out, err, exit_code = run_command(
+            arguments,
+            stdin=stdin.encode() if isinstance(stdin, str) else stdin,
             cwd=home / "work",
-            env={**environment, **extra},
+            env={**environment, **variables},
             timeout=120,
-            check=False,
         )
-        result = Result(done.stdout.decode(), done.stderr.decode(), done.returncode)
+        result = Result(out.decode(), err.decode(), exit_code)
         assert "Traceback" not in result.err, result.err
         assert result.code == code, result.err
         return result

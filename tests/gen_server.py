@@ -1,0 +1,112 @@
+"""A process that has imported `gen` and forks for each command, since the imports are half of a short run.
+
+A child has its own streams, folder and environment, and ends as `python -m logitsmith.cli` does.
+"""
+
+import contextlib
+import importlib
+import json
+import os
+import pkgutil
+import signal
+import socket
+import subprocess
+import sys
+from pathlib import Path
+from tempfile import TemporaryFile
+
+LONGEST_REQUEST_BYTES = 1 << 16
+
+
+class GenServer:
+    """Runs `gen` in children of one process; a context manager that ends this process."""
+
+    def __init__(self, environment):
+        self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with theirs:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "tests.gen_server", str(theirs.fileno())],
+                pass_fds=[theirs.fileno()],
+                env=environment,
+                cwd=Path(__file__).parent.parent,
+            )
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self._socket.close()
+        self._process.wait()
+
+    def run(self, arguments, *, stdin, cwd, env, timeout):
+        """Run a command to its end. Returns what it wrote to stdout and stderr, and its exit code."""
+        with TemporaryFile() as source, TemporaryFile() as out, TemporaryFile() as err:
+            source.write(stdin)
+            source.seek(0)
+            request = {"arguments": [os.fsdecode(argument) for argument in arguments], "cwd": str(cwd), "env": env}
+            streams = [stream.fileno() for stream in (source, out, err)]
+            socket.send_fds(self._socket, [json.dumps(request).encode()], streams)
+            pid = int(self._socket.recv(LONGEST_REQUEST_BYTES))
+            self._socket.settimeout(timeout)
+            try:
+                code = int(self._socket.recv(LONGEST_REQUEST_BYTES))
+            except TimeoutError:
+                os.kill(pid, signal.SIGKILL)
+                self._socket.settimeout(None)
+                self._socket.recv(LONGEST_REQUEST_BYTES)
+                raise
+            finally:
+                self._socket.settimeout(None)
+            out.seek(0)
+            err.seek(0)
+            return out.read(), err.read(), code
+
+
+def serve(connection):
+    """Fork for each request, and answer with the child's id, then with its exit code; ends with the connection."""
+    while True:
+        message, streams, _, _ = socket.recv_fds(connection, LONGEST_REQUEST_BYTES, 3)
+        if not message:
+            return
+        pid = os.fork()
+        if pid == 0:
+            connection.close()
+            run_command(json.loads(message), streams)
+            return
+        for stream in streams:
+            os.close(stream)
+        connection.send(str(pid).encode())
+        _, status = os.waitpid(pid, 0)
+        connection.send(str(os.waitstatus_to_exitcode(status)).encode())
+
+
+def run_command(request, streams):
+    """Become the process that was asked for; leaves by SystemExit, as the command does."""
+    from logitsmith.cli import main
+
+    for target, stream in enumerate(streams):
+        os.dup2(stream, target)
+        os.close(stream)
+    os.chdir(request["cwd"])
+    os.environ.clear()
+    os.environ.update(request["env"])
+    sys.argv = ["gen", *request["arguments"]]
+    main()
+
+
+def import_everything():
+    """Import all modules of the rooms, and what they import when they are first used."""
+    for room in ("cli", "engine", "presets", "grammars", "recover", "logprobs", "samplers"):
+        package = importlib.import_module(f"logitsmith.{room}")
+        for module in pkgutil.walk_packages(package.__path__, f"logitsmith.{room}."):
+            if not module.name.endswith("__main__"):
+                importlib.import_module(module.name)
+    for name in ("llama_cpp", "rich.console", "rich.table", "rich.progress", "typer.rich_utils"):
+        with contextlib.suppress(ImportError):
+            importlib.import_module(name)
+
+
+if __name__ == "__main__":
+    with socket.socket(fileno=int(sys.argv[1])) as this_end:
+        import_everything()
+        serve(this_end)
