@@ -235,12 +235,12 @@ def test_what_fails_leaves_the_others_alone(model):
         assert ids(done[key].tokens) == ids(alone(model, request)[0])
 
 
-def test_the_context_of_a_request_can_be_filled(model):
-    prompt = [1000 + n % 300 for n in range(1019)]
-    found = answers(model, [wish(model, n, prompt, seed=n, max_tokens=None) for n in range(2)], 2)
+def test_the_context_of_a_request_can_be_filled(small_context):
+    prompt = [1000 + n % 300 for n in range(251)]
+    found = answers(small_context, [wish(small_context, n, prompt, seed=n, max_tokens=None) for n in range(2)], 2)
     for answer in found.values():
         assert answer.done.finish_reason in ("context", "stop")
-        assert answer.start.prompt_tokens + answer.done.completion_tokens <= 1025
+        assert answer.start.prompt_tokens + answer.done.completion_tokens <= 257
     assert any(answer.done.finish_reason == "context" for answer in found.values())
 
 

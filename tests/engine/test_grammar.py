@@ -126,11 +126,15 @@ def test_jumping_changes_nothing_where_the_tokens_are_the_same(model, records, c
         assert [top.id for top in one.top] == [top.id for top in other.top]
 
 
-def test_forced_tokens_go_no_further_than_the_limit_the_context_or_a_stop(model, records):
+def test_forced_tokens_go_no_further_than_the_limit_or_a_stop(model, records):
     _, tokens, done = run(model, records.start(), max_tokens=2)
     assert (len(tokens), done.forced_tokens, done.finish_reason) == (2, 2, "length")
     _, _, done = run(model, records.start(), stop=["name"])
     assert (done.finish_reason, done.text, done.complete) == ("stop", '{"', False)
+
+
+def test_forced_tokens_go_no_further_than_the_context(small_context, records):
+    model = small_context
     room = model.context.length - len(model.vocabulary.tokenize(PROMPT.encode()))
     prompt = model.vocabulary.tokenize(PROMPT.encode()) + [28] * (room - 2)
     _, tokens, done = run(model, records.start(), prompt=prompt)

@@ -103,10 +103,11 @@ def test_it_ends_where_it_ends_without(model, ending):
     assert run(model, LIST, "greedy", max_tokens=20)[0] == run(model, LIST, "greedy", max_tokens=20, lookup=5)[0]
 
 
-def test_a_full_context_ends_it_at_the_same_token(model):
+def test_a_full_context_ends_it_at_the_same_token(small_context):
+    model = small_context
     prompt = model.vocabulary.tokenize_prompt(LIST.encode()) * 100
-    plain, done = run(model, prompt[:1000], "top-k1", max_tokens=None)
-    guessed, end = run(model, prompt[:1000], "top-k1", max_tokens=None, lookup=16)
+    plain, done = run(model, prompt[:232], "top-k1", max_tokens=None)
+    guessed, end = run(model, prompt[:232], "top-k1", max_tokens=None, lookup=16)
     assert [len(plain), done.finish_reason] == [len(guessed), end.finish_reason] == [25, "context"]
 
 

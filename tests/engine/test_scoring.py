@@ -154,13 +154,20 @@ def test_a_long_prompt_of_a_large_vocabulary_takes_little_memory(tmp_path):
     print(f"\n4,000 prompt tokens, 150,000 in the vocabulary: {float(megabytes):.0f} MB above the model")
 
 
-def test_a_score_does_not_depend_on_what_follows_nor_on_where_pieces_end(model):
+@pytest.mark.parametrize(
+    ("beginnings", "prompts"),
+    [
+        pytest.param((64, 317), (253,), id="some lengths"),
+        pytest.param((190, 316, 318), (315, 316), id="more lengths", marks=pytest.mark.slow),
+    ],
+)
+def test_a_score_does_not_depend_on_what_follows_nor_on_where_pieces_end(model, beginnings, prompts):
     ids = [1000 + 7919 * n % 40000 for n in range(331)]
     whole = [step.chosen.logprob for step in score(model, ids)][1:]
-    for length in (64, 190, 316, 317, 318):
+    for length in beginnings:
         part = [step.chosen.logprob for step in score(model, ids[:length])][1:]
         assert part == whole[: length - 1], length
-    for length in (253, 315, 316):
+    for length in prompts:
         choices = [ids[length : length + count] for count in (1, 2, 3)]
         for count, steps in enumerate(score_choices(model, ids[:length], choices), 1):
             assert [step.chosen.logprob for step in steps] == whole[length - 1 : length - 1 + count], length

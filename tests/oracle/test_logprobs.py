@@ -185,7 +185,10 @@ def test_a_forced_token_that_the_chain_removed_has_no_logprob(model):
 LONG = " ".join(f"The {word} sea was calm on day {i}." for i, word in enumerate(["blue", "grey", "deep"] * 4))
 
 
-@pytest.mark.parametrize("prompt", ["Is the sea blue? Answer:", LONG], ids=["short", "long"])
+@pytest.mark.parametrize(
+    "prompt",
+    [pytest.param("Is the sea blue? Answer:", id="short"), pytest.param(LONG, id="long", marks=pytest.mark.slow)],
+)
 def test_choices_are_differences_of_whole_texts(model, prompt):
     texts = [" yes", " no", " yes, it is, said the keeper", " no and yes", " ja"]
     parts = [tokenize_continuation(model.vocabulary, prompt, text) for text in texts]
