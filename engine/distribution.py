@@ -73,7 +73,7 @@ class LogprobReader:
         row = Candidates(logits)
         total, entropy = self._sums(logits, row.max)
         top = self.wanted.top or 0
-        positions = row.leading(top)
+        positions = row.top_positions(top)
         return Distribution(
             "model",
             float(logits[token]) - total,
@@ -88,7 +88,7 @@ class LogprobReader:
         total, entropy = self._sums(left.logits, left.max)
         place = np.flatnonzero(left.ids == token)
         top = self.wanted.top or 0
-        positions = left.leading(top)
+        positions = left.top_positions(top)
         whole = None
         if top < 0 or self._named.size:
             whole = np.full(self._vocabulary.size, -np.inf, dtype=np.float32)

@@ -1,17 +1,17 @@
 """Presets: YAML files of settings, where they are found, and what a run goes by in the end."""
 
-from .arrange import Arrangement, arrange_by_adaptive_p, arrange_by_mirostat, arrange_by_samplers
-from .author import preset_from_metadata
-from .config import UserConfig, user_config
+from .chain_arrangement import Arrangement, arrange_by_adaptive_p, arrange_by_mirostat, arrange_by_samplers
 from .errors import PresetError
-from .load import load_preset
+from .gguf_preset import preset_from_metadata
 from .override import Override, parse_set
 from .preset import Preset
-from .read import parse_yaml_scalar
+from .preset_loader import load_preset
 from .resolve import Settings, SettingValue, preset_folder, resolve_settings
 from .schema import preset_json_schema
 from .search import PresetEntry, config_folder, find_preset, list_presets
-from .steps import ResolvedStep
+from .step_override import ResolvedStep
+from .user_defaults import UserConfig, user_config
+from .yaml_reader import parse_yaml_scalar
 
 __all__ = [
     "Arrangement",

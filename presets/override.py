@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..samplers import SamplingError, find_sampler
-from .complaints import shown
 from .errors import PresetError
-from .read import parse_yaml_scalar
+from .messages import shown
+from .yaml_reader import parse_yaml_scalar
 
 SETTINGS = ("seed", "max_tokens", "stop", "system", "grammar")
 """What may be set beside the samplers' parameters."""

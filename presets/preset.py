@@ -16,8 +16,8 @@ from pydantic import (
 )
 
 from ..samplers import SEED_MAX, Sampler, parse_chain
-from .complaints import check_keys, field_complaint, shown
 from .errors import PresetError
+from .messages import check_keys, field_complaint, shown
 
 DEFAULT_CHAIN: tuple[Any, ...] = (
     {"penalties": {"last_n": 64, "repeat": 1.0}},

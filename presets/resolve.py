@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from ..samplers import Sampler, SamplingError, parse_chain
-from . import arrange
-from .arrange import Arrangement
+from . import chain_arrangement
+from .chain_arrangement import Arrangement
 from .errors import PresetError
 from .override import SETTINGS, Override, parse_set, setting_of
 from .preset import Preset
-from .steps import ResolvedStep, override_step, resolved
+from .step_override import ResolvedStep, override_step, resolved
 
 MAX_TOKENS = 256
 """How many tokens are made if nothing says otherwise."""
@@ -42,7 +42,7 @@ class Settings:
     """What a grammar's file is relative to: the preset's folder, if the preset names it; else None."""
 
     def samplers(self) -> list[Sampler]:
-        """The samplers of the chain, those that are off included; for `logitsmith.samplers.build`.
+        """The samplers of the chain, those that are off included; for `logitsmith.samplers.chain_builder`.
 
         Each knows where it was written, for the complaints that come only with a vocabulary.
         """
@@ -66,7 +66,7 @@ def resolve_settings(
     """
     steps, chain_origin = _starting_chain(preset, chain)
     for wish in wishes:
-        steps = arrange.end(steps, wish)
+        steps = chain_arrangement.end(steps, wish)
     values = {name: _starting_value(preset, name) for name in SETTINGS}
     for override in (*map(parse_set, sets), *flags):
         setting = setting_of(override.target)
@@ -75,7 +75,7 @@ def resolve_settings(
         else:
             values[setting] = _setting(setting, override)
     for wish in wishes:
-        steps = arrange.order(steps, wish)
+        steps = chain_arrangement.order(steps, wish)
     ours = preset is not None and values["grammar"].origin == _origin(preset)
     base = preset_folder(preset) if ours and preset is not None else None
     return Settings(tuple(steps), chain_origin=chain_origin, grammar_base=base, **values)

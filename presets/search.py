@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from .complaints import nearest
 from .errors import PresetError
+from .messages import nearest
 
 BUILT_IN = Path(__file__).parent
 """The folder of the presets that come with the package."""

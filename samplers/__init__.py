@@ -1,13 +1,13 @@
 """Samplers in NumPy: candidates, chains of samplers, and the registry that names them."""
 
 from .base import About, BuildContext, Sampler, Selector
-from .build import allowed_values, build, make_sampler, parse_chain
 from .candidates import Candidates
 from .chain import Chain
+from .chain_builder import allowed_values, build, make_sampler, parse_chain
+from .compact_notation import parse_notation
 from .errors import SamplingError, StepError
-from .notation import parse_notation
+from .mersenne_twister import SEED_MAX
 from .registry import catalogue, find_sampler, list_plugins
-from .rng import SEED_MAX
 from .stage import Stage
 from .vocabulary import Vocabulary
 

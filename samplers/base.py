@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, GetCoreSchemaHandler, GetJsonSchemaH
 from pydantic_core import CoreSchema
 from pydantic_core.core_schema import no_info_before_validator_function
 
-from .arrays import HIGHEST
+from .array_types import HIGHEST
 from .candidates import Candidates
 from .errors import SamplingError
 from .vocabulary import Vocabulary
@@ -60,7 +60,7 @@ class BuildContext:
     vocabulary: Vocabulary | None = None
 
 
-class Listed:
+class ListParameter:
     """Marks a parameter that is a list: one value stands for a list of one, and nothing for an empty one."""
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
@@ -118,7 +118,7 @@ class Sampler(BaseModel):
         neutral = self.about.neutral
         return bool(neutral) and all(getattr(self, name) == value for name, value in neutral.items())
 
-    def bind(self, surroundings: BuildContext) -> None:
+    def bind(self, context: BuildContext) -> None:
         """Take what is needed of the seed and the vocabulary; called once, when the chain is built."""
 
     def reset(self, prompt: Sequence[int]) -> None:
@@ -139,8 +139,8 @@ class Selector(Sampler):
         raise NotImplementedError
 
 
-def need_vocabulary(surroundings: BuildContext, parameter: str) -> Vocabulary:
+def need_vocabulary(context: BuildContext, parameter: str) -> Vocabulary:
     """Return the vocabulary, or raise a ``SamplingError`` that names the parameter that needs one."""
-    if surroundings.vocabulary is None:
+    if context.vocabulary is None:
         raise SamplingError(f"{parameter} needs a vocabulary: build the chain with vocab=")
-    return surroundings.vocabulary
+    return context.vocabulary

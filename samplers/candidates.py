@@ -1,52 +1,52 @@
-"""The tokens still in play: arrays that shrink as the chain works on them."""
+"""The tokens still in play: arrays that shrink from step to step of a chain."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import lru_cache
 from math import isfinite
 
 import numpy as np
 from numpy.typing import NDArray
 
-from .arrays import Floats, Ids, Positions, describe, held_finite
+from .array_types import Floats, Ids, Positions, clamp_to_finite, describe, describe_not_finite, every_id
 from .errors import SamplingError
-from .ranking import descending, highest_rows
-from .sums import LONG, first_reaching, in_order, surely_reaching
+from .sequential_sums import LONG_ROW, certain_position_of_share, position_of_share, sequential_sum
+from .sort_kernels import descending, highest_rows
 
 _FLOAT32 = np.dtype(np.float32)
-# Up to so many rows are dropped by copying what stands between them.
-_FEW = 16
-# A draw from a long row is first tried with NumPy's float32 exp, which is wrong by 4 units of the last place or
-# less: nearly always that settles it, in half the time.
-_EXP_ERROR = 2.0**-21
+_FEW_ROWS = 16
+"""Up to this many rows are dropped by copying the slices between them; for more, indexing is faster."""
+_FLOAT32_EXP_ERROR = 2.0**-21
+"""Relative error of NumPy's float32 exp, at most: 4 units in the last place.
 
+A draw from a long row is tried with it first, in half the time. It nearly always suffices.
+"""
 
-# Calls here go to ufuncs and methods, past NumPy's Python wrappers: between two tokens llama.cpp empties the
-# processor's caches, so that every layer that is not run is some microseconds saved.
-
-
-@lru_cache(maxsize=8)
-def _every_id(size: int) -> Ids:
-    ids: Ids = np.arange(size, dtype=np.int32)
-    ids.flags.writeable = False
-    return ids
+# Calls here go to ufuncs and methods, not to NumPy's Python wrappers: between two tokens llama.cpp empties the
+# processor's caches, so each wrapper would cost some microseconds.
 
 
 class Candidates:
-    """A set of tokens with their logits, as a struct of arrays; it starts as the whole vocabulary.
+    """A set of tokens with their logits, as arrays of one length; it starts as the whole vocabulary.
 
-    Sorting and masking tricks are here, and in the kernels of `ranking` and `sums`, only. Rows are only dropped,
-    never set to -inf. The array that came in is never written to.
+    Sorting and masking are done here and in the kernels of `sort_kernels` and `sequential_sums` only. Rows are
+    dropped, never set to -inf. The array of logits that came in is never written to.
 
-    Parameters: ``logits``, float32 (V,), in nats up to a constant; ``ids``, int32 (V,), default 0..V-1;
-    ``vocabulary``, the number of ids there are, default V. ``allowed`` is the grammar's mask, if there was one.
-    Raises ``SamplingError`` on a wrong shape or dtype, an empty row, NaN, +inf, or a row of -inf only.
+    Attributes:
+        vocabulary: number of token ids there are.
+        is_ordered: True if the logits are known to go from high to low.
+        allowed: the grammar's mask, bool (V,); None without one.
+
+    Raises ``SamplingError`` for a wrong shape or dtype, an empty row, NaN, +inf, or a row of -inf only.
     """
 
-    __slots__ = ("_exp", "_ids", "_logits", "_max", "allowed", "ordered", "vocabulary")
+    __slots__ = ("_exp", "_ids", "_logits", "_max", "allowed", "is_ordered", "vocabulary")
 
     def __init__(self, logits: Floats, ids: Ids | None = None, vocabulary: int | None = None) -> None:
+        """Start with ``logits``, float32 (V,), in nats up to a constant.
+
+        ``ids``: int32 (V,); None: 0..V-1. ``vocabulary``: the number of ids there are; None: V.
+        """
         if not isinstance(logits, np.ndarray) or logits.dtype != _FLOAT32 or logits.ndim != 1:
             raise SamplingError(f"logits: expected float32 of shape (V,), got {describe(logits)}")
         if logits.size == 0:
@@ -54,82 +54,82 @@ class Candidates:
         self._ids = ids
         self._logits = logits
         self.vocabulary = logits.size if vocabulary is None else vocabulary
-        self.ordered = False
+        self.is_ordered = False
         self.allowed: NDArray[np.bool_] | None = None
         self._max: np.float32 | None = None
         self._exp: Floats | None = None
         if not isfinite(self.max):
-            raise SamplingError(f"logits: {_complaint(self.max)}")
+            raise SamplingError(f"logits: {describe_not_finite(self.max)}")
 
     def __len__(self) -> int:
         return self._logits.size
 
     @property
-    def whole(self) -> bool:
-        """True while row i is token i, that is, before anything was dropped or moved."""
+    def is_whole(self) -> bool:
+        """True while row i is token i: nothing was dropped or moved yet."""
         return self._ids is None
 
     @property
     def ids(self) -> Ids:
         """Token ids, int32 (n,), in the current order."""
-        return _every_id(len(self)) if self._ids is None else self._ids
+        return every_id(len(self)) if self._ids is None else self._ids
 
     @property
     def logits(self) -> Floats:
-        """Logits, float32 (n,), in the current order. Read only: change them through `replace`."""
+        """Logits, float32 (n,), in the current order. Read-only: change them through `replace`."""
         return self._logits
 
     @property
     def max(self) -> np.float32:
         """The highest logit."""
         if self._max is None:
-            highest: np.float32 = self._logits[0] if self.ordered else np.maximum.reduce(self._logits)
+            highest: np.float32 = self._logits[0] if self.is_ordered else np.maximum.reduce(self._logits)
             self._max = highest
         return self._max
 
     def weights(self) -> Floats:
-        """exp(logit - max), float32 (n,), each correctly rounded; a libm's expf is so but for 1 in 2,000 or so."""
+        """exp(logit - max), float32 (n,), correctly rounded. C's expf differs in about 1 of 2,000 values."""
         if self._exp is None:
             self._exp = np.exp(self._logits - self.max, dtype=np.float64).astype(np.float32)
         return self._exp
 
     def probs(self) -> Floats:
-        """Softmax, float32 (n,), in the current order; summed in float64, so that they sum to 1."""
+        """Softmax, float32 (n,), in the current order. It sums to 1: the total is computed in float64."""
         with np.errstate(over="ignore"):  # two finite logits may lie further apart than float32 reaches
             weights = self.weights()
         return weights / np.float32(np.add.reduce(weights, dtype=np.float64))
 
-    def rough_probs(self) -> Floats:
-        """Softmax as llama.cpp's truncating steps have it: summed in float32 from the first row to the last.
+    def llama_cpp_probs(self) -> Floats:
+        """Softmax as llama.cpp computes it, float32 (n,): the total is summed in float32 from first to last row.
 
-        A threshold on cumulative probability must fall on the same row as llama.cpp's, rounding and all; on a
-        long row these do not sum to 1.
+        A threshold on cumulative probability must fall on the same row as in llama.cpp. In a long row the
+        rounding adds up, so these do not sum to 1.
         """
         weights = self.weights()
-        return weights / np.float32(in_order(weights))
+        return weights / np.float32(sequential_sum(weights))
 
     def replace(self, logits: Floats, *, monotone: bool = False, highest: np.float32 | None = None) -> None:
         """Put new logits, float32 (n,), in place of the old.
 
-        ``monotone`` says that the order still holds; ``highest`` is the highest of them, where it is known.
+        ``monotone``: True if the order of the rows still holds. ``highest``: the highest new logit, if known.
         """
         self._logits = logits
-        self.ordered = self.ordered and monotone
+        self.is_ordered = self.is_ordered and monotone
         self._forget()
         self._max = highest
 
     def change(self, positions: Positions, logits: Floats) -> None:
-        """Put new logits, float32 (m,), at ``positions``; what overflowed is held finite, -inf stays -inf."""
+        """Put new logits, float32 (m,), at ``positions``. An overflow is clamped to float32; -inf stays -inf."""
         old = self._logits[positions]
         row = self._logits.copy()
-        row[positions] = held_finite(logits, old)
+        row[positions] = clamp_to_finite(logits, old)
         self.replace(row)
 
-    def take(self, positions: Positions, *, ordered: bool = False) -> None:
-        """Keep the rows at ``positions``, in that order; ``ordered`` says that this is from high to low."""
+    def take(self, positions: Positions, *, is_ordered: bool = False) -> None:
+        """Keep the rows at ``positions``, in that order; ``is_ordered``: True if it goes from high to low."""
         self._ids = positions.astype(np.int32) if self._ids is None else self._ids[positions]
         self._logits = self._logits[positions]
-        self.ordered = ordered
+        self.is_ordered = is_ordered
         self._forget()
 
     def keep(self, mask: NDArray[np.bool_]) -> None:
@@ -137,27 +137,27 @@ class Candidates:
         if mask.shape != self._logits.shape:
             raise ValueError(f"a mask of shape {mask.shape} for {self._logits.size} rows")
         dropped = mask.size - int(np.count_nonzero(mask))
-        if dropped > _FEW:
-            self.take(mask.nonzero()[0], ordered=self.ordered)
+        if dropped > _FEW_ROWS:
+            self.take(mask.nonzero()[0], is_ordered=self.is_ordered)
         elif dropped:
             self._drop((~mask).nonzero()[0])
 
     def _drop(self, positions: Positions) -> None:
-        """Drop the rows at these few positions, which are in order."""
+        """Drop the rows at these few positions, which ascend."""
         ends = [*positions.tolist(), self._logits.size]
-        between = [slice(start, end) for start, end in zip([0, *(end + 1 for end in ends)], ends, strict=False)]
-        self._ids = np.concatenate([self.ids[rows] for rows in between])
-        self._logits = np.concatenate([self._logits[rows] for rows in between])
+        kept = [slice(start, end) for start, end in zip([0, *(end + 1 for end in ends)], ends, strict=False)]
+        self._ids = np.concatenate([self.ids[rows] for rows in kept])
+        self._logits = np.concatenate([self._logits[rows] for rows in kept])
         self._forget()
 
     def truncate(self, count: int) -> None:
         """Keep the first ``count`` rows, in their order."""
         if count < self._logits.size:
-            weights = self._exp[:count] if self._exp is not None and self.ordered else None
+            weights = self._exp[:count] if self._exp is not None and self.is_ordered else None
             self._ids = self.ids[:count]
             self._logits = self._logits[:count]
             self._forget()
-            self._exp = weights  # ordered: the highest row is still there, so these still hold
+            self._exp = weights  # of an ordered row the highest logit stays, so these weights still hold
 
     def drop_first(self, count: int) -> None:
         """Drop the first ``count`` rows."""
@@ -166,35 +166,35 @@ class Candidates:
         self._forget()
 
     def only(self, token: int, logit: float) -> None:
-        """Leave one row, which may be one that was dropped before."""
+        """Replace all rows by this one. The token may have been dropped before."""
         self._ids = np.array([token], dtype=np.int32)
         self._logits = np.array([logit], dtype=np.float32)
-        self.ordered = True
+        self.is_ordered = True
         self._forget()
 
     def order(self) -> None:
         """Sort from high to low; equal logits keep their order."""
-        if not self.ordered:
-            self.take(descending(self._logits), ordered=True)
+        if not self.is_ordered:
+            self.take(descending(self._logits), is_ordered=True)
 
-    def leading(self, count: int) -> Positions:
-        """Positions of the ``count`` highest rows, high to low, ties in order, without a full sort."""
+    def top_positions(self, count: int) -> Positions:
+        """Positions of the ``count`` highest rows, from high to low; of equal logits the earlier first."""
         count = min(count, self._logits.size)
         if count < 1:
             return np.arange(0)
-        return np.arange(count) if self.ordered else highest_rows(self._logits, count)
+        return np.arange(count) if self.is_ordered else highest_rows(self._logits, count)
 
     def top(self, count: int) -> None:
-        """Keep the ``count`` highest rows, from high to low, at least one; of equal logits the earlier ones."""
+        """Keep the ``count`` highest rows, at least one, from high to low; of equal logits the earlier ones."""
         count = max(count, 1)
-        if self.ordered:
+        if self.is_ordered:
             self.truncate(count)
         else:
-            self.take(self.leading(count), ordered=True)
+            self.take(self.top_positions(count), is_ordered=True)
 
     def best(self) -> int:
-        """Position of the first of the highest rows."""
-        return 0 if self.ordered else int(self._logits.argmax())
+        """Position of the highest row; of equal ones the first."""
+        return 0 if self.is_ordered else int(self._logits.argmax())
 
     def where(self, table: NDArray[np.generic]) -> Positions:
         """Positions of the rows whose token has a nonzero entry in ``table``, (vocabulary,)."""
@@ -205,8 +205,8 @@ class Candidates:
         """Token ids of the rows at ``positions``."""
         return positions if self._ids is None else self._ids[positions]
 
-    def find(self, tokens: Positions) -> tuple[Positions, Positions]:
-        """Positions of the rows of these tokens, no two alike, and which of the tokens each row has."""
+    def positions_of(self, tokens: Positions) -> tuple[Positions, Positions]:
+        """Positions of the rows of these distinct tokens, and the index in ``tokens`` of each row's token."""
         if self._ids is None:
             return tokens, np.arange(tokens.size)
         table = np.zeros(self.vocabulary, dtype=np.int32)
@@ -215,31 +215,27 @@ class Candidates:
         positions = (entries != 0).nonzero()[0]
         return positions, entries[positions] - 1
 
-    def among(self, tokens: Sequence[int] | NDArray[np.integer]) -> NDArray[np.bool_]:
-        """Which rows are one of these tokens, ids of the vocabulary: bool (n,)."""
+    def mask_of(self, tokens: Sequence[int] | NDArray[np.integer]) -> NDArray[np.bool_]:
+        """Which rows hold one of these tokens, bool (n,)."""
         table = np.zeros(self.vocabulary, dtype=np.bool_)
         table[np.asarray(tokens, dtype=np.intp)] = True
         return table if self._ids is None else table[self._ids]
 
     def pick(self, u: float) -> int:
-        """Token id at the place ``u``, in [0, 1), of the cumulative distribution in the current order.
+        """Token id at ``u``, in [0, 1), of the cumulative distribution in the current order.
 
-        The first row whose running sum of weights, in float64, reaches u times their total: llama.cpp's rule.
+        Formula: the first row whose running sum of weights, in float64, reaches u times their total. Equals
+        llama.cpp's ``dist``.
         """
         position = None
-        if self._exp is None and self._logits.size > LONG:
-            rough = np.exp(self._logits - self.max)
-            position = surely_reaching(rough, u, _EXP_ERROR)
+        if self._exp is None and self._logits.size > LONG_ROW:
+            fast_weights = np.exp(self._logits - self.max)
+            position = certain_position_of_share(fast_weights, u, _FLOAT32_EXP_ERROR)
         if position is None:
-            position = first_reaching(self.weights(), u)
+            position = position_of_share(self.weights(), u)
         return position if self._ids is None else int(self._ids[position])
 
     def _forget(self) -> None:
+        """Clear what was computed from the old logits."""
         self._max = None
         self._exp = None
-
-
-def _complaint(highest: np.float32) -> str:
-    if np.isnan(highest):
-        return "there is a NaN in the row"
-    return "there is a +inf in the row" if highest > 0 else "every entry of the row is -inf"

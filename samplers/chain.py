@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .arrays import Floats, describe
+from .array_types import Floats, describe
 from .base import BuildContext, Sampler, Selector
 from .candidates import Candidates
 from .errors import SamplingError, StepError
@@ -26,12 +26,12 @@ class Chain:
     Raises ``SamplingError`` when two steps select, or when one that selects is not the last.
     """
 
-    def __init__(self, samplers: Sequence[Sampler], surroundings: BuildContext) -> None:
+    def __init__(self, samplers: Sequence[Sampler], context: BuildContext) -> None:
         check_selection(samplers)
         if not samplers or not samplers[-1].about.selects:
             samplers = [*samplers, Dist()]
-        self.seed = surroundings.seed
-        self.vocabulary = surroundings.vocabulary
+        self.seed = context.seed
+        self.vocabulary = context.vocabulary
         numbered = [(number, step) for number, step in enumerate(samplers) if not step.is_neutral]
         self.steps: tuple[Sampler, ...] = tuple(step for _, step in numbered)
         """The steps that are on, the selecting one last."""
@@ -42,7 +42,7 @@ class Chain:
         self._before = self.steps[:-1]
         self._listeners = [s for s in self.steps if type(s).accept is not Sampler.accept]
         for number, step in numbered:
-            _bind(step, number, surroundings)
+            _bind(step, number, context)
         self.reset()
 
     def reset(self, prompt_ids: Iterable[int] = ()) -> None:
@@ -139,9 +139,9 @@ def _named(step: Sampler, verb: str, error: Exception) -> Exception:
     return SamplingError(f"{step.about.name}: {verb} failed: {type(error).__name__}: {error}")
 
 
-def _bind(step: Sampler, number: int, surroundings: BuildContext) -> None:
+def _bind(step: Sampler, number: int, context: BuildContext) -> None:
     try:
-        step.bind(surroundings)
+        step.bind(context)
     except SamplingError as error:
         raise StepError(_placed(step, number, str(error))) from None
     except Exception as error:

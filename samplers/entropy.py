@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from .arrays import HIGHEST, Floats
-from .sums import in_order
+from .array_types import HIGHEST, Floats
+from .sequential_sums import sequential_sum
 
 
 @np.errstate(divide="ignore")
@@ -15,12 +15,12 @@ def logarithms(probs: Floats) -> Floats:
     return np.log(probs, dtype=np.float64).astype(np.float32)
 
 
-def rough_entropy(probs: Floats, logs: Floats) -> np.float32:
+def llama_cpp_entropy(probs: Floats, logs: Floats) -> np.float32:
     """-sum p ln p as llama.cpp has it: float32, summed from the first row to the last; 0 ln 0 is 0.
 
     ``logs``: what `logarithms` makes of ``probs``.
     """
-    return in_order(probs * np.minimum(-logs, HIGHEST))  # 0 times what is finite
+    return sequential_sum(probs * np.minimum(-logs, HIGHEST))  # 0 times what is finite
 
 
 def entropy_terms(probs: NDArray[np.floating]) -> NDArray[np.float64]:

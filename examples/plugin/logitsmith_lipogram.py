@@ -31,12 +31,12 @@ class Lipogram(Sampler):
 
     __slots__ = ("_allowed",)
 
-    def bind(self, surroundings: BuildContext) -> None:
+    def bind(self, context: BuildContext) -> None:
         """Look at the bytes of every token, once, when the chain is built."""
-        if surroundings.vocabulary is None:
+        if context.vocabulary is None:
             raise SamplingError("lipogram.letters needs a vocabulary")
         letters = set((self.letters.lower() + self.letters.upper()).encode())
-        self._allowed = np.array([letters.isdisjoint(piece) for piece in surroundings.vocabulary.pieces])
+        self._allowed = np.array([letters.isdisjoint(piece) for piece in context.vocabulary.pieces])
 
     def apply(self, candidates: Candidates) -> None:
         """Keep the candidates without these letters."""

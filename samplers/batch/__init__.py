@@ -6,8 +6,8 @@
 Source: the `sample` interface of MindIE LLM, whose argument names, defaults and value rules these are.
 """
 
-from .data import SamplingData
-from .param import SamplingParam
-from .step import sample
+from .batch_step import sample
+from .sampling_data import SamplingData
+from .sampling_param import SamplingParam
 
 __all__ = ["SamplingData", "SamplingParam", "sample"]

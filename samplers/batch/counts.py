@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from .data import Ids, Ints, Mask, is_token
+from .sampling_data import Ids, Ints, Mask, is_token
 
 
 class TokenCounts(NamedTuple):

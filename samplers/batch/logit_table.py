@@ -9,9 +9,9 @@ import numpy as np
 from array_api_compat import array_namespace, device, to_device
 from numpy.typing import NDArray
 
-from ..arrays import describe
+from ..array_types import describe
 from ..errors import SamplingError
-from .data import Floats, Ints, ToTensor
+from .sampling_data import Floats, Ints, ToTensor
 
 BLOCK_COUNT = 4096
 """Blocks into which a vocabulary is cut to find its highest logits; a power of two.

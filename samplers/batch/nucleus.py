@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from .data import Floats, Ints
-from .draw import softmax_weights
+from .random_draw import softmax_weights
+from .sampling_data import Floats, Ints
 from .top_candidates import TopCandidates, candidates_where
 
 _SAMPLED_TOKENS = 4096

@@ -7,12 +7,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..arrays import held_finite
+from ..array_types import clamp_to_finite
 from ..errors import SamplingError
 from .counts import TokenCounts, entries_of_rows
-from .data import Floats, Ints
 from .logit_table import LogitTable, check_finite
-from .param import RowPlan
+from .sampling_data import Floats, Ints
+from .sampling_param import RowPlan
 
 _LOGITS_AT_ONCE = 1 << 20
 """Of whole rows, so many logits are computed at a time: 4 MB, which stay in the processor's cache."""
@@ -57,7 +57,7 @@ def compute_penalties(table: LogitTable, counts: TokenCounts, plan: RowPlan) -> 
     if nan.size:
         check_finite(old[nan], rows[nan])
         raise SamplingError(f"penalties: row {rows[nan[0]]}: left no finite logit")
-    return PenalisedLogits(rows, ids, old, held_finite(new, old))
+    return PenalisedLogits(rows, ids, old, clamp_to_finite(new, old))
 
 
 class RowSelection(NamedTuple):

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .counts import NO_COUNTS, TokenCounts, count_tokens
-from .data import Ids, Ints, Mask, is_token
+from .sampling_data import Ids, Ints, Mask, is_token
 
 _MAX_ADDED_TOKENS = 8
 """A row with more new tokens is counted again from the start, which is then faster."""

@@ -8,9 +8,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from .data import Floats, Ints, Mask
 from .logit_table import BLOCK_COUNT
 from .penalties import PenalisedLogits, RowSelection
+from .sampling_data import Floats, Ints, Mask
 
 LOWEST_FINITE = np.finfo(np.float32).min
 """A bound that every finite logit reaches."""

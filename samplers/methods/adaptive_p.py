@@ -7,10 +7,10 @@ from typing import ClassVar
 import numpy as np
 from pydantic import Field
 
-from ..arrays import Floats
+from ..array_types import Floats
 from ..base import About, BuildContext, Selector
 from ..candidates import Candidates
-from ..rng import MersenneTwister
+from ..mersenne_twister import MersenneTwister
 
 # The shape of the transform is fixed, as in llama.cpp.
 _WIDTH = np.float32(0.3)
@@ -44,9 +44,9 @@ class AdaptiveP(Selector):
 
     __slots__ = ("_pending", "_random", "_total", "_weighted")
 
-    def bind(self, surroundings: BuildContext) -> None:
+    def bind(self, context: BuildContext) -> None:
         """Seed the generator."""
-        self._random = MersenneTwister(surroundings.seed)
+        self._random = MersenneTwister(context.seed)
 
     def reset(self, prompt: object) -> None:
         """Go back to the first random number, with a mean that is on target."""
@@ -58,12 +58,12 @@ class AdaptiveP(Selector):
 
     def select(self, candidates: Candidates) -> int:
         """Put the transformed logits in place and draw from them."""
-        probs = candidates.rough_probs()
+        probs = candidates.llama_cpp_probs()
         if self.target >= 0:
             target = np.float32(self.target)
             adapted = np.clip(np.float32(2) * target - self._weighted / self._total, np.float32(0), np.float32(1))
             candidates.replace(_bent(probs - adapted, candidates.logits))
-        position = self._random.discrete(candidates.rough_probs())
+        position = self._random.discrete(candidates.llama_cpp_probs())
         token = int(candidates.ids[position])
         self._pending = (token, probs[position])
         return token

@@ -9,11 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import AfterValidator, Field
 
-from ..base import About, BuildContext, Listed, Sampler, need_vocabulary
+from ..base import About, BuildContext, ListParameter, Sampler, need_vocabulary
 from ..candidates import Candidates
 from ..errors import SamplingError
-from ..overlap import Overlaps, Pieces
-from ..single import token_of, utf8
+from ..piece_search import PieceIndex, TextCompletions
+from ..single_token import encode_utf8, token_of
 from ..stage import Stage
 
 
@@ -60,30 +60,30 @@ class Ban(Sampler):
         is_bias=True,
     )
 
-    tokens: Annotated[list[_Token], Listed()] = Field(
+    tokens: Annotated[list[_Token], ListParameter()] = Field(
         default_factory=list, description="token ids, or texts of one token each"
     )
-    strings: Annotated[list[_String], Listed()] = Field(
+    strings: Annotated[list[_String], ListParameter()] = Field(
         default_factory=list, description="texts that must not come to stand in the output"
     )
     ignore_case: bool = Field(default=False, description="strings: A-Z are a-z")
 
     __slots__ = ("_ids", "_overlaps", "_pieces", "_table", "_tail")
 
-    def bind(self, surroundings: BuildContext) -> None:
+    def bind(self, context: BuildContext) -> None:
         """Turn texts into token ids, and find the tokens that can write a part of a banned string."""
-        self._ids = [token_of(token, surroundings, "ban.tokens") for token in self.tokens]
-        self._overlaps: list[Overlaps] = []
+        self._ids = [token_of(token, context, "ban.tokens") for token in self.tokens]
+        self._overlaps: list[TextCompletions] = []
         self._pieces: Sequence[bytes] = ()
         self._table = np.zeros(0, dtype=np.bool_)
         if self.strings:
-            vocabulary = need_vocabulary(surroundings, "ban.strings")
+            vocabulary = need_vocabulary(context, "ban.strings")
             # A control token is no text, and cannot end a string.
             pieces = [b"" if vocabulary.is_control(i) else piece for i, piece in enumerate(vocabulary.pieces)]
             self._pieces = [piece.lower() for piece in pieces] if self.ignore_case else pieces
-            texts = [utf8(text, "ban.strings") for text in self.strings]
-            known = Pieces(self._pieces)
-            self._overlaps = [Overlaps(text.lower() if self.ignore_case else text, known) for text in texts]
+            texts = [encode_utf8(text, "ban.strings") for text in self.strings]
+            known = PieceIndex(self._pieces)
+            self._overlaps = [TextCompletions(text.lower() if self.ignore_case else text, known) for text in texts]
 
     def reset(self, prompt: Sequence[int]) -> None:
         """Start with the end of the prompt's text."""
@@ -110,7 +110,7 @@ class Ban(Sampler):
         if completing:
             table = table.copy()
             table[np.concatenate(completing)] = True
-        allowed = ~(table if candidates.whole else table[candidates.ids])
+        allowed = ~(table if candidates.is_whole else table[candidates.ids])
         if not (candidates.logits[allowed] > -np.inf).any():
             raise SamplingError("ban: every candidate left is banned")
         candidates.keep(allowed)
@@ -120,7 +120,7 @@ class Ban(Sampler):
         if self._overlaps and len(self._pieces) != size:
             raise SamplingError(f"ban: the row has {size} logits, the vocabulary {len(self._pieces)}")
         table = np.zeros(size, dtype=np.bool_)
-        always: Iterable[int] = (token for overlaps in self._overlaps for token in overlaps.whole)
+        always: Iterable[int] = (token for overlaps in self._overlaps for token in overlaps.single_tokens)
         for token in (*self._ids, *always):
             if token >= size:
                 raise SamplingError(f"ban.tokens: token id {token} is not within 0..{size - 1}")

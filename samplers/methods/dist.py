@@ -4,7 +4,7 @@ from typing import ClassVar
 
 from ..base import About, BuildContext, Selector
 from ..candidates import Candidates
-from ..rng import MersenneTwister
+from ..mersenne_twister import MersenneTwister
 
 
 class Dist(Selector):
@@ -27,9 +27,9 @@ class Dist(Selector):
 
     __slots__ = ("_random",)
 
-    def bind(self, surroundings: BuildContext) -> None:
+    def bind(self, context: BuildContext) -> None:
         """Seed the generator."""
-        self._random = MersenneTwister(surroundings.seed)
+        self._random = MersenneTwister(context.seed)
 
     def reset(self, prompt: object) -> None:
         """Go back to the first random number."""

@@ -9,14 +9,14 @@ from typing import Annotated, ClassVar, Literal
 import numpy as np
 from pydantic import Field
 
-from ..automaton import SuffixAutomaton
-from ..base import About, BuildContext, Listed, Sampler, need_vocabulary
-from ..breakers import Breakers, LastBreaker
+from ..base import About, BuildContext, ListParameter, Sampler, need_vocabulary
 from ..candidates import Candidates
+from ..dry_breakers import LastBreakerTracker, SequenceBreakers
 from ..errors import SamplingError
 from ..history import check_tokens
-from ..repeats import Repeats
 from ..stage import Stage
+from ..suffix_automaton import SuffixAutomaton
+from ..suffix_matches import WindowSuffixMatcher
 
 # llama.cpp's ln of the largest float32: beyond it the power would overflow.
 _LOG_MAX = np.float32(88.7228391)
@@ -52,7 +52,7 @@ class Dry(Sampler):
     base: float = Field(default=1.75, ge=0, description="growth for each further token; below 1 = off")
     allowed_length: int = Field(default=2, ge=0, description="repetitions shorter than this go free, in tokens")
     last_n: int = Field(default=-1, ge=-1, description="tokens to look back; 0 = off, -1 = all")
-    breakers: Annotated[list[str], Listed()] = Field(
+    breakers: Annotated[list[str], ListParameter()] = Field(
         default_factory=lambda: ["\n", ":", '"', "*"], description="texts over which no repetition reaches"
     )
     match: Literal["overlap", "last_token"] = Field(
@@ -66,23 +66,23 @@ class Dry(Sampler):
         """Also off with a base below 1 or an empty window, as in llama.cpp."""
         return self.multiplier == 0 or self.base < 1 or self.last_n == 0
 
-    def bind(self, surroundings: BuildContext) -> None:
+    def bind(self, context: BuildContext) -> None:
         """Find the tokens of the breakers."""
         texts = [text for text in self.breakers if text]
         if self.is_neutral or not texts:
-            self._breakers = Breakers({}, 0)
+            self._breakers = SequenceBreakers({}, 0)
             return
-        vocabulary = need_vocabulary(surroundings, "dry.breakers")
-        find = Breakers.overlapping if self.match == "overlap" else Breakers.last_tokens
+        vocabulary = need_vocabulary(context, "dry.breakers")
+        find = SequenceBreakers.overlapping if self.match == "overlap" else SequenceBreakers.last_tokens
         self._breakers = find(texts, vocabulary)
 
     def reset(self, prompt: Sequence[int]) -> None:
         """Start with the prompt."""
         self._history = list(prompt)
         self._checked = 0, 0
-        self._last_breaker = LastBreaker(self._breakers, self._history)
-        self._repeats: SuffixAutomaton | Repeats = (
-            SuffixAutomaton(self._history) if self.last_n < 0 else Repeats(self._history, self.last_n)
+        self._last_breaker = LastBreakerTracker(self._breakers, self._history)
+        self._repeats: SuffixAutomaton | WindowSuffixMatcher = (
+            SuffixAutomaton(self._history) if self.last_n < 0 else WindowSuffixMatcher(self._history, self.last_n)
         )
 
     def accept(self, token: int) -> None:
@@ -115,7 +115,7 @@ class Dry(Sampler):
             del lengths[token]
         if not lengths:
             return
-        positions, which = candidates.find(np.fromiter(lengths, np.intp, len(lengths)))
+        positions, which = candidates.positions_of(np.fromiter(lengths, np.intp, len(lengths)))
         if not positions.size:
             return
         exponents = np.fromiter(lengths.values(), np.int32, len(lengths))[which] - self.allowed_length

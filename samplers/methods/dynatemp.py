@@ -6,10 +6,10 @@ from typing import ClassVar
 import numpy as np
 from pydantic import Field
 
-from ..arrays import HIGHEST
+from ..array_types import HIGHEST
 from ..base import About, Sampler
 from ..candidates import Candidates
-from ..entropy import logarithms, rough_entropy
+from ..entropy import llama_cpp_entropy, logarithms
 from ..stage import Stage
 from .temperature import divide
 
@@ -52,9 +52,9 @@ class Dynatemp(Sampler):
         if count <= 1:
             return
         candidates.order()
-        probs = candidates.rough_probs()
+        probs = candidates.llama_cpp_probs()
         most = np.float32(-math.log(np.float32(1) / np.float32(count)))
-        share = rough_entropy(probs, logarithms(probs)) / most
+        share = llama_cpp_entropy(probs, logarithms(probs)) / most
         low, high = max(np.float32(0), middle - reach), min(middle + reach, HIGHEST)
         # A float32 power is a float64 one, rounded.
         rise = np.float64(share) ** np.float64(np.float32(self.exponent))

@@ -4,11 +4,11 @@ from typing import ClassVar
 
 from ..base import About
 from ..candidates import Candidates
-from ..cutoff import Cutoff
+from ..probability_cutoff import ProbabilityCutoff
 from ..stage import Stage
 
 
-class EpsilonCutoff(Cutoff):
+class EpsilonCutoff(ProbabilityCutoff):
     """Keep the tokens whose probability is at least epsilon.
 
     Formula: keep i if p_i >= min(epsilon * unit, p_max), float32: the best always stays. The order stays.

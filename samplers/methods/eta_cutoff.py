@@ -7,12 +7,12 @@ import numpy as np
 
 from ..base import About
 from ..candidates import Candidates
-from ..cutoff import Cutoff
 from ..entropy import entropy_terms
+from ..probability_cutoff import ProbabilityCutoff
 from ..stage import Stage
 
 
-class EtaCutoff(Cutoff):
+class EtaCutoff(ProbabilityCutoff):
     """Keep the tokens whose probability is at least eta, which is low where the entropy is high.
 
     Formula: eta = min(e, sqrt(e) * exp(-H)), e = epsilon * unit, H the entropy in nats; keep i if p_i >=

@@ -26,5 +26,5 @@ class Greedy(Selector):
 
     def select(self, candidates: Candidates) -> int:
         """Return the id of the highest row."""
-        candidates.take(np.array([candidates.best()]), ordered=True)
+        candidates.take(np.array([candidates.best()]), is_ordered=True)
         return int(candidates.ids[0])

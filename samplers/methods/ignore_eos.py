@@ -32,9 +32,9 @@ class IgnoreEos(Sampler):
 
     __slots__ = ("_banned",)
 
-    def bind(self, surroundings: BuildContext) -> None:
+    def bind(self, context: BuildContext) -> None:
         """Look up the end-of-generation tokens."""
-        self._banned = ends(need_vocabulary(surroundings, "ignore_eos"))
+        self._banned = ends(need_vocabulary(context, "ignore_eos"))
 
     def apply(self, candidates: Candidates) -> None:
         """Drop the rows of these tokens."""
@@ -52,7 +52,7 @@ def drop_ends(name: str, candidates: Candidates, banned: NDArray[np.bool_]) -> N
     """Drop the rows of these tokens; raise ``SamplingError`` where nothing else is left."""
     if candidates.vocabulary != banned.size:
         raise SamplingError(f"{name}: the row has {candidates.vocabulary} logits, the vocabulary {banned.size}")
-    rows = banned if candidates.whole else banned[candidates.ids]
+    rows = banned if candidates.is_whole else banned[candidates.ids]
     if rows.all():
         raise SamplingError(f"{name}: only end-of-generation tokens are left")
     candidates.keep(~rows)

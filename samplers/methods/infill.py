@@ -8,11 +8,11 @@ from typing import ClassVar
 
 import numpy as np
 
-from ..arrays import Floats
+from ..array_types import Floats
 from ..base import About, BuildContext, Sampler, need_vocabulary
 from ..candidates import Candidates
 from ..errors import SamplingError
-from ..sums import in_order
+from ..sequential_sums import sequential_sum
 from .ignore_eos import ends
 
 _FIRST_THRESHOLD = np.float32(0.2)
@@ -40,9 +40,9 @@ class Infill(Sampler):
 
     __slots__ = ("_end", "_is_end", "_pieces")
 
-    def bind(self, surroundings: BuildContext) -> None:
+    def bind(self, context: BuildContext) -> None:
         """Read the tokens' bytes, and which of them end a generation."""
-        vocabulary = need_vocabulary(surroundings, "infill")
+        vocabulary = need_vocabulary(context, "infill")
         self._is_end = ends(vocabulary)
         self._pieces = [b"" if vocabulary.is_control(i) else piece for i, piece in enumerate(vocabulary.pieces)]
         self._end = vocabulary.end
@@ -58,10 +58,10 @@ class Infill(Sampler):
                 f"infill: the row has {candidates.vocabulary} logits, the vocabulary {self._is_end.size}"
             )
         candidates.order()
-        probs = candidates.rough_probs()
+        probs = candidates.llama_cpp_probs()
         is_end = self._is_end[candidates.ids]
         is_text = ~is_end
-        ending, writing = in_order(probs[is_end]), in_order(probs[is_text])
+        ending, writing = sequential_sum(probs[is_end]), sequential_sum(probs[is_text])
         if np.float32(3) * ending * np.float32(len(candidates)) > writing:
             candidates.keep(is_end)
             return
@@ -71,7 +71,7 @@ class Infill(Sampler):
         if not count:
             self._stop(candidates)
             return
-        share = probs / in_order(probs[kept])
+        share = probs / sequential_sum(probs[kept])
         candidates.keep(kept & (is_end | (share >= np.float32(1 / (count + 1)))))
 
     def _merged(self, candidates: Candidates, probs: Floats) -> Floats:

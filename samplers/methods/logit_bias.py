@@ -8,11 +8,11 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import AfterValidator, BeforeValidator, Field, PlainSerializer, field_validator
 
-from ..arrays import Floats, Positions
+from ..array_types import Floats, Positions
 from ..base import FLOAT32_MAX, About, BuildContext, Sampler
 from ..candidates import Candidates
 from ..errors import SamplingError
-from ..single import token_of
+from ..single_token import token_of
 from ..stage import Stage
 
 BAN = float("-inf")
@@ -81,12 +81,12 @@ class LogitBias(Sampler):
             raise ValueError(f"token id {negative[0]} is not ≥ 0")
         return bias
 
-    def bind(self, surroundings: BuildContext) -> None:
+    def bind(self, context: BuildContext) -> None:
         """Turn texts into token ids."""
         self._by_id: dict[int, float] = {}
         self._tables: Tables | None = None
         for key, value in self.bias.items():
-            token = token_of(key, surroundings, "logit_bias.bias")
+            token = token_of(key, context, "logit_bias.bias")
             if token in self._by_id:
                 raise SamplingError(f"logit_bias.bias: {key!r} is token {token}, which is given twice")
             self._by_id[token] = value
@@ -96,10 +96,10 @@ class LogitBias(Sampler):
         if self._tables is None or self._tables[0].size != candidates.vocabulary:
             self._tables = self._fill(candidates.vocabulary)
         added, banned, changed = self._tables
-        touched = changed if candidates.whole else candidates.where(added)
+        touched = changed if candidates.is_whole else candidates.where(added)
         if touched.size:
             candidates.change(touched, candidates.logits[touched] + added[candidates.tokens(touched)])
-        allowed = ~(banned if candidates.whole else banned[candidates.ids])
+        allowed = ~(banned if candidates.is_whole else banned[candidates.ids])
         if not allowed.any():
             raise SamplingError("logit_bias: every candidate left is banned")
         candidates.keep(allowed)

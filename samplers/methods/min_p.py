@@ -40,7 +40,7 @@ class MinP(Sampler):
         if ratio <= 0:
             return
         logits, threshold = candidates.logits, candidates.max + np.float32(math.log(ratio))
-        if candidates.ordered:
+        if candidates.is_ordered:
             passing = logits.size - int(logits[::-1].searchsorted(threshold))
             candidates.truncate(max(passing, self.min_keep))
             return

@@ -39,9 +39,9 @@ class MinTokens(Sampler):
 
     __slots__ = ("_banned", "_made")
 
-    def bind(self, surroundings: BuildContext) -> None:
+    def bind(self, context: BuildContext) -> None:
         """Look up the end-of-generation tokens."""
-        self._banned = ends(need_vocabulary(surroundings, "min_tokens.n"))
+        self._banned = ends(need_vocabulary(context, "min_tokens.n"))
 
     def reset(self, prompt: Sequence[int]) -> None:
         """Nothing was made yet."""

@@ -10,8 +10,8 @@ from pydantic import Field
 
 from ..base import About
 from ..candidates import Candidates
-from ..mirostat import MirostatBase
-from ..sums import in_order
+from ..mirostat_base import MirostatBase
+from ..sequential_sums import sequential_sum
 
 _INT_END = 2**31
 
@@ -46,13 +46,13 @@ class Mirostat(MirostatBase):
 
     def cut(self, candidates: Candidates) -> None:
         """Keep the k most likely rows."""
-        probs = candidates.rough_probs()[: self.m].astype(np.float64)
+        probs = candidates.llama_cpp_probs()[: self.m].astype(np.float64)
         ranks = np.arange(1, probs.size, dtype=np.float32)
         with np.errstate(all="ignore"):
             t = np.log((ranks + np.float32(1)) / ranks, dtype=np.float64).astype(np.float32)
             quotients = (probs[:-1] / probs[1:]).astype(np.float32)
             b = np.log(quotients, dtype=np.float64).astype(np.float32)
-            s_hat = in_order(t * b) / in_order(t * t)
+            s_hat = sequential_sum(t * b) / sequential_sum(t * t)
             epsilon = s_hat - np.float32(1)
             spread = epsilon * _power(np.float32(2), self.mu)
             share = np.float32(1) - _power(np.float32(candidates.vocabulary), -epsilon)

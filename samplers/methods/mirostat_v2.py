@@ -8,7 +8,7 @@ import numpy as np
 
 from ..base import About
 from ..candidates import Candidates
-from ..mirostat import MirostatBase, surprises
+from ..mirostat_base import MirostatBase, surprises
 
 # A float32 logarithm to base 2, at most 150, is off by less than this fraction of what it is the logarithm of.
 _NEAR = 1e-5
@@ -37,7 +37,7 @@ class MirostatV2(MirostatBase):
 
     def cut(self, candidates: Candidates) -> None:
         """Keep the rows that surprise no more than mu."""
-        probs = candidates.rough_probs()
+        probs = candidates.llama_cpp_probs()
         # Away from the edge a probability tells by itself; only near it does the rounding of the logarithm count.
         edge = 2.0 ** -max(float(self.mu), _LEAST)
         within = int(np.count_nonzero(probs > edge * (1 + _NEAR)))

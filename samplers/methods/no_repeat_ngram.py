@@ -61,6 +61,6 @@ class NoRepeatNgram(Sampler):
             return
         tokens = list(followers)
         check_tokens("no_repeat_ngram", tokens, candidates.vocabulary)
-        allowed = ~candidates.among(tokens)
+        allowed = ~candidates.mask_of(tokens)
         if (candidates.logits[allowed] > -np.inf).any():
             candidates.keep(allowed)

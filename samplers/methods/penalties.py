@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from ..arrays import Positions
+from ..array_types import Positions
 from ..base import About, BuildContext, Sampler, need_vocabulary
 from ..candidates import Candidates
 from ..history import check_token, check_tokens
@@ -61,11 +61,11 @@ class Penalties(Sampler):
         """Also off when the window is empty."""
         return super().is_neutral or self.last_n == 0
 
-    def bind(self, surroundings: BuildContext) -> None:
+    def bind(self, context: BuildContext) -> None:
         """Look up the newline token, if it is to be spared."""
         self._newline: int | None = None
         if not self.penalize_newline:
-            vocabulary = need_vocabulary(surroundings, "penalties.penalize_newline: false")
+            vocabulary = need_vocabulary(context, "penalties.penalize_newline: false")
             self._newline = vocabulary.newline
 
     def reset(self, prompt: Sequence[int]) -> None:
@@ -109,7 +109,7 @@ class Penalties(Sampler):
 
     def _touched(self, candidates: Candidates, seen: Counts) -> Positions:
         """Positions of the rows that are penalised; those of a whole row are kept, in any order."""
-        if not candidates.whole:
+        if not candidates.is_whole:
             touched = candidates.where(seen)
         elif self._penalised is None:
             touched = self._penalised = candidates.where(seen)

@@ -5,7 +5,7 @@ from typing import ClassVar
 import numpy as np
 from pydantic import Field
 
-from ..arrays import held_finite
+from ..array_types import clamp_to_finite
 from ..base import About, Sampler
 from ..candidates import Candidates
 from ..stage import Stage
@@ -45,4 +45,4 @@ class Quadratic(Sampler):
         down, cubic = (3 - self.curve) / 2, (self.curve - 1) / 2
         with np.errstate(over="ignore", invalid="ignore"):
             bent = candidates.max + self.factor * depth * depth * (cubic * depth - down)
-        candidates.replace(held_finite(bent, old), monotone=self.curve <= 3)
+        candidates.replace(clamp_to_finite(bent, old), monotone=self.curve <= 3)

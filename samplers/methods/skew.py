@@ -44,7 +44,7 @@ class Skew(Sampler):
             return
         if self.order == "probability":
             candidates.order()
-        elif not candidates.whole:
+        elif not candidates.is_whole:
             candidates.take(candidates.ids.argsort())
         weights = candidates.weights().astype(np.float64)
         reached = np.minimum(np.add.accumulate(weights) / np.add.reduce(weights), 1.0)

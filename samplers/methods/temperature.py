@@ -48,4 +48,4 @@ def divide(candidates: Candidates, t: np.float32) -> None:
             scaled = np.divide(candidates.logits, t, dtype=np.float32)
             candidates.replace(scaled, monotone=True, highest=highest)
             return
-    candidates.take(np.array([candidates.best()]), ordered=True)
+    candidates.take(np.array([candidates.best()]), is_ordered=True)

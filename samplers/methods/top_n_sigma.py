@@ -7,8 +7,8 @@ from pydantic import Field
 
 from ..base import About, Sampler
 from ..candidates import Candidates
+from ..sequential_sums import sequential_sum, sequential_sum_of_squares
 from ..stage import Stage
-from ..sums import in_order, sum_of_squares
 
 
 class TopNSigma(Sampler):
@@ -49,8 +49,8 @@ class TopNSigma(Sampler):
         finite = logits if np.minimum.reduce(logits) > -np.inf else logits[np.isfinite(logits)]
         # llama.cpp's sums run in float32 from the first row to the last; the squares that it adds are doubles.
         count = np.float32(finite.size)
-        mean = in_order(finite) / count
-        sigma = np.sqrt(sum_of_squares(finite - mean) / count)
+        mean = sequential_sum(finite) / count
+        sigma = np.sqrt(sequential_sum_of_squares(finite - mean) / count)
         with np.errstate(invalid="ignore"):
             threshold = candidates.max - np.float32(self.n) * sigma
         if not np.isnan(threshold):

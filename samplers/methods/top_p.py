@@ -6,10 +6,10 @@ from typing import ClassVar, Literal
 import numpy as np
 from pydantic import Field
 
-from ..arrays import Floats, Positions
+from ..array_types import Floats, Positions
 from ..base import About, Sampler
 from ..candidates import Candidates
-from ..ranking import descending
+from ..sort_kernels import descending
 from ..stage import Stage
 
 # How many rows to sort first; most distributions reach p within them.
@@ -48,8 +48,8 @@ class TopP(Sampler):
         """Keep the head of the sorted distribution."""
         if np.float32(self.p) >= 1:
             return
-        probs = candidates.rough_probs()
-        if candidates.ordered:
+        probs = candidates.llama_cpp_probs()
+        if candidates.is_ordered:
             candidates.truncate(self._count(probs))
             return
         for head in self._heads(candidates, probs):
@@ -57,14 +57,14 @@ class TopP(Sampler):
             # One row more than needed must be seen, or the mass may not have been reached at all.
             if count < head.size:
                 break
-        candidates.take(head[:count], ordered=True)
+        candidates.take(head[:count], is_ordered=True)
 
     def _heads(self, candidates: Candidates, probs: Floats) -> Iterator[Positions]:
         """Positions from high to low: of ever more rows, the last time of all."""
         size = len(candidates)
         # Most nuclei lie within the first look; where even the best row shows that it falls short, it is left out.
         if size > _FIRST_LOOK and _FIRST_LOOK * probs[candidates.best()] > self.p:
-            yield candidates.leading(_FIRST_LOOK)
+            yield candidates.top_positions(_FIRST_LOOK)
         # Rows that all together hold no more than half of what may be missing are never needed.
         above = (probs > (1 - self.p) / (2 * size)).nonzero()[0]
         if above.size < size:

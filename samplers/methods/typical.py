@@ -5,11 +5,11 @@ from typing import ClassVar, Literal
 import numpy as np
 from pydantic import Field
 
-from ..arrays import Floats
+from ..array_types import Floats
 from ..base import About, Sampler
 from ..candidates import Candidates
-from ..entropy import logarithms, rough_entropy
-from ..ranking import highest_rows
+from ..entropy import llama_cpp_entropy, logarithms
+from ..sort_kernels import highest_rows
 from ..stage import Stage
 
 # How many rows to sort by their distance first; most distributions reach p within them, for the others it grows.
@@ -51,9 +51,9 @@ class Typical(Sampler):
         if np.float32(self.p) >= 1:
             return
         candidates.order()
-        probs = candidates.rough_probs()
+        probs = candidates.llama_cpp_probs()
         logs = logarithms(probs)
-        nearness = -np.abs(-logs - rough_entropy(probs, logs))
+        nearness = -np.abs(-logs - llama_cpp_entropy(probs, logs))
         size = len(candidates)
         look = min(size, _FIRST_LOOK)
         while True:

@@ -9,7 +9,7 @@ from pydantic import Field
 
 from ..base import About, BuildContext, Sampler, need_vocabulary
 from ..candidates import Candidates
-from ..rng import MersenneTwister
+from ..mersenne_twister import MersenneTwister
 from ..stage import Stage
 
 
@@ -53,13 +53,13 @@ class Xtc(Sampler):
         """Also off above a threshold that only one token can reach."""
         return self.probability <= 0 or self.threshold > 0.5
 
-    def bind(self, surroundings: BuildContext) -> None:
+    def bind(self, context: BuildContext) -> None:
         """Seed the generator, and look up the special tokens if they matter."""
-        self._random = MersenneTwister(surroundings.seed)
+        self._random = MersenneTwister(context.seed)
         self._chance: np.float32 | None = None
         self._special: list[int] = []
         if self.keep_special is not False:
-            vocabulary = need_vocabulary(surroundings, f"xtc.keep_special: {str(self.keep_special).lower()}")
+            vocabulary = need_vocabulary(context, f"xtc.keep_special: {str(self.keep_special).lower()}")
             newline = [] if vocabulary.newline is None else [vocabulary.newline]
             self._special = [*newline, *sorted(vocabulary.eog)]
 
@@ -82,7 +82,7 @@ class Xtc(Sampler):
             return
         candidates.order()
         threshold = np.float32(self.threshold)
-        reached = candidates.rough_probs() >= threshold if threshold > 0 else candidates.logits > -np.inf
+        reached = candidates.llama_cpp_probs() >= threshold if threshold > 0 else candidates.logits > -np.inf
         drop = int(np.count_nonzero(reached)) - 1
         if drop < 1 or len(candidates) - drop < self.min_keep:
             return

@@ -138,7 +138,7 @@ def follow(steps, logits, seed, draws=5):
             token, theirs = ours.draw(left), native.apply(logits)
             np.testing.assert_array_equal(logits[left.ids], logits[theirs.ids])
             np.testing.assert_allclose(left.logits, theirs.logits, atol=2e-5, rtol=0)
-            np.testing.assert_allclose(left.rough_probs(), theirs.p, atol=1e-5, rtol=0)
+            np.testing.assert_allclose(left.llama_cpp_probs(), theirs.p, atol=1e-5, rtol=0)
             if len(left) > 1 and on_a_boundary(theirs.p, next(numbers)):
                 return draw
             # Among equal logits that were sorted llama.cpp has another token at the same place.

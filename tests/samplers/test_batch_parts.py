@@ -8,13 +8,13 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 from logitsmith.samplers import Candidates, SamplingError, build
-from logitsmith.samplers.batch import SamplingParam, draw, nucleus, penalties, sample
+from logitsmith.samplers.batch import SamplingParam, nucleus, penalties, random_draw, sample
 from logitsmith.samplers.batch import top_candidates as heads_module
-from logitsmith.samplers.batch.draw import draw_from_rows, uniform_numbers
 from logitsmith.samplers.batch.logit_table import BLOCK_COUNT, LogitTable
 from logitsmith.samplers.batch.penalties import NO_PENALTIES, PenalisedLogits, RowSelection
+from logitsmith.samplers.batch.random_draw import draw_from_rows, uniform_numbers
 from logitsmith.samplers.batch.top_candidates import find_top_candidates
-from logitsmith.samplers.rng import MersenneTwister
+from logitsmith.samplers.mersenne_twister import MersenneTwister
 
 from .rows import NEG, make_row, row, rows
 from .test_batch import CUTS, Row, agrees
@@ -247,13 +247,13 @@ def test_draws_on_the_border_of_two_tokens_equal_pick(size):
 
 def test_single_precision_is_enough_nearly_everywhere(monkeypatch):
     exact = []
-    plain = draw._locate
+    plain = random_draw._locate
 
     def spy(weights, u, dtype):
         exact.append(u.size * (dtype is np.float64))
         return plain(weights, u, dtype)
 
-    monkeypatch.setattr(draw, "_locate", spy)
+    monkeypatch.setattr(random_draw, "_locate", spy)
     logits = np.stack([make_row("normal", 60_000, seed) for seed in range(50)])
     draw_from_rows(logits, logits.max(axis=1), np.random.default_rng(1).random(50))
     assert sum(exact) < 10
@@ -264,7 +264,7 @@ def test_draws_from_long_heads_equal_pick(kept):
     logits = np.sort(make_row("flat", 5000, 3))[::-1].copy()
     left = np.pad(logits, (0, 1000), constant_values=NEG)[:kept]
     u = borders(left)
-    places, probs = draw.draw_from_candidates(np.tile(logits, (u.size, 1)), np.full(u.size, kept), u)
+    places, probs = random_draw.draw_from_candidates(np.tile(logits, (u.size, 1)), np.full(u.size, kept), u)
     expected = [Candidates(left).pick(float(it)) for it in u]
     assert places.tolist() == expected
     np.testing.assert_allclose(probs, Candidates(left).probs()[expected], rtol=1e-5)
@@ -272,8 +272,8 @@ def test_draws_from_long_heads_equal_pick(kept):
 
 def test_past_the_end_means_the_last_token_with_weight():
     sums = np.array([[0.0, 1.0, 2.0, 2.0], [1.0, 1.0, 3.0, 4.0]])
-    assert draw._first_reaching(sums, np.array([2.5, 1.0])).tolist() == [2, 0]
-    assert draw._first_reaching(sums, np.array([0.0, 1.5])).tolist() == [0, 2]
+    assert random_draw._first_reaching(sums, np.array([2.5, 1.0])).tolist() == [2, 0]
+    assert random_draw._first_reaching(sums, np.array([0.0, 1.5])).tolist() == [0, 2]
 
 
 def test_groups_are_never_more_than_blocks():

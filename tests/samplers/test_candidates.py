@@ -39,8 +39,8 @@ def test_starts_as_the_whole_vocabulary_without_a_copy():
     logits = row(1, 3, 2)
     candidates = Candidates(logits)
     assert len(candidates) == candidates.vocabulary == 3
-    assert candidates.whole
-    assert not candidates.ordered
+    assert candidates.is_whole
+    assert not candidates.is_ordered
     assert candidates.logits is logits
     assert candidates.ids.tolist() == [0, 1, 2]
     assert candidates.ids.dtype == np.int32
@@ -59,8 +59,8 @@ def test_order_is_a_stable_descending_sort(logits):
     candidates = Candidates(logits)
     candidates.order()
     assert candidates.ids.tolist() == ranked(logits)
-    assert candidates.ordered
-    assert not candidates.whole
+    assert candidates.is_ordered
+    assert not candidates.is_whole
     np.testing.assert_array_equal(candidates.logits, logits[candidates.ids])
     before = candidates.ids
     candidates.order()
@@ -70,9 +70,9 @@ def test_order_is_a_stable_descending_sort(logits):
 @given(rows(), st.integers(1, 6000))
 def test_leading_is_the_head_of_the_order(logits, count):
     candidates = Candidates(logits)
-    assert candidates.leading(count).tolist() == ranked(logits)[:count]
+    assert candidates.top_positions(count).tolist() == ranked(logits)[:count]
     candidates.order()
-    assert candidates.leading(count).tolist() == list(range(min(count, logits.size)))
+    assert candidates.top_positions(count).tolist() == list(range(min(count, logits.size)))
 
 
 @given(rows(), st.integers(1, 6000))
@@ -82,7 +82,7 @@ def test_top_is_order_and_truncate(logits, count):
     slow.order()
     slow.truncate(count)
     assert table(quick) == table(slow)
-    assert quick.ordered
+    assert quick.is_ordered
 
 
 @pytest.mark.parametrize("ordered", [False, True])
@@ -103,14 +103,14 @@ def test_keep(logits, data):
     assert table(candidates) == [
         entry for entry, kept in zip(enumerate(logits.tolist()), mask, strict=True) if kept
     ]
-    assert candidates.whole == bool(mask.all())
+    assert candidates.is_whole == bool(mask.all())
 
 
 def test_keep_of_ordered_rows_stays_ordered():
     candidates = Candidates(row(1, 3, 2))
     candidates.order()
     candidates.keep(np.array([True, False, True]))
-    assert candidates.ordered
+    assert candidates.is_ordered
     assert table(candidates) == [(1, 3.0), (0, 1.0)]
 
 
@@ -118,7 +118,7 @@ def test_take():
     candidates = Candidates(row(1, 3, 2))
     candidates.take(np.array([2, 0]))
     assert table(candidates) == [(2, 2.0), (0, 1.0)]
-    assert not candidates.ordered
+    assert not candidates.is_ordered
     assert candidates.vocabulary == 3
     assert candidates.max == 2
 
@@ -127,9 +127,9 @@ def test_replace_forgets_the_order_unless_told():
     candidates = Candidates(row(1, 3, 2))
     candidates.order()
     candidates.replace(candidates.logits * 2, monotone=True)
-    assert candidates.ordered
+    assert candidates.is_ordered
     candidates.replace(candidates.logits[::-1])
-    assert not candidates.ordered
+    assert not candidates.is_ordered
     assert candidates.max == 6
 
 
@@ -167,10 +167,10 @@ def test_weights_and_probabilities_by_a_loop(logits):
     rough = np.float32(0)
     for weight in weights:
         rough = rough + weight
-    assert candidates.rough_probs().tolist() == [float(weight / rough) for weight in weights]
+    assert candidates.llama_cpp_probs().tolist() == [float(weight / rough) for weight in weights]
     total = np.float32(math.fsum(weights))
     assert candidates.probs() == pytest.approx([float(weight / total) for weight in weights], rel=2e-7)
-    assert candidates.probs().dtype == candidates.rough_probs().dtype == np.float32
+    assert candidates.probs().dtype == candidates.llama_cpp_probs().dtype == np.float32
 
 
 @given(rows())
@@ -203,7 +203,7 @@ def test_the_softmax_of_llama_cpps_truncating_samplers(logits):
     candidates = Candidates(logits)
     with NativeSampler("top_p", vocabulary=logits.size, p=0.9) as native:
         left = native.apply(logits)
-    np.testing.assert_allclose(candidates.rough_probs()[left.ids], left.p, atol=1e-7, rtol=1e-5)
+    np.testing.assert_allclose(candidates.llama_cpp_probs()[left.ids], left.p, atol=1e-7, rtol=1e-5)
 
 
 @pytest.mark.parametrize("size", [255, 256, 257, 2048, 2049])
@@ -245,7 +245,7 @@ def test_leading_none(ordered):
     candidates = Candidates(row(1, 3, 2))
     if ordered:
         candidates.order()
-    assert candidates.leading(0).tolist() == candidates.leading(-1).tolist() == []
+    assert candidates.top_positions(0).tolist() == candidates.top_positions(-1).tolist() == []
 
 
 @pytest.mark.parametrize("size", [2, 4])
@@ -264,4 +264,4 @@ def test_the_quick_exp_of_all_numbers_is_as_near_as_draws_take_it_to_be():
         normal = true >= 2.0**-126
         worst = max(worst, np.max(np.abs(np.exp(numbers) / true - 1)[normal], initial=0))
     print(f"exp of {lowest - (1 << 31):,} numbers: wrong by a fraction of {worst:.2g} at most")
-    assert 0 < worst + 2.0**-24 <= candidates_module._EXP_ERROR
+    assert 0 < worst + 2.0**-24 <= candidates_module._FLOAT32_EXP_ERROR

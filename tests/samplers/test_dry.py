@@ -17,7 +17,7 @@ PLAIN = {"multiplier": 1.0, "base": 2.0, "allowed_length": 2, "breakers": []}
 def penalised(params, text, output=""):
     """The letters whose logit is lowered after a text, and by how much."""
     left = run({"dry": PLAIN | params}, ZEROS, text.encode(), output.encode())
-    assert left.whole
+    assert left.is_whole
     return {chr(i): -value for i, value in table(left) if value}
 
 
@@ -204,9 +204,9 @@ def test_rows_that_an_earlier_step_reordered():
     chain.reset([0, 1, 2, 0, 1])
     left = chain.apply(row(1, 2, 4, 3.5))
     assert table(left) == [(2, 3.0), (3, 3.5)]
-    assert not left.ordered
+    assert not left.is_ordered
     chain.reset([0, 1])
-    assert chain.apply(row(1, 2, 4, 3.5)).ordered
+    assert chain.apply(row(1, 2, 4, 3.5)).is_ordered
 
 
 def test_reset_forgets_the_history():

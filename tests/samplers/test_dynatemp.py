@@ -50,8 +50,8 @@ def test_worked_example(params, logits, t, ids):
 
 
 def test_the_rows_are_in_order():
-    assert run({"dynatemp": 0.5}, HALVES).ordered
-    assert not run({"dynatemp": 0.0}, HALVES).ordered
+    assert run({"dynatemp": 0.5}, HALVES).is_ordered
+    assert not run({"dynatemp": 0.0}, HALVES).is_ordered
 
 
 def softmax(ordered):

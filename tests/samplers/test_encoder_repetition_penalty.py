@@ -93,9 +93,9 @@ def test_rows_that_an_earlier_step_reordered():
     chain.reset([0, 2])
     left = chain.apply(row(1, 4, 3))
     assert table(left) == [(1, 4.0), (2, 6.0)]
-    assert not left.ordered
+    assert not left.is_ordered
     chain.reset([0])
-    assert chain.apply(row(1, 4, 3)).ordered, "none of its rows is in the prompt"
+    assert chain.apply(row(1, 4, 3)).is_ordered, "none of its rows is in the prompt"
 
 
 def test_reset_forgets_the_prompt_and_the_size_of_the_vocabulary():

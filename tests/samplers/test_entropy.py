@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from logitsmith.samplers import Candidates
-from logitsmith.samplers.entropy import entropy_terms, logarithms, rough_entropy
+from logitsmith.samplers.entropy import entropy_terms, llama_cpp_entropy, logarithms
 
 from .rows import LARGE, NEG, row, rows
 
@@ -25,7 +25,7 @@ WORKED = {
 def test_worked_example(probs, logs, entropy):
     np.testing.assert_allclose(logarithms(probs), logs, rtol=1e-7)
     # The smallest numbers that float32 holds are 1.4e-45 apart.
-    assert rough_entropy(probs, logarithms(probs)) == pytest.approx(entropy, rel=1e-6, abs=1e-45)
+    assert llama_cpp_entropy(probs, logarithms(probs)) == pytest.approx(entropy, rel=1e-6, abs=1e-45)
     assert entropy_terms(probs).sum() == pytest.approx(entropy, rel=1e-6, abs=0)
 
 
@@ -42,7 +42,7 @@ def test_rough_entropy_is_summed_in_float32_from_the_first_to_the_last(probs):
     for p in probs:
         if p > 0:
             total = total + -p * np.float32(math.log(p))
-    entropy = rough_entropy(probs, logarithms(probs))
+    entropy = llama_cpp_entropy(probs, logarithms(probs))
     assert entropy.dtype == np.float32
     assert entropy == total
 
@@ -60,7 +60,7 @@ def test_terms_are_those_of_doubles(probs):
 def test_the_entropy_of_a_distribution_is_within_zero_and_that_of_equals(logits):
     with np.errstate(over="ignore"):
         probs = Candidates(logits).probs()
-    assert -1e-6 <= rough_entropy(probs, logarithms(probs)) <= math.log(logits.size) + 1e-4
+    assert -1e-6 <= llama_cpp_entropy(probs, logarithms(probs)) <= math.log(logits.size) + 1e-4
     assert -1e-6 <= entropy_terms(probs).sum() <= math.log(logits.size) + 1e-5
 
 
@@ -69,13 +69,13 @@ def test_a_large_vocabulary(logits):
     probs = Candidates(logits).probs()
     exact = -math.fsum(p * math.log(p) for p in probs.tolist() if p)
     assert entropy_terms(probs).sum() == pytest.approx(exact, rel=1e-12)
-    assert rough_entropy(probs, logarithms(probs)) == pytest.approx(exact, rel=1e-3)
+    assert llama_cpp_entropy(probs, logarithms(probs)) == pytest.approx(exact, rel=1e-3)
 
 
 def test_nothing_is_written_to():
     probs = row(0.5, 0, 0.5)
     logs = logarithms(probs)
     logs.flags.writeable = False
-    assert rough_entropy(probs, logs) == np.float32(math.log(2))
+    assert llama_cpp_entropy(probs, logs) == np.float32(math.log(2))
     assert entropy_terms(probs).tolist() == [0.5 * math.log(2), 0, 0.5 * math.log(2)]
     assert probs.tolist() == [0.5, 0, 0.5]

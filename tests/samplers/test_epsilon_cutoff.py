@@ -75,7 +75,7 @@ def test_neutral_is_identity(unit, logits):
 def test_after_a_step_that_reorders():
     left = build([{"top_k": 3}, {"epsilon_cutoff": 0.2}]).apply(HALVES[::-1])
     assert left.ids.tolist() == [4, 3]  # of three: 4/7, 2/7 and 1/7
-    assert left.ordered
+    assert left.is_ordered
 
 
 @pytest.mark.parametrize(

@@ -88,7 +88,7 @@ def test_after_a_step_that_reorders():
     # Of three the probabilities are 4/7, 2/7 and 1/7, H is 0.9557, and the floor is 0.7071 * 0.3845.
     left = build([{"top_k": 3}, {"eta_cutoff": 0.5}]).apply(HALVES[::-1])
     assert left.ids.tolist() == [4, 3]
-    assert left.ordered
+    assert left.is_ordered
 
 
 @pytest.mark.parametrize(

@@ -83,13 +83,13 @@ def test_after_a_sorting_step_rows_count_as_unsorted_where_llama_cpp_holds_them_
 
 
 def test_a_ban_alone_keeps_sorted_rows_sorted():
-    assert build([{"top_k": 3}, {"logit_bias": {0: False}}]).apply(row(4, 0, 2)).ordered
+    assert build([{"top_k": 3}, {"logit_bias": {0: False}}]).apply(row(4, 0, 2)).is_ordered
 
 
 @given(rows(300))
 def test_neutral_is_identity(logits):
     left = run({"logit_bias": {}}, logits)
-    assert left.whole
+    assert left.is_whole
     assert left.logits is logits
 
 

@@ -75,7 +75,7 @@ def test_looking_at_the_rows_counts_nothing():
 def test_after_a_step_that_reorders():
     left = build("top_k2 > min_tokens5", vocab=vocabulary(3, 1)).apply(LOGITS)
     assert table(left) == [(2, 2.0)]
-    assert left.ordered
+    assert left.is_ordered
 
 
 def test_only_end_tokens_left():

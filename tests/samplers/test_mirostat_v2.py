@@ -6,11 +6,11 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 from logitsmith.samplers import Candidates, build
-from logitsmith.samplers.mirostat import surprises
+from logitsmith.samplers.mirostat_base import surprises
 
 from ..oracle.native import NativeSampler
 from .rows import LARGE, LARGEST, NEG, agree, make_row, refuses, row, rows
-from .test_rng import mt19937
+from .test_mersenne_twister import mt19937
 
 LN2 = math.log(2)
 # Probabilities 1/4, 1/8, 1/2 and 1/8: surprises of 2, 3, 1 and 3 bits. Sorted ids are 2 0 1 3.
@@ -76,7 +76,7 @@ def test_the_edge_is_where_the_first_row_surprises_more_than_mu(style):
     step = build([{"mirostat_v2": 5.0}]).steps[-1]
     whole = Candidates(logits)
     whole.order()
-    bits = surprises(whole.rough_probs())
+    bits = surprises(whole.llama_cpp_probs())
     edges = [edge for bit in bits[::40] for edge in (np.nextafter(bit, NEG), bit, np.nextafter(bit, np.inf))]
     for mu in [*edges, np.float32(-3), np.float32(np.inf)]:
         step._mu = np.float32(mu)
@@ -165,7 +165,7 @@ def follow(name, params, logits, seed, doubtful, draws=5):
             left = ours.apply(logits)
             token, theirs = ours.draw(left), native.apply(logits)
             agree(left, theirs, cut=True)
-            np.testing.assert_allclose(left.rough_probs(), theirs.p, atol=1e-5, rtol=0)
+            np.testing.assert_allclose(left.llama_cpp_probs(), theirs.p, atol=1e-5, rtol=0)
             if len(left) > 1 and on_a_boundary(theirs.p, next(numbers)):
                 return draw
             # Among equal logits llama.cpp has another token at the same place.

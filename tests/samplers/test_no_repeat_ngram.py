@@ -114,7 +114,7 @@ def test_rows_that_an_earlier_step_reordered():
     chain.reset([1, 4, 1])
     left = chain.apply(LOGITS)
     assert table(left) == [(1, 4.0), (0, 1.0)]
-    assert left.ordered
+    assert left.is_ordered
 
 
 @given(rows(300), HISTORY)

@@ -172,13 +172,13 @@ def test_rows_that_an_earlier_step_reordered():
     chain.reset([0, 1])
     left = chain.apply(row(1, 4, 3))
     assert table(left) == [(1, 2.0), (2, 3.0)]
-    assert not left.ordered
+    assert not left.is_ordered
 
 
 def test_without_a_token_of_the_window_rows_stay_in_order():
     chain = build([{"top_k": 2}, {"penalties": {"repeat": 2.0}}])
     chain.reset([0])
-    assert chain.apply(row(1, 4, 3)).ordered
+    assert chain.apply(row(1, 4, 3)).is_ordered
 
 
 def test_the_vocabulary_may_change_in_size_between_runs():

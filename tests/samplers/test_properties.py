@@ -108,7 +108,7 @@ def check(chosen, logits, history, seed):
     assert len(set(left.ids.tolist())) == len(left) == left.logits.size == left.probs().size
     assert np.isfinite(left.max)
     assert left.max == left.logits.max()
-    if left.ordered:
+    if left.is_ordered:
         assert np.all(left.logits[:-1] >= left.logits[1:])
     assert left.probs().sum(dtype=np.float64) == pytest.approx(1, abs=1e-5)
     assert chain.draw(left) in left.ids
@@ -186,7 +186,7 @@ def test_a_neutral_sampler_is_the_identity(name, logits, history):
     # Not in a chain, which drops it.
     left = run(SAMPLERS[name](**neutral), logits, prompt_for(history, logits))
     np.testing.assert_array_equal(left.logits, logits)
-    assert left.whole
+    assert left.is_whole
 
 
 @given(chains)

@@ -150,9 +150,9 @@ def test_rows_that_an_earlier_step_reordered():
     chain.reset([0, 1])
     left = chain.apply(row(1, 4, 3))
     assert table(left) == [(1, 2.0), (2, 3.0)]
-    assert not left.ordered
+    assert not left.is_ordered
     chain.reset([0])
-    assert chain.apply(row(1, 4, 3)).ordered, "none of its rows is in the story"
+    assert chain.apply(row(1, 4, 3)).is_ordered, "none of its rows is in the story"
 
 
 @pytest.mark.parametrize("token", [-1, 3, 50_000])

@@ -66,14 +66,14 @@ def test_zero_drops_the_rows_that_llama_cpp_sets_to_minus_inf(logits):
 @given(rows(300))
 def test_neutral_is_identity(logits):
     left = run({"temperature": 1.0}, logits)
-    assert left.whole
+    assert left.is_whole
     np.testing.assert_array_equal(left.logits, logits)
 
 
 def test_keeps_the_order_of_sorted_rows():
     left = run({"top_k": 2}, row(1, 3, 2))
     sampler_input = left.logits
-    assert left.ordered
+    assert left.is_ordered
     assert run({"temperature": 0.5}, sampler_input).logits.tolist() == [6.0, 4.0]
 
 

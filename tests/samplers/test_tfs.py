@@ -139,7 +139,7 @@ def test_brute_force_on_a_large_vocabulary(logits, z, pad):
 def test_rows_end_up_from_high_to_low(pad):
     left = run({"tfs": {"z": 0.8, "pad": pad}}, HALVES[::-1])
     assert left.ids.tolist() == ([4, 3, 2] if pad else [4, 3])
-    assert left.ordered
+    assert left.is_ordered
 
 
 @pytest.mark.parametrize("pad", [True, False])

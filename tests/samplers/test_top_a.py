@@ -69,7 +69,7 @@ def test_neutral_is_identity(logits):
 def test_after_a_step_that_reorders():
     left = build([{"top_k": 3}, {"top_a": 0.5}]).apply(HALVES[::-1])
     assert left.ids.tolist() == [4, 3]  # of three: 4/7, 2/7 and 1/7, so that the threshold is 8/49
-    assert left.ordered
+    assert left.is_ordered
 
 
 @pytest.mark.parametrize(

@@ -40,7 +40,7 @@ WORKED = {
 def test_worked_example(h, top_n, logits, ids):
     left = run({"top_h": {"h": h, "top_n": top_n}}, logits)
     assert left.ids.tolist() == ids
-    assert left.ordered
+    assert left.is_ordered
 
 
 def shares(logits, top_n):

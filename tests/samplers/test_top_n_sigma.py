@@ -134,7 +134,7 @@ def test_a_temperature_before_it_changes_nothing_in_what_is_kept(logits, n, t):
 def test_on_rows_in_order():
     left = build([{"top_k": 3}, {"top_n_sigma": 1.0}]).apply(row(0, 4, -9, 4))
     assert left.ids.tolist() == [1, 3]
-    assert left.ordered
+    assert left.is_ordered
 
 
 @pytest.mark.parametrize("n", [0.0, 0, -1, -0.5])
@@ -143,7 +143,7 @@ def test_neutral_is_identity(n, logits):
     chain = build([{"top_n_sigma": n}])
     assert [step.about.name for step in chain.steps] == ["dist"]
     left = run({"top_n_sigma": n}, logits)
-    assert left.whole
+    assert left.is_whole
     assert left.logits is logits
 
 

@@ -38,7 +38,7 @@ def test_worked_example(p, boundary, min_keep, logits, ids):
     left = run({"typical": {"p": p, "boundary": boundary, "min_keep": min_keep}}, logits)
     assert left.ids.tolist() == ids
     assert left.logits.tolist() == [logits[i] for i in ids]
-    assert not left.ordered
+    assert not left.is_ordered
 
 
 @pytest.mark.parametrize(
@@ -193,7 +193,7 @@ def test_equal_logits_keep_their_order_where_llama_cpp_mixes_them():
 def test_neutral_is_identity(logits, boundary, p):
     # 0.99999999 is 1 in float32, for llama.cpp too.
     left = run({"typical": {"p": p, "boundary": boundary}}, logits)
-    assert left.whole
+    assert left.is_whole
     assert left.logits is logits
 
 

@@ -9,7 +9,7 @@ from logitsmith.samplers import build
 
 from ..oracle.native import NativeChain
 from .rows import LARGE, LARGEST, NEG, FakeVocabulary, make_row, refuses, row, rows, run, table
-from .test_rng import mt19937
+from .test_mersenne_twister import mt19937
 
 LN2 = math.log(2)
 # Probabilities 1/4, 1/8, 1/2 and 1/8; sorted ids are 2 0 1 3. Of four tokens 2 is the newline, 3 the end.
@@ -226,7 +226,7 @@ def test_neutral_is_identity(params, logits):
     chain = build([{"xtc": params}])
     assert [step.about.name for step in chain.steps] == ["dist"]
     left = run({"xtc": params}, logits)
-    assert left.whole
+    assert left.is_whole
     assert left.logits is logits
 
 

@@ -6,16 +6,16 @@ from typing import Any
 
 import numpy as np
 
-from ..arrays import describe
+from ..array_types import describe
 from ..errors import SamplingError
 from .counts import TokenCounts, count_tokens
-from .data import Doubles, Floats, Ints, SamplingData, row_lengths
-from .draw import draw_from_candidates, draw_from_rows, uniform_numbers
 from .logit_table import LogitTable
 from .nucleus import count_reaching_p, select_nucleus
-from .param import RowPlan, SamplingParam
 from .penalties import NO_PENALTIES, PenalisedLogits, RowSelection, compute_penalties
+from .random_draw import draw_from_candidates, draw_from_rows, uniform_numbers
 from .request_cache import RequestTokenCache
+from .sampling_data import Doubles, Floats, Ints, SamplingData, row_lengths
+from .sampling_param import RowPlan, SamplingParam
 from .top_candidates import TopCandidates, find_top_candidates
 
 # `sample` is a function, so what outlives a call stands here. It only saves work and changes no result.

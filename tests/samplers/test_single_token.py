@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from logitsmith.samplers import BuildContext, SamplingError
-from logitsmith.samplers.single import token_of
+from logitsmith.samplers.single_token import token_of
 
 from .rows import FakeVocabulary
 
@@ -20,9 +20,9 @@ WORKED = {
 }
 
 
-@pytest.mark.parametrize(("key", "surroundings", "token"), WORKED.values(), ids=WORKED)
-def test_worked_example(key, surroundings, token):
-    assert token_of(key, surroundings, "it.tokens") == token
+@pytest.mark.parametrize(("key", "context", "token"), WORKED.values(), ids=WORKED)
+def test_worked_example(key, context, token):
+    assert token_of(key, context, "it.tokens") == token
 
 
 @given(st.integers(0, 127))
@@ -46,8 +46,8 @@ REFUSED = {
 }
 
 
-@pytest.mark.parametrize(("key", "surroundings", "message"), REFUSED.values(), ids=REFUSED)
-def test_refusal(key, surroundings, message):
+@pytest.mark.parametrize(("key", "context", "message"), REFUSED.values(), ids=REFUSED)
+def test_refusal(key, context, message):
     with pytest.raises(SamplingError) as caught:
-        token_of(key, surroundings, "it.tokens")
+        token_of(key, context, "it.tokens")
     assert str(caught.value) == message

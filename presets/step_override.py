@@ -7,8 +7,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ..samplers import Sampler, Stage
-from .complaints import make_step, shown
 from .errors import PresetError
+from .messages import make_step, shown
 from .override import Override, StepTarget, step_target
 
 

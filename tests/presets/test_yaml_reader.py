@@ -12,7 +12,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 from logitsmith.presets import PresetError, parse_yaml_scalar
-from logitsmith.presets.read import SIZE_LIMIT, read_table
+from logitsmith.presets.yaml_reader import SIZE_LIMIT, read_table
 
 VALUES = {
     "exponent": ("1e-3", 0.001),

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from ..samplers import Sampler, find_sampler
-from .complaints import make_step, shown
 from .errors import PresetError
+from .messages import make_step, shown
 from .preset import Preset
 
 PREFIX = "general.sampling."

@@ -8,10 +8,10 @@ from typing import ClassVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from .complaints import check_keys, field_complaint
 from .errors import PresetError
-from .read import read_table
+from .messages import check_keys, field_complaint
 from .search import config_folder, is_path
+from .yaml_reader import read_table
 
 
 class UserConfig(BaseModel):

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from logitsmith.samplers.ranking import descending, highest_rows
+from logitsmith.samplers.sort_kernels import descending, highest_rows
 
 from .rows import STYLES, make_row, ranked
 

@@ -4,15 +4,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from logitsmith.engine import Model, locate
 from logitsmith.samplers import build
-from logitsmith.samplers.breakers import Breakers, LastBreaker
-from logitsmith.samplers.overlap import Overlaps, heads
-from logitsmith.samplers.overlap import Pieces as Arranged
+from logitsmith.samplers.dry_breakers import LastBreakerTracker, SequenceBreakers
+from logitsmith.samplers.piece_search import PieceIndex as Arranged
+from logitsmith.samplers.piece_search import TextCompletions, tokens_starting
 
 from ..oracle.native import NativeChain
 from .rows import FakeVocabulary
 
 
-class Pieces(FakeVocabulary):
+class PieceIndex(FakeVocabulary):
     """The 256 bytes, and these pieces from id 256 on; the longest piece that fits is the next token."""
 
     def __init__(self, *pieces):
@@ -51,7 +51,7 @@ HEADS = {
 
 @pytest.mark.parametrize(("text", "pieces", "expected"), HEADS.values(), ids=HEADS)
 def test_heads(text, pieces, expected):
-    assert named(heads(text, pieces), pieces) == expected
+    assert named(tokens_starting(text, pieces), pieces) == expected
 
 
 def of(*letters, least, most):
@@ -70,14 +70,14 @@ def test_heads_by_brute_force(text, pieces):
             expected.append((token, b""))
         else:
             expected += [(token, text[n:]) for n in range(1, len(text)) if piece.endswith(text[:n])]
-    assert sorted(heads(text, pieces)) == sorted(expected)
+    assert sorted(tokens_starting(text, pieces)) == sorted(expected)
 
 
 @given(TEXTS, PIECES, of(b"a", b"b", least=0, most=6))
 def test_overlaps_by_brute_force(text, pieces, tail):
-    overlaps = Overlaps(text, Arranged(pieces))
+    overlaps = TextCompletions(text, Arranged(pieces))
     assert overlaps.text == text
-    assert overlaps.whole == [token for token, piece in enumerate(pieces) if text in piece]
+    assert overlaps.single_tokens == [token for token, piece in enumerate(pieces) if text in piece]
     found = {token for ids in overlaps.completing(tail) for token in ids.tolist()}
     expected = {
         token
@@ -115,13 +115,13 @@ def distance(tails, tokens):
 
 
 def after_last(breakers, tokens):
-    return LastBreaker(breakers, tokens).distance(len(tokens))
+    return LastBreakerTracker(breakers, tokens).distance(len(tokens))
 
 
 @pytest.mark.parametrize(("tails", "tokens", "expected"), DISTANCES.values(), ids=DISTANCES)
 def test_distance(tails, tokens, expected):
     assert distance(tails, tokens) == expected
-    assert after_last(Breakers(tails, 10), tokens) == expected
+    assert after_last(SequenceBreakers(tails, 10), tokens) == expected
 
 
 TOKEN = st.integers(0, 4)
@@ -138,14 +138,14 @@ TAILS = st.dictionaries(
 def test_distance_by_brute_force(tails, tokens, before):
     """``before``: tokens of no breaker after those, so that the search crosses its blocks."""
     tokens = [*tokens, *[7] * before]
-    assert after_last(Breakers(tails, 8), tokens) == distance(tails, tokens)
+    assert after_last(SequenceBreakers(tails, 8), tokens) == distance(tails, tokens)
 
 
 @given(TAILS, st.lists(TOKEN, max_size=20), st.data())
 def test_distance_as_the_history_grows(tails, tokens, data):
     """In windows of any length, asked after some tokens only."""
     history = []
-    last = LastBreaker(Breakers(tails, 8), history)
+    last = LastBreakerTracker(SequenceBreakers(tails, 8), history)
     for token in tokens:
         history.append(token)
         if data.draw(st.booleans()):
@@ -160,8 +160,8 @@ def after(breakers, vocabulary, *pieces):
 
 
 def test_overlapping_breakers_are_found_however_they_are_written():
-    vocabulary = Pieces("the", " the", "th", "end", " end", "then", "e end", "he")
-    breakers = Breakers.overlapping(["the end"], vocabulary)
+    vocabulary = PieceIndex("the", " the", "th", "end", " end", "then", "e end", "he")
+    breakers = SequenceBreakers.overlapping(["the end"], vocabulary)
     assert after(breakers, vocabulary, "x", "the", " end", "x") == 1
     assert after(breakers, vocabulary, "x", " the", " end", "x") == 1
     assert after(breakers, vocabulary, "x", "th", "e end", "x") == 1
@@ -173,45 +173,45 @@ def test_overlapping_breakers_are_found_however_they_are_written():
 
 
 def test_single_tokens_are_those_that_hold_a_text():
-    vocabulary = Pieces("\n\n", ":\n", "end:")
-    breakers = Breakers.overlapping(["\n", ":"], vocabulary)
+    vocabulary = PieceIndex("\n\n", ":\n", "end:")
+    breakers = SequenceBreakers.overlapping(["\n", ":"], vocabulary)
     assert breakers.single == {10, 58, 256, 257, 258}
 
 
 def test_texts_of_two_lengths_with_the_same_head():
-    vocabulary = Pieces()
-    breakers = Breakers.overlapping(["a", "abc"], vocabulary)
+    vocabulary = PieceIndex()
+    breakers = SequenceBreakers.overlapping(["a", "abc"], vocabulary)
     assert breakers.single == {ord("a")}
     assert after(breakers, vocabulary, *"xabcx") == 1
     assert after(breakers, vocabulary, *"xabx") == 2
 
 
 def test_a_text_counts_up_to_40_bytes_and_a_rest_up_to_20_tokens():
-    vocabulary = Pieces("b" * 39)
+    vocabulary = PieceIndex("b" * 39)
     text = "a" * 30 + "b" * 30
-    breakers = Breakers.overlapping([text], vocabulary)
+    breakers = SequenceBreakers.overlapping([text], vocabulary)
     assert after(breakers, vocabulary, *"a" * 21, *"x") == 1
     assert after(breakers, vocabulary, *"a" * 20, *"x") == 21
-    breakers = Breakers.overlapping(["a" + "b" * 60], vocabulary)
+    breakers = SequenceBreakers.overlapping(["a" + "b" * 60], vocabulary)
     assert after(breakers, vocabulary, "a", "b" * 39, "x") == 1
 
 
 def test_a_rest_that_begins_inside_a_character_is_matched_byte_by_byte():
-    vocabulary = Pieces()
-    breakers = Breakers.overlapping(["é"], vocabulary)
+    vocabulary = PieceIndex()
+    breakers = SequenceBreakers.overlapping(["é"], vocabulary)
     assert after_last(breakers, [120, 0xC3, 0xA9, 120]) == 1
     assert after_last(breakers, [120, 0xC3, 0xA8, 120]) == 4
 
 
 def test_a_rest_that_cannot_be_written_is_left_out():
-    vocabulary = Pieces()
+    vocabulary = PieceIndex()
     vocabulary._pieces[0xA9] = b"another"
-    assert after_last(Breakers.overlapping(["é"], vocabulary), [120, 0xC3, 0xA9, 120]) == 4
+    assert after_last(SequenceBreakers.overlapping(["é"], vocabulary), [120, 0xC3, 0xA9, 120]) == 4
 
 
 def test_last_tokens():
-    vocabulary = Pieces("end", "aend", "the", "ath")
-    breakers = Breakers.last_tokens(["\n", "the end", "end", "th"], vocabulary)
+    vocabulary = PieceIndex("end", "aend", "the", "ath")
+    breakers = SequenceBreakers.last_tokens(["\n", "the end", "end", "th"], vocabulary)
     # "a\n", "athe end", "aend" and "ath" end with these tokens.
     expected = [vocabulary.pieces.index(piece) for piece in (b"\n", b"end", b"aend", b"ath")]
     assert breakers.single == set(expected)
@@ -286,7 +286,7 @@ def test_a_character_in_two_tokens_is_a_breaker_where_llama_cpp_looks_for_replac
 
 def test_a_breaker_that_is_written_while_it_is_asked_for():
     history = [9, 1, 2]
-    last = LastBreaker(Breakers({1: [(2, 3)]}, 10), history)
+    last = LastBreakerTracker(SequenceBreakers({1: [(2, 3)]}, 10), history)
     assert last.distance(3) == 3
     history.append(3)
     assert last.distance(4) == 0

@@ -2,7 +2,12 @@
 
 import numpy as np
 import pytest
-from logitsmith.samplers.sums import first_reaching, in_order, sum_of_squares, surely_reaching
+from logitsmith.samplers.sequential_sums import (
+    certain_position_of_share,
+    position_of_share,
+    sequential_sum,
+    sequential_sum_of_squares,
+)
 
 from .rows import make_row
 
@@ -15,15 +20,15 @@ def test_it_is_the_sum_of_a_loop_to_the_last_bit(size, scale, dtype):
     total = dtype(0)
     for value in values:
         total += value
-    assert in_order(values).tobytes() == total.tobytes()
-    assert in_order(-np.zeros(size, dtype)).tobytes() == dtype(0).tobytes()
-    assert in_order(values[::2]) == (np.add.accumulate(values[::2])[-1] if size else 0)
+    assert sequential_sum(values).tobytes() == total.tobytes()
+    assert sequential_sum(-np.zeros(size, dtype)).tobytes() == dtype(0).tobytes()
+    assert sequential_sum(values[::2]) == (np.add.accumulate(values[::2])[-1] if size else 0)
 
 
 def test_what_is_not_finite_stays_so():
     with np.errstate(invalid="ignore"):
-        assert in_order(np.array([1, np.inf], np.float32)) == np.inf
-        assert np.isnan(in_order(np.array([np.inf, -np.inf], np.float32)))
+        assert sequential_sum(np.array([1, np.inf], np.float32)) == np.inf
+        assert np.isnan(sequential_sum(np.array([np.inf, -np.inf], np.float32)))
 
 
 def midway(rng, size):
@@ -59,12 +64,12 @@ def test_a_sum_of_squares_is_a_float_that_doubles_are_added_to(size, kind):
     with np.errstate(over="ignore"):
         for value in values.tolist():
             total = np.float32(np.float64(total) + value * value)
-        assert sum_of_squares(values).tobytes() == total.tobytes()
+        assert sequential_sum_of_squares(values).tobytes() == total.tobytes()
 
 
 def test_squares_that_floats_put_midway_are_found_in_the_sum():
     values = midway(np.random.default_rng(1), 2_000)
-    assert sum_of_squares(values) != in_order(values * values)
+    assert sequential_sum_of_squares(values) != sequential_sum(values * values)
 
 
 def looped(weights, share):
@@ -78,12 +83,12 @@ def looped(weights, share):
 def test_first_reaching_is_that_of_a_loop(style, size):
     weights = np.exp(make_row(style, size, 1) - make_row(style, size, 1).max())
     for share in np.random.default_rng(size).random(40):
-        assert first_reaching(weights, share) == looped(weights, share)
+        assert position_of_share(weights, share) == looped(weights, share)
 
 
 def test_the_ends():
-    assert first_reaching(np.zeros(3_000, np.float32) + 1, 0.0) == 0
-    assert first_reaching(np.append(np.ones(3_000, np.float32), np.zeros(9, np.float32)), 1 - 2**-53) == 2_999
+    assert position_of_share(np.zeros(3_000, np.float32) + 1, 0.0) == 0
+    assert position_of_share(np.append(np.ones(3_000, np.float32), np.zeros(9, np.float32)), 1 - 2**-53) == 2_999
 
 
 @pytest.mark.parametrize("style", ["flat", "normal", "peaked"])
@@ -96,8 +101,8 @@ def test_surely_reaching_is_right_or_silent_with_weights_that_are_off(style):
     answers = []
     for share in [0.0, *rng.random(200), *borders]:
         off = weights * (1 + error * rng.choice([-1, 1], 3_000)).astype(np.float32)
-        found = surely_reaching(off, share, 1.01 * error)
-        assert found is None or found == first_reaching(weights, share)
+        found = certain_position_of_share(off, share, 1.01 * error)
+        assert found is None or found == position_of_share(weights, share)
         answers.append(found)
     assert None in answers
     assert sum(found is not None for found in answers) > 20
@@ -106,11 +111,11 @@ def test_surely_reaching_is_right_or_silent_with_weights_that_are_off(style):
 def test_weights_too_small_for_a_float32_settle_nothing():
     weights = np.full(3_000, 2.0**-140, np.float32)
     for share in (0.1003, 0.5003, 0.9003):  # between two sums
-        assert surely_reaching(weights, share, 0.0) is None
-        assert surely_reaching(weights * np.float32(2.0**100), share, 0.0) == looped(weights, share)
+        assert certain_position_of_share(weights, share, 0.0) is None
+        assert certain_position_of_share(weights * np.float32(2.0**100), share, 0.0) == looped(weights, share)
 
 
 def test_what_is_missing_at_the_first_row_of_a_block_is_what_the_block_has_to_give():
     weights = np.ones(4_096, np.float32)
-    assert surely_reaching(weights, 512.5 / 4_096, 1e-4) == 512
-    assert surely_reaching(weights, (512 + 1e-3) / 4_096, 1e-4) is None
+    assert certain_position_of_share(weights, 512.5 / 4_096, 1e-4) == 512
+    assert certain_position_of_share(weights, (512 + 1e-3) / 4_096, 1e-4) is None

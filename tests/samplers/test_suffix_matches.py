@@ -1,8 +1,8 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from logitsmith.samplers.automaton import SuffixAutomaton
-from logitsmith.samplers.repeats import Repeats, common_suffixes
+from logitsmith.samplers.suffix_automaton import SuffixAutomaton
+from logitsmith.samplers.suffix_matches import WindowSuffixMatcher, suffix_match_lengths
 
 # text -> for each place, how many letters up to it are the same as the last ones
 WORKED = {
@@ -25,7 +25,7 @@ def letters(text):
 
 @pytest.mark.parametrize(("text", "lengths"), WORKED.items(), ids=WORKED)
 def test_common_suffixes(text, lengths):
-    assert common_suffixes(letters(text)).tolist() == lengths
+    assert suffix_match_lengths(letters(text)).tolist() == lengths
 
 
 def common(tokens, place):
@@ -43,14 +43,14 @@ histories = alphabets.flatmap(lambda alphabet: st.text(alphabet, max_size=60)).m
 @given(histories)
 def test_common_suffixes_by_brute_force(tokens):
     expected = [common(tokens, place) for place in range(len(tokens) - 1)] + [0] * bool(tokens)
-    assert common_suffixes(tokens).tolist() == expected
+    assert suffix_match_lengths(tokens).tolist() == expected
 
 
 @pytest.mark.parametrize("period", [1, 2, 3, 1000])
 def test_long_repetitions(period):
     size = 32_768
     expected = [place + 1 if (size - 1 - place) % period == 0 else 0 for place in range(size - 1)] + [0]
-    assert common_suffixes([place % period for place in range(size)]).tolist() == expected
+    assert suffix_match_lengths([place % period for place in range(size)]).tolist() == expected
 
 
 # text, window, limit, least, the letters that would carry on a repetition, with its length so far
@@ -75,7 +75,7 @@ FOLLOWERS = {
 @pytest.mark.parametrize(("text", "window", "limit", "least", "expected"), FOLLOWERS.values(), ids=FOLLOWERS)
 def test_followers(text, window, limit, least, expected):
     known = {ord(letter): length for letter, length in expected.items()}
-    assert Repeats(letters(text), window).followers(limit, least) == known
+    assert WindowSuffixMatcher(letters(text), window).followers(limit, least) == known
     if window == len(text):
         assert SuffixAutomaton(letters(text)).followers(limit, least) == known
 
@@ -97,7 +97,7 @@ LIMIT = st.integers(0, 5) | st.just(1000)
 def test_followers_by_brute_force(prompt, output, asked, limit, least, window):
     """``asked``: after which tokens there is a question, which is when what is new is taken in."""
     history = list(prompt)
-    repeats, automaton = Repeats(history, window), SuffixAutomaton(history)
+    repeats, automaton = WindowSuffixMatcher(history, window), SuffixAutomaton(history)
     for token, ask in zip(output, asked + [True] * len(output), strict=False):
         history.append(token)
         if ask:
@@ -111,7 +111,7 @@ def test_followers_by_brute_force(prompt, output, asked, limit, least, window):
 @pytest.mark.parametrize("window", [5000, 400])
 def test_there_is_room_for_many(prompt, asked, window):
     history = [place % 7 for place in range(prompt)]
-    repeats, automaton = Repeats(history, window), SuffixAutomaton(history)
+    repeats, automaton = WindowSuffixMatcher(history, window), SuffixAutomaton(history)
     for place in range(1500):
         if asked:
             repeats.followers(9, 1)
@@ -124,7 +124,7 @@ def test_there_is_room_for_many(prompt, asked, window):
 @pytest.mark.parametrize("kind", ["window", "all"])
 def test_a_long_history_of_one_token(kind):
     history = [7] * 32_768
-    repeats = SuffixAutomaton(history) if kind == "all" else Repeats(history, 40_000)
+    repeats = SuffixAutomaton(history) if kind == "all" else WindowSuffixMatcher(history, 40_000)
     for size in (32_768, 32_769):
         assert repeats.followers(size, 1) == {7: size - 1}
         history.append(7)

@@ -12,10 +12,10 @@ from pydantic.fields import FieldInfo
 
 from .base import BuildContext, Sampler
 from .chain import Chain, check_selection
+from .compact_notation import parse_notation
 from .errors import SamplingError
-from .notation import parse_notation
+from .mersenne_twister import SEED_MAX
 from .registry import find_sampler
-from .rng import SEED_MAX
 from .vocabulary import Vocabulary
 
 Step = str | Mapping[str, Any] | Sampler

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ..samplers import find_sampler
-from .author import read_sequence
-from .complaints import make_step
 from .errors import PresetError
-from .steps import ResolvedStep, another_chain, resolved
+from .gguf_preset import read_sequence
+from .messages import make_step
+from .step_override import ResolvedStep, another_chain, resolved
 
 _MIROSTAT_VERSIONS = {1: "mirostat", 2: "mirostat_v2"}
 

@@ -9,10 +9,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ..arrays import describe
+from ..array_types import describe
 from ..base import FLOAT32_MAX
 from ..errors import SamplingError
-from .data import Floats, Ints, Mask, ToTensor, check_heights, check_to_tensor
+from .sampling_data import Floats, Ints, Mask, ToTensor, check_heights, check_to_tensor
 
 
 class _Rule(NamedTuple):

@@ -8,8 +8,8 @@ from functools import lru_cache
 import numpy as np
 
 from ..candidates import Candidates
-from ..sums import BLOCK, LONG
-from .data import Doubles, Floats, Ints, Mask
+from ..sequential_sums import BLOCK_ROWS, LONG_ROW
+from .sampling_data import Doubles, Floats, Ints, Mask
 
 _MAX_RELATIVE_ERROR = 64 * 2.0**-24
 """By how much a sum of single-precision weights may be wrong, as a fraction of the total.
@@ -68,7 +68,7 @@ def draw_from_candidates(logits: Floats, kept: Ints, u: Doubles) -> tuple[Ints, 
     weights[np.arange(weights.shape[1]) >= kept[:, None]] = 0
     sums = np.add.accumulate(weights, axis=1, dtype=np.float64)
     positions = _first_reaching(sums, sums[:, -1] * u)
-    for row in (kept > LONG).nonzero()[0]:
+    for row in (kept > LONG_ROW).nonzero()[0]:
         row_logits = np.full(kept[row], -np.inf, np.float32)
         row_logits[: logits.shape[1]] = logits[row, : kept[row]]
         positions[row] = Candidates(row_logits).pick(float(u[row]))
@@ -99,7 +99,7 @@ def _locate(weights: Floats, u: Doubles, dtype: type[np.floating]) -> tuple[Ints
     ``dtype``: that of the sums of blocks.
     """
     every, width = np.arange(u.size), weights.shape[1]
-    size = BLOCK if width > LONG else width
+    size = BLOCK_ROWS if width > LONG_ROW else width
     ends = np.add.accumulate(
         np.add.reduceat(weights, np.arange(0, width, size), axis=1, dtype=dtype), axis=1, dtype=np.float64
     )

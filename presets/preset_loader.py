@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from .preset import Preset
-from .read import read_table
 from .search import find_preset
+from .yaml_reader import read_table
 
 
 def load_preset(name_or_path: str) -> Preset:

@@ -4,7 +4,7 @@ from itertools import islice
 import numpy as np
 import pytest
 from logitsmith.samplers import SEED_MAX, build
-from logitsmith.samplers.rng import MersenneTwister
+from logitsmith.samplers.mersenne_twister import MersenneTwister
 
 from ..oracle.native import NativeSampler
 from .rows import make_row, row

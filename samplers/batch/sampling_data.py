@@ -9,7 +9,7 @@ from typing import Any, TypeGuard
 import numpy as np
 from numpy.typing import NDArray
 
-from ..arrays import describe
+from ..array_types import describe
 from ..errors import SamplingError
 
 Floats = NDArray[np.float32]

@@ -7,10 +7,10 @@ from typing import Literal
 import numpy as np
 from pydantic import Field
 
-from .arrays import Floats
+from .array_types import Floats
 from .base import BuildContext, Selector
 from .candidates import Candidates
-from .rng import MersenneTwister
+from .mersenne_twister import MersenneTwister
 
 
 def surprises(probs: Floats) -> Floats:
@@ -35,9 +35,9 @@ class MirostatBase(Selector):
         """The highest surprise that the next cut lets through, in bits."""
         return self._mu
 
-    def bind(self, surroundings: BuildContext) -> None:
+    def bind(self, context: BuildContext) -> None:
         """Seed the generator."""
-        self._random = MersenneTwister(surroundings.seed)
+        self._random = MersenneTwister(context.seed)
 
     def reset(self, prompt: object) -> None:
         """Go back to the first random number and to mu = 2 tau."""
@@ -52,9 +52,9 @@ class MirostatBase(Selector):
     def select(self, candidates: Candidates) -> int:
         """Cut, draw one of the rows left, and correct mu."""
         candidates.order()
-        before = candidates.rough_probs()
+        before = candidates.llama_cpp_probs()
         self.cut(candidates)
-        probs = candidates.rough_probs()
+        probs = candidates.llama_cpp_probs()
         position = self._random.discrete(probs)
         measured = before if self.surprise == "full" else probs
         error = surprises(measured[position : position + 1])[0] - np.float32(self.tau)

@@ -5,12 +5,13 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from .sums import first_reaching
+from .sequential_sums import position_of_share
 
 SEED_MAX = 2**32 - 1
+"""The largest seed: MT19937 takes 32 bits."""
 
-# Numbers made at a time.
-_AHEAD = 64
+_BATCH_SIZE = 64
+"""How many numbers are generated at a time."""
 _BELOW_ONE = math.nextafter(1.0, 0.0)
 _FLOAT_BELOW_ONE = np.nextafter(np.float32(1), np.float32(0))
 
@@ -18,13 +19,12 @@ _FLOAT_BELOW_ONE = np.nextafter(np.float32(1), np.float32(0))
 class MersenneTwister:
     """A ``std::mt19937`` that is drawn through ``std::uniform_real_distribution<double>(0, 1)``.
 
-    Two 32-bit words w0, w1 make one number: u = (w0 + 2^32 w1) / 2^64, in [0, 1). The same seed gives the
-    same numbers as llama.cpp built with libstdc++.
-
-    Parameters: ``seed``, 0..2^32-1.
+    Formula: two 32-bit words w0, w1 give one number u = (w0 + 2^32 w1) / 2^64, in [0, 1). Equals llama.cpp built
+    with libstdc++: the same seed gives the same numbers.
     """
 
     def __init__(self, seed: int) -> None:
+        """Begin the sequence of ``seed``, 0..2^32-1."""
         self._seed = seed
         self.restart()
 
@@ -39,26 +39,24 @@ class MersenneTwister:
         """Return the next number, a float64 in [0, 1)."""
         if not self._ready:
             # The conversion from 64 bits rounds once and to nearest, like the sum in generate_canonical.
-            words = np.frombuffer(self._words.bytes(8 * _AHEAD), dtype="<u8")
+            words = np.frombuffer(self._words.bytes(8 * _BATCH_SIZE), dtype="<u8")
             numbers = np.minimum(words.astype(np.float64) / 2.0**64, _BELOW_ONE)
             self._ready = numbers[::-1].tolist()
         return self._ready.pop()
 
     def uniform_float(self) -> np.float32:
-        """Return a number in [0, 1) made of one 32-bit word: ``uniform_real_distribution<float>``.
+        """Return the next number of one 32-bit word, in [0, 1): ``uniform_real_distribution<float>``.
 
-        Not to be mixed with `uniform` between two restarts: both draw words ahead.
+        Use either this or `uniform` between two restarts, not both: each generates numbers ahead.
         """
         if not self._ready_floats:
-            words = np.frombuffer(self._words.bytes(4 * _AHEAD), dtype="<u4").astype(np.float32)
+            words = np.frombuffer(self._words.bytes(4 * _BATCH_SIZE), dtype="<u4").astype(np.float32)
             self._ready_floats = list(np.minimum(words / np.float32(2.0**32), _FLOAT_BELOW_ONE)[::-1])
         return self._ready_floats.pop()
 
     def discrete(self, weights: NDArray[np.float32]) -> int:
-        """Return a position, drawn with these weights, (n,).
+        """Return a position, drawn with these weights, (n,). A single weight takes no random number.
 
-        libstdc++'s ``std::discrete_distribution``, but for the last bits of a float64.
-
-        A single weight takes no random number.
+        Equals libstdc++'s ``std::discrete_distribution``, except for the last bits of a float64.
         """
-        return first_reaching(weights, self.uniform()) if weights.size > 1 else 0
+        return position_of_share(weights, self.uniform()) if weights.size > 1 else 0

@@ -9,14 +9,14 @@ from .base import Sampler
 from .candidates import Candidates
 
 
-class Cutoff(Sampler):
+class ProbabilityCutoff(Sampler):
     """Drop the tokens below a probability that `floor` gives; the best always stays."""
 
     epsilon: float = Field(default=0.0, ge=0, description="the floor, or its upper end, in units; 0 = off")
     unit: float = Field(default=1.0, gt=0, le=1, description="1e-4 for text-generation-webui's numbers")
 
     @model_validator(mode="after")
-    def _check_product(self) -> Cutoff:
+    def _check_product(self) -> ProbabilityCutoff:
         if self.epsilon * self.unit >= 1:
             raise ValueError(f"epsilon {self.epsilon:g} times unit {self.unit:g} is not below 1")
         return self
