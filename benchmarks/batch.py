@@ -19,7 +19,7 @@ import sys
 from collections.abc import Callable
 from time import perf_counter
 
-from logitsmith.engine import BatchAnswer, Model, Request, Token, generate, generate_many, locate
+from logitsmith.engine import BatchAnswer, GenerationRequest, Model, Token, generate, generate_many, locate
 from logitsmith.samplers import build
 
 from .batch_sampler import sampler_table
@@ -49,9 +49,9 @@ def main() -> None:
     _memory(str(path), options.parallel)
 
 
-def _requests(model: Model, before: str, count: int) -> list[Request]:
+def _requests(model: Model, before: str, count: int) -> list[GenerationRequest]:
     return [
-        Request(
+        GenerationRequest(
             f"{before}Question {number}: what about {ASKED[number % len(ASKED)]}?\nAnswer:",
             build(CHAIN, seed=number, vocab=model.vocabulary),
             max_tokens=24 + number * 7 % 24,
@@ -84,7 +84,7 @@ def _compare(model: Model, name: str, before: str, options: argparse.Namespace) 
         print(f"{name:22} {way:28} {pace:9.2f} {ratio:6.2f} {same:6} of {len(requests)}")
 
 
-def _native(model: Model, requests: list[Request]) -> dict[object, list[int]]:
+def _native(model: Model, requests: list[GenerationRequest]) -> dict[object, list[int]]:
     found: dict[object, list[int]] = {}
     for request in requests:
         prompt = model.vocabulary.tokenize_prompt(str(request.prompt).encode())
@@ -94,19 +94,21 @@ def _native(model: Model, requests: list[Request]) -> dict[object, list[int]]:
     return found
 
 
-def _one_by_one(model: Model, requests: list[Request]) -> dict[object, list[int]]:
+def _one_by_one(model: Model, requests: list[GenerationRequest]) -> dict[object, list[int]]:
     found = {}
     for request in requests:
-        model.context.back_to(0)  # alone means that nothing was read before
+        model.context.truncate(0)  # alone means that nothing was read before
         events = generate(model, request.prompt, request.chain, max_tokens=request.max_tokens)
         found[request.key] = [event.id for event in events if isinstance(event, Token)]
     return found
 
 
-def _at_once(model: Model, requests: list[Request], parallel: int, apart: bool = False) -> dict[object, list[int]]:
+def _at_once(
+    model: Model, requests: list[GenerationRequest], parallel: int, isolated: bool = False
+) -> dict[object, list[int]]:
     return {
         outcome.key: [token.id for token in outcome.tokens]
-        for outcome in generate_many(model, requests, parallel, apart=apart)
+        for outcome in generate_many(model, requests, parallel, isolated=isolated)
         if isinstance(outcome, BatchAnswer)
     }
 

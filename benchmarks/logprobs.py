@@ -95,8 +95,8 @@ def _reading(model: Model, count: int, rounds: int) -> None:
     context = model.context
 
     def plain(small: bool) -> None:
-        context.back_to(0)
-        context.read(ids, small=small)
+        context.truncate(0)
+        context.read(ids, small_batches=small)
 
     ways: dict[str, Callable[[], object]] = {
         "reading, no logits": lambda: plain(False),
@@ -118,10 +118,10 @@ def _reading(model: Model, count: int, rounds: int) -> None:
 
 
 _OURS = """
-from logitsmith.engine import Model, Wanted, echoed
+from logitsmith.engine import LogprobRequest, Model, score_prompt
 model = Model.load(path, n_ctx=n); model.context; model.context.read([1]); before = peak()
 ids = model.vocabulary.tokenize_prompt(b" sea" * (n - 2))
-sum(len(step.top) for step in echoed(model, ids, Wanted(5)))
+sum(len(step.top) for step in score_prompt(model, ids, LogprobRequest(5)))
 """
 _THEIRS = """
 from llama_cpp import Llama, llama_cpp

@@ -1,40 +1,42 @@
-"""The engine: models, contexts, and the loop that writes. The only room that imports llama_cpp."""
+"""The engine: models, contexts, and the generation of text. The only room that imports llama_cpp."""
 
-from .batch import BatchAnswer, BatchFailure, generate_many
-from .chat import Message, format_chat
+from .batch import BatchAnswer, BatchFailure, BatchOutcome, generate_many
+from .chat import Message, build_prompt, format_chat
 from .context import Context
-from .distribution import LogprobReader, LogprobRequest
 from .errors import ModelError
 from .events import Done, Event, PromptToken, Start, Timings, Token
+from .generation import generate
+from .generation_task import GenerationRequest, versions
 from .gguf import check_gguf
-from .job import Request, versions
-from .loop import generate
+from .logprob_reader import LogprobReader, LogprobRequest
 from .model import MAX_SLOTS, Model, physical_cores
 from .model_path import locate
-from .native import set_abort_handler, set_log_sink
+from .native_log import set_abort_handler, set_log_sink
 from .scoring import score, score_choices, score_prompt, tokenize_continuation
-from .text import TextStream
+from .text_stream import TextStream
 from .vocabulary import Vocabulary
 
 __all__ = [
     "MAX_SLOTS",
     "BatchAnswer",
     "BatchFailure",
+    "BatchOutcome",
     "Context",
     "Done",
     "Event",
+    "GenerationRequest",
     "LogprobReader",
     "LogprobRequest",
     "Message",
     "Model",
     "ModelError",
     "PromptToken",
-    "Request",
     "Start",
     "TextStream",
     "Timings",
     "Token",
     "Vocabulary",
+    "build_prompt",
     "check_gguf",
     "format_chat",
     "generate",

@@ -1,4 +1,4 @@
-"""Many requests at once: a slot that is free takes the next one, and all that are at work move on together."""
+"""Many requests at once: a free slot takes the next request, and all running requests advance together."""
 
 from __future__ import annotations
 
@@ -8,17 +8,18 @@ from time import perf_counter
 
 from ..grammars import GrammarError
 from ..samplers import SamplingError
+from .decoder import Logits
+from .decoder_driver import DecoderDriver
 from .errors import ModelError
 from .events import Done, Start, Token
-from .job import Job, Request, Steps
+from .generation_task import GenerationRequest, GenerationTask
 from .model import Model
-from .run import Logits
-from .slots import Slot, Slots
+from .sequence_slots import NewTokens, SequenceSlot, SequenceSlots
 
 
 @dataclass(frozen=True)
 class BatchAnswer:
-    """What came of a request: its run."""
+    """The events of a request that was answered; ``key`` is the request's."""
 
     key: object
     start: Start
@@ -28,153 +29,146 @@ class BatchAnswer:
 
 @dataclass(frozen=True)
 class BatchFailure:
-    """What came of a request that could not be answered: the reason."""
+    """The reason why a request could not be answered; ``key`` is the request's."""
 
     key: object
     error: ModelError | SamplingError | GrammarError
 
 
+BatchOutcome = BatchAnswer | BatchFailure
+"""What becomes of a request."""
+
 _END = object()
-Moved = tuple[BatchAnswer | BatchFailure | None, int]
-"""What came of a request, if it is over, and how many tokens were made."""
 
 
-def generate_many(  # noqa: PLR0913 - the contract's own names
+def generate_many(  # noqa: PLR0913 - the arguments are public
     model: Model,
-    requests: Iterable[Request | None],
+    requests: Iterable[GenerationRequest | None],
     parallel: int,
     *,
-    apart: bool = False,
-    stopping: Callable[[], bool] | None = None,
+    isolated: bool = False,
+    should_stop: Callable[[], bool] | None = None,
     progress: Callable[[int], None] | None = None,
-) -> Iterator[BatchAnswer | BatchFailure]:
-    """Answer requests, ``parallel`` at a time, each as soon as it is done.
+) -> Iterator[BatchOutcome]:
+    """Answer requests, several at a time, and yield each answer as soon as it is complete.
 
-    Each gets the tokens that it gets alone: what is drawn depends on its own chain only, and what is computed on
-    its own tokens (`Slots` says how far). ``requests`` are asked for one by one, as slots are free; None says that
-    there is none yet, and they are asked again after the next step. ``apart``: compute exactly what `generate`
-    does, which takes as long. ``stopping`` is asked before a request is begun; once it returns True, those at work
-    are finished, and no other is begun. ``progress`` is told, after each step, how many tokens were made.
-    Raises ``ModelError`` where no request is to blame.
+    Each request gets the tokens that it gets alone: they are drawn by its own chain, and its logits do not
+    depend on the other requests (`SequenceSlots` says how far). Raises ``ModelError`` for an error that no
+    request causes.
+
+    Args:
+        model: The model. The slots have a context of their own.
+        requests: The next request is taken when a slot is free. None means that there is none yet: the next one is
+            asked for after the next step.
+        parallel: How many requests are computed at a time.
+        isolated: Compute exactly what `generate` computes, which takes as long as one request after the other.
+        should_stop: Called before a request is begun. Once it returns True, the running requests are finished and
+            no other is begun.
+        progress: Called after each step of a request with the number of tokens that it made.
     """
-
-    def told(moved: Moved) -> Iterator[BatchAnswer | BatchFailure]:
-        outcome, made = moved
-        if progress is not None:
-            progress(made)
-        if outcome is not None:
-            yield outcome
-
-    slots = model.slots(parallel, apart)
+    slots = model.make_slots(parallel, isolated)
     try:
-        board = _Board(model, slots)
+        scheduler = _Scheduler(model, slots, progress or (lambda _: None))
         waiting = iter(requests)
-        over = False
+        is_over = False
         while True:
-            while board.free and not over:
-                over = stopping is not None and stopping()
-                request = None if over else next(waiting, _END)
+            while scheduler.free and not is_over:
+                is_over = should_stop is not None and should_stop()
+                request = None if is_over else next(waiting, _END)
                 if request is None:
                     break
-                if isinstance(request, Request):
-                    yield from told(board.begin(request))
+                if isinstance(request, GenerationRequest):
+                    yield from scheduler.begin(request)
                 else:
-                    over = True
-            if over and not board.working:
+                    is_over = True
+            if is_over and not scheduler.running:
                 return
-            for moved in board.step():
-                yield from told(moved)
+            yield from scheduler.step()
     finally:
         slots.close()
 
 
-class _Work:
+class _RunningRequest:
     """A request in its slot."""
 
-    def __init__(self, model: Model, request: Request, slot: Slot) -> None:
+    def __init__(self, model: Model, request: GenerationRequest, slot: SequenceSlot) -> None:
         self.slot = slot
+        self.key = request.key
         self._began = perf_counter()
-        self._job = Job(model, request, slot)
-        self._steps = Steps(self._job.moves())
+        self._task = GenerationTask(model, request, slot)
+        self.driver = DecoderDriver(self._task.decode())
         self._tokens: list[Token] = []
 
-    def begin(self, slots: Slots) -> int:
-        """Read the prompt, and write as far as that goes; returns how many tokens that made."""
-        cached = slots.read(self.slot, self._job.ids)
-        self._read = perf_counter()
-        self._start = self._job.start(cached, self.slot.length)
-        self.go_on(None)
-        return self.go_on(slots.rows()) if self._steps.reason is None else 0
+    def begin(self, slots: SequenceSlots) -> int:
+        """Read the prompt, and make the tokens that its logits give; returns their number."""
+        cached_tokens = slots.read(self.slot, self._task.prompt_ids)
+        self._prompt_read = perf_counter()
+        self._start = self._task.start_event(cached_tokens, self.slot.length)
+        self.resume(None)
+        return self.resume(slots.prompt_rows()) if self.driver.finish_reason is None else 0
 
-    def go_on(self, rows: Sequence[Logits] | None) -> int:
-        """Write as far as these logits go; returns how many tokens that made."""
+    def resume(self, rows: Sequence[Logits] | None) -> int:
+        """Make the tokens that these logits give; returns their number."""
         before = len(self._tokens)
-        self._tokens.extend(self._steps.go_on(rows))
+        self._tokens.extend(self.driver.resume(rows))
         return len(self._tokens) - before
 
-    @property
-    def wants(self) -> Sequence[int]:
-        """The tokens that are to be read next."""
-        return self._steps.wants
-
-    @property
-    def back(self) -> int:
-        """How many tokens are to be forgotten before that."""
-        return self._steps.back
-
-    @property
-    def key(self) -> object:
-        """The name of the request."""
-        return self._job.request.key
-
     def answer(self) -> BatchAnswer | None:
-        """The answer, if it is there."""
-        if self._steps.reason is None:
+        """The answer, None until it is complete."""
+        reason = self.driver.finish_reason
+        if reason is None:
             return None
-        times = self._read - self._began, perf_counter() - self._read
-        done = self._job.done(self._steps.reason, *times)
+        done = self._task.done_event(reason, self._prompt_read - self._began, perf_counter() - self._prompt_read)
         return BatchAnswer(self.key, self._start, tuple(self._tokens), done)
 
 
-class _Board:
-    """Which slots are free, and which requests are in the others."""
+class _Scheduler:
+    """Knows which slots are free and which requests run in the others.
 
-    def __init__(self, model: Model, slots: Slots) -> None:
-        self._model, self._slots = model, slots
+    ``progress`` is called after each step of a request with the number of tokens that it made.
+    """
+
+    def __init__(self, model: Model, slots: SequenceSlots, progress: Callable[[int], object]) -> None:
+        self._model, self._slots, self._progress = model, slots, progress
         self.free = list(slots.all)
-        self.working: dict[int, _Work] = {}
+        self.running: dict[int, _RunningRequest] = {}
 
-    def begin(self, request: Request) -> Moved:
-        """Put a request into a free slot."""
+    def begin(self, request: GenerationRequest) -> Iterator[BatchOutcome]:
+        """Put a request into a free slot; yields its outcome if it is over already."""
         slot = self.free.pop(0)
+        outcome: BatchOutcome | None
+        token_count = 0
         try:
-            work = _Work(self._model, request, slot)
-            made = work.begin(self._slots)
-            answer = work.answer()
+            running = _RunningRequest(self._model, request, slot)
+            token_count = running.begin(self._slots)
+            outcome = running.answer()
         except (ModelError, SamplingError, GrammarError) as error:
-            self.free.append(slot)
-            return BatchFailure(request.key, error), 0
-        if answer is None:
-            self.working[slot.number] = work
+            outcome = BatchFailure(request.key, error)
+        if outcome is None:
+            self.running[slot.number] = running
         else:
             self.free.append(slot)
-        return answer, made
+        self._progress(token_count)
+        if outcome is not None:
+            yield outcome
 
-    def step(self) -> Iterator[Moved]:
-        """Move all of them on."""
-        for work in self.working.values():
-            self._slots.back(work.slot, work.back)
-        wanted = [(work.slot, work.wants) for work in self.working.values()]
-        for slot, rows in self._slots.push(wanted):
-            work = self.working[slot.number]
-            found: BatchAnswer | BatchFailure | None
-            made = 0
+    def step(self) -> Iterator[BatchOutcome]:
+        """Advance all running requests; yields the outcomes of those that are over."""
+        for running in self.running.values():
+            self._slots.drop(running.slot, running.driver.drop_count)
+        appends = [NewTokens(running.slot, running.driver.needed_tokens) for running in self.running.values()]
+        for slot, rows in self._slots.push(appends):
+            running = self.running[slot.number]
+            outcome: BatchOutcome | None
+            token_count = 0
             try:
-                made = work.go_on(rows)
-                found = work.answer()
+                token_count = running.resume(rows)
+                outcome = running.answer()
             except (ModelError, SamplingError, GrammarError) as error:
-                found = BatchFailure(work.key, error)
-            if found is not None:
-                del self.working[slot.number]
+                outcome = BatchFailure(running.key, error)
+            if outcome is not None:
+                del self.running[slot.number]
                 self.free.append(slot)
-            yield found, made
+            self._progress(token_count)
+            if outcome is not None:
+                yield outcome

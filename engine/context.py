@@ -1,4 +1,4 @@
-"""A context: what the model has read so far, and the logits of what comes next."""
+"""A context: the tokens that the model has read, and the logits of what comes next."""
 
 from __future__ import annotations
 
@@ -11,25 +11,28 @@ from .errors import ModelError
 from .native_context import NativeContext
 
 Progress = Callable[[int, int], None]
-"""Called with the prompt's tokens done and their total, after each batch."""
+"""Called with how many tokens of a prompt are done, and with their total, after each batch."""
 
+_MAX_ROWS = 63
+"""Tokens in a small batch. With 64 or more, llama.cpp's flash attention takes a kernel whose logits differ."""
 
-_PIECE = 63
-_LOGITS_AT_ONCE = 32_000_000
+_MAX_LOGITS_BYTES = 32_000_000
+"""Memory for the logits of a small batch: 63 rows of 127,000 tokens. Larger vocabularies get fewer rows."""
 
 
 class Context:
     """One sequence of tokens in llama.cpp's memory.
 
-    A new prompt that begins like what is there keeps the common part (its keys and values are not computed
-    again). Attributes: ``length``, tokens that fit; ``tokens``, those that are in; ``piece``, how many can be read
-    at once with the logits of each, so few that llama.cpp computes the same however they are cut.
+    A new prompt keeps the tokens that it has in common with the old one: their keys and values are not computed
+    again. Attributes: ``length``, how many tokens fit; ``tokens``, those that have been read; ``max_rows``, how
+    many tokens a small batch has. In small batches, whose tokens all get their logits, llama.cpp computes the
+    same logits however a text is divided.
     """
 
     def __init__(self, native: NativeContext, batch: int) -> None:
         self._native = native
         self._batch = batch
-        self.piece = min(batch, _PIECE, max(1, _LOGITS_AT_ONCE // (4 * native.width)))
+        self.max_rows = min(batch, _MAX_ROWS, max(1, _MAX_LOGITS_BYTES // (4 * native.width)))
         self.length = native.length
         self.tokens: list[int] = []
 
@@ -37,27 +40,30 @@ class Context:
         self,
         prompt: Sequence[int],
         progress: Progress | None = None,
-        interrupted: Callable[[], bool] | None = None,
-        small: bool = False,
+        is_interrupted: Callable[[], bool] | None = None,
+        small_batches: bool = False,
     ) -> int:
         """Make ``prompt`` the whole sequence; returns how many of its tokens were there already.
 
-        ``small``: in pieces of ``piece`` tokens, and none alone, as in `push_each`.
+        Args:
+            prompt: The tokens.
+            progress: Called after each batch.
+            is_interrupted: Called at short intervals, also within a batch. Once it returns True, reading ends;
+                ``tokens`` then holds what was read, and a later call continues from there.
+            small_batches: Read as `push_each` does: at most ``max_rows`` tokens at once, and none alone.
 
-        ``interrupted`` is asked all along; once it returns True, reading ends, ``tokens`` holds what was read,
-        and a later call goes on from there. Raises ``ModelError`` when the prompt is empty or longer than the
-        context.
+        Raises ``ModelError`` when the prompt is empty or longer than the context.
         """
         self.check(prompt)
-        kept = self._keep(prompt)
-        with self._native.break_off_when(interrupted):
-            step = self.piece if small else self._batch
-            for start in range(kept, len(prompt), step):
-                part = prompt[start : start + step]
-                if small and len(part) == 1:
-                    self._push_lone(part[0])
-                elif self._native.decode(part, start):
-                    self.tokens.extend(part)
+        kept = self._keep_common_prefix(prompt)
+        with self._native.abort_when(is_interrupted):
+            size = self.max_rows if small_batches else self._batch
+            for start in range(kept, len(prompt), size):
+                batch = prompt[start : start + size]
+                if small_batches and len(batch) == 1:
+                    self._push_lone(batch[0])
+                elif self._native.decode(batch, start):
+                    self.tokens.extend(batch)
                 else:
                     break
                 if progress is not None:
@@ -65,9 +71,9 @@ class Context:
         return kept
 
     def read_each(self, prompt: Sequence[int]) -> Iterator[NDArray[np.float32]]:
-        """Make ``prompt`` the whole sequence; gives the logits after each token, which hold as `logits` do.
+        """Make ``prompt`` the whole sequence, and yield the logits after each token, valid as those of `logits`.
 
-        All of it is read anew, in pieces whose logits take at most 32 MB. Raises ``ModelError`` as `read` does.
+        All tokens are read anew, in small batches. Raises ``ModelError`` as `read` does.
         """
         self.check(prompt)
         self._native.forget(0)
@@ -75,40 +81,40 @@ class Context:
         yield from self.push_each(prompt)
 
     def push_each(self, tokens: Sequence[int]) -> Iterator[NDArray[np.float32]]:
-        """Append tokens in such pieces; gives the logits after each. Raises ``ModelError`` as `push_all` does."""
-        for start in range(0, len(tokens), self.piece):
-            part = tokens[start : start + self.piece]
-            yield from self._push_lone(part[0]) if len(part) == 1 else self.push_all(part)
+        """Append tokens in small batches, and yield the logits after each. Raises as `push_all` does."""
+        for start in range(0, len(tokens), self.max_rows):
+            batch = tokens[start : start + self.max_rows]
+            yield from self._push_lone(batch[0]) if len(batch) == 1 else self.push_all(batch)
 
     def _push_lone(self, token: int) -> list[NDArray[np.float32]]:
-        """Append one token, reading the one before it again: llama.cpp may compute a lone one in another way."""
+        """Append one token. The one before it is read again: llama.cpp has another kernel for a single token."""
         before = self.tokens[-1:]
-        if not before or self.full or not self._native.forget(len(self.tokens) - 1):
+        if not before or self.is_full or not self._native.forget(len(self.tokens) - 1):
             return self.push_all([token])
-        self._native.decode([*before, token], len(self.tokens) - 1, every=True)
+        self._native.decode([*before, token], len(self.tokens) - 1, all_logits=True)
         self.tokens.append(token)
         return [self._native.logits_at(1)]
 
-    def back_to(self, length: int) -> None:
-        """Forget all but the first ``length`` tokens, of which there are at least so many."""
+    def truncate(self, length: int) -> None:
+        """Keep only the first ``length`` tokens; there must be at least as many."""
         if length == len(self.tokens):
             return
         kept = self.tokens[:length]
         if self._native.forget(length):
             self.tokens = kept
-        else:  # a recurrent model cannot go back part of the way
+        else:  # the state of a recurrent model cannot be truncated
             self.tokens.clear()
-            self.read(kept, small=True)
+            self.read(kept, small_batches=True)
 
     def push(self, token: int) -> None:
         """Append one token. Raises ``ModelError`` when the context is full."""
-        if self.full:
+        if self.is_full:
             raise ModelError(f"the context is full: it holds {self.length:,} tokens")
         self._native.decode((token,), len(self.tokens))
         self.tokens.append(token)
 
     def push_all(self, tokens: Sequence[int]) -> list[NDArray[np.float32]]:
-        """Append some tokens at once; returns the logits after each of them, which hold as `logits` does.
+        """Append tokens in one batch; returns the logits after each, valid as those of `logits`.
 
         Raises ``ModelError`` when they do not fit.
         """
@@ -117,29 +123,24 @@ class Context:
             return [self._native.logits()]
         if len(self.tokens) + len(tokens) > self.length:
             raise ModelError(f"the context is full: it holds {self.length:,} tokens")
-        self._native.decode(tokens, len(self.tokens), every=True)
+        self._native.decode(tokens, len(self.tokens), all_logits=True)
         self.tokens.extend(tokens)
         return [self._native.logits_at(index) for index in range(len(tokens))]
 
     @property
-    def room(self) -> int:
-        """How many further tokens fit."""
+    def remaining(self) -> int:
+        """How many more tokens fit."""
         return self.length - len(self.tokens)
 
     @property
-    def batch(self) -> int:
-        """How many tokens of a prompt are read at once."""
-        return self._batch
-
-    @property
-    def full(self) -> bool:
-        """True when no further token fits."""
+    def is_full(self) -> bool:
+        """True if no more token fits."""
         return len(self.tokens) >= self.length
 
     def logits(self) -> NDArray[np.float32]:
         """The logits after the last token, float32 (V,), in llama.cpp's memory.
 
-        They hold until the next token is read: copy what is to be kept, and write nothing into them.
+        They are valid until the next token is read. Copy what is to be kept; the array cannot be written to.
         """
         return self._native.logits()
 
@@ -148,7 +149,7 @@ class Context:
         self._native.close()
 
     def check(self, prompt: Sequence[int]) -> None:
-        """Raise ``ModelError`` for a prompt that is empty, or does not fit."""
+        """Raise ``ModelError`` for a prompt that is empty or does not fit."""
         if not prompt:
             raise ModelError("the prompt is empty")
         if len(prompt) > self.length:
@@ -157,16 +158,16 @@ class Context:
                 f"shorten it, or give a larger -c"
             )
 
-    def _keep(self, prompt: Sequence[int]) -> int:
-        """Cut the sequence back to what it shares with the prompt; the prompt's last token is always read."""
+    def _keep_common_prefix(self, prompt: Sequence[int]) -> int:
+        """Drop what differs from the prompt, and at least its last token; returns how many tokens remain."""
         common = 0
-        for ours, theirs in zip(self.tokens, prompt[:-1], strict=False):
-            if ours != theirs:
+        for held, token in zip(self.tokens, prompt[:-1], strict=False):
+            if held != token:
                 break
             common += 1
-        # Also where nothing of ours is to be dropped: a call that was broken off may have left something.
+        # Needed even if all tokens are kept: an aborted batch may have left some of its own.
         if not self._native.forget(common):
-            # A recurrent model cannot go back part of the way.
+            # The state of a recurrent model cannot be truncated.
             self._native.forget(0)
             common = 0
         del self.tokens[common:]

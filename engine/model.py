@@ -10,20 +10,29 @@ from types import TracebackType
 from .context import Context
 from .errors import ModelError
 from .gguf import check_gguf
-from .native import LoadOptions, NativeModel
 from .native_context import ContextOptions, NativeContext
-from .slots import Slots
+from .native_model import LoadOptions, NativeModel
+from .sequence_slots import SequenceSlots
 from .vocabulary import Vocabulary
 
-DEFAULT_CONTEXT = 4096
-_MOST_TOKENS = 2**31 - 1
-_MOST_THREADS = 512
+DEFAULT_CONTEXT_TOKENS = 4096
+"""A compromise: room for long prompts, without the memory that the length a model was trained with may take."""
 MAX_SLOTS = 256
-"""What llama.cpp is built for."""
+"""LLAMA_MAX_SEQ: how many sequences llama.cpp can hold in one context."""
+_MAX_INT32 = 2**31 - 1
+"""llama.cpp's counts are 32-bit integers."""
+_MAX_THREADS = 512
+"""GGML_MAX_N_THREADS: llama.cpp ends the process on more."""
+_REQUESTS_PER_THREAD, _MAX_DEFAULT_PARALLEL = 4, 8
+"""Enough requests to keep the threads busy; every slot takes memory. benchmarks/batch.py measures the speed."""
 
 
 class Model:
-    """A GGUF model in memory. Make one with `Model.load`; `close` it, or use it in a `with`."""
+    """A GGUF model in memory. Make one with `Model.load`; `close` it, or use it in a ``with``.
+
+    Attributes: ``path``; ``vocabulary``; ``metadata``, the GGUF's, as texts; ``chat_template``, the GGUF's, or
+    None; ``threads``; ``lora``, the adapter files with their scales.
+    """
 
     def __init__(self, path: Path, native: NativeModel, context: ContextOptions) -> None:
         self._native = native
@@ -38,7 +47,7 @@ class Model:
         self.chat_template = native.chat_template()
 
     @classmethod
-    def load(  # noqa: PLR0913 - each is one thing that llama.cpp's users set by name
+    def load(  # noqa: PLR0913 - the arguments are public
         cls,
         path: str | Path,
         *,
@@ -53,22 +62,31 @@ class Model:
     ) -> Model:
         """Load a model.
 
-        ``n_ctx``: tokens of context; None: 4,096, or fewer if the model was trained with fewer; 0: all that
-        it was trained with. ``threads``: default the physical cores. ``gpu_layers``: -1 all. ``batch``: prompt
-        tokens at a time. ``lora``: adapter files with their scales. ``progress``: called with the part that is
-        loaded, 0..1; when it returns False, loading stops. Raises ``ModelError``.
+        Args:
+            path: The GGUF file.
+            n_ctx: Tokens of context; None: 4,096, or fewer if the model was trained with fewer; 0: all that it was
+                trained with.
+            threads: Default: the physical cores.
+            gpu_layers: Layers that are computed on the GPU; -1: all.
+            batch: How many tokens of a prompt are read at once.
+            mmap: Map the file into memory instead of reading it.
+            mlock: Keep the model from being swapped out.
+            lora: Adapter files with their scales.
+            progress: Called with the fraction that is loaded, 0 to 1. When it returns False, loading stops.
+
+        Raises ``ModelError``.
         """
         path = Path(path)
-        _check("n_ctx", n_ctx, 0, _MOST_TOKENS)
-        _check("threads", threads, 1, _MOST_THREADS)
-        _check("gpu_layers", gpu_layers, -1, _MOST_TOKENS)
-        _check("batch", batch, 1, _MOST_TOKENS)
+        _check("n_ctx", n_ctx, 0, _MAX_INT32)
+        _check("threads", threads, 1, _MAX_THREADS)
+        _check("gpu_layers", gpu_layers, -1, _MAX_INT32)
+        _check("batch", batch, 1, _MAX_INT32)
         check_gguf(path)
         for file, _ in lora:
             check_gguf(Path(file))
         native = NativeModel(str(path), LoadOptions(gpu_layers, mmap, mlock), progress)
         try:
-            if not native.generates:
+            if not native.can_generate:
                 raise ModelError(f"{path}: this model does not write text (an embedding or encoder model)")
             length = _context_length(n_ctx, native.trained_context)
             model = cls(path, native, ContextOptions(length, threads or physical_cores(), min(batch, length)))
@@ -81,46 +99,45 @@ class Model:
 
     @property
     def context(self) -> Context:
-        """The model's context, made when it is first asked for."""
-        if self._native.handle is None:
-            raise ModelError("the model is closed")
+        """The model's own context, made when it is first used. Raises ``ModelError``."""
+        self._check_open()
         if self._context is None:
             native = NativeContext(self._native, self._options, self._adapters)
             self._context = Context(native, self._options.batch)
         return self._context
 
-    def slots(self, count: int, apart: bool = False) -> Slots:
-        """Make room for ``count`` texts side by side, each as long as the context; to be closed before the model.
+    def make_slots(self, count: int, isolated: bool = False) -> SequenceSlots:
+        """Make ``count`` sequence slots, each as long as the context; see `SequenceSlots` for ``isolated``.
 
-        Raises ``ModelError``. See `Slots` for ``apart``.
+        Close them before the model. Raises ``ModelError``.
         """
         _check("parallel", count, 1, MAX_SLOTS)
-        if self._native.handle is None:
-            raise ModelError("the model is closed")
+        self._check_open()
         options = self._options
         batch = max(options.batch, count)
-        length = options.length + (count > 1 and not apart)
+        length = options.length + (count > 1 and not isolated)  # one more token, see SequenceSlots
         native = NativeContext(self._native, ContextOptions(length, options.threads, batch, count), self._adapters)
-        return Slots(native, count, options.batch, apart)
+        return SequenceSlots(native, count, options.batch, isolated)
 
     @property
-    def goes_back(self) -> bool:
-        """Can a text be cut back to some length? Not where the model is recurrent."""
-        return self._native.goes_back
+    def can_truncate(self) -> bool:
+        """True if a sequence can be truncated to any length; a recurrent model's state cannot."""
+        return self._native.can_truncate
 
     @property
-    def parallel(self) -> int:
-        """How many texts to write side by side: four a core, at most 8 and what half of the free memory holds."""
-        each = max(1, self._native.bytes_a_token() * self._options.length)
-        return max(1, min(8, 4 * self.threads, _free_memory() // 2 // each))
+    def default_parallel(self) -> int:
+        """Requests to compute at a time: four per thread, at most 8, at most what half the free memory holds."""
+        slot_bytes = max(1, self._native.cache_bytes_per_token() * self._options.length)
+        limit = min(_MAX_DEFAULT_PARALLEL, _REQUESTS_PER_THREAD * self.threads)
+        return max(1, min(limit, _free_memory_bytes() // 2 // slot_bytes))
 
     @property
     def name(self) -> str:
-        """The file's name, without its ending."""
+        """The file's name without its suffix."""
         return self.path.stem
 
     def special_text(self, name: str) -> str:
-        """How the special token ``bos`` or ``eos`` is written; empty if there is none."""
+        """The text of the special token ``bos`` or ``eos``; empty if there is none."""
         token = self._native.special(name)
         return "" if token is None else self.vocabulary.piece(token).decode("utf-8", "replace")
 
@@ -130,6 +147,10 @@ class Model:
             self._context.close()
             self._context = None
         self._native.close()
+
+    def _check_open(self) -> None:
+        if self._native.handle is None:
+            raise ModelError("the model is closed")
 
     def __enter__(self) -> Model:
         return self
@@ -141,21 +162,21 @@ class Model:
 
 
 def _check(name: str, value: object, low: int, high: int) -> None:
-    """Refuse what C would read as something else, or crash on."""
+    """Raise ``ModelError`` for a value that C would misread or crash on."""
     if value is None and name in ("n_ctx", "threads"):
         return
     if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
         raise ModelError(f"{name}: {value!r} is not a whole number within {low}..{high}")
 
 
-def _context_length(wanted: int | None, trained: int) -> int:
-    if wanted is None:
-        return min(DEFAULT_CONTEXT, trained) if trained > 0 else DEFAULT_CONTEXT
-    return wanted if wanted > 0 else trained
+def _context_length(requested: int | None, trained: int) -> int:
+    if requested is None:
+        return min(DEFAULT_CONTEXT_TOKENS, trained) if trained > 0 else DEFAULT_CONTEXT_TOKENS
+    return requested if requested > 0 else trained
 
 
 def physical_cores() -> int:
-    """The physical cores that this process may use: hardware threads of one core count once."""
+    """How many physical cores this process may use; the hardware threads of one core count once."""
     try:
         usable = os.sched_getaffinity(0)
         siblings = {
@@ -167,8 +188,8 @@ def physical_cores() -> int:
         return max(1, os.cpu_count() or 1)
 
 
-def _free_memory() -> int:
-    """Bytes that can be had without swapping, where the system tells; else all that there are."""
+def _free_memory_bytes() -> int:
+    """The memory that is available without swapping, if the system tells; otherwise all memory."""
     try:
         lines = Path("/proc/meminfo").read_text().splitlines()
         return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable:"))

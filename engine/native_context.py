@@ -1,4 +1,4 @@
-"""Thin handles over llama.cpp's C functions for contexts, which raise ModelError."""
+"""llama.cpp's C functions for contexts, behind a class that raises ModelError."""
 
 from __future__ import annotations
 
@@ -13,15 +13,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .errors import ModelError
-from .native import NativeModel, last_complaint
+from .native_log import last_complaint, reason_suffix
+from .native_model import NativeModel
 
-# What llama_decode returns when its abort callback stopped it.
 _ABORTED = 2
+"""What llama_decode returns when its abort callback stopped it, see llama.h."""
 
-# llama.cpp rounds the length of a sequence up to this.
-_CELLS = 256
+_CONTEXT_STEP_TOKENS = 256
+"""llama.cpp rounds the length of a sequence up to a multiple of this."""
 
-# The binding returns a pointer object; a plain address is what a view needs, and costs a tenth.
+# The binding returns a pointer object. A view needs only the address, which takes a tenth of the time.
 _logits_address = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int32)(
     ctypes.cast(lib.llama_get_logits_ith, ctypes.c_void_p).value or 0
 )
@@ -29,7 +30,11 @@ _logits_address = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p, ctypes.c_in
 
 @dataclass(frozen=True)
 class ContextOptions:
-    """The size of a context and how it computes."""
+    """The size of a context, and how it computes.
+
+    Attributes: ``length``, tokens per sequence; ``threads``; ``batch``, the most tokens that are read at once;
+    ``sequences``, how many there are.
+    """
 
     length: int
     threads: int
@@ -37,8 +42,8 @@ class ContextOptions:
     sequences: int = 1
 
 
-class Part(NamedTuple):
-    """Tokens of one sequence, which stand there from ``position`` on."""
+class SequenceSpan(NamedTuple):
+    """Consecutive tokens of one sequence; the first of them is at ``position``."""
 
     tokens: Sequence[int]
     position: int
@@ -46,32 +51,33 @@ class Part(NamedTuple):
 
 
 class NativeContext:
-    """A llama_context, and one batch that is filled again and again.
+    """A llama_context, and a batch that every call fills anew.
 
-    Each sequence has memory of its own, of ``length`` tokens.
+    Each sequence has memory of its own. Attributes: ``handle``; ``length``, tokens per sequence; ``width``, logits
+    per row; ``can_truncate``, see `NativeModel`.
     """
 
     def __init__(
         self, model: NativeModel, options: ContextOptions, adapters: Sequence[tuple[object, float]] = ()
     ) -> None:
         params = lib.llama_context_default_params()
-        params.n_ctx = (
-            options.length if options.sequences == 1 else -(-options.length // 256) * 256 * options.sequences
-        )
+        params.n_ctx = options.length
+        if options.sequences > 1:
+            steps = -(-options.length // _CONTEXT_STEP_TOKENS)
+            params.n_ctx = steps * _CONTEXT_STEP_TOKENS * options.sequences
         params.n_seq_max = options.sequences
         params.n_batch = params.n_ubatch = options.batch
         params.n_threads = params.n_threads_batch = options.threads
         self.handle = lib.llama_init_from_model(model.handle, params)
         if not self.handle:
-            said = last_complaint()
             raise ModelError(
                 f"llama.cpp could not make a context of {options.sequences} x {options.length:,} tokens"
-                f"{': ' + said if said else ''}; try a smaller -c"
+                f"{reason_suffix()}; try a smaller -c"
             )
-        # llama.cpp rounds the length up; what was asked for is what the user gets.
+        # llama.cpp rounds the length up; the user gets what was asked for.
         self.length = min(options.length, int(lib.llama_n_ctx_seq(self.handle)))
-        self.goes_back = model.goes_back
-        self._alone = options.sequences == 1
+        self.can_truncate = model.can_truncate
+        self._has_one_sequence = options.sequences == 1
         self._memory = lib.llama_get_memory(self.handle)
         self.width = model.size
         self._address = 0
@@ -79,7 +85,7 @@ class NativeContext:
         self._batch = lib.llama_batch_init(options.batch, 0, 1)
         self._tokens = np.ctypeslib.as_array(self._batch.token, (options.batch,))
         self._positions = np.ctypeslib.as_array(self._batch.pos, (options.batch,))
-        self._wanted = np.ctypeslib.as_array(self._batch.logits, (options.batch,))
+        self._logits_flags = np.ctypeslib.as_array(self._batch.logits, (options.batch,))
         for i in range(options.batch):
             self._batch.n_seq_id[i] = 1
             self._batch.seq_id[i][0] = 0
@@ -99,33 +105,33 @@ class NativeContext:
         if lib.llama_set_adapters_lora(self.handle, handles, len(adapters), scales) != 0:
             raise ModelError(f"llama.cpp could not attach the LoRA adapter: {last_complaint()}")
 
-    def decode(self, tokens: Sequence[int], position: int, every: bool = False) -> bool:
-        """Run tokens through the model from ``position`` on; the logits of the last one are kept, or of ``every``.
+    def decode(self, tokens: Sequence[int], position: int, all_logits: bool = False) -> bool:
+        """Read tokens, the first of them at ``position``, and keep the last one's logits, or ``all_logits``.
 
-        Returns False when the work was broken off, see `break_off_when`.
+        Returns False when the call was aborted, see `abort_when`.
         """
         count = len(tokens)
         if count == 1:
-            self._tokens[0], self._positions[0], self._wanted[0] = tokens[0], position, 1
+            self._tokens[0], self._positions[0], self._logits_flags[0] = tokens[0], position, 1
         else:
             self._tokens[:count] = tokens
             self._positions[:count] = range(position, position + count)
-            self._wanted[:count] = every
-            self._wanted[count - 1] = 1
+            self._logits_flags[:count] = all_logits
+            self._logits_flags[count - 1] = 1
         return self._run(count)
 
-    def decode_parts(self, parts: Sequence[Part], every: bool = True) -> bool:
-        """Run tokens of several sequences through the model at once.
+    def decode_spans(self, spans: Sequence[SequenceSpan], all_logits: bool = True) -> bool:
+        """Read tokens of several sequences at once, and keep ``all_logits``, or those of each span's last token.
 
-        The logits of ``every`` one are kept, in order, else those of each part's last one.
+        Returns False when the call was aborted.
         """
         count = 0
-        for tokens, position, sequence in parts:
+        for tokens, position, sequence in spans:
             end = count + len(tokens)
             self._tokens[count:end] = tokens
             self._positions[count:end] = range(position, position + len(tokens))
-            self._wanted[count:end] = every
-            self._wanted[end - 1] = 1
+            self._logits_flags[count:end] = all_logits
+            self._logits_flags[end - 1] = 1
             for i in range(count, end):
                 self._batch.seq_id[i][0] = sequence
             count = end
@@ -137,21 +143,20 @@ class NativeContext:
         if code == _ABORTED:
             return False
         if code != 0:
-            said = last_complaint()
-            raise ModelError(f"llama.cpp could not decode (code {code}){': ' + said if said else ''}")
+            raise ModelError(f"llama.cpp could not decode (code {code}){reason_suffix()}")
         return True
 
     @contextmanager
-    def break_off_when(self, wanted: Callable[[], bool] | None) -> Iterator[None]:
-        """While inside, ``wanted`` is asked at each node of the graph, and stops the work by returning True.
+    def abort_when(self, is_interrupted: Callable[[], bool] | None) -> Iterator[None]:
+        """While inside, call ``is_interrupted`` at each node of the graph; when it returns True, abort `decode`.
 
-        A batch of a prompt can take many seconds, in which Python could not hear a Ctrl-C. For single tokens
-        it would cost more than it is worth.
+        A batch of a prompt can take many seconds, in which Python cannot react to Ctrl-C. For a single token,
+        these calls would take more time than they save.
         """
-        if wanted is None:
+        if is_interrupted is None:
             yield
             return
-        callback = lib.ggml_abort_callback(lambda _data: wanted())
+        callback = lib.ggml_abort_callback(lambda _data: is_interrupted())
         lib.llama_set_abort_callback(self.handle, callback, None)
         try:
             yield
@@ -159,18 +164,18 @@ class NativeContext:
             lib.llama_set_abort_callback(self.handle, lib.ggml_abort_callback(), None)
 
     def logits(self) -> NDArray[np.float32]:
-        """The logits of the last token, float32 (V,), in place: the next `decode` overwrites them."""
+        """The logits of the last token, float32 (V,), in llama.cpp's memory; the next call overwrites them."""
         address = _logits_address(self.handle, -1)
         if address is None:
             raise ModelError("llama.cpp holds no logits; decode a token first")
-        if address != self._address:  # nearly always the same place as before
+        if address != self._address:  # it hardly ever changes
             self._address = address
             self._view = np.ctypeslib.as_array((ctypes.c_float * self.width).from_address(address))
             self._view.flags.writeable = False
         return self._view
 
     def logits_at(self, index: int) -> NDArray[np.float32]:
-        """The logits of one token of the last `decode`, where every one was wanted; as `logits` otherwise."""
+        """The logits of one token of the last call, which must have kept them all; valid as those of `logits`."""
         address = _logits_address(self.handle, index)
         if address is None:
             raise ModelError(f"llama.cpp holds no logits for token {index} of the batch")
@@ -179,12 +184,12 @@ class NativeContext:
         return view
 
     def forget(self, position: int, sequence: int = 0) -> bool:
-        """Drop the cached keys and values from ``position`` on; False if this model cannot, save from 0."""
-        if position == 0 and self._alone:
+        """Remove a sequence's tokens from ``position`` on. Returns False if the model can only remove all."""
+        if position == 0 and self._has_one_sequence:
             lib.llama_memory_clear(self._memory, False)
             return True
         return bool(lib.llama_memory_seq_rm(self._memory, sequence, position, -1))
 
     def copy(self, source: int, target: int) -> None:
-        """Make one sequence what another one is."""
+        """Copy all tokens of one sequence into another, empty one."""
         lib.llama_memory_seq_cp(self._memory, source, target, -1, -1)

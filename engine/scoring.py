@@ -1,54 +1,71 @@
-"""Logprobs of texts that are given: a prompt's own, a whole text's, and those of several ways to go on."""
+"""Scores: the logprobs of a prompt's tokens, of a text of any length, and of several continuations of a prompt."""
 
 from __future__ import annotations
 
 import codecs
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from itertools import chain, islice
+from typing import NamedTuple
 
 from ..logprobs import Distribution
 from .context import Progress
-from .distribution import LogprobReader, LogprobRequest
 from .errors import ModelError
 from .events import PromptToken
+from .logprob_reader import LogprobReader, LogprobRequest
 from .model import Model
 from .vocabulary import Vocabulary
 
-Interrupted = Callable[[], bool]
-Said = tuple[Distribution, ...]
-
 CHOSEN_ONLY = LogprobRequest(0)
+"""The logprobs of the text's own tokens, and no others."""
 
 
 def score_prompt(
     model: Model,
     ids: Sequence[int],
-    wanted: LogprobRequest = CHOSEN_ONLY,
+    logprobs: LogprobRequest = CHOSEN_ONLY,
     progress: Progress | None = None,
-    interrupted: Interrupted | None = None,
+    is_interrupted: Callable[[], bool] | None = None,
 ) -> Iterator[PromptToken]:
-    """Read a prompt and tell of each of its tokens; token i's logprob is the one given tokens 0 to i - 1.
+    """Read a prompt in small batches, and yield each token; token i has its logprob given tokens 0 to i - 1.
 
-    The first token has none. One pass, with the logits of at most 32 MB at a time. Ends early once ``interrupted``
-    returns True.
+    Args:
+        model: The model; its own context is used.
+        ids: The prompt's tokens. The first one gets no logprob.
+        logprobs: Which logprobs to read.
+        progress: Called after each token.
+        is_interrupted: Called after each token. Once it returns True, reading ends.
+
+    Raises ``ModelError``.
     """
-    return _told(model, ids, _read(model, ids, LogprobReader(model.vocabulary, wanted), progress, interrupted))
+    scorer = _Scorer(model, LogprobReader(model.vocabulary, logprobs), is_interrupted)
+    return _prompt_tokens(model, ids, scorer.read(ids, progress))
 
 
-def score(  # noqa: PLR0913 - each is one thing to be said by name
+def score(  # noqa: PLR0913 - the arguments are public
     model: Model,
     ids: Sequence[int],
     stride: int | None = None,
     *,
-    wanted: LogprobRequest = CHOSEN_ONLY,
+    logprobs: LogprobRequest = CHOSEN_ONLY,
     progress: Progress | None = None,
-    interrupted: Interrupted | None = None,
+    is_interrupted: Callable[[], bool] | None = None,
 ) -> Iterator[PromptToken]:
-    """Tell of each token of a text, however long it is.
+    """Yield each token of a text of any length with its logprob.
 
-    A text longer than the context is read in windows that begin ``stride`` tokens apart (default: half of it);
-    each tells of the tokens that the one before did not reach, so that all but the first window's tokens have at
-    least context - stride tokens before them. A window begins with BOS if the text does. Raises ``ModelError``.
+    A text longer than the context is read in windows. Each window yields the tokens that the one before did not
+    reach, so that all tokens but the first window's have at least context - stride tokens before them. A window
+    begins with BOS if the text does.
+
+    Args:
+        model: The model; its own context is used.
+        ids: The text's tokens.
+        stride: How many tokens apart windows begin; default: half the context.
+        logprobs: Which logprobs to read.
+        progress: Called after each token.
+        is_interrupted: Called after each token. Once it returns True, reading ends.
+
+    Raises ``ModelError``.
     """
     if not ids:
         raise ModelError("there is nothing to score: the text has no tokens")
@@ -58,110 +75,137 @@ def score(  # noqa: PLR0913 - each is one thing to be said by name
         stride = max(1, length // 2)
     if not 0 < stride < length:
         raise ModelError(f"stride: {stride} is not within 1..{length - 1}, less than the context")
-    reader = LogprobReader(model.vocabulary, wanted)
-    return _told(model, ids, _windows(model, ids, stride, reader, (progress, interrupted)))
+    scorer = _Scorer(model, LogprobReader(model.vocabulary, logprobs), is_interrupted)
+    return _prompt_tokens(model, ids, scorer.read_windows(ids, stride, progress))
 
 
 def score_choices(
-    model: Model, prompt: Sequence[int], choices: Sequence[Sequence[int]], wanted: LogprobRequest = CHOSEN_ONLY
+    model: Model,
+    prompt: Sequence[int],
+    choices: Sequence[Sequence[int]],
+    logprobs: LogprobRequest = CHOSEN_ONLY,
 ) -> list[list[PromptToken]]:
-    """Tell of the tokens of each of several continuations of a prompt, which is read once for all of them.
+    """Return the tokens of each of several continuations of a prompt, with their logprobs.
 
-    Raises ``ModelError`` where a choice is empty, or does not fit into the context behind the prompt.
+    Args:
+        model: The model; its own context is used.
+        prompt: The prompt's tokens. They are read once for all choices.
+        choices: The tokens of each continuation.
+        logprobs: Which logprobs to read.
+
+    Raises ``ModelError`` if the prompt or a choice is empty, or if a choice does not fit into the context.
     """
     context = model.context
+    _check_choices(model, prompt, choices)
+    reader = LogprobReader(model.vocabulary, logprobs)
+    context.read(prompt, small_batches=True)
+    first_row = context.logits().copy()
+    scored = []
+    for ids in choices:
+        context.truncate(len(prompt))
+        rows = chain([first_row], context.push_each(ids[:-1]))
+        distributions = (reader.read(row, token) for token, row in zip(ids, rows, strict=True))
+        scored.append(list(_prompt_tokens(model, ids, distributions)))
+    return scored
+
+
+def _check_choices(model: Model, prompt: Sequence[int], choices: Sequence[Sequence[int]]) -> None:
+    length = model.context.length
     if not prompt:
         raise ModelError("the prompt has no tokens, so that nothing comes before a choice")
     for number, ids in enumerate(choices, 1):
         model.vocabulary.check(ids)
         if not ids:
             raise ModelError(f"choice {number} has no tokens")
-        if len(prompt) + len(ids) - 1 > context.length:
+        if len(prompt) + len(ids) - 1 > length:
             raise ModelError(
                 f"choice {number} does not fit: the prompt has {len(prompt):,} tokens, the choice {len(ids):,}, "
-                f"and the context holds {context.length:,}; give a larger -c"
+                f"and the context holds {length:,}; give a larger -c"
             )
     model.vocabulary.check(prompt)
-    reader = LogprobReader(model.vocabulary, wanted)
-    context.read(prompt, small=True)
-    behind = context.logits().copy()
-    found = []
-    for ids in choices:
-        context.back_to(len(prompt))
-        rows = chain([behind], context.push_each(ids[:-1]))
-        said = (reader.read(row, token) for token, row in zip(ids, rows, strict=True))
-        found.append(list(_told(model, ids, said)))
-    return found
 
 
-def tokenize_continuation(vocabulary: Vocabulary, prompt: str, choice: str) -> tuple[list[int], list[int], bool]:
-    """The tokens of a prompt and of a choice behind it, and whether the two together would be cut otherwise.
+class Continuation(NamedTuple):
+    """The tokens of a prompt and of a choice after it.
 
-    Where the whole text begins with the prompt's own tokens, the choice has the rest; else its own, cut apart.
-    Raises ``ModelError`` where the choice has no tokens of its own.
+    ``is_separate``: the choice was tokenized separately, because in the whole text its first characters would
+    share a token with the prompt's last ones.
     """
-    before = vocabulary.tokenize_prompt(prompt.encode())
-    whole = vocabulary.tokenize_prompt((prompt + choice).encode())
-    if whole[: len(before)] == before:
-        return before, whole[len(before) :], False
+
+    prompt_ids: list[int]
+    choice_ids: list[int]
+    is_separate: bool
+
+
+def tokenize_continuation(vocabulary: Vocabulary, prompt: str, choice: str) -> Continuation:
+    """Tokenize a prompt and a choice after it.
+
+    If the tokens of the whole text begin with those of the prompt, the choice has the rest; otherwise the choice
+    is tokenized separately. Raises ``ModelError`` if it cannot be.
+    """
+    prompt_ids = vocabulary.tokenize_prompt(prompt.encode())
+    text_ids = vocabulary.tokenize_prompt((prompt + choice).encode())
+    if text_ids[: len(prompt_ids)] == prompt_ids:
+        return Continuation(prompt_ids, text_ids[len(prompt_ids) :], False)
     data = choice.encode()
-    # SentencePiece puts a blank before a text; behind a line end it does not.
+    # SentencePiece puts a space before a text, but not after a line feed.
     for ids in (vocabulary.tokenize(data, special=True), vocabulary.tokenize(b"\n" + data, special=True)[1:]):
         if b"".join(map(vocabulary.piece, ids)) == data:
-            return before, ids, True
+            return Continuation(prompt_ids, ids, True)
     raise ModelError(
         f"{choice!r} cannot be cut into tokens by itself, and behind the prompt it joins its last one"
     )
 
 
-def _read(
-    model: Model,
-    ids: Sequence[int],
-    reader: LogprobReader,
-    progress: Progress | None,
-    interrupted: Interrupted | None,
-) -> Iterator[Said]:
-    yield ()
-    for place, logits in enumerate(model.context.read_each(ids), 1):
-        if progress is not None:
-            progress(place, len(ids))
-        if interrupted is not None and interrupted():
-            return
-        if place < len(ids):
-            yield reader.read(logits, ids[place])
+Distributions = tuple[Distribution, ...]
 
 
-def _windows(
-    model: Model,
-    ids: Sequence[int],
-    stride: int,
-    reader: LogprobReader,
-    watch: tuple[Progress | None, Interrupted | None],
-) -> Iterator[Said]:
-    progress, interrupted = watch
-    length = model.context.length
-    bos = [ids[0]] if ids[0] == model.vocabulary.bos else []
-    done = 0
-    for start in range(0, len(ids), stride):
-        head = bos if start else []
-        window = [*head, *ids[start : start + length - len(head)]]
-        first = done - start + len(head)
-        for said in islice(_read(model, window, reader, None, interrupted), first, None):
-            done += 1
+@dataclass(frozen=True)
+class _Scorer:
+    """Reads texts, and yields the distributions of each token: () for the first one, before which nothing is."""
+
+    model: Model
+    reader: LogprobReader
+    is_interrupted: Callable[[], bool] | None
+
+    def read(self, ids: Sequence[int], progress: Progress | None) -> Iterator[Distributions]:
+        """Read a text that fits into the context."""
+        yield ()
+        for count, logits in enumerate(self.model.context.read_each(ids), 1):
             if progress is not None:
-                progress(done, len(ids))
-            yield said
-        if done == len(ids) or (interrupted is not None and interrupted()):
-            return
+                progress(count, len(ids))
+            if self.is_interrupted is not None and self.is_interrupted():
+                return
+            if count < len(ids):
+                yield self.reader.read(logits, ids[count])
+
+    def read_windows(self, ids: Sequence[int], stride: int, progress: Progress | None) -> Iterator[Distributions]:
+        """Read a text of any length."""
+        length = self.model.context.length
+        bos = [ids[0]] if ids[0] == self.model.vocabulary.bos else []
+        done = 0
+        for start in range(0, len(ids), stride):
+            head = bos if start else []
+            window = [*head, *ids[start : start + length - len(head)]]
+            first_new = done - start + len(head)
+            for distributions in islice(self.read(window, None), first_new, None):
+                done += 1
+                if progress is not None:
+                    progress(done, len(ids))
+                yield distributions
+            if done == len(ids) or (self.is_interrupted is not None and self.is_interrupted()):
+                return
 
 
-def _told(model: Model, ids: Iterable[int], said: Iterable[Said]) -> Iterator[PromptToken]:
-    """Put each token beside what is said of it, as far as that goes. An added BOS is not part of the text."""
+def _prompt_tokens(
+    model: Model, ids: Iterable[int], distributions: Iterable[Distributions]
+) -> Iterator[PromptToken]:
+    """Join each token with its distributions, until either ends. A BOS that was added is not part of the text."""
     vocabulary = model.vocabulary
     decoder = codecs.getincrementaldecoder("utf-8")("replace")
-    # What is said comes first, so that it is asked once more at the end: only then the last token is read.
-    for place, (found, token) in enumerate(zip(said, ids, strict=False)):
+    # The distributions come first in zip: they are asked once more at the end, which reads the last token.
+    for index, (token_distributions, token) in enumerate(zip(distributions, ids, strict=False)):
         data = vocabulary.piece(token)
-        added = place == 0 and vocabulary.adds_bos and token == vocabulary.bos
-        text = "" if added else decoder.decode(data)
-        yield PromptToken(place, token, data, text, added, found)
+        is_added = index == 0 and vocabulary.adds_bos and token == vocabulary.bos
+        text = "" if is_added else decoder.decode(data)
+        yield PromptToken(index, token, data, text, is_added, token_distributions)

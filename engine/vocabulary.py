@@ -8,19 +8,19 @@ from operator import index
 from typing import SupportsIndex
 
 from .errors import ModelError
-from .native import NativeModel
+from .native_model import NativeModel
 
 
 class Vocabulary:
-    """What a model's tokens are. Bytes are read lazily, since a run needs few of them.
+    """The tokens of a model. Their bytes are read when they are first used, since a run needs few of them.
 
-    Attributes: ``size``, the number of tokens; ``bos``, ``newline`` and ``end`` (of a turn, else of a text), ids
-    or None.
+    Attributes: ``size``, the number of tokens; ``bos``, ``newline`` and ``end`` (of a turn; without such a
+    token, of a text), ids or None; ``adds_bos``, whether a prompt begins with ``bos``.
     """
 
     def __init__(self, native: NativeModel) -> None:
         self._native = native
-        self._known: dict[int, bytes] = {}
+        self._pieces: dict[int, bytes] = {}
         self.size = native.size
         self.bos = native.special("bos")
         self.adds_bos = native.adds_bos()
@@ -31,8 +31,8 @@ class Vocabulary:
 
     @cached_property
     def eog(self) -> frozenset[int]:
-        """Ids of the tokens that end a generation."""
-        # llama.cpp makes each of them a control token, save those that the file names by id.
+        """Ids of the end-of-generation tokens."""
+        # llama.cpp makes each of them a control token, except those that the file names by id.
         named = (self._native.special("eos"), self._native.special("eot"))
         candidates = {*self._special, *(token for token in named if token is not None)}
         return frozenset(token for token in candidates if self._native.is_eog(token))
@@ -44,7 +44,7 @@ class Vocabulary:
 
     @cached_property
     def pieces(self) -> list[bytes]:
-        """The bytes of every token, by id; control tokens as they are written in the vocabulary."""
+        """The bytes of every token by id; of control tokens, those of their names in the vocabulary."""
         return list(map(self._special.get, range(self.size), self._texts))
 
     @cached_property
@@ -53,47 +53,47 @@ class Vocabulary:
 
     @cached_property
     def _special(self) -> dict[int, bytes]:
-        """The tokens that are no text, as they are written in the vocabulary."""
+        """The tokens that are not text, with the bytes of their names in the vocabulary."""
         return {token: self._native.piece(token) for token, text in enumerate(self._texts) if not text}
 
     def piece(self, token: int) -> bytes:
-        """The bytes of a token; a control token as it is written in the vocabulary."""
-        known = self._known.get(token)
-        if known is None:
-            known = self._known[token] = self._native.piece(self._checked(token))
-        return known
+        """The bytes of a token; of a control token, those of its name in the vocabulary. Raises ``ModelError``."""
+        data = self._pieces.get(token)
+        if data is None:
+            data = self._pieces[token] = self._native.piece(self._checked(token))
+        return data
 
     def is_eog(self, token: int) -> bool:
-        """Does this token end a generation? Asks about one token, without listing them all."""
+        """True for an end-of-generation token. Looks at this token only, unlike `eog`."""
         return self._is_eog(token)
 
     def is_control(self, token: int) -> bool:
-        """Is it a control token, which is not part of the text?"""
+        """True for a control token, which is not part of the text."""
         return self._is_control(token)
 
     def tokenize(self, data: bytes, special: bool = False) -> list[int]:
         """Token ids of a text in UTF-8, without a beginning-of-sequence token.
 
-        ``special``: read the written form of control tokens, such as ``<|im_end|>``, as these tokens.
-        Raises ``ModelError`` when the bytes are not UTF-8.
+        ``special``: read the names of control tokens, such as ``<|im_end|>``, as these tokens. Raises
+        ``ModelError`` when the bytes are not UTF-8.
         """
         _check_utf8(data)
         return self._native.tokenize(data, False, special)
 
     def tokenize_prompt(self, data: bytes) -> list[int]:
-        """Token ids of a prompt: special tokens are read, and BOS goes first where the model wants it, once."""
+        """Token ids of a prompt; names of control tokens become these, and BOS goes first if the model adds it."""
         _check_utf8(data)
         tokens = self._native.tokenize(data, True, True)
         if self.adds_bos and tokens[:2] == [self.bos, self.bos]:
-            del tokens[0]  # the chat template wrote one already
+            del tokens[0]  # the chat template has written one
         return tokens
 
     def detokenize(self, tokens: Sequence[int]) -> bytes:
-        """The text of some tokens, control tokens left out."""
+        """The text of some tokens, without control tokens. Raises ``ModelError``."""
         return self._native.detokenize([self._checked(token) for token in tokens]) if tokens else b""
 
     def single(self, text: str) -> int:
-        """The one token that this text is. Raises ``ModelError`` where it is several, and says which."""
+        """Return the id of the token that is exactly this text. Raises ``ModelError`` if there is none."""
         try:
             tokens = self.tokenize(text.encode(), special=True)
         except UnicodeEncodeError:
@@ -102,8 +102,8 @@ class Vocabulary:
             return tokens[0]
         if not tokens:
             raise ModelError("an empty text is no token")
-        parts = ", ".join(repr(self.piece(token).decode("utf-8", "replace")) for token in tokens)
-        raise ModelError(f"{text!r} is {len(tokens)} tokens of this model, not one: {parts}")
+        pieces = ", ".join(repr(self.piece(token).decode("utf-8", "replace")) for token in tokens)
+        raise ModelError(f"{text!r} is {len(tokens)} tokens of this model, not one: {pieces}")
 
     def check(self, tokens: Iterable[int]) -> None:
         """Raise ``ModelError`` unless all of these are ids of this vocabulary."""
@@ -111,7 +111,7 @@ class Vocabulary:
             self._checked(token)
 
     def _checked(self, token: int) -> int:
-        """The id, if it is one: C would read past its table, or end the process."""
+        """Return the id. Raises ``ModelError`` for a wrong one: llama.cpp would crash or read other memory."""
         if not isinstance(token, SupportsIndex) or not 0 <= index(token) < self.size:
             raise ModelError(f"token id {token} is not within 0..{self.size - 1}")
         return index(token)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 
-from ...engine import LogprobRequest, Model, Request, format_chat
+from ...engine import GenerationRequest, LogprobRequest, Model, build_prompt, format_chat
 from ...grammars import Constraint, resolve_grammar
 from ...presets import (
     Override,
@@ -51,14 +51,14 @@ class RequestBuilder:
         self._presets: dict[str, Preset] = {}
         self._load_preset(defaults.preset)  # a fault in it ends the batch before the first line
 
-    def build(self, request: BatchRequest) -> Request:
+    def build(self, request: BatchRequest) -> GenerationRequest:
         """Return the engine's request; its ``key`` is the line's id."""
         settings = self._resolve(request)
         seed = settings.seed.value
         constraint = self._constraint(settings)
         max_tokens = settings.max_tokens.value
         top_logprobs = self._defaults.logprobs if request.logprobs is None else request.logprobs
-        return Request(
+        return GenerationRequest(
             prompt=self._prompt(request, settings),
             chain=build(
                 settings.samplers(),
@@ -68,9 +68,9 @@ class RequestBuilder:
             constraint=constraint,
             stop=settings.stop.value,
             max_tokens=None if max_tokens == -1 else max_tokens,
-            wanted=LogprobRequest(top_logprobs, request.logprobs_from),
+            logprobs=LogprobRequest(top_logprobs, request.logprobs_from),
             # Only a length that somebody asked for may break off the sentence of a grammar.
-            close=constraint is not None and settings.max_tokens.origin == "default",
+            complete_sentence=constraint is not None and settings.max_tokens.origin == "default",
             key=request.id,
         )
 
@@ -104,18 +104,13 @@ class RequestBuilder:
         return resolve_grammar(value, folders(), settings.grammar_base).start(self._model.vocabulary)
 
     def _prompt(self, request: BatchRequest, settings: Settings) -> str | Sequence[int]:
-        messages = request.messages
-        if messages is None and isinstance(request.prompt, str) and self._is_chat(settings):
-            system = settings.system.value
-            messages = [{"role": "system", "content": system}] if system is not None else []
-            messages.append({"role": "user", "content": request.prompt})
-        if messages is not None:
-            return format_chat(self._model, messages)
+        if request.messages is not None:
+            return format_chat(self._model, request.messages)
+        if isinstance(request.prompt, str):
+            return build_prompt(
+                self._model, request.prompt, system=settings.system.value, chat=self._defaults.chat
+            )
         return request.prompt or ""
-
-    def _is_chat(self, settings: Settings) -> bool:
-        chat = self._defaults.chat
-        return settings.system.value is not None if chat is None else chat
 
 
 def derive_seed(base_seed: int, request_id: str) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
-from ...engine import BatchAnswer, Model, ModelError, Request, generate_many
+from ...engine import BatchAnswer, GenerationRequest, Model, ModelError, generate_many
 from ...grammars import GrammarError
 from ...logprobs import batch_error
 from ...presets import PresetError
@@ -50,8 +50,8 @@ class BatchRunner:
             model,
             self._requests(lines),
             policy.parallel,
-            apart=policy.isolated,
-            stopping=policy.should_stop,
+            isolated=policy.isolated,
+            should_stop=policy.should_stop,
             progress=display.add_tokens,
         )
         for outcome in outcomes:
@@ -68,7 +68,7 @@ class BatchRunner:
         """How many of the results that were there belong to no line of this input."""
         return len(self._results.existing_keys) - self._progress.existing
 
-    def _requests(self, lines: Iterable[InputLine] | BackgroundLines) -> Iterator[Request | None]:
+    def _requests(self, lines: Iterable[InputLine] | BackgroundLines) -> Iterator[GenerationRequest | None]:
         """The requests that have no result yet; an invalid line fails at once. None: no line has come yet."""
         for line in self._wait_for_lines(lines) if isinstance(lines, BackgroundLines) else lines:
             request = None if line is None else self._build_request(line)
@@ -83,7 +83,7 @@ class BatchRunner:
                 return
             yield line
 
-    def _build_request(self, line: InputLine) -> Request | None:
+    def _build_request(self, line: InputLine) -> GenerationRequest | None:
         """The request of a line; None if it has a result already, or gets one here because it is invalid."""
         request_id = find_request_id(line.content) or f"line-{line.number}"
         if (line.number, line.digest) in self._results.existing_keys:

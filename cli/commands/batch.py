@@ -157,7 +157,7 @@ def _answer(
     from ..render.batch import show_progress
 
     model, defaults, template = parts
-    parallel = options.parallel or model.parallel
+    parallel = options.parallel or model.default_parallel
     is_announced = False
 
     def should_stop() -> bool:

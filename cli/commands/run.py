@@ -134,10 +134,10 @@ def _generate(
     """Build, iterate, render."""
     from ...engine import generate
     from ...samplers import build
-    from ..inputs.logprobs import wanted_of
+    from ..inputs.logprobs import logprob_request
     from ..render.progress import reading
 
-    wanted = wanted_of(options, model.vocabulary)
+    logprobs = logprob_request(options, model.vocabulary)
     constraint = None if spec is None else constraint_of(spec, model)
     chain = build(settings.samplers(), seed=seed_of(settings), vocab=model.vocabulary)
     limit = settings.max_tokens.value
@@ -150,16 +150,17 @@ def _generate(
             constraint,
             stop=settings.stop.value,
             max_tokens=None if limit == -1 else limit,
-            top_logprobs=wanted.top,
-            logprobs_from=wanted.sources,
-            logprob_of=wanted.named,
-            echo=options.echo and wanted.top is not None,
+            top_logprobs=logprobs.top_count,
+            logprobs_from=logprobs.source,
+            logprob_of=logprobs.token_ids,
+            echo=options.echo and logprobs.top_count is not None,
             jump=not options.no_jump,
             lookup=options.lookup,
             # Our own default length should not break off what the user wants whole.
-            close=constraint is not None and (options.grammar_complete or settings.max_tokens.origin == "default"),
+            complete_sentence=constraint is not None
+            and (options.grammar_complete or settings.max_tokens.origin == "default"),
             progress=progress,
-            interrupted=lambda: interrupt.requested,
+            is_interrupted=lambda: interrupt.requested,
         )
         done = _render(events, options, text, prompt)
     if spec is not None and done.complete is False and done.finish_reason != "interrupted":
@@ -205,10 +206,6 @@ def _broken_off(done: Done, options: RunOptions, spec: GrammarSpec) -> str:
 
 def _full_prompt(options: RunOptions, settings: Settings, model: Model, text: str) -> str:
     """The prompt as the model gets it: in its chat template, if chat is on or a system message is set."""
-    system = settings.system.value
-    if not (options.chat or (options.chat is None and system is not None)):
-        return text
-    from ...engine import format_chat
+    from ...engine import build_prompt
 
-    messages = [{"role": "system", "content": system}] if system is not None else []
-    return format_chat(model, [*messages, {"role": "user", "content": text}])
+    return build_prompt(model, text, system=settings.system.value, chat=options.chat)

@@ -18,7 +18,7 @@ _ITEM = re.compile(r'\s*("(?:[^"\\]|\\.)*"|[^,"\s][^,]*|)\s*(,|$)')
 _ID = re.compile(r"<\[(\d{1,12})\]>")
 
 
-def wanted_of(options: RunOptions, vocabulary: Vocabulary) -> LogprobRequest:
+def logprob_request(options: RunOptions, vocabulary: Vocabulary) -> LogprobRequest:
     """Which logprobs this run reads; leaves with a message where a token is none of the model's."""
     from ...engine import LogprobRequest
 
@@ -30,8 +30,8 @@ def wanted_of(options: RunOptions, vocabulary: Vocabulary) -> LogprobRequest:
             f"--logprobs: {top:,} is more than the {vocabulary.size:,} tokens of the vocabulary"
         )
     source = "model" if options.logprobs_from is None else options.logprobs_from.value
-    named = () if options.logprob_of is None else tuple(dict.fromkeys(_named(options.logprob_of, vocabulary)))
-    return LogprobRequest(top, source, named)
+    token_ids = () if options.logprob_of is None else tuple(dict.fromkeys(_named(options.logprob_of, vocabulary)))
+    return LogprobRequest(top, source, token_ids)
 
 
 def _named(texts: str, vocabulary: Vocabulary) -> list[int]:

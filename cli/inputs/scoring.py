@@ -14,13 +14,13 @@ def scored_text(
     text: str,
     stride: int | None,
     progress: Callable[[int, int], None] | None = None,
-    interrupted: Callable[[], bool] | None = None,
+    is_interrupted: Callable[[], bool] | None = None,
 ) -> Iterator[PromptToken]:
     """Tell of each token of a text."""
     from ...engine import score
 
     ids = model.vocabulary.tokenize_prompt(text.encode())
-    return score(model, ids, stride, progress=progress, interrupted=interrupted)
+    return score(model, ids, stride, progress=progress, is_interrupted=is_interrupted)
 
 
 def scored_choices(model: Model, prompt: str, choices: list[str]) -> dict[str, Any]:
@@ -32,9 +32,9 @@ def scored_choices(model: Model, prompt: str, choices: list[str]) -> dict[str, A
     ids = []
     before: list[int] = []
     for choice in choices:
-        before, own, apart = tokenize_continuation(model.vocabulary, prompt, choice)
+        before, own, is_separate = tokenize_continuation(model.vocabulary, prompt, choice)
         ids.append(own)
-        if apart:
+        if is_separate:
             notes.append(f"{choice!r} would join the prompt's last token; it is scored behind it, on its own")
         longer = [other for other in choices if other != choice and other.startswith(choice)]
         if longer:

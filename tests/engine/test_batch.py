@@ -9,9 +9,9 @@ import pytest
 from logitsmith.engine import (
     BatchAnswer,
     BatchFailure,
+    GenerationRequest,
     LogprobRequest,
     ModelError,
-    Request,
     generate,
     generate_many,
 )
@@ -35,13 +35,13 @@ CHAINS = [
 def wish(model, key, prompt, chain=STORY, seed=None, **rest):
     rest.setdefault("max_tokens", 12)
     built = build(chain, seed=len(str(key)) if seed is None else seed, vocab=model.vocabulary)
-    return Request(prompt, built, key=key, **rest)
+    return GenerationRequest(prompt, built, key=key, **rest)
 
 
 def alone(model, request):
     """The tokens that `generate` makes."""
-    wanted = request.wanted
-    model.context.back_to(0)  # a beginning that was read in a longer piece would move the logits a little
+    logprobs = request.logprobs
+    model.context.truncate(0)  # a beginning that was read in a longer piece would move the logits a little
     events = generate(
         model,
         request.prompt,
@@ -49,9 +49,9 @@ def alone(model, request):
         request.constraint,
         stop=request.stop,
         max_tokens=request.max_tokens,
-        top_logprobs=wanted.top,
-        logprobs_from=wanted.sources,
-        close=request.close,
+        top_logprobs=logprobs.top_count,
+        logprobs_from=logprobs.source,
+        complete_sentence=request.complete_sentence,
     )
     _, *tokens, done = events
     return tokens, done
@@ -95,8 +95,8 @@ def long_requests(model, seed=0, count=6):
     words = ["sea", "salt", "ship", "storm", "light", "house", "night", "stone", "bird", "sail"]
     for key in range(count):
         prompt = SYSTEM * (key % 3) + " ".join(draw.choices(words, k=draw.choice([3, 50, 64, 90])))
-        wanted = LogprobRequest(2)
-        yield wish(model, key, prompt, seed=key, max_tokens=[4, 30, 9][key % 3], wanted=wanted)
+        logprobs = LogprobRequest(2)
+        yield wish(model, key, prompt, seed=key, max_tokens=[4, 30, 9][key % 3], logprobs=logprobs)
 
 
 def test_neither_order_nor_neighbours_nor_shared_beginnings_change_a_bit(model):
@@ -111,7 +111,7 @@ def test_neither_order_nor_neighbours_nor_shared_beginnings_change_a_bit(model):
 def test_neither_order_nor_neighbours_change_a_bit_of_many(model):
     requests = [
         *long_requests(model, 2, 60),
-        wish(model, "long", "A long story:", max_tokens=600, wanted=LogprobRequest(0)),
+        wish(model, "long", "A long story:", max_tokens=600, logprobs=LogprobRequest(0)),
     ]
     once = told(answers(model, requests, 8))
     for parallel in (2, 5, 12):
@@ -120,9 +120,9 @@ def test_neither_order_nor_neighbours_change_a_bit_of_many(model):
     print(f"\n{len(requests)} requests, each the same to the last bit at 8, 2, 5 and 12 at a time, in four orders")
 
 
-def test_apart_computes_what_generate_computes(model):
+def test_isolated_requests_compute_what_generate_computes(model):
     requests = list(long_requests(model, 1, 3))
-    found = answers(model, requests, 4, apart=True)
+    found = answers(model, requests, 4, isolated=True)
     for request in requests:
         tokens, done = alone(model, request)
         assert [(t.id, t.said) for t in found[request.key].tokens] == [(t.id, t.said) for t in tokens]
@@ -149,7 +149,7 @@ def test_shared_beginnings_are_read_once(model):
 def test_what_follows_a_prompt_is_what_generate_computes(model, before):
     """Also where the beginning is shared, and the end is of any length; to the last bit."""
     ends = [0, 30, 63, 64, 100]
-    requests = [wish(model, n, before + " sea" * n, max_tokens=1, wanted=LogprobRequest(5)) for n in ends]
+    requests = [wish(model, n, before + " sea" * n, max_tokens=1, logprobs=LogprobRequest(5)) for n in ends]
     found = answers(model, requests, 3)
     for request in requests:
         assert found[request.key].tokens == tuple(alone(model, request)[0]), request.key
@@ -167,7 +167,7 @@ def test_grammars_and_stop_texts_are_each_requests_own(model):
                 "Say it:",
                 seed=key,
                 constraint=spec.start(model.vocabulary) if spec else None,
-                close=spec is not None,
+                complete_sentence=spec is not None,
                 stop=(" the",) if spec is None else (),
                 max_tokens=30,
             )
@@ -253,7 +253,7 @@ def test_requests_are_asked_for_as_slots_are_free_and_not_after_stopping(model):
             yield wish(model, key, "The", max_tokens=4)
 
     answered = []
-    for outcome in generate_many(model, requests(), 2, stopping=lambda: len(answered) >= 3):
+    for outcome in generate_many(model, requests(), 2, should_stop=lambda: len(answered) >= 3):
         answered.append(outcome.key)
         assert len(asked) <= len(answered) + 2
     assert set(answered) == set(asked)

@@ -3,7 +3,7 @@
 import random
 
 import pytest
-from logitsmith.engine import BatchAnswer, Done, LogprobRequest, Request, Token, generate, generate_many
+from logitsmith.engine import BatchAnswer, Done, GenerationRequest, LogprobRequest, Token, generate, generate_many
 from logitsmith.grammars import resolve_grammar
 from logitsmith.samplers import build
 
@@ -40,21 +40,21 @@ def requests(model, count, seed):
         chain = " > ".join([*draw.sample(STEPS, draw.randrange(5)), draw.choice(ENDS)])
         spec = resolve_grammar(draw.choice(GRAMMARS)) if draw.random() < 0.2 else None
         words = draw.choices(WORDS, k=draw.choice([1, 4, 12, 12, 40, 90, 250]))
-        yield Request(
+        yield GenerationRequest(
             prompt=" ".join(words),
             chain=build(chain, seed=draw.randrange(2**32), vocab=model.vocabulary),
             constraint=spec.start(model.vocabulary) if spec else None,
             stop=draw.choice([(), (".",), ("\n", " the")]),
             max_tokens=draw.choice([1, 3, 8, 16]),
-            wanted=LogprobRequest(draw.choice([None, 0, 3])),
-            close=spec is not None and draw.random() < 0.5,
+            logprobs=LogprobRequest(draw.choice([None, 0, 3])),
+            complete_sentence=spec is not None and draw.random() < 0.5,
             key=key,
         )
 
 
 def alone(model, request):
-    wanted = request.wanted
-    model.context.back_to(0)  # a beginning that was read in a longer piece would move the logits a little
+    logprobs = request.logprobs
+    model.context.truncate(0)  # a beginning that was read in a longer piece would move the logits a little
     events = generate(
         model,
         request.prompt,
@@ -62,8 +62,8 @@ def alone(model, request):
         request.constraint,
         stop=request.stop,
         max_tokens=request.max_tokens,
-        top_logprobs=wanted.top,
-        close=request.close,
+        top_logprobs=logprobs.top_count,
+        complete_sentence=request.complete_sentence,
     )
     tokens, done = [], None
     for event in events:
@@ -97,7 +97,7 @@ def test_a_thousand_requests_get_what_they_get_alone(model, seed):
 
 def test_apart_all_of_them_get_what_they_get_alone(model):
     count, seed = 120, 5
-    for outcome in generate_many(model, requests(model, count, seed), 8, apart=True):
+    for outcome in generate_many(model, requests(model, count, seed), 8, isolated=True):
         assert isinstance(outcome, BatchAnswer)
         request = next(r for r in requests(model, count, seed) if r.key == outcome.key)
         assert ([token.id for token in outcome.tokens], outcome.done.text) == (

@@ -14,23 +14,23 @@ class FakeNative:
 
     length = 8
     width = 100
-    wanted = None
+    is_interrupted = None
 
     def __init__(self, can_go_back=True):
         self.calls = []
         self.can_go_back = can_go_back
 
     def decode(self, tokens, position):
-        if self.wanted is not None and self.wanted():
+        if self.is_interrupted is not None and self.is_interrupted():
             return False
         self.calls.append((position, list(tokens)))
         return True
 
     @contextmanager
-    def break_off_when(self, wanted):
-        self.wanted = wanted
+    def abort_when(self, is_interrupted):
+        self.is_interrupted = is_interrupted
         yield
-        self.wanted = None
+        self.is_interrupted = None
 
     def forget(self, position):
         self.calls.append(("forget", position))
@@ -79,20 +79,20 @@ def test_interrupted_reading_goes_on_later():
     native = FakeNative()
     context = Context(native, batch=2)
     answers = iter([False, False, True])
-    assert context.read([1, 2, 3, 4, 5, 6], interrupted=lambda: next(answers)) == 0
+    assert context.read([1, 2, 3, 4, 5, 6], is_interrupted=lambda: next(answers)) == 0
     assert context.tokens == [1, 2, 3, 4]
     assert context.read([1, 2, 3, 4, 5, 6]) == 4
     assert native.calls[-2:] == [("forget", 4), (4, [5, 6])]
 
 
-def test_one_batch_is_broken_off_in_the_middle(model):
+def test_one_batch_is_aborted_in_the_middle(model):
     ids = model.vocabulary.tokenize(TEXT.encode())
     model.context.read([1])
     model.context.read(ids)
     expected = model.context.logits().copy()
     model.context.read([1])
     asked = []
-    model.context.read(ids, interrupted=lambda: asked.append(1) or len(asked) > 200)
+    model.context.read(ids, is_interrupted=lambda: asked.append(1) or len(asked) > 200)
     assert len(asked) == 201
     assert model.context.tokens == []
     model.context.read(ids)
@@ -102,9 +102,9 @@ def test_one_batch_is_broken_off_in_the_middle(model):
 def test_full_context():
     context = Context(FakeNative(), batch=4)
     context.read([1] * 7)
-    assert not context.full
+    assert not context.is_full
     context.push(2)
-    assert context.full
+    assert context.is_full
     with pytest.raises(ModelError, match="the context is full"):
         context.push(3)
     with pytest.raises(ModelError, match="the prompt has 9 tokens and the context holds 8"):

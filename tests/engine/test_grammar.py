@@ -64,7 +64,7 @@ def test_running_out_of_tokens_is_said(model, records):
 
 @pytest.mark.parametrize("limit", [1, 2, 3, 5, 8, 13])
 def test_close_brings_the_sentence_to_its_end(model, records, limit):
-    _, tokens, done = run(model, records.start(), max_tokens=limit, close=True)
+    _, tokens, done = run(model, records.start(), max_tokens=limit, complete_sentence=True)
     assert (done.finish_reason, done.complete) == ("length", True)
     assert records.matches(done.text)
     assert len(tokens) > limit
@@ -80,7 +80,7 @@ def test_the_last_token_may_complete_the_sentence(model):
 
 def test_only_a_grammar_can_be_closed(model):
     with pytest.raises(ModelError, match="only a text under a grammar"):
-        run(model, None, close=True)
+        run(model, None, complete_sentence=True)
 
 
 class Canonical:

@@ -72,9 +72,9 @@ def test_llama_cpp_giving_up_is_heard_of():
     # In a process of its own, since it ends there; ggml's own function, as its assertions call it.
     program = (
         "import os\n"
-        "from logitsmith.engine import when_llama_cpp_aborts\n"
+        "from logitsmith.engine import set_abort_handler\n"
         "def leave(reason):\n print(reason.strip()[:11], flush=True); os._exit(7)\n"
-        "when_llama_cpp_aborts(leave)\n"
+        "set_abort_handler(leave)\n"
         "from llama_cpp._ggml import libggml\n"
         "libggml.ggml_abort(b'file.c', 1, b'a reason why')\n"
     )

@@ -58,7 +58,7 @@ def test_a_choice_may_fill_the_context():
 
 def test_an_interrupted_text_tells_of_its_beginning(model):
     asked = iter([False] * 5 + [True] * 9)
-    steps = list(score_prompt(model, list(range(100, 140)), interrupted=lambda: next(asked)))
+    steps = list(score_prompt(model, list(range(100, 140)), is_interrupted=lambda: next(asked)))
     assert [step.id for step in steps] == list(range(100, 106))
     assert list(score_prompt(model, [5, 6]))[1].chosen.logprob < 0
 
@@ -107,7 +107,7 @@ def test_what_cannot_be_told(model, options, message):
 def test_telling_of_the_prompt_changes_nothing_that_is_drawn(model, count):
     ids = [1000 + i * 7919 % 40000 for i in range(count)]
     chain = build("temp0.8", seed=4)
-    model.context.back_to(0)
+    model.context.truncate(0)
     _, *plain, done = generate(model, ids, chain, max_tokens=6, top_logprobs=0)
     _, *events, echoed_done = generate(model, ids, chain, max_tokens=6, top_logprobs=0, echo=True)
     told, written = events[:count], events[count:]
@@ -132,12 +132,12 @@ def test_a_context_of_one_token_scores_nothing():
 PEAK = r"""
 import re, sys
 from pathlib import Path
-from logitsmith.engine import Model, Wanted, echoed
+from logitsmith.engine import LogprobRequest, Model, score_prompt
 def peak():
     return int(re.search(r"VmHWM:\s+(\d+) kB", Path("/proc/self/status").read_text())[1]) / 1024
 with Model.load(sys.argv[1], n_ctx=4096, threads=1) as model:
     before = peak()
-    steps = list(echoed(model, [i * 7919 % 150_000 for i in range(4000)], Wanted(5)))
+    steps = list(score_prompt(model, [i * 7919 % 150_000 for i in range(4000)], LogprobRequest(5)))
     print(len(steps), peak() - before)
 """
 

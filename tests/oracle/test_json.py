@@ -90,7 +90,7 @@ def test_what_is_written_under_a_grammar_parses(name):
             grammar = compile_grammar(json.dumps(schema), vocabulary, kind="json_schema")
         for seed in range(runs):
             chain = build("temp1.5", seed=seed, vocab=vocabulary)
-            *_, done = generate(model, "JSON:\n", chain, grammar.start(), max_tokens=60, close=True)
+            *_, done = generate(model, "JSON:\n", chain, grammar.start(), max_tokens=60, complete_sentence=True)
             assert done.complete, done
             value = json.loads(done.text)
             if schema is not None:

@@ -52,7 +52,7 @@ def native(model):
 def test_the_prompts_logprobs(model, native, text, bos):
     vocabulary = model.vocabulary
     ids = [vocabulary.bos] * bos + vocabulary.tokenize_prompt(text.encode())
-    steps = list(score_prompt(model, ids, LogprobRequest(4, named=(0, 253))))
+    steps = list(score_prompt(model, ids, LogprobRequest(4, token_ids=(0, 253))))
     expected = native.logprobs(ids)
     assert [step.id for step in steps] == ids
     assert b"".join(step.data for step in steps[bos:]) == text.encode()

@@ -7,14 +7,14 @@ from logitsmith.engine import (
     BatchAnswer,
     Context,
     Done,
+    GenerationRequest,
     LogprobRequest,
     ModelError,
-    Request,
     Token,
     generate,
     generate_many,
 )
-from logitsmith.engine.lookup import Lookup
+from logitsmith.engine.prompt_lookup import PromptLookup
 from logitsmith.grammars import resolve_grammar
 from logitsmith.samplers import build
 
@@ -62,7 +62,7 @@ def guess(monkeypatch, prompt, tokens, seed=1):
         coming = list(tokens[place : place + draw.randrange(min(limit, 7) + 1)])
         return [token if draw.random() < 0.85 else draw.randrange(3, 49_000) for token in coming]
 
-    monkeypatch.setattr(Lookup, "draft", draft)
+    monkeypatch.setattr(PromptLookup, "draft", draft)
 
 
 OPTIONS = [{"stop": "e s"}, {"top_logprobs": 2, "logprobs_from": "both"}]
@@ -144,7 +144,7 @@ def test_in_a_batch_it_changes_nothing_either(model):
     def requests(most):
         for key, prompt in enumerate((LIST, CODE, PROSE, LIST)):
             chain = build("temp0.8", seed=key, vocab=model.vocabulary)
-            yield Request(prompt, chain, max_tokens=30, wanted=LogprobRequest(0), lookup=most, key=key)
+            yield GenerationRequest(prompt, chain, max_tokens=30, logprobs=LogprobRequest(0), lookup=most, key=key)
 
     found = []
     for most in (0, 8):
@@ -160,16 +160,16 @@ def test_a_negative_number_is_refused(model):
 
 
 def test_drafts_follow_the_latest_longest_match():
-    lookup = Lookup(8, [1, 2, 3, 4, 5, 2, 3, 9, 2, 3])
+    lookup = PromptLookup(8, [1, 2, 3, 4, 5, 2, 3, 9, 2, 3])
     assert lookup.draft(8) == [9, 2]
     assert lookup.draft(1) == [9]
-    assert Lookup(8, [9, 2, 3, 7, 7, 2, 3, 8, 9, 2, 3]).draft(8) == [7, 7]
-    assert Lookup(8, [1, 2, 3, 4]).draft(8) == []
-    assert Lookup(8, [1]).draft(8) == Lookup(8, []).draft(8) == []
+    assert PromptLookup(8, [9, 2, 3, 7, 7, 2, 3, 8, 9, 2, 3]).draft(8) == [7, 7]
+    assert PromptLookup(8, [1, 2, 3, 4]).draft(8) == []
+    assert PromptLookup(8, [1]).draft(8) == PromptLookup(8, []).draft(8) == []
 
 
 def test_drafts_grow_while_they_are_right_and_pause_when_they_are_wrong():
-    lookup = Lookup(8, [1, 2] * 20)
+    lookup = PromptLookup(8, [1, 2] * 20)
     sizes = []
     for right in (True, True, True, True, False, False):
         draft = lookup.draft(99)
@@ -194,4 +194,4 @@ def test_a_draft_is_what_followed_the_latest_place_where_the_end_stood_before():
                 round_ = text[ends[-1] :]
                 expected = (round_ * 2)[:2]
                 break
-        assert Lookup(2, text).draft(9) == expected
+        assert PromptLookup(2, text).draft(9) == expected

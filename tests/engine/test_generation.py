@@ -86,7 +86,7 @@ def test_context_full(model):
 def test_interruption_keeps_what_was_made(model):
     chain = build("greedy", vocab=model.vocabulary)
     events = []
-    for event in generate(model, PROMPT, chain, interrupted=lambda: len(events) == 4):
+    for event in generate(model, PROMPT, chain, is_interrupted=lambda: len(events) == 4):
         events.append(event)
     _, *tokens, done = events
     assert done.finish_reason == "interrupted"
@@ -95,7 +95,7 @@ def test_interruption_keeps_what_was_made(model):
 
 
 def test_interruption_while_the_prompt_is_read(model):
-    start, tokens, done = run(model, [5, 6, 7] * 20, interrupted=lambda: True)
+    start, tokens, done = run(model, [5, 6, 7] * 20, is_interrupted=lambda: True)
     assert start.prompt_tokens == 60
     assert tokens == []
     assert (done.finish_reason, done.text, done.completion_tokens) == ("interrupted", "", 0)

@@ -1,0 +1,218 @@
+"""The decoder: makes one token after the other, drawn by the chain or forced by the constraint."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Sequence
+from dataclasses import dataclass
+from time import perf_counter
+from typing import NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..grammars import Constraint
+from ..samplers import Chain
+from .constraint_tracker import ConstraintTracker
+from .events import Token
+from .logprob_reader import LogprobReader
+from .prompt_lookup import PromptLookup
+from .text_stream import TextStream
+from .vocabulary import Vocabulary
+
+Logits = NDArray[np.float32]
+"""One row of logits, float32 (V,)."""
+
+
+class NeedLogits(NamedTuple):
+    """A decoder's request: remove the last ``drop_count`` tokens, append ``tokens``, send the logits after each.
+
+    Without ``tokens``, the decoder asks for the logits after the last token that was read.
+    """
+
+    tokens: Sequence[int]
+    drop_count: int = 0
+
+
+Decoding = Generator[Token | NeedLogits, Sequence[Logits] | None, str]
+"""A running decoder: yields tokens and requests for logits, is sent the logits, and returns the finish reason."""
+
+_Tokens = Generator[Token | NeedLogits, Sequence[Logits] | None, None]
+
+
+class SequenceCapacity(Protocol):
+    """How much a sequence can take: ``remaining`` tokens, and ``max_rows`` at once with their logits."""
+
+    max_rows: int
+
+    @property
+    def remaining(self) -> int:
+        """How many more tokens fit."""
+        ...
+
+
+@dataclass
+class Decoder:
+    """Continues a prompt that has been read. It asks for logits, so that many decoders can share a batch.
+
+    Attributes: ``jump``, whether forced tokens are read in one batch; ``lookup``, what guesses tokens, if anything
+    does; ``token_count``, tokens made so far; ``forced_count``, how many of them were forced; ``chain_seconds``,
+    time spent in the chain.
+    """
+
+    vocabulary: Vocabulary
+    capacity: SequenceCapacity
+    chain: Chain
+    constraint: Constraint | None
+    reader: LogprobReader
+    stream: TextStream
+    jump: bool
+    lookup: PromptLookup | None = None
+    token_count: int = 0
+    forced_count: int = 0
+    chain_seconds: float = 0.0
+
+    def __post_init__(self) -> None:
+        self._tracker = None if self.constraint is None else ConstraintTracker(self.constraint, self.vocabulary)
+        self._pending: int | None = None
+        """The last token, which has been made but not yet read."""
+        self._has_ended = False
+        self._rejected = 0
+        """How many tokens of the last draft were read in vain and are still in the sequence."""
+
+    @property
+    def grammar_seconds(self) -> float:
+        """Time spent in the constraint."""
+        return 0.0 if self._tracker is None else self._tracker.seconds
+
+    @property
+    def is_complete(self) -> bool | None:
+        """True if the text is a complete sentence of the constraint; None if the constraint cannot tell."""
+        return None if self._tracker is None else self._tracker.is_complete
+
+    def decode(self, limit: int, is_interrupted: Callable[[], bool] | None) -> Decoding:
+        """Make at most ``limit`` tokens; returns the finish reason, see `Done`."""
+        tracker = self._tracker
+        while True:
+            if self._has_stopped():
+                return "stop"
+            if tracker is not None and tracker.is_exhausted():
+                return "grammar"
+            if self.token_count >= limit:
+                return "length"
+            if is_interrupted is not None and is_interrupted():
+                return "interrupted"
+            if self._is_full:
+                return "context"
+            forced = self._forced(limit - self.token_count)
+            if forced:
+                yield from self._follow(forced)
+            else:
+                yield from self._draw(self._draft(limit - self.token_count))
+
+    def complete_sentence(self) -> _Tokens:
+        """Make the tokens that complete the constraint's sentence, as many as fit into the context.
+
+        `is_complete` stays False if there is no way to complete it.
+        """
+        tokens = [] if self._tracker is None else self._tracker.completion()
+        while tokens and not self._has_stopped() and not self._is_full:
+            count = self._max_forced()
+            yield from self._follow(tokens[:count])
+            tokens = tokens[count:]
+
+    def _has_stopped(self) -> bool:
+        return self._has_ended or self.stream.stopped is not None
+
+    @property
+    def _is_full(self) -> bool:
+        return self._pending is not None and self.capacity.remaining + self._rejected <= 0
+
+    def _max_forced(self) -> int:
+        """How many forced tokens one batch can take; the pending token is in the batch, the last one is not."""
+        count = min(self.capacity.remaining + self._rejected, self.capacity.max_rows)
+        return count if self._pending is not None else count + 1
+
+    def _forced(self, limit: int) -> list[int]:
+        """The forced tokens that come next, at most ``limit`` and what one batch takes."""
+        if not self.jump or self._tracker is None:
+            return []
+        return self._tracker.forced()[: min(limit, self._max_forced())]
+
+    def _follow(self, tokens: list[int]) -> _Tokens:
+        """Make these tokens. All but the last are read in one batch; the last stays pending."""
+        batch = tokens[:-1]
+        if self._pending is None:
+            yield self._make_token((yield from self._read(()))[0], tokens[0])
+            tokens = tokens[1:]
+        else:
+            batch = [self._pending, *batch]
+        if not batch or self._has_stopped():
+            return
+        for logits, token in zip((yield from self._read(batch)), tokens, strict=False):
+            yield self._make_token(logits, token)
+            if self._has_stopped():
+                break
+
+    def _draft(self, limit: int) -> list[int]:
+        """Guesses of the next tokens. A token is drawn after the last guess too, so there is one guess fewer."""
+        if self.lookup is None or self._pending is None:
+            return []
+        return self.lookup.draft(min(limit, self._max_forced()) - 1)
+
+    def _draw(self, draft: list[int]) -> _Tokens:
+        """Draw one token, and one more for each token of the draft that was drawn as guessed."""
+        rows = yield from self._read(draft if self._pending is None else [self._pending, *draft])
+        accepted, is_match = 0, False
+        for index, logits in enumerate(rows):
+            event = self._make_token(logits)
+            is_match = index < len(draft) and event.id == draft[index]
+            accepted += is_match
+            yield event
+            if not is_match or self._has_stopped() or self._is_decided():
+                break
+        if draft and self.lookup is not None:
+            # If drawing ends at a guess that matched, this token is pending and is read again with the next one.
+            self._rejected = len(draft) - accepted + is_match
+            self.lookup.learn(len(draft), accepted)
+
+    def _is_decided(self) -> bool:
+        """True if the constraint ends the text here, or forces the next token."""
+        tracker = self._tracker
+        return tracker is not None and ((self.jump and bool(tracker.forced())) or tracker.is_exhausted())
+
+    def _read(self, tokens: Sequence[int]) -> Generator[NeedLogits, Sequence[Logits] | None, Sequence[Logits]]:
+        drop_count, self._rejected = self._rejected, 0
+        rows = yield NeedLogits(tokens, drop_count)
+        if rows is None:
+            raise RuntimeError("a decoder asked for logits and was sent none")
+        return rows
+
+    def _make_token(self, logits: Logits, forced: int | None = None) -> Token:
+        """Draw one token, or take the forced one; every part of the state then advances by it."""
+        tracker = self._tracker
+        mask = None if tracker is None else tracker.mask()
+        began = perf_counter()
+        candidates = None
+        if self.reader.reads_chain:
+            candidates = self.chain.apply(logits, mask)
+            token = self.chain.draw(candidates)
+        else:
+            token = self.chain.sample(logits, mask)
+        if forced is not None:  # the chain draws all the same: its random numbers stay in step
+            token = forced
+            self.forced_count += 1
+        self.chain.accept(token)
+        self.chain_seconds += perf_counter() - began
+        if tracker is not None:
+            tracker.accept(token)
+        data = self.vocabulary.piece(token)
+        distributions = self.reader.read(logits, token, candidates)
+        is_control = self.vocabulary.is_control(token)
+        text = "" if is_control else self.stream.push(data)
+        event = Token(self.token_count, token, data, text, is_control, distributions)
+        self.token_count += 1
+        self._pending = token
+        if self.lookup is not None:
+            self.lookup.add(token)
+        self._has_ended = self.vocabulary.is_eog(token)
+        return event

@@ -1,0 +1,143 @@
+"""Reads logprobs out of the model's logits, and out of the candidates that the chain kept."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import isnan, log
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..logprobs import Distribution, LogprobSource, TokenLogprob
+from ..samplers import Candidates
+from .errors import ModelError
+from .vocabulary import Vocabulary
+
+Floats = NDArray[np.float32]
+
+SOURCES: dict[str, tuple[LogprobSource, ...]] = {
+    "model": ("model",),
+    "chain": ("chain",),
+    "both": ("model", "chain"),
+}
+"""The distributions that each value of ``logprobs_from`` stands for."""
+
+
+@dataclass(frozen=True)
+class LogprobRequest:
+    """Which logprobs to read at each step.
+
+    Attributes: ``top_count``, how many of the likeliest tokens are read beside the chosen one; None: nothing is
+    read; -1: a row with all tokens. ``source``: ``model``, ``chain`` or ``both``. ``token_ids``: tokens that are
+    read at every step.
+    """
+
+    top_count: int | None = None
+    source: str = "model"
+    token_ids: tuple[int, ...] = ()
+
+    def check(self, vocabulary: Vocabulary) -> None:
+        """Raise ``ModelError`` for values that are not allowed."""
+        if self.top_count is not None and not -1 <= self.top_count <= vocabulary.size:
+            raise ModelError(f"top_logprobs: {self.top_count} is not within -1..{vocabulary.size}")
+        if self.top_count is None and (self.token_ids or self.source != "model"):
+            raise ModelError("logprob_of and logprobs_from need top_logprobs, 0 or more")
+        if self.source not in SOURCES:
+            raise ModelError(f"logprobs_from: {self.source!r} is none of {', '.join(SOURCES)}")
+        vocabulary.check(self.token_ids)
+
+
+class LogprobReader:
+    """Makes one `Distribution` per source at each step. Logprobs are in nats; sums are float64."""
+
+    def __init__(self, vocabulary: Vocabulary, request: LogprobRequest) -> None:
+        request.check(vocabulary)
+        self._vocabulary = vocabulary
+        self._sources = () if request.top_count is None else SOURCES[request.source]
+        self._top_count = request.top_count or 0
+        self._token_ids = np.array(request.token_ids, dtype=np.intp)
+        self.reads_chain = "chain" in self._sources
+        # Two work arrays that every step uses again.
+        self._differences = self._weights = np.empty(0, dtype=np.float32)
+
+    def read(self, logits: Floats, token: int, candidates: Candidates | None = None) -> tuple[Distribution, ...]:
+        """Return the distributions of one step.
+
+        ``logits``: the model's, float32 (V,); ``token``: the chosen one; ``candidates``: those the chain kept.
+        """
+        distributions = []
+        for source in self._sources:
+            if source == "model":
+                distributions.append(self._of_model(logits, token))
+            elif candidates is not None:
+                distributions.append(self._of_chain(candidates, token))
+        return tuple(distributions)
+
+    def _of_model(self, logits: Floats, token: int) -> Distribution:
+        """The model's own distribution: log-softmax of its logits."""
+        candidates = Candidates(logits)
+        log_total, entropy = self._sums(logits, candidates.max)
+        top_count = self._top_count
+        top_ids = candidates.top_positions(top_count)
+        return Distribution(
+            "model",
+            float(logits[token]) - log_total,
+            self._token_logprobs(top_ids, logits[top_ids], log_total) if top_count > 0 else (),
+            self._requested_logprobs(logits, log_total),
+            entropy,
+            _row_bytes(logits, log_total) if top_count < 0 else None,
+        )
+
+    def _of_chain(self, candidates: Candidates, token: int) -> Distribution:
+        """The distribution that the token was drawn from. Tokens that the chain removed have no logprob."""
+        log_total, entropy = self._sums(candidates.logits, candidates.max)
+        chosen = np.flatnonzero(candidates.ids == token)
+        top_count = self._top_count
+        top = candidates.top_positions(top_count)
+        row = None
+        if top_count < 0 or self._token_ids.size:
+            row = np.full(self._vocabulary.size, -np.inf, dtype=np.float32)
+            row[candidates.ids] = candidates.logits
+        return Distribution(
+            "chain",
+            float(candidates.logits[chosen[0]]) - log_total if chosen.size else None,
+            self._token_logprobs(candidates.ids[top], candidates.logits[top], log_total) if top_count > 0 else (),
+            () if row is None else self._requested_logprobs(row, log_total),
+            entropy,
+            _row_bytes(row, log_total) if row is not None and top_count < 0 else None,
+        )
+
+    def _sums(self, logits: Floats, highest: np.float32) -> tuple[float, float]:
+        """Return log(sum(exp(logit))) and the entropy of the softmax, in nats. ``highest``: the highest logit."""
+        if self._differences.size < logits.size:
+            self._differences, self._weights = (np.empty(logits.size, dtype=np.float32) for _ in range(2))
+        differences, weights = self._differences[: logits.size], self._weights[: logits.size]
+        with np.errstate(over="ignore"):  # the difference of two finite logits may exceed float32
+            np.subtract(logits, highest, out=differences)
+        np.exp(differences, out=weights)
+        total = float(np.add.reduce(weights, dtype=np.float64))
+        moment = float(differences.dot(weights))
+        if isnan(moment):  # 0 x -inf, of tokens with probability 0
+            possible = weights > 0
+            moment = float(differences[possible].dot(weights[possible]))
+        return float(highest) + log(total), log(total) - moment / total
+
+    def _requested_logprobs(self, row: Floats, log_total: float) -> tuple[TokenLogprob, ...]:
+        """The tokens that are read at every step, with their logprobs. ``row``: logits by token id."""
+        ids = self._token_ids
+        return self._token_logprobs(ids, row[ids], log_total) if ids.size else ()
+
+    def _token_logprobs(
+        self, ids: NDArray[np.integer], logits: Floats, log_total: float
+    ) -> tuple[TokenLogprob, ...]:
+        """The tokens ``ids`` with their logprobs; ``logits`` are theirs, in the same order."""
+        piece = self._vocabulary.piece
+        return tuple(
+            TokenLogprob(token, piece(token), logit - log_total)
+            for token, logit in zip(ids.tolist(), logits.tolist(), strict=True)
+        )
+
+
+def _row_bytes(logits: Floats, log_total: float) -> bytes:
+    """The logprobs of a whole row, float32 (V,), as little-endian bytes."""
+    return (logits.astype(np.float64) - log_total).astype("<f4").tobytes()

@@ -1,0 +1,179 @@
+"""The sequence slots of a batch's context, in which requests are computed side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .errors import ModelError
+from .native_context import NativeContext, SequenceSpan
+
+Rows = list[NDArray[np.float32]]
+
+PROMPT_CHUNK_TOKENS = 64
+"""Tokens of a prompt that are read at once: the fewest for llama.cpp's tiled flash attention kernel.
+
+What that kernel computes for a token does not depend on where a text is divided.
+"""
+
+
+class SequenceSlot:
+    """The room for one request: one sequence of tokens.
+
+    Attributes: ``number``; ``length``, how many tokens fit; ``max_rows``, how many can be read at once with the
+    logits of each; ``tokens``, those in the slot; ``shareable``, how many of these, from the first on, other slots
+    may copy, because they were read in whole chunks.
+    """
+
+    def __init__(self, number: int, length: int, max_rows: int) -> None:
+        self.number = number
+        self.length = length
+        self.max_rows = max_rows
+        self.tokens: list[int] = []
+        self.shareable = 0
+
+    @property
+    def remaining(self) -> int:
+        """How many more tokens fit."""
+        return self.length - len(self.tokens)
+
+
+class NewTokens(NamedTuple):
+    """Tokens that are to be appended to a slot."""
+
+    slot: SequenceSlot
+    tokens: Sequence[int]
+
+
+class SequenceSlots:
+    """All sequence slots of one context.
+
+    What is computed for one sequence does not depend on the others. Each prompt is read separately, in chunks for
+    which llama.cpp computes the same as for a `Context`; prompts share whole chunks. Single tokens of several
+    sequences are read in one batch. llama.cpp computes a token without neighbours by another kernel, so such a
+    token is read twice, and the second one is removed.
+
+    ``isolated``: every sequence is read separately, with the same calls as a `Context`: as slow as one by one.
+    """
+
+    def __init__(self, native: NativeContext, count: int, batch: int, isolated: bool) -> None:
+        self._native = native
+        self._is_separate = isolated or count == 1
+        self._batch = batch
+        self._in_chunks = not isolated
+        # One token is kept free for the second copy of a token without neighbours.
+        self.length = native.length - (not self._is_separate)
+        max_rows = min(PROMPT_CHUNK_TOKENS - 1, batch)
+        self.all = [SequenceSlot(number, self.length, max_rows) for number in range(count)]
+        self._can_truncate = native.can_truncate
+
+    def read(self, slot: SequenceSlot, prompt: Sequence[int]) -> int:
+        """Make ``prompt`` the whole content of a slot; returns how many of its tokens some slot held already.
+
+        Raises ``ModelError`` for a prompt that is empty or does not fit.
+        """
+        if not prompt:
+            raise ModelError("the prompt is empty")
+        if len(prompt) > slot.length:
+            raise ModelError(
+                f"the prompt has {len(prompt):,} tokens and a request has room for {slot.length:,}; "
+                f"shorten it, or give a larger -c"
+            )
+        ends = self._chunk_ends(len(prompt))
+        kept = self._copy_prefix(slot, prompt, ends) if self._can_truncate else 0
+        self._truncate(slot, kept)
+        for start, end in pairwise([kept, *(end for end in ends if end > kept)]):
+            chunk = prompt[start:end]
+            self._native.decode_spans([SequenceSpan(chunk, start, slot.number)], all_logits=False)
+            slot.tokens.extend(chunk)
+            if len(chunk) >= min(PROMPT_CHUNK_TOKENS, self._batch):
+                slot.shareable = end
+        return kept
+
+    def _chunk_ends(self, length: int) -> list[int]:
+        """Where the chunks of a prompt end: at a `Context`'s batches, and between them every 64 tokens."""
+        ends: list[int] = []
+        for start in range(0, length, self._batch):
+            end = min(start + self._batch, length)
+            if self._in_chunks:
+                ends += range(start + PROMPT_CHUNK_TOKENS, end - PROMPT_CHUNK_TOKENS + 1, PROMPT_CHUNK_TOKENS)
+            ends.append(end)
+        return ends
+
+    def prompt_rows(self) -> Rows:
+        """The logits after the prompt that was read last."""
+        return [self._native.logits()]
+
+    def push(self, appends: Sequence[NewTokens]) -> Iterator[tuple[SequenceSlot, Rows]]:
+        """Append tokens to slots; yields each slot with its logits, which are valid until the next slot's."""
+        if self._is_separate:
+            for append in appends:
+                yield from self._push_batch([append])
+            return
+        single = {append.slot.number: append for append in appends if len(append.tokens) == 1}
+        # llama.cpp computes the single tokens of adjacent sequences together.
+        lone = [n for n in single if self._can_truncate and n - 1 not in single and n + 1 not in single]
+        for append in appends:
+            if len(append.tokens) > 1:
+                yield from self._push_batch([append])
+        for number in lone:
+            yield self._push_lone(*single.pop(number))
+        if single:
+            yield from self._push_batch([single[number] for number in sorted(single)])
+
+    def _push_lone(self, slot: SequenceSlot, tokens: Sequence[int]) -> tuple[SequenceSlot, Rows]:
+        """Append one token. It is read twice, and the second one is removed."""
+        rows = self._decode([NewTokens(slot, [*tokens, *tokens])])[:1]
+        slot.tokens.extend(tokens)
+        self._native.forget(len(slot.tokens), slot.number)
+        return slot, rows
+
+    def _push_batch(self, appends: Sequence[NewTokens]) -> Iterator[tuple[SequenceSlot, Rows]]:
+        rows = iter(self._decode(appends))
+        for slot, tokens in appends:
+            slot.tokens.extend(tokens)
+            yield slot, [next(rows) for _ in tokens]
+
+    def _decode(self, appends: Sequence[NewTokens]) -> Rows:
+        self._native.decode_spans(
+            [SequenceSpan(tokens, len(slot.tokens), slot.number) for slot, tokens in appends]
+        )
+        return [self._native.logits_at(index) for index in range(sum(len(tokens) for _, tokens in appends))]
+
+    def _copy_prefix(self, slot: SequenceSlot, prompt: Sequence[int], ends: Sequence[int]) -> int:
+        """Copy the slot that shares most with the prompt, unless it is this one; returns the shared tokens."""
+        shared = {other.number: _shared_tokens(other, prompt, ends) for other in self.all}
+        best = max(self.all, key=lambda other: shared[other.number])
+        if shared[best.number] > shared[slot.number]:
+            self._native.forget(0, slot.number)
+            self._native.copy(best.number, slot.number)
+            slot.tokens, slot.shareable = best.tokens[:], best.shareable
+        return max(shared.values())
+
+    def drop(self, slot: SequenceSlot, count: int) -> None:
+        """Remove the last ``count`` tokens of a slot."""
+        if count:
+            self._truncate(slot, len(slot.tokens) - count)
+
+    def _truncate(self, slot: SequenceSlot, length: int) -> None:
+        self._native.forget(length, slot.number)
+        del slot.tokens[length:]
+        slot.shareable = min(slot.shareable, length)
+
+    def close(self) -> None:
+        """Free the memory."""
+        self._native.close()
+
+
+def _shared_tokens(slot: SequenceSlot, prompt: Sequence[int], ends: Sequence[int]) -> int:
+    """How many tokens at the start of a prompt, in whole chunks, a slot holds."""
+    common = 0
+    for held, token in zip(slot.tokens[: slot.shareable], prompt[:-1], strict=False):
+        if held != token:
+            break
+        common += 1
+    return max((end for end in ends if end <= common), default=0)
