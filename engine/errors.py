@@ -1,4 +1,4 @@
-"""The one exception of this room."""
+"""The exception of this room."""
 
 from __future__ import annotations
 

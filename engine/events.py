@@ -1,4 +1,4 @@
-"""What a run tells, in order: Start, Prompts if they are wanted, Tokens, Done."""
+"""The events of a run, in order: Start, a PromptToken each with ``echo``, a Token each, Done."""
 
 from __future__ import annotations
 
@@ -10,7 +10,14 @@ from ..logprobs import TokenRecord
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """The prompt is read. Holds what is needed to repeat the run."""
+    """The prompt has been read. Holds what is needed to repeat the run.
+
+    Attributes: ``model``, the file's name without its suffix; ``seed``; ``chain``, its steps with their
+    parameters; ``grammar``, the constraint's description; ``prompt_tokens`` and ``prompt_ids``, how many and
+    which; ``cached_tokens``, how many of them were in the context already; ``context``, tokens that it holds;
+    ``logprobs``, which ones the tokens have; ``max_tokens``; ``stop``, the stop texts; ``versions``, of this
+    package and of the binding.
+    """
 
     model: str
     seed: int
@@ -28,17 +35,17 @@ class Start:
 
 @dataclass(frozen=True, slots=True)
 class PromptToken(TokenRecord):
-    """A token of the prompt; the first has no distribution, since nothing comes before it."""
+    """A token of the prompt. The first one has no distribution, since nothing comes before it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Token(TokenRecord):
-    """One token was chosen."""
+    """A token that was generated."""
 
 
 @dataclass(frozen=True, slots=True)
 class Timings:
-    """Seconds: reading the prompt; making the tokens, all in all; of these, in the chain and in the grammar."""
+    """Seconds: for reading the prompt; for all generated tokens; of the latter, in the chain and the grammar."""
 
     prompt: float
     generation: float
@@ -50,12 +57,13 @@ class Timings:
 class Done:
     """The run is over.
 
-    ``finish_reason``: ``stop`` (the model ended its text, or a stop string came, then in ``stop``), ``grammar``
-    (the text is whole by its grammar, and nothing can follow), ``length`` (``max_tokens`` reached), ``context``
-    (the context is full), ``interrupted``. ``complete``: is the text whole by its grammar; None without one.
-    ``rest`` is text that was held back and is now free; ``text`` is the whole. ``forced_tokens``: how many of the
-    tokens the grammar forced; ``drafted_tokens`` and ``accepted_tokens``: how many were guessed by lookup, and how
-    many of these were right; None without.
+    Attributes: ``finish_reason``: ``stop`` (the model ended its text, or the stop text ``stop`` appeared),
+    ``grammar`` (the text is a complete sentence that nothing can follow), ``length`` (``max_tokens`` reached),
+    ``context`` (the context is full) or ``interrupted``. ``complete``: True if the text is a complete sentence
+    of the grammar; None without one. ``text``: the whole text. ``rest``: its end, which was held back until now.
+    ``prompt_tokens`` and ``completion_tokens``: their numbers. ``forced_tokens``: how many of the latter the
+    grammar forced. ``drafted_tokens`` and ``accepted_tokens``: how many the lookup guessed, and how many guesses
+    were right; None without a lookup. ``timings``: seconds.
     """
 
     finish_reason: str

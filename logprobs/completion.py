@@ -66,7 +66,7 @@ def usage(head: CompletionHead, completion_tokens: int) -> dict[str, int]:
 
 def by_text(step: TokenRecord) -> dict[str, float | None] | None:
     """The likeliest tokens and the chosen one. Of tokens that print alike the likeliest stands for all."""
-    if not step.said:
+    if not step.distributions:
         return None
     found: dict[str, float | None] = {}
     for token in (*step.top, step.chosen):

@@ -38,8 +38,8 @@ def done_line(content: Mapping[str, Any]) -> str:
 def fields(step: TokenRecord) -> dict[str, Any]:
     """What a line says of a token."""
     known: dict[str, Any] = {"logprob": None, "top_logprobs": []}
-    if step.said:
-        known = {"logprobs_from": step.said[0].source, **_known(step.said[0])}
+    if step.distributions:
+        known = {"logprobs_from": step.distributions[0].source, **_known(step.distributions[0])}
     return {
         "index": step.index,
         "id": step.id,
@@ -47,7 +47,7 @@ def fields(step: TokenRecord) -> dict[str, Any]:
         "bytes": list(step.data),
         **known,
         "text": step.text,
-        **{other.source: _known(other) for other in step.said[1:]},
+        **{other.source: _known(other) for other in step.distributions[1:]},
     }
 
 

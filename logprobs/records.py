@@ -35,11 +35,11 @@ class TokenLogprob:
 
 @dataclass(frozen=True, slots=True)
 class Distribution:
-    """What is known of one distribution over the vocabulary, in nats.
+    """What was read of one distribution over the vocabulary; logprobs and entropy in nats.
 
-    ``logprob``: the chosen token's, None if the chain removed it; ``top``: the likeliest tokens, from high to low;
-    ``named``: tokens that were asked for by name; ``entropy``: in nats; ``row``: every token's logprob by id,
-    float32 in little-endian bytes, -inf for what the chain removed.
+    Attributes: ``source``; ``logprob``, the chosen token's, None if the chain removed it; ``top``, the likeliest
+    tokens, from high to low; ``named``, the tokens whose logprobs were requested by id; ``entropy``; ``row``,
+    every token's logprob by id, float32 in little-endian bytes, -inf for tokens that the chain removed.
     """
 
     source: LogprobSource
@@ -52,10 +52,11 @@ class Distribution:
 
 @dataclass(frozen=True, slots=True)
 class TokenRecord:
-    """One token of a text, and what is known of the distributions that it came from, if anything.
+    """One token of a text, with the distributions that it came from, if they were read.
 
-    ``text`` is what the token lets be shown, which may lag behind its bytes; ``special``: a control token that is
-    not part of the text.
+    Attributes: ``index``, its place in the text, from 0; ``id``; ``data``, its bytes; ``text``, the text that
+    can be shown once the token is there, which may lag behind its bytes; ``special``, True for a control token
+    that is not part of the text; ``distributions``, one per source.
     """
 
     index: int
@@ -63,17 +64,17 @@ class TokenRecord:
     data: bytes
     text: str
     special: bool
-    said: tuple[Distribution, ...] = ()
+    distributions: tuple[Distribution, ...] = ()
 
     @property
     def chosen(self) -> TokenLogprob:
         """The token with its logprob in the first distribution, None if there is none."""
-        return TokenLogprob(self.id, self.data, self.said[0].logprob if self.said else None)
+        return TokenLogprob(self.id, self.data, self.distributions[0].logprob if self.distributions else None)
 
     @property
     def top(self) -> tuple[TokenLogprob, ...]:
         """The likeliest tokens of the first distribution."""
-        return self.said[0].top if self.said else ()
+        return self.distributions[0].top if self.distributions else ()
 
 
 def display_text(data: bytes) -> str:

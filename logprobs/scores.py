@@ -24,8 +24,8 @@ class Score:
     @classmethod
     def of(cls, steps: Iterable[TokenRecord]) -> Score:
         """Add up; a token of probability 0 makes the sum -inf."""
-        scored = [step for step in steps if step.said]
-        values = [finite_or_none(step.said[0].logprob) for step in scored]
+        scored = [step for step in steps if step.distributions]
+        values = [finite_or_none(step.distributions[0].logprob) for step in scored]
         total = _sum(-inf if value is None else value for value in values)
         return cls(total, len(scored), sum(len(step.data) for step in scored))
 

@@ -69,7 +69,9 @@ def ids(tokens):
 
 def told(found):
     """What was drawn, with the logprobs, to the last bit."""
-    return {key: ([(t.id, t.said) for t in answer.tokens], answer.done.text) for key, answer in found.items()}
+    return {
+        key: ([(t.id, t.distributions) for t in answer.tokens], answer.done.text) for key, answer in found.items()
+    }
 
 
 @pytest.mark.parametrize("parallel", [1, 8])
@@ -125,7 +127,9 @@ def test_isolated_requests_compute_what_generate_computes(model):
     found = answers(model, requests, 4, isolated=True)
     for request in requests:
         tokens, done = alone(model, request)
-        assert [(t.id, t.said) for t in found[request.key].tokens] == [(t.id, t.said) for t in tokens]
+        assert [(t.id, t.distributions) for t in found[request.key].tokens] == [
+            (t.id, t.distributions) for t in tokens
+        ]
         assert found[request.key].done.text == done.text
 
 

@@ -252,8 +252,8 @@ def test_any_step_is_strict_json_on_one_line(one):
     assert bytes(found["bytes"]) == one.data
     assert found["text"] == one.text
     assert [*found][:5] == ["event", "index", "id", "token", "bytes"]
-    assert ("logprobs_from" in found) == bool(one.said)
-    assert ("chain" in found) == (len(one.said) == 2)
+    assert ("logprobs_from" in found) == bool(one.distributions)
+    assert ("chain" in found) == (len(one.distributions) == 2)
     assert strict(prompt_line(one)) == {**found, "event": "prompt"}
 
 

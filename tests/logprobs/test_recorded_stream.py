@@ -79,8 +79,8 @@ def test_what_is_written_is_read_back(written, text):
         assert type(seen) is RecordedTokenLine
         assert seen.event == ("token" if write is token_line else "prompt")
         assert (bytes(seen.data), seen.text) == (one.data, one.text)
-        told = {distribution.source: distribution for distribution in one.said}
-        assert seen.logprobs_from == (one.said[0].source if one.said else None)
+        told = {distribution.source: distribution for distribution in one.distributions}
+        assert seen.logprobs_from == (one.distributions[0].source if one.distributions else None)
         for source in ("model", "chain"):
             assert (seen.known(source) is None) == (source not in told and (bool(told) or source != "model"))
             if source in told:

@@ -57,13 +57,13 @@ def test_the_prompts_logprobs(model, native, text, bos):
     assert [step.id for step in steps] == ids
     assert b"".join(step.data for step in steps[bos:]) == text.encode()
     assert "".join(step.text for step in steps[bos:]) == text
-    assert steps[0].said == ()
+    assert steps[0].distributions == ()
     for i, step in enumerate(steps[1:], 1):
         row = expected[i - 1]
         assert step.chosen.logprob == pytest.approx(row[ids[i]], abs=1e-6)
         assert [top.logprob for top in step.top] == pytest.approx(sorted(row)[:-5:-1], abs=1e-6)
-        assert [top.logprob for top in step.said[0].named] == pytest.approx(row[[0, 253]], abs=1e-6)
-        assert step.said[0].entropy == pytest.approx(-(np.exp(row) * row).sum(), abs=1e-4)
+        assert [top.logprob for top in step.distributions[0].named] == pytest.approx(row[[0, 253]], abs=1e-6)
+        assert step.distributions[0].entropy == pytest.approx(-(np.exp(row) * row).sum(), abs=1e-4)
 
 
 @pytest.mark.parametrize("jump", [True, False], ids=["jumping", "token by token"])
@@ -94,7 +94,7 @@ def test_what_is_written(model, native, echo, jump):
         assert token.chosen.logprob == pytest.approx(row[token.id], abs=1e-6)
         assert [top.id for top in token.top] == np.argsort(-row, kind="stable")[:3].tolist()
         assert [top.logprob for top in token.top] == pytest.approx(sorted(row)[:-4:-1], abs=1e-6)
-        assert [top.logprob for top in token.said[0].named] == pytest.approx(row[[253, 7]], abs=1e-6)
+        assert [top.logprob for top in token.distributions[0].named] == pytest.approx(row[[253, 7]], abs=1e-6)
 
 
 def test_a_long_text_that_is_forced(model, native):
@@ -134,15 +134,15 @@ def test_whole_rows_sum_to_one(model, chain, grammar):
     for event in generate(model, "Once upon a time", chain, constraint, **options):
         if not isinstance(event, Token):
             continue
-        of_model, of_chain = event.said
+        of_model, of_chain = event.distributions
         assert (of_model.source, of_chain.source) == ("model", "chain")
-        rows = [np.frombuffer(said.row, "<f4").astype(np.float64) for said in event.said]
-        for said, row in zip(event.said, rows, strict=True):
+        rows = [np.frombuffer(distribution.row, "<f4").astype(np.float64) for distribution in event.distributions]
+        for distribution, row in zip(event.distributions, rows, strict=True):
             assert row.size == model.vocabulary.size
             assert np.exp(row).sum() == pytest.approx(1, abs=1e-6)
-            assert said.logprob == pytest.approx(row[event.id], abs=1e-5)
+            assert distribution.logprob == pytest.approx(row[event.id], abs=1e-5)
             there = row[row > -np.inf]
-            assert said.entropy == pytest.approx(-(np.exp(there) * there).sum(), abs=1e-4)
+            assert distribution.entropy == pytest.approx(-(np.exp(there) * there).sum(), abs=1e-4)
         assert np.isfinite(rows[0]).all()
         if grammar:
             mask = compile_grammar(grammar, model.vocabulary).start().mask() if mask is None else mask
@@ -165,7 +165,7 @@ def test_the_chains_distribution_is_what_is_drawn_from(model, native):
         assert [top.id for top in token.top] == best.tolist()
         assert [top.logprob for top in token.top] == pytest.approx(scaled, abs=2e-6)
         assert token.chosen.logprob == pytest.approx(scaled[best.tolist().index(token.id)], abs=2e-6)
-        assert token.said[0].named[0].logprob == -np.inf
+        assert token.distributions[0].named[0].logprob == -np.inf
 
 
 def test_a_forced_token_that_the_chain_removed_has_no_logprob(model):
@@ -175,11 +175,11 @@ def test_a_forced_token_that_the_chain_removed_has_no_logprob(model):
         model, "The", free, grammar.start(), max_tokens=3, top_logprobs=1, logprobs_from="both", jump=True
     )
     tokens = [event for event in events if isinstance(event, Token)]
-    assert all(token.said[0].logprob < 0 for token in tokens)
-    removed = [token for token in tokens if token.said[1].logprob is None]
-    kept = [token for token in tokens if token.said[1].logprob is not None]
-    assert all(token.id not in {top.id for top in token.said[1].top} for token in removed)
-    assert all(token.said[1].logprob == 0 for token in kept)
+    assert all(token.distributions[0].logprob < 0 for token in tokens)
+    removed = [token for token in tokens if token.distributions[1].logprob is None]
+    kept = [token for token in tokens if token.distributions[1].logprob is not None]
+    assert all(token.id not in {top.id for top in token.distributions[1].top} for token in removed)
+    assert all(token.distributions[1].logprob == 0 for token in kept)
 
 
 LONG = " ".join(f"The {word} sea was calm on day {i}." for i, word in enumerate(["blue", "grey", "deep"] * 4))
@@ -205,7 +205,7 @@ def test_choices_are_differences_of_whole_texts(model, prompt):
 
 
 def total(steps):
-    return sum(step.chosen.logprob for step in steps if step.said)
+    return sum(step.chosen.logprob for step in steps if step.distributions)
 
 
 @pytest.mark.parametrize(
