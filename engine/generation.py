@@ -47,15 +47,13 @@ def generate(  # noqa: PLR0913 - the arguments are public
         max_tokens: How many tokens to make at most; None: until the model ends its text or the context is full.
         top_logprobs: None: no logprobs; 0: the chosen token's; n: also those of the n likeliest tokens; -1: those
             of all tokens.
-        logprobs_from: ``model``: log-softmax of the model's logits; ``chain``: of the candidates that the token
-        was
-            drawn from; ``both``. In nats.
+        logprobs_from: ``model``: log-softmax of the model's logits; ``chain``: of the candidates from which the
+            token was drawn; ``both``. In nats.
         logprob_of: Ids of tokens whose logprobs every event has.
         echo: Yield the prompt's tokens too; with the model's logprobs, if there are any.
         jump: Read the tokens that the constraint forces in one batch. The chain draws for each of them all the
             same, so that its random numbers stay in step; what it draws does not count.
-        complete_sentence: If ``max_tokens`` cuts a sentence off, complete it by a short way, beyond
-        ``max_tokens``.
+        complete_sentence: If ``max_tokens`` cuts a sentence off, complete it by a short way, beyond that length.
             Needs a `Closable` constraint.
         lookup: Guess up to this many tokens from the text so far, and read them in one batch. The chain draws each
             token all the same: only the time changes, if llama.cpp computes the same logits for a token alone
