@@ -10,13 +10,14 @@ if TYPE_CHECKING:
     from .append_only_file import AppendOnlyFile
     from .errors import LogitsmithError
     from .named_files import find_named_files
-    from .strict_json import parse_strict_json
+    from .strict_json import NonFiniteNumberError, parse_strict_json
     from .text import NotUTF8Error, decode_utf8, is_utf8, nearest_name
     from .whole_file import write_whole_file
 
 __all__ = [
     "AppendOnlyFile",
     "LogitsmithError",
+    "NonFiniteNumberError",
     "NotUTF8Error",
     "decode_utf8",
     "find_named_files",
@@ -33,7 +34,7 @@ __getattr__ = lazy_exports(
         "append_only_file": "AppendOnlyFile",
         "errors": "LogitsmithError",
         "named_files": "find_named_files",
-        "strict_json": "parse_strict_json",
+        "strict_json": "NonFiniteNumberError parse_strict_json",
         "text": "NotUTF8Error decode_utf8 is_utf8 nearest_name",
         "whole_file": "write_whole_file",
     },

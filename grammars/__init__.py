@@ -1,4 +1,4 @@
-"""Grammars: what may come next."""
+"""Grammars: which tokens may come next. GBNF, JSON Schema, regular expressions and Lark become token masks."""
 
 from __future__ import annotations
 
@@ -8,14 +8,15 @@ from ..common.lazy_exports import lazy_exports
 
 if TYPE_CHECKING:
     from .background_constraint import BackgroundConstraint
-    from .compile import KINDS, compile_grammar
-    from .completion_search import shortest_completion
+    from .compile import compile_grammar
     from .constraint import Closable, Constraint, Guide, as_closable, as_guide
     from .errors import GrammarError
-    from .grammar import Grammar, GrammarState
-    from .grammar_spec import GRAMMAR_KEYS, KIND_OF_SUFFIX, GrammarSpec, read_grammar_file, resolve_grammar
+    from .grammar import Grammar, GrammarState, shortest_completion
+    from .grammar_files import KIND_OF_SUFFIX, read_grammar_file
+    from .grammar_spec import GRAMMAR_KEYS, GrammarSpec, resolve_grammar
     from .mismatch import Mismatch, find_mismatch
     from .named_grammars import GrammarEntry, find_grammar, list_grammars
+    from .parsed_grammar import KINDS
     from .random_sentences import random_sentence
     from .triggered_constraint import TriggeredConstraint
     from .vocabulary import BYTE_VOCABULARY, Vocabulary
@@ -53,17 +54,18 @@ __all__ = [
 __getattr__ = lazy_exports(
     __name__,
     {
-        "triggered_constraint": "TriggeredConstraint",
-        "completion_search": "shortest_completion",
-        "compile": "KINDS compile_grammar",
+        "background_constraint": "BackgroundConstraint",
+        "compile": "compile_grammar",
         "constraint": "Closable Constraint Guide as_closable as_guide",
         "errors": "GrammarError",
+        "grammar": "Grammar GrammarState shortest_completion",
+        "grammar_files": "KIND_OF_SUFFIX read_grammar_file",
+        "grammar_spec": "GRAMMAR_KEYS GrammarSpec resolve_grammar",
         "mismatch": "Mismatch find_mismatch",
-        "grammar": "Grammar GrammarState",
-        "background_constraint": "BackgroundConstraint",
         "named_grammars": "GrammarEntry find_grammar list_grammars",
+        "parsed_grammar": "KINDS",
         "random_sentences": "random_sentence",
-        "grammar_spec": "GRAMMAR_KEYS KIND_OF_SUFFIX GrammarSpec resolve_grammar read_grammar_file",
+        "triggered_constraint": "TriggeredConstraint",
         "vocabulary": "BYTE_VOCABULARY Vocabulary",
     },
 )

@@ -1,4 +1,4 @@
-"""A short way to the end of a sentence that was broken off."""
+"""Searches for a completion of a sentence that was broken off, for grammars of any kind."""
 
 from __future__ import annotations
 
@@ -6,134 +6,177 @@ import heapq
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from .errors import GrammarError
-from .gbnf import read, shortest_suffix
 
-if TYPE_CHECKING:
-    from .grammar import Grammar, GrammarState
+# The numbers below bound the time of a search; tests/grammars/test_completion.py shows what they are enough for.
 
-_EXACT, _AT_ALL = 300, 5_000
-"""How many texts are tried by length, and then by how straight they go."""
+_TRIES_BY_LENGTH = 300
+"""How many texts are tried shortest first."""
 
-_ALIKE = 4
-"""How many texts are followed that look alike from where they stand."""
+_TRIES_BY_REVISITS = 5_000
+"""How many texts are then tried in the order of how often they came back to the same set of next tokens."""
 
-_SHORTER = 2_000
-"""How many ways to shorten a text are tried."""
+_TRIES_TO_SHORTEN = 2_000
+"""How many parts of a completion are tried to be left out."""
 
-_MANY = 12
-"""Of more letters or digits than this, or bytes of a longer character, one stands for all."""
+_ALIKE_CANDIDATES = 4
+"""How many candidates of equal cost and equal next tokens are followed."""
+
+_LARGE_GROUP_BYTES = 12
+"""Of more letters, digits or bytes beyond ASCII than this, one stands for all."""
+
+
+class SearchableState(Protocol):
+    """The state of a text over single bytes; `GrammarState` is one."""
+
+    @property
+    def is_complete(self) -> bool:
+        """True if the text is a whole sentence."""
+        ...
+
+    @property
+    def forced_text(self) -> bytes:
+        """The text that must come next."""
+        ...
+
+    def copy(self) -> SearchableState:
+        """An independent state of the same text."""
+        ...
+
+    def mask(self) -> NDArray[np.bool_]:
+        """The bytes that may come next, bool (V,)."""
+        ...
+
+    def follow(self, tokens: list[int]) -> int:
+        """Append as many of these bytes as are allowed; return how many these were."""
+        ...
 
 
 @dataclass
-class _Way:
-    """A text that might lead to the end. ``turns``: how often it came to where the same can follow as before."""
+class _Candidate:
+    """A text that might lead to the end.
+
+    Attributes:
+        added: the text, after that of the start state.
+        state: the state after it.
+        mask: the state's mask.
+        passed: the masks before it, as bytes.
+        revisits: how often a mask came that had come before: a sign of a loop.
+    """
 
     added: bytes
-    state: GrammarState
+    state: SearchableState
     mask: NDArray[np.bool_]
     passed: frozenset[bytes]
-    turns: int
+    revisits: int
 
 
-def shortest_completion(grammar: Grammar, text: bytes) -> bytes:
-    """Return a text that makes ``text`` a whole sentence of the grammar.
+_Cost = Callable[[_Candidate], tuple[int, int]]
 
-    For GBNF it is the shortest there is, in characters. For the other kinds texts are tried by length; if that
-    leads to no end soon, those are followed that go on to something new, and what can be left out of the first
-    that ends is left out. Raises ``GrammarError`` where the grammar names tokens, or no end is found.
+
+def search_completion(state: SearchableState) -> bytes:
+    """Return a text that makes the state's text a whole sentence; not always the shortest one.
+
+    Texts are tried by length. If none of them ends the sentence, candidates that lead to something new go first,
+    and what can be left out of the first completion is left out. Raises ``GrammarError`` if none was found.
     """
-    if grammar.names_tokens:
-        raise GrammarError("a grammar that names tokens cannot be closed by text")
-    if grammar.kind == "gbnf":
-        return shortest_suffix(read(grammar.source, grammar.root), grammar.root, text)
-    state = grammar.by_bytes.start()
-    if state.follow(list(text)) < len(text):
-        raise GrammarError("the text does not begin a sentence of the grammar")
-    start = _Way(b"", state, state.mask(), frozenset(), 0)
-    found = _search(start, _EXACT, _by_length)
-    if found is not None:
-        return found
-    found = _search(start, _AT_ALL, _by_turns) or _search(start, _EXACT, _by_turns, every_byte=True)
-    if found is None:
+    start = _Candidate(b"", state, state.mask(), frozenset(), 0)
+    completion = _search(start, _TRIES_BY_LENGTH, _by_length)
+    if completion is not None:
+        return completion
+    completion = _search(start, _TRIES_BY_REVISITS, _by_revisits)
+    if not completion:
+        completion = _search(start, _TRIES_BY_LENGTH, _by_revisits, every_byte=True)
+    if completion is None:
         raise GrammarError("no way to end the sentence was found")
-    return _shortened(state, found)
+    return _shortened(state, completion)
 
 
-def _by_length(way: _Way) -> tuple[int, int]:
-    return len(way.added), 0
+def _by_length(candidate: _Candidate) -> tuple[int, int]:
+    return len(candidate.added), 0
 
 
-def _by_turns(way: _Way) -> tuple[int, int]:
-    return way.turns, -len(way.added)
+def _by_revisits(candidate: _Candidate) -> tuple[int, int]:
+    return candidate.revisits, -len(candidate.added)
 
 
-def _search(
-    start: _Way, tries: int, cost: Callable[[_Way], tuple[int, int]], every_byte: bool = False
-) -> bytes | None:
-    """The cheapest text to the end, None if it was not found. Ways of one first cost are compared for likeness."""
-    seen: Counter[tuple[int, bytes]] = Counter()
+def _search(start: _Candidate, tries: int, cost_of: _Cost, every_byte: bool = False) -> bytes | None:
+    """Return the cheapest completion, None if it was not found.
+
+    Args:
+        start: where the search begins.
+        tries: how many candidates are extended.
+        cost_of: the cost of a candidate. Candidates with the same first part and the same mask count as alike.
+        every_byte: True to try every allowed byte, not one of each large group.
+    """
+    alike: Counter[tuple[int, bytes]] = Counter()
     heap = [((0, 0), 0, start)]
     pushed = 0
     for _ in range(tries):
         if not heap:
             return None
-        way = heapq.heappop(heap)[-1]
-        if way.state.is_complete:
-            return way.added
-        for following in _following(way, every_byte):
-            price = cost(following)
-            key = (price[0], following.mask.tobytes())
-            seen[key] += 1
+        candidate = heapq.heappop(heap)[-1]
+        if candidate.state.is_complete:
+            return candidate.added
+        for extended in _extensions(candidate, every_byte):
+            cost = cost_of(extended)
+            key = (cost[0], extended.mask.tobytes())
+            alike[key] += 1
             pushed += 1
-            if seen[key] <= _ALIKE:
-                heapq.heappush(heap, (price, pushed, following))
+            if alike[key] <= _ALIKE_CANDIDATES:
+                heapq.heappush(heap, (cost, pushed, extended))
     return None
 
 
-def _following(way: _Way, every_byte: bool) -> list[_Way]:
-    """The ways one step further, one for each set of characters that can follow."""
-    found: dict[bytes, _Way] = {}
-    passed = way.passed | {way.mask.tobytes()}
-    for more in _ways_on(way, every_byte):
-        state = way.state.copy()
-        if state.follow(list(more)) == len(more):
+def _extensions(candidate: _Candidate, every_byte: bool) -> list[_Candidate]:
+    """The candidates one step further, one for each mask."""
+    by_mask: dict[bytes, _Candidate] = {}
+    passed = candidate.passed | {candidate.mask.tobytes()}
+    for data in _next_texts(candidate, every_byte):
+        state = candidate.state.copy()
+        if state.follow(list(data)) == len(data):
             mask = state.mask()
             key = mask.tobytes()
-            found.setdefault(key, _Way(way.added + more, state, mask, passed, way.turns + (key in passed)))
-    return list(found.values())
+            revisits = candidate.revisits + (key in passed)
+            by_mask.setdefault(key, _Candidate(candidate.added + data, state, mask, passed, revisits))
+    return list(by_mask.values())
 
 
-def _ways_on(way: _Way, every_byte: bool) -> list[bytes]:
-    """What can come next: a text that is forced, or single bytes, of many of a kind only one if not every byte."""
-    certain = way.state.forced_text
-    if certain:
-        return [certain]
-    kinds: dict[str, list[int]] = {}
-    for byte in np.flatnonzero(way.mask[:256]).tolist():
-        character = chr(byte)
-        kind = (
-            "high" if byte >= 0x80 else "digit" if character.isdigit() else "letter" if character.isalpha() else ""
-        )
-        kinds.setdefault(kind, []).append(byte)
-    found: list[int] = []
-    for kind, members in kinds.items():
-        found += members[:1] if kind and len(members) > _MANY and not every_byte else members
-    return [bytes([byte]) for byte in found]
+def _next_texts(candidate: _Candidate, every_byte: bool) -> list[bytes]:
+    """What can come next: the forced text, or single bytes."""
+    forced = candidate.state.forced_text
+    if forced:
+        return [forced]
+    groups: dict[str, list[int]] = {}
+    for byte in np.flatnonzero(candidate.mask[:256]).tolist():
+        groups.setdefault(_group(byte), []).append(byte)
+    tried: list[int] = []
+    for group, members in groups.items():
+        one_is_enough = group and len(members) > _LARGE_GROUP_BYTES and not every_byte
+        tried += members[:1] if one_is_enough else members
+    return [bytes([byte]) for byte in tried]
 
 
-def _shortened(state: GrammarState, text: bytes) -> bytes:
-    """Leave out of a text what it does not need to end the sentence, long parts first."""
+def _group(byte: int) -> str:
+    """The group of bytes of which one can stand for all; empty for signs, which each mean something else."""
+    if byte >= 0x80:
+        return "beyond ASCII"
+    character = chr(byte)
+    return "digit" if character.isdigit() else "letter" if character.isalpha() else ""
+
+
+def _shortened(state: SearchableState, text: bytes) -> bytes:
+    """Leave out the parts of a completion without which it still ends the sentence, long parts first."""
     length = len(text) // 2
     tries = 0
-    while length and tries < _SHORTER:
+    while length and tries < _TRIES_TO_SHORTEN:
         start = 0
-        while start + length <= len(text) and tries < _SHORTER:
+        while start + length <= len(text) and tries < _TRIES_TO_SHORTEN:
             tries += 1
             shorter = text[:start] + text[start + length :]
             trial = state.copy()

@@ -1,4 +1,4 @@
-"""What the engine's loop asks of a grammar, or of anything else that forbids tokens."""
+"""What the engine asks of a grammar, or of anything else that forbids tokens."""
 
 from __future__ import annotations
 
@@ -9,21 +9,18 @@ from numpy.typing import NDArray
 
 
 class Constraint(Protocol):
-    """One generation's state: which tokens may come next, moved on by each token that came.
-
-    A constraint may also have what `Guide` and `Closable` add.
-    """
+    """The state of one generation: which tokens may come next. It may also be a `Guide` or `Closable`."""
 
     def mask(self) -> NDArray[np.bool_]:
         """The tokens allowed next, bool (V,)."""
         ...
 
     def accept(self, token: int) -> None:
-        """Move on by one token. Raises if the mask would have refused it."""
+        """Append one token. Raises if the mask would have refused it."""
 
 
 class Guide(Constraint, Protocol):
-    """A constraint that knows what must come, and when the text is whole."""
+    """A constraint that knows which tokens must come, and when the text is complete."""
 
     def forced(self) -> list[int]:
         """Tokens that must come next, possibly none."""
@@ -31,25 +28,28 @@ class Guide(Constraint, Protocol):
 
     @property
     def is_complete(self) -> bool:
-        """Is the text so far whole?"""
+        """True if the text so far is a whole sentence."""
         ...
 
 
 class Closable(Guide, Protocol):
-    """A constraint that knows a way to the end."""
+    """A constraint that can complete the text."""
 
     def closing(self) -> list[int]:
-        """The tokens that make the text so far whole."""
+        """The tokens that make the text so far a whole sentence."""
         ...
 
 
 def as_guide(constraint: Constraint | None) -> Guide | None:
-    """The constraint if it is a `Guide`; its class is asked, since the text may not be ready to be asked yet."""
+    """The constraint if it is a `Guide`, else None.
+
+    Looks at the class: the object's own properties may wait for a grammar that is still being compiled.
+    """
     kind = type(constraint)
     return cast(Guide, constraint) if hasattr(kind, "forced") and hasattr(kind, "is_complete") else None
 
 
 def as_closable(constraint: Constraint | None) -> Closable | None:
-    """The constraint if it is `Closable`."""
-    known = as_guide(constraint)
-    return cast(Closable, known) if hasattr(type(known), "closing") else None
+    """The constraint if it is `Closable`, else None."""
+    guide = as_guide(constraint)
+    return cast(Closable, guide) if hasattr(type(guide), "closing") else None

@@ -1,17 +1,20 @@
-"""What is said about a grammar that cannot be used."""
+"""The error of a grammar that cannot be used."""
 
 from __future__ import annotations
 
 from typing import ClassVar
 
-from ..common import LogitsmithError
+from ..common.errors import LogitsmithError
+
+_EXCERPT_CHARACTERS = 90
+"""The longest part of a line that an error shows: a terminal has 80 to 120 columns."""
 
 
 class GrammarError(LogitsmithError):
-    """A grammar that cannot be used, or a token that it does not allow.
+    """A grammar that cannot be used, or a token that the grammar does not allow.
 
-    Attributes: ``message``; ``line`` and ``column``, counted from 1, of the place in the grammar's text, or None
-    where there is none. As text: the place, the message, then that line with a caret under the column.
+    Attributes: ``message``; ``line`` and ``column``, from 1, of the mistake in the grammar's text, or None where
+    it has no position. As text: the position, the message, then that line with a caret under the column.
     """
 
     exit_code: ClassVar[int] = 2
@@ -22,27 +25,37 @@ class GrammarError(LogitsmithError):
         self.message = message
         self.line = line
         self.column = column
-        super().__init__(self._tell(source))
+        super().__init__(self._full_text(source))
+
+    @classmethod
+    def at(cls, message: str, source: str, offset: int) -> GrammarError:
+        """The error for an offset, in characters, in the grammar's text ``source``."""
+        return cls(message, *line_and_column(source, offset), source)
 
     def within(self, label: str) -> GrammarError:
-        """The same error, with the name of the grammar before it."""
-        other = GrammarError(self.message, self.line, self.column)
-        other.args = (f"{label}: {self}",)
-        return other
+        """The same error with the grammar's name before it."""
+        labelled = GrammarError(self.message, self.line, self.column)
+        labelled.args = (f"{label}: {self}",)
+        return labelled
 
-    def _tell(self, source: str | None) -> str:
+    def _full_text(self, source: str | None) -> str:
         if self.line is None:
             return self.message
-        place = f"line {self.line}" + (f", column {self.column}" if self.column is not None else "")
+        position = f"line {self.line}" + (f", column {self.column}" if self.column is not None else "")
         lines = [] if source is None else source.split("\n")
         if self.column is None or self.line > len(lines):
-            return f"{place}: {self.message}"
-        shown, caret = _excerpt(lines[self.line - 1].rstrip("\r"), self.column)
-        return f"{place}: {self.message}\n  {shown}\n  {caret}"
+            return f"{position}: {self.message}"
+        excerpt, caret_line = _excerpt(lines[self.line - 1].rstrip("\r"), self.column)
+        return f"{position}: {self.message}\n  {excerpt}\n  {caret_line}"
 
 
-def _excerpt(line: str, column: int, width: int = 90) -> tuple[str, str]:
-    """The part of a line about a column, and a line with a caret under that column."""
-    start = max(0, column - 1 - width // 2) if len(line) > width else 0
-    shown = line[start : start + width].replace("\t", " ")
+def line_and_column(source: str, offset: int) -> tuple[int, int]:
+    """The line and the column, from 1, of an offset in a text."""
+    return source.count("\n", 0, offset) + 1, offset - source.rfind("\n", 0, offset)
+
+
+def _excerpt(line: str, column: int) -> tuple[str, str]:
+    """The part of a line around a column, and a line with a caret under that column."""
+    start = max(0, column - 1 - _EXCERPT_CHARACTERS // 2) if len(line) > _EXCERPT_CHARACTERS else 0
+    shown = line[start : start + _EXCERPT_CHARACTERS].replace("\t", " ")
     return shown, " " * (column - 1 - start) + "^"

@@ -1,19 +1,20 @@
-"""A grammar as people name it: by a name, as text, or as a table in a preset."""
+"""A grammar as a preset or a flag gives it: a name, a text, or a table."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from .compile import compile_grammar, lark_names_tokens
+from .compile import compile_parsed_grammar
 from .errors import GrammarError
-from .gbnf import read, tokens_of
-from .grammar import GrammarState
-from .limits import MAX_SOURCE
+from .grammar import Grammar, GrammarState
+from .grammar_files import read_grammar_file
 from .named_grammars import find_grammar
+from .parsed_grammar import ParsedGrammar, parse_grammar
 from .triggered_constraint import TriggeredConstraint
 from .vocabulary import Vocabulary
 
@@ -27,21 +28,23 @@ GRAMMAR_KEYS = {
     "lark": "lark",
     "lark_file": "lark",
 }
-"""The keys of a table, one of which says what the grammar is, and their kinds."""
+"""The keys of a table, one of which gives the grammar, and their kinds."""
 
-KIND_OF_SUFFIX = {".gbnf": "gbnf", ".json": "json_schema", ".regex": "regex", ".lark": "lark"}
-"""The kind of a grammar file, by the end of its name."""
-
-_LARGEST = 4 * MAX_SOURCE  # bytes of that many characters
+_OPTIONAL_KEYS = ("root", "after")
 
 Folders = Sequence[tuple[str, Path]]
 
 
 @dataclass(frozen=True)
 class GrammarSpec:
-    """A grammar that was chosen, not yet made for a vocabulary.
+    """A grammar that was chosen, but not yet compiled for a vocabulary. Its text is parsed once.
 
-    ``label`` is how a message names it; ``after``: the text after which it begins to hold.
+    Attributes:
+        label: how a message names it.
+        kind: ``gbnf``, ``json_schema``, ``regex`` or ``lark``.
+        source: its text.
+        root: the rule with which sentences of a GBNF grammar begin.
+        after: the text after which it applies; None: from the beginning.
     """
 
     label: str
@@ -50,32 +53,45 @@ class GrammarSpec:
     root: str = "root"
     after: str | None = None
 
+    @cached_property
+    def parsed(self) -> ParsedGrammar:
+        """The grammar, parsed. Raises ``GrammarError``."""
+        try:
+            return parse_grammar(self.source, self.kind, self.root)
+        except GrammarError as error:
+            raise error.within(self.label) from None
+
     @property
     def names_tokens(self) -> bool:
-        """Might it name tokens, so that only a model's vocabulary can say whether it is right?"""
-        if self.kind == "gbnf":
-            return bool(tokens_of(read(self.source, self.root, lambda _: [0])))
-        return self.kind == "lark" and lark_names_tokens(self.source)
+        """True if it names tokens, so that only a vocabulary can say whether it is right."""
+        return self.parsed.names_tokens
 
     @property
     def description(self) -> dict[str, str]:
-        """What the grammar is, for a record of the run."""
-        found = {"kind": self.kind, "root": self.root, "source": self.source}
-        return found if self.after is None else {**found, "after": self.after}
+        """The grammar's kind, root, source and trigger, for a record of the run."""
+        fields = {"kind": self.kind, "root": self.root, "source": self.source}
+        return fields if self.after is None else {**fields, "after": self.after}
 
     def check(self) -> None:
-        """Raise ``GrammarError`` for what can be seen as wrong without a vocabulary."""
+        """Raise ``GrammarError`` for what is wrong whatever the vocabulary."""
+        if not self.names_tokens:
+            self.compile(None)
+
+    def compile(self, vocabulary: Vocabulary | None) -> Grammar:
+        """Compile the grammar; None: for single bytes, to match texts. Raises ``GrammarError``."""
+        parsed = self.parsed
         try:
-            if not self.names_tokens:
-                compile_grammar(self.source, None, self.kind, self.root)
+            return compile_parsed_grammar(parsed, vocabulary)
         except GrammarError as error:
             raise error.within(self.label) from None
 
     def start(self, vocabulary: Vocabulary) -> GrammarState | TriggeredConstraint:
         """The constraint of one text. Raises ``GrammarError``."""
+        grammar = self.compile(vocabulary)
+        if self.after is None:
+            return grammar.start()
         try:
-            grammar = compile_grammar(self.source, vocabulary, self.kind, self.root)
-            return grammar.start() if self.after is None else TriggeredConstraint(grammar, self.after)
+            return TriggeredConstraint(grammar, self.after)
         except GrammarError as error:
             raise error.within(self.label) from None
 
@@ -83,26 +99,19 @@ class GrammarSpec:
 def resolve_grammar(
     value: str | Mapping[str, Any], folders: Folders = (), base: Path | None = None
 ) -> GrammarSpec:
-    """Return what a preset's ``grammar:`` or a flag asks for.
+    """Return the grammar that a preset's ``grammar:`` or a flag gives. Raises ``GrammarError``.
 
-    A text is GBNF if it has a ``::=``, else a name, looked for in ``folders`` and the library. A table has one of
-    `GRAMMAR_KEYS`, and may have ``root`` and ``after``. Files are relative to ``base``. Raises ``GrammarError``.
+    A text is GBNF if it has a ``::=``, else a name. A table has one of `GRAMMAR_KEYS`, and may have ``root`` and
+    ``after``.
+
+    Args:
+        value: the text or the table.
+        folders: where names are looked for before the library, as (origin, path).
+        base: the folder to which files are relative; None: the current one.
     """
     table = value if isinstance(value, Mapping) else {"gbnf" if "::=" in value else "name": value}
-    unknown = [key for key in table if key not in (*GRAMMAR_KEYS, "root", "after")]
-    if unknown:
-        raise GrammarError(
-            f"grammar: unknown key {unknown[0]!r}; there are {', '.join(GRAMMAR_KEYS)}, root and after"
-        )
-    given = [key for key in GRAMMAR_KEYS if key in table]
-    if len(given) != 1:
-        found = " and ".join(given) or "none of them"
-        raise GrammarError(f"grammar: one of {', '.join(GRAMMAR_KEYS)} is needed, and there is {found}")
-    for key, content in table.items():
-        if not isinstance(content, str) and not (key == "json_schema" and isinstance(content, (Mapping, bool))):
-            raise GrammarError(f"grammar.{key}: {content!r} is not a text")
-    key, content = given[0], table[given[0]]
-    label, source = _source(key, content, folders, base)
+    key = _grammar_key(table)
+    label, source = _label_and_source(key, table[key], folders, base)
     if table.get("after") == "":
         raise GrammarError("grammar: the text after which it begins is empty")
     root = table.get("root", "root")
@@ -111,8 +120,32 @@ def resolve_grammar(
     return GrammarSpec(label, GRAMMAR_KEYS[key], source, root, table.get("after"))
 
 
-def _source(key: str, content: Any, folders: Folders, base: Path | None) -> tuple[str, str]:
-    """The label and the text of a grammar."""
+def _grammar_key(table: Mapping[str, Any]) -> str:
+    """Check the keys and types of a table, and return the key that gives the grammar."""
+    unknown = [key for key in table if key not in (*GRAMMAR_KEYS, *_OPTIONAL_KEYS)]
+    if unknown:
+        raise GrammarError(
+            f"grammar: unknown key {unknown[0]!r}; there are {', '.join(GRAMMAR_KEYS)}, root and after"
+        )
+    given = [key for key in GRAMMAR_KEYS if key in table]
+    if len(given) != 1:
+        listed = " and ".join(given) or "none of them"
+        raise GrammarError(f"grammar: one of {', '.join(GRAMMAR_KEYS)} is needed, and there is {listed}")
+    for key, content in table.items():
+        if not isinstance(content, str) and not (key == "json_schema" and isinstance(content, (Mapping, bool))):
+            raise GrammarError(f"grammar.{key}: {content!r} is not a text")
+    return given[0]
+
+
+def _label_and_source(key: str, content: Any, folders: Folders, base: Path | None) -> tuple[str, str]:
+    """The label and the text of a grammar; see `resolve_grammar`.
+
+    Args:
+        key: one of ``GRAMMAR_KEYS``.
+        content: the key's value.
+        folders: where names are looked for.
+        base: the folder to which files are relative.
+    """
     if key == "name":
         entry = find_grammar(content, folders)
         return f"grammar {entry.name}", read_grammar_file(entry.path)
@@ -124,19 +157,3 @@ def _source(key: str, content: Any, folders: Folders, base: Path | None) -> tupl
         except (TypeError, ValueError) as error:
             raise GrammarError(f"grammar.{key} is not JSON: {error}") from None
     return {"gbnf": "grammar", "json_schema": "JSON Schema"}.get(key, key), content
-
-
-def read_grammar_file(path: Path) -> str:
-    """The text of a grammar file. Raises ``GrammarError``."""
-    try:
-        with path.open("rb") as file:
-            data = file.read(_LARGEST + 1)
-    except (OSError, ValueError) as error:
-        problem = "it is a folder" if path.is_dir() else getattr(error, "strerror", None) or str(error)
-        raise GrammarError(f"{path}: cannot be read ({problem})") from None
-    if len(data) > _LARGEST:
-        raise GrammarError(f"{path}: the file is larger than {_LARGEST // 1_000_000} MB")
-    try:
-        return data.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise GrammarError(f"{path}: line {data[: error.start].count(10) + 1}: the file is not UTF-8") from None

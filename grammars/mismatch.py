@@ -9,7 +9,7 @@ import numpy as np
 
 from .grammar import Grammar, GrammarState
 
-_NAMES = {" ": "a space", "\n": "a line end", "\t": "a tab", "\r": "a carriage return"}
+_NAMED_CHARACTERS = {" ": "a space", "\n": "a line end", "\t": "a tab", "\r": "a carriage return"}
 _RUNS = ("0123456789", "ABCDEFGHIJKLMNOPQRSTUVWXYZ", "abcdefghijklmnopqrstuvwxyz")
 _PRINTABLE = [chr(code) for code in range(0x20, 0x7F)]
 
@@ -18,8 +18,12 @@ _PRINTABLE = [chr(code) for code in range(0x20, 0x7F)]
 class Mismatch:
     """The first character that cannot stand where it does.
 
-    ``offset`` counts characters from 0, ``line`` and ``column`` from 1; ``character`` is None where the text ends
-    too early. ``expected`` says in words what could have come.
+    Attributes:
+        offset: its offset in characters, from 0.
+        line: its line, from 1.
+        column: its column, from 1.
+        character: the character; None where the text ends too early.
+        expected: in words, what could have come.
     """
 
     offset: int
@@ -30,67 +34,66 @@ class Mismatch:
 
 
 def find_mismatch(grammar: Grammar, text: str) -> Mismatch | None:
-    """Find where a text leaves the grammar; None if it is a sentence of it."""
-    inner = text.strip(grammar.blanks)
+    """Find where a text leaves the grammar; None if it is a whole sentence."""
+    inner = text.strip(grammar.outer_blanks)
     data = inner.encode(errors="surrogatepass")  # half of a pair matches nothing
-    whole = grammar.for_reading
-    tokens = whole.vocabulary.tokenize(data, special=grammar.names_tokens)
-    state = whole.start()
-    taken = state.follow(tokens)
-    if taken == len(tokens) and state.is_complete:
+    lenient = grammar.for_texts
+    tokens = lenient.vocabulary.tokenize(data, special=grammar.names_tokens)
+    state = lenient.start()
+    count = state.follow(tokens)
+    if count == len(tokens) and state.is_complete:
         return None
-    # A character may have begun well and gone wrong in its second byte.
-    good = data[: len(b"".join(whole.vocabulary.pieces[token] for token in tokens[:taken]))]
-    before = good.decode(errors="ignore")
-    state = whole.start()
-    state.follow(whole.vocabulary.tokenize(before.encode(), special=grammar.names_tokens))
+    # A character may go wrong in its second byte: the state goes back to the beginning of the character.
+    matched = data[: len(b"".join(lenient.vocabulary.pieces[token] for token in tokens[:count]))]
+    before = matched.decode(errors="ignore")
+    state = lenient.start()
+    state.follow(lenient.vocabulary.tokenize(before.encode(), special=grammar.names_tokens))
     character = inner[len(before)] if len(before) < len(inner) else None
-    before = text[: len(text) - len(text.lstrip(grammar.blanks))] + before
+    before = text[: len(text) - len(text.lstrip(grammar.outer_blanks))] + before
     line = before.count("\n") + 1
     column = len(before) - before.rfind("\n")
-    return Mismatch(len(before), line, column, character, expected(state))
+    return Mismatch(len(before), line, column, character, describe_expected(state))
 
 
-def expected(state: GrammarState) -> str:
-    """Say what can come next: a text, or the characters."""
-    certain = state.forced_text.decode(errors="ignore")
-    if len(certain) > 1:
-        return f"{certain!r}"
-    mask = state.mask()
+def describe_expected(state: GrammarState) -> str:
+    """Say in words what can come next: a text, or the characters."""
+    forced = state.forced_text.decode(errors="ignore")
+    if len(forced) > 1:
+        return f"{forced!r}"
     pieces = state.grammar.vocabulary.pieces
-    ends = state.grammar.vocabulary.eog
-    firsts = {pieces[token][0] for token in np.flatnonzero(mask).tolist() if token not in ends and pieces[token]}
+    eog = state.grammar.vocabulary.eog
+    tokens = np.flatnonzero(state.mask()).tolist()
+    first_bytes = {pieces[token][0] for token in tokens if token not in eog and pieces[token]}
+    ascii_characters = {chr(byte) for byte in first_bytes if byte < 0x80}
     parts = ["the end of the text"] if state.is_complete else []
-    parts += _characters({chr(byte) for byte in firsts if byte < 0x80}, any(byte >= 0x80 for byte in firsts))
+    parts += _describe_characters(ascii_characters, any(byte >= 0x80 for byte in first_bytes))
     return " or ".join([", ".join(parts[:-1]), parts[-1]] if len(parts) > 1 else parts) or "nothing"
 
 
-def _characters(found: set[str], beyond: bool) -> list[str]:
-    """Name characters; ``beyond``: some beyond ASCII may come too."""
-    missing = [character for character in _PRINTABLE if character not in found]
-    if len(missing) <= len(_PRINTABLE) // 4:
-        rest = f" but {' '.join(map(_named, missing))}" if missing else ""
-        return [f"any{'' if beyond else ' ASCII'} character{rest}"]
-    parts: list[str] = []
+def _describe_characters(allowed: set[str], beyond_ascii: bool) -> list[str]:
+    """Name the ASCII characters that are allowed. ``beyond_ascii``: others may come too."""
+    refused = [character for character in _PRINTABLE if character not in allowed]
+    if len(refused) <= len(_PRINTABLE) // 4:
+        exceptions = f" but {' '.join(map(_character_name, refused))}" if refused else ""
+        return [f"any{'' if beyond_ascii else ' ASCII'} character{exceptions}"]
+    ranges: list[str] = []
     for run in _RUNS:
-        inside = [character for character in run if character in found]
-        parts += _ranges(inside)
-        found = found - set(run)
-    named = [_named(character) for character in sorted(found)] + parts
-    return [*named, "a character beyond ASCII"] if beyond else named
+        ranges += _ranges([character for character in run if character in allowed])
+    single = [_character_name(character) for character in sorted(allowed - set("".join(_RUNS)))]
+    return [*single, *ranges, "a character beyond ASCII"] if beyond_ascii else [*single, *ranges]
 
 
-def _named(character: str) -> str:
-    return _NAMES.get(character) or repr(character)
+def _character_name(character: str) -> str:
+    return _NAMED_CHARACTERS.get(character) or repr(character)
 
 
 def _ranges(characters: list[str]) -> list[str]:
-    """Characters of one run, neighbours together: a-f."""
+    """Sorted characters, with neighbours as a range: a-f."""
     if not characters:
         return []
     groups: list[list[str]] = [[characters[0]]]
-    for last, character in pairwise(characters):
-        if ord(character) == ord(last) + 1:
+    for previous, character in pairwise(characters):
+        if ord(character) == ord(previous) + 1:
             groups[-1].append(character)
         else:
             groups.append([character])

@@ -1,78 +1,79 @@
-"""Random sentences of a GBNF grammar, made with no model."""
+"""Random sentences of a GBNF grammar, without a model."""
 
 from __future__ import annotations
 
 from math import inf
 from random import Random
+from typing import cast
 
 from .errors import GrammarError
-from .gbnf import Node, Rules, ShortestTexts, read
-from .gbnf.nodes import AltNode, CharsNode, RefNode, RepeatNode, SeqNode, TextNode, TokenNode, walk
+from .gbnf import GbnfGrammar, Node, Rules, ShortestTexts
+from .gbnf.nodes import AltNode, CharsNode, RefNode, RepeatNode, SeqNode, TextNode
+from .parsed_grammar import parse_grammar
 
-_LENGTH = 200
-"""Once a sentence is this long, it takes the shortest way to its end."""
+_LONG_SENTENCE = 200
+"""From this length on, in characters and open nodes, a sentence takes the shortest way to its end."""
 
-_MORE = 0.7
-"""The chance of one more turn of a repetition."""
+_CONTINUE_PROBABILITY = 0.7
+"""The probability of one more turn of a repetition, and of a letter or digit where there are other characters."""
 
 
 def random_sentence(source: str, seed: int | None = None, root: str = "root") -> str:
-    """Make a random sentence of a GBNF grammar. Raises ``GrammarError``, also where no sentence ever ends."""
-    rules = read(source, root)
-    if any(isinstance(node, TokenNode) for body in rules.values() for node in walk(body)):
+    """Return a random sentence of a GBNF grammar. Raises ``GrammarError``, also where the grammar names tokens."""
+    grammar = cast(GbnfGrammar, parse_grammar(source, "gbnf", root).gbnf)
+    grammar.find_token_ids(None)
+    if grammar.names_tokens:
         raise GrammarError("the grammar names tokens; only a model can write its sentences")
-    sizes = ShortestTexts(rules)
-    if sizes.of(rules[root]) == inf:
-        raise GrammarError(f"no sentence of rule {root!r} ever ends")
-    return _Writer(rules, sizes, Random(seed)).write(root)  # noqa: S311 - no secret
+    generator = Random(seed)  # noqa: S311 - no secret
+    return _SentenceWriter(grammar.rules, grammar.shortest_texts, generator).write(root)
 
 
-class _Writer:
-    def __init__(self, rules: Rules, sizes: ShortestTexts, random: Random) -> None:
+class _SentenceWriter:
+    def __init__(self, rules: Rules, shortest_texts: ShortestTexts, generator: Random) -> None:
         self._rules = rules
-        self._sizes = sizes
-        self._random = random
+        self._shortest_texts = shortest_texts
+        self._generator = generator
 
     def write(self, root: str) -> str:
-        """Write out what is still to come, which is kept on a stack."""
-        done: list[str] = []
-        todo: list[Node] = [self._rules[root]]
-        while todo:
-            hurry = len(done) + len(todo) > _LENGTH
-            match node := todo.pop():
+        """Write a sentence; what must still come is on a stack."""
+        characters: list[str] = []
+        stack: list[Node] = [self._rules[root]]
+        while stack:
+            is_long = len(characters) + len(stack) > _LONG_SENTENCE
+            match node := stack.pop():
                 case TextNode(text):
-                    done.extend(text)
+                    characters.extend(text)
                 case CharsNode():
-                    done.append(self._character(node))
+                    characters.append(self._character(node))
                 case SeqNode(items):
-                    todo.extend(reversed(items))
+                    stack.extend(reversed(items))
                 case AltNode(options):
-                    todo.append(self._option(options, hurry))
+                    stack.append(self._option(options, is_long))
                 case RepeatNode(item):
-                    todo.extend([item] * self._count(node, hurry))
+                    stack.extend([item] * self._count(node, is_long))
                 case RefNode(name):
-                    todo.append(self._rules[name])
-        return "".join(done)
+                    stack.append(self._rules[name])
+        return "".join(characters)
 
-    def _option(self, options: tuple[Node, ...], hurry: bool) -> Node:
-        sized = [(self._sizes.of(option), option) for option in options]
-        if hurry:
-            return min(sized, key=lambda pair: pair[0])[1]
-        return self._random.choice([option for size, option in sized if size < inf])
+    def _option(self, options: tuple[Node, ...], is_long: bool) -> Node:
+        if is_long:
+            return min(options, key=self._shortest_texts.length)
+        return self._generator.choice([option for option in options if self._shortest_texts.length(option) < inf])
 
-    def _count(self, node: RepeatNode, hurry: bool) -> int:
+    def _count(self, node: RepeatNode, is_long: bool) -> int:
         count = node.least
-        if hurry or self._sizes.of(node.item) == inf:
+        if is_long or self._shortest_texts.length(node.item) == inf:
             return count
-        while (node.most is None or count < node.most) and self._random.random() < _MORE:
+        while (node.most is None or count < node.most) and self._generator.random() < _CONTINUE_PROBABILITY:
             count += 1
         return count
 
     def _character(self, node: CharsNode) -> str:
-        """A character of a class, one that can be read if there is any."""
-        easy = [chr(code) for low, high in node.ranges for code in range(max(low, 0x20), min(high, 0x7E) + 1)]
-        letters = [character for character in easy if character.isalnum()]
-        if easy:
-            return self._random.choice(letters if letters and self._random.random() < _MORE else easy)
-        low, high = self._random.choice(node.ranges)
-        return chr(self._random.randint(low, high))
+        """A character of a class, a printable ASCII one if there is any."""
+        printable = [chr(code) for low, high in node.ranges for code in range(max(low, 0x20), min(high, 0x7E) + 1)]
+        alphanumeric = [character for character in printable if character.isalnum()]
+        if printable:
+            prefer = alphanumeric and self._generator.random() < _CONTINUE_PROBABILITY
+            return self._generator.choice(alphanumeric if prefer else printable)
+        low, high = self._generator.choice(node.ranges)
+        return chr(self._generator.randint(low, high))

@@ -7,10 +7,10 @@ from typing import Protocol
 
 
 class Vocabulary(Protocol):
-    """The tokens that masks are made for. ``logitsmith.engine.Vocabulary`` is one.
+    """The tokens of masks. ``logitsmith.engine.Vocabulary`` is one.
 
-    ``size``: how many; ``eog``: those that end a text; ``pieces``: the bytes of each. A vocabulary may also have
-    ``control``, the ids for which `is_control` is true; without it every id is asked about.
+    A vocabulary may also have ``control``, the ids for which `is_control` is true; without it every id is asked
+    about.
     """
 
     @property
@@ -20,7 +20,7 @@ class Vocabulary(Protocol):
 
     @property
     def eog(self) -> Collection[int]:
-        """Ids of the tokens that end a generation."""
+        """The ids of the end-of-generation tokens."""
         ...
 
     @property
@@ -29,16 +29,16 @@ class Vocabulary(Protocol):
         ...
 
     def is_control(self, token: int) -> bool:
-        """Is it a control token, which is not part of the text?"""
+        """True for a control token, which is not part of the text."""
         ...
 
     def tokenize(self, data: bytes, special: bool = False) -> list[int]:
-        """Token ids of a text; ``special``: the written forms of control tokens are these tokens."""
+        """The token ids of a text; ``special``: control tokens are recognized where their text stands."""
         ...
 
 
 class ByteVocabulary:
-    """A vocabulary of the 256 bytes and one end token, with which a grammar reads text without a model."""
+    """The 256 bytes and one end token: with it a grammar matches texts without a model."""
 
     size = 257
     eog = frozenset({256})
@@ -46,7 +46,7 @@ class ByteVocabulary:
     pieces = (*(bytes([byte]) for byte in range(256)), b"<end>")
 
     def is_control(self, token: int) -> bool:
-        """Is it the end token?"""
+        """True for the end token."""
         return token in self.control
 
     def tokenize(self, data: bytes, special: bool = False) -> list[int]:

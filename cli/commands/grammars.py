@@ -62,7 +62,7 @@ def check(name: Name, text: Text = None, text_file: TextFile = None, root: Root 
     if text is not None:
         check_text("text", text)
     with report_failures():
-        from ...grammars import GrammarError, compile_grammar, find_mismatch
+        from ...grammars import find_mismatch
 
         spec = _spec(name, root)
         spec.check()
@@ -70,10 +70,7 @@ def check(name: Name, text: Text = None, text_file: TextFile = None, root: Root 
         if given is None:
             print(f"{name}: ok")
             return
-        try:
-            grammar = compile_grammar(spec.source, None, spec.kind, spec.root)
-        except GrammarError as error:
-            raise error.within(spec.label) from None
+        grammar = spec.compile(None)
         found = find_mismatch(grammar, given)
         if found is not None and text_file is not None and given.endswith("\n"):
             found = find_mismatch(grammar, given[:-1])  # a file's last line end need not belong to the text

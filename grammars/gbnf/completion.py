@@ -1,4 +1,4 @@
-"""The shortest way to the end of a sentence that was broken off."""
+"""The shortest completion of a sentence that was broken off."""
 
 from __future__ import annotations
 
@@ -6,66 +6,71 @@ from collections.abc import Callable, Iterable
 from math import inf
 
 from ..errors import GrammarError
-from .nodes import AltNode, CharsNode, Node, Ranges, RefNode, RepeatNode, Rules, SeqNode, TextNode
-from .shortest_texts import ShortestTexts, plainest
+from .code_points import CodePointRanges, most_readable_character, ranges_with_prefix
+from .gbnf_grammar import GbnfGrammar
+from .nodes import AltNode, CharsNode, Node, RefNode, RepeatNode, Rules, SeqNode, TextNode
+from .shortest_texts import ShortestTexts
 
 Stack = tuple[Node, "Stack"] | tuple[()]
-"""What is still to come, the next first."""
+"""What must still come, the next node first: a linked list."""
 
 MAX_STACKS = 5_000
+"""How many stacks one character may lead to, before the grammar counts as too ambiguous."""
 
 
-def shortest_suffix(rules: Rules, root: str, text: bytes) -> bytes:
+def shortest_suffix(grammar: GbnfGrammar, text: bytes) -> bytes:
     """Return the shortest text, in characters, that makes ``text`` a sentence of the grammar.
 
-    Follows the text with a stack for each way to read it, as llama.cpp does. Raises ``GrammarError`` where the
-    text is no beginning of a sentence, no sentence ever ends, or there are more than ``MAX_STACKS`` ways.
+    Follows the text with one stack for each way to parse it, as llama.cpp does. Raises ``GrammarError`` where no
+    sentence begins with the text, no such sentence ends, or there are more than ``MAX_STACKS`` stacks.
     """
-    sizes = ShortestTexts(rules)
-    reading = _Reading(rules)
-    whole = text.decode(errors="ignore")
-    partial = text[len(whole.encode()) :]
-    stacks = reading.opened([(rules[root], ())])
-    for character in whole:
+    stacks = _Stacks(grammar.rules)
+    characters = text.decode(errors="ignore")
+    partial = text[len(characters.encode()) :]  # the first bytes of a character
+    current = stacks.expand([(grammar.rules[grammar.root], ())])
+    for character in characters:
         code = ord(character)
-        stacks = reading.opened(reading.after(stack) for stack in stacks if _reads(stack, code))
+        current = stacks.expand(stacks.after(stack) for stack in current if _can_read(stack, code))
+    shortest_texts = grammar.shortest_texts
     if not partial:
-        return _cheapest(stacks, sizes).encode()
-    ways = [(reading.after(stack), _beginning(_ranges(stack[0]), partial)) for stack in stacks if stack]
-    ways = [(stack, fitting) for stack, fitting in ways if fitting]
-    rest = _cheapest([stack for stack, _ in ways], sizes)
-    _, fitting = min(ways, key=lambda way: _cost(way[0], sizes))
-    return plainest(fitting).encode()[len(partial) :] + rest.encode()
+        return _shortest_text(current, shortest_texts).encode()
+    candidates = [
+        (stacks.after(stack), ranges_with_prefix(_next_ranges(stack[0]), partial)) for stack in current if stack
+    ]
+    candidates = [(stack, ranges) for stack, ranges in candidates if ranges]
+    suffix = _shortest_text([stack for stack, _ in candidates], shortest_texts)
+    _, ranges = min(candidates, key=lambda candidate: _length(candidate[0], shortest_texts))
+    return most_readable_character(ranges).encode()[len(partial) :] + suffix.encode()
 
 
-class _Reading:
-    """Moves stacks on. Equal stacks are one object, so that each is opened once."""
+class _Stacks:
+    """Advances stacks. Equal stacks are one object, so that each is expanded once."""
 
     def __init__(self, rules: Rules) -> None:
         self._rules = rules
         self._stacks: dict[tuple[int, int], Stack] = {}
         self._nodes: dict[tuple[object, ...], Node] = {}
 
-    def opened(self, stacks: Iterable[Stack]) -> list[Stack]:
-        """Open what is on top until it reads a character, or nothing is left."""
-        found: list[Stack] = []
+    def expand(self, stacks: Iterable[Stack]) -> list[Stack]:
+        """Expand the top of stacks until each is empty or begins with a text or a class."""
+        expanded: list[Stack] = []
         seen: set[int] = set()
-        todo = list(stacks)
-        while todo:
-            stack = todo.pop()
+        pending = list(stacks)
+        while pending:
+            stack = pending.pop()
             if id(stack) in seen:
                 continue
             seen.add(id(stack))
             if len(seen) > MAX_STACKS:
                 raise GrammarError("the grammar is too ambiguous to find the shortest way to its end")
             if not stack or isinstance(stack[0], (TextNode, CharsNode)):
-                found.append(stack)
+                expanded.append(stack)
             else:
-                todo.extend(self._open(stack[0], stack[1]))
-        return found
+                pending.extend(self._expand_top(stack[0], stack[1]))
+        return expanded
 
     def after(self, stack: Stack) -> Stack:
-        """The stack once its top has read a character."""
+        """The stack after its top has read a character."""
         if not stack:
             return ()
         top, below = stack
@@ -77,12 +82,13 @@ class _Reading:
         return self._stacks.setdefault((id(node), id(below)), (node, below))
 
     def _node(self, kind: Callable[..., Node], *parts: object) -> Node:
+        """A node of these parts; the same object for the same parts."""
         key = (kind, *(part if isinstance(part, (str, int)) else id(part) for part in parts))
         if key not in self._nodes:
             self._nodes[key] = kind(*parts)
         return self._nodes[key]
 
-    def _open(self, top: Node, below: Stack) -> list[Stack]:
+    def _expand_top(self, top: Node, below: Stack) -> list[Stack]:
         match top:
             case RefNode(name):
                 return [self._push(self._rules[name], below)]
@@ -93,56 +99,45 @@ class _Reading:
                     below = self._push(item, below)
                 return [below]
             case RepeatNode(item, least, most):
-                left = None if most is None else most - 1
-                once_more = self._node(RepeatNode, item, max(least - 1, 0), left) if (least or most) else top
-                ways = [] if most == 0 else [self._push(item, self._push(once_more, below))]
-                return ways if least else [*ways, below]
+                fewer = None if most is None else most - 1
+                again = self._node(RepeatNode, item, max(least - 1, 0), fewer) if (least or most) else top
+                stacks = [] if most == 0 else [self._push(item, self._push(again, below))]
+                return stacks if least else [*stacks, below]
             case _:
                 raise GrammarError("a grammar that names tokens cannot be closed by text")
 
 
-def _reads(stack: Stack, code: int) -> bool:
+def _can_read(stack: Stack, code_point: int) -> bool:
     if not stack:
         return False
-    top = stack[0]
-    return any(low <= code <= high for low, high in _ranges(top))
+    return any(low <= code_point <= high for low, high in _next_ranges(stack[0]))
 
 
-def _ranges(top: Node) -> Ranges:
+def _next_ranges(top: Node) -> CodePointRanges:
+    """The characters that an expanded stack can read next, by its top."""
     if isinstance(top, TextNode):
         return ((ord(top.text[0]), ord(top.text[0])),)
     return top.ranges if isinstance(top, CharsNode) else ()
 
 
-def _cost(stack: Stack, sizes: ShortestTexts) -> float:
-    cost = 0.0
+def _length(stack: Stack, shortest_texts: ShortestTexts) -> float:
+    """The length of the shortest text that empties the stack, characters."""
+    length = 0.0
     while stack:
-        cost += sizes.of(stack[0])
+        length += shortest_texts.length(stack[0])
         stack = stack[1]
-    return cost
+    return length
 
 
-def _cheapest(stacks: list[Stack], sizes: ShortestTexts) -> str:
+def _shortest_text(stacks: list[Stack], shortest_texts: ShortestTexts) -> str:
+    """The shortest text that empties one of the stacks."""
     if not stacks:
         raise GrammarError("the text does not begin a sentence of the grammar")
-    stack = min(stacks, key=lambda stack: _cost(stack, sizes))
-    if _cost(stack, sizes) == inf:
+    stack = min(stacks, key=lambda stack: _length(stack, shortest_texts))
+    if _length(stack, shortest_texts) == inf:
         raise GrammarError("no sentence that begins like this ever ends")
-    done: list[str] = []
+    texts: list[str] = []
     while stack:
-        done.append(sizes.text(stack[0]))
+        texts.append(shortest_texts.text(stack[0]))
         stack = stack[1]
-    return "".join(done)
-
-
-def _beginning(ranges: Ranges, partial: bytes) -> Ranges:
-    """Those of the characters whose bytes begin with these."""
-    length = 2 if partial[0] < 0xE0 else 3 if partial[0] < 0xF0 else 4
-    missing = length - len(partial)
-    value = partial[0] & (0xFF >> length + 1)
-    for byte in partial[1:]:
-        value = value << 6 | byte & 0x3F
-    first, last = value << 6 * missing, (value + 1 << 6 * missing) - 1
-    floor = {2: 0x80, 3: 0x800, 4: 0x10000}[length]
-    first = max(first, floor)
-    return tuple((max(low, first), min(high, last)) for low, high in ranges if low <= last and high >= first)
+    return "".join(texts)

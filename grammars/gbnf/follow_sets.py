@@ -1,126 +1,148 @@
-"""Which lexeme of a grammar can come first, which after which, and which can begin at the same place."""
+"""FIRST and FOLLOW sets of a grammar's leaves, and which leaves can begin at the same place."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import NamedTuple
 
+from .bit_sets import bit_indices, union
 from .nodes import AltNode, LexemeNode, Node, RefNode, RepeatNode, Rules, SeqNode, TokenNode, walk
-from .position_automaton import bits
 
 Leaf = LexemeNode | TokenNode
 
 
-class FollowSets:
-    """The leaves of a grammar's rules, and their order, whatever the way by which a rule was reached.
+class _First(NamedTuple):
+    """The leaves with which a node can begin, and whether it can be empty."""
 
-    Sets of leaves are the bits of an int, by the place of the leaf in ``leaves``. ``start``: the leaves that a
-    text can begin with; ``next[i]``: those that can follow leaf i.
+    leaves: int
+    is_nullable: bool
+
+
+class FollowSets:
+    """The leaves of a grammar's rules and their order, regardless of how a rule was reached.
+
+    Sets of leaves are the bits of an int: bit i is ``leaves[i]``.
+
+    Attributes:
+        leaves: the lexemes and tokens of all rules.
+        first: the leaves with which a text can begin.
+        follow: the leaves that can come after each leaf.
     """
 
-    def __init__(self, rules: Rules, root: str, empty: Callable[[Leaf], bool]) -> None:
+    def __init__(self, rules: Rules, root: str, is_nullable_leaf: Callable[[Leaf], bool]) -> None:
         self.leaves = [node for body in rules.values() for node in walk(body) if isinstance(node, Leaf)]
-        self._number = {id(leaf): number for number, leaf in enumerate(self.leaves)}
-        self._empty_leaf = empty
+        self._index = {id(leaf): index for index, leaf in enumerate(self.leaves)}
+        self._is_nullable_leaf = is_nullable_leaf
         self._rules = rules
-        self._first: dict[str, tuple[int, bool]] = dict.fromkeys(rules, (0, False))
-        self._settle()
-        self.next = [0] * len(self.leaves)
-        self._after = dict.fromkeys(rules, 0)
-        self._ends: dict[str, int] = dict.fromkeys(rules, 0)
-        self._hands_on: dict[str, set[str]] = {name: set() for name in rules}
+        self._first = dict.fromkeys(rules, _First(0, False))
+        self._find_first_sets()
+        self.follow = [0] * len(self.leaves)
+        self._follow_of_rule = dict.fromkeys(rules, 0)
+        self._last_leaves = dict.fromkeys(rules, 0)
+        self._last_rules: dict[str, set[str]] = {name: set() for name in rules}
         for name, body in rules.items():
-            self._place(name, body, 0, True)
-        self._spread()
-        self.start = self._first[root][0]
+            self._add_follow(name, body, 0, True)
+        self._spread_follow_of_rules()
+        self.first = self._first[root].leaves
 
-    def _settle(self) -> None:
+    def _find_first_sets(self) -> None:
         """Find what each rule begins with and whether it can be empty, until nothing changes."""
-        changed = True
-        while changed:
-            changed = False
+        has_changed = True
+        while has_changed:
+            has_changed = False
             for name, body in self._rules.items():
-                found = self._first_of(body)
-                if found != self._first[name]:
-                    self._first[name], changed = found, True
+                first = self._first_of(body)
+                if first != self._first[name]:
+                    self._first[name], has_changed = first, True
 
-    def _first_of(self, node: Node) -> tuple[int, bool]:
+    def _first_of(self, node: Node) -> _First:
         match node:
             case LexemeNode() | TokenNode():
-                return 1 << self._number[id(node)], self._empty_leaf(node)
+                return _First(1 << self._index[id(node)], self._is_nullable_leaf(node))
             case RefNode(name):
                 return self._first[name]
             case SeqNode(items):
-                found = 0
+                leaves = 0
                 for item in items:
-                    first, empty = self._first_of(item)
-                    found |= first
-                    if not empty:
-                        return found, False
-                return found, True
+                    first = self._first_of(item)
+                    leaves |= first.leaves
+                    if not first.is_nullable:
+                        return _First(leaves, False)
+                return _First(leaves, True)
             case AltNode(options):
                 parts = [self._first_of(option) for option in options]
-                found = 0
-                for first, _ in parts:
-                    found |= first
-                return found, any(empty for _, empty in parts)
+                return _First(union(part.leaves for part in parts), any(part.is_nullable for part in parts))
             case RepeatNode(item, least):
-                first, empty = self._first_of(item)
-                return first, empty or least == 0
+                first = self._first_of(item)
+                return _First(first.leaves, first.is_nullable or least == 0)
         raise TypeError(node)
 
-    def _place(self, rule: str, node: Node, after: int, at_end: bool) -> None:
-        """Note what follows each leaf below a node: ``after``, and at the rule's end what follows the rule."""
+    def _add_follow(self, rule: str, node: Node, follow: int, is_last: bool) -> None:
+        """Note what follows each leaf and each rule in a node.
+
+        Args:
+            rule: the rule in which the node stands.
+            node: the node.
+            follow: the leaves that follow the node within the rule.
+            is_last: True if the rule can end with the node; what follows the rule then follows the node.
+        """
         match node:
             case LexemeNode() | TokenNode():
-                number = self._number[id(node)]
-                self.next[number] |= after
-                self._ends[rule] |= at_end << number
+                index = self._index[id(node)]
+                self.follow[index] |= follow
+                self._last_leaves[rule] |= is_last << index
             case RefNode(name):
-                self._after[name] |= after
-                if at_end:
-                    self._hands_on[rule].add(name)
+                self._follow_of_rule[name] |= follow
+                if is_last:
+                    self._last_rules[rule].add(name)
             case AltNode(options):
                 for option in options:
-                    self._place(rule, option, after, at_end)
+                    self._add_follow(rule, option, follow, is_last)
             case RepeatNode(item, _, most):
-                self._place(rule, item, after | (0 if most == 1 else self._first_of(item)[0]), at_end)
+                again = 0 if most == 1 else self._first_of(item).leaves
+                self._add_follow(rule, item, follow | again, is_last)
             case SeqNode(items):
                 for item in reversed(items):
-                    self._place(rule, item, after, at_end)
-                    first, empty = self._first_of(item)
-                    after, at_end = (after | first, at_end) if empty else (first, False)
+                    self._add_follow(rule, item, follow, is_last)
+                    first = self._first_of(item)
+                    follow = follow | first.leaves if first.is_nullable else first.leaves
+                    is_last = is_last and first.is_nullable
 
-    def _spread(self) -> None:
+    def _spread_follow_of_rules(self) -> None:
         """Give what follows a rule to the rules and the leaves at its end."""
-        todo = list(self._rules)
-        while todo:
-            name = todo.pop()
-            for inner in self._hands_on[name]:
-                if self._after[name] & ~self._after[inner]:
-                    self._after[inner] |= self._after[name]
-                    todo.append(inner)
-        for name, ends in self._ends.items():
-            for number in bits(ends):
-                self.next[number] |= self._after[name]
+        pending = list(self._rules)
+        while pending:
+            name = pending.pop()
+            for last in self._last_rules[name]:
+                if self._follow_of_rule[name] & ~self._follow_of_rule[last]:
+                    self._follow_of_rule[last] |= self._follow_of_rule[name]
+                    pending.append(last)
+        for name, leaves in self._last_leaves.items():
+            for index in bit_indices(leaves):
+                self.follow[index] |= self._follow_of_rule[name]
 
-    def together(self, meet: Callable[[int, int], bool]) -> list[int]:
-        """For each leaf those that can begin at the same place. ``meet``: can two leaves read the same text?"""
-        found = [0] * len(self.leaves)
-        todo: list[tuple[int, int]] = []
+    def concurrent_leaves(self, share_a_text: Callable[[int, int], bool]) -> list[int]:
+        """Return for each leaf the leaves that can begin at the same place.
+
+        ``share_a_text(i, j)`` says whether the leaves i and j match a common text. If they do and begin at the
+        same place, what follows them begins at the same place too.
+        """
+        concurrent = [0] * len(self.leaves)
+        pending: list[tuple[int, int]] = []
         joined: set[tuple[int, int]] = set()
 
         def join(some: int, others: int) -> None:
             if (some, others) in joined:
                 return
             joined.add((some, others))
-            for one in bits(some):
-                new = others & ~found[one]
-                found[one] |= new
-                todo.extend((one, other) for other in bits(new))
+            for one in bit_indices(some):
+                new = others & ~concurrent[one]
+                concurrent[one] |= new
+                pending.extend((one, other) for other in bit_indices(new))
 
-        join(self.start, self.start)
-        while todo:
-            one, other = todo.pop()
-            if one == other or meet(one, other):
-                join(self.next[one], self.next[other])
-        return found
+        join(self.first, self.first)
+        while pending:
+            one, other = pending.pop()
+            if one == other or share_a_text(one, other):
+                join(self.follow[one], self.follow[other])
+        return concurrent

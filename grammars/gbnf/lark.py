@@ -1,16 +1,16 @@
-"""Writes nodes in the Lark dialect of llguidance."""
+"""Writes rules in llguidance's dialect of Lark."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping
 
+from .code_points import CodePointRanges
 from .nodes import (
     AltNode,
     CharsNode,
     LexemeNode,
     Node,
-    Ranges,
     RefNode,
     RepeatNode,
     Rules,
@@ -20,102 +20,107 @@ from .nodes import (
     walk,
 )
 
-_NOTHING = '""'
-_NEVER = "(/a/ & /b/)"
+_EMPTY_TEXT = '""'
+_NO_CHARACTER = "(/a/ & /b/)"
 
 
-def to_lark(parts: Rules, rules: Rules, root: str, ends: frozenset[int]) -> str:
+def write_lark(parts: Rules, rules: Rules, root: str, token_ids: Mapping[str, int], eog: Collection[int]) -> str:
     """Write a grammar.
 
-    ``parts``: the rules that have lexemes for leaves; ``rules``: those that lexemes refer to, as terminals;
-    ``ends``: tokens that a negated token does not stand for.
+    Args:
+        parts: the rules that are not regular, with lexemes in them.
+        rules: the rules that lexemes refer to; they become terminals.
+        root: the rule with which sentences begin.
+        token_ids: the ids of tokens, by their references.
+        eog: the end-of-generation tokens, which no negated token matches.
     """
-    lexemes: dict[str, str] = {}
-    used: list[str] = []
+    lexemes: dict[str, str] = {}  # the name of each expression
+    refs_in_lexemes: list[str] = []
 
-    def leaf(node: Node) -> str:
+    def write_leaf(node: Node) -> str:
         match node:
             case LexemeNode(inner):
-                used.extend(ref.name for ref in walk(inner) if isinstance(ref, RefNode))
+                refs_in_lexemes.extend(ref.name for ref in walk(inner) if isinstance(ref, RefNode))
                 return lexemes.setdefault(expression(inner), f"L{len(lexemes)}")
-            case TokenNode(id, negated):
-                return f"<[^{','.join(map(str, sorted({id, *ends})))}]>" if negated else f"<[{id}]>"
+            case TokenNode(reference, negated):
+                token = token_ids[reference]
+                return f"<[^{','.join(map(str, sorted({token, *eog})))}]>" if negated else f"<[{token}]>"
             case RefNode(name):
-                return _rule(name)
+                return _rule_name(name)
         raise TypeError(node)
 
-    lines = [f"start: {_rule(root)}"]
-    lines += [f"{_rule(name)}: {_written(part, leaf)}" for name, part in parts.items()]
+    lines = [f"start: {_rule_name(root)}"]
+    lines += [f"{_rule_name(name)}: {_write(part, write_leaf)}" for name, part in parts.items()]
     lines += [f"{lexeme}: {text}" for text, lexeme in lexemes.items()]
-    for name in _reached(used, rules):
-        lines.append(f"{_terminal(name)}: {expression(rules[name])}")
+    for name in _reachable(refs_in_lexemes, rules):
+        lines.append(f"{_terminal_name(name)}: {expression(rules[name])}")
     return "\n".join(lines) + "\n"
 
 
 def expression(node: Node) -> str:
-    """A regular node as the body of a terminal. Equal texts are equal languages."""
-    return _written(node, _terminal_leaf)
+    """Write a regular node as the body of a terminal. Equal texts mean equal languages."""
+    return _write(node, _write_terminal_leaf)
 
 
-def _terminal_leaf(node: Node) -> str:
+def _write_terminal_leaf(node: Node) -> str:
     match node:
         case TextNode(text):
             return json.dumps(text, ensure_ascii=False)
         case CharsNode(ranges):
             return _class(ranges)
         case RefNode(name):
-            return _terminal(name)
+            return _terminal_name(name)
     raise TypeError(node)
 
 
-def _written(node: Node, leaf: Callable[[Node], str]) -> str:
+def _write(node: Node, write_leaf: Callable[[Node], str]) -> str:
     match node:
         case SeqNode(items):
-            return " ".join(_written(item, leaf) for item in items) if items else _NOTHING
+            return " ".join(_write(item, write_leaf) for item in items) if items else _EMPTY_TEXT
         case AltNode(options):
             full = [option for option in options if not (isinstance(option, SeqNode) and not option.items)]
-            text = " | ".join(_written(option, leaf) for option in full)
-            return f"({text})" if len(full) == len(options) else f"({text})?" if full else _NOTHING
+            text = " | ".join(_write(option, write_leaf) for option in full)
+            return f"({text})" if len(full) == len(options) else f"({text})?" if full else _EMPTY_TEXT
         case RepeatNode(item, least, most):
-            return f"({_written(item, leaf)}){_count(least, most)}"
+            return f"({_write(item, write_leaf)}){_repetition_sign(least, most)}"
         case _:
-            return leaf(node)
+            return write_leaf(node)
 
 
-def _count(least: int, most: int | None) -> str:
-    simple = {(0, None): "*", (1, None): "+", (0, 1): "?"}.get((least, most))
-    return simple or f"{{{least},{'' if most is None else most}}}"
+def _repetition_sign(least: int, most: int | None) -> str:
+    short = {(0, None): "*", (1, None): "+", (0, 1): "?"}.get((least, most))
+    return short or f"{{{least},{'' if most is None else most}}}"
 
 
-def _class(ranges: Ranges) -> str:
-    """A character class; characters by number, so that none needs an escape."""
+def _class(ranges: CodePointRanges) -> str:
+    """A character class. Other characters than ASCII letters and digits are written by number, without escapes."""
     if not ranges:
-        return _NEVER
-    return (
-        "/[" + "".join(f"{_code(low)}-{_code(high)}" if high > low else _code(low) for low, high in ranges) + "]/"
-    )
+        return _NO_CHARACTER
+    written = (f"{_code(low)}-{_code(high)}" if high > low else _code(low) for low, high in ranges)
+    return f"/[{''.join(written)}]/"
 
 
-def _code(number: int) -> str:
-    return chr(number) if chr(number).isascii() and chr(number).isalnum() else f"\\x{{{number:X}}}"
+def _code(code_point: int) -> str:
+    character = chr(code_point)
+    return character if character.isascii() and character.isalnum() else f"\\x{{{code_point:X}}}"
 
 
-def _rule(name: str) -> str:
-    """A rule's name in lower case: a capital is _a, a dash is __."""
+def _rule_name(name: str) -> str:
+    """A rule's name for Lark, where rules are in lower case: a capital becomes _a, a dash becomes __."""
     return "r" + "".join("__" if c == "-" else f"_{c.lower()}" if c.isupper() else c for c in name)
 
 
-def _terminal(name: str) -> str:
-    return _rule(name).upper()
+def _terminal_name(name: str) -> str:
+    return _rule_name(name).upper()
 
 
-def _reached(names: list[str], rules: Rules) -> list[str]:
-    """These rules and those that they refer to, each once."""
-    found: dict[str, None] = {}
-    todo = names
-    while todo:
-        name = todo.pop()
-        if name not in found:
-            found[name] = None
-            todo.extend(node.name for node in walk(rules[name]) if isinstance(node, RefNode))
-    return list(found)
+def _reachable(names: list[str], rules: Rules) -> list[str]:
+    """These rules and all rules that they refer to, each once."""
+    reachable: dict[str, None] = {}
+    pending = list(names)
+    while pending:
+        name = pending.pop()
+        if name not in reachable:
+            reachable[name] = None
+            pending.extend(node.name for node in walk(rules[name]) if isinstance(node, RefNode))
+    return list(reachable)

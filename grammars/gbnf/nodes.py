@@ -1,4 +1,4 @@
-"""What a GBNF grammar is made of."""
+"""The syntax tree of a GBNF grammar."""
 
 from __future__ import annotations
 
@@ -6,44 +6,42 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import groupby
 
-Ranges = tuple[tuple[int, int], ...]
-"""Code points, as sorted ranges that do not touch, ends included."""
+from .code_points import CodePointRanges
 
-SURROGATES = (0xD800, 0xDFFF)
-LAST = 0x10FFFF
+# Nodes compare by identity (`eq=False`): two equal nodes at two places of a grammar are two nodes.
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TextNode:
-    """These characters, one after the other; at least one."""
+    """A literal text of at least one character."""
 
     text: str
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CharsNode:
-    """One character out of these."""
+    """A character class: one character of these ranges."""
 
-    ranges: Ranges
+    ranges: CodePointRanges
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SeqNode:
-    """All of these in order; none of them: the empty text."""
+    """A sequence: all items in order. Without items it is the empty text."""
 
     items: tuple[Node, ...]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class AltNode:
-    """One of these."""
+    """Alternatives: one of the options."""
 
     options: tuple[Node, ...]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RepeatNode:
-    """This, from ``least`` to ``most`` times; None: without a limit."""
+    """The item, ``least`` to ``most`` times; ``most`` None: any number of times."""
 
     item: Node
     least: int
@@ -52,35 +50,42 @@ class RepeatNode:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RefNode:
-    """The rule of this name. ``at`` is where it stands in the text."""
+    """A reference to the rule ``name``. ``position``: its offset in the grammar's text."""
 
     name: str
-    at: int
+    position: int
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TokenNode:
-    """One token of the vocabulary as a whole; ``negated``: any but this one."""
+    """One token of the vocabulary as a whole, or with ``negated`` any token but this one.
 
-    id: int
+    ``reference``: the token as the grammar writes it, ``<[id]>`` or ``<text>``; ``position``: the offset of the
+    node in the grammar's text.
+    """
+
+    reference: str
     negated: bool
+    position: int
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LexemeNode:
-    """A regular part of a rule, which is to be read in one go."""
+    """A regular part of a rule that the lexer of the mask engine reads as one regular expression."""
 
     node: Node
 
 
 Node = TextNode | CharsNode | SeqNode | AltNode | RepeatNode | RefNode | TokenNode | LexemeNode
 Rules = Mapping[str, Node]
+"""The body of each rule, by name."""
 
 EMPTY = SeqNode(())
+"""The empty text."""
 
 
 def children(node: Node) -> tuple[Node, ...]:
-    """The nodes that this one is made of."""
+    """The direct parts of a node. Rules that it names, and the inside of lexemes, do not count."""
     match node:
         case SeqNode(items):
             return items
@@ -93,28 +98,34 @@ def children(node: Node) -> tuple[Node, ...]:
 
 
 def walk(node: Node) -> Iterator[Node]:
-    """This node and all below it."""
-    todo = [node]
-    while todo:
-        node = todo.pop()
+    """The node and all nodes below it; see `children`."""
+    pending = [node]
+    while pending:
+        node = pending.pop()
         yield node
-        todo.extend(children(node))
+        pending.extend(children(node))
+
+
+def references(node: Node) -> list[RefNode]:
+    """The references to rules in a node, in the order of the grammar's text."""
+    return sorted((part for part in walk(node) if isinstance(part, RefNode)), key=lambda ref: ref.position)
 
 
 def make_seq(items: list[Node]) -> Node:
-    """A sequence, with sequences inside it laid open and texts side by side joined."""
+    """A sequence; sequences inside it are flattened, and neighbouring texts are joined."""
     parts = [part for item in items for part in (item.items if isinstance(item, SeqNode) else (item,))]
     flat: list[Node] = []
     for is_text, group in groupby(parts, lambda part: isinstance(part, TextNode)):
         nodes = list(group)
-        flat += (
-            [TextNode("".join(node.text for node in nodes if isinstance(node, TextNode)))] if is_text else nodes
-        )
+        if is_text:
+            flat.append(TextNode("".join(node.text for node in nodes if isinstance(node, TextNode))))
+        else:
+            flat += nodes
     return flat[0] if len(flat) == 1 else SeqNode(tuple(flat))
 
 
 def make_alt(options: list[Node]) -> Node:
-    """A choice, with choices inside it laid open."""
+    """Alternatives; alternatives inside them are flattened."""
     flat: list[Node] = []
     for option in options:
         flat.extend(option.options if isinstance(option, AltNode) else (option,))
@@ -122,39 +133,7 @@ def make_alt(options: list[Node]) -> Node:
 
 
 def make_repeat(item: Node, least: int, most: int | None) -> Node:
-    """A repetition; of nothing, or no times, it is the empty text."""
+    """A repetition. Of the empty text, or with ``most`` 0, it is the empty text."""
     if most == 0 or (isinstance(item, SeqNode) and not item.items):
         return EMPTY
     return item if (least, most) == (1, 1) else RepeatNode(item, least, most)
-
-
-def merge_ranges(ranges: list[tuple[int, int]]) -> Ranges:
-    """Sort ranges and join those that touch; surrogates, which no text can hold, go."""
-    found: list[tuple[int, int]] = []
-    for low, high in sorted(_without(ranges, *SURROGATES)):
-        if found and low <= found[-1][1] + 1:
-            found[-1] = (found[-1][0], max(high, found[-1][1]))
-        else:
-            found.append((low, high))
-    return tuple(found)
-
-
-def _without(ranges: list[tuple[int, int]], first: int, last: int) -> Iterator[tuple[int, int]]:
-    for low, high in ranges:
-        if low < first:
-            yield low, min(high, first - 1)
-        if high > last:
-            yield max(low, last + 1), high
-
-
-def complement(ranges: Ranges) -> Ranges:
-    """All other characters, save NUL: as in llama.cpp, only a grammar that names it can ask for one."""
-    gaps: list[tuple[int, int]] = []
-    start = 1
-    for low, high in ranges:
-        if low > start:
-            gaps.append((start, low - 1))
-        start = max(start, high + 1)
-    if start <= LAST:
-        gaps.append((start, LAST))
-    return merge_ranges(gaps)

@@ -1,144 +1,131 @@
-"""What must hold for the rules of a grammar before they are used."""
+"""Checks of a grammar's rules: references, left recursion, and that sentences end."""
 
 from __future__ import annotations
 
-import difflib
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from math import inf
 
-from .nodes import AltNode, Node, RefNode, RepeatNode, Rules, SeqNode, children, walk
+from ...common.text import nearest_name
+from ..errors import GrammarError
+from .nodes import Node, RefNode, SeqNode, children, references
+from .nullability import is_nullable, nullable_rules
 from .parser import GbnfParser
 from .shortest_texts import ShortestTexts
 
 MAX_CHAIN = 500
-"""How far a rule may lead on to rules that were not met before; llguidance goes after them by recursion."""
+"""The longest chain of rules, each of which names the next. llguidance follows a chain by recursion."""
 
 
-def check(reader: GbnfParser, root: str) -> None:
-    """Raise ``GrammarError`` for an undefined rule, a missing root, or left recursion (as llama.cpp does)."""
-    rules = reader.rules
-    refs = (node for body in rules.values() for node in walk(body) if isinstance(node, RefNode))
-    first = min((ref for ref in refs if ref.name not in rules), key=lambda ref: ref.at, default=None)
-    if first is not None:
-        reader.fail(f"rule {first.name!r} is not defined{_nearest(first.name, rules)}", first.at)
+def check_rules(parser: GbnfParser, root: str) -> None:
+    """Check the rules that were parsed.
+
+    Raises ``GrammarError`` for an undefined rule, a missing root, left recursion (as llama.cpp does), a root
+    without an end, and chains of more than ``MAX_CHAIN`` rules.
+    """
+    rules = parser.rules
+    undefined = [ref for body in rules.values() for ref in references(body) if ref.name not in rules]
+    if undefined:
+        first = min(undefined, key=lambda ref: ref.position)
+        raise _error(parser, f"rule {first.name!r} is not defined{_hint(first.name, rules)}", first.position)
     if not rules:
-        reader.fail("the grammar is empty", 0)
-    if root not in _names(rules):
-        reader.fail(f"there is no rule {root!r} to begin with{_nearest(root, rules)}", 0)
-    _refuse_left_recursion(reader)
-    if ShortestTexts(rules).of(rules[root]) == inf:
-        reader.fail(f"no sentence of rule {root!r} ever ends", reader.places[root])
-    _refuse_long_chains(reader)
+        raise _error(parser, "the grammar is empty", 0)
+    if root not in _written_names(rules):
+        raise _error(parser, f"there is no rule {root!r} to begin with{_hint(root, rules)}", 0)
+    _refuse_left_recursion(parser)
+    if ShortestTexts(rules).length(rules[root]) == inf:
+        raise _error(parser, f"no sentence of rule {root!r} ever ends", parser.positions[root])
+    _refuse_long_chains(parser)
 
 
-def _nearest(name: str, known: Collection[str]) -> str:
-    close = difflib.get_close_matches(name, _names(known), 1)
-    return f"; did you mean {close[0]!r}?" if close else ""
+def _error(parser: GbnfParser, message: str, position: int) -> GrammarError:
+    return GrammarError.at(message, parser.source, position)
 
 
-def _names(known: Collection[str]) -> list[str]:
-    """The names in the text, without those that the reader gave to groups."""
-    return [name for name in known if "_" not in name]
+def _hint(name: str, defined: Collection[str]) -> str:
+    nearest = nearest_name(name, _written_names(defined))
+    return f"; did you mean {nearest!r}?" if nearest else ""
 
 
-def nullable_rules(rules: Rules) -> set[str]:
-    """The rules that can be the empty text."""
-    users: dict[str, set[str]] = {name: set() for name in rules}
-    for name, body in rules.items():
-        for node in walk(body):
-            if isinstance(node, RefNode):
-                users[node.name].add(name)
-    found: set[str] = set()
-    todo = list(rules)
-    while todo:
-        name = todo.pop()
-        if name not in found and nullable(rules[name], found):
-            found.add(name)
-            todo.extend(users[name])
-    return found
+def _written_names(names: Iterable[str]) -> list[str]:
+    """The names that stand in the text, without those that the parser gave to groups."""
+    return [name for name in names if "_" not in name]
 
 
-def nullable(node: Node, rules: Collection[str]) -> bool:
-    """Can this be the empty text, if these rules can?"""
-    match node:
-        case SeqNode(items):
-            return all(nullable(item, rules) for item in items)
-        case AltNode(options):
-            return any(nullable(option, rules) for option in options)
-        case RepeatNode(item, least):
-            return least == 0 or nullable(item, rules)
-        case RefNode(name):
-            return name in rules
-        case _:
-            return False
+def _refuse_left_recursion(parser: GbnfParser) -> None:
+    nullable = nullable_rules(parser.rules)
+    leftmost = {name: list(_leftmost(body, nullable)) for name, body in parser.rules.items()}
+    checked: set[str] = set()
+    # Rules before groups, so that a message names the rule in which a group stands.
+    for name in sorted(parser.rules, key=lambda name: "_" in name):
+        _refuse_left_recursion_from(name, parser, leftmost, checked)
 
 
-def _refuse_left_recursion(reader: GbnfParser) -> None:
-    empty = nullable_rules(reader.rules)
-    edges = {name: list(_leftmost(body, empty)) for name, body in reader.rules.items()}
-    done: set[str] = set()
-    for name in sorted(reader.rules, key=lambda name: "_" in name):  # so that groups are met in their rules
-        _visit(reader, name, edges, done)
-
-
-def _leftmost(node: Node, empty: Collection[str]) -> Iterator[RefNode]:
-    """The rules that this can begin with."""
+def _leftmost(node: Node, nullable: Collection[str]) -> Iterator[RefNode]:
+    """The references with which a node can begin."""
     match node:
         case RefNode():
             yield node
         case SeqNode(items):
             for item in items:
-                yield from _leftmost(item, empty)
-                if not nullable(item, empty):
+                yield from _leftmost(item, nullable)
+                if not is_nullable(item, nullable):
                     return
         case _:
             for child in children(node):
-                yield from _leftmost(child, empty)
+                yield from _leftmost(child, nullable)
 
 
-def _visit(reader: GbnfParser, start: str, edges: dict[str, list[RefNode]], done: set[str]) -> None:
-    """Depth first, without recursion: a chain of rules may be long."""
-    if start in done:
+def _refuse_left_recursion_from(
+    start: str, parser: GbnfParser, leftmost: dict[str, list[RefNode]], checked: set[str]
+) -> None:
+    """Raise ``GrammarError`` if a rule that ``start`` can begin with begins with itself.
+
+    A depth-first search with its own stack, since a chain of rules may be longer than Python's.
+
+    Args:
+        start: the rule from which the search goes out.
+        parser: for the position of an error.
+        leftmost: the references with which each rule can begin.
+        checked: the rules that were searched; those found are added.
+    """
+    if start in checked:
         return
     path: dict[str, None] = {start: None}
-    todo = [(start, iter(edges[start]))]
-    while todo:
-        name, rest = todo[-1]
-        ref = next(rest, None)
+    stack = [(start, iter(leftmost[start]))]
+    while stack:
+        name, remaining = stack[-1]
+        ref = next(remaining, None)
         if ref is None:
-            todo.pop()
+            stack.pop()
             path.pop(name)
-            done.add(name)
+            checked.add(name)
         elif ref.name in path:
-            round_trip = [*list(path)[list(path).index(ref.name) :], ref.name]
-            shown = [name for name in round_trip if "_" not in name]
-            shown += [] if shown[:1] == shown[1:][-1:] else shown[:1]
-            reader.fail(f"left recursion: {' > '.join(shown)} comes back before any text", ref.at)
-        elif ref.name not in done:
+            names = list(path)
+            cycle = _written_names([*names[names.index(ref.name) :], ref.name])
+            if cycle[:1] != cycle[1:][-1:]:
+                cycle += cycle[:1]  # a group began the cycle
+            raise _error(parser, f"left recursion: {' > '.join(cycle)} comes back before any text", ref.position)
+        elif ref.name not in checked:
             path[ref.name] = None
-            todo.append((ref.name, iter(edges[ref.name])))
+            stack.append((ref.name, iter(leftmost[ref.name])))
 
 
-def _refuse_long_chains(reader: GbnfParser) -> None:
-    """Depth first in the order of the text, without recursion."""
-    refs = {name: _refs(body) for name, body in reader.rules.items()}
+def _refuse_long_chains(parser: GbnfParser) -> None:
+    """A depth-first search in the order of the text, with its own stack. A rule that is still open counts as 0."""
+    refs = {name: references(body) for name, body in parser.rules.items()}
     lengths: dict[str, int] = {}
-    for start, named in refs.items():
-        todo = [] if start in lengths else [(start, iter(named))]
+    for start, start_refs in refs.items():
+        stack = [] if start in lengths else [(start, iter(start_refs))]
         lengths.setdefault(start, 0)
-        while todo:
-            name, rest = todo[-1]
-            ref = next(rest, None)
+        while stack:
+            name, remaining = stack[-1]
+            ref = next(remaining, None)
             if ref is None:
-                todo.pop()
+                stack.pop()
                 lengths[name] = 1 + max((lengths[ref.name] for ref in refs[name]), default=0)
                 if lengths[name] > MAX_CHAIN:
-                    at = reader.places[name]
-                    reader.fail(f"rule {name!r} begins a chain of more than {MAX_CHAIN} rules", at)
+                    message = f"rule {name!r} begins a chain of more than {MAX_CHAIN} rules"
+                    raise _error(parser, message, parser.positions[name])
             elif ref.name not in lengths:
                 lengths[ref.name] = 0
-                todo.append((ref.name, iter(refs[ref.name])))
-
-
-def _refs(node: Node) -> list[RefNode]:
-    return sorted((part for part in walk(node) if isinstance(part, RefNode)), key=lambda ref: ref.at)
+                stack.append((ref.name, iter(refs[ref.name])))

@@ -1,4 +1,4 @@
-"""The shortest texts of rules."""
+"""The shortest text of each rule of a grammar."""
 
 from __future__ import annotations
 
@@ -6,95 +6,95 @@ from collections.abc import Iterator
 from heapq import heapify, heappop, heappush
 from math import inf
 
+from .code_points import most_readable_character
 from .nodes import AltNode, CharsNode, Node, RefNode, RepeatNode, Rules, SeqNode, TextNode, children, walk
 
 
 class ShortestTexts:
-    """How many characters the shortest text of each rule has; ``inf`` if it never ends. A token counts as one."""
+    """The shortest texts of rules, and their lengths in characters: ``inf`` where no text ends.
+
+    A token counts as one character.
+
+    Source: Knuth's generalization of Dijkstra's algorithm (1977): of the lengths that are not final yet, the
+    smallest is final, since no length is negative.
+    """
 
     def __init__(self, rules: Rules) -> None:
         self._rules = rules
-        self._sizes: dict[str, float] = dict.fromkeys(rules, inf)
-        names: dict[int, list[str]] = {}
+        self._lengths: dict[str, float] = dict.fromkeys(rules, inf)
+        names_of: dict[int, list[str]] = {}
         for name, body in rules.items():
-            names.setdefault(id(body), []).append(name)  # empty rules share a body
-        # Knuth's generalization of Dijkstra's algorithm: the smallest size that is still open can only be final.
-        above = _Above(rules)
-        heap = [(size, key) for key, size in above.leaves]
+            names_of.setdefault(id(body), []).append(name)  # empty rules share a body
+        containers = _Containers(rules)
+        heap = [(length, node_id) for node_id, length in containers.leaf_lengths]
         heapify(heap)
         final: set[int] = set()
         while heap:
-            size, key = heappop(heap)
-            if key in final:
+            length, node_id = heappop(heap)
+            if node_id in final:
                 continue
-            final.add(key)
-            for name in names.get(key, ()):
-                self._sizes[name] = size
-            for found in above.reached(key, size):
-                heappush(heap, found)
+            final.add(node_id)
+            for name in names_of.get(node_id, ()):
+                self._lengths[name] = length
+            for candidate in containers.lengths_with(node_id, length):
+                heappush(heap, candidate)
 
-    def of(self, node: Node) -> float:
-        """The number of characters of a node's shortest text."""
+    def length(self, node: Node) -> float:
+        """The length of a node's shortest text, characters."""
         match node:
             case TextNode(text):
-                size: float = len(text)
+                length: float = len(text)
             case CharsNode(ranges):
-                size = 1 if ranges else inf
+                length = 1 if ranges else inf
             case SeqNode(items):
-                size = sum(self.of(item) for item in items)
+                length = sum(self.length(item) for item in items)
             case AltNode(options):
-                size = min(self.of(option) for option in options)
+                length = min(self.length(option) for option in options)
             case RepeatNode(item, least):
-                size = least * self.of(item) if least else 0
+                length = least * self.length(item) if least else 0
             case RefNode(name):
-                size = self._sizes[name]
+                length = self._lengths[name]
             case _:
-                size = 1  # a token
-        return size
+                length = 1  # a token
+        return length
 
     def text(self, node: Node) -> str:
-        """A node's shortest text; it must have one."""
-        done: list[str] = []
-        todo = [node]
-        while todo:
-            match node := todo.pop():
+        """A node's shortest text. The node's length must be finite, and it must name no tokens."""
+        texts: list[str] = []
+        pending = [node]
+        while pending:
+            match node := pending.pop():
                 case TextNode(text):
-                    done.append(text)
+                    texts.append(text)
                 case CharsNode(ranges):
-                    done.append(plainest(ranges))
+                    texts.append(most_readable_character(ranges))
                 case SeqNode(items):
-                    todo.extend(reversed(items))
+                    pending.extend(reversed(items))
                 case AltNode(options):
-                    todo.append(min(options, key=self.of))
+                    pending.append(min(options, key=self.length))
                 case RepeatNode(item, least):
-                    todo.extend([item] * least)
+                    pending.extend([item] * least)
                 case RefNode(name):
-                    todo.append(self._rules[name])
-        return "".join(done)
+                    pending.append(self._rules[name])
+        return "".join(texts)
 
 
-def plainest(ranges: tuple[tuple[int, int], ...]) -> str:
-    """A character out of these: a digit or a letter if there is one, else one that can be seen, else any."""
-    for first, last in ((0x30, 0x39), (0x61, 0x7A), (0x41, 0x5A), (0x21, 0x7E), (0xA1, 0x10FFFF)):
-        for low, high in ranges:
-            if low <= last and first <= high:
-                return chr(max(low, first))
-    return chr(ranges[0][0])
+class _Containers:
+    """The nodes that contain each node. A sequence has a length once all its items have one.
 
-
-class _Above:
-    """Which nodes contain which, and what is still open in the sequences."""
+    ``leaf_lengths``: the ids and lengths of the nodes whose length depends on no other node.
+    """
 
     def __init__(self, rules: Rules) -> None:
-        self.leaves: list[tuple[int, float]] = []
+        self.leaf_lengths: list[tuple[int, float]] = []
         self._containers: dict[int, list[Node]] = {}
-        self._open: dict[int, int] = {}
-        self._sums: dict[int, float] = {}
-        self._entered: set[int] = set()
+        self._open_items: dict[int, int] = {}  # of each sequence: how many items have no length yet
+        self._sums: dict[int, float] = {}  # of each sequence: the length of the others
+        entered: set[int] = set()
         for body in rules.values():
             for node in walk(body):
-                if id(node) not in self._entered:
-                    self._entered.add(id(node))
+                if id(node) not in entered:
+                    entered.add(id(node))
                     self._enter(node, rules)
 
     def _enter(self, node: Node, rules: Rules) -> None:
@@ -103,28 +103,29 @@ class _Above:
             self._containers.setdefault(id(part), []).append(node)
         match node:
             case TextNode(text):
-                self.leaves.append((id(node), len(text)))
+                self.leaf_lengths.append((id(node), len(text)))
             case SeqNode(items) if items:
-                self._open[id(node)] = len(items)
+                self._open_items[id(node)] = len(items)
             case CharsNode(()) | AltNode() | RefNode():
                 pass
             case RepeatNode(_, least) if least:
                 pass
             case SeqNode() | RepeatNode():
-                self.leaves.append((id(node), 0))
+                self.leaf_lengths.append((id(node), 0))
             case _:
-                self.leaves.append((id(node), 1))
+                self.leaf_lengths.append((id(node), 1))
 
-    def reached(self, key: int, size: float) -> Iterator[tuple[float, int]]:
-        """The nodes whose size may be known, now that this one's is."""
-        for node in self._containers.get(key, ()):
-            match node:
+    def lengths_with(self, node_id: int, length: float) -> Iterator[tuple[float, int]]:
+        """The lengths, with their nodes' ids, that containers of a node can have now that its length is final."""
+        for container in self._containers.get(node_id, ()):
+            key = id(container)
+            match container:
                 case SeqNode():
-                    self._open[id(node)] -= 1
-                    self._sums[id(node)] = self._sums.get(id(node), 0) + size
-                    if not self._open[id(node)]:
-                        yield self._sums[id(node)], id(node)
+                    self._open_items[key] -= 1
+                    self._sums[key] = self._sums.get(key, 0) + length
+                    if not self._open_items[key]:
+                        yield self._sums[key], key
                 case RepeatNode(_, least):
-                    yield size * least, id(node)
+                    yield length * least, key
                 case _:
-                    yield size, id(node)
+                    yield length, key

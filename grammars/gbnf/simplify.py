@@ -1,11 +1,12 @@
-"""Rules written more plainly, for the same language.
+"""Simplifies rules without a change of their language.
 
-llguidance 1.9 panics on some regular expressions that say one character beyond ASCII in several ways: as a literal
-and in classes, at several depths. Laid open and united, each is said once.
+llguidance 1.9 panics on some regular expressions that match one character beyond ASCII in several ways: as a
+literal and in classes, at several depths. In simplified rules each character stands once.
 """
 
 from __future__ import annotations
 
+from .code_points import merge_ranges
 from .nodes import (
     AltNode,
     CharsNode,
@@ -18,47 +19,46 @@ from .nodes import (
     make_alt,
     make_repeat,
     make_seq,
-    merge_ranges,
     walk,
 )
 
 MAX_INLINED = 30
-"""Of how many nodes, characters and ranges a rule may be whose body takes the place of its name."""
+"""The largest rule that takes the place of its references: nodes, characters and ranges together."""
 
 
-def plain(rules: Rules) -> Rules:
-    """Unite the single characters of a choice, join the texts of a sequence, put small rules in place of names."""
-    return _Plain(dict(rules)).rules
+def simplify_rules(rules: Rules) -> Rules:
+    """Merge the single characters of alternatives, join the texts of sequences, and inline small rules."""
+    return _Simplifier(dict(rules)).rules
 
 
-class _Plain:
+class _Simplifier:
     def __init__(self, rules: dict[str, Node]) -> None:
         self.rules = rules
-        # Once for rules that come before those that they name, once for the others.
+        # Backward for rules that stand before those that they name, then forward for the others.
         for name in (*reversed(rules), *rules):
-            self.rules[name] = self._of(self.rules[name])
+            self.rules[name] = self._simplify(self.rules[name])
 
-    def _of(self, node: Node) -> Node:
+    def _simplify(self, node: Node) -> Node:
         match node:
             case SeqNode(items):
-                return make_seq([_as_text(self._opened(item)) for item in items])
+                return make_seq([_single_character_as_text(self._inlined(item)) for item in items])
             case AltNode(options):
-                return _united([self._opened(option) for option in options])
+                return _merge_characters([self._inlined(option) for option in options])
             case RepeatNode(item, least, most):
-                return make_repeat(self._of(item), least, most)
+                return make_repeat(self._simplify(item), least, most)
             case _:
                 return node
 
-    def _opened(self, node: Node) -> Node:
-        """A part of a choice or a sequence; for a rule's name its body, if that is small and names no rule."""
+    def _inlined(self, node: Node) -> Node:
+        """An item or option, simplified; in place of a reference the rule's body if that may be inlined."""
         if not isinstance(node, RefNode):
-            return self._of(node)
+            return self._simplify(node)
         body = self.rules.get(node.name)
-        return body if body is not None and _is_small(body) else node
+        return body if body is not None and _may_be_inlined(body) else node
 
 
-def _is_small(body: Node) -> bool:
-    """Is this small enough to stand in place of its name, and does it name no rule itself?"""
+def _may_be_inlined(body: Node) -> bool:
+    """True if the body names no rule and is at most ``MAX_INLINED`` large."""
     size = 0
     for part in walk(body):
         match part:
@@ -73,25 +73,25 @@ def _is_small(body: Node) -> bool:
     return True
 
 
-def _as_text(node: Node) -> Node:
-    """A class of a single character is a text."""
+def _single_character_as_text(node: Node) -> Node:
+    """A class of a single character as a text; any other node as it is."""
     if isinstance(node, CharsNode) and len(node.ranges) == 1 and node.ranges[0][0] == node.ranges[0][1]:
         return TextNode(chr(node.ranges[0][0]))
     return node
 
 
-def _united(options: list[Node]) -> Node:
-    """A choice with its single characters in one class, and no text twice."""
-    laid_open = make_alt(options)
-    if not isinstance(laid_open, AltNode):
-        return laid_open
+def _merge_characters(options: list[Node]) -> Node:
+    """Alternatives with all their single characters in one class, and no text twice."""
+    flat = make_alt(options)
+    if not isinstance(flat, AltNode):
+        return flat
     ranges: list[tuple[int, int]] = []
     texts: set[str] = set()
-    rest: list[Node] = []
-    for option in laid_open.options:
+    others: list[Node] = []
+    for option in flat.options:
         match option:
-            case CharsNode(found):
-                ranges.extend(found)
+            case CharsNode(option_ranges):
+                ranges.extend(option_ranges)
             case TextNode(text) if len(text) == 1:
                 ranges.append((ord(text), ord(text)))
             case TextNode(text) if text in texts:
@@ -99,5 +99,5 @@ def _united(options: list[Node]) -> Node:
             case _:
                 if isinstance(option, TextNode):
                     texts.add(option.text)
-                rest.append(option)
-    return make_alt([CharsNode(merge_ranges(ranges)), *rest] if ranges else rest)
+                others.append(option)
+    return make_alt([CharsNode(merge_ranges(ranges)), *others] if ranges else others)

@@ -1,7 +1,8 @@
 import pytest
 from logitsmith.grammars import GrammarError, compile_grammar
-from logitsmith.grammars.gbnf import read
-from logitsmith.grammars.gbnf.parser import MAX_DEPTH, MAX_RANGES
+from logitsmith.grammars.gbnf import parse_gbnf
+from logitsmith.grammars.gbnf.literals import MAX_RANGES
+from logitsmith.grammars.gbnf.parser import MAX_DEPTH
 from logitsmith.grammars.gbnf.rule_checks import MAX_CHAIN
 
 from .vocabularies import SMALL
@@ -274,6 +275,6 @@ def test_tokens(source, taken, refused):
 
 
 def test_without_a_vocabulary_only_ids_are_read():
-    assert read("root ::= <[7]>")
+    assert parse_gbnf("root ::= <[7]>").find_token_ids(None)
     with pytest.raises(GrammarError, match="there is no vocabulary to find it in"):
-        read("root ::= <a>")
+        parse_gbnf("root ::= <a>").find_token_ids(None)

@@ -183,7 +183,7 @@ def test_walks_by_forced_tokens_and_without_end_in_the_same_texts(rules, seed):
     grammar = compile_grammar(gbnf(rules), SMALL["bpe"])
     random = Random(seed)
     jumping = grammar.start()
-    stepping = grammar.by_bytes.start()
+    stepping = grammar.over_bytes.start()
     for _ in range(8):
         forced = jumping.forced()
         for token in forced:
