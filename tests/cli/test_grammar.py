@@ -1,6 +1,8 @@
 """Grammars on the command line."""
 
 import json
+import subprocess
+import sys
 
 import pytest
 
@@ -188,3 +190,33 @@ def test_samples_match_their_grammar(gen, files):
     for text in (one, two):
         assert gen("grammars", "check", "number", "--text", text).out.endswith("matches\n")
     assert "GBNF only" in gen("grammars", "sample", "schema.json", code=1).err
+
+
+COUNTING_GEN = """
+import sys
+from logitsmith.grammars.gbnf import gbnf_grammar
+
+class CountedParser(gbnf_grammar.GbnfParser):
+    def __init__(self, source):
+        print("parsed", file=sys.stderr)
+        super().__init__(source)
+
+gbnf_grammar.GbnfParser = CountedParser
+from logitsmith.cli import main
+main()
+"""
+
+
+def test_an_inline_grammar_is_parsed_once(home, environment):
+    grammar = ["--grammar", 'root ::= "a" [b-z]{9}', "-n", "2", "--grammar-complete"]
+    done = subprocess.run(
+        [sys.executable, "-c", COUNTING_GEN, "Say it:", *RUN, *grammar],
+        capture_output=True,
+        cwd=home,
+        env=environment,
+        text=True,
+        timeout=120,
+        check=True,
+    )
+    assert len(done.stdout.strip()) == 10
+    assert done.stderr.count("parsed") == 1

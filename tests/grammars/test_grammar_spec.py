@@ -3,7 +3,15 @@
 import datetime
 
 import pytest
-from logitsmith.grammars import BYTE_VOCABULARY, GrammarError, TriggeredConstraint, resolve_grammar
+from logitsmith.grammars import (
+    BYTE_VOCABULARY,
+    GrammarError,
+    TriggeredConstraint,
+    find_mismatch,
+    parsed_grammar,
+    resolve_grammar,
+)
+from logitsmith.grammars.gbnf import gbnf_grammar
 
 GBNF = 'root ::= "a" | other\nother ::= "b"'
 
@@ -108,3 +116,38 @@ def test_names_tokens(value, names):
     spec = resolve_grammar(value)
     assert spec.names_tokens == names
     spec.check()
+
+
+@pytest.fixture
+def parsed_texts(monkeypatch):
+    """The GBNF texts that were parsed, each as often as it was."""
+    texts = []
+
+    class CountedParser(gbnf_grammar.GbnfParser):
+        def __init__(self, source):
+            texts.append(source)
+            super().__init__(source)
+
+    monkeypatch.setattr(gbnf_grammar, "GbnfParser", CountedParser)
+    parsed_grammar.parse_grammar.cache_clear()
+    return texts
+
+
+@pytest.mark.parametrize("source", [GBNF, 'root ::= "a" !<[7]>?'], ids=["text", "tokens"])
+def test_a_run_parses_its_gbnf_once(parsed_texts, source):
+    spec = resolve_grammar(source)
+    spec.check()  # what a command does before the model is loaded
+    parsed_grammar.parse_grammar.cache_clear()  # the spec keeps the rules itself
+    assert spec.names_tokens == ("<" in source)
+    state = spec.start(BYTE_VOCABULARY)
+    state.mask()
+    if not spec.names_tokens:
+        state.closing()
+        assert find_mismatch(spec.compile(None), "ax") is not None
+    assert parsed_texts == [source]
+
+
+def test_lines_of_a_batch_share_what_was_parsed(parsed_texts):
+    for _ in range(3):
+        resolve_grammar({"gbnf": GBNF, "root": "other"}).start(BYTE_VOCABULARY).closing()
+    assert parsed_texts == [GBNF]
