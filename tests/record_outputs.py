@@ -134,14 +134,16 @@ def _files(folder):
 
 
 def _described(data, folder):
-    """An .npz as text: its texts, and of each other array type, shape and digest."""
-    lines = []
+    """Return an .npz as text: texts as they are; type, shape and digest of other arrays."""
     with np.load(io.BytesIO(data), allow_pickle=False) as arrays:
-        for name in sorted(arrays):
-            array = arrays[name]
-            digest = hashlib.sha256(array.tobytes()).hexdigest()
-            lines.append(f"{name}: {array if array.dtype.kind == 'U' else f'{array.dtype} {array.shape} {digest}'}\n")
+        lines = [f"{name}: {_described_array(arrays[name])}\n" for name in sorted(arrays)]
     return _normalised("".join(lines).encode(), folder)
+
+
+def _described_array(array):
+    if array.dtype.kind == "U":
+        return str(array)
+    return f"{array.dtype} {array.shape} {hashlib.sha256(array.tobytes()).hexdigest()}"
 
 
 def _normalised(data, folder):
@@ -151,6 +153,9 @@ def _normalised(data, folder):
 def compare(before, after, help_too=False):
     """Print a unified diff for each file that differs. Returns 1 if any does, else 0."""
     old, new = _files(before), _files(after)
+    for folder, files in ((before, old), (after, new)):
+        if not files:
+            sys.exit(f"{folder}: there is no record")
     differing = set()
     for path in sorted(old.keys() | new.keys()):
         name = path.split("/")[0]
