@@ -9,7 +9,6 @@ from .preset_loader import load_preset
 from .resolve import Settings, SettingValue, preset_folder, resolve_settings
 from .schema import preset_json_schema
 from .search import PresetEntry, config_folder, find_preset, list_presets
-from .step_override import ResolvedStep
 from .user_defaults import UserConfig, user_config
 from .yaml_reader import parse_yaml_scalar
 
@@ -19,7 +18,6 @@ __all__ = [
     "Preset",
     "PresetEntry",
     "PresetError",
-    "ResolvedStep",
     "SettingValue",
     "Settings",
     "UserConfig",

@@ -1,25 +1,30 @@
-"""What llama.cpp's --samplers, --mirostat and --adaptive-target make of a chain: other steps, another end."""
+"""llama.cpp's --samplers, --mirostat and --adaptive-target: which steps a chain has, and in which order."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ..samplers import find_sampler
+from ..samplers import StepSpec, find_sampler
 from .errors import PresetError
-from .gguf_preset import read_sequence
+from .llama_cpp_names import read_sequence
 from .messages import make_step
-from .step_override import ResolvedStep, another_chain, resolved
+from .step_override import other_selector_message
 
 _MIROSTAT_VERSIONS = {1: "mirostat", 2: "mirostat_v2"}
+"""The values of llama.cpp's ``--mirostat``."""
 
 
 @dataclass(frozen=True)
 class Arrangement:
-    """``origin`` asks for these steps in this order, and for this one to select; None leaves it as it is.
+    """Which steps a chain shall have, and which one shall select.
 
-    ``optional``: a step of ``names`` that the chain lacks is not put in. ``replaces``: only an end of this family
-    is replaced; empty: any.
+    Attributes:
+        origin: the flag that asks for it.
+        names: the samplers before the selecting one, in this order; None: as they are.
+        selector: the sampler that selects; None: as it is.
+        optional: True if a step of ``names`` that the chain lacks is not put in.
+        replaces: only a selector of this family is replaced; empty: any.
     """
 
     origin: str
@@ -30,14 +35,14 @@ class Arrangement:
 
 
 def arrange_by_samplers(text: str) -> Arrangement:
-    """llama.cpp's ``--samplers "top_k;top_p;temperature"``, or its letters; raises ``PresetError``."""
+    """llama.cpp's ``--samplers "top_k;top_p;temperature"``, or its letters. Raises ``PresetError``."""
     names = read_sequence(text, "--samplers")
-    rest = tuple(name for name in names if name != "adaptive_p")
-    return Arrangement("--samplers", rest, "adaptive_p" if "adaptive_p" in names else None)
+    steps = tuple(name for name in names if name != "adaptive_p")
+    return Arrangement("--samplers", steps, "adaptive_p" if "adaptive_p" in names else None)
 
 
 def arrange_by_mirostat(version: int) -> Arrangement:
-    """llama.cpp's ``--mirostat``: of the other samplers only the temperature stays; 0 leaves mirostat out."""
+    """llama.cpp's ``--mirostat``: of the other samplers only the temperature stays; 0 removes mirostat."""
     if version == 0:
         return Arrangement("--mirostat", selector="dist", replaces="mirostat")
     return Arrangement("--mirostat", ("temperature",), _MIROSTAT_VERSIONS[version], optional=True)
@@ -48,27 +53,33 @@ def arrange_by_adaptive_p() -> Arrangement:
     return Arrangement("--adaptive-target", selector="adaptive_p")
 
 
-def end(steps: Sequence[ResolvedStep], wish: Arrangement) -> list[ResolvedStep]:
-    """Return the steps with the end that is asked for; raises ``PresetError`` where a --chain wrote another."""
-    last = steps[-1]
-    if wish.selector in (None, last.name) or wish.replaces not in ("", last.sampler.about.family):
+def replace_selector(steps: Sequence[StepSpec], arrangement: Arrangement) -> list[StepSpec]:
+    """Return the steps with the selector asked for. Raises ``PresetError`` if a --chain named another."""
+    last, name = steps[-1], arrangement.selector
+    if name in (None, last.name) or arrangement.replaces not in ("", last.sampler.about.family):
         return list(steps)
     if last.origin == "--chain":
-        raise PresetError(another_chain(wish.origin, wish.selector, steps))
-    return [*steps[:-1], resolved(make_step(wish.selector, {}, wish.origin), wish.origin)]
+        raise PresetError(other_selector_message(arrangement.origin, name, steps))
+    return [*steps[:-1], _new_step(name, arrangement.origin)]
 
 
-def order(steps: Sequence[ResolvedStep], wish: Arrangement) -> list[ResolvedStep]:
-    """Return the steps that are asked for, in that order, between the biases and the end."""
-    if wish.names is None:
+def order_steps(steps: Sequence[StepSpec], arrangement: Arrangement) -> list[StepSpec]:
+    """Return the steps asked for, in that order, between the biases and the selector."""
+    if arrangement.names is None:
         return list(steps)
     arranged = [step for step in steps[:-1] if step.sampler.about.is_bias]
-    for name in wish.names:
+    for name in arrangement.names:
         family = find_sampler(name).about.family
-        same = [
-            step for step in steps[:-1] if step.name == name or (family and step.sampler.about.family == family)
-        ]
-        if not same and not wish.optional:
-            same = [resolved(make_step(name, {}, wish.origin), wish.origin)]
-        arranged += same[:1]
+        present = [step for step in steps[:-1] if step.name == name or _is_of_family(step, family)]
+        if not present and not arrangement.optional:
+            present = [_new_step(name, arrangement.origin)]
+        arranged += present[:1]
     return [*arranged, steps[-1]]
+
+
+def _is_of_family(step: StepSpec, family: str) -> bool:
+    return bool(family) and step.sampler.about.family == family
+
+
+def _new_step(name: str, origin: str) -> StepSpec:
+    return StepSpec.from_origin(make_step(name, {}, origin), origin)

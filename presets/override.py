@@ -8,7 +8,7 @@ from typing import Any
 
 from ..samplers import SamplingError, find_sampler
 from .errors import PresetError
-from .messages import shown
+from .messages import shorten
 from .yaml_reader import parse_yaml_scalar
 
 SETTINGS = ("seed", "max_tokens", "stop", "system", "grammar")
@@ -73,7 +73,7 @@ def step_target(text: str, origin: str) -> StepTarget:
     """
     match = _TARGET.fullmatch(text.strip())
     if match is None or match["occurrence"] == "0":
-        raise PresetError(f"{origin}: {shown(text)} is not name, name.parameter or name#2.parameter (from #1)")
+        raise PresetError(f"{origin}: {shorten(text)} is not name, name.parameter or name#2.parameter (from #1)")
     try:
         cls = find_sampler(match["name"])
     except SamplingError as error:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cache
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import (
@@ -13,11 +14,12 @@ from pydantic import (
     ValidationError,
     WithJsonSchema,
     field_validator,
+    model_validator,
 )
 
 from ..samplers import SEED_MAX, Sampler, parse_chain
 from .errors import PresetError
-from .messages import check_keys, field_complaint, shown
+from .messages import check_keys, field_message, shorten
 
 DEFAULT_CHAIN: tuple[Any, ...] = (
     {"penalties": {"last_n": 64, "repeat": 1.0}},
@@ -36,8 +38,8 @@ _Stop = Annotated[list[str], WithJsonSchema({"anyOf": [_TEXT, {"type": "array", 
 class Preset(BaseModel):
     """Settings for a generation, as a preset file holds them; its fields are the keys of the file.
 
-    `name` and `source` say where it came from; they are no keys. Made by hand, a preset that is wrong raises
-    pydantic's ``ValidationError``; `from_table` raises ``PresetError`` instead.
+    `name` and `source` say where it came from; they are not keys. The constructor raises pydantic's
+    ``ValidationError`` for a preset that is wrong; `from_table` raises ``PresetError`` instead.
     """
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True, title="logitsmith preset")
@@ -72,50 +74,62 @@ class Preset(BaseModel):
     _name: str = PrivateAttr(default="")
     _source: str = PrivateAttr(default="")
     _place: str = PrivateAttr(default="")
+    _samplers: tuple[Sampler, ...] | None = PrivateAttr(default=None)
 
     @property
     def name(self) -> str:
-        """The name that it was found by; empty if it was made by hand."""
+        """The name that it was found by; empty if it comes from no file."""
         return self._name
 
     @property
     def source(self) -> str:
-        """The path of its file as text, or ``built-in``; empty if it was made by hand."""
+        """The path of its file as text, or ``built-in``; empty if it comes from no file."""
         return self._source
 
     @property
     def place(self) -> str:
-        """What a complaint about it begins with, such as ``mine.yaml``; empty if it was made by hand."""
+        """What a message about it begins with, such as ``mine.yaml``; empty if it comes from no file."""
         return self._place
 
     @classmethod
     def from_table(
         cls, table: Mapping[Any, Any], place: str = "preset", name: str = "", source: str = ""
     ) -> Preset:
-        """Return the preset that a table of keys describes.
+        """Return the preset of a table of keys.
 
-        Raises ``PresetError`` that begins with ``place`` and names the key, what is allowed and what came.
+        Args:
+            table: the keys and values.
+            place: what a message begins with, such as ``mine.yaml``.
+            name: the name that it was found by.
+            source: the path of its file, or ``built-in``.
+
+        Raises ``PresetError`` that names the key, what is allowed and what came.
         """
         try:
             check_keys(cls, table)
             preset = cls.model_validate(dict(table))
         except ValidationError as error:
-            raise PresetError(f"{place}: {field_complaint(error, table, cls.needed)}") from None
+            raise PresetError(f"{place}: {field_message(error, table, cls.needed)}") from None
         except PresetError as error:
             raise PresetError(f"{place}: {error}") from None
         preset._name, preset._source, preset._place = name, source, place
         return preset
 
     def samplers(self) -> list[Sampler]:
-        """The samplers that `chain` names, not yet part of a chain."""
-        return parse_chain(self.chain)
+        """Return the samplers that `chain` names, not yet part of a chain. They were checked with the preset."""
+        return list(_default_samplers() if self._samplers is None else self._samplers)
+
+    @model_validator(mode="after")
+    def _parse_chain(self) -> Preset:
+        if "chain" in self.model_fields_set:
+            self._samplers = tuple(parse_chain(self.chain))
+        return self
 
     @field_validator("chain", mode="before")
     @classmethod
-    def _check_chain(cls, value: object) -> object:
+    def _check_chain_type(cls, value: object) -> object:
         if not isinstance(value, (list, str)):
-            raise ValueError(f"chain: {shown(value)} is not {cls.needed['chain']}")
-        parse_chain(value)
+            raise ValueError(f"chain: {shorten(value)} is not {cls.needed['chain']}")
         return value
 
     @field_validator("stop", mode="before")
@@ -123,11 +137,16 @@ class Preset(BaseModel):
     def _check_stop(cls, value: object) -> object:
         texts = [value] if isinstance(value, str) else value
         if not isinstance(texts, list):
-            raise ValueError(f"stop: {shown(value)} is not {cls.needed['stop']}")
+            raise ValueError(f"stop: {shorten(value)} is not {cls.needed['stop']}")
         for number, text in enumerate(texts):
             place = "stop" if isinstance(value, str) else f"stop[{number}]"
             if not isinstance(text, str):
-                raise ValueError(f"{place}: {shown(text)} is not a text")
+                raise ValueError(f"{place}: {shorten(text)} is not a text")
             if not text:
                 raise ValueError(f"{place}: '' is empty, and would stop at once")
         return texts
+
+
+@cache
+def _default_samplers() -> tuple[Sampler, ...]:
+    return tuple(parse_chain(DEFAULT_CHAIN))

@@ -1,22 +1,21 @@
-"""What a run goes by in the end, and where each value came from: flag > --set > preset > default."""
+"""The settings of a run, each with its origin: flag > --set > preset > default."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from ..samplers import Sampler, SamplingError, parse_chain
-from . import chain_arrangement
-from .chain_arrangement import Arrangement
+from ..samplers import Sampler, SamplingError, StepSpec, parse_chain
+from .chain_arrangement import Arrangement, order_steps, replace_selector
 from .errors import PresetError
 from .override import SETTINGS, Override, parse_set, setting_of
 from .preset import Preset
-from .step_override import ResolvedStep, override_step, resolved
+from .step_override import override_step
 
 MAX_TOKENS = 256
-"""How many tokens are made if nothing says otherwise."""
+"""How many tokens are made if no setting says otherwise; a length that fits a terminal."""
 
 
 @dataclass(frozen=True)
@@ -29,9 +28,16 @@ class SettingValue:
 
 @dataclass(frozen=True)
 class Settings:
-    """Everything that a run goes by. The last step selects."""
+    """All settings of a run.
 
-    steps: tuple[ResolvedStep, ...]
+    Attributes:
+        steps: the chain, for `logitsmith.samplers.build`; the last step selects.
+        chain_origin: where the chain as a whole came from.
+        grammar_base: the folder that a grammar's file is relative to: the preset's, if the preset names the
+            grammar; else None.
+    """
+
+    steps: tuple[StepSpec, ...]
     seed: SettingValue
     max_tokens: SettingValue
     stop: SettingValue
@@ -39,14 +45,17 @@ class Settings:
     grammar: SettingValue
     chain_origin: str
     grammar_base: Path | None = None
-    """What a grammar's file is relative to: the preset's folder, if the preset names it; else None."""
 
     def samplers(self) -> list[Sampler]:
-        """The samplers of the chain, those that are off included; for `logitsmith.samplers.chain_builder`.
+        """Return the samplers of the chain, those that are off included."""
+        return [step.sampler for step in self.steps]
 
-        Each knows where it was written, for the complaints that come only with a vocabulary.
-        """
-        return [step.placed() for step in self.steps]
+
+class _StartingChain(NamedTuple):
+    """The steps before any override, and where they came from."""
+
+    steps: list[StepSpec]
+    origin: str
 
 
 def resolve_settings(
@@ -57,16 +66,21 @@ def resolve_settings(
     flags: Sequence[Override] = (),
     wishes: Sequence[Arrangement] = (),
 ) -> Settings:
-    """Return the settings of a run; of the values for one thing, a flag goes before a ``--set``, and so on.
+    """Return the settings of a run. Of several values for one setting, a flag goes before a ``--set``, and so on.
 
-    ``chain`` is the compact notation and replaces the preset's chain; ``sets`` are texts for `parse_set`. An
-    override of a sampler that the chain lacks puts it in at its place in llama.cpp's default order. ``wishes``
-    change the end first and the order last, so that a flag for a step which stays out is without effect there.
-    Raises ``PresetError`` with the origin of the value that cannot be used.
+    Args:
+        preset: the preset; None: the defaults.
+        chain: a chain in the compact notation; it replaces the preset's.
+        sets: texts for `parse_set`. A sampler that the chain lacks is put in at its stage.
+        flags: overrides that go before those.
+        wishes: changes of selector and order. The selector is replaced first and the order changed last, so a flag
+            for a step that is left out has no effect, as in llama.cpp.
+
+    Raises ``PresetError`` that begins with the origin of the value that cannot be used.
     """
     steps, chain_origin = _starting_chain(preset, chain)
     for wish in wishes:
-        steps = chain_arrangement.end(steps, wish)
+        steps = replace_selector(steps, wish)
     values = {name: _starting_value(preset, name) for name in SETTINGS}
     for override in (*map(parse_set, sets), *flags):
         setting = setting_of(override.target)
@@ -75,14 +89,14 @@ def resolve_settings(
         else:
             values[setting] = _setting(setting, override)
     for wish in wishes:
-        steps = chain_arrangement.order(steps, wish)
-    ours = preset is not None and values["grammar"].origin == _origin(preset)
-    base = preset_folder(preset) if ours and preset is not None else None
+        steps = order_steps(steps, wish)
+    names_grammar = preset is not None and values["grammar"].origin == _origin(preset)
+    base = preset_folder(preset) if preset is not None and names_grammar else None
     return Settings(tuple(steps), chain_origin=chain_origin, grammar_base=base, **values)
 
 
 def preset_folder(preset: Preset) -> Path | None:
-    """The folder that a preset's files are relative to; None if it is no file of the user's."""
+    """Return the folder that a preset's files are relative to; None if it is not a file of the user's."""
     return Path(preset.source).parent if preset.source not in ("", "built-in", "model") else None
 
 
@@ -94,7 +108,7 @@ def _origin(preset: Preset) -> str:
     return f"preset {preset.name}".rstrip()
 
 
-def _starting_chain(preset: Preset | None, chain: str | None) -> tuple[list[ResolvedStep], str]:
+def _starting_chain(preset: Preset | None, chain: str | None) -> _StartingChain:
     preset = preset or Preset()
     if chain is not None:
         origin = place = "--chain"
@@ -108,13 +122,13 @@ def _starting_chain(preset: Preset | None, chain: str | None) -> tuple[list[Reso
         samplers = preset.samplers()
     start = f"{place}: " if place else ""
     steps = [
-        resolved(sampler, origin, f"{start}chain[{number}].{sampler.about.name}")
+        StepSpec.from_origin(sampler, origin, f"{start}chain[{number}].{sampler.about.name}")
         for number, sampler in enumerate(samplers)
     ]
     if not samplers or not samplers[-1].about.selects:
         # What a chain does without a selecting step, spelled out.
-        steps.append(resolved(parse_chain(["dist"])[0], "default"))
-    return steps, origin
+        steps.append(StepSpec.from_origin(parse_chain(["dist"])[0], "default"))
+    return _StartingChain(steps, origin)
 
 
 def _starting_value(preset: Preset | None, name: str) -> SettingValue:
@@ -124,10 +138,10 @@ def _starting_value(preset: Preset | None, name: str) -> SettingValue:
 
 
 def _setting(name: str, override: Override) -> SettingValue:
-    """The value of a setting, checked as a preset's would be; None stands for the default."""
+    """Return a setting's value, checked as a preset's would be; None stands for the default."""
     try:
         value = getattr(Preset.from_table({name: override.value}, place=""), name)
     except PresetError as error:
-        rest = str(error).removeprefix(f": {name}")
-        raise PresetError(f"{override.origin}{rest}") from None
+        message = str(error).removeprefix(f": {name}")
+        raise PresetError(f"{override.origin}{message}") from None
     return SettingValue(_default(name) if value is None else value, override.origin)

@@ -1,4 +1,4 @@
-"""Where presets are looked for, and which are there."""
+"""The search path of presets, and the presets on it."""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from ..common import find_named_files
 from .errors import PresetError
-from .messages import nearest
+from .messages import name_hint
 
-BUILT_IN = Path(__file__).parent
+BUILT_IN = Path(__file__).parent / "builtin"
 """The folder of the presets that come with the package."""
 
 _SUFFIXES = (".yaml", ".yml")
@@ -19,13 +20,19 @@ _SUFFIXES = (".yaml", ".yml")
 
 @dataclass(frozen=True)
 class PresetEntry:
-    """A preset file; ``origin`` is its folder as text, ``built-in``, or ``path`` if that was given."""
+    """A preset file.
+
+    Attributes:
+        name: the name of the file without its suffix.
+        origin: its folder as text, ``built-in``, or ``path`` if the user gave its path.
+        path: the file.
+        shadowed: True if a file of the same name comes earlier on the search path.
+    """
 
     name: str
     origin: str
     path: Path
     shadowed: bool = False
-    """True if a file of the same name comes earlier on the search path."""
 
 
 def find_preset(name_or_path: str) -> PresetEntry:
@@ -40,20 +47,20 @@ def find_preset(name_or_path: str) -> PresetEntry:
     known = {entry.name: entry for entry in list_presets() if not entry.shadowed}
     if name_or_path in known:
         return known[name_or_path]
-    hint = nearest(name_or_path, sorted(known))
+    hint = name_hint(name_or_path, sorted(known))
     if hint.startswith("did"):
         hint = f"{hint} (known: {', '.join(sorted(known))})"
     raise PresetError(f"unknown preset {name_or_path!r}; {hint}")
 
 
 def is_path(text: str) -> bool:
-    """True if the text is taken as a path, not as a name."""
+    """True if the text is a path: it has a separator or a suffix of YAML files."""
     separators = {"/", os.sep, os.altsep or os.sep}
     return text.lower().endswith(_SUFFIXES) or any(separator in text for separator in separators)
 
 
 def list_presets() -> list[PresetEntry]:
-    """Every preset on the search path, in its order, then by name; of equal names the first one counts.
+    """Return every preset on the search path, in its order, then by name; of equal names the first one counts.
 
     Raises ``PresetError`` for a folder that may not be read.
     """
@@ -67,11 +74,11 @@ def list_presets() -> list[PresetEntry]:
 
 
 def config_folder() -> Path:
-    """``$XDG_CONFIG_HOME/logitsmith`` or ``~/.config/logitsmith``; on Windows ``%APPDATA%/logitsmith``."""
+    """Return ``$XDG_CONFIG_HOME/logitsmith`` or ``~/.config/logitsmith``; on Windows ``%APPDATA%/logitsmith``."""
     try:
         home = Path.home()
     except RuntimeError:
-        home = Path("~")  # a user without a home: nothing will be found there, and nothing breaks
+        home = Path("~")  # a user without a home folder: this one does not exist either
     return _config_home(sys.platform, os.environ, home) / "logitsmith"
 
 
@@ -85,7 +92,7 @@ def _config_home(platform: str, environment: Mapping[str, str], home: Path) -> P
 
 
 def _folders() -> list[tuple[str, Path]]:
-    """The search path; a folder that stands there twice, as ./presets does in a checkout, counts once."""
+    """Return the search path: origin and folder. A folder that occurs twice, as a link may, counts once."""
     user = config_folder() / "presets"
     folders = {BUILT_IN.resolve(): ("built-in", BUILT_IN)}
     earlier: dict[Path, tuple[str, Path]] = {}
@@ -97,14 +104,8 @@ def _folders() -> list[tuple[str, Path]]:
 
 
 def _files(folder: Path) -> list[Path]:
-    """The preset files of a folder, by name; of the same name, .yaml before .yml."""
+    """Return the preset files of a folder, by name; of the same name, .yaml before .yml."""
     try:
-        return sorted(
-            path
-            for path in folder.iterdir()
-            if path.suffix in _SUFFIXES and not path.name.startswith(".") and path.is_file()
-        )
-    except (FileNotFoundError, NotADirectoryError):
-        return []
+        return find_named_files(folder, _SUFFIXES)
     except OSError as error:
         raise PresetError(f"{folder}: the folder may not be read ({error.strerror})") from None

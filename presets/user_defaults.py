@@ -9,7 +9,7 @@ from typing import ClassVar
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from .errors import PresetError
-from .messages import check_keys, field_complaint
+from .messages import check_keys, field_message
 from .search import config_folder, is_path
 from .yaml_reader import read_table
 
@@ -39,7 +39,7 @@ def user_config() -> UserConfig:
         check_keys(UserConfig, table)
         config = UserConfig.model_validate(table)
     except ValidationError as error:
-        raise PresetError(f"{place}: {field_complaint(error, table, UserConfig.needed)}") from None
+        raise PresetError(f"{place}: {field_message(error, table, UserConfig.needed)}") from None
     except PresetError as error:
         raise PresetError(f"{place}: {error}") from None
     preset = config.preset

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar
 
 from pydantic import BaseModel, ConfigDict, GetCoreSchemaHandler, GetJsonSchemaHandler, field_validator
 from pydantic_core import CoreSchema
@@ -14,8 +14,6 @@ from .array_types import HIGHEST
 from .candidates import Candidates
 from .errors import SamplingError
 from .vocabulary import Vocabulary
-
-S = TypeVar("S", bound="Sampler")
 
 FLOAT32_MAX = float(HIGHEST)
 """The largest parameter that can be computed with."""
@@ -91,19 +89,7 @@ class Sampler(BaseModel):
 
     about: ClassVar[About]
 
-    __slots__ = ("_places",)
-
-    def written_at(self: S, places: Mapping[str, str]) -> S:
-        """A copy that knows where it was written: a place by parameter, by "" for the step as a whole."""
-        copy = self.model_copy()
-        object.__setattr__(copy, "_places", dict(places))
-        return copy
-
-    @property
-    def places(self) -> Mapping[str, str]:
-        """Where its parameters were written, for complaints; empty if nobody said."""
-        places: Mapping[str, str] = getattr(self, "_places", {})
-        return places
+    __slots__ = ()
 
     @field_validator("*")
     @classmethod

@@ -15,38 +15,45 @@ from .base import BuildContext, Sampler, Selector
 from .candidates import Candidates
 from .errors import SamplingError, StepError
 from .methods.dist import Dist
+from .step_spec import StepSpec
 
 
 class Chain:
     """Samplers in the order in which they work, the last of which selects; made by `build`.
 
-    Steps that are switched off are dropped. The state (random numbers, windows) lives in the steps: `reset`
-    forgets it, `accept` moves it on, and nothing else changes it but a draw.
+    Steps that are switched off are dropped. The state (random numbers, windows) lives in the chain's own copies of
+    the samplers: `reset` clears it, `accept` advances it, and only a draw changes it as well.
 
-    Raises ``SamplingError`` when two steps select, or when one that selects is not the last.
+    Attributes:
+        seed: of its random numbers.
+        vocabulary: that of the model; None if the chain was built without one.
+        steps: copies of the samplers that are on, the selecting one last.
+
+    Raises ``SamplingError`` if two steps select, or if the one that selects is not the last.
     """
 
-    def __init__(self, samplers: Sequence[Sampler], context: BuildContext) -> None:
-        check_selection(samplers)
-        if not samplers or not samplers[-1].about.selects:
-            samplers = [*samplers, Dist()]
+    def __init__(self, specs: Sequence[StepSpec], context: BuildContext) -> None:
+        """Copy the samplers, and give each what it needs of seed and vocabulary."""
+        check_selection([spec.sampler for spec in specs])
+        if not specs or not specs[-1].sampler.about.selects:
+            specs = [*specs, StepSpec(Dist(), place=f"chain[{len(specs)}].dist")]
         self.seed = context.seed
         self.vocabulary = context.vocabulary
-        numbered = [(number, step) for number, step in enumerate(samplers) if not step.is_neutral]
-        self.steps: tuple[Sampler, ...] = tuple(step for _, step in numbered)
-        """The steps that are on, the selecting one last."""
+        specs = [spec for spec in specs if not spec.is_off]
+        # A copy has the parameters, and no state of another chain.
+        self.steps: tuple[Sampler, ...] = tuple(spec.sampler.model_copy() for spec in specs)
         selector = self.steps[-1]
         if not isinstance(selector, Selector):
             raise SamplingError(f"{selector.about.name} says that it selects, but is not a Selector")
         self._selector = selector
         self._before = self.steps[:-1]
         self._listeners = [s for s in self.steps if type(s).accept is not Sampler.accept]
-        for number, step in numbered:
-            _bind(step, number, context)
+        for step, spec in zip(self.steps, specs, strict=True):
+            _bind(step, spec, context)
         self.reset()
 
     def reset(self, prompt_ids: Iterable[int] = ()) -> None:
-        """Forget all state, remember the prompt; the next run repeats the last one exactly."""
+        """Clear all state and remember the prompt; the same calls then give the same tokens again."""
         prompt = list(prompt_ids)
         for step in self.steps:
             try:
@@ -54,25 +61,25 @@ class Chain:
             except Exception as error:
                 raise _named(step, "reset", error) from error
 
-    # Finite logits may lie further apart than float32 reaches; each step sees to what that does.
+    # Finite logits may lie further apart than float32 reaches; each step handles the overflow.
     @np.errstate(over="ignore")
     def apply(self, logits: Floats, mask: NDArray[np.bool_] | None = None) -> Candidates:
         """Run every step before the draw.
 
-        ``logits``: float32 (V,), not written to. ``mask``: bool (V,), the tokens that are allowed; it goes
-        first. Returns the candidates that are left, at least one. Raises ``SamplingError`` that names the
-        step, for NaN, +inf, a row of -inf only, a wrong shape, or a mask that allows nothing.
+        ``logits``: float32 (V,), nats up to a constant; not written to. ``mask``: bool (V,), the tokens that are
+        allowed; it is applied first. Returns the remaining candidates, at least one. Raises ``SamplingError`` that
+        names the step, for NaN, +inf, a row of -inf only, a wrong shape, or a mask that allows nothing.
         """
         return self._apply(logits, mask)
 
     @np.errstate(over="ignore")
     def draw(self, candidates: Candidates) -> int:
-        """Let the last step select one of the candidates; returns its id, and does not accept it."""
+        """Return the id of the candidate that the last step selects. It is not accepted yet."""
         return self._select(candidates)
 
     @np.errstate(over="ignore")
     def sample(self, logits: Floats, mask: NDArray[np.bool_] | None = None) -> int:
-        """Apply, then draw: the id of the next token, which is not yet accepted."""
+        """Apply, then draw; return the id of the next token. It is not accepted yet."""
         return self._select(self._apply(logits, mask))
 
     def _apply(self, logits: Floats, mask: NDArray[np.bool_] | None) -> Candidates:
@@ -102,7 +109,7 @@ class Chain:
         return token
 
     def accept(self, token: int) -> None:
-        """Tell every sampler which token was really emitted."""
+        """Tell every sampler which token was emitted."""
         for step in self._listeners:
             try:
                 step.accept(token)
@@ -111,7 +118,7 @@ class Chain:
 
     @property
     def config(self) -> list[dict[str, dict[str, Any]]]:
-        """The steps as a preset would write them, every parameter spelled out."""
+        """The steps as a preset would write them, with every parameter."""
         return [{step.about.name: step.model_dump()} for step in self.steps]
 
     def __repr__(self) -> str:
@@ -133,34 +140,27 @@ def check_selection(samplers: Sequence[Sampler]) -> None:
 
 
 def _named(step: Sampler, verb: str, error: Exception) -> Exception:
-    """What goes wrong in a step, which may be another package's, as a ``SamplingError`` with the step's name."""
+    """A step's exception as a ``SamplingError`` with the step's name; the step may be another package's."""
     if isinstance(error, SamplingError):
         return error
     return SamplingError(f"{step.about.name}: {verb} failed: {type(error).__name__}: {error}")
 
 
-def _bind(step: Sampler, number: int, context: BuildContext) -> None:
+def _bind(step: Sampler, spec: StepSpec, context: BuildContext) -> None:
     try:
         step.bind(context)
     except SamplingError as error:
-        raise StepError(_placed(step, number, str(error))) from None
+        raise StepError(_with_place(spec, str(error))) from None
     except Exception as error:
         raise _named(step, "bind", error) from error
 
 
-def _placed(step: Sampler, number: int, message: str) -> str:
-    """A complaint of ``name.parameter: …`` with the place where the parameter was written in front."""
-    name, places = step.about.name, step.places
-    place = places.get("", f"chain[{number}].{name}")
-    about = re.match(rf"{re.escape(name)}\b(?:\.(\w+))?", message)
-    if about is None:
-        return f"{place}: {message}"
-    parameter = about[1]
-    if parameter in places:  # the place, such as a flag, stands for the parameter
-        place = places[parameter]
-    elif parameter:
-        place = f"{place}.{parameter}"
-    return place + message[about.end() :]
+def _with_place(spec: StepSpec, message: str) -> str:
+    """Replace ``name.parameter`` at the start of a message by the place where that was written."""
+    start = re.match(rf"{re.escape(spec.name)}\b(?:\.(\w+))?", message)
+    if start is None:
+        return f"{spec.place_of('')}: {message}"
+    return spec.place_of(start[1] or "") + message[start.end() :]
 
 
 def _apply_mask(candidates: Candidates, mask: NDArray[np.bool_]) -> None:

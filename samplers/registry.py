@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import importlib
 import pkgutil
 from collections.abc import Iterator
@@ -12,9 +11,13 @@ from importlib.metadata import EntryPoint, entry_points
 from . import methods
 from .base import About, Sampler, Selector
 from .errors import SamplingError
+from .near_names import nearest_name
 
 GROUP = "logitsmith.samplers"
 """The entry-point group under which a package offers samplers: ``name = "package.module:Class"``."""
+
+_NAME_SIMILARITY = 0.5
+"""From this similarity on, a sampler's name is suggested (see `difflib`)."""
 
 
 def normal(name: str) -> str:
@@ -36,8 +39,8 @@ def find_sampler(name: str) -> type[Sampler]:
     if wanted in plugins:
         return _load(wanted, plugins[wanted])
     known = sorted({*builtin_names(), *_aliases(), *plugins})
-    near = difflib.get_close_matches(wanted, known, n=1, cutoff=0.5)
-    hint = f"; did you mean {near[0]}?" if near else f"; known are {', '.join(builtin_names())}"
+    near = nearest_name(wanted, known, _NAME_SIMILARITY)
+    hint = f"; did you mean {near}?" if near else f"; known are {', '.join(builtin_names())}"
     raise SamplingError(f"unknown sampler {name!r}{hint}")
 
 

@@ -61,7 +61,7 @@ class RequestBuilder:
         return GenerationRequest(
             prompt=self._prompt(request, settings),
             chain=build(
-                settings.samplers(),
+                settings.steps,
                 seed=derive_seed(self._defaults.base_seed, request.id) if seed is None else seed,
                 vocab=self._model.vocabulary,
             ),

@@ -48,10 +48,9 @@ def check(file: Name) -> None:
     """Say whether a preset file is right; if not, what is wrong and where."""
     with report_failures():
         from ...presets import load_preset
-        from ...samplers import parse_chain
 
         preset = load_preset(file)
-        steps = [sampler.about.name for sampler in parse_chain(preset.chain)]
+        steps = [sampler.about.name for sampler in preset.samplers()]
         if preset.grammar is not None:
             check_grammar(preset)
         print(f"{file}: ok ({' > '.join(steps)})")

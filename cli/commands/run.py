@@ -139,7 +139,7 @@ def _generate(
 
     logprobs = logprob_request(options, model.vocabulary)
     constraint = None if spec is None else constraint_of(spec, model)
-    chain = build(settings.samplers(), seed=seed_of(settings), vocab=model.vocabulary)
+    chain = build(settings.steps, seed=seed_of(settings), vocab=model.vocabulary)
     limit = settings.max_tokens.value
     prompt = _full_prompt(options, settings, model, text)
     with reading() as progress:

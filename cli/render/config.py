@@ -19,7 +19,7 @@ def show_settings(settings: Settings, grammar: GrammarSpec | None) -> None:
     rows: list[tuple[str, str, str]] = [("chain", "", settings.chain_origin)]
     for number, step in enumerate(settings.steps):
         name = step.sampler.about.name
-        off = "  (off: dropped)" if step.off else ""
+        off = "  (off: dropped)" if step.is_off else ""
         values = step.sampler.model_dump()
         if not values:
             rows.append((f"  [{number}] {name}{off}", "", step.origin))

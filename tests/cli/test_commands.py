@@ -17,7 +17,7 @@ from logitsmith.samplers import catalogue
 from typer.core import TyperOption
 from typer.main import get_command
 
-BUILT_IN = {path.stem for path in (Path(__file__).parents[2] / "presets").glob("*.yaml")}
+BUILT_IN = {path.stem for path in (Path(__file__).parents[2] / "presets" / "builtin").glob("*.yaml")}
 
 
 def test_help_is_short_and_names_the_commands(gen):

@@ -161,8 +161,8 @@ def test_biases_are_merged() -> None:
 
 def test_off_and_build() -> None:
     settings = resolve_settings(load_preset("default"), sets=["temp=1", "top_k=0"])
-    assert [step.name for step in settings.steps if step.off] == ["penalties", "top_k", "temperature"]
-    assert [step.about.name for step in build(settings.samplers()).steps] == ["top_p", "min_p", "dist"]
+    assert [step.name for step in settings.steps if step.is_off] == ["penalties", "top_k", "temperature"]
+    assert [step.about.name for step in build(settings.steps).steps] == ["top_p", "min_p", "dist"]
 
 
 SETS = {
@@ -352,5 +352,5 @@ def test_what_does_not_fit_the_vocabulary_is_told_with_its_origin(
     mine = Preset.from_table({"chain": steps}, place="mine.yaml", name="mine")
     settings = resolve_settings(mine, chain=chain, sets=sets)
     with pytest.raises(StepError) as caught:
-        build(settings.samplers(), vocab=FakeVocabulary())
+        build(settings.steps, vocab=FakeVocabulary())
     assert str(caught.value).startswith(message)

@@ -12,6 +12,7 @@ from logitsmith.samplers import (
     SamplingError,
     Selector,
     StepError,
+    StepSpec,
     build,
     make_sampler,
 )
@@ -246,7 +247,7 @@ def test_a_sampler_that_only_says_that_it_selects():
         about = Greedy.about
 
     with pytest.raises(SamplingError, match=r"^greedy says that it selects, but is not a Selector$"):
-        Chain([Liar()], BuildContext(0))
+        Chain([StepSpec(Liar())], BuildContext(0))
 
 
 # The seed and the rest
@@ -359,11 +360,12 @@ def test_a_parameter_that_does_not_fit_the_vocabulary_is_told_with_its_place():
 
 def test_a_step_that_knows_where_it_was_written_says_so():
     step = make_sampler({"ban": {"tokens": "ab", "strings": ["\udcff"]}}, "it")
-    for tokens, places, message in [
-        (["ab"], {"": "mine.yaml: chain[7].ban"}, "mine.yaml: chain[7].ban.tokens: 'ab' is 2 tokens"),
-        (["ab"], {"": "mine.yaml: chain[7].ban", "tokens": "--set ban"}, "--set ban: 'ab' is 2 tokens"),
-        ([], {"": "mine.yaml: chain[7].ban", "tokens": "--set ban"}, "mine.yaml: chain[7].ban.strings: "),
+    for tokens, origins, message in [
+        (["ab"], {}, "mine.yaml: chain[7].ban.tokens: 'ab' is 2 tokens"),
+        (["ab"], {"tokens": "--set ban"}, "--set ban: 'ab' is 2 tokens"),
+        ([], {"tokens": "--set ban"}, "mine.yaml: chain[7].ban.strings: "),
     ]:
+        sampler = step.model_copy(update={"tokens": tokens})
         with pytest.raises(StepError) as caught:
-            build([step.model_copy(update={"tokens": tokens}).written_at(places)], vocab=FakeVocabulary())
+            build([StepSpec(sampler, origins, "preset mine", "mine.yaml: chain[7].ban")], vocab=FakeVocabulary())
         assert str(caught.value).startswith(message)
