@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent
-ROOMS = ("cli", "engine", "grammars", "logprobs", "presets", "recover", "samplers")
+ROOMS = ("cli", "common", "engine", "grammars", "logprobs", "presets", "recover", "samplers")
 
 pytestmark = pytest.mark.slow
 
