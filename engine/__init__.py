@@ -3,6 +3,7 @@
 from .batch import BatchAnswer, BatchFailure, BatchOutcome, generate_many
 from .chat import Message, build_prompt, format_chat
 from .context import Context
+from .continuation import Continuation, tokenize_continuation
 from .errors import ModelError
 from .events import Done, Event, PromptToken, Start, Timings, Token
 from .generation import generate
@@ -12,7 +13,7 @@ from .logprob_reader import LogprobReader, LogprobRequest
 from .model import MAX_SLOTS, Model, physical_cores
 from .model_path import locate
 from .native_log import set_abort_handler, set_log_sink
-from .scoring import score, score_choices, score_prompt, tokenize_continuation
+from .scoring import score, score_choices, score_prompt
 from .text_stream import TextStream
 from .vocabulary import Vocabulary
 
@@ -22,6 +23,7 @@ __all__ = [
     "BatchFailure",
     "BatchOutcome",
     "Context",
+    "Continuation",
     "Done",
     "Event",
     "GenerationRequest",

@@ -73,7 +73,7 @@ class Context:
     def read_each(self, prompt: Sequence[int]) -> Iterator[NDArray[np.float32]]:
         """Make ``prompt`` the whole sequence, and yield the logits after each token, valid as those of `logits`.
 
-        All tokens are read anew, in small batches. Raises ``ModelError`` as `read` does.
+        All tokens are read again, in small batches. Raises ``ModelError`` as `read` does.
         """
         self.check(prompt)
         self._native.forget(0)

@@ -88,7 +88,10 @@ def check_gguf(path: Path) -> None:
 
 
 def _describe_format(head: bytes) -> str:
-    return next((f"; it looks like {what}" for start, what in _LOOKS_LIKE.items() if head.startswith(start)), "")
+    return next(
+        (f"; it looks like {description}" for start, description in _LOOKS_LIKE.items() if head.startswith(start)),
+        "",
+    )
 
 
 class _DamagedError(Exception):
@@ -125,17 +128,17 @@ class _Header:
         (value,) = struct.unpack_from(format_, self._data, start)
         return int(value)
 
-    def _skip(self, count: int, what: str) -> None:
+    def _skip(self, count: int, item: str) -> None:
         if count > len(self._data) - self._offset:
-            raise _DamagedError(f"{what} runs past the end of the file, which has {len(self._data):,} bytes")
+            raise _DamagedError(f"{item} runs past the end of the file, which has {len(self._data):,} bytes")
         self._offset += count
 
-    def _string(self, what: str, max_bytes: int = _MAX_STRING_BYTES) -> bytes:
+    def _string(self, item: str, max_bytes: int = _MAX_STRING_BYTES) -> bytes:
         length = self._number("<Q")
         if length > max_bytes:
-            raise _DamagedError(f"{what} is {length:,} bytes long")
+            raise _DamagedError(f"{item} is {length:,} bytes long")
         start = self._offset
-        self._skip(length, what)
+        self._skip(length, item)
         return self._data[start : self._offset]
 
     def _metadata(self) -> None:

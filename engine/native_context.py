@@ -51,7 +51,7 @@ class SequenceSpan(NamedTuple):
 
 
 class NativeContext:
-    """A llama_context, and a batch that every call fills anew.
+    """A llama_context, and a batch that every call overwrites.
 
     Each sequence has memory of its own. Attributes: ``handle``; ``length``, tokens per sequence; ``width``, logits
     per row; ``can_truncate``, see `NativeModel`.

@@ -45,7 +45,7 @@ class NativeModel:
         # With AMX, builds by some GCC versions lose stores to the tile configuration and crash in the first
         # prompt (llama.cpp issue 20824); without the extra buffers the AVX-512 kernels are used.
         params.use_extra_bufts = b"AMX_INT8 = 1" not in lib.llama_print_system_info()
-        callback = lib.llama_progress_callback(lambda part, _user: progress is None or progress(part))
+        callback = lib.llama_progress_callback(lambda fraction, _user: progress is None or progress(fraction))
         params.progress_callback = callback
         self.handle = lib.llama_model_load_from_file(os.fsencode(path), params)
         if not self.handle:

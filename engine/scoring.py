@@ -6,7 +6,6 @@ import codecs
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain, islice
-from typing import NamedTuple
 
 from ..logprobs import Distribution
 from .context import Progress
@@ -14,7 +13,6 @@ from .errors import ModelError
 from .events import PromptToken
 from .logprob_reader import LogprobReader, LogprobRequest
 from .model import Model
-from .vocabulary import Vocabulary
 
 CHOSEN_ONLY = LogprobRequest(0)
 """The logprobs of the text's own tokens, and no others."""
@@ -125,39 +123,8 @@ def _check_choices(model: Model, prompt: Sequence[int], choices: Sequence[Sequen
     model.vocabulary.check(prompt)
 
 
-class Continuation(NamedTuple):
-    """The tokens of a prompt and of a choice after it.
-
-    ``is_separate``: the choice was tokenized separately, because in the whole text its first characters would
-    share a token with the prompt's last ones.
-    """
-
-    prompt_ids: list[int]
-    choice_ids: list[int]
-    is_separate: bool
-
-
-def tokenize_continuation(vocabulary: Vocabulary, prompt: str, choice: str) -> Continuation:
-    """Tokenize a prompt and a choice after it.
-
-    If the tokens of the whole text begin with those of the prompt, the choice has the rest; otherwise the choice
-    is tokenized separately. Raises ``ModelError`` if it cannot be.
-    """
-    prompt_ids = vocabulary.tokenize_prompt(prompt.encode())
-    text_ids = vocabulary.tokenize_prompt((prompt + choice).encode())
-    if text_ids[: len(prompt_ids)] == prompt_ids:
-        return Continuation(prompt_ids, text_ids[len(prompt_ids) :], False)
-    data = choice.encode()
-    # SentencePiece puts a space before a text, but not after a line feed.
-    for ids in (vocabulary.tokenize(data, special=True), vocabulary.tokenize(b"\n" + data, special=True)[1:]):
-        if b"".join(map(vocabulary.piece, ids)) == data:
-            return Continuation(prompt_ids, ids, True)
-    raise ModelError(
-        f"{choice!r} cannot be cut into tokens by itself, and behind the prompt it joins its last one"
-    )
-
-
 Distributions = tuple[Distribution, ...]
+"""The distributions of one token, one per source."""
 
 
 @dataclass(frozen=True)

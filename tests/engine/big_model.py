@@ -1,11 +1,11 @@
-"""A llama model of random weights, small but for its vocabulary."""
+"""A llama model with random weights, small except for its vocabulary."""
 
 import gguf
 import numpy as np
 
 
 def write_model(path, vocabulary, width=64, heads=2):
-    """Write a GGUF of one layer with this many tokens, named t0, t1, …."""
+    """Write a GGUF file with one layer and this many tokens: t0, t1, …."""
     random = np.random.default_rng(1)
     writer = gguf.GGUFWriter(path, "llama")
     writer.add_context_length(8192)

@@ -1,4 +1,4 @@
-"""One loaded model for all tests of this room."""
+"""The bundled model, loaded once for all tests of this room."""
 
 from collections.abc import Iterator
 

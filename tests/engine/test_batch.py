@@ -1,4 +1,4 @@
-"""Many requests at once: each gets what it gets alone, whatever stands beside it."""
+"""Many requests at once: each gets the same tokens as alone, whatever the other requests are."""
 
 import dataclasses
 import itertools
@@ -32,14 +32,14 @@ CHAINS = [
 ]
 
 
-def wish(model, key, prompt, chain=STORY, seed=None, **rest):
-    rest.setdefault("max_tokens", 12)
+def make_request(model, key, prompt, chain=STORY, seed=None, **options):
+    options.setdefault("max_tokens", 12)
     built = build(chain, seed=len(str(key)) if seed is None else seed, vocab=model.vocabulary)
-    return GenerationRequest(prompt, built, key=key, **rest)
+    return GenerationRequest(prompt, built, key=key, **options)
 
 
-def alone(model, request):
-    """The tokens that `generate` makes."""
+def generate_alone(model, request):
+    """The tokens and the last event of `generate`."""
     logprobs = request.logprobs
     model.context.truncate(0)  # a beginning that was read in a longer piece would move the logits a little
     events = generate(
@@ -57,20 +57,21 @@ def alone(model, request):
     return tokens, done
 
 
-def answers(model, requests, parallel, **rest):
-    found = list(generate_many(model, requests, parallel, **rest))
-    assert all(isinstance(outcome, BatchAnswer) for outcome in found), found
-    return {outcome.key: outcome for outcome in found}
+def generate_batch(model, requests, parallel, **options):
+    answers = list(generate_many(model, requests, parallel, **options))
+    assert all(isinstance(outcome, BatchAnswer) for outcome in answers), answers
+    return {outcome.key: outcome for outcome in answers}
 
 
-def ids(tokens):
+def ids_of(tokens):
     return [token.id for token in tokens]
 
 
-def told(found):
-    """What was drawn, with the logprobs, to the last bit."""
+def exact_outputs(answers):
+    """The token ids with their logprobs, to the last bit, and the text, by key."""
     return {
-        key: ([(t.id, t.distributions) for t in answer.tokens], answer.done.text) for key, answer in found.items()
+        key: ([(t.id, t.distributions) for t in answer.tokens], answer.done.text)
+        for key, answer in answers.items()
     }
 
 
@@ -80,63 +81,63 @@ def test_each_gets_what_generate_gives_it(model, parallel):
 
     def requests():
         for number, (prompt, chain) in enumerate(itertools.product(prompts, CHAINS)):
-            yield wish(model, number, prompt, chain, seed=number, max_tokens=5 + number % 7)
+            yield make_request(model, number, prompt, chain, seed=number, max_tokens=5 + number % 7)
 
-    found = answers(model, requests(), parallel)
-    assert set(found) == set(range(len(prompts) * len(CHAINS)))
+    answers = generate_batch(model, requests(), parallel)
+    assert set(answers) == set(range(len(prompts) * len(CHAINS)))
     for request in requests():
-        tokens, done = alone(model, request)
-        assert ids(found[request.key].tokens) == ids(tokens)
-        theirs, ours = (dataclasses.replace(d, timings=done.timings) for d in (found[request.key].done, done))
+        tokens, done = generate_alone(model, request)
+        assert ids_of(answers[request.key].tokens) == ids_of(tokens)
+        theirs, ours = (dataclasses.replace(d, timings=done.timings) for d in (answers[request.key].done, done))
         assert theirs == ours
 
 
 def long_requests(model, seed=0, count=6):
-    """Prompts of up to 350 tokens, many of which begin alike; llama.cpp has other kernels from 64 and 257 on."""
+    """Prompts of up to 350 tokens, many with a common beginning; llama.cpp changes kernels at 64 and 257."""
     draw = random.Random(seed)
     words = ["sea", "salt", "ship", "storm", "light", "house", "night", "stone", "bird", "sail"]
     for key in range(count):
         prompt = SYSTEM * (key % 3) + " ".join(draw.choices(words, k=draw.choice([3, 50, 64, 90])))
         logprobs = LogprobRequest(2)
-        yield wish(model, key, prompt, seed=key, max_tokens=[4, 30, 9][key % 3], logprobs=logprobs)
+        yield make_request(model, key, prompt, seed=key, max_tokens=[4, 30, 9][key % 3], logprobs=logprobs)
 
 
 def test_neither_order_nor_neighbours_nor_shared_beginnings_change_a_bit(model):
     requests = list(long_requests(model))
-    once = told(answers(model, requests, 3))
-    assert told(answers(model, requests[::-1], 8)) == once
+    once = exact_outputs(generate_batch(model, requests, 3))
+    assert exact_outputs(generate_batch(model, requests[::-1], 8)) == once
     for request in requests[1:3]:
-        assert told(answers(model, [request], 2)) == {request.key: once[request.key]}
+        assert exact_outputs(generate_batch(model, [request], 2)) == {request.key: once[request.key]}
 
 
 @pytest.mark.slow
 def test_neither_order_nor_neighbours_change_a_bit_of_many(model):
     requests = [
         *long_requests(model, 2, 60),
-        wish(model, "long", "A long story:", max_tokens=600, logprobs=LogprobRequest(0)),
+        make_request(model, "long", "A long story:", max_tokens=600, logprobs=LogprobRequest(0)),
     ]
-    once = told(answers(model, requests, 8))
+    once = exact_outputs(generate_batch(model, requests, 8))
     for parallel in (2, 5, 12):
         random.Random(parallel).shuffle(requests)
-        assert told(answers(model, requests, parallel)) == once
+        assert exact_outputs(generate_batch(model, requests, parallel)) == once
     print(f"\n{len(requests)} requests, each the same to the last bit at 8, 2, 5 and 12 at a time, in four orders")
 
 
 def test_isolated_requests_compute_what_generate_computes(model):
     requests = list(long_requests(model, 1, 3))
-    found = answers(model, requests, 4, isolated=True)
+    answers = generate_batch(model, requests, 4, isolated=True)
     for request in requests:
-        tokens, done = alone(model, request)
-        assert [(t.id, t.distributions) for t in found[request.key].tokens] == [
+        tokens, done = generate_alone(model, request)
+        assert [(t.id, t.distributions) for t in answers[request.key].tokens] == [
             (t.id, t.distributions) for t in tokens
         ]
-        assert found[request.key].done.text == done.text
+        assert answers[request.key].done.text == done.text
 
 
 def test_shared_beginnings_are_read_once(model):
-    requests = [wish(model, n, SYSTEM + f" Question {n}", max_tokens=2) for n in range(4)]
-    found = answers(model, requests, 2)
-    cached = [found[n].start.cached_tokens for n in range(4)]
+    requests = [make_request(model, n, SYSTEM + f" Question {n}", max_tokens=2) for n in range(4)]
+    answers = generate_batch(model, requests, 2)
+    cached = [answers[n].start.cached_tokens for n in range(4)]
     length = len(model.vocabulary.tokenize_prompt(SYSTEM.encode()))
     assert cached[0] == 0
     assert all(length - 128 < count <= length and count % 64 == 0 for count in cached[1:])
@@ -150,22 +151,24 @@ def test_shared_beginnings_are_read_once(model):
         pytest.param(SYSTEM * 5, id="of many", marks=pytest.mark.slow),
     ],
 )
-def test_what_follows_a_prompt_is_what_generate_computes(model, before):
-    """Also where the beginning is shared, and the end is of any length; to the last bit."""
+def test_the_first_token_is_what_generate_computes(model, before):
+    """To the last bit, also if the beginning is shared, and whatever the length of the end."""
     ends = [0, 30, 63, 64, 100]
-    requests = [wish(model, n, before + " sea" * n, max_tokens=1, logprobs=LogprobRequest(5)) for n in ends]
-    found = answers(model, requests, 3)
+    requests = [
+        make_request(model, n, before + " sea" * n, max_tokens=1, logprobs=LogprobRequest(5)) for n in ends
+    ]
+    answers = generate_batch(model, requests, 3)
     for request in requests:
-        assert found[request.key].tokens == tuple(alone(model, request)[0]), request.key
+        assert answers[request.key].tokens == tuple(generate_alone(model, request)[0]), request.key
 
 
-def test_grammars_and_stop_texts_are_each_requests_own(model):
+def test_each_request_has_its_own_grammar_and_stop_texts(model):
     number, yes = resolve_grammar({"regex": "[0-9]{3}"}), resolve_grammar({"gbnf": 'root ::= "yes" | "no"'})
 
     def requests():
         for key in range(6):
             spec = (number, yes, None)[key % 3]
-            yield wish(
+            yield make_request(
                 model,
                 key,
                 "Say it:",
@@ -176,29 +179,29 @@ def test_grammars_and_stop_texts_are_each_requests_own(model):
                 max_tokens=30,
             )
 
-    found = answers(model, requests(), 4)
+    answers = generate_batch(model, requests(), 4)
     for request in requests():
-        answer = found[request.key]
-        assert answer.done.text == alone(model, request)[1].text
+        answer = answers[request.key]
+        assert answer.done.text == generate_alone(model, request)[1].text
         if request.key % 3 == 0:
             assert answer.done.text.isdecimal()
         elif request.key % 3 == 1:
             assert answer.done.text in ("yes", "no")
         else:
             assert " the" not in answer.done.text
-    assert found[1].done.finish_reason == "grammar"
+    assert answers[1].done.finish_reason == "grammar"
 
 
-def test_forced_text_is_read_at_once_and_changes_nothing(model):
+def test_forced_tokens_are_read_at_once(model):
     spec = resolve_grammar(
         {"gbnf": 'root ::= "{\\"a long name of a field\\": " [0-9] ", \\"another one\\": " [0-9] "}"'}
     )
     requests = [
-        wish(model, key, "Data:", seed=key, constraint=spec.start(model.vocabulary), max_tokens=60)
+        make_request(model, key, "Data:", seed=key, constraint=spec.start(model.vocabulary), max_tokens=60)
         for key in range(5)
     ]
-    found = answers(model, requests, 3)
-    assert all(answer.done.forced_tokens > 5 and answer.done.complete for answer in found.values())
+    answers = generate_batch(model, requests, 3)
+    assert all(answer.done.forced_tokens > 5 and answer.done.complete for answer in answers.values())
 
 
 class Breaking:
@@ -215,17 +218,17 @@ class Breaking:
         pass
 
 
-def test_what_fails_leaves_the_others_alone(model):
-    good = {n: wish(model, n, "The sea", seed=n) for n in range(4)}
+def test_a_failure_does_not_affect_other_requests(model):
+    good = {n: make_request(model, n, "The sea", seed=n) for n in range(4)}
     bad = [
-        wish(model, "too long", "word " * 2000),
-        wish(model, "breaks at once", "The", constraint=Breaking(model.vocabulary.size, 0)),
-        wish(model, "breaks later", "The", constraint=Breaking(model.vocabulary.size, 3)),
-        wish(model, "negative", "The", max_tokens=-3),
-        wish(model, "no token", [10**9]),
+        make_request(model, "too long", "word " * 2000),
+        make_request(model, "breaks at once", "The", constraint=Breaking(model.vocabulary.size, 0)),
+        make_request(model, "breaks later", "The", constraint=Breaking(model.vocabulary.size, 3)),
+        make_request(model, "negative", "The", max_tokens=-3),
+        make_request(model, "no token", [10**9]),
     ]
-    found = list(generate_many(model, [bad[0], good[0], *bad[1:], *list(good.values())[1:]], 3))
-    failed = {outcome.key: outcome.error for outcome in found if isinstance(outcome, BatchFailure)}
+    answers = list(generate_many(model, [bad[0], good[0], *bad[1:], *list(good.values())[1:]], 3))
+    failed = {outcome.key: outcome.error for outcome in answers if isinstance(outcome, BatchFailure)}
     assert {key: type(error) for key, error in failed.items()} == {
         "too long": ModelError,
         "breaks at once": SamplingError,
@@ -234,27 +237,29 @@ def test_what_fails_leaves_the_others_alone(model):
         "no token": ModelError,
     }
     assert "2,001 tokens" in str(failed["too long"])
-    done = {outcome.key: outcome for outcome in found if isinstance(outcome, BatchAnswer)}
+    done = {outcome.key: outcome for outcome in answers if isinstance(outcome, BatchAnswer)}
     for key, request in good.items():
-        assert ids(done[key].tokens) == ids(alone(model, request)[0])
+        assert ids_of(done[key].tokens) == ids_of(generate_alone(model, request)[0])
 
 
 def test_the_context_of_a_request_can_be_filled(small_context):
     prompt = [1000 + n % 300 for n in range(251)]
-    found = answers(small_context, [wish(small_context, n, prompt, seed=n, max_tokens=None) for n in range(2)], 2)
-    for answer in found.values():
+    answers = generate_batch(
+        small_context, [make_request(small_context, n, prompt, seed=n, max_tokens=None) for n in range(2)], 2
+    )
+    for answer in answers.values():
         assert answer.done.finish_reason in ("context", "stop")
         assert answer.start.prompt_tokens + answer.done.completion_tokens <= 257
-    assert any(answer.done.finish_reason == "context" for answer in found.values())
+    assert any(answer.done.finish_reason == "context" for answer in answers.values())
 
 
-def test_requests_are_asked_for_as_slots_are_free_and_not_after_stopping(model):
+def test_requests_are_taken_as_slots_are_free_and_not_after_stopping(model):
     asked = []
 
     def requests():
         for key in range(20):
             asked.append(key)
-            yield wish(model, key, "The", max_tokens=4)
+            yield make_request(model, key, "The", max_tokens=4)
 
     answered = []
     for outcome in generate_many(model, requests(), 2, should_stop=lambda: len(answered) >= 3):
@@ -267,16 +272,16 @@ def test_requests_are_asked_for_as_slots_are_free_and_not_after_stopping(model):
 @pytest.mark.parametrize("parallel", [0, -1, 257, True, "2"])
 def test_an_impossible_parallel_is_refused(model, parallel):
     with pytest.raises(ModelError, match="parallel"):
-        list(generate_many(model, [wish(model, 0, "The")], parallel))
+        list(generate_many(model, [make_request(model, 0, "The")], parallel))
 
 
 def test_nothing_to_do_gives_nothing(model):
     assert list(generate_many(model, [], 4)) == []
-    done = answers(model, [wish(model, 0, "The", max_tokens=0)], 4)[0].done
+    done = generate_batch(model, [make_request(model, 0, "The", max_tokens=0)], 4)[0].done
     assert (done.text, done.finish_reason) == ("", "length")
 
 
 def test_progress_counts_every_token(model):
     made = []
-    found = answers(model, [wish(model, n, "The sea") for n in range(5)], 3, progress=made.append)
-    assert sum(made) == sum(answer.done.completion_tokens for answer in found.values()) > 0
+    answers = generate_batch(model, [make_request(model, n, "The sea") for n in range(5)], 3, progress=made.append)
+    assert sum(made) == sum(answer.done.completion_tokens for answer in answers.values()) > 0

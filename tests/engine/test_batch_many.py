@@ -1,4 +1,4 @@
-"""A thousand requests with settings of all kinds, against the same requests one by one."""
+"""A thousand requests with many kinds of settings, compared with the same requests one by one."""
 
 import random
 
@@ -52,7 +52,7 @@ def requests(model, count, seed):
         )
 
 
-def alone(model, request):
+def generate_alone(model, request):
     logprobs = request.logprobs
     model.context.truncate(0)  # a beginning that was read in a longer piece would move the logits a little
     events = generate(
@@ -76,14 +76,14 @@ def alone(model, request):
 
 @pytest.mark.parametrize("seed", range(1, 5))
 def test_a_thousand_requests_get_what_they_get_alone(model, seed):
-    """A thousand in all: four files of 250."""
-    found = {outcome.key: outcome for outcome in generate_many(model, requests(model, COUNT, seed), 8)}
-    assert len(found) == COUNT
-    assert all(isinstance(outcome, BatchAnswer) for outcome in found.values())
+    """A thousand in all: 250 with each seed."""
+    outcomes = {outcome.key: outcome for outcome in generate_many(model, requests(model, COUNT, seed), 8)}
+    assert len(outcomes) == COUNT
+    assert all(isinstance(outcome, BatchAnswer) for outcome in outcomes.values())
     long = differ = 0
     for request in requests(model, COUNT, seed):
-        answer = found[request.key]
-        tokens, done = alone(model, request)
+        answer = outcomes[request.key]
+        tokens, done = generate_alone(model, request)
         same = [token.id for token in answer.tokens] == tokens and answer.done.text == done.text
         if answer.start.prompt_tokens + len(tokens) <= 256:
             assert same, request.key
@@ -95,13 +95,13 @@ def test_a_thousand_requests_get_what_they_get_alone(model, seed):
     print(f"of {long} longer ones, {differ} differ: behind the 256th, llama.cpp computes a lone token otherwise")
 
 
-def test_apart_all_of_them_get_what_they_get_alone(model):
+def test_isolated_requests_get_what_they_get_alone(model):
     count, seed = 120, 5
     for outcome in generate_many(model, requests(model, count, seed), 8, isolated=True):
         assert isinstance(outcome, BatchAnswer)
         request = next(r for r in requests(model, count, seed) if r.key == outcome.key)
         assert ([token.id for token in outcome.tokens], outcome.done.text) == (
-            (told := alone(model, request))[0],
-            told[1].text,
+            (expected := generate_alone(model, request))[0],
+            expected[1].text,
         )
-    print(f"\n{count} requests apart, 8 slots: all as from `generate`, token by token")
+    print(f"\n{count} isolated requests, 8 slots: all as from `generate`, token by token")

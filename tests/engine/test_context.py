@@ -1,4 +1,4 @@
-"""The context: batches, common prefixes, and its end."""
+"""The context: batches, common prefixes, interruption, and what happens when it is full."""
 
 from contextlib import contextmanager
 
@@ -10,7 +10,7 @@ TEXT = "The keeper of the lighthouse wrote each evening about the weather, the s
 
 
 class FakeNative:
-    """Remembers what it was asked for."""
+    """Records the calls."""
 
     length = 8
     width = 100
@@ -66,7 +66,7 @@ def test_common_prefix_is_kept(first, second, kept, calls):
     assert context.tokens == second
 
 
-def test_model_that_cannot_go_back_reads_everything_again():
+def test_model_that_cannot_truncate_reads_everything_again():
     native = FakeNative(can_go_back=False)
     context = Context(native, batch=4)
     context.read([1, 2, 3])
@@ -75,7 +75,7 @@ def test_model_that_cannot_go_back_reads_everything_again():
     assert native.calls == [("forget", 2), ("forget", 0), (0, [1, 2, 9])]
 
 
-def test_interrupted_reading_goes_on_later():
+def test_interrupted_reading_continues_later():
     native = FakeNative()
     context = Context(native, batch=2)
     answers = iter([False, False, True])

@@ -1,4 +1,4 @@
-"""The loop on the real model: events, ends, logprobs, constraints."""
+"""`generate` with the bundled model: events, finish reasons, logprobs, constraints."""
 
 import dataclasses
 
@@ -31,7 +31,7 @@ def test_events_come_in_order_and_are_frozen(model):
         done.text = ""
 
 
-def test_start_tells_how_to_repeat_the_run(model):
+def test_start_holds_what_repeats_the_run(model):
     start, _, _ = run(model, chain="top-k5 > temp0.5", seed=11, stop=["#"])
     assert start.model == model.name
     assert start.seed == 11
@@ -64,7 +64,7 @@ def test_stop_string_over_several_tokens(model):
     assert "".join(token.text for token in tokens) + done.rest == done.text
 
 
-def test_end_of_generation_token_is_told_but_is_no_text(model):
+def test_end_of_generation_token_is_an_event_without_text(model):
     prompt = format_chat(model, [{"role": "user", "content": "Say hi."}])
     _, tokens, done = run(model, prompt, max_tokens=200)
     assert done.finish_reason == "stop"
@@ -74,7 +74,7 @@ def test_end_of_generation_token_is_told_but_is_no_text(model):
     assert "<|im_end|>" not in done.text
 
 
-def test_context_full(model):
+def test_a_full_context_ends_the_run(model):
     fits = [5] * (model.context.length - 3)
     _, tokens, done = run(model, fits, max_tokens=None, chain="ignore_eos > greedy")
     assert done.finish_reason == "context"
@@ -115,15 +115,15 @@ def test_logprobs_are_the_raw_log_softmax(model):
         ids.append(token.chosen.id)
 
 
-@pytest.mark.parametrize(("wanted", "count", "has_logprob"), [(None, 0, False), (0, 0, True), (3, 3, True)])
-def test_logprobs_only_on_request(model, wanted, count, has_logprob):
-    _, tokens, _ = run(model, top_logprobs=wanted, max_tokens=2)
+@pytest.mark.parametrize(("top_logprobs", "count", "has_logprob"), [(None, 0, False), (0, 0, True), (3, 3, True)])
+def test_logprobs_only_on_request(model, top_logprobs, count, has_logprob):
+    _, tokens, _ = run(model, top_logprobs=top_logprobs, max_tokens=2)
     assert [len(token.top) for token in tokens] == [count] * 2
     assert all((token.chosen.logprob is not None) == has_logprob for token in tokens)
 
 
 class OnlyDigits:
-    """A constraint: tokens that are digits."""
+    """A constraint that allows only digits."""
 
     def __init__(self, vocabulary):
         self.allowed = np.array([piece.isdigit() for piece in vocabulary.pieces])
@@ -136,7 +136,7 @@ class OnlyDigits:
         self.accepted.append(token)
 
 
-def test_constraint_goes_first_and_hears_of_each_token(model):
+def test_constraint_goes_first_and_accepts_each_token(model):
     digits = OnlyDigits(model.vocabulary)
     _, tokens, done = run(model, chain="top-k1", constraint=digits)
     assert done.text.isdigit()
@@ -174,7 +174,7 @@ def test_one_stop_may_be_a_text(model):
     assert run(model, max_tokens=30, stop=free[10:14])[2].text == free[: free.index(free[10:14])]
 
 
-def test_common_prefix_is_told(model):
+def test_tokens_of_a_common_prefix_are_counted(model):
     run(model, "A long beginning that both prompts share, and then one.")
     start, _, _ = run(model, "A long beginning that both prompts share, and then another.")
     assert 5 < start.cached_tokens < start.prompt_tokens

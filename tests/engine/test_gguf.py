@@ -1,4 +1,4 @@
-"""The look at a GGUF file before llama.cpp sees it."""
+"""The check of a GGUF file before llama.cpp opens it."""
 
 import ctypes
 import random
@@ -14,19 +14,19 @@ def string(text):
     return struct.pack("<Q", len(data)) + data
 
 
-def pair(key, kind, payload):
-    return string(key) + struct.pack("<I", kind) + payload
+def pair(key, value_type, payload):
+    return string(key) + struct.pack("<I", value_type) + payload
 
 
 def small_file(
-    *, data=b"\0" * 128, shape=(4, 8), kind=0, offset=0, pairs=(), version=3, tensors=1, tokenizer=True
+    *, data=b"\0" * 128, shape=(4, 8), value_type=0, offset=0, pairs=(), version=3, tensors=1, tokenizer=True
 ):
     """A GGUF with one tensor; 4 x 8 float32 are 128 bytes."""
     pairs = (*pairs, pair("tokenizer.ggml.model", 8, string("gpt2"))) if tokenizer else pairs
     head = b"GGUF" + struct.pack("<IQQ", version, tensors, len(pairs)) + b"".join(pairs)
     if tensors:
         head += string("w") + struct.pack("<I", len(shape)) + struct.pack(f"<{len(shape)}Q", *shape)
-        head += struct.pack("<IQ", kind, offset)
+        head += struct.pack("<IQ", value_type, offset)
     return head + b"\0" * (-len(head) % 32) + data
 
 
@@ -46,7 +46,7 @@ GOOD = {
         ]
     ),
     "an alignment of 64": small_file(pairs=[pair("general.alignment", 4, struct.pack("<I", 64))]) + b"\0" * 64,
-    "a tensor type of the future": small_file(kind=999, data=b""),
+    "a tensor type of the future": small_file(value_type=999, data=b""),
 }
 
 BAD = {
@@ -153,5 +153,8 @@ def test_tensor_sizes_are_those_of_ggml():
 
     libggml.ggml_blck_size.restype = ctypes.c_int64
     libggml.ggml_type_size.restype = ctypes.c_size_t
-    sizes = {kind: (libggml.ggml_blck_size(kind), libggml.ggml_type_size(kind)) for kind in TENSOR_TYPES}
+    sizes = {
+        value_type: (libggml.ggml_blck_size(value_type), libggml.ggml_type_size(value_type))
+        for value_type in TENSOR_TYPES
+    }
     assert sizes == TENSOR_TYPES

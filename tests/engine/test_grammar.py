@@ -1,4 +1,4 @@
-"""The loop under a grammar: ends, jumps, closing; on the real model."""
+"""`generate` under a grammar, with the bundled model: ends, forced tokens, completed sentences."""
 
 import json
 
@@ -44,7 +44,7 @@ def test_a_run_ends_with_its_sentence(model, records):
     assert not any(model.vocabulary.is_eog(token.chosen.id) for token in tokens)
 
 
-def test_without_a_grammar_nothing_is_said_of_one(model):
+def test_without_a_grammar_its_fields_are_empty(model):
     start, _, done = run(model, None, max_tokens=3)
     assert (start.grammar, done.complete, done.forced_tokens) == (None, None, 0)
 
@@ -57,13 +57,13 @@ def test_the_model_may_end_where_the_sentence_may(model):
     assert grammar.matches(done.text)
 
 
-def test_running_out_of_tokens_is_said(model, records):
+def test_max_tokens_may_cut_the_sentence_off(model, records):
     _, tokens, done = run(model, records.start(), max_tokens=4)
     assert (done.finish_reason, done.complete, len(tokens)) == ("length", False, 4)
 
 
 @pytest.mark.parametrize("limit", [1, 2, 3, 5, 8, 13])
-def test_close_brings_the_sentence_to_its_end(model, records, limit):
+def test_complete_sentence_completes_it(model, records, limit):
     _, tokens, done = run(model, records.start(), max_tokens=limit, complete_sentence=True)
     assert (done.finish_reason, done.complete) == ("length", True)
     assert records.matches(done.text)
@@ -78,13 +78,13 @@ def test_the_last_token_may_complete_the_sentence(model):
     assert (done.finish_reason, done.complete) == ("grammar", True)
 
 
-def test_only_a_grammar_can_be_closed(model):
+def test_only_a_sentence_of_a_grammar_can_be_completed(model):
     with pytest.raises(ModelError, match="only a text under a grammar"):
         run(model, None, complete_sentence=True)
 
 
 class Canonical:
-    """The grammar, but where tokens are forced its mask lets only the first of them through."""
+    """The grammar, but if tokens are forced, its mask allows only the first of them."""
 
     def __init__(self, state):
         self.state = state
@@ -141,18 +141,18 @@ def test_forced_tokens_go_no_further_than_the_context(small_context, records):
     assert (len(tokens), done.finish_reason) == (3, "context")
 
 
-def test_after_leaves_the_model_free_first(model, records):
+def test_a_triggered_constraint_leaves_the_model_free_first(model, records):
     prompt = "Think, write END, then the record. I think that it is fine. END"
     _, _, done = run(model, TriggeredConstraint(records, "fox"), prompt="The quick brown", chain="greedy")
     assert "fox" in done.text
-    rest = done.text.split("fox", 1)[1]
-    assert records.matches(rest)
+    record = done.text.split("fox", 1)[1]
+    assert records.matches(record)
     assert done.complete is True
     _, _, done = run(model, TriggeredConstraint(records, "no such text"), prompt=prompt, max_tokens=10)
     assert (done.finish_reason, done.complete) == ("length", False)
 
 
-def test_a_grammar_made_meanwhile_is_the_same(model, records):
+def test_a_grammar_compiled_in_the_background_is_the_same(model, records):
     made = BackgroundConstraint(records.start, records.start().description)
     assert run(model, made)[2].text == run(model, records.start())[2].text
 

@@ -1,11 +1,11 @@
-"""Loading: options, threads, chat templates, and files that are no models."""
+"""Loading: options, threads, chat templates, and files that are not models."""
 
 import struct
 import subprocess
 import sys
 
 import pytest
-from logitsmith.engine import Model, ModelError, format_chat, locate, physical_cores, set_log_sink
+from logitsmith.engine import Model, ModelError, build_prompt, format_chat, locate, physical_cores, set_log_sink
 
 
 def load(**options):
@@ -14,10 +14,10 @@ def load(**options):
 
 
 @pytest.mark.parametrize(
-    ("wanted", "length"), [(None, 4096), (512, 512), (0, 8192)], ids=["default", "given", "the model's"]
+    ("n_ctx", "length"), [(None, 4096), (512, 512), (0, 8192)], ids=["default", "given", "the model's"]
 )
-def test_context_length(wanted, length):
-    with load(n_ctx=wanted) as model:
+def test_context_length(n_ctx, length):
+    with load(n_ctx=n_ctx) as model:
         assert model.context.length == length
 
 
@@ -68,7 +68,7 @@ def test_closed_model_says_so():
             use()
 
 
-def test_llama_cpp_giving_up_is_heard_of():
+def test_the_abort_handler_gets_the_reason():
     # In a process of its own, since it ends there; ggml's own function, as its assertions call it.
     program = (
         "import os\n"
@@ -90,7 +90,7 @@ def test_threads_default_to_the_physical_cores():
         assert model.threads == 1
 
 
-def test_loading_tells_its_progress_and_can_be_stopped():
+def test_loading_reports_its_progress_and_can_be_stopped():
     parts = []
     load(progress=lambda part: parts.append(part) or True).close()
     assert parts
@@ -100,7 +100,7 @@ def test_loading_tells_its_progress_and_can_be_stopped():
         load(progress=lambda part: False)
 
 
-def test_log_lines_are_silent_until_asked_for(capfd):
+def test_log_lines_are_discarded_without_a_sink(capfd):
     load().close()
     assert capfd.readouterr() == ("", "")
     lines = []
@@ -116,6 +116,24 @@ def test_log_lines_are_silent_until_asked_for(capfd):
 def test_metadata(model):
     assert model.metadata["general.architecture"] == "llama"
     assert len(model.metadata["tokenizer.chat_template"]) > 200
+
+
+@pytest.mark.parametrize(
+    ("options", "is_chat"),
+    [
+        ({}, False),
+        ({"system": "Be brief."}, True),
+        ({"chat": True}, True),
+        ({"chat": False, "system": "Be brief."}, False),
+    ],
+    ids=["default", "system message", "chat", "no chat"],
+)
+def test_build_prompt(model, options, is_chat):
+    prompt = build_prompt(model, "Hé?", **options)
+    messages = [{"role": "user", "content": "Hé?"}]
+    if "system" in options:
+        messages.insert(0, {"role": "system", "content": options["system"]})
+    assert prompt == (format_chat(model, messages) if is_chat else "Hé?")
 
 
 def test_chat_template(model):
@@ -147,7 +165,7 @@ def test_gguf_that_holds_no_model(tmp_path):
         Model.load(path)
 
 
-def test_lora_that_is_none(tmp_path):
+def test_a_lora_file_that_is_not_a_gguf(tmp_path):
     path = tmp_path / "lora.gguf"
     path.write_bytes(b"not one")
     with pytest.raises(ModelError, match=r"lora.gguf: not a GGUF file"):

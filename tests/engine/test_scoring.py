@@ -1,4 +1,4 @@
-"""Scores of given texts: what is refused, what ends early, and how much memory it takes."""
+"""Scores of texts: refusals, interruption, memory, and what a score does not depend on."""
 
 import subprocess
 import sys
@@ -56,20 +56,20 @@ def test_a_choice_may_fill_the_context():
             score_choices(small, [5] * 20, [[7] * 14])
 
 
-def test_an_interrupted_text_tells_of_its_beginning(model):
+def test_interruption_keeps_the_scores_of_the_beginning(model):
     asked = iter([False] * 5 + [True] * 9)
     steps = list(score_prompt(model, list(range(100, 140)), is_interrupted=lambda: next(asked)))
     assert [step.id for step in steps] == list(range(100, 106))
     assert list(score_prompt(model, [5, 6]))[1].chosen.logprob < 0
 
 
-def test_progress_is_told(model):
+def test_progress_is_reported(model):
     seen = []
     list(score(model, list(range(100, 110)), progress=lambda done, total: seen.append((done, total))))
     assert seen[-1] == (10, 10)
 
 
-def test_a_text_goes_on_where_it_was_cut_inside_a_character(model):
+def test_a_character_over_several_tokens_is_decoded(model):
     ids = model.vocabulary.tokenize(ENDS_IN_A_CHARACTER.encode())
     steps = list(score(model, ids))
     assert "".join(step.text for step in steps) == ENDS_IN_A_CHARACTER
@@ -77,14 +77,14 @@ def test_a_text_goes_on_where_it_was_cut_inside_a_character(model):
 
 
 @pytest.mark.parametrize(
-    ("prompt", "choice", "apart"),
+    ("prompt", "choice", "is_separate"),
     [("The sea is", " blue", False), ("The sea", " is", False), ("spel", "ling", True), ("", "The sea", False)],
 )
-def test_continuations(model, prompt, choice, apart):
-    before, own, joined = tokenize_continuation(model.vocabulary, prompt, choice)
-    assert joined == apart
-    assert before == model.vocabulary.tokenize_prompt(prompt.encode())
-    assert b"".join(map(model.vocabulary.piece, own)) == choice.encode()
+def test_continuations(model, prompt, choice, is_separate):
+    prompt_ids, choice_ids, was_separate = tokenize_continuation(model.vocabulary, prompt, choice)
+    assert was_separate == is_separate
+    assert prompt_ids == model.vocabulary.tokenize_prompt(prompt.encode())
+    assert b"".join(map(model.vocabulary.piece, choice_ids)) == choice.encode()
 
 
 @pytest.mark.parametrize(
@@ -98,25 +98,25 @@ def test_continuations(model, prompt, choice, apart):
         ({"logprobs_from": "both"}, "need top_logprobs"),
     ],
 )
-def test_what_cannot_be_told(model, options, message):
+def test_refused_logprobs(model, options, message):
     with pytest.raises(ModelError, match=message):
         next(generate(model, "a", build("greedy"), **options))
 
 
 @pytest.mark.parametrize("count", [1, 63, 64, 65, 127])
-def test_telling_of_the_prompt_changes_nothing_that_is_drawn(model, count):
+def test_echo_changes_no_token(model, count):
     ids = [1000 + i * 7919 % 40000 for i in range(count)]
     chain = build("temp0.8", seed=4)
     model.context.truncate(0)
     _, *plain, done = generate(model, ids, chain, max_tokens=6, top_logprobs=0)
     _, *events, echoed_done = generate(model, ids, chain, max_tokens=6, top_logprobs=0, echo=True)
-    told, written = events[:count], events[count:]
-    assert [event.id for event in told] == ids
-    assert written == plain
+    echoed, generated = events[:count], events[count:]
+    assert [event.id for event in echoed] == ids
+    assert generated == plain
     assert (echoed_done.finish_reason, echoed_done.text) == (done.finish_reason, done.text)
 
 
-def test_a_prompt_that_does_not_fit_is_refused_before_anything_is_told(model):
+def test_a_prompt_that_does_not_fit_is_refused_before_the_first_event(model):
     with pytest.raises(ModelError, match="the prompt has 2,000 tokens"):
         next(generate(model, [5] * 2000, build("greedy"), echo=True, top_logprobs=0))
 
@@ -161,13 +161,13 @@ def test_a_long_prompt_of_a_large_vocabulary_takes_little_memory(tmp_path):
         pytest.param((190, 316, 318), (315, 316), id="more lengths", marks=pytest.mark.slow),
     ],
 )
-def test_a_score_does_not_depend_on_what_follows_nor_on_where_pieces_end(model, beginnings, prompts):
+def test_a_score_depends_neither_on_what_follows_nor_on_where_batches_end(model, beginnings, prompts):
     ids = [1000 + 7919 * n % 40000 for n in range(331)]
-    whole = [step.chosen.logprob for step in score(model, ids)][1:]
+    expected = [step.chosen.logprob for step in score(model, ids)][1:]
     for length in beginnings:
-        part = [step.chosen.logprob for step in score(model, ids[:length])][1:]
-        assert part == whole[: length - 1], length
+        logprobs = [step.chosen.logprob for step in score(model, ids[:length])][1:]
+        assert logprobs == expected[: length - 1], length
     for length in prompts:
         choices = [ids[length : length + count] for count in (1, 2, 3)]
         for count, steps in enumerate(score_choices(model, ids[:length], choices), 1):
-            assert [step.chosen.logprob for step in steps] == whole[length - 1 : length - 1 + count], length
+            assert [step.chosen.logprob for step in steps] == expected[length - 1 : length - 1 + count], length

@@ -1,4 +1,4 @@
-"""Text as it streams: whole characters, and stop strings held back."""
+"""Text from the bytes of tokens: whole characters, and stop texts."""
 
 from itertools import pairwise
 
@@ -9,7 +9,7 @@ from logitsmith.engine import TextStream
 
 
 def stream(pieces, stops=()):
-    """What comes out at each piece, then at the end, and the stop that was met."""
+    """The text released by each piece and at the end, and the stop text that appeared."""
     text = TextStream(stops)
     out = [text.push(piece) for piece in pieces]
     return [*out, text.finish()], text.stopped
@@ -58,7 +58,7 @@ def test_any_split_gives_the_text_up_to_the_first_stop(text, cuts, stops):
         assert all(stop not in shown for stop in stops)
 
 
-def test_text_is_what_came_out():
+def test_text_is_all_that_was_released():
     text = TextStream(["!"])
     for piece in (b"a\xc3", b"\xa9 b", b"c!d"):
         text.push(piece)

@@ -52,7 +52,7 @@ def test_bytes_that_are_not_utf8_are_refused(model, data):
 
 
 @pytest.mark.parametrize("token", [-1, 49152])
-def test_id_outside(model, token):
+def test_ids_outside_the_vocabulary(model, token):
     vocabulary = model.vocabulary
     for use in (
         vocabulary.piece,
