@@ -54,9 +54,9 @@ class SequenceCapacity(Protocol):
 class Decoder:
     """Continues a prompt that has been read. It asks for logits, so that many decoders can share a batch.
 
-    Attributes: ``jump``, whether forced tokens are read in one batch; ``lookup``, what guesses tokens, if anything
-    does; ``token_count``, tokens made so far; ``forced_count``, how many of them were forced; ``chain_seconds``,
-    time spent in the chain.
+    Attributes: ``jump``, whether forced tokens are read in one batch; ``lookup``, which guesses tokens, or None;
+    ``token_count``, tokens made so far; ``forced_count``, how many of them were forced; ``chain_seconds``, time
+    spent in the chain.
     """
 
     vocabulary: Vocabulary
