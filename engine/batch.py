@@ -8,12 +8,12 @@ from time import perf_counter
 
 from ..grammars import GrammarError
 from ..samplers import SamplingError
-from .decoder import Logits
 from .decoder_driver import DecoderDriver
 from .errors import ModelError
 from .events import Done, Start, Token
 from .generation_task import GenerationRequest, GenerationTask
 from .model import Model
+from .native_context import Logits
 from .sequence_slots import NewTokens, SequenceSlot, SequenceSlots
 
 

@@ -4,11 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
-import numpy as np
-from numpy.typing import NDArray
-
 from .errors import ModelError
-from .native_context import NativeContext
+from .native_context import Logits, NativeContext
 
 Progress = Callable[[int, int], None]
 """Called with how many tokens of a prompt are done, and with their total, after each batch."""
@@ -70,7 +67,7 @@ class Context:
                     progress(len(self.tokens), len(prompt))
         return kept
 
-    def read_each(self, prompt: Sequence[int]) -> Iterator[NDArray[np.float32]]:
+    def read_each(self, prompt: Sequence[int]) -> Iterator[Logits]:
         """Make ``prompt`` the whole sequence, and yield the logits after each token, valid as those of `logits`.
 
         All tokens are read again, in small batches. Raises ``ModelError`` as `read` does.
@@ -80,13 +77,13 @@ class Context:
         self.tokens.clear()
         yield from self.push_each(prompt)
 
-    def push_each(self, tokens: Sequence[int]) -> Iterator[NDArray[np.float32]]:
+    def push_each(self, tokens: Sequence[int]) -> Iterator[Logits]:
         """Append tokens in small batches, and yield the logits after each. Raises as `push_all` does."""
         for start in range(0, len(tokens), self.max_rows):
             batch = tokens[start : start + self.max_rows]
             yield from self._push_lone(batch[0]) if len(batch) == 1 else self.push_all(batch)
 
-    def _push_lone(self, token: int) -> list[NDArray[np.float32]]:
+    def _push_lone(self, token: int) -> list[Logits]:
         """Append one token. The one before it is read again: llama.cpp has another kernel for a single token."""
         before = self.tokens[-1:]
         if not before or self.is_full or not self._native.forget(len(self.tokens) - 1):
@@ -113,7 +110,7 @@ class Context:
         self._native.decode((token,), len(self.tokens))
         self.tokens.append(token)
 
-    def push_all(self, tokens: Sequence[int]) -> list[NDArray[np.float32]]:
+    def push_all(self, tokens: Sequence[int]) -> list[Logits]:
         """Append tokens in one batch; returns the logits after each, valid as those of `logits`.
 
         Raises ``ModelError`` when they do not fit.
@@ -137,7 +134,7 @@ class Context:
         """True if no more token fits."""
         return len(self.tokens) >= self.length
 
-    def logits(self) -> NDArray[np.float32]:
+    def logits(self) -> Logits:
         """The logits after the last token, float32 (V,), in llama.cpp's memory.
 
         They are valid until the next token is read. Copy what is to be kept; the array cannot be written to.

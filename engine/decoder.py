@@ -7,20 +7,15 @@ from dataclasses import dataclass
 from time import perf_counter
 from typing import NamedTuple, Protocol
 
-import numpy as np
-from numpy.typing import NDArray
-
 from ..grammars import Constraint
 from ..samplers import Chain
 from .constraint_tracker import ConstraintTracker
 from .events import Token
 from .logprob_reader import LogprobReader
+from .native_context import Logits
 from .prompt_lookup import PromptLookup
 from .text_stream import TextStream
 from .vocabulary import Vocabulary
-
-Logits = NDArray[np.float32]
-"""One row of logits, float32 (V,)."""
 
 
 class NeedLogits(NamedTuple):

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from .decoder import Decoding, Logits, NeedLogits
+from .decoder import Decoding, NeedLogits
 from .events import Token
+from .native_context import Logits
 
 
 class DecoderDriver:

@@ -11,9 +11,8 @@ from numpy.typing import NDArray
 from ..logprobs import Distribution, LogprobSource, TokenLogprob
 from ..samplers import Candidates
 from .errors import ModelError
+from .native_context import Logits
 from .vocabulary import Vocabulary
-
-Floats = NDArray[np.float32]
 
 SOURCES: dict[str, tuple[LogprobSource, ...]] = {
     "model": ("model",),
@@ -60,7 +59,7 @@ class LogprobReader:
         # Two work arrays that every step uses again.
         self._differences = self._weights = np.empty(0, dtype=np.float32)
 
-    def read(self, logits: Floats, token: int, candidates: Candidates | None = None) -> tuple[Distribution, ...]:
+    def read(self, logits: Logits, token: int, candidates: Candidates | None = None) -> tuple[Distribution, ...]:
         """Return the distributions of one step.
 
         ``logits``: the model's, float32 (V,); ``token``: the chosen one; ``candidates``: those the chain kept.
@@ -73,7 +72,7 @@ class LogprobReader:
                 distributions.append(self._of_chain(candidates, token))
         return tuple(distributions)
 
-    def _of_model(self, logits: Floats, token: int) -> Distribution:
+    def _of_model(self, logits: Logits, token: int) -> Distribution:
         """The model's own distribution: log-softmax of its logits."""
         candidates = Candidates(logits)
         log_total, entropy = self._sums(logits, candidates.max)
@@ -107,7 +106,7 @@ class LogprobReader:
             _row_bytes(row, log_total) if row is not None and top_count < 0 else None,
         )
 
-    def _sums(self, logits: Floats, highest: np.float32) -> tuple[float, float]:
+    def _sums(self, logits: Logits, highest: np.float32) -> tuple[float, float]:
         """Return log(sum(exp(logit))) and the entropy of the softmax, in nats. ``highest``: the highest logit."""
         if self._differences.size < logits.size:
             self._differences, self._weights = (np.empty(logits.size, dtype=np.float32) for _ in range(2))
@@ -122,13 +121,13 @@ class LogprobReader:
             moment = float(differences[possible].dot(weights[possible]))
         return float(highest) + log(total), log(total) - moment / total
 
-    def _requested_logprobs(self, row: Floats, log_total: float) -> tuple[TokenLogprob, ...]:
+    def _requested_logprobs(self, row: Logits, log_total: float) -> tuple[TokenLogprob, ...]:
         """The tokens that are read at every step, with their logprobs. ``row``: logits by token id."""
         ids = self._token_ids
         return self._token_logprobs(ids, row[ids], log_total) if ids.size else ()
 
     def _token_logprobs(
-        self, ids: NDArray[np.integer], logits: Floats, log_total: float
+        self, ids: NDArray[np.integer], logits: Logits, log_total: float
     ) -> tuple[TokenLogprob, ...]:
         """The tokens ``ids`` with their logprobs; ``logits`` are theirs, in the same order."""
         piece = self._vocabulary.piece
@@ -138,6 +137,6 @@ class LogprobReader:
         )
 
 
-def _row_bytes(logits: Floats, log_total: float) -> bytes:
+def _row_bytes(logits: Logits, log_total: float) -> bytes:
     """The logprobs of a whole row, float32 (V,), as little-endian bytes."""
     return (logits.astype(np.float64) - log_total).astype("<f4").tobytes()

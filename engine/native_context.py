@@ -16,6 +16,9 @@ from .errors import ModelError
 from .native_log import last_complaint, reason_suffix
 from .native_model import NativeModel
 
+Logits = NDArray[np.float32]
+"""One row of logits, float32 (V,)."""
+
 _ABORTED = 2
 """What llama_decode returns when its abort callback stopped it, see llama.h."""
 
@@ -81,7 +84,7 @@ class NativeContext:
         self._memory = lib.llama_get_memory(self.handle)
         self.width = model.size
         self._address = 0
-        self._view: NDArray[np.float32] = np.empty(0, dtype=np.float32)
+        self._view: Logits = np.empty(0, dtype=np.float32)
         self._batch = lib.llama_batch_init(options.batch, 0, 1)
         self._tokens = np.ctypeslib.as_array(self._batch.token, (options.batch,))
         self._positions = np.ctypeslib.as_array(self._batch.pos, (options.batch,))
@@ -163,7 +166,7 @@ class NativeContext:
         finally:
             lib.llama_set_abort_callback(self.handle, lib.ggml_abort_callback(), None)
 
-    def logits(self) -> NDArray[np.float32]:
+    def logits(self) -> Logits:
         """The logits of the last token, float32 (V,), in llama.cpp's memory; the next call overwrites them."""
         address = _logits_address(self.handle, -1)
         if address is None:
@@ -174,7 +177,7 @@ class NativeContext:
             self._view.flags.writeable = False
         return self._view
 
-    def logits_at(self, index: int) -> NDArray[np.float32]:
+    def logits_at(self, index: int) -> Logits:
         """The logits of one token of the last call, which must have kept them all; valid as those of `logits`."""
         address = _logits_address(self.handle, index)
         if address is None:

@@ -6,13 +6,8 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
-import numpy as np
-from numpy.typing import NDArray
-
 from .errors import ModelError
-from .native_context import NativeContext, SequenceSpan
-
-Rows = list[NDArray[np.float32]]
+from .native_context import Logits, NativeContext, SequenceSpan
 
 PROMPT_CHUNK_TOKENS = 64
 """Tokens of a prompt that are read at once: the fewest for llama.cpp's tiled flash attention kernel.
@@ -104,11 +99,11 @@ class SequenceSlots:
             ends.append(end)
         return ends
 
-    def prompt_rows(self) -> Rows:
+    def prompt_rows(self) -> list[Logits]:
         """The logits after the prompt that was read last."""
         return [self._native.logits()]
 
-    def push(self, appends: Sequence[NewTokens]) -> Iterator[tuple[SequenceSlot, Rows]]:
+    def push(self, appends: Sequence[NewTokens]) -> Iterator[tuple[SequenceSlot, list[Logits]]]:
         """Append tokens to slots; yields each slot with its logits, which are valid until the next slot's."""
         if self._is_separate:
             for append in appends:
@@ -125,20 +120,20 @@ class SequenceSlots:
         if single:
             yield from self._push_batch([single[number] for number in sorted(single)])
 
-    def _push_lone(self, slot: SequenceSlot, tokens: Sequence[int]) -> tuple[SequenceSlot, Rows]:
+    def _push_lone(self, slot: SequenceSlot, tokens: Sequence[int]) -> tuple[SequenceSlot, list[Logits]]:
         """Append one token. It is read twice, and the second one is removed."""
         rows = self._decode([NewTokens(slot, [*tokens, *tokens])])[:1]
         slot.tokens.extend(tokens)
         self._native.forget(len(slot.tokens), slot.number)
         return slot, rows
 
-    def _push_batch(self, appends: Sequence[NewTokens]) -> Iterator[tuple[SequenceSlot, Rows]]:
+    def _push_batch(self, appends: Sequence[NewTokens]) -> Iterator[tuple[SequenceSlot, list[Logits]]]:
         rows = iter(self._decode(appends))
         for slot, tokens in appends:
             slot.tokens.extend(tokens)
             yield slot, [next(rows) for _ in tokens]
 
-    def _decode(self, appends: Sequence[NewTokens]) -> Rows:
+    def _decode(self, appends: Sequence[NewTokens]) -> list[Logits]:
         self._native.decode_spans(
             [SequenceSpan(tokens, len(slot.tokens), slot.number) for slot, tokens in appends]
         )
