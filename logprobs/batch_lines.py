@@ -1,4 +1,4 @@
-"""The lines of a batch's results: OpenAI's batch output, and ours."""
+"""The lines of a batch's results, in OpenAI's format and in ours."""
 
 from __future__ import annotations
 
@@ -6,36 +6,50 @@ from hashlib import sha256
 from typing import Any
 
 from .completion import Completion, usage
-from .jsonl_lines import fields
+from .jsonl_lines import token_fields
 from .openai_format import chat_completion, text_completion
 
 Json = dict[str, Any]
 
+_ID_DIGITS = 24  # as many as the random ids of single runs have
+
 
 def batch_id(name: str, seed: int) -> str:
     """24 hexadecimal digits that are the same for the same request in every run."""
-    return sha256(f"{seed}:{name}".encode()).hexdigest()[:24]
+    return sha256(f"{seed}:{name}".encode()).hexdigest()[:_ID_DIGITS]
 
 
-def openai_result_line(name: str, run: Completion, chat: bool) -> Json:
-    """A line of OpenAI's batch output: the ``chat.completion`` or ``text_completion`` of one request."""
-    body = chat_completion(run) if chat else text_completion(run)
-    response = {"status_code": 200, "request_id": run.head.id, "body": body}
-    return {"id": f"batch_req_{run.head.id}", "custom_id": name, "response": response, "error": None}
+def openai_result_line(name: str, completion: Completion, chat: bool) -> Json:
+    """The line of an answer in OpenAI's batch output.
+
+    Args:
+        name: the request's ``custom_id``.
+        completion: the run.
+        chat: True for a ``chat.completion``, False for a ``text_completion``.
+    """
+    body = chat_completion(completion) if chat else text_completion(completion)
+    response = {"status_code": 200, "request_id": completion.head.id, "body": body}
+    return {"id": f"batch_req_{completion.head.id}", "custom_id": name, "response": response, "error": None}
 
 
 def openai_failure_line(name: str, error: Json) -> Json:
-    """A line of it for a request without an answer; ``error`` is of `batch_error`."""
-    made = batch_id(f"{name}:{error['line']}", 0)
-    return {"id": f"batch_req_{made}", "custom_id": name, "response": None, "error": error}
+    """The line of a request without an answer in OpenAI's batch output; ``error`` is made by `batch_error`."""
+    request_id = batch_id(f"{name}:{error['line']}", 0)
+    return {"id": f"batch_req_{request_id}", "custom_id": name, "response": None, "error": error}
 
 
-def result_line(name: str, line: int, seed: int, run: Completion, complete: bool | None) -> Json:
-    """Our own line: ``id, line, seed, finish_reason, stop, text, usage``, and ``tokens`` with their logprobs.
+def result_line(name: str, line: int, seed: int, completion: Completion, complete: bool | None) -> Json:
+    """Our line of an answer: ``id, line, seed, finish_reason, stop, text, usage``, and ``tokens`` with logprobs.
 
-    ``complete``: is the text whole by its grammar; None without one. The tokens are as in the jsonl stream.
+    Args:
+        name: the request's id.
+        line: the line of the request, from 1.
+        seed: the request's seed.
+        completion: the run. Its tokens have the fields of the jsonl stream.
+        complete: True if the text is a whole sentence of its grammar; None without a grammar.
     """
-    finish = run.finish
+    finish = completion.finish
+    has_logprobs = completion.head.source is not None
     return {
         "id": name,
         "line": line,
@@ -44,17 +58,24 @@ def result_line(name: str, line: int, seed: int, run: Completion, complete: bool
         **({} if complete is None else {"complete": complete}),
         "stop": finish.stop,
         "text": finish.text,
-        "usage": usage(run.head, finish.completion_tokens),
-        **({} if run.head.source is None else {"tokens": [fields(step) for step in run.steps]}),
+        "usage": usage(completion.head, finish.completion_tokens),
+        **({"tokens": [token_fields(token) for token in completion.tokens]} if has_logprobs else {}),
         "error": None,
     }
 
 
 def failure_line(name: str, error: Json) -> Json:
-    """Our own line for a request without an answer; ``error`` is of `batch_error`."""
+    """Our line of a request without an answer; ``error`` is made by `batch_error`."""
     return {"id": name, "line": error["line"], "error": error}
 
 
 def batch_error(code: str, message: str, line: int, digest: str) -> Json:
-    """Why there is no answer; ``line``, from 1, is where the request stands, ``digest`` that of its text."""
+    """Why a request has no answer.
+
+    Args:
+        code: the kind of the failure.
+        message: a sentence.
+        line: the line of the request, from 1.
+        digest: the digest of the request's text.
+    """
     return {"code": code, "message": f"line {line}: {message}", "line": line, "digest": digest}

@@ -1,4 +1,4 @@
-"""A whole run, from which the shapes of other systems are made."""
+"""A whole run, from which the formats of other systems' APIs are made."""
 
 from __future__ import annotations
 
@@ -8,15 +8,28 @@ from dataclasses import dataclass
 
 from .records import LogprobSource, TokenRecord, display_text, finite_or_none
 
-_FINISH = {"stop": "stop", "grammar": "stop", "length": "length", "context": "length", "interrupted": "length"}
+_OPENAI_FINISH_REASONS = {
+    "stop": "stop",
+    "grammar": "stop",
+    "length": "length",
+    "context": "length",
+    "interrupted": "length",
+}
 
 
 @dataclass(frozen=True)
 class CompletionHead:
-    """What is known before the first token.
+    """What is known of a run before its first token.
 
-    ``created``: seconds since 1970; ``prompt``: its text; ``source``: where logprobs are from, None if there are
-    none; ``top``: how many likely tokens stand beside each.
+    Attributes:
+        id: the answer's id, without the prefix of a format.
+        created: the time, seconds since 1970.
+        model: the model's name.
+        prompt: the prompt's text.
+        source: the distribution of the logprobs; None: there are no logprobs.
+        top: how many of the likeliest tokens each token has.
+        prompt_tokens: the number of tokens of the prompt.
+        version: the version of logitsmith.
     """
 
     id: str
@@ -31,7 +44,15 @@ class CompletionHead:
 
 @dataclass(frozen=True)
 class CompletionFinish:
-    """How a run ended. ``reason`` is ours, see `finish_reason`; ``stop`` is the stop text that came, if any."""
+    """How a run ended.
+
+    Attributes:
+        reason: our finish reason; see `finish_reason` for OpenAI's.
+        stop: the stop text that ended the run, if one did.
+        text: the whole text.
+        completion_tokens: the number of tokens that were written.
+        truncated: True if the context was full.
+    """
 
     reason: str
     stop: str | None
@@ -42,21 +63,21 @@ class CompletionFinish:
 
 @dataclass(frozen=True)
 class Completion:
-    """A run from its head to its finish. ``echo``: the prompt's tokens, None if they are not wanted."""
+    """A whole run. ``echo``: the prompt's tokens, None if they are not part of the answer."""
 
     head: CompletionHead
     echo: tuple[TokenRecord, ...] | None
-    steps: tuple[TokenRecord, ...]
+    tokens: tuple[TokenRecord, ...]
     finish: CompletionFinish
 
 
 def finish_reason(finish: CompletionFinish) -> str:
-    """Why it ended, in OpenAI's words: ``stop`` or ``length``."""
-    return _FINISH[finish.reason]
+    """OpenAI's finish reason: ``stop`` or ``length``."""
+    return _OPENAI_FINISH_REASONS[finish.reason]
 
 
 def usage(head: CompletionHead, completion_tokens: int) -> dict[str, int]:
-    """The counts of tokens."""
+    """OpenAI's ``usage``: the numbers of tokens."""
     return {
         "prompt_tokens": head.prompt_tokens,
         "completion_tokens": completion_tokens,
@@ -64,46 +85,53 @@ def usage(head: CompletionHead, completion_tokens: int) -> dict[str, int]:
     }
 
 
-def by_text(step: TokenRecord) -> dict[str, float | None] | None:
-    """The likeliest tokens and the chosen one. Of tokens that print alike the likeliest stands for all."""
-    if not step.distributions:
+def logprobs_by_text(token: TokenRecord) -> dict[str, float | None] | None:
+    """The logprobs of the likeliest tokens and the chosen one, by their text.
+
+    Of tokens with the same text the first one, the likeliest, is kept. None without a distribution.
+    """
+    if not token.distributions:
         return None
-    found: dict[str, float | None] = {}
-    for token in (*step.top, step.chosen):
-        value = finite_or_none(token.logprob)
+    logprobs: dict[str, float | None] = {}
+    for candidate in (*token.top, token.chosen):
+        value = finite_or_none(candidate.logprob)
         if value is not None:
-            found.setdefault(display_text(token.data), value)
-    return found
+            logprobs.setdefault(display_text(candidate.data), value)
+    return logprobs
 
 
 class TextOffsets:
-    """Where tokens begin in their text, in characters; one inside a character, where that begins."""
+    """Where tokens begin in their text, in characters. A token inside a character begins where that does.
+
+    Attributes:
+        offset: where the next token begins.
+    """
 
     def __init__(self) -> None:
-        self.place = 0
+        self.offset = 0
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
 
-    def of(self, steps: Iterable[TokenRecord]) -> list[int]:
+    def of(self, tokens: Iterable[TokenRecord]) -> list[int]:
         """The offsets of the next tokens."""
-        found = []
-        for step in steps:
-            if step.special:
-                found.append(self.place)
+        offsets = []
+        for token in tokens:
+            if token.special:
+                offsets.append(self.offset)
                 continue
-            found.append(self.place + self._broken_off(step.data))
-            self.place += len(self._decoder.decode(step.data))
-        return found
+            offsets.append(self.offset + self._replacement_length(token.data))
+            self.offset += len(self._decoder.decode(token.data))
+        return offsets
 
-    def skip_to(self, place: int) -> None:
+    def skip_to(self, offset: int) -> None:
         """Let the next token begin here, after a text whose length is known."""
-        self.place = place
+        self.offset = offset
         self._decoder.reset()
 
-    def _broken_off(self, data: bytes) -> int:
-        """1 if these bytes leave a character unfinished, for which U+FFFD stands before them."""
-        begun = self._decoder.getstate()[0]
+    def _replacement_length(self, data: bytes) -> int:
+        """1 if these bytes break off an unfinished character, which U+FFFD then replaces; else 0."""
+        unfinished = self._decoder.getstate()[0]
         try:
-            (begun + data[:1]).decode()
+            (unfinished + data[:1]).decode()
         except UnicodeDecodeError as error:
-            return int(bool(begun) and error.reason != "unexpected end of data")
+            return int(bool(unfinished) and error.reason != "unexpected end of data")
         return 0

@@ -1,4 +1,4 @@
-"""The `jsonl` format: one strict JSON object a line, named by ``event``."""
+"""The lines of the `jsonl` format: one strict JSON object each, with its kind in ``event``."""
 
 from __future__ import annotations
 
@@ -15,19 +15,14 @@ def start_line(content: Mapping[str, Any]) -> str:
     return _line("start", content)
 
 
-def prompt_line(step: TokenRecord) -> str:
-    """A token of the prompt; the fields of `token_line`. The first one has no logprob: nothing is before it."""
-    return _line("prompt", fields(step))
+def prompt_line(token: TokenRecord) -> str:
+    """A token of the prompt, with the fields of `token_line`. The first token has no logprob."""
+    return _line("prompt", token_fields(token))
 
 
-def token_line(step: TokenRecord) -> str:
-    """A token that was written.
-
-    ``index, id, token, bytes``; ``logprobs_from`` and, of that source, ``logprob, top_logprobs[], entropy`` and
-    where asked for ``logprob_of[]`` and ``row``; ``text`` (what the token lets be shown). With both sources these
-    are the model's, and ``chain`` holds the same of the chain.
-    """
-    return _line("token", fields(step))
+def token_line(token: TokenRecord) -> str:
+    """A token that was written; for the fields see `token_fields`."""
+    return _line("token", token_fields(token))
 
 
 def done_line(content: Mapping[str, Any]) -> str:
@@ -35,32 +30,40 @@ def done_line(content: Mapping[str, Any]) -> str:
     return _line("done", content)
 
 
-def fields(step: TokenRecord) -> dict[str, Any]:
-    """What a line says of a token."""
-    known: dict[str, Any] = {"logprob": None, "top_logprobs": []}
-    if step.distributions:
-        known = {"logprobs_from": step.distributions[0].source, **_known(step.distributions[0])}
+def token_fields(token: TokenRecord) -> dict[str, Any]:
+    """The fields of a token.
+
+    ``index, id, token, bytes``; ``logprobs_from`` and, of that source, ``logprob, top_logprobs[], entropy`` and
+    where requested ``logprob_of[]`` and ``row``; ``text``, the text that can be shown once the token is there.
+    With two sources these fields are the model's, and ``chain`` holds the chain's.
+    """
+    first: dict[str, Any] = {"logprob": None, "top_logprobs": []}
+    if token.distributions:
+        first = {
+            "logprobs_from": token.distributions[0].source,
+            **_distribution_fields(token.distributions[0]),
+        }
     return {
-        "index": step.index,
-        "id": step.id,
-        "token": display_text(step.data),
-        "bytes": list(step.data),
-        **known,
-        "text": step.text,
-        **{other.source: _known(other) for other in step.distributions[1:]},
+        "index": token.index,
+        "id": token.id,
+        "token": display_text(token.data),
+        "bytes": list(token.data),
+        **first,
+        "text": token.text,
+        **{other.source: _distribution_fields(other) for other in token.distributions[1:]},
     }
 
 
-def _known(found: Distribution) -> dict[str, Any]:
+def _distribution_fields(distribution: Distribution) -> dict[str, Any]:
     fields: dict[str, Any] = {
-        "logprob": finite_or_none(found.logprob),
-        "top_logprobs": [token.as_json() for token in found.top],
-        "entropy": finite_or_none(found.entropy),
+        "logprob": finite_or_none(distribution.logprob),
+        "top_logprobs": [token.as_json() for token in distribution.top],
+        "entropy": finite_or_none(distribution.entropy),
     }
-    if found.named:
-        fields["logprob_of"] = [token.as_json() for token in found.named]
-    if found.row is not None:
-        fields["row"] = b64encode(found.row).decode()
+    if distribution.named:
+        fields["logprob_of"] = [token.as_json() for token in distribution.named]
+    if distribution.row is not None:
+        fields["row"] = b64encode(distribution.row).decode()
     return fields
 
 

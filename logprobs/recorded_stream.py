@@ -1,4 +1,4 @@
-"""Reads a jsonl stream back, also one that was cut off."""
+"""Reads a recorded jsonl stream, even one that was cut off."""
 
 from __future__ import annotations
 
@@ -13,8 +13,16 @@ from .records import LogprobSource
 Byte = Annotated[int, Field(ge=0, le=255)]
 Nats = Annotated[float, Field(allow_inf_nan=False)]
 Logprob = Annotated[float, Field(le=1e-3, allow_inf_nan=False)]
+"""A log-probability in nats; rounding may put it a little above 0."""
 
-_NO_EVENT = ("union_tag_not_found", "union_tag_invalid", "model_attributes_type", "dict_type", "model_type")
+_NO_EVENT_ERRORS = (
+    "union_tag_not_found",
+    "union_tag_invalid",
+    "model_attributes_type",
+    "dict_type",
+    "model_type",
+)
+"""pydantic's types of errors for a line that is JSON, but not an event."""
 
 
 class StreamError(Exception):
@@ -29,7 +37,7 @@ class RecordedToken(BaseModel):
 
 
 class RecordedDistribution(BaseModel):
-    """What a line says of one distribution; ``entropy`` in nats."""
+    """What a line holds of one distribution; ``entropy`` in nats."""
 
     logprob: Logprob | None = None
     top_logprobs: list[RecordedToken] = []
@@ -52,8 +60,8 @@ class RecordedTokenLine(RecordedToken, RecordedDistribution):
     logprobs_from: LogprobSource | None = None
     chain: RecordedDistribution | None = None
 
-    def known(self, source: LogprobSource) -> RecordedDistribution | None:
-        """What is known of the distribution of this source; where a line names none, it is taken for the model."""
+    def distribution(self, source: LogprobSource) -> RecordedDistribution | None:
+        """The distribution of this source, None if it was not recorded. A line without a source is the model's."""
         if self.logprobs_from == source or (self.logprobs_from is None and source == "model"):
             return self
         return self.chain if source == "chain" else None
@@ -67,40 +75,40 @@ class RecordedDone(BaseModel, extra="allow"):
 
 
 RecordedEvent = RecordedStart | RecordedTokenLine | RecordedDone
-_LINE: TypeAdapter[Any] = TypeAdapter(Annotated[RecordedEvent, Field(discriminator="event")])
+_EVENT: TypeAdapter[Any] = TypeAdapter(Annotated[RecordedEvent, Field(discriminator="event")])
 
 
 def read_stream(
     lines: Iterable[bytes], wrong: Callable[[StreamError], object] | None = None
 ) -> Iterator[RecordedEvent]:
-    """Read the lines of a stream, one event after the other.
+    """Read the events of a stream, one per line. A last line that was cut off ends the stream.
 
-    A last line that was cut off ends the stream. Any other line that is no event goes to ``wrong``, and reading
-    goes on; without ``wrong``, it raises ``StreamError``.
+    ``wrong`` is called with the error of any other line that is no event; then reading goes on. Without ``wrong``
+    such a line raises ``StreamError``.
     """
     for number, line in enumerate(lines, 1):
-        text = line.removeprefix(codecs.BOM_UTF8) if number == 1 else line
-        if not text.strip():
+        data = line.removeprefix(codecs.BOM_UTF8) if number == 1 else line
+        if not data.strip():
             continue
         try:
-            yield _LINE.validate_json(text)
+            yield _EVENT.validate_json(data)
         except ValidationError as error:
-            if _is_cut_off(error, text):
+            if _is_cut_off(error, data):
                 return
             if wrong is None:
-                raise _about(error, number) from None
-            wrong(_about(error, number))
+                raise _stream_error(error, number) from None
+            wrong(_stream_error(error, number))
 
 
-def _is_cut_off(error: ValidationError, text: bytes) -> bool:
-    return error.errors()[0]["type"] == "json_invalid" and text.startswith(b"{") and not text.endswith(b"\n")
+def _is_cut_off(error: ValidationError, line: bytes) -> bool:
+    return error.errors()[0]["type"] == "json_invalid" and line.startswith(b"{") and not line.endswith(b"\n")
 
 
-def _about(error: ValidationError, number: int) -> StreamError:
+def _stream_error(error: ValidationError, number: int) -> StreamError:
     problem = error.errors(include_url=False)[0]
-    if problem["type"] in _NO_EVENT:
+    if problem["type"] in _NO_EVENT_ERRORS:
         return StreamError(f"line {number}: it is no event of a jsonl stream")
-    where = ".".join(map(str, problem["loc"][1:]))
+    field = ".".join(map(str, problem["loc"][1:]))
     return StreamError(
-        f"line {number}: {where}: {problem['msg']}" if where else f"line {number}: {problem['msg']}"
+        f"line {number}: {field}: {problem['msg']}" if field else f"line {number}: {problem['msg']}"
     )

@@ -14,7 +14,10 @@ from .records import TokenRecord, display_text, finite_or_none
 class Score:
     """How likely a text is, over its tokens that have a logprob: all but the first.
 
-    ``sum_logprob``: nats; ``tokens`` and ``bytes``: how many were scored.
+    Attributes:
+        sum_logprob: the sum of their logprobs, nats.
+        tokens: how many tokens were scored.
+        bytes: how many bytes they have.
     """
 
     sum_logprob: float
@@ -22,12 +25,12 @@ class Score:
     bytes: int
 
     @classmethod
-    def of(cls, steps: Iterable[TokenRecord]) -> Score:
+    def of(cls, tokens: Iterable[TokenRecord]) -> Score:
         """Add up; a token of probability 0 makes the sum -inf."""
-        scored = [step for step in steps if step.distributions]
-        values = [finite_or_none(step.distributions[0].logprob) for step in scored]
+        scored = [token for token in tokens if token.distributions]
+        values = [finite_or_none(token.distributions[0].logprob) for token in scored]
         total = _sum(-inf if value is None else value for value in values)
-        return cls(total, len(scored), sum(len(step.data) for step in scored))
+        return cls(total, len(scored), sum(len(token.data) for token in scored))
 
     @property
     def per_token(self) -> float | None:
@@ -98,15 +101,15 @@ def _sum(values: Iterable[float]) -> float:
         return sum(values)
 
 
-def text_score(steps: Sequence[TokenRecord]) -> dict[str, Any]:
+def text_score(tokens: Sequence[TokenRecord]) -> dict[str, Any]:
     """A scored text: ``tokens[], ids[], bytes[], token_logprobs[]`` (first null), and its `Score`."""
     return {
         "logprobs_from": "model",
-        "tokens": [display_text(step.data) for step in steps],
-        "ids": [step.id for step in steps],
-        "bytes": [list(step.data) for step in steps],
-        "token_logprobs": [finite_or_none(step.chosen.logprob) for step in steps],
-        **Score.of(steps).as_json(),
+        "tokens": [display_text(token.data) for token in tokens],
+        "ids": [token.id for token in tokens],
+        "bytes": [list(token.data) for token in tokens],
+        "token_logprobs": [finite_or_none(token.chosen.logprob) for token in tokens],
+        **Score.of(tokens).as_json(),
     }
 
 
@@ -115,7 +118,7 @@ def choice_scores(choices: Sequence[tuple[str, Sequence[TokenRecord]]]) -> list[
 
     Probabilities are normalised over the choices, from the sums; None if every sum is -inf.
     """
-    scores = [Score.of(steps) for _, steps in choices]
+    scores = [Score.of(tokens) for _, tokens in choices]
     highest = max(score.sum_logprob for score in scores)
     weights = [exp(score.sum_logprob - highest) if isfinite(highest) else 0.0 for score in scores]
     total = fsum(weights)
@@ -126,9 +129,9 @@ def choice_scores(choices: Sequence[tuple[str, Sequence[TokenRecord]]]) -> list[
             "per_token": finite_or_none(score.per_token),
             "per_byte": finite_or_none(score.per_byte),
             "probability": weight / total if total else None,
-            "tokens": [display_text(step.data) for step in steps],
-            "ids": [step.id for step in steps],
-            "token_logprobs": [finite_or_none(step.chosen.logprob) for step in steps],
+            "tokens": [display_text(token.data) for token in tokens],
+            "ids": [token.id for token in tokens],
+            "token_logprobs": [finite_or_none(token.chosen.logprob) for token in tokens],
         }
-        for (text, steps), score, weight in zip(choices, scores, weights, strict=True)
+        for (text, tokens), score, weight in zip(choices, scores, weights, strict=True)
     ]

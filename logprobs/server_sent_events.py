@@ -1,4 +1,4 @@
-"""Server-sent events: how the OpenAI shapes are streamed."""
+"""Server-sent events, in which OpenAI's formats are streamed."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import Any
 from .json_encoder import encode_json
 
 SERVER_SENT_DONE = "data: [DONE]\n\n"
-"""What ends a stream."""
+"""The end of a stream."""
 
 
 def server_sent(data: Mapping[str, Any]) -> str:
-    """One event with JSON in it; a newline inside a text is escaped by JSON, so that an event is one line."""
+    """One event that holds JSON. JSON escapes the newlines of a text, so that the event is one line."""
     return f"data: {encode_json(data)}\n\n"

@@ -1,46 +1,49 @@
-"""Together's completion: plain lists of tokens and logprobs, and the prompt's with them."""
+"""Together's completion: plain lists of tokens and logprobs, also of the prompt."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
 
-from .completion import Completion, by_text, finish_reason, usage
+from .completion import Completion, finish_reason, logprobs_by_text, usage
 from .records import TokenRecord, display_text, finite_or_none
 
 
-def together_completion(run: Completion, chat: bool) -> dict[str, Any]:
-    """The whole run. ``prompt`` holds the prompt with its logprobs if ``echo`` was asked for, else nothing.
+def together_completion(completion: Completion, chat: bool) -> dict[str, Any]:
+    """A whole run. With ``echo``, ``prompt`` holds the prompt with its logprobs; else it is empty.
 
-    ``chat``: the text stands in a message. Ours are ``logprobs_from``, and ``top_logprobs`` where more than the
-    chosen token's logprobs are asked for.
+    ``chat``: the text stands in a message. Two fields are ours: ``logprobs_from``, and ``top_logprobs`` where more
+    than the chosen token's logprobs are requested.
     """
-    head, text = run.head, run.finish.text
+    head, text = completion.head, completion.finish.text
 
-    def lists(steps: Sequence[TokenRecord]) -> dict[str, Any] | None:
-        return None if head.source is None else _lists(steps, head.top)
+    def logprobs(tokens: Sequence[TokenRecord]) -> dict[str, Any] | None:
+        return None if head.source is None else _logprob_lists(tokens, head.top)
 
     choice = {
-        "finish_reason": finish_reason(run.finish),
-        "logprobs": lists(run.steps),
+        "finish_reason": finish_reason(completion.finish),
+        "logprobs": logprobs(completion.tokens),
         "index": 0,
         **({"message": {"role": "assistant", "content": text}} if chat else {"text": text}),
     }
+    echo = completion.echo
     return {
         "id": head.id,
         "object": "chat.completion" if chat else "text_completion",
         "created": head.created,
         "model": head.model,
         "logprobs_from": head.source,
-        "prompt": [] if run.echo is None else [{"text": head.prompt, "logprobs": lists(run.echo)}],
+        "prompt": [] if echo is None else [{"text": head.prompt, "logprobs": logprobs(echo)}],
         "choices": [choice],
-        "usage": usage(head, run.finish.completion_tokens),
+        "usage": usage(head, completion.finish.completion_tokens),
     }
 
 
-def _lists(steps: Sequence[TokenRecord], top: int) -> dict[str, Any]:
-    found = {
-        "tokens": [display_text(step.data) for step in steps],
-        "token_logprobs": [finite_or_none(step.chosen.logprob) for step in steps],
+def _logprob_lists(tokens: Sequence[TokenRecord], top: int) -> dict[str, Any]:
+    lists: dict[str, Any] = {
+        "tokens": [display_text(token.data) for token in tokens],
+        "token_logprobs": [finite_or_none(token.chosen.logprob) for token in tokens],
     }
-    return found | {"top_logprobs": [by_text(step) for step in steps]} if top > 1 else found
+    if top > 1:
+        lists["top_logprobs"] = [logprobs_by_text(token) for token in tokens]
+    return lists

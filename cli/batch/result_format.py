@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import time
 from typing import Any
 
 from ... import logprobs
 from ...engine import BatchAnswer
+from ..render.completion_parts import completion_finish, completion_head
 from .request import BatchRequest, InvalidLineError
 
 
@@ -24,21 +24,8 @@ class ResultFormat:
     def answer_record(self, request: BatchRequest, answer: BatchAnswer) -> dict[str, Any]:
         """The record of an answer."""
         start, done = answer.start, answer.done
-        logprob_facts = start.logprobs
-        head = logprobs.CompletionHead(
-            id=logprobs.batch_id(request.id, start.seed),
-            created=int(time.time()),
-            model=start.model,
-            prompt="",
-            source=None if logprob_facts is None else logprob_facts["from"],
-            top=0 if logprob_facts is None else logprob_facts["top"],
-            prompt_tokens=start.prompt_tokens,
-            version=start.versions["logitsmith"],
-        )
-        finish = logprobs.CompletionFinish(
-            done.finish_reason, done.stop, done.text, done.completion_tokens, done.finish_reason == "context"
-        )
-        completion = logprobs.Completion(head, None, answer.tokens, finish)
+        head = completion_head(start, logprobs.batch_id(request.id, start.seed), prompt="")
+        completion = logprobs.Completion(head, None, answer.tokens, completion_finish(done))
         if self._is_openai:
             return logprobs.openai_result_line(request.id, completion, request.messages is not None)
         return logprobs.result_line(request.id, request.line, start.seed, completion, done.complete)

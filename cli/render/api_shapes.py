@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import secrets
-import time
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TextIO
 
+from .completion_parts import completion_finish, completion_head
+
 if TYPE_CHECKING:
     from ...engine import Done, Event, Start
     from ...logprobs import Completion, CompletionFinish, CompletionHead, TokenRecord
+
+_ID_BYTES = 12
+"""Of a random id: enough that no two runs share one."""
 
 
 @dataclass(frozen=True)
@@ -52,10 +56,10 @@ def render(events: Iterable[Event], out: TextIO, shape: ApiShape, prompt: str) -
                 tokens.append(event)
         elif isinstance(event, Done):
             if writer is not None:
-                writer.finish(_finish(event), event.rest, prompt_tokens)
+                writer.finish(completion_finish(event), event.rest, prompt_tokens)
             elif start is not None:
                 echo = tuple(prompt_tokens) if shape.echo else None
-                completion = Completion(_head(start, prompt), echo, tuple(tokens), _finish(event))
+                completion = Completion(_head(start, prompt), echo, tuple(tokens), completion_finish(event))
                 _write_object(out, shape, completion, start, event)
             return event
     raise RuntimeError("the run ended without a Done event")
@@ -123,27 +127,7 @@ class _ChunkWriter:
 
 
 def _head(start: Start, prompt: str) -> CompletionHead:
-    from ...logprobs import CompletionHead
-
-    logprob_facts = start.logprobs
-    return CompletionHead(
-        id=secrets.token_hex(12),
-        created=int(time.time()),
-        model=start.model,
-        prompt=prompt,
-        source=None if logprob_facts is None else logprob_facts["from"],
-        top=0 if logprob_facts is None else logprob_facts["top"],
-        prompt_tokens=start.prompt_tokens,
-        version=start.versions["logitsmith"],
-    )
-
-
-def _finish(done: Done) -> CompletionFinish:
-    from ...logprobs import CompletionFinish
-
-    return CompletionFinish(
-        done.finish_reason, done.stop, done.text, done.completion_tokens, done.finish_reason == "context"
-    )
+    return completion_head(start, secrets.token_hex(_ID_BYTES), prompt)
 
 
 def _settings(start: Start) -> dict[str, Any]:

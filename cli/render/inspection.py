@@ -77,7 +77,7 @@ def _print_text(events: Iterable[RecordedEvent], source: LogprobSource | None, r
         elif isinstance(event, RecordedDone):
             run.done = event
         elif isinstance(event, RecordedTokenLine):
-            token = _InspectedToken(event, event.known(source or event.logprobs_from or "model"))
+            token = _InspectedToken(event, event.distribution(source or event.logprobs_from or "model"))
             run.tokens.append(token)
             console.print(_tinted_text(token), end="")
             sys.stdout.flush()

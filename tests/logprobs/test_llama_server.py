@@ -150,7 +150,7 @@ def test_a_response_is_strict(whole):
     assert found.model_dump(mode="json", exclude_unset=True) == json.loads(encode_json(wanted))
     assert found.logprobs_from == whole.head.source
     assert (found.content, found.prompt) == (whole.finish.text, whole.head.prompt)
-    assert found.tokens == [one.id for one in whole.steps]
+    assert found.tokens == [one.id for one in whole.tokens]
     if whole.head.source is not None:
         assert [token.id for token in found.completion_probabilities] == found.tokens
 

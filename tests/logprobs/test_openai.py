@@ -164,8 +164,8 @@ def text_parts(whole):
     offsets = TextOffsets()
     if whole.echo is not None:
         yield text_chunk(whole.head, whole.echo, offsets.of(whole.echo), whole.head.prompt)
-        offsets.place = len(whole.head.prompt)
-    for one in whole.steps:
+        offsets.offset = len(whole.head.prompt)
+    for one in whole.tokens:
         yield text_chunk(whole.head, [one], offsets.of([one]), one.text)
     yield text_last_chunk(whole.head, whole.finish, rest(whole))
 
@@ -173,13 +173,13 @@ def text_parts(whole):
 def chat_parts(whole):
     """A run as it is streamed as a chat."""
     yield chat_first_chunk(whole.head)
-    for one in whole.steps:
+    for one in whole.tokens:
         yield chat_chunk(whole.head, one)
     yield chat_last_chunk(whole.head, whole.finish, rest(whole))
 
 
 def rest(whole):
-    return whole.finish.text[len("".join(one.text for one in whole.steps)) :]
+    return whole.finish.text[len("".join(one.text for one in whole.tokens)) :]
 
 
 def stream(parts):
@@ -213,7 +213,7 @@ def test_a_text_completion_is_strict(whole):
     logprobs = found.logprobs
     assert (logprobs is None) == (whole.head.source is None)
     if logprobs is not None:
-        count = len(whole.steps) + len(whole.echo or ())
+        count = len(whole.tokens) + len(whole.echo or ())
         lists = (logprobs.tokens, logprobs.token_logprobs, logprobs.text_offset)
         assert [len(values) for values in lists] == [count] * 3
         assert (logprobs.top_logprobs is None) == (whole.head.top == 0)
@@ -227,7 +227,7 @@ def test_a_chat_completion_is_strict(whole):
     assert "logprobs_from" in chat_completion(whole)
     assert (found.logprobs is None) == (whole.head.source is None)
     if found.logprobs is not None:
-        assert [bytes(token.bytes) for token in found.logprobs.content] == [one.data for one in whole.steps]
+        assert [bytes(token.bytes) for token in found.logprobs.content] == [one.data for one in whole.tokens]
         assert all(len(token.top_logprobs) <= whole.head.top for token in found.logprobs.content)
 
 

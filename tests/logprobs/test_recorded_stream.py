@@ -82,9 +82,11 @@ def test_what_is_written_is_read_back(written, text):
         told = {distribution.source: distribution for distribution in one.distributions}
         assert seen.logprobs_from == (one.distributions[0].source if one.distributions else None)
         for source in ("model", "chain"):
-            assert (seen.known(source) is None) == (source not in told and (bool(told) or source != "model"))
+            assert (seen.distribution(source) is None) == (
+                source not in told and (bool(told) or source != "model")
+            )
             if source in told:
-                assert_same(seen.known(source), told[source])
+                assert_same(seen.distribution(source), told[source])
 
 
 KNOWN = {
@@ -99,20 +101,20 @@ KNOWN = {
 def test_known_of_each_source(distributions, model, chain):
     (seen,) = read(token_line(step(b"a", *distributions)))
     for source, logprob in (("model", model), ("chain", chain)):
-        known = seen.known(source)
+        known = seen.distribution(source)
         assert (None if known is None else known.logprob) == logprob
 
 
 def test_the_chain_s_is_never_taken_for_the_model_s():
     (seen,) = read(token_of(logprobs_from="chain", chain={"logprob": -0.25}))
-    assert seen.known("model") is None
-    assert seen.known("chain").logprob == -0.5
+    assert seen.distribution("model") is None
+    assert seen.distribution("chain").logprob == -0.5
 
 
 def test_what_the_chain_removed_is_known_to_have_no_logprob():
     (seen,) = read(token_line(step(b"a", said(-0.5), said(None, source="chain"))))
-    assert seen.known("chain") is not None
-    assert seen.known("chain").logprob is None
+    assert seen.distribution("chain") is not None
+    assert seen.distribution("chain").logprob is None
 
 
 @pytest.mark.parametrize("value", NO_NUMBERS.values(), ids=NO_NUMBERS)

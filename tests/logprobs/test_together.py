@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from logitsmith.logprobs import encode_json, together_completion
-from logitsmith.logprobs.completion import by_text
+from logitsmith.logprobs.completion import logprobs_by_text
 from pydantic import Field
 
 from .steps import FINISH_REASONS, NO_NUMBERS, STEPS, follow, pieces, said, step
@@ -130,7 +130,7 @@ def names(value):
 def test_more_than_the_chosen_token_has_a_list_of_its_own():
     found = together_completion(run(PLAIN, top=2, echo=ECHO, prompt="<s>Source:"), chat=False)
     lists = found["choices"][0]["logprobs"]
-    assert [list(likely) for likely in lists["top_logprobs"]] == [list(by_text(one)) for one in PLAIN]
+    assert [list(likely) for likely in lists["top_logprobs"]] == [list(logprobs_by_text(one)) for one in PLAIN]
     assert lists["top_logprobs"][0]["1"] == lists["token_logprobs"][0]
     assert found["prompt"][0]["logprobs"]["top_logprobs"][0] is None
 
@@ -157,7 +157,7 @@ def test_a_completion_is_strict(whole, chat):
     assert [prompt.text for prompt in found.prompt] == ([] if whole.echo is None else [whole.head.prompt])
     assert (choice.logprobs is None) == (whole.head.source is None)
     if choice.logprobs is not None:
-        assert len(choice.logprobs.tokens) == len(choice.logprobs.token_logprobs) == len(whole.steps)
+        assert len(choice.logprobs.tokens) == len(choice.logprobs.token_logprobs) == len(whole.tokens)
 
 
 def test_to_the_letter():
