@@ -1,4 +1,4 @@
-"""Presets: YAML files of settings, where they are found, and what a run goes by in the end."""
+"""Presets: YAML files of settings, the search path, and the settings of a run."""
 
 from .chain_arrangement import Arrangement, arrange_by_adaptive_p, arrange_by_mirostat, arrange_by_samplers
 from .errors import PresetError

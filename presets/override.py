@@ -1,4 +1,4 @@
-"""A single setting given outside a preset, and what it is meant for."""
+"""A single setting given by a flag or ``--set``, and the parameter that it sets."""
 
 from __future__ import annotations
 
@@ -12,18 +12,21 @@ from .messages import shorten
 from .yaml_reader import parse_yaml_scalar
 
 SETTINGS = ("seed", "max_tokens", "stop", "system", "grammar")
-"""What may be set beside the samplers' parameters."""
+"""The settings beside the samplers' parameters."""
 
 _TARGET = re.compile(r"(?P<name>[^.#]+)(?:#(?P<occurrence>\d+))?(?:\.(?P<parameter>[^#]+))?")
 
 
 @dataclass(frozen=True)
 class Override:
-    """A value that goes before the preset's: ``origin`` is what the user typed, such as ``--top-k``.
+    """A value that goes before the preset's.
 
-    ``target`` is ``sampler.parameter``, ``sampler`` for its main parameter, ``sampler#2.parameter`` for the
-    second of that name, or one of `SETTINGS`. One without parameters, ``ignore_eos``, takes true, false, or
-    None, which is true.
+    Attributes:
+        origin: what the user typed, such as ``--top-k``.
+        target: ``sampler.parameter``, ``sampler`` for its main parameter, ``sampler#2.parameter`` for the second
+            step of that name, or one of `SETTINGS`.
+        value: the value. A sampler without parameters, such as ``ignore_eos``, takes true, false, or None, which
+            means true.
     """
 
     origin: str
@@ -33,7 +36,13 @@ class Override:
 
 @dataclass(frozen=True)
 class StepTarget:
-    """A parameter of a step; ``parameter`` is None for a step without parameters, which is on or off."""
+    """A parameter of a step.
+
+    Attributes:
+        name: the sampler.
+        occurrence: which step of that name, from 1; None: the only one.
+        parameter: None for a sampler without parameters, which is on or off.
+    """
 
     name: str
     occurrence: int | None
@@ -46,18 +55,18 @@ class StepTarget:
 
 
 def parse_set(text: str) -> Override:
-    """Return what the text of a ``--set`` says: ``top_k.k=20``, ``top_k=20``, ``top_p#2.p=0.5``, ``seed=7``.
+    """Return the override of a ``--set``: ``top_k.k=20``, ``top_k=20``, ``top_p#2.p=0.5``, ``seed=7``.
 
-    The value is YAML. Dashes and aliases are accepted. Raises ``PresetError`` for a text of another form, a
-    sampler that is not known, or a value that is not YAML.
+    The value is YAML. Dashes and aliases are accepted. Raises ``PresetError`` for a text of another form, an
+    unknown sampler, and a value that is not YAML.
     """
-    left, sign, right = text.partition("=")
-    left = left.strip()
-    if not sign or not left:
+    name, sign, value = text.partition("=")
+    name = name.strip()
+    if not sign or not name:
         raise PresetError(f"--set {text}: write name.parameter=value, such as top_k.k=20 or seed=7")
-    origin = f"--set {left}"
-    target = setting_of(left) or str(step_target(left, origin))
-    return Override(origin, target, parse_yaml_scalar(right, origin))
+    origin = f"--set {name}"
+    target = setting_of(name) or str(step_target(name, origin))
+    return Override(origin, target, parse_yaml_scalar(value, origin))
 
 
 def setting_of(target: str) -> str | None:
@@ -67,9 +76,10 @@ def setting_of(target: str) -> str | None:
 
 
 def step_target(text: str, origin: str) -> StepTarget:
-    """Return which parameter of which step a target means.
+    """Return the step and the parameter that a target names.
 
-    Raises ``PresetError`` for another form, an unknown sampler, or one whose parameter has to be named.
+    Raises ``PresetError`` that begins with ``origin``, for another form, an unknown sampler, and a sampler that
+    has no main parameter if none is named.
     """
     match = _TARGET.fullmatch(text.strip())
     if match is None or match["occurrence"] == "0":

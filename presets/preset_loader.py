@@ -1,4 +1,4 @@
-"""From a name or a path to a checked preset."""
+"""Loads a preset by its name or path."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The JSON Schema of a preset file, for editors; made from the fields of `Preset` and of every sampler."""
+"""The JSON Schema of a preset file, for editors, from the fields of `Preset` and of every sampler."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def _spellings(cls: type[Sampler]) -> list[str]:
 
 
 def _step(spelling: str, cls: type[Sampler]) -> dict[str, Any]:
-    """``{name: main value}``, ``{name: {parameters}}`` or ``{name: null}``, all defaults."""
+    """Return the schema of ``{name: main value}``, ``{name: {parameters}}`` and ``{name: null}``, all defaults."""
     about = cls.about
     forms: list[dict[str, Any]] = [{"$ref": f"#/$defs/{about.name}"}, {"type": "null"}]
     if about.main is not None:
@@ -59,7 +59,7 @@ def _parameters(cls: type[Sampler]) -> dict[str, Any]:
     for field in schema["properties"].values():
         field.pop("title", None)
     if cls.about.name == "logit_bias":
-        # The sampler reads these two before pydantic sees a number, so its own schema lacks them.
+        # The sampler converts these two before pydantic checks for a number, so its own schema lacks them.
         bans = [{"const": False}, {"const": "-inf"}]
         schema["properties"]["bias"]["additionalProperties"] = {"anyOf": [{"type": "number"}, *bans]}
     return schema

@@ -1,4 +1,4 @@
-"""The user's own defaults: config.yaml in the user's folder."""
+"""The user's defaults: config.yaml in the user's configuration folder."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from .yaml_reader import read_table
 
 
 class UserConfig(BaseModel):
-    """What the user's config.yaml says; its fields are the keys of the file."""
+    """The user's config.yaml; its fields are the keys of the file."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
     needed: ClassVar[Mapping[str, str]] = {"model": "a path", "preset": "a name or a path"}
-    """What each key takes, in words."""
+    """What each key takes, in words, for messages."""
 
     model: str | None = Field(default=None, min_length=1, description="path of the model, if none is given")
     preset: str | None = Field(default=None, min_length=1, description="name of the preset, if none is given")
@@ -29,8 +29,8 @@ class UserConfig(BaseModel):
 def user_config() -> UserConfig:
     """Return the user's configuration; an empty one if there is no file.
 
-    Paths may begin with ``~``; relative ones count from the file's folder. Raises ``PresetError`` that names
-    the file and the key, for a key that is unknown or takes something else.
+    A path may begin with ``~``; a relative one counts from the file's folder. Raises ``PresetError`` that names
+    the file and the key, for an unknown key and for a value that is not allowed.
     """
     path = config_folder() / "config.yaml"
     place = str(path)
@@ -52,5 +52,5 @@ def user_config() -> UserConfig:
 def _absolute(text: str, folder: Path) -> str:
     try:
         return str(folder / Path(text).expanduser())
-    except RuntimeError:  # ~name of a user who is not there: left for whoever opens the file to complain
+    except RuntimeError:  # ~name of an unknown user: opening the file reports it
         return text

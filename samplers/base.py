@@ -1,4 +1,4 @@
-"""What every sampler is: a pydantic model of its parameters, with a few verbs."""
+"""The base class of samplers: a pydantic model of the parameters, with the methods that a chain calls."""
 
 from __future__ import annotations
 
@@ -16,25 +16,25 @@ from .errors import SamplingError
 from .vocabulary import Vocabulary
 
 FLOAT32_MAX = float(HIGHEST)
-"""The largest parameter that can be computed with."""
+"""The largest parameter: samplers compute in float32."""
 
 
 @dataclass(frozen=True)
 class About:
-    """What the registry, `gen samplers` and the documentation know of a sampler beside its parameters."""
+    """The facts of a sampler beside its parameters: for the registry, presets, `gen samplers` and the manual."""
 
     name: str
     summary: str
     formula: str
     reference: str
     llama_cpp: str
-    """Whether it equals llama.cpp's sampler of that kind, and where it does not."""
+    """Whether it equals llama.cpp's sampler, and where not."""
     main: str | None = None
     """The parameter that ``name: value`` and ``name0.5`` set."""
     neutral: Mapping[str, Any] = field(default_factory=dict)
-    """Parameter values that switch it off; all of them together. Empty: it can't be switched off."""
+    """The parameter values that switch it off, all together. Empty: it cannot be switched off."""
     example: Any = None
-    """A usual value of the main parameter, where the default is not one; None: the default."""
+    """A usual value of the main parameter; None: its default."""
     aliases: tuple[str, ...] = ()
     selects: bool = False
     """True for a `Selector`: it picks the token, so it is the last step of a chain."""
@@ -52,21 +52,21 @@ class About:
 
 @dataclass(frozen=True)
 class BuildContext:
-    """What a chain gives to its samplers when it is built."""
+    """What a chain gives its samplers when it is built: the seed, 0..2^32-1, and the vocabulary, if any."""
 
     seed: int
     vocabulary: Vocabulary | None = None
 
 
 class ListParameter:
-    """Marks a parameter that is a list: one value stands for a list of one, and nothing for an empty one."""
+    """Marks a parameter that is a list: a single value is read as a list of one, and None as an empty list."""
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
-        """Read it so."""
+        """Add the conversion to pydantic's schema."""
         return no_info_before_validator_function(_listed, handler(source))
 
     def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
-        """Say so in the JSON Schema too."""
+        """Allow the same forms in the JSON Schema."""
         inner = handler(schema)
         return {"anyOf": [inner, inner["items"], {"type": "null"}]}
 
@@ -78,11 +78,11 @@ def _listed(value: Any) -> Any:
 
 
 class Sampler(BaseModel):
-    """A step of a chain. Its fields are its parameters; `about` says the rest.
+    """A step of a chain. Its fields are its parameters; `about` has the other facts.
 
-    A sampler changes its state only in `reset` and `accept` (and, if it selects, in its draw), and never the
-    array that the model's logits came in. State lives in ``__slots__``: pydantic's private attributes are found
-    by a slow path that each token would pay for.
+    A sampler changes its state only in `reset` and `accept` (and, if it selects, in its draw). It never writes to
+    the array of the model's logits. State is kept in ``__slots__``: pydantic finds private attributes by a slow
+    path, which each token would pay for.
     """
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False)
@@ -100,21 +100,21 @@ class Sampler(BaseModel):
 
     @property
     def is_neutral(self) -> bool:
-        """True if these parameters leave every row as it is; the chain then drops the step."""
+        """True if these parameters leave every row as it is. A chain drops such a step."""
         neutral = self.about.neutral
         return bool(neutral) and all(getattr(self, name) == value for name, value in neutral.items())
 
     def bind(self, context: BuildContext) -> None:
-        """Take what is needed of the seed and the vocabulary; called once, when the chain is built."""
+        """Read what is needed of the seed and the vocabulary. Called once, when the chain is built."""
 
     def reset(self, prompt: Sequence[int]) -> None:
-        """Forget all state and remember ``prompt``, the token ids before the first draw."""
+        """Clear all state and remember ``prompt``, the token ids before the first draw."""
 
     def apply(self, candidates: Candidates) -> None:
-        """Drop rows or change logits, in place. At least one row stays."""
+        """Drop rows or change logits, in place. At least one row must stay."""
 
     def accept(self, token: int) -> None:
-        """Take note of the token that was really emitted."""
+        """Note the token that was emitted."""
 
 
 class Selector(Sampler):
@@ -126,7 +126,7 @@ class Selector(Sampler):
 
 
 def need_vocabulary(context: BuildContext, parameter: str) -> Vocabulary:
-    """Return the vocabulary, or raise a ``SamplingError`` that names the parameter that needs one."""
+    """Return the vocabulary. Raises ``SamplingError`` that begins with ``parameter`` if there is none."""
     if context.vocabulary is None:
         raise SamplingError(f"{parameter} needs a vocabulary: build the chain with vocab=")
     return context.vocabulary

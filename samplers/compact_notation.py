@@ -10,22 +10,22 @@ from typing import Any
 from .errors import SamplingError
 from .registry import find_sampler, is_known
 
-# One space at most in a row: more, and a pattern would try every way to share them out.
+# Runs of spaces are reduced to one before: on longer runs these patterns would take quadratic time.
 _NAME = r"(?P<name>[A-Za-z][A-Za-z0-9_\-]*(?: [A-Za-z0-9_\-]+)*)"
 _CALL = re.compile(rf"{_NAME} ?\((?P<params>.*)\)", re.DOTALL)
 _ASSIGNED = re.compile(rf"{_NAME} ?(?:= ?|(?=[\"\[]))(?P<main>[^ ].*)", re.DOTALL)
 _BARE = re.compile(_NAME)
 _MAIN = re.compile(r"[-+]?(?:\d{1,40}\.?\d*|\.\d+)(?:[eE][-+]?\d+)?")
 _NUMBER = re.compile(r"[-+]?\d{1,40}")
-# What is not looked into: a quoted text, in which a backslash takes the next character with it.
+# A quoted text is not searched for separators. A backslash in it escapes the next character.
 _QUOTED = re.compile(r'"(?:[^"\\]|\\.)*"', re.DOTALL)
 _BRACKETS = {"(": 1, "[": 1, ")": -1, "]": -1}
 
 
 def parse_notation(text: str) -> list[Any]:
-    """Turn the notation that KoboldAI's users write into the steps of a preset's ``chain:``.
+    """Return the steps of a chain in the notation of KoboldAI's users, as a preset's ``chain:`` would hold them.
 
-    Steps are joined by ``>``; a step is ``name``, ``name0.8`` or ``name=0.8`` (its main parameter), or
+    Steps are joined by ``>``. A step is ``name``, ``name0.8`` or ``name=0.8`` (its main parameter), or
     ``name(k=v, …)``. A value is a number, true, false, a word, or as in JSON a "text" or a [list]. Raises
     ``SamplingError`` that names the step and its place.
     """
@@ -35,7 +35,7 @@ def parse_notation(text: str) -> list[Any]:
 def _step(step: str, place: str) -> Any:
     text = _single_spaced(step)
     call = _CALL.fullmatch(text)
-    if call and _closed(call["params"]):
+    if call and _is_balanced(call["params"]):
         pairs = list(_split(call["params"], ",")) if call["params"].strip() else []
         fields = _fields(call["name"])
         return {call["name"]: _table([_pair(pair, fields, place) for pair in pairs], place)}
@@ -48,7 +48,7 @@ def _step(step: str, place: str) -> Any:
 
 
 def _joined(text: str, place: str) -> Any:
-    """A name and a number with nothing between them: the longest known name that leaves a number."""
+    """Read a name with a number right behind it: of all splits, the one with the longest known name."""
     starts = [start for start in range(len(text) - 1, max(len(text) - 100, 0), -1) if _MAIN.fullmatch(text, start)]
     splits = [(text[:start].rstrip(), text[start:]) for start in starts]
     splits = [(name, number) for name, number in splits if _BARE.fullmatch(name)]
@@ -70,35 +70,37 @@ def _place(text: str, number: int) -> str:
 
 
 def _split(text: str, separator: str) -> Iterator[str]:
-    """The parts between separators that stand neither in quotes nor in brackets."""
-    start = place = depth = 0
-    while place < len(text):
-        quoted = _QUOTED.match(text, place)
+    """Yield the parts between separators; one in quotes or brackets does not separate."""
+    start = at = depth = 0
+    while at < len(text):
+        quoted = _QUOTED.match(text, at)
         if quoted:
-            place = quoted.end()
+            at = quoted.end()
             continue
-        depth = max(depth + _BRACKETS.get(text[place], 0), 0)
-        if text[place] == separator and not depth:
-            yield text[start:place]
-            start = place + 1
-        place += 1
+        depth = max(depth + _BRACKETS.get(text[at], 0), 0)
+        if text[at] == separator and not depth:
+            yield text[start:at]
+            start = at + 1
+        at += 1
     yield text[start:]
 
 
-def _closed(text: str) -> bool:
-    """Does every bracket and quote that opens here close here too?"""
-    rest = _QUOTED.sub("", text)
-    return '"' not in rest and rest.count("(") == rest.count(")") and rest.count("[") == rest.count("]")
+def _is_balanced(text: str) -> bool:
+    """True if every bracket and quote that opens in the text closes in it."""
+    unquoted = _QUOTED.sub("", text)
+    if '"' in unquoted:
+        return False
+    return unquoted.count("(") == unquoted.count(")") and unquoted.count("[") == unquoted.count("]")
 
 
 def _single_spaced(text: str) -> str:
-    """The text with one space for any run of them, save in quotes."""
+    """Return the text with each run of spaces reduced to one, except in quotes."""
     pieces = re.split(f"({_QUOTED.pattern})", text, flags=re.DOTALL)
     return "".join(piece if number % 2 else re.sub(r"\s+", " ", piece) for number, piece in enumerate(pieces))
 
 
 def _fields(name: str) -> Collection[str]:
-    """The parameters of a sampler; none where there is no such sampler, which is told when it is made."""
+    """Return a sampler's parameters; none for an unknown name, which is refused later, when the step is made."""
     try:
         return find_sampler(name).model_fields
     except SamplingError:
@@ -126,7 +128,7 @@ def _key(key: str, fields: Collection[str]) -> str | int:
         return str(json.loads(key, strict=False))
     if key.isdecimal():  # a bare number is a token id
         return int(key)
-    # A dash is an underscore only in a parameter's name: in a text it is a dash.
+    # A dash stands for an underscore only in a parameter's name; in a text it is a dash.
     name = key.replace("-", "_")
     return name if name in fields else key
 

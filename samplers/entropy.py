@@ -11,19 +11,19 @@ from .sequential_sums import sequential_sum
 
 @np.errstate(divide="ignore")
 def logarithms(probs: Floats) -> Floats:
-    """ln p, float32 (n,), each correctly rounded; that of 0 is -inf."""
+    """Return ln p, float32 (n,), each correctly rounded; -inf for 0."""
     return np.log(probs, dtype=np.float64).astype(np.float32)
 
 
 def llama_cpp_entropy(probs: Floats, logs: Floats) -> np.float32:
-    """-sum p ln p as llama.cpp has it: float32, summed from the first row to the last; 0 ln 0 is 0.
+    """Return -sum p ln p as llama.cpp computes it: in float32, from the first row to the last; 0 ln 0 is 0.
 
-    ``logs``: what `logarithms` makes of ``probs``.
+    ``probs`` and ``logs``: float32 (n,), the latter from `logarithms`.
     """
-    return sequential_sum(probs * np.minimum(-logs, HIGHEST))  # 0 times what is finite
+    return sequential_sum(probs * np.minimum(-logs, HIGHEST))  # 0 times a finite number, not 0 times inf
 
 
 def entropy_terms(probs: NDArray[np.floating]) -> NDArray[np.float64]:
-    """-p ln p, float64 (n,); that of 0 is 0."""
+    """Return -p ln p, float64 (n,); 0 for 0."""
     wide = probs.astype(np.float64)
     return -wide * np.log(wide, out=np.zeros_like(wide), where=wide > 0)

@@ -1,4 +1,4 @@
-"""What samplers remember of the tokens so far."""
+"""Tokens of the prompt and the output, as samplers look them up."""
 
 from __future__ import annotations
 
@@ -11,53 +11,51 @@ from .errors import SamplingError
 
 
 def check_token(name: str, token: int, size: int) -> None:
-    """Raise ``SamplingError`` that names the sampler unless this is an id below ``size``."""
+    """Raise ``SamplingError`` unless the token is an id below ``size``; ``name``: the sampler's."""
     if not 0 <= token < size:
         raise SamplingError(f"{name}: token id {token} in the text is not within 0..{size - 1}")
 
 
 def check_tokens(name: str, tokens: Collection[int], size: int) -> None:
-    """Raise ``SamplingError`` that names the sampler unless all of these are ids below ``size``."""
+    """Raise ``SamplingError`` unless all of these are ids below ``size``; ``name``: the sampler's."""
     if len(tokens):
         check_token(name, int(min(tokens)), size)
         check_token(name, int(max(tokens)), size)
 
 
 def token_table(name: str, tokens: Sequence[int], size: int) -> NDArray[np.bool_]:
-    """Which tokens of the vocabulary occur in ``tokens``, bool (size,)."""
+    """Return which tokens of the vocabulary occur in ``tokens``, bool (size,). Raises as `check_tokens` does."""
     check_tokens(name, tokens, size)
     table = np.zeros(size, dtype=np.bool_)
     table[np.array(tokens, dtype=np.int64)] = True
     return table
 
 
-class LastSeen:
-    """Where each token stood last; adding a token costs the same at any length.
-
-    Parameters: ``name``, the sampler's, for complaints; ``tokens``, the history to start with.
-    """
+class LastPositions:
+    """The last position of each token in a history; adding a token costs the same at any length."""
 
     def __init__(self, name: str, tokens: Iterable[int]) -> None:
+        """Start with a history; ``name``: the sampler's, for messages."""
         self._name = name
-        self._last = {token: place for place, token in enumerate(tokens)}
+        self._last = {token: position for position, token in enumerate(tokens)}
         self._count = max(self._last.values(), default=-1) + 1
-        self._places: NDArray[np.int64] | None = None
+        self._positions: NDArray[np.int64] | None = None
 
     def add(self, token: int) -> None:
-        """Put one token at the end."""
-        if self._places is not None:
-            check_token(self._name, token, self._places.size)
-            self._places[token] = self._count
+        """Append one token."""
+        if self._positions is not None:
+            check_token(self._name, token, self._positions.size)
+            self._positions[token] = self._count
         self._last[token] = self._count
         self._count += 1
 
-    def places(self, size: int) -> NDArray[np.int64]:
-        """Where each token stood last, int64 (size,): 0 is the first token of the history; -1: nowhere."""
-        if self._places is None or self._places.size != size:
+    def table(self, size: int) -> NDArray[np.int64]:
+        """Return the last position of each token of the vocabulary, int64 (size,); -1 if it does not occur."""
+        if self._positions is None or self._positions.size != size:
             check_tokens(self._name, list(self._last), size)
-            self._places = np.full(size, -1, dtype=np.int64)
-            self._places[list(self._last)] = list(self._last.values())
-        return self._places
+            self._positions = np.full(size, -1, dtype=np.int64)
+            self._positions[list(self._last)] = list(self._last.values())
+        return self._positions
 
     def __len__(self) -> int:
         return self._count

@@ -1,4 +1,4 @@
-"""What the two versions of Mirostat share: the state, the draw and the correction."""
+"""The common part of both versions of Mirostat: the state, the draw and the correction."""
 
 from __future__ import annotations
 
@@ -14,13 +14,16 @@ from .mersenne_twister import MersenneTwister
 
 
 def surprises(probs: Floats) -> Floats:
-    """-log2 p in bits, float32 (n,), each correctly rounded; that of 0 is inf."""
+    """Return -log2 p in bits, float32 (n,), each correctly rounded; inf for 0."""
     with np.errstate(divide="ignore"):
         return -np.log2(probs, dtype=np.float64).astype(np.float32)
 
 
 class MirostatBase(Selector):
-    """Keep part of the sorted rows, draw, and correct mu by the surprise of what was drawn, in bits."""
+    """Cut the sorted rows, draw one, and correct mu by its surprise.
+
+    Formula: mu <- mu - eta (-log2 p_x - tau), in bits, float32; x is the drawn token; mu begins at 2 tau.
+    """
 
     tau: float = Field(default=5.0, ge=0, description="the surprise to aim at, in bits")
     eta: float = Field(default=0.1, ge=0, description="how fast mu follows")
@@ -46,11 +49,11 @@ class MirostatBase(Selector):
             self._mu = np.float32(2) * np.float32(self.tau)
 
     def cut(self, candidates: Candidates) -> None:
-        """Keep the first rows of the sorted candidates, as many as mu asks for."""
+        """Keep the first rows of the sorted candidates, as many as mu allows."""
         raise NotImplementedError
 
     def select(self, candidates: Candidates) -> int:
-        """Cut, draw one of the rows left, and correct mu."""
+        """Cut, draw one of the remaining rows, and correct mu."""
         candidates.order()
         before = candidates.llama_cpp_probs()
         self.cut(candidates)

@@ -1,4 +1,4 @@
-"""What the epsilon and the eta cutoff share: the parameters, and the cut below a probability."""
+"""The common part of epsilon_cutoff and eta_cutoff: the parameters, and the cut below a probability."""
 
 from __future__ import annotations
 
@@ -10,7 +10,10 @@ from .candidates import Candidates
 
 
 class ProbabilityCutoff(Sampler):
-    """Drop the tokens below a probability that `floor` gives; the best always stays."""
+    """Drop the tokens below a probability, which `floor` returns. The likeliest token always stays.
+
+    Formula: keep i if p_i >= min(floor, p_max), float32. The order stays.
+    """
 
     epsilon: float = Field(default=0.0, ge=0, description="the floor, or its upper end, in units; 0 = off")
     unit: float = Field(default=1.0, gt=0, le=1, description="1e-4 for text-generation-webui's numbers")
@@ -22,7 +25,7 @@ class ProbabilityCutoff(Sampler):
         return self
 
     def floor(self, candidates: Candidates) -> float:
-        """The probability below which rows go."""
+        """Return the probability below which rows are dropped."""
         raise NotImplementedError
 
     def apply(self, candidates: Candidates) -> None:

@@ -1,4 +1,4 @@
-"""Names to samplers: the modules of `methods/`, then what other packages offer as entry points."""
+"""Samplers by name: the modules of `methods/`, then the entry points of other packages."""
 
 from __future__ import annotations
 
@@ -21,42 +21,42 @@ _NAME_SIMILARITY = 0.5
 
 
 def normal(name: str) -> str:
-    """The snake_case form of a name as people type it: ``Top-P`` is ``top_p``."""
+    """Return the snake_case form of a name as people type it: ``Top-P`` gives ``top_p``."""
     return name.strip().lower().replace("-", "_").replace(" ", "_")
 
 
 def find_sampler(name: str) -> type[Sampler]:
     """Return the sampler class of a name or an alias.
 
-    Only the module that is asked for is imported. Raises ``SamplingError`` that names the nearest known name.
+    Of the plug-ins, only the one asked for is imported. Raises ``SamplingError`` with the nearest known name.
     """
-    wanted = normal(name)
-    if wanted in builtin_names():
-        return _builtin(wanted)
-    if wanted in _aliases():
-        return _builtin(_aliases()[wanted])
+    key = normal(name)
+    if key in builtin_names():
+        return _builtin(key)
+    if key in _aliases():
+        return _builtin(_aliases()[key])
     plugins = _offered()
-    if wanted in plugins:
-        return _load(wanted, plugins[wanted])
+    if key in plugins:
+        return _load(key, plugins[key])
     known = sorted({*builtin_names(), *_aliases(), *plugins})
-    near = nearest_name(wanted, known, _NAME_SIMILARITY)
+    near = nearest_name(key, known, _NAME_SIMILARITY)
     hint = f"; did you mean {near}?" if near else f"; known are {', '.join(builtin_names())}"
     raise SamplingError(f"unknown sampler {name!r}{hint}")
 
 
 def is_known(name: str) -> bool:
-    """Is this a sampler's name or alias, or what a plug-in offers? Nothing of a plug-in is imported."""
-    wanted = normal(name)
-    return wanted in builtin_names() or wanted in _aliases() or wanted in _offered()
+    """True for the name or alias of a sampler, and for the name of a plug-in. No plug-in is imported."""
+    key = normal(name)
+    return key in builtin_names() or key in _aliases() or key in _offered()
 
 
 def catalogue() -> dict[str, type[Sampler]]:
-    """Every sampler that comes with this package, by name, in alphabetical order."""
+    """Return every sampler of this package, by name, in alphabetical order."""
     return {name: _builtin(name) for name in builtin_names()}
 
 
 def list_plugins() -> dict[str, str]:
-    """What other packages offer: the name and where it would be loaded from. Nothing is imported."""
+    """Return the samplers of other packages: by name, where it would be loaded from. Nothing is imported."""
     table = {}
     for name, points in _offered().items():
         place = ", ".join(sorted({point.value for point in points}))
@@ -67,7 +67,7 @@ def list_plugins() -> dict[str, str]:
 
 @cache
 def builtin_names() -> tuple[str, ...]:
-    """The names of the samplers that come with this package: the modules of `methods/`."""
+    """Return the names of this package's samplers: the modules of `methods/`, sorted."""
     return tuple(sorted(module.name for module in pkgutil.iter_modules(methods.__path__)))
 
 
@@ -93,7 +93,7 @@ def _aliases() -> dict[str, str]:
 
 @cache
 def _offered() -> dict[str, tuple[EntryPoint, ...]]:
-    """What other packages offer, by name. Nothing is imported."""
+    """Return the entry points of other packages, by the sampler's name. Nothing is imported."""
     table: dict[str, tuple[EntryPoint, ...]] = {}
     for point in entry_points(group=GROUP):
         name = normal(point.name)
@@ -103,24 +103,24 @@ def _offered() -> dict[str, tuple[EntryPoint, ...]]:
 
 @cache
 def _load(name: str, points: tuple[EntryPoint, ...]) -> type[Sampler]:
-    """Import a third party's sampler; whatever goes wrong is told with the plug-in's name."""
+    """Import a plug-in's sampler. Raises ``SamplingError`` with the plug-in's name, whatever goes wrong."""
     if len({point.value for point in points}) > 1:
         raise SamplingError(f"the plug-ins {' and '.join(point.value for point in points)} both offer {name!r}")
     point = points[0]
     plug_in = f"the plug-in {point.name!r} ({point.value})"
     try:
-        found = point.load()
+        cls = point.load()
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # a module may also call sys.exit
         reason = f"it called sys.exit({error.code!r})" if isinstance(error, SystemExit) else error
         raise SamplingError(f"{plug_in} failed to load: {reason}") from error
-    if not (isinstance(found, type) and issubclass(found, Sampler) and hasattr(found, "about")):
+    if not (isinstance(cls, type) and issubclass(cls, Sampler) and hasattr(cls, "about")):
         raise SamplingError(f"{plug_in} is not a Sampler with `about`")
-    fault = next(_faults(found, name), None)
+    fault = next(_faults(cls, name), None)
     if fault is not None:
         raise SamplingError(f"{plug_in} cannot be used: {fault}")
-    return found
+    return cls
 
 
 def _faults(cls: type[Sampler], name: str) -> Iterator[str]:

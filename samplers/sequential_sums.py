@@ -103,10 +103,10 @@ def certain_position_of_share(weights: NDArray[np.float32], share: float, error:
     ``error``: by what fraction a weight differs from the exact one at most. A weight below the least normal
     float32 may differ by more.
     """
-    found = _search_blocks(weights, share)
-    margin = 2 * error * found.target + weights.size * _LEAST_NORMAL
-    is_certain = (found.missing > margin or found.position == 0) and found.beyond > margin
-    return found.position if is_certain else None
+    result = _search_blocks(weights, share)
+    margin = 2 * error * result.target + weights.size * _LEAST_NORMAL
+    is_certain = (result.missing > margin or result.position == 0) and result.beyond > margin
+    return result.position if is_certain else None
 
 
 class _SharePosition(NamedTuple):

@@ -1,4 +1,4 @@
-"""What a sampler may ask of a vocabulary."""
+"""The part of a vocabulary that samplers need."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Protocol
 
 
 class Vocabulary(Protocol):
-    """The part of a model's vocabulary that samplers need; a test passes a fake of ten lines."""
+    """What samplers ask of a model's vocabulary. The engine's has these members; a test may pass a fake."""
 
     @property
     def size(self) -> int:
@@ -30,9 +30,9 @@ class Vocabulary(Protocol):
         """The bytes of every token, by id; a control token as it is written in the vocabulary."""
 
     def is_control(self, token: int) -> bool:
-        """Is it a control token, which is not part of the text?"""
+        """True for a control token, which is not part of the text."""
         ...
 
     def tokenize(self, data: bytes, special: bool = False) -> list[int]:
-        """Token ids of a text in UTF-8."""
+        """Return the token ids of a text in UTF-8; ``special``: control tokens written in it count as tokens."""
         ...

@@ -36,14 +36,17 @@ _String = Annotated[str, AfterValidator(_check_string), Field(json_schema_extra=
 
 
 class Ban(Sampler):
-    """Never write certain tokens, nor certain strings, however they are cut into tokens.
+    """Drop certain tokens, and every token that would complete one of certain strings.
 
-    Formula: drop i if i is in ``tokens``; drop i if the text so far, with the bytes of i behind it, would come
-    to contain one of ``strings``. The string may begin in the prompt and end anywhere in a token, so it never
-    stands in the text, whatever the tokens. A token is an id, or a text that encodes to one token. Neutral: both
-    empty. Raises ``SamplingError`` for a text of several tokens, an id outside the vocabulary, strings or texts
-    without a vocabulary, or when every candidate left is banned. Source: KoboldCpp's token bans and banned
-    strings, which it finds after they were written, and goes back; here the last step is refused instead.
+    Formula: drop i if i is in ``tokens``; drop i if the text so far plus the bytes of i would contain one of
+    ``strings`` that it did not contain before. A string may begin in the prompt and end anywhere in a token, so
+    it never appears in the output. A token is an id, or a text that encodes to one token. The logits, float32
+    (n,), and the order of the other rows stay.
+
+    Neutral: both lists empty. Raises ``SamplingError`` for a text of several tokens, an id outside the
+    vocabulary, strings or texts without a vocabulary, and if every remaining candidate is banned. Source:
+    KoboldCpp's token bans and banned strings. KoboldCpp finds a string after it was written and goes back; here
+    the last token of it is refused. llama.cpp: tokens equal its ``logit_bias`` of -inf, strings are not in it.
     """
 
     about: ClassVar[About] = About(
@@ -68,26 +71,28 @@ class Ban(Sampler):
     )
     ignore_case: bool = Field(default=False, description="strings: A-Z are a-z")
 
-    __slots__ = ("_ids", "_overlaps", "_pieces", "_table", "_tail")
+    __slots__ = ("_completions", "_ids", "_pieces", "_table", "_tail")
 
     def bind(self, context: BuildContext) -> None:
-        """Turn texts into token ids, and find the tokens that can write a part of a banned string."""
+        """Encode the texts, and find the tokens that can write a part of a banned string."""
         self._ids = [token_of(token, context, "ban.tokens") for token in self.tokens]
-        self._overlaps: list[TextCompletions] = []
+        self._completions: list[TextCompletions] = []
         self._pieces: Sequence[bytes] = ()
         self._table = np.zeros(0, dtype=np.bool_)
         if self.strings:
             vocabulary = need_vocabulary(context, "ban.strings")
-            # A control token is no text, and cannot end a string.
+            # A control token writes no text, so it cannot complete a string.
             pieces = [b"" if vocabulary.is_control(i) else piece for i, piece in enumerate(vocabulary.pieces)]
             self._pieces = [piece.lower() for piece in pieces] if self.ignore_case else pieces
             texts = [encode_utf8(text, "ban.strings") for text in self.strings]
-            known = PieceIndex(self._pieces)
-            self._overlaps = [TextCompletions(text.lower() if self.ignore_case else text, known) for text in texts]
+            index = PieceIndex(self._pieces)
+            self._completions = [
+                TextCompletions(text.lower() if self.ignore_case else text, index) for text in texts
+            ]
 
     def reset(self, prompt: Sequence[int]) -> None:
-        """Start with the end of the prompt's text."""
-        longest = max((len(overlaps.text) for overlaps in self._overlaps), default=0)
+        """Start with the last bytes of the prompt."""
+        longest = max((len(text.text) for text in self._completions), default=0)
         self._tail = b""
         for token in reversed(prompt):
             if len(self._tail) >= longest:
@@ -96,17 +101,17 @@ class Ban(Sampler):
         self._tail = self._tail[-longest:] if longest else b""
 
     def accept(self, token: int) -> None:
-        """Move the end of the text on."""
-        if self._overlaps:
-            longest = max(len(overlaps.text) for overlaps in self._overlaps)
+        """Append the bytes of the token."""
+        if self._completions:
+            longest = max(len(text.text) for text in self._completions)
             self._tail = (self._tail + self._piece(token))[-longest:]
 
     def apply(self, candidates: Candidates) -> None:
-        """Drop what is banned here."""
+        """Drop the tokens that are banned at this position."""
         if self._table.size != candidates.vocabulary:
             self._table = self._fill(candidates.vocabulary)
         table = self._table
-        completing = [ids for overlaps in self._overlaps for ids in overlaps.completing(self._tail)]
+        completing = [ids for text in self._completions for ids in text.completing(self._tail)]
         if completing:
             table = table.copy()
             table[np.concatenate(completing)] = True
@@ -116,11 +121,11 @@ class Ban(Sampler):
         candidates.keep(allowed)
 
     def _fill(self, size: int) -> NDArray[np.bool_]:
-        """The tokens that are banned wherever they stand."""
-        if self._overlaps and len(self._pieces) != size:
+        """Return the tokens that are banned at every position, bool (size,)."""
+        if self._completions and len(self._pieces) != size:
             raise SamplingError(f"ban: the row has {size} logits, the vocabulary {len(self._pieces)}")
         table = np.zeros(size, dtype=np.bool_)
-        always: Iterable[int] = (token for overlaps in self._overlaps for token in overlaps.single_tokens)
+        always: Iterable[int] = (token for text in self._completions for token in text.single_tokens)
         for token in (*self._ids, *always):
             if token >= size:
                 raise SamplingError(f"ban.tokens: token id {token} is not within 0..{size - 1}")

@@ -1,4 +1,4 @@
-"""The draw from what is left."""
+"""The plain draw."""
 
 from typing import ClassVar
 
@@ -8,11 +8,13 @@ from ..mersenne_twister import MersenneTwister
 
 
 class Dist(Selector):
-    """Draw a token with the probabilities that are left.
+    """Draw a token with the remaining probabilities.
 
-    Formula: the first i with sum_{j<=i} w_j >= u * sum_j w_j, w_j = exp(logit_j - max) in float32, sums in
+    Formula: the first i with sum_{j<=i} w_j >= u * sum_j w_j, w_j = exp(logit_j - max), float32 (n,), sums in
     float64, over the candidates in their current order; u is the next number of an MT19937 seeded with the
-    chain's seed. One number is drawn a token, also when one candidate is left. Equals llama.cpp's ``dist``.
+    chain's seed. Each token takes one number, also if one candidate remains.
+
+    It selects, so it has no neutral value. Equals llama.cpp's ``dist``.
     """
 
     about: ClassVar[About] = About(

@@ -18,21 +18,23 @@ from ..stage import Stage
 from ..suffix_automaton import SuffixAutomaton
 from ..suffix_matches import WindowSuffixMatcher
 
-# llama.cpp's ln of the largest float32: beyond it the power would overflow.
 _LOG_MAX = np.float32(88.7228391)
+"""ln of the largest float32, FLOAT_MAX_LOG of llama.cpp: a power beyond it would overflow."""
 
 
 class Dry(Sampler):
-    """Make tokens less likely that would carry on a sequence which the text holds already.
+    """Lower the logits of tokens that would continue a sequence which the text contains already.
 
-    Formula: if the last n tokens stand earlier in the window too, followed by i, and n >= allowed_length, then
-    logit_i - multiplier * base^(n - allowed_length), n the longest such; float32, the power in float64, its
-    exponent held where float32 would overflow. A sequence does not reach back over a breaker, and a token that is
-    a breaker by itself is never penalised. ``match: overlap``: a breaker is found wherever tokens overlap its
-    text (llama.cpp, KoboldCpp); ``last_token``: the last token of "a" + text (text-generation-webui). The window
-    is the last ``last_n`` tokens (-1: all, 0: off) of the prompt and the output. Needs a vocabulary for its
-    breakers. A token costs what is penalised, not the length of the text; with a window, one comparison of the
-    window with it, too. Neutral at multiplier 0. Source: p-e-w 2024. Equals llama.cpp's ``dry``.
+    Formula: logit_i - multiplier * base^(n - allowed_length), if the last n tokens occur earlier in the window
+    too, followed by i, and n >= allowed_length; n is the largest such number, in tokens. Logits in float32, the
+    power in float64, its exponent limited so that float32 does not overflow. A sequence does not reach back over
+    a breaker, and a token that is a breaker by itself has no penalty. ``match: overlap`` finds a breaker wherever
+    tokens overlap its text (llama.cpp, KoboldCpp); ``last_token`` takes the last token of "a" + text
+    (text-generation-webui). The window is the last ``last_n`` tokens of prompt and output (-1: all, 0: off).
+
+    Neutral at multiplier 0, base below 1 or last_n 0. Raises ``SamplingError`` for breakers without a vocabulary.
+    A step costs as much as there are tokens to penalise, at any length of the text; with a window, one comparison
+    with the window besides. Source: p-e-w 2024. Equals llama.cpp's ``dry``.
     """
 
     about: ClassVar[About] = About(
@@ -59,7 +61,7 @@ class Dry(Sampler):
         default="overlap", description="how a breaker is found among the tokens"
     )
 
-    __slots__ = ("_breakers", "_checked", "_history", "_last_breaker", "_repeats")
+    __slots__ = ("_breakers", "_checked_count", "_checked_size", "_history", "_last_breaker", "_repeats")
 
     @property
     def is_neutral(self) -> bool:
@@ -77,20 +79,20 @@ class Dry(Sampler):
         self._breakers = find(texts, vocabulary)
 
     def reset(self, prompt: Sequence[int]) -> None:
-        """Start with the prompt."""
+        """Start the history with the prompt."""
         self._history = list(prompt)
-        self._checked = 0, 0
+        self._checked_size = self._checked_count = 0
         self._last_breaker = LastBreakerTracker(self._breakers, self._history)
         self._repeats: SuffixAutomaton | WindowSuffixMatcher = (
             SuffixAutomaton(self._history) if self.last_n < 0 else WindowSuffixMatcher(self._history, self.last_n)
         )
 
     def accept(self, token: int) -> None:
-        """Take note of one more token."""
+        """Append one token to the history."""
         self._history.append(token)
 
     def apply(self, candidates: Candidates) -> None:
-        """Lower the logits of the tokens that would carry on a repetition."""
+        """Lower the logits of the tokens that would continue a repetition."""
         if self.is_neutral:
             return
         size = len(self._history)
@@ -103,22 +105,23 @@ class Dry(Sampler):
             self._penalise(candidates, self._repeats.followers(limit, self.allowed_length))
 
     def _check(self, size: int) -> None:
-        known = self._checked[1] if self._checked[0] == size else 0
-        check_tokens("dry", self._history[known:], size)
-        self._checked = size, len(self._history)
+        """Raise ``SamplingError`` if a new token or the breakers do not fit rows of this size."""
+        checked_count = self._checked_count if self._checked_size == size else 0
+        check_tokens("dry", self._history[checked_count:], size)
+        self._checked_size, self._checked_count = size, len(self._history)
         if self._breakers.size not in (0, size):
             raise SamplingError(f"dry: the row has {size} logits, the vocabulary {self._breakers.size}")
 
     def _penalise(self, candidates: Candidates, lengths: dict[int, int]) -> None:
-        """``lengths``: how many tokens of a repetition each of these tokens would carry on."""
+        """Subtract the penalties; ``lengths``: by token, the length of the repetition that it would continue."""
         for token in self._breakers.single & lengths.keys():
             del lengths[token]
         if not lengths:
             return
-        positions, which = candidates.positions_of(np.fromiter(lengths, np.intp, len(lengths)))
+        positions, order = candidates.positions_of(np.fromiter(lengths, np.intp, len(lengths)))
         if not positions.size:
             return
-        exponents = np.fromiter(lengths.values(), np.int32, len(lengths))[which] - self.allowed_length
+        exponents = np.fromiter(lengths.values(), np.int32, len(lengths))[order] - self.allowed_length
         base = np.float32(self.base)
         if base > np.float32(1.000001):
             most = int(_LOG_MAX / np.float32(math.log(base)))

@@ -1,4 +1,4 @@
-"""Dynamic temperature."""
+"""Dynamic temperature: a temperature that follows the entropy."""
 
 import math
 from typing import ClassVar
@@ -15,12 +15,14 @@ from .temperature import divide
 
 
 class Dynatemp(Sampler):
-    """Choose the temperature by the entropy: cool where the model is sure, hot where it is not.
+    """Choose the temperature by the entropy: low where the model is certain, high where it is not.
 
-    Formula: t = lo + (hi - lo) * (H / ln n)^exponent, with lo = max(0, temperature - range), hi = temperature +
-    range, H the entropy in nats and n the number of candidates; then logit_i / t, float32. The rows are sorted
-    from high to low. range = 0 is `temperature`. Neutral at temperature 1, range 0. Source: Kalomaze 2023,
-    llama.cpp PR 4972. Equals llama.cpp's ``temp_ext``, save that rows banned earlier do not count in n.
+    Formula: logit_i / t, float32 (n,), with t = lo + (hi - lo) * (H / ln n)^exponent, lo = max(0, temperature -
+    range), hi = temperature + range, H the entropy in nats, n the number of candidates. The rows are sorted from
+    high to low. With range 0 it is `temperature`.
+
+    Range: all parameters >= 0. Neutral at temperature 1, range 0. Source: Kalomaze 2023, llama.cpp PR 4972.
+    Equals llama.cpp's ``temp_ext``, except that tokens banned before do not count in n.
     """
 
     about: ClassVar[About] = About(
@@ -43,7 +45,7 @@ class Dynatemp(Sampler):
     exponent: float = Field(default=1.0, ge=0, description="above 1 cooler, below 1 hotter in between")
 
     def apply(self, candidates: Candidates) -> None:
-        """Divide the logits by the temperature that the entropy asks for."""
+        """Divide the logits by the temperature of this entropy."""
         middle, reach = np.float32(self.temperature), np.float32(self.range)
         if reach <= 0:
             divide(candidates, middle)
@@ -53,9 +55,9 @@ class Dynatemp(Sampler):
             return
         candidates.order()
         probs = candidates.llama_cpp_probs()
-        most = np.float32(-math.log(np.float32(1) / np.float32(count)))
-        share = llama_cpp_entropy(probs, logarithms(probs)) / most
+        max_entropy = np.float32(-math.log(np.float32(1) / np.float32(count)))
+        share = llama_cpp_entropy(probs, logarithms(probs)) / max_entropy
         low, high = max(np.float32(0), middle - reach), min(middle + reach, HIGHEST)
         # A float32 power is a float64 one, rounded.
-        rise = np.float64(share) ** np.float64(np.float32(self.exponent))
-        divide(candidates, min(low + (high - low) * np.float32(rise), HIGHEST))
+        power = np.float64(share) ** np.float64(np.float32(self.exponent))
+        divide(candidates, min(low + (high - low) * np.float32(power), HIGHEST))

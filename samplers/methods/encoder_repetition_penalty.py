@@ -1,4 +1,4 @@
-"""The penalty that favours the words of the prompt."""
+"""Encoder repetition penalty: it favours the tokens of the prompt."""
 
 from __future__ import annotations
 
@@ -15,11 +15,14 @@ from ..stage import Stage
 
 
 class EncoderRepetitionPenalty(Sampler):
-    """Make the tokens of the prompt more likely, against invented names and facts in summaries.
+    """Raise the logits of the prompt's tokens, against invented names and facts in summaries.
 
-    Formula, for a token that stands in the prompt, float32: logit < 0: logit / penalty, else logit * penalty;
-    once a token. Below 1 it makes them less likely. Neutral at 1. Source: transformers'
-    ``EncoderRepetitionPenaltyLogitsProcessor``, "hallucination filter" in text-generation-webui.
+    Formula, float32 (n,), for a token that occurs in the prompt: logit / penalty if logit < 0, else logit *
+    penalty; once per token. An overflow is clamped to float32. Below 1 it makes these tokens less likely.
+
+    Range: penalty > 0; neutral at 1. Raises ``SamplingError`` for a prompt token outside the vocabulary. Source:
+    transformers' ``EncoderRepetitionPenaltyLogitsProcessor``, called "hallucination filter" in
+    text-generation-webui. Not in llama.cpp.
     """
 
     about: ClassVar[About] = About(
@@ -40,7 +43,7 @@ class EncoderRepetitionPenalty(Sampler):
     __slots__ = ("_prompt", "_table")
 
     def reset(self, prompt: Sequence[int]) -> None:
-        """Remember the prompt's tokens."""
+        """Remember the prompt."""
         self._prompt = list(prompt)
         self._table = np.zeros(0, dtype=np.bool_)
 
@@ -52,6 +55,6 @@ class EncoderRepetitionPenalty(Sampler):
         if touched.size:
             old = candidates.logits[touched]
             penalty = np.float32(self.penalty)
-            # A penalty that float32 holds as 0, or a product beyond its range: `change` sees to that.
+            # The penalty may be 0 in float32, and a product may overflow; `change` clamps the result.
             with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
                 candidates.change(touched, np.where(old < 0, old / penalty, old * penalty))

@@ -1,4 +1,4 @@
-"""Epsilon cutoff."""
+"""Epsilon cutoff: a least probability."""
 
 from typing import ClassVar
 
@@ -11,9 +11,12 @@ from ..stage import Stage
 class EpsilonCutoff(ProbabilityCutoff):
     """Keep the tokens whose probability is at least epsilon.
 
-    Formula: keep i if p_i >= min(epsilon * unit, p_max), float32: the best always stays. The order stays.
-    Neutral at 0. Source: Hewitt, Manning & Liang 2022. transformers and Aphrodite give epsilon as it is;
-    text-generation-webui's presets count it in 1e-4, which is ``unit: 1e-4``. llama.cpp has none.
+    Formula: keep i if p_i >= min(epsilon * unit, p_max), float32 (n,): the likeliest token always stays. The
+    order stays.
+
+    Range: epsilon * unit in [0, 1); neutral at 0. transformers and Aphrodite give epsilon itself;
+    text-generation-webui's presets count it in 1e-4, which is ``unit: 1e-4``. Source: Hewitt, Manning & Liang
+    2022. Not in llama.cpp.
     """
 
     about: ClassVar[About] = About(
@@ -31,5 +34,5 @@ class EpsilonCutoff(ProbabilityCutoff):
     )
 
     def floor(self, candidates: Candidates) -> float:
-        """The least probability that stays."""
+        """Return the least probability that stays."""
         return self.epsilon * self.unit

@@ -1,4 +1,4 @@
-"""Eta cutoff."""
+"""Eta cutoff: a least probability that follows the entropy."""
 
 import math
 from typing import ClassVar
@@ -13,12 +13,14 @@ from ..stage import Stage
 
 
 class EtaCutoff(ProbabilityCutoff):
-    """Keep the tokens whose probability is at least eta, which is low where the entropy is high.
+    """Keep the tokens whose probability is at least eta, which is lower where the entropy is higher.
 
-    Formula: eta = min(e, sqrt(e) * exp(-H)), e = epsilon * unit, H the entropy in nats; keep i if p_i >=
-    min(eta, p_max), float32. The order stays. Neutral at 0. Source: Hewitt, Manning & Liang 2022.
-    transformers and Aphrodite give epsilon as it is; text-generation-webui's presets count it in 1e-4, which is
-    ``unit: 1e-4``. llama.cpp has none.
+    Formula: keep i if p_i >= min(eta, p_max), float32 (n,), with eta = min(e, sqrt(e) * exp(-H)), e = epsilon *
+    unit, H the entropy in nats, float64. The order stays.
+
+    Range: epsilon * unit in [0, 1); neutral at 0. transformers and Aphrodite give epsilon itself;
+    text-generation-webui's presets count it in 1e-4, which is ``unit: 1e-4``. Source: Hewitt, Manning & Liang
+    2022. Not in llama.cpp.
     """
 
     about: ClassVar[About] = About(
@@ -36,7 +38,7 @@ class EtaCutoff(ProbabilityCutoff):
     )
 
     def floor(self, candidates: Candidates) -> float:
-        """The least probability that stays."""
+        """Return the least probability that stays."""
         epsilon = self.epsilon * self.unit
         entropy = float(np.add.reduce(entropy_terms(candidates.probs())))
         return min(epsilon, math.sqrt(epsilon) * math.exp(-entropy))

@@ -11,7 +11,9 @@ from ..candidates import Candidates
 class Greedy(Selector):
     """Select the token with the highest logit; of equal ones, the first in the current order.
 
-    Formula: argmax_i logit_i. No parameters, no randomness. Equals llama.cpp's ``greedy``.
+    Formula: argmax_i logit_i over float32 (n,).
+
+    No parameters, no random numbers. Equals llama.cpp's ``greedy``.
     """
 
     about: ClassVar[About] = About(

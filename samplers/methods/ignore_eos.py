@@ -1,4 +1,4 @@
-"""Ignore the end-of-generation tokens."""
+"""No end-of-generation token at all."""
 
 from typing import ClassVar
 
@@ -15,9 +15,12 @@ from ..vocabulary import Vocabulary
 class IgnoreEos(Sampler):
     """Drop every token that would end the generation.
 
-    Formula: p_i = 0 for i in the vocabulary's end-of-generation tokens. No parameters. Raises
-    ``SamplingError`` when built without a vocabulary, or when nothing else is left. Source: llama.cpp's
-    ``--ignore-eos``, which adds -inf to these logits instead of dropping them.
+    Formula: drop i if i is an end-of-generation token of the vocabulary. The other rows, float32 (n,), and their
+    order stay.
+
+    No parameters, so no neutral value. Raises ``SamplingError`` when built without a vocabulary, and if no other
+    token remains. Source: llama.cpp's ``--ignore-eos``. Equals it, except that llama.cpp sets these logits to
+    -inf.
     """
 
     about: ClassVar[About] = About(
@@ -34,22 +37,25 @@ class IgnoreEos(Sampler):
 
     def bind(self, context: BuildContext) -> None:
         """Look up the end-of-generation tokens."""
-        self._banned = ends(need_vocabulary(context, "ignore_eos"))
+        self._banned = end_table(need_vocabulary(context, "ignore_eos"))
 
     def apply(self, candidates: Candidates) -> None:
         """Drop the rows of these tokens."""
         drop_ends("ignore_eos", candidates, self._banned)
 
 
-def ends(vocabulary: Vocabulary) -> NDArray[np.bool_]:
-    """Which tokens end a generation, bool (V,)."""
+def end_table(vocabulary: Vocabulary) -> NDArray[np.bool_]:
+    """Return which tokens end a generation, bool (V,)."""
     table = np.zeros(vocabulary.size, dtype=np.bool_)
     table[sorted(vocabulary.eog)] = True
     return table
 
 
 def drop_ends(name: str, candidates: Candidates, banned: NDArray[np.bool_]) -> None:
-    """Drop the rows of these tokens; raise ``SamplingError`` where nothing else is left."""
+    """Drop the rows of these tokens, bool (V,). Raises ``SamplingError`` if no other row remains.
+
+    ``name``: the sampler's, for messages.
+    """
     if candidates.vocabulary != banned.size:
         raise SamplingError(f"{name}: the row has {candidates.vocabulary} logits, the vocabulary {banned.size}")
     rows = banned if candidates.is_whole else banned[candidates.ids]

@@ -1,4 +1,4 @@
-"""Infill: fill-in-the-middle, token by token."""
+"""Infill: fill in the middle, token by token."""
 
 from __future__ import annotations
 
@@ -13,21 +13,24 @@ from ..base import About, BuildContext, Sampler, need_vocabulary
 from ..candidates import Candidates
 from ..errors import SamplingError
 from ..sequential_sums import sequential_sum
-from .ignore_eos import ends
+from .ignore_eos import end_table
 
 _FIRST_THRESHOLD = np.float32(0.2)
+"""The least probability of a text token, as in llama.cpp."""
 
 
 class Infill(Sampler):
-    """Fill a gap in a text: stop early rather than late, and merge tokens that begin alike.
+    """Fill a gap in a text: end early rather than late, and merge tokens of which one begins the other.
 
     Formula, over n rows sorted from high to low, float32: if 3 n sum(p of end tokens) > sum(p of text tokens),
-    only the end tokens stay. Otherwise each token whose piece begins another's is merged with it into the
-    likelier one; text tokens with p < 0.2 go, then, of the m that stay, those with p < 1 / (m + 1) of the mass
-    left. If no text token stays, the end-of-turn token alone remains, with logit 1. Merged mass decides which
-    rows stay; the logits are unchanged. Usually after top_k and top_p. No parameters. Raises ``SamplingError``
-    when built without a vocabulary. Source and equal: llama.cpp's ``infill``, save that the end-of-turn token
-    gives way to the best row where a grammar forbids it.
+    keep the end tokens only. Otherwise merge each token whose bytes begin another's with it, into the likelier of
+    both; drop text tokens with p < 0.2; then, of m that remain, those with p < 1 / (m + 1) of the remaining mass.
+    If no text token remains, keep the end-of-turn token alone, with logit 1. The merged mass only decides which
+    rows stay; the logits do not change. It usually follows top_k and top_p.
+
+    No parameters, so no neutral value. Raises ``SamplingError`` when built without a vocabulary. Source:
+    llama.cpp's ``infill``, PR 9896. Equals it, except that the likeliest row replaces the end-of-turn token if a
+    grammar forbids that.
     """
 
     about: ClassVar[About] = About(
@@ -43,7 +46,7 @@ class Infill(Sampler):
     def bind(self, context: BuildContext) -> None:
         """Read the tokens' bytes, and which of them end a generation."""
         vocabulary = need_vocabulary(context, "infill")
-        self._is_end = ends(vocabulary)
+        self._is_end = end_table(vocabulary)
         self._pieces = [b"" if vocabulary.is_control(i) else piece for i, piece in enumerate(vocabulary.pieces)]
         self._end = vocabulary.end
         if self._end is None:
@@ -75,7 +78,7 @@ class Infill(Sampler):
         candidates.keep(kept & (is_end | (share >= np.float32(1 / (count + 1)))))
 
     def _merged(self, candidates: Candidates, probs: Floats) -> Floats:
-        """The probabilities after each token whose piece begins another's is merged with it."""
+        """Return the probabilities, float32 (n,), after tokens were merged with those that begin with them."""
         merged = probs.copy()
         alive = candidates.logits > -np.inf
         pieces = [self._pieces[token] for token in candidates.ids.tolist()]
@@ -92,6 +95,7 @@ class Infill(Sampler):
         return merged
 
     def _stop(self, candidates: Candidates) -> None:
+        """Keep the end-of-turn token alone, or the likeliest row if the grammar forbids the end."""
         end = self._end
         if end is not None and (candidates.allowed is None or candidates.allowed[end]):
             candidates.only(end, 1.0)
@@ -100,18 +104,18 @@ class Infill(Sampler):
 
 
 def _extensions(pieces: Sequence[bytes]) -> list[tuple[int, list[int]]]:
-    """Each row, in order, with the rows whose piece begins with its own, where there are any beside it."""
+    """Return the rows whose piece begins another row's, in order, each with all rows that begin with it."""
     order = sorted(range(len(pieces)), key=pieces.__getitem__)
     words = [pieces[row] for row in order]
-    found = []
-    # In sorted order what begins with a piece stands together, from the first equal piece on.
-    for place in [i for i, (piece, following) in enumerate(pairwise(words)) if following.startswith(piece)]:
-        piece = words[place]
-        if not piece or (place and words[place - 1] == piece):
+    extensions = []
+    # In sorted order the pieces that begin with a piece are neighbours, from the first equal piece on.
+    for first in [i for i, (piece, following) in enumerate(pairwise(words)) if following.startswith(piece)]:
+        piece = words[first]
+        if not piece or (first and words[first - 1] == piece):
             continue
-        end = place + 2
+        end = first + 2
         while end < len(words) and words[end].startswith(piece):
             end += 1
-        family = sorted(order[place:end])
-        found += [(order[at], family) for at in range(place, end) if words[at] == piece]
-    return sorted(found)
+        family = sorted(order[first:end])
+        extensions += [(order[at], family) for at in range(first, end) if words[at] == piece]
+    return sorted(extensions)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar
+from typing import Annotated, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,11 +16,21 @@ from ..single_token import token_of
 from ..stage import Stage
 
 BAN = float("-inf")
-Tables = tuple[Floats, NDArray[np.bool_], Positions]
+
+
+class _BiasTables(NamedTuple):
+    """The biases of a vocabulary."""
+
+    added: Floats
+    """The number to add to each token, (V,)."""
+    banned: NDArray[np.bool_]
+    """Which tokens are banned, (V,)."""
+    changed: Positions
+    """The tokens with a number to add, (m,)."""
 
 
 def _read_bias(value: object) -> object:
-    """``false`` and the text ``-inf`` ban a token."""
+    """Read ``false`` and the text ``-inf`` as a ban."""
     return BAN if value is False or value == "-inf" else value
 
 
@@ -47,11 +57,13 @@ Bias = Annotated[
 class LogitBias(Sampler):
     """Add a number to the logits of chosen tokens, or ban them.
 
-    Formula: logit_i + bias_i, float32, nats. A key is a token id, or a text that encodes to one token;
-    ``-inf`` or ``false`` bans: the row is dropped. Neutral: an empty table. Raises ``SamplingError`` for a
-    text of several tokens, an id outside the vocabulary, or when every candidate left is banned. Source:
-    OpenAI's API, llama.cpp's ``logit_bias``; equal to it, save that a ban drops the row, and that rows sorted
-    by an earlier step count as unsorted after it.
+    Formula: logit_i + bias_i, float32 (n,), nats; an overflow is clamped to float32. A key is a token id, or a
+    text that encodes to one token. ``-inf`` or ``false`` bans: the row is dropped.
+
+    Neutral: an empty table. Raises ``SamplingError`` for a text of several tokens, an id outside the vocabulary,
+    a token given twice, and if every remaining candidate is banned. Source: OpenAI's API, llama.cpp's
+    ``logit_bias``. Equals llama.cpp's, except that a ban drops the row, and that rows sorted by an earlier step
+    count as unsorted after it.
     """
 
     about: ClassVar[About] = About(
@@ -82,9 +94,9 @@ class LogitBias(Sampler):
         return bias
 
     def bind(self, context: BuildContext) -> None:
-        """Turn texts into token ids."""
+        """Encode the texts."""
         self._by_id: dict[int, float] = {}
-        self._tables: Tables | None = None
+        self._tables: _BiasTables | None = None
         for key, value in self.bias.items():
             token = token_of(key, context, "logit_bias.bias")
             if token in self._by_id:
@@ -92,7 +104,7 @@ class LogitBias(Sampler):
             self._by_id[token] = value
 
     def apply(self, candidates: Candidates) -> None:
-        """Add the numbers and drop what is banned."""
+        """Add the biases and drop the banned tokens."""
         if self._tables is None or self._tables[0].size != candidates.vocabulary:
             self._tables = self._fill(candidates.vocabulary)
         added, banned, changed = self._tables
@@ -104,8 +116,8 @@ class LogitBias(Sampler):
             raise SamplingError("logit_bias: every candidate left is banned")
         candidates.keep(allowed)
 
-    def _fill(self, size: int) -> Tables:
-        """The numbers to add, the bans, as arrays over the vocabulary, and where numbers are added."""
+    def _fill(self, size: int) -> _BiasTables:
+        """Return the biases as arrays over a vocabulary of this size."""
         added = np.zeros(size, dtype=np.float32)
         banned = np.zeros(size, dtype=np.bool_)
         for token, value in self._by_id.items():
@@ -115,4 +127,4 @@ class LogitBias(Sampler):
                 banned[token] = True
             else:
                 added[token] = value
-        return added, banned, added.nonzero()[0]
+        return _BiasTables(added, banned, added.nonzero()[0])

@@ -1,4 +1,4 @@
-"""Min-p."""
+"""Min-p: a least probability relative to the highest one."""
 
 import math
 from typing import ClassVar
@@ -12,11 +12,12 @@ from ..stage import Stage
 
 
 class MinP(Sampler):
-    """Keep the tokens that are at least p times as likely as the most likely one.
+    """Keep the tokens that are at least p times as likely as the likeliest one.
 
-    Formula: keep i if logit_i >= max + ln p, float32, which is p_i >= p * p_max. The order stays as it was,
-    unless fewer than ``min_keep`` rows pass: then the ``min_keep`` highest are kept, from high to low.
-    Neutral at p = 0. Source: Nguyen et al. 2024. Equals llama.cpp's ``min_p``.
+    Formula: keep i if logit_i >= max + ln p, float32 (n,), which means p_i >= p * p_max. The order stays, unless
+    fewer than ``min_keep`` rows pass: then the ``min_keep`` highest are kept, from high to low.
+
+    Range: p 0..1, min_keep >= 1; neutral at p = 0. Source: Nguyen et al. 2024. Equals llama.cpp's ``min_p``.
     """
 
     about: ClassVar[About] = About(

@@ -1,4 +1,4 @@
-"""No end before n tokens."""
+"""No end-of-generation token before n tokens."""
 
 from __future__ import annotations
 
@@ -10,15 +10,17 @@ from pydantic import Field
 from ..base import About, BuildContext, Sampler, need_vocabulary
 from ..candidates import Candidates
 from ..stage import Stage
-from .ignore_eos import drop_ends, ends
+from .ignore_eos import drop_ends, end_table
 
 
 class MinTokens(Sampler):
-    """Drop the end-of-generation tokens until n tokens were made.
+    """Drop the end-of-generation tokens until n tokens were generated.
 
-    Formula: p_i = 0 for i in the vocabulary's end-of-generation tokens, while fewer than n tokens of output
-    were accepted. Neutral at 0. Raises ``SamplingError`` when built without a vocabulary, or when nothing else
-    is left. Source: vLLM's and Aphrodite's ``min_tokens``. llama.cpp has none.
+    Formula: drop i if i is an end-of-generation token of the vocabulary and fewer than n tokens of output were
+    accepted. The other rows, float32 (n,), and their order stay.
+
+    Range: n >= 0 tokens; neutral at 0. Raises ``SamplingError`` when built without a vocabulary, and if no other
+    token remains. Source: ``min_tokens`` of vLLM and Aphrodite. Not in llama.cpp.
     """
 
     about: ClassVar[About] = About(
@@ -37,21 +39,21 @@ class MinTokens(Sampler):
 
     n: int = Field(default=0, ge=0, description="tokens before the text may end; 0 = off")
 
-    __slots__ = ("_banned", "_made")
+    __slots__ = ("_banned", "_generated")
 
     def bind(self, context: BuildContext) -> None:
         """Look up the end-of-generation tokens."""
-        self._banned = ends(need_vocabulary(context, "min_tokens.n"))
+        self._banned = end_table(need_vocabulary(context, "min_tokens.n"))
 
     def reset(self, prompt: Sequence[int]) -> None:
-        """Nothing was made yet."""
-        self._made = 0
+        """Start to count."""
+        self._generated = 0
 
     def accept(self, token: int) -> None:
         """Count one token."""
-        self._made += 1
+        self._generated += 1
 
     def apply(self, candidates: Candidates) -> None:
-        """Drop the rows of these tokens, if it is too early."""
-        if self._made < self.n:
+        """Drop the rows of these tokens, if fewer than n tokens were generated."""
+        if self._generated < self.n:
             drop_ends("min_tokens", candidates, self._banned)

@@ -14,18 +14,22 @@ from ..mirostat_base import MirostatBase
 from ..sequential_sums import sequential_sum
 
 _INT_END = 2**31
+"""From this number on, an int of 32 bits overflows."""
 
 
 class Mirostat(MirostatBase):
     """Hold the surprise of the text near tau bits, by a top-k whose k follows a Zipf law.
 
-    Formula, rows sorted from high to low, float32: s = sum t_i b_i / sum t_i^2 over the first m rows, with
-    t_i = ln((i + 1) / i), b_i = ln(p_i / p_(i+1)); e = s - 1; k = ((e 2^mu) / (1 - V^-e))^(1/s), at least 1;
-    draw from the k first, x; then mu <- mu - eta (-log2 p_x - tau), from mu = 2 tau. V is the size of the
-    vocabulary. A k that is not a number is 1, one beyond the row keeps the row. ``overflow``: what a k of 2^31 and
-    more does, which comes with every text that can't reach tau: ``all`` keeps the row, as the paper means;
-    ``one`` keeps the best row only, as the overflow of an int in llama.cpp does on x86, from where mu never comes
-    back. Source: Basu et al. 2021. Equals llama.cpp's ``mirostat`` on x86 with surprise: truncated, overflow: one.
+    Formula, rows sorted from high to low, float32 (n,): s = sum t_i b_i / sum t_i^2 over the first m rows, with
+    t_i = ln((i + 1) / i), b_i = ln(p_i / p_(i+1)); e = s - 1; k = ((e 2^mu) / (1 - V^-e))^(1/s), at least 1, V
+    the size of the vocabulary; draw x from the first k; then mu <- mu - eta (-log2 p_x - tau), from mu = 2 tau.
+    If k is not a number, it is 1; if it exceeds the row, the whole row stays. ``overflow``: what a k of 2^31 and
+    more does, which every text brings that cannot reach tau. ``all`` keeps the row, as the paper means it;
+    ``one`` keeps the likeliest row, as the overflow of an int does in llama.cpp on x86, and mu never recovers
+    from that.
+
+    Range: tau >= 0 bits, eta >= 0, m >= 1. It selects, so it has no neutral value. Source: Basu et al. 2021.
+    Equals llama.cpp's ``mirostat`` on x86 with surprise: truncated, overflow: one.
     """
 
     about: ClassVar[About] = About(

@@ -10,18 +10,20 @@ from ..base import About
 from ..candidates import Candidates
 from ..mirostat_base import MirostatBase, surprises
 
-# A float32 logarithm to base 2, at most 150, is off by less than this fraction of what it is the logarithm of.
-_NEAR = 1e-5
-# All probabilities surprise more than this, in bits.
-_LEAST = -1.0
+_MARGIN = 1e-5
+"""Relative margin of a probability in which the rounding of its surprise, float32 of at most 150 bits, counts."""
+_BELOW_ANY_BITS = -1.0
+"""Below every surprise, which is 0 bits at least."""
 
 
 class MirostatV2(MirostatBase):
     """Hold the surprise of the text near tau bits, by dropping the tokens that surprise more than mu.
 
-    Formula, rows sorted from high to low, float32: keep the rows before the first with -log2 p_i > mu, at least
-    one; draw x from them; then mu <- mu - eta (-log2 p_x - tau), from mu = 2 tau. Source: Basu et al. 2021.
-    Equals llama.cpp's ``mirostat_v2`` with surprise: truncated.
+    Formula, rows sorted from high to low, float32 (n,): keep the rows before the first with -log2 p_i > mu, at
+    least one; draw x from them; then mu <- mu - eta (-log2 p_x - tau), from mu = 2 tau.
+
+    Range: tau >= 0 bits, eta >= 0. It selects, so it has no neutral value. Source: Basu et al. 2021. Equals
+    llama.cpp's ``mirostat_v2`` with surprise: truncated.
     """
 
     about: ClassVar[About] = About(
@@ -36,11 +38,11 @@ class MirostatV2(MirostatBase):
     )
 
     def cut(self, candidates: Candidates) -> None:
-        """Keep the rows that surprise no more than mu."""
+        """Keep the rows whose surprise is mu or less."""
         probs = candidates.llama_cpp_probs()
-        # Away from the edge a probability tells by itself; only near it does the rounding of the logarithm count.
-        edge = 2.0 ** -max(float(self.mu), _LEAST)
-        within = int(np.count_nonzero(probs > edge * (1 + _NEAR)))
-        near = int(np.count_nonzero(probs >= edge * (1 - _NEAR)))
+        # Only near the edge does the rounding of the logarithm count; elsewhere the probability decides.
+        edge = 2.0 ** -max(float(self.mu), _BELOW_ANY_BITS)
+        within = int(np.count_nonzero(probs > edge * (1 + _MARGIN)))
+        near = int(np.count_nonzero(probs >= edge * (1 - _MARGIN)))
         beyond = surprises(probs[within:near]) > self.mu
         candidates.truncate(max(within + int(beyond.argmax()) if beyond.any() else near, 1))

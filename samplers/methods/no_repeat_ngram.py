@@ -1,4 +1,4 @@
-"""No n-gram twice."""
+"""No n-gram of the text a second time."""
 
 from __future__ import annotations
 
@@ -15,12 +15,14 @@ from ..stage import Stage
 
 
 class NoRepeatNgram(Sampler):
-    """Drop the tokens that would write an n-gram which stands in the prompt or the output already.
+    """Drop the tokens that would repeat an n-gram of the prompt or the output.
 
-    Formula: drop i if (t_(T-n+2), …, t_T, i) occurs in t_1 … t_T. n = 1 drops every token seen before. Where
-    every candidate would go, all stay. A step costs the same at any length of the history, and what is
-    remembered grows with n for each token. Neutral at n = 0.
-    Source: Paulus, Xiong & Socher 2017; transformers, text-generation-webui, Aphrodite. llama.cpp has none.
+    Formula: drop i if (t_(T-n+2), …, t_T, i) occurs in t_1 … t_T. n = 1 drops every token of the text. If every
+    candidate would be dropped, all stay. The logits, float32 (n,), and the order stay. A step costs the same at
+    any length of the text; memory grows by n ids per token.
+
+    Range: n >= 0 tokens; neutral at 0. Raises ``SamplingError`` for a token of the text outside the vocabulary.
+    Source: Paulus, Xiong & Socher 2017; transformers, text-generation-webui, Aphrodite. Not in llama.cpp.
     """
 
     about: ClassVar[About] = About(
@@ -41,21 +43,21 @@ class NoRepeatNgram(Sampler):
     __slots__ = ("_followers", "_last")
 
     def reset(self, prompt: Sequence[int]) -> None:
-        """Take note of the prompt's n-grams."""
+        """Start with the n-grams of the prompt."""
         self._followers: dict[tuple[int, ...], set[int]] = {}
         self._last: tuple[int, ...] = ()
         for token in prompt:
             self.accept(token)
 
     def accept(self, token: int) -> None:
-        """Take note of the n-gram that this token completes."""
+        """Note the n-gram that this token completes."""
         before = self.n - 1
         if len(self._last) == before:
             self._followers.setdefault(self._last, set()).add(token)
         self._last = (*self._last, token)[-before:] if before > 0 else ()
 
     def apply(self, candidates: Candidates) -> None:
-        """Drop what would complete an n-gram again."""
+        """Drop the tokens that would complete an n-gram again."""
         followers = self._followers.get(self._last) if self.n > 0 else None
         if not followers:
             return

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
-from typing import ClassVar, Literal
+from typing import ClassVar, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,17 +19,29 @@ from ..stage import Stage
 Counts = NDArray[np.int32]
 
 
-class Penalties(Sampler):
-    """Make tokens of the last n less likely.
+class _WindowCounts(NamedTuple):
+    """How often each token of the vocabulary occurs, int32 (V,)."""
 
-    Formula, for a token that stands ``count`` times in the window, float32: logit <= 0: logit * repeat, else
-    logit / repeat; then minus count * frequency + presence. Once a token, whatever its count. The window is
-    the last ``last_n`` tokens (-1: all) of the prompt and the output. ``scope: output`` counts frequency and
-    presence over the output only (vLLM, Aphrodite, OpenAI), repeat still over both (MindIE).
-    ``penalize_newline: false`` leaves the newline token alone. Neutral at repeat 1, frequency 0, presence 0,
-    or at last_n 0. Source: Keskar et al. 2019 (CTRL), OpenAI's API. Equals llama.cpp's ``penalties``
-    with scope all and penalize_newline true. A step costs what the window's distinct tokens cost, however long it
-    is.
+    window: Counts
+    """In the window."""
+    output: Counts
+    """In the part of the window that is output."""
+
+
+class Penalties(Sampler):
+    """Lower the logits of the tokens in a window over the text.
+
+    Formula, float32 (n,), for a token that occurs ``count`` times in the window: logit * repeat if logit <= 0,
+    else logit / repeat, once per token; then minus (count * frequency + presence). An overflow is clamped to
+    float32. The window is the last ``last_n`` tokens of prompt and output (-1: all). ``scope: output`` counts
+    frequency and presence over the output only (vLLM, Aphrodite, OpenAI), while repeat still counts both
+    (MindIE). ``penalize_newline: false`` leaves the newline token alone.
+
+    Range: repeat > 0, last_n >= -1 tokens. Neutral at repeat 1, frequency 0, presence 0, or at last_n 0. Raises
+    ``SamplingError`` for a token of the text outside the vocabulary, and for penalize_newline: false without a
+    vocabulary. A step costs as much as there are distinct tokens in the window, at any length of it. Source:
+    Keskar et al. 2019 (CTRL), OpenAI's API. Equals llama.cpp's ``penalties`` with scope: all and
+    penalize_newline: true.
     """
 
     about: ClassVar[About] = About(
@@ -54,7 +66,7 @@ class Penalties(Sampler):
     )
     penalize_newline: bool = Field(default=True, description="false leaves the newline token alone")
 
-    __slots__ = ("_counts", "_newline", "_penalised", "_prompt_left", "_window")
+    __slots__ = ("_counts", "_newline", "_penalised", "_prompt_count", "_window")
 
     @property
     def is_neutral(self) -> bool:
@@ -62,7 +74,7 @@ class Penalties(Sampler):
         return super().is_neutral or self.last_n == 0
 
     def bind(self, context: BuildContext) -> None:
-        """Look up the newline token, if it is to be spared."""
+        """Look up the newline token, if it has no penalty."""
         self._newline: int | None = None
         if not self.penalize_newline:
             vocabulary = need_vocabulary(context, "penalties.penalize_newline: false")
@@ -72,19 +84,19 @@ class Penalties(Sampler):
         """Start the window with the end of the prompt."""
         tail = prompt if self.last_n < 0 else prompt[max(0, len(prompt) - self.last_n) :]
         self._window = deque(tail)
-        self._prompt_left = len(self._window)
-        self._counts: tuple[Counts, Counts] | None = None
+        self._prompt_count = len(self._window)
+        self._counts: _WindowCounts | None = None
         self._penalised: Positions | None = None
 
     def accept(self, token: int) -> None:
-        """Move the window on by one token."""
+        """Move the window by one token."""
         if self._counts is not None:
-            seen, made = self._counts
-            check_token("penalties", token, seen.size)
-            if self._penalised is not None and not seen[token]:
+            in_window, in_output = self._counts
+            check_token("penalties", token, in_window.size)
+            if self._penalised is not None and not in_window[token]:
                 self._penalised = np.append(self._penalised, token)
-            seen[token] += 1
-            made[token] += 1
+            in_window[token] += 1
+            in_output[token] += 1
         self._window.append(token)
         if 0 <= self.last_n < len(self._window):
             self._drop(self._window.popleft())
@@ -93,8 +105,8 @@ class Penalties(Sampler):
         """Lower the logits of the tokens in the window."""
         if self._counts is None or self._counts[0].size != candidates.vocabulary:
             self._counts = self._count(candidates.vocabulary)
-        seen, made = self._counts
-        touched = self._touched(candidates, seen)
+        in_window, in_output = self._counts
+        touched = self._touched(candidates, in_window)
         if not touched.size:
             return
         new = old = candidates.logits[touched]
@@ -103,34 +115,36 @@ class Penalties(Sampler):
                 repeat = np.float32(self.repeat)
                 new = np.where(old <= 0, old * repeat, old / repeat)
             if self.frequency or self.presence:
-                counts = (seen if self.scope == "all" else made)[candidates.tokens(touched)].astype(np.float32)
-                new = new - (counts * np.float32(self.frequency) + (counts > 0) * np.float32(self.presence))
+                counts = in_window if self.scope == "all" else in_output
+                count = counts[candidates.tokens(touched)].astype(np.float32)
+                new = new - (count * np.float32(self.frequency) + (count > 0) * np.float32(self.presence))
         candidates.change(touched, new)
 
-    def _touched(self, candidates: Candidates, seen: Counts) -> Positions:
-        """Positions of the rows that are penalised; those of a whole row are kept, in any order."""
+    def _touched(self, candidates: Candidates, in_window: Counts) -> Positions:
+        """Return the positions of the rows with a penalty, in any order. Those of a whole row are kept."""
         if not candidates.is_whole:
-            touched = candidates.where(seen)
+            touched = candidates.where(in_window)
         elif self._penalised is None:
-            touched = self._penalised = candidates.where(seen)
+            touched = self._penalised = candidates.where(in_window)
         else:
             touched = self._penalised
         return touched if self._newline is None else touched[candidates.tokens(touched) != self._newline]
 
-    def _count(self, size: int) -> tuple[Counts, Counts]:
-        """How often each token stands in the window, and how often in the part of it that is output."""
+    def _count(self, size: int) -> _WindowCounts:
+        """Count the tokens of the window for a vocabulary of this size."""
         check_tokens("penalties", self._window, size)
         window = np.array(self._window, dtype=np.int64)
-        seen = np.bincount(window, minlength=size)
-        made = np.bincount(window[self._prompt_left :], minlength=size)
-        return seen.astype(np.int32), made.astype(np.int32)
+        in_window = np.bincount(window, minlength=size)
+        in_output = np.bincount(window[self._prompt_count :], minlength=size)
+        return _WindowCounts(in_window.astype(np.int32), in_output.astype(np.int32))
 
     def _drop(self, token: int) -> None:
-        from_prompt = self._prompt_left > 0
-        self._prompt_left -= from_prompt
+        """Take the oldest token of the window out of the counts."""
+        from_prompt = self._prompt_count > 0
+        self._prompt_count -= from_prompt
         if self._counts is not None:
-            seen, made = self._counts
-            seen[token] -= 1
-            if self._penalised is not None and not seen[token]:
+            in_window, in_output = self._counts
+            in_window[token] -= 1
+            if self._penalised is not None and not in_window[token]:
                 self._penalised = self._penalised[self._penalised != token]
-            made[token] -= not from_prompt
+            in_output[token] -= not from_prompt

@@ -1,4 +1,4 @@
-"""Quadratic smoothing."""
+"""Quadratic smoothing of the logits."""
 
 from typing import ClassVar
 
@@ -12,12 +12,14 @@ from ..stage import Stage
 
 
 class Quadratic(Sampler):
-    """Bend the logits along a parabola: the best few come closer together, the tail falls away.
+    """Bend the logits along a parabola: the likeliest tokens come closer together, the others fall behind.
 
-    Formula, with d = logit - max <= 0: max - k * factor * d^2 + s * factor * d^3, k = (3 - curve) / 2,
-    s = (curve - 1) / 2; computed in float64, float32 again. At curve 1 it is a plain parabola. Above curve 3
-    tokens near the best may overtake it. Neutral at factor 0. Source: Kalomaze 2024, quadratic sampling;
-    text-generation-webui, KoboldCpp and Aphrodite agree on it. llama.cpp has none.
+    Formula: max - k * factor * d^2 + s * factor * d^3, with d = logit - max <= 0, k = (3 - curve) / 2, s = (curve
+    - 1) / 2; computed in float64, stored as float32 (n,), an overflow clamped. curve 1 gives a plain parabola.
+    Above curve 3, tokens near the likeliest one may overtake it.
+
+    Range: factor >= 0, curve >= 1; neutral at factor 0. Source: Kalomaze 2024, quadratic sampling;
+    text-generation-webui, KoboldCpp and Aphrodite agree on it. Not in llama.cpp.
     """
 
     about: ClassVar[About] = About(
@@ -37,12 +39,12 @@ class Quadratic(Sampler):
     curve: float = Field(default=1.0, ge=1, description="c: 1 = parabola, up to 3 steeper below")
 
     def apply(self, candidates: Candidates) -> None:
-        """Put the bent logits in place."""
+        """Replace the logits by the bent ones."""
         if self.factor <= 0:
             return
         old = candidates.logits
         depth = np.where(np.isneginf(old), 0.0, old.astype(np.float64) - float(candidates.max))
-        down, cubic = (3 - self.curve) / 2, (self.curve - 1) / 2
+        quadratic, cubic = (3 - self.curve) / 2, (self.curve - 1) / 2
         with np.errstate(over="ignore", invalid="ignore"):
-            bent = candidates.max + self.factor * depth * depth * (cubic * depth - down)
+            bent = candidates.max + self.factor * depth * depth * (cubic * depth - quadratic)
         candidates.replace(clamp_to_finite(bent, old), monotone=self.curve <= 3)

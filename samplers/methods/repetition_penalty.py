@@ -1,4 +1,4 @@
-"""KoboldAI's repetition penalty, with range and slope."""
+"""KoboldAI's repetition penalty, with a range and a slope."""
 
 from __future__ import annotations
 
@@ -11,19 +11,23 @@ from pydantic import Field
 
 from ..base import About, Sampler
 from ..candidates import Candidates
-from ..history import LastSeen
+from ..history import LastPositions
 from ..stage import Stage
 
 
 class RepetitionPenalty(Sampler):
-    """Make tokens of the story less likely, the more so the nearer to its end they stand.
+    """Lower the logits of tokens of the text, the more the nearer to its end they occur.
 
-    Formula, float32: logit <= 0: logit * r, else logit / r, once a token. Without a slope r = penalty. With
-    range n > 0 and slope s > 0, a token whose last occurrence stands d tokens from the end (0: the last one)
+    Formula, float32 (n,): logit * r if logit <= 0, else logit / r, once per token. Without a slope r = penalty.
+    With range n > 0 and slope s > 0, a token whose last occurrence is d tokens from the end (0: the last token)
     has x = 2 (n - 1 - d) / (n - 1) - 1, y = s x / (1 + |x| (s - 1)), r = 1 + (y + 1) / 2 * (penalty - 1): a
-    sigmoid from 1 at the far end of the range to ``penalty`` at the near one; tokens beyond the range are left
-    alone. Range 1 has no far end: r = penalty. The story is the prompt and the output. Neutral at penalty 1.
-    Source: Keskar et al. 2019 (CTRL); Clover Edition and KoboldAI for range and slope.
+    sigmoid from 1 at the far end of the range to ``penalty`` at the near one. Tokens beyond the range do not
+    change. Range 1 has no far end, so r = penalty. The text is prompt and output. An overflow is clamped to
+    float32.
+
+    Range: penalty > 0, range >= 0 tokens, slope >= 0; neutral at penalty 1. Raises ``SamplingError`` for a token
+    of the text outside the vocabulary. Source: Keskar et al. 2019 (CTRL); Clover Edition and KoboldAI for range
+    and slope. With slope 0 it equals llama.cpp's ``penalties`` with repeat: penalty.
     """
 
     about: ClassVar[About] = About(
@@ -43,31 +47,31 @@ class RepetitionPenalty(Sampler):
     range: int = Field(default=0, ge=0, description="tokens to look back; 0 = all")
     slope: float = Field(default=0.0, ge=0, description="steepness over the range; 0, or range 0 = flat")
 
-    __slots__ = ("_seen",)
+    __slots__ = ("_last_positions",)
 
     def reset(self, prompt: Sequence[int]) -> None:
-        """Start with the prompt."""
-        self._seen = LastSeen("repetition_penalty", prompt)
+        """Start the history with the prompt."""
+        self._last_positions = LastPositions("repetition_penalty", prompt)
 
     def accept(self, token: int) -> None:
-        """Take note of one more token."""
-        self._seen.add(token)
+        """Append one token to the history."""
+        self._last_positions.add(token)
 
     def apply(self, candidates: Candidates) -> None:
         """Lower the logits of the tokens in range."""
-        places = self._seen.places(candidates.vocabulary)
-        count = len(self._seen)
-        touched = candidates.where(places >= max(count - (self.range or count), 0))
+        positions = self._last_positions.table(candidates.vocabulary)
+        count = len(self._last_positions)
+        touched = candidates.where(positions >= max(count - (self.range or count), 0))
         if not touched.size:
             return
         old = candidates.logits[touched]
-        factor = self._factor(count - 1 - places[candidates.tokens(touched)])
-        # A penalty that float32 holds as 0, or a product beyond its range: `change` sees to that.
+        factor = self._factor(count - 1 - positions[candidates.tokens(touched)])
+        # The penalty may be 0 in float32, and a product may overflow; `change` clamps the result.
         with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
             candidates.change(touched, np.where(old <= 0, old * factor, old / factor))
 
     def _factor(self, distances: NDArray[np.int64]) -> NDArray[np.float32]:
-        """r for each distance from the end."""
+        """Return r for each distance from the end, in tokens: float32 (n,)."""
         if not self.range or not self.slope or self.range == 1:
             return np.full(distances.size, self.penalty, dtype=np.float32)
         x = 1 - 2 * distances / (self.range - 1)

@@ -1,4 +1,4 @@
-"""Skew."""
+"""Skew: a power of the cumulative distribution."""
 
 import math
 from typing import ClassVar, Literal
@@ -12,13 +12,14 @@ from ..stage import Stage
 
 
 class Skew(Sampler):
-    """Shift the probability along the tokens by a power of the cumulative distribution.
+    """Shift probability along the tokens by a power of the cumulative distribution.
 
-    Formula: c_i = p_1 + … + p_i, then p_i' = c_i^k - c_(i-1)^k with k = e^skew, float64; logit_i = ln p_i'.
-    Above 0 mass moves to the later tokens, below 0 to the earlier ones. ``order: vocabulary`` runs by token id
-    (Aphrodite); ``order: probability`` from the most likely down, where skew > 0 favours the less likely
-    (exllamav2, which skews the random number instead). A token whose p' is 0 is dropped. Neutral at 0.
-    llama.cpp has none.
+    Formula: logit_i = ln p_i', p_i' = c_i^k - c_(i-1)^k, c_i = p_1 + … + p_i, k = e^skew; computed in float64,
+    stored as float32 (n,), in nats. Above 0 mass moves to later tokens, below 0 to earlier ones. ``order:
+    vocabulary`` runs by token id (Aphrodite); ``order: probability`` runs from the likeliest down, so skew > 0
+    favours the less likely (exllamav2, which skews the random number instead). A token whose p' is 0 is dropped.
+
+    Range: -20..20; neutral at 0. Source: Aphrodite and exllamav2. Not in llama.cpp.
     """
 
     about: ClassVar[About] = About(
@@ -39,7 +40,7 @@ class Skew(Sampler):
     )
 
     def apply(self, candidates: Candidates) -> None:
-        """Put the logarithms of the shifted probabilities in place, and drop what has none left."""
+        """Replace the logits by the logs of the shifted probabilities, and drop tokens with probability 0."""
         if not self.skew:
             return
         if self.order == "probability":
@@ -47,9 +48,9 @@ class Skew(Sampler):
         elif not candidates.is_whole:
             candidates.take(candidates.ids.argsort())
         weights = candidates.weights().astype(np.float64)
-        reached = np.minimum(np.add.accumulate(weights) / np.add.reduce(weights), 1.0)
-        reached[-1] = 1.0
-        shifted = np.diff(reached ** math.exp(self.skew), prepend=0.0)
+        cumulative = np.minimum(np.add.accumulate(weights) / np.add.reduce(weights), 1.0)
+        cumulative[-1] = 1.0
+        shifted = np.diff(cumulative ** math.exp(self.skew), prepend=0.0)
         with np.errstate(divide="ignore"):
             candidates.replace(np.log(shifted).astype(np.float32))
         candidates.keep(shifted > 0)

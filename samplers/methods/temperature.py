@@ -1,4 +1,4 @@
-"""Temperature."""
+"""Temperature: a division of the logits."""
 
 import math
 from typing import ClassVar
@@ -12,11 +12,13 @@ from ..stage import Stage
 
 
 class Temperature(Sampler):
-    """Divide the logits by a temperature: below 1 sharper, above 1 flatter.
+    """Divide the logits by a temperature: below 1 the distribution gets sharper, above 1 flatter.
 
-    Formula: logit_i / t, float32. t = 0, or a t so small that the quotient overflows, keeps only the most
-    likely token (the first of equal ones). Neutral at 1. Source: Ackley, Hinton & Sejnowski 1985. Equals
-    llama.cpp's ``temp``, save that t = 0 drops the other rows where llama.cpp sets them to -inf.
+    Formula: logit_i / t, float32 (n,). t = 0, or a t so small that the quotient overflows, keeps only the
+    likeliest token (of equal ones the first).
+
+    Range: t >= 0; neutral at 1. Source: Ackley, Hinton & Sejnowski 1985. Equals llama.cpp's ``temp``, except that
+    t = 0 drops the other rows where llama.cpp sets them to -inf.
     """
 
     about: ClassVar[About] = About(
@@ -36,12 +38,12 @@ class Temperature(Sampler):
     t: float = Field(default=0.8, ge=0, description="temperature; 0 = the most likely token")
 
     def apply(self, candidates: Candidates) -> None:
-        """Divide the logits, or keep the best row at t = 0."""
+        """Divide the logits, or keep the likeliest row at t = 0."""
         divide(candidates, np.float32(self.t))
 
 
 def divide(candidates: Candidates, t: np.float32) -> None:
-    """Divide the logits by ``t``; where that is not possible, keep the most likely token only."""
+    """Divide the logits by ``t``; if a quotient is not finite, keep the likeliest token only."""
     if t > 0:
         highest = candidates.max / t  # the highest quotient: rounding keeps the order
         if math.isfinite(highest):

@@ -10,19 +10,21 @@ from ..base import About, Sampler
 from ..candidates import Candidates
 from ..stage import Stage
 
-# Below this sum KoboldCpp holds a distribution to be flat, and gives each second difference the same weight.
-_FLAT = 1e-6
+_FLAT_SUM = 1e-6
+"""Below this sum of second differences KoboldCpp takes a distribution for flat, and gives each the same weight."""
 
 
 class Tfs(Sampler):
-    """Cut the tail where the sorted probabilities stop bending.
+    """Cut the tail where the curve of the sorted probabilities stops bending.
 
-    Formula, with probabilities from high to low: d_i = |p_i - 2 p_(i+1) + p_(i+2)|, divided by their sum, c_i
-    their running sum, float64. ``pad: true``: the row 0, c_1, …, c_(n-2), 1 belongs to the tokens, and those
-    above z go; the first stays, the last always goes (KoboldAI, text-generation-webui, Aphrodite).
-    ``pad: false``: the tokens before the first c_i > z with i > 1 stay, all where there is none, so of at most
-    three (KoboldCpp, llama.cpp until 2024). Rows end up from high to low, save one or two that stay as they are.
-    Neutral at z = 1. Source: Bricken 2019.
+    Formula, with probabilities from high to low, (n,): d_i = |p_i - 2 p_(i+1) + p_(i+2)|, divided by their sum;
+    c_i is their running sum, float64. ``pad: true``: the values 0, c_1, …, c_(n-2), 1 belong to the tokens, and
+    tokens above z are dropped; the first stays, the last never does (KoboldAI, text-generation-webui, Aphrodite).
+    ``pad: false``: the tokens before the first c_i > z with i > 1 stay, and all if there is none, as with up to
+    three tokens (KoboldCpp, llama.cpp until 2024). The rows end up from high to low; one or two rows keep their
+    order.
+
+    Range: z 0..1; neutral at 1. Source: Bricken 2019. Not in llama.cpp since 2024.
     """
 
     about: ClassVar[About] = About(
@@ -50,16 +52,18 @@ class Tfs(Sampler):
         candidates.order()
         weights = candidates.weights().astype(np.float64)
         bends = np.abs(np.diff(weights / weights.sum(), n=2))
-        candidates.truncate(max(self._padded(bends) if self.pad else self._plain(bends), 1))
+        candidates.truncate(max(self._padded(bends) if self.pad else self._unpadded(bends), 1))
 
     def _padded(self, bends: NDArray[np.float64]) -> int:
+        """How many rows stay with a 0 before the running sums and a 1 behind them."""
         total = bends.sum()
-        if not total:  # no bend anywhere: all but the last stand at 0
+        if not total:  # no bend at all: every token but the last has 0
             return bends.size + 1
         return 1 + int(np.count_nonzero(bends.cumsum() / total <= self.z))
 
-    def _plain(self, bends: NDArray[np.float64]) -> int:
+    def _unpadded(self, bends: NDArray[np.float64]) -> int:
+        """How many rows stay with the running sums alone."""
         total = bends.sum()
-        shares = bends / total if total > _FLAT else np.full(bends.size, 1 / bends.size)
+        shares = bends / total if total > _FLAT_SUM else np.full(bends.size, 1 / bends.size)
         beyond = shares.cumsum()[1:] > self.z  # the first token stays in any case
         return 1 + int(beyond.argmax()) if beyond.any() else bends.size + 2

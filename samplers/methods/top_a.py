@@ -1,4 +1,4 @@
-"""Top-a."""
+"""Top-a: a least probability relative to the square of the highest one."""
 
 from typing import ClassVar
 
@@ -11,11 +11,13 @@ from ..stage import Stage
 
 
 class TopA(Sampler):
-    """Keep the tokens whose probability is at least a times the square of the best one's.
+    """Keep the tokens whose probability is at least a times the square of the highest one.
 
-    Formula: keep i if p_i >= a * p_max^2, float32, and always the best. Where the model is sure this cuts deep,
-    where it is not hardly at all. The order stays. Neutral at 0. Source: BlinkDL's RWKV-LM; KoboldAI,
-    text-generation-webui, KoboldCpp, Aphrodite agree on it. llama.cpp has none.
+    Formula: keep i if p_i >= a * p_max^2, float32 (n,), and always the likeliest. Many tokens are dropped where
+    the model is certain, few where it is not. The order stays.
+
+    Range: a >= 0; neutral at 0. Source: BlinkDL's RWKV-LM; KoboldAI, text-generation-webui, KoboldCpp and
+    Aphrodite agree on it. Not in llama.cpp.
     """
 
     about: ClassVar[About] = About(

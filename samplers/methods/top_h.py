@@ -1,4 +1,4 @@
-"""Top-h."""
+"""Top-h: a part of the entropy."""
 
 from typing import ClassVar
 
@@ -12,12 +12,14 @@ from ..stage import Stage
 
 
 class TopH(Sampler):
-    """Keep the most likely tokens while their part of the entropy stays within h of the whole.
+    """Keep the likeliest tokens while their part of the entropy stays within h of the total.
 
-    Formula, over the ``top_n`` most likely tokens (0: all), their probabilities summing to 1 and sorted from
-    high to low: keep the largest n with sum_{i<=n} -p_i ln p_i <= h * H, at least 1; float64, nats. Rows end up
-    from high to low. Neutral at h = 0, which is off. Source: Baghaei Potraghloo et al. 2025, Top-H Decoding; as
-    transformers has it, whose top_n is 100. llama.cpp has none.
+    Formula, over the ``top_n`` likeliest tokens (0: all), with probabilities that sum to 1, sorted from high to
+    low: keep the largest n with sum_{i<=n} -p_i ln p_i <= h * H, at least 1; float64 (n,), H in nats. The rows
+    end up from high to low.
+
+    Range: h 0..1, top_n >= 0 tokens; neutral at h = 0, which is off. Source: Baghaei Potraghloo et al. 2025,
+    Top-H Decoding, as transformers implements it with top_n 100. Not in llama.cpp.
     """
 
     about: ClassVar[About] = About(
@@ -46,5 +48,5 @@ class TopH(Sampler):
             candidates.order()
         weights = candidates.weights().astype(np.float64)
         terms = entropy_terms(weights / weights.sum())
-        reached = np.add.accumulate(terms)
-        candidates.truncate(max(int(reached.searchsorted(self.h * reached[-1], "right")), 1))
+        cumulative = np.add.accumulate(terms)
+        candidates.truncate(max(int(cumulative.searchsorted(self.h * cumulative[-1], "right")), 1))

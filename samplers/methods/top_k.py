@@ -1,4 +1,4 @@
-"""Top-k."""
+"""Top-k: a number of tokens."""
 
 from typing import ClassVar
 
@@ -10,11 +10,13 @@ from ..stage import Stage
 
 
 class TopK(Sampler):
-    """Keep the k most likely tokens, from high to low.
+    """Keep the k likeliest tokens, from high to low.
 
-    Exactly k rows are kept, or all if there are fewer; of equal logits the earlier ones. Neutral at 0 or -1.
-    Source: Fan, Lewis & Dauphin 2018. Equals llama.cpp's ``top_k``, save for ties at the edge, where
-    llama.cpp's partial sort keeps an arbitrary one.
+    Formula: keep i if rank(logit_i) <= k, over float32 (n,). Exactly k rows stay, or all if there are fewer; of
+    equal logits the earlier ones.
+
+    Range: k >= -1 tokens; neutral at 0 and -1. Source: Fan, Lewis & Dauphin 2018. Equals llama.cpp's ``top_k``,
+    except for equal logits at the edge, of which llama.cpp's partial sort keeps any.
     """
 
     about: ClassVar[About] = About(

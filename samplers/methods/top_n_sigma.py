@@ -1,4 +1,4 @@
-"""Top-n-sigma."""
+"""Top-n-sigma: a distance from the highest logit."""
 
 from typing import ClassVar
 
@@ -12,12 +12,14 @@ from ..stage import Stage
 
 
 class TopNSigma(Sampler):
-    """Keep the logits that lie within n standard deviations of the highest one.
+    """Keep the logits within n standard deviations of the highest one.
 
-    Formula: keep i if logit_i >= max - n * sigma, sigma the population standard deviation of the finite logits
-    still in play; float32. The order stays. Temperature before it changes nothing in what is kept. Neutral at
-    n <= 0. Source: Tang et al. 2024. Equals llama.cpp's ``top_n_sigma``, which sets the others to -inf instead
-    of dropping them.
+    Formula: keep i if logit_i >= max - n * sigma, float32 (n,); sigma is the population standard deviation of the
+    finite logits among the candidates. The order stays. A temperature before it does not change which tokens
+    stay.
+
+    Range: n >= -1; neutral at 0 and below. Source: Tang et al. 2024. Equals llama.cpp's ``top_n_sigma``, which
+    sets the others to -inf instead of dropping them.
     """
 
     about: ClassVar[About] = About(
@@ -47,7 +49,7 @@ class TopNSigma(Sampler):
             return
         logits = candidates.logits
         finite = logits if np.minimum.reduce(logits) > -np.inf else logits[np.isfinite(logits)]
-        # llama.cpp's sums run in float32 from the first row to the last; the squares that it adds are doubles.
+        # llama.cpp sums in float32 from the first row to the last, and adds squares in double precision.
         count = np.float32(finite.size)
         mean = sequential_sum(finite) / count
         sigma = np.sqrt(sequential_sum_of_squares(finite - mean) / count)

@@ -12,17 +12,19 @@ from ..candidates import Candidates
 from ..sort_kernels import descending
 from ..stage import Stage
 
-# How many rows to sort first; most distributions reach p within them.
-_FIRST_LOOK = 256
+_FIRST_SORTED_ROWS = 256
+"""How many rows are sorted first; most distributions reach p within them (measured)."""
 
 
 class TopP(Sampler):
-    """Keep the most likely tokens until their mass reaches p, from high to low.
+    """Keep the likeliest tokens until their mass reaches p, from high to low.
 
-    Formula: with probabilities in descending order and c_n = p_1 + … + p_n in float32, keep the first n rows;
-    ``include``: the smallest n with c_n >= p (llama.cpp, KoboldCpp, transformers); ``exclude``: the largest n
-    with c_n <= p, at least 1 (KoboldAI, exllamav3). At least ``min_keep`` rows stay. Neutral at p = 1.
-    Source: Holtzman et al. 2020. ``include`` equals llama.cpp's ``top_p``.
+    Formula, with probabilities from high to low and c_n = p_1 + … + p_n, float32 (n,): ``include`` keeps the
+    first n rows with the smallest n for which c_n >= p (llama.cpp, KoboldCpp, transformers); ``exclude`` with the
+    largest n for which c_n <= p, at least 1 (KoboldAI, exllamav3). At least ``min_keep`` rows stay.
+
+    Range: p 0..1, min_keep >= 1; neutral at p = 1. Source: Holtzman et al. 2020. ``include`` equals llama.cpp's
+    ``top_p``.
     """
 
     about: ClassVar[About] = About(
@@ -54,25 +56,25 @@ class TopP(Sampler):
             return
         for head in self._heads(candidates, probs):
             count = self._count(probs[head])
-            # One row more than needed must be seen, or the mass may not have been reached at all.
+            # A head that is kept whole may fall short of the mass; then a longer one is needed.
             if count < head.size:
                 break
         candidates.take(head[:count], is_ordered=True)
 
     def _heads(self, candidates: Candidates, probs: Floats) -> Iterator[Positions]:
-        """Positions from high to low: of ever more rows, the last time of all."""
+        """Yield positions from high to low: of more and more rows, the last time of all."""
         size = len(candidates)
-        # Most nuclei lie within the first look; where even the best row shows that it falls short, it is left out.
-        if size > _FIRST_LOOK and _FIRST_LOOK * probs[candidates.best()] > self.p:
-            yield candidates.top_positions(_FIRST_LOOK)
-        # Rows that all together hold no more than half of what may be missing are never needed.
+        # If even the highest probability shows that the first rows cannot reach p, they are not tried.
+        if size > _FIRST_SORTED_ROWS and _FIRST_SORTED_ROWS * probs[candidates.best()] > self.p:
+            yield candidates.top_positions(_FIRST_SORTED_ROWS)
+        # Rows with at most half of the mass that may be missing, all together, are never needed.
         above = (probs > (1 - self.p) / (2 * size)).nonzero()[0]
         if above.size < size:
             yield above[descending(candidates.logits[above])]
         yield descending(candidates.logits)
 
     def _count(self, head: Floats) -> int:
-        """How many of the rows to keep, given their probabilities from high to low."""
+        """Return how many rows to keep, given their probabilities from high to low."""
         mass = np.add.accumulate(head)
         side: Literal["left", "right"] = "left" if self.boundary == "include" else "right"
         crossing = int(mass.searchsorted(np.float32(self.p), side))

@@ -12,19 +12,23 @@ from ..entropy import llama_cpp_entropy, logarithms
 from ..sort_kernels import highest_rows
 from ..stage import Stage
 
-# How many rows to sort by their distance first; most distributions reach p within them, for the others it grows.
-_FIRST_LOOK = 256
+_FIRST_SORTED_ROWS = 256
+"""How many rows are sorted by their distance first; most distributions reach p within them (measured)."""
+_GROWTH = 16
+"""By what factor that number grows if they do not."""
 
 
 class Typical(Sampler):
     """Keep the tokens whose surprise is nearest to the entropy, until their mass exceeds p.
 
-    Formula: H = -sum p_i ln p_i; sort by |-ln p_i - H| from low to high; keep the first n rows with
-    c_n = p_(1) + … + p_(n), float32. ``include``: the smallest n with c_n > p (llama.cpp, KoboldAI,
-    transformers); ``exclude``: the largest n with c_n < p, at least 1 (Aphrodite). At least ``min_keep`` rows
-    stay, in that order. Neutral at p = 1. Source: Meister et al. 2022. ``include`` equals llama.cpp's
-    ``typical``, save where a probability is 0 in float32, as after its top_n_sigma: there 0 ln 0 is 0 here, and
-    NaN in llama.cpp, which then keeps rows by chance.
+    Formula: H = -sum p_i ln p_i, in nats; sort by |-ln p_i - H| from low to high; c_n = p_(1) + … + p_(n),
+    float32 (n,). ``include`` keeps the first n rows with the smallest n for which c_n > p (llama.cpp, KoboldAI,
+    transformers); ``exclude`` with the largest n for which c_n < p, at least 1 (Aphrodite). At least ``min_keep``
+    rows stay, in that order.
+
+    Range: p 0..1, min_keep >= 1; neutral at p = 1. Source: Meister et al. 2022. ``include`` equals llama.cpp's
+    ``typical``, except where a probability is 0 in float32, as after llama.cpp's top_n_sigma: 0 ln 0 is 0 here
+    and NaN in llama.cpp, which then keeps rows by chance.
     """
 
     about: ClassVar[About] = About(
@@ -55,19 +59,19 @@ class Typical(Sampler):
         logs = logarithms(probs)
         nearness = -np.abs(-logs - llama_cpp_entropy(probs, logs))
         size = len(candidates)
-        look = min(size, _FIRST_LOOK)
+        count_sorted = min(size, _FIRST_SORTED_ROWS)
         while True:
-            positions = highest_rows(nearness, look)
+            positions = highest_rows(nearness, count_sorted)
             count = self._count(probs[positions])
-            if count < look or look == size:
+            if count < count_sorted or count_sorted == size:
                 break
-            look = min(size, 16 * look)
+            count_sorted = min(size, _GROWTH * count_sorted)
         candidates.take(positions[:count])
 
     def _count(self, head: Floats) -> int:
-        """How many of the rows to keep, given their probabilities from the nearest to the entropy on."""
-        reached = np.add.accumulate(head)
+        """Return how many rows to keep, given their probabilities, the nearest to the entropy first."""
+        cumulative = np.add.accumulate(head)
         mass = np.float32(self.p)
         include = self.boundary == "include"
-        crossing = reached.searchsorted(mass, "right") + 1 if include else reached.searchsorted(mass)
+        crossing = cumulative.searchsorted(mass, "right") + 1 if include else cumulative.searchsorted(mass)
         return max(int(crossing), self.min_keep)

@@ -1,4 +1,4 @@
-"""Exclude top choices."""
+"""XTC: exclude top choices."""
 
 from __future__ import annotations
 
@@ -14,16 +14,18 @@ from ..stage import Stage
 
 
 class Xtc(Sampler):
-    """Now and then, drop every likely token but the least likely of them.
+    """With some probability, drop every likely token except the least likely of them.
 
-    Formula: with u from the chain's MT19937, one float32 a token; if u <= probability: of the rows with
-    p_i >= threshold, sorted from high to low, all but the last are dropped, unless fewer than ``min_keep`` rows
-    would stay. No number is drawn while only one row is in play. ``keep_special``: false protects nothing
-    (llama.cpp, KoboldCpp, Aphrodite); true leaves newline and end-of-generation tokens in play (mlx-lm);
-    ``cancel`` drops nothing at all if one of them would go (text-generation-webui). Raises ``SamplingError``
-    when built without a vocabulary, save for false. Neutral at probability 0, or a threshold above 0.5.
-    Source: p-e-w 2024. Equals llama.cpp's ``xtc`` with keep_special false, save that a row of -inf is not likely
-    at threshold 0.
+    Formula: u is the next float32 of the chain's MT19937, one per token; if u <= probability, the rows with p_i
+    >= threshold are sorted from high to low, float32 (n,), and all but the last are dropped, unless fewer than
+    ``min_keep`` rows would stay. With only one row no number is drawn. ``keep_special``: false protects no token
+    (llama.cpp, KoboldCpp, Aphrodite); true keeps newline and end-of-generation tokens (mlx-lm); ``cancel`` drops
+    nothing if one of them would be dropped (text-generation-webui).
+
+    Range: probability and threshold 0..1, min_keep >= 1. Neutral at probability 0, or a threshold above 0.5,
+    which only one token can reach. Raises ``SamplingError`` when built without a vocabulary, unless keep_special
+    is false. Source: p-e-w 2024. Equals llama.cpp's ``xtc`` with keep_special: false, except that a row of -inf
+    does not count as likely at threshold 0.
     """
 
     about: ClassVar[About] = About(
@@ -50,11 +52,11 @@ class Xtc(Sampler):
 
     @property
     def is_neutral(self) -> bool:
-        """Also off above a threshold that only one token can reach."""
+        """Also off at a threshold above 0.5, which only one token can reach."""
         return self.probability <= 0 or self.threshold > 0.5
 
     def bind(self, context: BuildContext) -> None:
-        """Seed the generator, and look up the special tokens if they matter."""
+        """Seed the generator, and look up the special tokens if they are treated apart."""
         self._random = MersenneTwister(context.seed)
         self._chance: np.float32 | None = None
         self._special: list[int] = []
@@ -69,21 +71,21 @@ class Xtc(Sampler):
         self._chance = None
 
     def accept(self, token: int) -> None:
-        """The next token gets a random number of its own."""
+        """Let the next token draw a new random number."""
         self._chance = None
 
     def apply(self, candidates: Candidates) -> None:
-        """Drop the likely rows but the last, if the dice say so."""
+        """Drop the likely rows except the last, if the random number asks for it."""
         if self.is_neutral or len(candidates) < 2:
             return
-        if self._chance is None:  # kept until a token is accepted: to apply twice is to roll once
+        if self._chance is None:  # kept until a token is accepted, so that applying twice draws once
             self._chance = self._random.uniform_float()
         if self._chance > np.float32(self.probability):
             return
         candidates.order()
         threshold = np.float32(self.threshold)
-        reached = candidates.llama_cpp_probs() >= threshold if threshold > 0 else candidates.logits > -np.inf
-        drop = int(np.count_nonzero(reached)) - 1
+        is_likely = candidates.llama_cpp_probs() >= threshold if threshold > 0 else candidates.logits > -np.inf
+        drop = int(np.count_nonzero(is_likely)) - 1
         if drop < 1 or len(candidates) - drop < self.min_keep:
             return
         if not self._special:

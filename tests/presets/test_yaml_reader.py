@@ -12,7 +12,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 from logitsmith.presets import PresetError, parse_yaml_scalar
-from logitsmith.presets.yaml_reader import SIZE_LIMIT, read_table
+from logitsmith.presets.yaml_reader import MAX_FILE_BYTES, read_table
 
 VALUES = {
     "exponent": ("1e-3", 0.001),
@@ -126,7 +126,7 @@ FILES = {
     "text": (b"hello\n", "the file holds a single value; keys with values are needed, as in key: value"),
     "not_utf8": (b"a: 1\nb: \xff\n", "line 2: the file is not UTF-8"),
     "utf16": ("a: 1".encode("utf-16"), "line 1: the file is not UTF-8"),
-    "too_large": (b"#" * (SIZE_LIMIT + 1), "the file is larger than 1 MB"),
+    "too_large": (b"#" * (MAX_FILE_BYTES + 1), "the file is larger than 1 MB"),
     "syntax": (
         b"chain:\n  - top_k: 40\n - dist\n",
         "line 3, column 2: expected <block end>, but found '<block sequence start>'",
@@ -169,7 +169,7 @@ def test_null_byte_in_path() -> None:
 
 def test_largest_file_and_byte_order_mark(project: Path) -> None:
     path = project / "x.yaml"
-    path.write_bytes(b"\xef\xbb\xbfa: 1\n".ljust(SIZE_LIMIT, b"#"))
+    path.write_bytes(b"\xef\xbb\xbfa: 1\n".ljust(MAX_FILE_BYTES, b"#"))
     assert read_table(path, "x") == {"a": 1}
 
 

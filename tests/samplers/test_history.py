@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from logitsmith.samplers import SamplingError
-from logitsmith.samplers.history import LastSeen, check_tokens, token_table
+from logitsmith.samplers.history import LastPositions, check_tokens, token_table
 
 TOKENS = st.lists(st.integers(0, 40), max_size=80)
 
@@ -20,12 +20,12 @@ WORKED = {
 @pytest.mark.parametrize(("tokens", "added", "places"), WORKED.values(), ids=WORKED)
 @pytest.mark.parametrize("asked", [True, False], ids=["asked before", "not asked before"])
 def test_worked_example(tokens, added, places, asked):
-    seen = LastSeen("it", tokens)
+    seen = LastPositions("it", tokens)
     if asked:
-        seen.places(5)
+        seen.table(5)
     for token in added:
         seen.add(token)
-    assert seen.places(5).tolist() == places
+    assert seen.table(5).tolist() == places
     assert len(seen) == len(tokens) + len(added)
 
 
@@ -38,41 +38,41 @@ def last_places(tokens, size):
 
 @given(TOKENS, TOKENS, st.integers(41, 60))
 def test_brute_force(before, added, size):
-    seen = LastSeen("it", iter(before))
+    seen = LastPositions("it", iter(before))
     history = list(before)
     for token in added:
         seen.add(token)
         history.append(token)
-        assert seen.places(size).tolist() == last_places(history, size)
+        assert seen.table(size).tolist() == last_places(history, size)
         assert len(seen) == len(history)
     # The vocabulary may change in size.
-    assert seen.places(size + 7).tolist() == last_places(history, size + 7)
-    assert seen.places(size).tolist() == last_places(history, size)
+    assert seen.table(size + 7).tolist() == last_places(history, size + 7)
+    assert seen.table(size).tolist() == last_places(history, size)
 
 
 def test_a_long_history_in_a_large_vocabulary():
     tokens = np.random.default_rng(1).integers(0, 200_000, 32_768).tolist()
-    seen = LastSeen("it", tokens[:30_000])
-    seen.places(200_000)
+    seen = LastPositions("it", tokens[:30_000])
+    seen.table(200_000)
     for token in tokens[30_000:]:
         seen.add(token)
-    assert seen.places(200_000).tolist() == last_places(tokens, 200_000)
+    assert seen.table(200_000).tolist() == last_places(tokens, 200_000)
 
 
 @pytest.mark.parametrize("token", [-1, 5, 50_000])
 def test_an_id_outside_the_vocabulary(token):
     message = rf"^it: token id {token} in the text is not within 0\.\.4$"
     with pytest.raises(SamplingError, match=message):
-        LastSeen("it", [1, token, 2]).places(5)
-    seen = LastSeen("it", [1])
-    seen.places(5)
+        LastPositions("it", [1, token, 2]).table(5)
+    seen = LastPositions("it", [1])
+    seen.table(5)
     with pytest.raises(SamplingError, match=message):
         seen.add(token)
     # What was refused is not part of the history.
     seen.add(2)
     assert len(seen) == 2
-    assert seen.places(5).tolist() == [-1, 0, 1, -1, -1]
-    assert seen.places(6).tolist() == [-1, 0, 1, -1, -1, -1]
+    assert seen.table(5).tolist() == [-1, 0, 1, -1, -1]
+    assert seen.table(6).tolist() == [-1, 0, 1, -1, -1, -1]
 
 
 @given(TOKENS, st.integers(1, 45))
