@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from .errors import GrammarError
     from .grammar import Grammar, GrammarState, shortest_completion
     from .grammar_files import KIND_OF_SUFFIX, read_grammar_file
-    from .grammar_spec import GRAMMAR_KEYS, GrammarSpec, resolve_grammar
+    from .grammar_spec import GRAMMAR_KEYS, GrammarSpec, grammar_table, resolve_grammar
     from .mismatch import Mismatch, find_mismatch
     from .named_grammars import GrammarEntry, find_grammar, list_grammars
     from .parsed_grammar import KINDS
@@ -43,6 +43,7 @@ __all__ = [
     "compile_grammar",
     "find_grammar",
     "find_mismatch",
+    "grammar_table",
     "list_grammars",
     "random_sentence",
     "read_grammar_file",
@@ -60,7 +61,7 @@ __getattr__ = lazy_exports(
         "errors": "GrammarError",
         "grammar": "Grammar GrammarState shortest_completion",
         "grammar_files": "KIND_OF_SUFFIX read_grammar_file",
-        "grammar_spec": "GRAMMAR_KEYS GrammarSpec resolve_grammar",
+        "grammar_spec": "GRAMMAR_KEYS GrammarSpec grammar_table resolve_grammar",
         "mismatch": "Mismatch find_mismatch",
         "named_grammars": "GrammarEntry find_grammar list_grammars",
         "parsed_grammar": "KINDS",

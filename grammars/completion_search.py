@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from .errors import GrammarError
 
-# The numbers below bound the time of a search; tests/grammars/test_completion.py shows what they are enough for.
+# These numbers bound the time of a search. tests/grammars/test_completion.py has the cases that they suffice for.
 
 _TRIES_BY_LENGTH = 300
 """How many texts are tried shortest first."""
@@ -22,7 +22,7 @@ _TRIES_BY_REVISITS = 5_000
 """How many texts are then tried in the order of how often they came back to the same set of next tokens."""
 
 _TRIES_TO_SHORTEN = 2_000
-"""How many parts of a completion are tried to be left out."""
+"""How many times a part of a completion is left out as a trial."""
 
 _ALIKE_CANDIDATES = 4
 """How many candidates of equal cost and equal next tokens are followed."""
@@ -83,7 +83,7 @@ def search_completion(state: SearchableState) -> bytes:
     """Return a text that makes the state's text a whole sentence; not always the shortest one.
 
     Texts are tried by length. If none of them ends the sentence, candidates that lead to something new go first,
-    and what can be left out of the first completion is left out. Raises ``GrammarError`` if none was found.
+    and the first completion is shortened. Raises ``GrammarError`` if none was found.
     """
     start = _Candidate(b"", state, state.mask(), frozenset(), 0)
     completion = _search(start, _TRIES_BY_LENGTH, _by_length)

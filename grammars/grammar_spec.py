@@ -101,15 +101,12 @@ def resolve_grammar(
 ) -> GrammarSpec:
     """Return the grammar that a preset's ``grammar:`` or a flag gives. Raises ``GrammarError``.
 
-    A text is GBNF if it has a ``::=``, else a name. A table has one of `GRAMMAR_KEYS`, and may have ``root`` and
-    ``after``.
-
     Args:
-        value: the text or the table.
+        value: the text or the table; see `grammar_table`.
         folders: where names are looked for before the library, as (origin, path).
         base: the folder to which files are relative; None: the current one.
     """
-    table = value if isinstance(value, Mapping) else {"gbnf" if "::=" in value else "name": value}
+    table = grammar_table(value)
     key = _grammar_key(table)
     label, source = _label_and_source(key, table[key], folders, base)
     if table.get("after") == "":
@@ -118,6 +115,15 @@ def resolve_grammar(
     if root != "root" and GRAMMAR_KEYS[key] != "gbnf":
         raise GrammarError(f"grammar: a root rule belongs to GBNF, not to {key}")
     return GrammarSpec(label, GRAMMAR_KEYS[key], source, root, table.get("after"))
+
+
+def grammar_table(value: str | Mapping[str, Any]) -> dict[str, Any]:
+    """Return the table that a text stands for; a table as it is.
+
+    A text is GBNF if it has a ``::=``, else a name. A table has one of `GRAMMAR_KEYS`, and may have ``root`` and
+    ``after``.
+    """
+    return dict(value) if isinstance(value, Mapping) else {"gbnf" if "::=" in value else "name": value}
 
 
 def _grammar_key(table: Mapping[str, Any]) -> str:

@@ -1,4 +1,4 @@
-"""Limits on the size of a grammar, and on the work that llguidance may do for it."""
+"""Limits on the size of a grammar, and on what llguidance may spend on it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Logprob records, and their shapes as JSON: ours, OpenAI's, Together's, llama.cpp's server's."""
+"""Logprob records, and their formats as JSON: ours, OpenAI's, Together's, and that of llama.cpp's server."""
 
 from __future__ import annotations
 

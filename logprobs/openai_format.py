@@ -51,9 +51,9 @@ def text_chunk(head: CompletionHead, tokens: Sequence[TokenRecord], offsets: Seq
     return _text_head(head) | {"choices": [choice]}
 
 
-def text_last_chunk(head: CompletionHead, finish: CompletionFinish, rest: str) -> Json:
-    """The last chunk: ``rest`` (the text that was held back), the finish reason and the usage."""
-    choice = _text_choice(rest, None, finish_reason(finish))
+def text_last_chunk(head: CompletionHead, finish: CompletionFinish, held_back: str) -> Json:
+    """The last chunk: the text that was held back, the finish reason and the usage."""
+    choice = _text_choice(held_back, None, finish_reason(finish))
     return _text_head(head) | {"choices": [choice], "usage": usage(head, finish.completion_tokens)}
 
 
@@ -82,9 +82,9 @@ def chat_chunk(head: CompletionHead, token: TokenRecord) -> Json:
     return _chat_chunk(head, {"content": token.text}, _chat_logprobs(head, [token]), None)
 
 
-def chat_last_chunk(head: CompletionHead, finish: CompletionFinish, rest: str) -> Json:
-    """The last chunk of a chat: ``rest`` (the text that was held back), the finish reason and the usage."""
-    delta = {"content": rest} if rest else {}
+def chat_last_chunk(head: CompletionHead, finish: CompletionFinish, held_back: str) -> Json:
+    """The last chunk of a chat: the text that was held back, the finish reason and the usage."""
+    delta = {"content": held_back} if held_back else {}
     chunk = _chat_chunk(head, delta, None, finish_reason(finish))
     return chunk | {"usage": usage(head, finish.completion_tokens)}
 

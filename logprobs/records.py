@@ -1,4 +1,4 @@
-"""What is known of tokens and of the distributions that they came from."""
+"""Records of tokens and of the distributions that they were drawn from."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class TokenLogprob:
 
     @property
     def text(self) -> str:
-        """The bytes as text; where they are only a part of a character, see `display_text`."""
+        """The bytes as text; see `display_text` for bytes that are not."""
         return display_text(self.data)
 
     def as_json(self) -> dict[str, object]:
@@ -78,7 +78,7 @@ class TokenRecord:
 
 
 def display_text(data: bytes) -> str:
-    """A token as text; bytes that are no text as ``bytes:`` and their hexadecimal escapes, as OpenAI has it."""
+    """A token as text. Bytes that are not UTF-8 become ``bytes:`` and hexadecimal escapes, as with OpenAI."""
     try:
         return data.decode()
     except UnicodeDecodeError:
@@ -86,5 +86,5 @@ def display_text(data: bytes) -> str:
 
 
 def finite_or_none(value: float | None) -> float | None:
-    """The number, or None where JSON has none for it."""
+    """The number if it is finite; else None, since JSON has no NaN and no Infinity."""
     return value if value is not None and math.isfinite(value) else None

@@ -57,12 +57,12 @@ def spec_of(options: RunOptions, settings: Settings) -> GrammarSpec | None:
             if given is not None:
                 raise typer.BadParameter(f"{flag} needs a grammar")
         return None
-    from ...grammars import GrammarError, resolve_grammar
+    from ...grammars import GrammarError, grammar_table, resolve_grammar
 
     if options.grammar_root is not None:
-        value = {**_table(value), "root": options.grammar_root}
+        value = {**grammar_table(value), "root": options.grammar_root}
     if options.grammar_after is not None:
-        value = {**_table(value), "after": options.grammar_after}
+        value = {**grammar_table(value), "after": options.grammar_after}
     try:
         spec = resolve_grammar(value, folders(), settings.grammar_base)
         spec.check()
@@ -82,16 +82,12 @@ def check_grammar(preset: Preset) -> None:
         raise error.within(preset.place) from None
 
 
-def _table(value: str | dict[str, Any]) -> dict[str, Any]:
-    return value if isinstance(value, dict) else {"gbnf" if "::=" in value else "name": value}
-
-
 def constraint_of(spec: GrammarSpec, model: Model) -> Constraint:
-    """Make the grammar ready for the model, beside whatever else is done."""
+    """Compile the grammar for the model, in a thread."""
     from ...grammars import BackgroundConstraint
 
     vocabulary = model.vocabulary
-    made = BackgroundConstraint(lambda: spec.start(vocabulary), spec.description)
+    constraint = BackgroundConstraint(lambda: spec.start(vocabulary), spec.description)
     if spec.names_tokens or spec.after is not None:
-        made.wait()  # what is wrong with it is said before the prompt is read
-    return made
+        constraint.wait()  # only the vocabulary can show its errors, and they come before the prompt is read
+    return constraint
