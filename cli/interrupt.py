@@ -36,3 +36,13 @@ def interruptible() -> Iterator[Interrupt]:
         yield interrupt
     finally:
         signal.signal(signal.SIGINT, previous)
+
+
+@contextmanager
+def ignored_interrupts() -> Iterator[None]:
+    """While inside, Ctrl-C does nothing in this process."""
+    previous = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, previous)

@@ -2,23 +2,16 @@
 
 from __future__ import annotations
 
-import codecs
 import csv
 import io
-import json
-import os
-import sys
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from hashlib import sha256
-from pathlib import Path
 from queue import Empty, Queue
 from threading import Thread
 from typing import Any, BinaryIO
 
-from ...common import parse_strict_json
-from .request import InvalidLineError
+from ..inputs.json_lines import InvalidLineError, number_lines, parse_object
 from .template import PromptTemplate
 
 _MAX_FIELD_CHARACTERS = 2**31 - 1
@@ -42,24 +35,15 @@ class InputLine:
     digest: str
 
 
-@contextmanager
-def open_input(path: Path) -> Iterator[BinaryIO]:
-    """Open the file, or stdin for ``-``. Raises ``OSError``."""
-    if path.is_file():
-        with path.open("rb") as file:
-            yield file
-    elif str(path) != "-":
-        yield path.open("rb")
-    elif sys.stdin is None:
-        raise OSError(None, "it is closed", "stdin")
-    else:
-        # A copy of stdin that is not closed: a thread may still read from it when the run ends.
-        yield os.fdopen(os.dup(sys.stdin.fileno()), "rb")
-
-
 def read_input_lines(file: BinaryIO, template: PromptTemplate | None) -> Iterator[InputLine]:
     """Read JSONL; with a template, CSV whose columns the template names."""
     return read_json_lines(file) if template is None else read_csv_lines(file, template)
+
+
+def count_input_lines(file: BinaryIO, template: PromptTemplate | None) -> int:
+    """How many lines `read_input_lines` would yield."""
+    lines: Iterator[object] = number_lines(file) if template is None else read_csv_lines(file, template)
+    return sum(1 for _ in lines)
 
 
 class BackgroundLines:
@@ -93,31 +77,19 @@ class BackgroundLines:
 
 def read_json_lines(file: Iterable[bytes]) -> Iterator[InputLine]:
     """Read one object a line; empty lines are skipped."""
-    for number, data in enumerate(file, 1):
-        text = (data.removeprefix(codecs.BOM_UTF8) if number == 1 else data).strip()
-        if text:
-            yield InputLine(number, _parse_object(text), _digest(text))
+    for number, text in number_lines(file):
+        yield InputLine(number, _parse(text), _digest(text))
+
+
+def _parse(text: bytes) -> dict[str, Any] | InvalidLineError:
+    try:
+        return parse_object(text)
+    except InvalidLineError as error:
+        return error
 
 
 def _digest(data: bytes) -> str:
     return sha256(data).hexdigest()[:16]
-
-
-def _parse_object(data: bytes) -> dict[str, Any] | InvalidLineError:
-    if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
-        return InvalidLineError("it is UTF-16; save the file as UTF-8")
-    try:
-        value = parse_strict_json(data)
-        json.dumps(value, ensure_ascii=False).encode()
-    except UnicodeDecodeError:
-        return InvalidLineError("it is not UTF-8")
-    except UnicodeEncodeError:
-        return InvalidLineError("it holds half of a surrogate pair")
-    except json.JSONDecodeError as error:
-        return InvalidLineError(f"it is not JSON: {error.msg} at character {error.pos + 1}")
-    except (ValueError, RecursionError) as error:
-        return InvalidLineError(f"it is not JSON that can be read: {str(error).split(';')[0]}")
-    return value if isinstance(value, dict) else InvalidLineError("it is not an object")
 
 
 def read_csv_lines(file: BinaryIO, template: PromptTemplate) -> Iterator[InputLine]:

@@ -9,13 +9,9 @@ from typing import Annotated, Literal
 
 from pydantic import Field, ValidationError, model_validator
 
-from ...common import LogitsmithError
 from ...presets import Override
+from ..inputs.json_lines import InvalidLineError
 from .openai_line import ChatBody, ChatMessage, CompletionBody, Json, OpenAILine, StrictModel
-
-
-class InvalidLineError(LogitsmithError):
-    """A line that is not a valid request. The message says what is wrong with it."""
 
 
 @dataclass(frozen=True)

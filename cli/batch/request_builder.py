@@ -19,8 +19,10 @@ from ...presets import (
     resolve_settings,
 )
 from ...samplers import build
-from ..inputs.grammar import folders
-from .request import BatchRequest, InvalidLineError
+from ..inputs.grammar import grammar_folders
+from ..inputs.json_lines import InvalidLineError
+from ..inputs.settings import has_default_length, token_limit
+from .request import BatchRequest
 
 
 @dataclass(frozen=True)
@@ -56,7 +58,6 @@ class RequestBuilder:
         settings = self._resolve(request)
         seed = settings.seed.value
         constraint = self._constraint(settings)
-        max_tokens = settings.max_tokens.value
         top_logprobs = self._defaults.logprobs if request.logprobs is None else request.logprobs
         return GenerationRequest(
             prompt=self._prompt(request, settings),
@@ -67,10 +68,9 @@ class RequestBuilder:
             ),
             constraint=constraint,
             stop=settings.stop.value,
-            max_tokens=None if max_tokens == -1 else max_tokens,
+            max_tokens=token_limit(settings),
             logprobs=LogprobRequest(top_logprobs, request.logprobs_from),
-            # Only a length that somebody asked for may break off the sentence of a grammar.
-            complete_sentence=constraint is not None and settings.max_tokens.origin == "default",
+            complete_sentence=constraint is not None and has_default_length(settings),
             key=request.id,
         )
 
@@ -101,7 +101,7 @@ class RequestBuilder:
         value = settings.grammar.value
         if value is None:
             return None
-        return resolve_grammar(value, folders(), settings.grammar_base).start(self._model.vocabulary)
+        return resolve_grammar(value, grammar_folders(), settings.grammar_base).start(self._model.vocabulary)
 
     def _prompt(self, request: BatchRequest, settings: Settings) -> str | Sequence[int]:
         if request.messages is not None:

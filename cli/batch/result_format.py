@@ -6,8 +6,9 @@ from typing import Any
 
 from ... import logprobs
 from ...engine import BatchAnswer
+from ..inputs.json_lines import InvalidLineError
 from ..render.completion_parts import completion_finish, completion_head
-from .request import BatchRequest, InvalidLineError
+from .request import BatchRequest
 
 
 class ResultFormat:

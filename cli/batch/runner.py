@@ -10,10 +10,11 @@ from ...grammars import GrammarError
 from ...logprobs import batch_error
 from ...presets import PresetError
 from ...samplers import SamplingError
+from ..inputs.json_lines import InvalidLineError
 from ..render.batch import BatchProgress, ProgressDisplay
 from .input_lines import BackgroundLines, InputLine
 from .journal import ResultSink
-from .request import BatchRequest, InvalidLineError, find_request_id, parse_request
+from .request import BatchRequest, find_request_id, parse_request
 from .request_builder import RequestBuilder
 from .result_format import ResultFormat
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from .request import InvalidLineError
+from ..inputs.json_lines import InvalidLineError
 
 _BRACES = re.compile(r"\{\{|\}\}|\{([^{}]*)\}|[{}]")
 

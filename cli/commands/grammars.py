@@ -4,24 +4,22 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
 from ..errors import FAILED, fail, report_failures
-from ..options.checks import check_text
+from ..inputs.files import read_input
+from ..options.grammars import GrammarCheckOptions, GrammarNameOptions, GrammarSampleOptions
+from ..options.signature import takes_options
 
 if TYPE_CHECKING:
     from ...grammars import GrammarSpec, Mismatch
 
 app = typer.Typer(help="List, show, check and try grammars.", rich_markup_mode="rich", add_completion=False)
 
-Name = Annotated[str, typer.Argument(help="A grammar's name, or a file: .gbnf, .json (schema), .regex, .lark.")]
-Text = Annotated[str | None, typer.Option("--text", help="Does this text match? If not, where does it leave?")]
-TextFile = Annotated[Path | None, typer.Option("--text-file", help="The same for a file; - is stdin.")]
-Root = Annotated[str, typer.Option("--root", metavar="RULE", help="The rule that GBNF begins with.")]
-Seed = Annotated[int | None, typer.Option("--seed", "-s", help="Same seed, same sentences.")]
-Count = Annotated[int, typer.Option("-n", min=1, max=100_000, help="How many sentences.")]
+_SHOWN_BEFORE, _SHOWN = 60, 100
+"""Characters of a line that are shown before a mismatch, and altogether: they fit a wide terminal."""
 
 
 @app.callback(invoke_without_command=True)
@@ -36,73 +34,66 @@ def list_() -> None:
     """List the grammars that a name finds: ./grammars, your config folder, the built-in ones."""
     with report_failures():
         from ...grammars import list_grammars
-        from ..inputs.grammar import folders
+        from ..inputs.grammar import grammar_folders
         from ..render.tables import show_grammars
 
-        show_grammars(list_grammars(folders()))
+        show_grammars(list_grammars(grammar_folders()))
 
 
 @app.command()
-def show(name: Name) -> None:
+@takes_options(GrammarNameOptions)
+def show(options: GrammarNameOptions) -> None:
     """Print a grammar's text."""
-    with report_failures():
-        from ..render.text import terminal_safe
+    from ..render.text import terminal_safe
 
-        sys.stdout.write(terminal_safe(_spec(name).source, sys.stdout))
+    sys.stdout.write(terminal_safe(_find_spec(options.name).source, sys.stdout))
 
 
 @app.command()
-def check(name: Name, text: Text = None, text_file: TextFile = None, root: Root = "root") -> None:
+@takes_options(GrammarCheckOptions)
+def check(options: GrammarCheckOptions) -> None:
     """Say whether a grammar is right, or whether a text matches it; if not, where and why.
 
     Exit code 1: the text does not match; 2: the grammar is wrong.
     """
-    if text is not None and text_file is not None:
-        raise typer.BadParameter("--text and --text-file each give a text; one at a time")
-    if text is not None:
-        check_text("text", text)
-    with report_failures():
-        from ...grammars import find_mismatch
-
-        spec = _spec(name, root)
-        spec.check()
-        given = text if text_file is None else _read(text_file)
-        if given is None:
-            print(f"{name}: ok")
-            return
-        grammar = spec.compile(None)
-        found = find_mismatch(grammar, given)
-        if found is not None and text_file is not None and given.endswith("\n"):
-            found = find_mismatch(grammar, given[:-1])  # a file's last line end need not belong to the text
-        if found is None:
-            print(f"{name}: the text matches")
-            return
-        _show_mismatch(name, given, found)
-        raise typer.Exit(FAILED)
+    name = options.name
+    spec = _find_spec(name, options.root)
+    spec.check()
+    text = options.text if options.text_file is None else _read_text(options.text_file)
+    if text is None:
+        print(f"{name}: ok")
+        return
+    mismatch = _find_mismatch(spec, text, is_file=options.text_file is not None)
+    if mismatch is None:
+        print(f"{name}: the text matches")
+        return
+    _show_mismatch(name, text, mismatch)
+    raise typer.Exit(FAILED)
 
 
 @app.command()
-def sample(name: Name, seed: Seed = None, n: Count = 1, root: Root = "root") -> None:
+@takes_options(GrammarSampleOptions)
+def sample(options: GrammarSampleOptions) -> None:
     """Print random sentences of a GBNF grammar, made with no model."""
-    with report_failures():
-        from ...grammars import GrammarError, random_sentence
-        from ..render.text import terminal_safe
+    from ...grammars import GrammarError, random_sentence
+    from ..render.text import terminal_safe
 
-        spec = _spec(name, root)
-        if spec.kind != "gbnf":
-            fail(f"{name}: sentences can be made of GBNF only")
-        for number in range(n):
-            try:
-                made = random_sentence(spec.source, None if seed is None else seed + number, spec.root)
-            except GrammarError as error:
-                raise error.within(spec.label) from None
-            print(terminal_safe(made.removesuffix("\n"), sys.stdout))
+    spec = _find_spec(options.name, options.root)
+    if spec.kind != "gbnf":
+        fail(f"{options.name}: sentences can be made of GBNF only")
+    for number in range(options.count):
+        seed = None if options.seed is None else options.seed + number
+        try:
+            sentence = random_sentence(spec.source, seed, spec.root)
+        except GrammarError as error:
+            raise error.within(spec.label) from None
+        print(terminal_safe(sentence.removesuffix("\n"), sys.stdout))
 
 
-def _spec(name: str, root: str = "root") -> GrammarSpec:
-    """A grammar by its name, or by its file, whose ending says the kind."""
+def _find_spec(name: str, root: str = "root") -> GrammarSpec:
+    """A grammar by its name, or by its file, whose ending names the kind."""
     from ...grammars import KIND_OF_SUFFIX, GrammarError, GrammarSpec, read_grammar_file, resolve_grammar
-    from ..inputs.grammar import folders
+    from ..inputs.grammar import grammar_folders
 
     path = Path(name)
     kind = KIND_OF_SUFFIX.get(path.suffix)
@@ -116,27 +107,40 @@ def _spec(name: str, root: str = "root") -> GrammarSpec:
             f"{name}: the kind of a grammar file is told by its ending: {', '.join(KIND_OF_SUFFIX)}"
         )
     table: dict[str, Any] = {"name": name, "root": root}
-    return resolve_grammar(table, folders())
+    return resolve_grammar(table, grammar_folders())
 
 
-def _read(path: Path) -> str:
-    data = sys.stdin.buffer.read() if str(path) == "-" else path.read_bytes()
+def _read_text(path: Path) -> str:
+    from ...common import NotUTF8Error, decode_utf8
+
     try:
-        return data.decode()
-    except UnicodeDecodeError as error:
-        fail(f"{path}: line {data[: error.start].count(10) + 1}: the text is not UTF-8")
+        return decode_utf8(read_input(path))
+    except NotUTF8Error as error:
+        fail(f"{path}: line {error.line}: the text is not UTF-8")
 
 
-def _show_mismatch(name: str, text: str, found: Mismatch) -> None:
+def _find_mismatch(spec: GrammarSpec, text: str, *, is_file: bool) -> Mismatch | None:
+    from ...grammars import find_mismatch
+
+    grammar = spec.compile(None)
+    mismatch = find_mismatch(grammar, text)
+    if mismatch is not None and is_file and text.endswith("\n"):
+        return find_mismatch(grammar, text[:-1])  # a file's last line end need not belong to the text
+    return mismatch
+
+
+def _show_mismatch(name: str, text: str, mismatch: Mismatch) -> None:
     from rich.cells import cell_len
 
     from ..render.text import terminal_safe
 
-    line = text.split("\n")[found.line - 1].replace("\t", " ")
-    start = max(0, found.column - 1 - 60)
-    before = terminal_safe(line[start : found.column - 1], sys.stdout)
-    shown = before + terminal_safe(line[found.column - 1 : start + 100], sys.stdout)
-    what = "the text ends too early" if found.character is None else f"{found.character!r} cannot stand here"
-    expected = terminal_safe(found.expected, sys.stdout)
-    print(f"{name}: line {found.line}, column {found.column}: {what}; expected {expected}")
-    print(f"  {shown}\n  {' ' * cell_len(before)}^")
+    line = text.split("\n")[mismatch.line - 1].replace("\t", " ")
+    column = mismatch.column - 1
+    start = max(0, column - _SHOWN_BEFORE)
+    before = terminal_safe(line[start:column], sys.stdout)
+    after = terminal_safe(line[column : start + _SHOWN], sys.stdout)
+    character = mismatch.character
+    reason = "the text ends too early" if character is None else f"{character!r} cannot stand here"
+    expected = terminal_safe(mismatch.expected, sys.stdout)
+    print(f"{name}: line {mismatch.line}, column {mismatch.column}: {reason}; expected {expected}")
+    print(f"  {before}{after}\n  {' ' * cell_len(before)}^")

@@ -2,57 +2,53 @@
 
 from __future__ import annotations
 
-import signal
-import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import BinaryIO
+from collections.abc import Sequence
+from contextlib import nullcontext
+from typing import TYPE_CHECKING
 
 import typer
 
-from ..errors import FAILED, fail, report_failures, say
-from ..options import flags as o
+from ..errors import FAILED, fail, say
+from ..inputs.files import input_name, input_path, is_stdin, open_input
+from ..interrupt import ignored_interrupts
+from ..options.inspect import InspectOptions
+from ..options.signature import takes_options
 
-_MOST = 20
-"""How many wrong lines are told of."""
+if TYPE_CHECKING:
+    from ...logprobs import StreamError
+
+_MAX_PROBLEMS = 20
+"""Wrong lines that are reported one by one."""
 
 
-def inspect(file: o.StreamFile = None, top: o.Alternatives = None, source: o.InspectFrom = None) -> None:
+@takes_options(InspectOptions)
+def inspect(options: InspectOptions) -> None:
     """Show a run of gen --format jsonl: its tokens tinted by probability, their surprise and entropy.
 
     Reads along while a run is written: gen "..." --format jsonl | gen inspect
     """
-    with report_failures():
-        from ...logprobs import StreamError, read_stream
-        from ..render.inspection import show
+    from ...logprobs import read_stream
+    from ..render.inspection import show
 
-        problems: list[StreamError] = []
-        with _opened(file) as lines:
-            found = show(read_stream(lines, problems.append), top, None if source is None else source.value)
-        name = "stdin" if file is None or str(file) == "-" else str(file)
-        for problem in problems[:_MOST]:
-            say(f"gen: {name}: {problem}")
-        if len(problems) > _MOST:
-            say(f"gen: {name}: and {len(problems) - _MOST:,} further lines that are no events")
-        if problems:
-            raise typer.Exit(FAILED)
-        if not found:
-            fail(f"{name}: there is no run in it")
-
-
-@contextmanager
-def _opened(file: o.StreamFile) -> Iterator[BinaryIO]:
-    if file is not None and str(file) != "-":
-        with file.open("rb") as stream:
-            yield stream
-        return
-    if sys.stdin is None or (file is None and sys.stdin.isatty()):
+    path = input_path(options.file)
+    if path is None:
         raise typer.BadParameter(
             "there is no run: give a file, or pipe one in (gen ... --format jsonl | gen inspect)"
         )
-    # Ctrl-C is for the one that writes; it then ends the stream in order.
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
-    try:
-        yield sys.stdin.buffer
-    finally:
-        signal.signal(signal.SIGINT, before)
+    problems: list[StreamError] = []
+    # Ctrl-C is for the program that writes the pipe; it then ends the stream in order.
+    with ignored_interrupts() if is_stdin(path) else nullcontext(), open_input(path) as lines:
+        events = read_stream(lines, problems.append)
+        has_events = show(events, options.top, None if options.source is None else options.source.value)
+    _report(problems, has_events, input_name(path))
+
+
+def _report(problems: Sequence[StreamError], has_events: bool, name: str) -> None:
+    for problem in problems[:_MAX_PROBLEMS]:
+        say(f"gen: {name}: {problem}")
+    if len(problems) > _MAX_PROBLEMS:
+        say(f"gen: {name}: and {len(problems) - _MAX_PROBLEMS:,} further lines that are no events")
+    if problems:
+        raise typer.Exit(FAILED)
+    if not has_events:
+        fail(f"{name}: there is no run in it")

@@ -7,171 +7,122 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import typer
 
-from ..errors import FAILED, INTERRUPTED, note, report_failures, say
-from ..inputs.endpoint import count_tokens, opened
-from ..inputs.model import hear_llama_cpp
+from ..errors import FAILED, INTERRUPTED, note, say
+from ..inputs.endpoint import count_tokens, open_endpoint
+from ..inputs.model import show_llama_cpp_messages
 from ..inputs.prompt import read_prompt
 from ..interrupt import Interrupt, interruptible
-from ..options import flags as o
-from ..options import recover_flags as r
-from ..options.recover_checks import check_recover, given
-from ..options.recover_options import RecoverOptions
+from ..options.recover import RecoverOptions
+from ..options.signature import takes_options
 
 if TYPE_CHECKING:
-    from ...recover import Endpoint, Recovery, RecoverySettings, Verification
+    from ...recover import Endpoint, Recovery, RecoverySettings
 
 
-def recover(
-    context: typer.Context,
-    prompt: r.RecoverPrompt = None,
-    prompt_option: o.PromptOption = None,
-    file: o.File = None,
-    endpoint: r.EndpointUrl = None,
-    api: r.ApiOption = None,
-    api_model: r.ApiModel = None,
-    api_chat: r.ApiChat = False,
-    tokenizer: r.Tokenizer = None,
-    key_env: r.KeyEnv = None,
-    window: r.Window = None,
-    pre_sampling: r.PreSampling = False,
-    slot: r.ServerSlot = None,
-    vocab_size: r.VocabSize = None,
-    method: r.MethodOption = r.Method.auto,
-    top: r.Top = None,
-    ids: r.Ids = None,
-    basis: r.BasisFile = None,
-    eps: r.Eps = 1e-3,
-    tolerance: r.Tolerance = 0.01,
-    repeats: r.Repeats = None,
-    in_flight: r.InFlight = 1,
-    rate: r.Rate = None,
-    timeout: r.Timeout = 60.0,
-    retries: r.Retries = 8,
-    max_calls: r.MaxCalls = None,
-    dry_run: r.DryRun = False,
-    price: r.Price = None,
-    output: r.Output = None,
-    checkpoint: r.Checkpoint = None,
-    resume: r.Resume = False,
-    verify: r.Verify = None,
-    model: o.ModelPath = None,
-    context_size: o.ContextSize = None,
-    threads: o.Threads = None,
-    gpu_layers: o.GpuLayers = 0,
-    batch_size: o.BatchSize = 512,
-    lora: o.Lora = None,
-    no_mmap: o.NoMmap = False,
-    mlock: o.Mlock = False,
-    verbose: o.Verbose = False,
-) -> None:
+@takes_options(RecoverOptions)
+def recover(options: RecoverOptions) -> None:
     """Recover the logprobs of all tokens, or of some, from an API that shows few a call.
 
     The API must take a logit bias. Without --endpoint, a model here is asked through such a window, for study.
     """
-    options = RecoverOptions.of(locals())
-    check_recover(options, given(context))
-    with report_failures():
-        _recover(options)
-
-
-def _recover(options: RecoverOptions) -> None:
     from ...recover import check_output_path
 
-    hear_llama_cpp(options)
-    if options.output is not None and str(options.output) != "-":
-        check_output_path(options.output)
-    tokens = options.tokens
-    prompt = read_prompt(options)
-    with interruptible() as interrupt, opened(options, interrupt) as endpoint:
-        if options.dry_run:
-            _show_plan(endpoint, prompt, tokens, options)
+    show_llama_cpp_messages(options.log)
+    if options.output.file is not None:
+        check_output_path(options.output.file)
+    prompt = read_prompt(options.prompt)
+    with interruptible() as interrupt, open_endpoint(options, interrupt) as endpoint:
+        if options.calls.dry_run:
+            _show_plan(endpoint, prompt, options)
         else:
-            _run(endpoint, prompt, tokens, (options, interrupt))
+            _run(endpoint, prompt, options, interrupt)
 
 
-def _show_plan(endpoint: Endpoint, prompt: str, tokens: list[int] | None, options: RecoverOptions) -> None:
+def _show_plan(endpoint: Endpoint, prompt: str, options: RecoverOptions) -> None:
     from ...recover import estimate_calls
     from ..render.recovery import show_plan
 
-    settings = _settings(options)
-    estimates = estimate_calls(endpoint, prompt, options.method.value, options.top, tokens, settings=settings)
-    count, guessed = count_tokens(endpoint, prompt)
-    show_plan(estimates, count, guessed, options.prices)
+    method = options.method
+    estimates = estimate_calls(
+        endpoint, prompt, method.method.value, method.top, method.token_ids, settings=_settings(options)
+    )
+    count, is_guess = count_tokens(endpoint, prompt)
+    show_plan(estimates, count, is_guess, options.calls.prices)
 
 
-def _settings(options: RecoverOptions, **rest: Any) -> RecoverySettings:
+def _settings(options: RecoverOptions, **others: Any) -> RecoverySettings:
     from ...recover import Basis, RecoverySettings
 
+    method = options.method
     return RecoverySettings(
-        basis=None if options.basis is None else Basis.load(options.basis),
-        eps=options.eps,
-        tolerance=options.tolerance,
-        repeats=options.repeats,
-        max_calls=options.max_calls,
-        in_flight=options.in_flight,
-        **rest,
+        basis=None if method.basis is None else Basis.load(method.basis),
+        eps=method.eps,
+        tolerance=method.tolerance,
+        repeats=method.repeats,
+        max_calls=options.calls.max_calls,
+        in_flight=options.calls.in_flight,
+        **others,
     )
 
 
-def _run(endpoint: Endpoint, prompt: str, tokens: list[int] | None, run: tuple[RecoverOptions, Interrupt]) -> None:
-    from ...recover import RecoverError, endpoint_identity, recover, verify
+def _run(endpoint: Endpoint, prompt: str, options: RecoverOptions, interrupt: Interrupt) -> None:
+    from ...recover import verify
     from ..render import recovery as render
     from ..render.progress import recovering
 
-    options, interrupt = run
-    kept = options.kept_in
-    if kept is not None and options.resume and not kept.exists():
-        note(f"{kept}: there is no checkpoint; this begins anew")
+    output = options.output
+    checkpoint = output.checkpoint_file
+    if checkpoint is not None and output.resume and not checkpoint.exists():
+        note(f"{checkpoint}: there is no checkpoint; this begins anew")
     with recovering() as progress:
         settings = _settings(
             options,
-            checkpoint=kept,
-            resume=options.resume,
+            checkpoint=checkpoint,
+            resume=output.resume,
             progress=progress,
             interrupted=lambda: interrupt.requested,
         )
-        if str(options.output) == "-":  # in the end the server may be gone; for a file it is kept before
-            endpoint_identity(endpoint, settings)
-        try:
-            found = recover(endpoint, prompt, options.method.value, options.top, tokens, settings=settings)
-        except RecoverError as error:
-            if error.kept and not options.resume:
-                raise RecoverError(f"{error}; what was answered is kept: go on with --resume") from None
-            raise
-    about = {} if options.output is None else {"endpoint": dict(endpoint.identity), "prompt": prompt}
-    render.write(found, options.output, about)
-    render.summary(found)
-    if found.stopped is not None:
-        _stopped(found, kept)
-    if kept is not None:
-        kept.unlink(missing_ok=True)
-    if options.verify is not None:
-        _show(verify(endpoint, prompt, found, options.verify, settings))
-    if not found.complete:
+        recovery = _recover(endpoint, prompt, options, settings)
+    about = {} if output.output is None else {"endpoint": dict(endpoint.identity), "prompt": prompt}
+    render.write(recovery, output.output, about)
+    render.summary(recovery)
+    if recovery.stopped is not None:
+        _end_early(recovery.stopped, f"after {recovery.sent:,} calls; {_how_to_go_on(checkpoint)}")
+    if checkpoint is not None:
+        checkpoint.unlink(missing_ok=True)
+    if output.verify is not None:
+        verification = verify(endpoint, prompt, recovery, output.verify, settings)
+        render.show_verification(verification)
+        if verification.stopped is not None:
+            _end_early(verification.stopped, "while verifying; what was recovered is whole")
+    if not recovery.complete:
         raise typer.Exit(FAILED)
 
 
-def _stopped(found: Recovery, kept: Path | None) -> NoReturn:
-    """Say how to go on, and leave."""
-    how = "nothing is kept, for want of -o or --checkpoint"
-    if kept is not None and not kept.exists():
-        how = "nothing was answered, so that nothing is kept"
-    elif kept is not None:
-        how = f"the answers are kept in {kept}: the same command with --resume goes on"
-    _leave(found.stopped, f"after {found.sent:,} calls; {how}")
+def _recover(endpoint: Endpoint, prompt: str, options: RecoverOptions, settings: RecoverySettings) -> Recovery:
+    from ...recover import RecoverError, endpoint_identity, recover
+
+    if options.output.prints_lines:  # for a file the endpoint is asked anyway; at the end it may be gone
+        endpoint_identity(endpoint, settings)
+    method = options.method
+    try:
+        return recover(endpoint, prompt, method.method.value, method.top, method.token_ids, settings=settings)
+    except RecoverError as error:
+        if error.kept and not options.output.resume:
+            raise RecoverError(f"{error}; what was answered is kept: go on with --resume") from None
+        raise
 
 
-def _show(seen: Verification) -> None:
-    """Say what the second look saw; leave where it was not carried through."""
-    from ..render.recovery import show_verification
+def _how_to_go_on(checkpoint: Path | None) -> str:
+    if checkpoint is None:
+        return "nothing is kept, for want of -o or --checkpoint"
+    if not checkpoint.exists():
+        return "nothing was answered, so that nothing is kept"
+    return f"the answers are kept in {checkpoint}: the same command with --resume goes on"
 
-    show_verification(seen)
-    if seen.stopped is not None:
-        _leave(seen.stopped, "while verifying; what was recovered is whole")
 
-
-def _leave(stopped: str | None, when: str) -> NoReturn:
-    """Say why no further call was made."""
-    interrupted = stopped == "interrupted"
-    say(f"gen: {'interrupted' if interrupted else '--max-calls is reached'} {when}")
-    raise typer.Exit(INTERRUPTED if interrupted else FAILED)
+def _end_early(stopped: str, when: str) -> NoReturn:
+    """Print why no further call was made, and end the command."""
+    was_interrupted = stopped == "interrupted"
+    say(f"gen: {'interrupted' if was_interrupted else '--max-calls is reached'} {when}")
+    raise typer.Exit(INTERRUPTED if was_interrupted else FAILED)

@@ -9,39 +9,32 @@ from typing import TYPE_CHECKING
 
 from ..errors import note
 from ..interrupt import Interrupt
-from ..options.recover_flags import Api
-from ..options.recover_options import EndpointOptions
+from ..options.endpoint import Api, CallOptions
+from ..options.recover import RecoverOptions
 from .model import load_model
 
 if TYPE_CHECKING:
-    from ...recover import Endpoint, HttpOptions, OpenAIEndpoint
+    from ...recover import Endpoint, HttpOptions, LlamaServerEndpoint, OpenAIEndpoint
 
 _LOCAL_WINDOW, _SERVER_WINDOW = 5, 20
-_DEFAULT_KEY = "OPENAI_API_KEY"
-_BYTES_A_TOKEN = 4
+"""Logprobs that a call shows: of a model here, as OpenAI's completions; of a server, a usual limit."""
+_DEFAULT_KEY_VARIABLE = "OPENAI_API_KEY"
+_BYTES_PER_TOKEN = 4
+"""Of English text, about, in the vocabularies of today."""
 
 
 @contextmanager
-def opened(options: EndpointOptions, interrupt: Interrupt) -> Iterator[Endpoint]:
-    """The endpoint, closed at the end."""
-    from ...recover import LlamaServerEndpoint, LocalEndpoint
+def open_endpoint(options: RecoverOptions, interrupt: Interrupt) -> Iterator[Endpoint]:
+    """The endpoint, or a model here; it is closed at the end."""
+    from ...recover import LocalEndpoint
 
     with ExitStack() as stack:
-        if options.endpoint is None:
-            model = stack.enter_context(load_model(options, interrupt))
-            yield LocalEndpoint(model, _LOCAL_WINDOW if options.window is None else options.window)
+        window, url = options.endpoint.window, options.endpoint.endpoint
+        if url is None:
+            model = stack.enter_context(load_model(options.model, interrupt))
+            yield LocalEndpoint(model, _LOCAL_WINDOW if window is None else window)
             return
-        if options.api is Api.openai:
-            remote: LlamaServerEndpoint | OpenAIEndpoint = _openai(options, options.endpoint)
-        else:
-            remote = LlamaServerEndpoint(
-                options.endpoint,
-                _SERVER_WINDOW if options.window is None else options.window,
-                post_sampling=not options.pre_sampling,
-                slot=None if options.slot is not None and options.slot < 0 else options.slot or 0,
-                vocab_size=options.vocab_size,
-                options=_http(options, options.key_env),
-            )
+        remote = _openai(options, url) if options.endpoint.api is Api.openai else _llama_server(options, url)
         stack.callback(remote.close)
         yield remote
 
@@ -51,21 +44,37 @@ def count_tokens(endpoint: Endpoint, prompt: str) -> tuple[int, bool]:
     count = getattr(endpoint, "count_tokens", None)
     if count is not None:
         return count(prompt), False
-    return -(-len(prompt.encode()) // _BYTES_A_TOKEN), True
+    return -(-len(prompt.encode()) // _BYTES_PER_TOKEN), True
 
 
-def _openai(options: EndpointOptions, url: str) -> OpenAIEndpoint:
+def _llama_server(options: RecoverOptions, url: str) -> LlamaServerEndpoint:
+    from ...recover import LlamaServerEndpoint
+
+    endpoint = options.endpoint
+    is_any_slot = endpoint.slot is not None and endpoint.slot < 0
+    return LlamaServerEndpoint(
+        url,
+        _SERVER_WINDOW if endpoint.window is None else endpoint.window,
+        post_sampling=not endpoint.pre_sampling,
+        slot=None if is_any_slot else endpoint.slot or 0,
+        vocab_size=endpoint.vocab_size,
+        options=_http(options.calls, endpoint.key_env),
+    )
+
+
+def _openai(options: RecoverOptions, url: str) -> OpenAIEndpoint:
     from ...recover import OpenAIEndpoint
 
+    endpoint = options.endpoint
     # This API is asked nothing in a dry run, so that it needs no key.
-    key = None if options.dry_run else options.key_env or _DEFAULT_KEY
+    key_variable = None if options.calls.dry_run else endpoint.key_env or _DEFAULT_KEY_VARIABLE
     return OpenAIEndpoint(
         url,
-        options.api_model or "",
-        options.window,
-        pieces=_pieces(options.tokenizer or Path()),
-        chat=options.api_chat,
-        options=_http(options, key),
+        endpoint.api_model or "",
+        endpoint.window,
+        pieces=_pieces(endpoint.tokenizer or Path()),
+        chat=endpoint.api_chat,
+        options=_http(options.calls, key_variable),
     )
 
 
@@ -81,16 +90,17 @@ def _pieces(path: Path) -> list[bytes | None]:
         return [None if vocabulary.is_control(token) else piece for token, piece in enumerate(vocabulary.pieces)]
 
 
-def _http(options: EndpointOptions, key: str | None) -> HttpOptions:
+def _http(options: CallOptions, key_variable: str | None) -> HttpOptions:
     from ...recover import HttpOptions
 
-    said: list[str] = []
+    last_problem: str | None = None
 
-    def again(problem: str) -> None:
-        if problem not in said[-1:]:  # once is enough while it lasts
+    def report(problem: str) -> None:
+        nonlocal last_problem
+        if problem != last_problem:  # once is enough while it lasts
             note(f"{problem}; trying again")
-        said.append(problem)
+        last_problem = problem
 
     return HttpOptions(
-        timeout=options.timeout, retries=options.retries, rate=options.rate, key_env=key, told=again
+        timeout=options.timeout, retries=options.retries, rate=options.rate, key_env=key_variable, told=report
     )

@@ -7,37 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from ..options.run_options import Options, RunOptions
+from ..options.grammar import ConstraintOptions
 
 if TYPE_CHECKING:
     from ...engine import Model
     from ...grammars import Constraint, GrammarSpec
     from ...presets import Preset, Settings
 
-# Flag, the field of RunOptions that holds it, and the key of a preset's table that says the same.
-FLAGS = (
-    ("--grammar", "grammar", None),
-    ("--grammar-file", "grammar_file", "file"),
-    ("--json-schema", "json_schema", "json_schema"),
-    ("--json-schema-file", "json_schema_file", "json_schema_file"),
-    ("--regex", "regex", "regex"),
-    ("--lark-file", "lark_file", "lark_file"),
-)
 
-
-def grammar_flag(options: Options) -> tuple[str, Any] | None:
-    """The flag that names a grammar, and what a preset would say instead; two of them are refused."""
-    given = [(flag, field, key) for flag, field, key in FLAGS if getattr(options, field, None) is not None]
-    if len(given) > 1:
-        raise typer.BadParameter(f"{given[0][0]} and {given[1][0]} each give a grammar; one at a time")
-    if not given:
-        return None
-    flag, field, key = given[0]
-    value = str(getattr(options, field))
-    return flag, value if key is None else {key: value}
-
-
-def folders() -> list[tuple[str, Path]]:
+def grammar_folders() -> list[tuple[str, Path]]:
     """Where grammars are looked for before the library: ./grammars, and the folder of the user's config."""
     from ...presets import config_folder
 
@@ -45,17 +23,11 @@ def folders() -> list[tuple[str, Path]]:
     return [("./grammars", Path("grammars")), (str(mine), mine)]
 
 
-def spec_of(options: RunOptions, settings: Settings) -> GrammarSpec | None:
+def grammar_spec(options: ConstraintOptions, settings: Settings) -> GrammarSpec | None:
     """The grammar of a run, checked as far as it can be without a model. Raises ``GrammarError``."""
     value = settings.grammar.value
     if value is None:
-        for flag, given in (
-            ("--grammar-root", options.grammar_root),
-            ("--grammar-after", options.grammar_after),
-            ("--grammar-complete", options.grammar_complete or None),
-        ):
-            if given is not None:
-                raise typer.BadParameter(f"{flag} needs a grammar")
+        _refuse_without_grammar(options)
         return None
     from ...grammars import GrammarError, grammar_table, resolve_grammar
 
@@ -64,11 +36,21 @@ def spec_of(options: RunOptions, settings: Settings) -> GrammarSpec | None:
     if options.grammar_after is not None:
         value = {**grammar_table(value), "after": options.grammar_after}
     try:
-        spec = resolve_grammar(value, folders(), settings.grammar_base)
+        spec = resolve_grammar(value, grammar_folders(), settings.grammar_base)
         spec.check()
     except GrammarError as error:
         raise error.within(settings.grammar.origin) from None
     return spec
+
+
+def _refuse_without_grammar(options: ConstraintOptions) -> None:
+    for flag, is_given in (
+        ("--grammar-root", options.grammar_root is not None),
+        ("--grammar-after", options.grammar_after is not None),
+        ("--grammar-complete", options.grammar_complete),
+    ):
+        if is_given:
+            raise typer.BadParameter(f"{flag} needs a grammar")
 
 
 def check_grammar(preset: Preset) -> None:
@@ -76,14 +58,15 @@ def check_grammar(preset: Preset) -> None:
     from ...grammars import GrammarError, resolve_grammar
     from ...presets import preset_folder
 
+    value = {} if preset.grammar is None else preset.grammar
     try:
-        resolve_grammar({} if preset.grammar is None else preset.grammar, folders(), preset_folder(preset)).check()
+        resolve_grammar(value, grammar_folders(), preset_folder(preset)).check()
     except GrammarError as error:
         raise error.within(preset.place) from None
 
 
-def constraint_of(spec: GrammarSpec, model: Model) -> Constraint:
-    """Compile the grammar for the model, in a thread."""
+def start_constraint(spec: GrammarSpec, model: Model) -> Constraint:
+    """Compile the grammar for the model, in a thread beside whatever else is done."""
     from ...grammars import BackgroundConstraint
 
     vocabulary = model.vocabulary

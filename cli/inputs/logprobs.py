@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from ..options.flags import Format
-from ..options.run_options import RunOptions
+from ..options.output import Format, OutputOptions
 
 if TYPE_CHECKING:
     from ...engine import LogprobRequest, Vocabulary
@@ -18,34 +17,34 @@ _ITEM = re.compile(r'\s*("(?:[^"\\]|\\.)*"|[^,"\s][^,]*|)\s*(,|$)')
 _ID = re.compile(r"<\[(\d{1,12})\]>")
 
 
-def logprob_request(options: RunOptions, vocabulary: Vocabulary) -> LogprobRequest:
-    """Which logprobs this run reads; leaves with a message where a token is none of the model's."""
+def logprob_request(options: OutputOptions, vocabulary: Vocabulary) -> LogprobRequest:
+    """Which logprobs this run reads. Raises ``typer.BadParameter`` for a token that the model has not."""
     from ...engine import LogprobRequest
 
     top = options.logprobs
-    if top is None and options.format_ is Format.jsonl:
+    if top is None and options.format is Format.jsonl:
         top = 0
     if top is not None and top > vocabulary.size:
         raise typer.BadParameter(
             f"--logprobs: {top:,} is more than the {vocabulary.size:,} tokens of the vocabulary"
         )
     source = "model" if options.logprobs_from is None else options.logprobs_from.value
-    token_ids = () if options.logprob_of is None else tuple(dict.fromkeys(_named(options.logprob_of, vocabulary)))
-    return LogprobRequest(top, source, token_ids)
+    token_ids = [] if options.logprob_of is None else _parse_tokens(options.logprob_of, vocabulary)
+    return LogprobRequest(top, source, tuple(dict.fromkeys(token_ids)))
 
 
-def _named(texts: str, vocabulary: Vocabulary) -> list[int]:
+def _parse_tokens(texts: str, vocabulary: Vocabulary) -> list[int]:
     """The tokens of ``yes, " no", <[42]>``: texts, bare or as JSON writes them, and ids."""
-    found = []
-    place = 0
+    tokens = []
+    offset = 0
     while True:
-        item = _ITEM.match(texts, place)
+        item = _ITEM.match(texts, offset)
         if item is None:
-            raise typer.BadParameter(f'--logprob-of: {texts[place:].strip()!r} is not a text, a "text" or <[id]>')
-        found.append(_token(item[1].strip(), vocabulary))
+            raise typer.BadParameter(f'--logprob-of: {texts[offset:].strip()!r} is not a text, a "text" or <[id]>')
+        tokens.append(_token(item[1].strip(), vocabulary))
         if not item[2]:
-            return found
-        place = item.end()
+            return tokens
+        offset = item.end()
 
 
 def _token(written: str, vocabulary: Vocabulary) -> int:

@@ -6,26 +6,26 @@ import sys
 from typing import TYPE_CHECKING
 
 from ..interrupt import Interrupt
-from ..options.run_options import ModelOptions
+from ..options.model import LogOptions, ModelOptions
 
 if TYPE_CHECKING:
     from ...engine import Model
 
 
-def adapters(options: ModelOptions) -> list[tuple[str, float]]:
+def _adapters(options: ModelOptions) -> list[tuple[str, float]]:
     """Split ``--lora FILE=SCALE`` into file and scale, 1 if none is given."""
-    found = []
+    files = []
     for text in options.lora or ():
         path, sign, scale = text.rpartition("=")
         try:
-            found.append((path, float(scale)) if sign else (text, 1.0))
+            files.append((path, float(scale)) if sign else (text, 1.0))
         except ValueError:
-            found.append((text, 1.0))  # the = belongs to the file's name
-    return found
+            files.append((text, 1.0))  # the = belongs to the file's name
+    return files
 
 
-def hear_llama_cpp(options: ModelOptions) -> None:
-    """Say why, if llama.cpp is about to end the process; with ``--verbose``, its log goes to stderr."""
+def show_llama_cpp_messages(options: LogOptions) -> None:
+    """Print why, if llama.cpp is about to abort the process; with ``--verbose``, print its log on stderr."""
     from ...engine import set_abort_handler, set_log_sink
     from ..errors import give_up
     from ..render.text import terminal_safe
@@ -38,7 +38,7 @@ def hear_llama_cpp(options: ModelOptions) -> None:
 def load_model(options: ModelOptions, interrupt: Interrupt) -> Model:
     """Find and load the model that the options, the environment or the user's config name.
 
-    Loading ends with ``KeyboardInterrupt`` once ``interrupt`` is requested.
+    Raises ``ModelError``, and ``KeyboardInterrupt`` after Ctrl-C.
     """
     from ...engine import Model, ModelError, locate
     from ...presets import user_config
@@ -60,7 +60,7 @@ def load_model(options: ModelOptions, interrupt: Interrupt) -> Model:
                 batch=options.batch_size,
                 mmap=not options.no_mmap,
                 mlock=options.mlock,
-                lora=adapters(options),
+                lora=_adapters(options),
                 progress=report_and_go_on,
             )
         except ModelError:

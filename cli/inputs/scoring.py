@@ -1,4 +1,4 @@
-"""What `gen score` computes: the tokens of a text, and the choices behind a prompt."""
+"""What `gen score` computes: the tokens of a text, and the choices after a prompt."""
 
 from __future__ import annotations
 
@@ -16,7 +16,15 @@ def scored_text(
     progress: Callable[[int, int], None] | None = None,
     is_interrupted: Callable[[], bool] | None = None,
 ) -> Iterator[PromptToken]:
-    """Tell of each token of a text."""
+    """Score each token of a text.
+
+    Args:
+        model: the model.
+        text: what is scored.
+        stride: tokens from window to window, if the text exceeds the context; None: half of it.
+        progress: gets the scored and the total number of tokens.
+        is_interrupted: says whether to stop before the next token.
+    """
     from ...engine import score
 
     ids = model.vocabulary.tokenize_prompt(text.encode())
@@ -24,27 +32,27 @@ def scored_text(
 
 
 def scored_choices(model: Model, prompt: str, choices: list[str]) -> dict[str, Any]:
-    """Score choices; what there is to know about them stands in ``notes``."""
+    """Score choices after a prompt: ``choices`` holds the scores, ``notes`` what to know about them."""
     from ...engine import ModelError, score_choices, tokenize_continuation
     from ...logprobs import choice_scores
 
     notes = []
-    ids = []
-    before: list[int] = []
+    choice_ids = []
+    prompt_ids: list[int] = []
     for choice in choices:
-        before, own, is_separate = tokenize_continuation(model.vocabulary, prompt, choice)
-        ids.append(own)
+        prompt_ids, ids, is_separate = tokenize_continuation(model.vocabulary, prompt, choice)
+        choice_ids.append(ids)
         if is_separate:
             notes.append(f"{choice!r} would join the prompt's last token; it is scored behind it, on its own")
         longer = [other for other in choices if other != choice and other.startswith(choice)]
         if longer:
             notes.append(f"{choice!r} begins {longer[0]!r}, so their probabilities overlap")
     try:
-        steps = score_choices(model, before, ids)
+        steps = score_choices(model, prompt_ids, choice_ids)
     except ModelError as error:
         raise ModelError(_with_text(str(error), choices)) from None
-    found = choice_scores(list(zip(choices, steps, strict=True)))
-    return {"choices": found, **({"notes": notes} if notes else {})}
+    scores = choice_scores(list(zip(choices, steps, strict=True)))
+    return {"choices": scores, **({"notes": notes} if notes else {})}
 
 
 def _with_text(message: str, choices: list[str]) -> str:

@@ -1,4 +1,4 @@
-"""From the command line to settings: which preset, which flags override it, and the chain that comes out."""
+"""From the command line to settings: the preset, and the flags that override it."""
 
 from __future__ import annotations
 
@@ -9,53 +9,28 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from ..errors import note
-from ..options.run_options import Options, RunOptions
-from .grammar import grammar_flag
+from ..options.flag import Options, walk_flags
+from ..options.grammar import GrammarOptions
+from ..options.run import RunOptions
+from ..options.sampling import FullSamplingOptions
 
 if TYPE_CHECKING:
     from ...presets import Arrangement, Override, Settings
 
-# Flag, the field of RunOptions that holds it, and what it sets.
-SHORTHANDS = (
-    ("--temp", "temp", "temperature.t"),
-    ("--top-k", "top_k", "top_k.k"),
-    ("--top-p", "top_p", "top_p.p"),
-    ("--min-p", "min_p", "min_p.p"),
-    ("--repeat-penalty", "repeat_penalty", "penalties.repeat"),
-    ("--repeat-last-n", "repeat_last_n", "penalties.last_n"),
-    ("--presence-penalty", "presence_penalty", "penalties.presence"),
-    ("--frequency-penalty", "frequency_penalty", "penalties.frequency"),
-    ("--typical", "typical", "typical.p"),
-    ("--top-n-sigma", "top_n_sigma", "top_n_sigma.n"),
-    ("--xtc-probability", "xtc_probability", "xtc.probability"),
-    ("--xtc-threshold", "xtc_threshold", "xtc.threshold"),
-    ("--dynatemp-range", "dynatemp_range", "dynatemp.range"),
-    ("--dynatemp-exp", "dynatemp_exp", "dynatemp.exponent"),
-    ("--dry-multiplier", "dry_multiplier", "dry.multiplier"),
-    ("--dry-base", "dry_base", "dry.base"),
-    ("--dry-allowed-length", "dry_allowed_length", "dry.allowed_length"),
-    ("--dry-penalty-last-n", "dry_penalty_last_n", "dry.last_n"),
-    ("--mirostat-lr", "mirostat_lr", "mirostat.eta"),
-    ("--mirostat-ent", "mirostat_ent", "mirostat.tau"),
-    ("--adaptive-target", "adaptive_target", "adaptive_p.target"),
-    ("--adaptive-decay", "adaptive_decay", "adaptive_p.decay"),
-    ("-n", "max_tokens", "max_tokens"),
-    ("--stop", "stop", "stop"),
-    ("--system", "system", "system"),
-)
 _BIAS = re.compile(r"(?P<id>\d+)(?P<signed>[+-].+)|(?P<key>.+)=(?P<value>[^=]+)", re.DOTALL)
 
 _ESCAPES = {"n": "\n", "r": "\r", "t": "\t"}
 
 
-def settle(options: RunOptions, metadata: Mapping[str, str] | None) -> Settings:
+def resolve_run_settings(options: RunOptions, metadata: Mapping[str, str] | None) -> Settings:
     """Resolve flags over ``--set`` over the preset over the defaults.
 
     ``metadata``: the GGUF's, needed for ``--preset model`` only. Raises ``PresetError``.
     """
     from ... import presets
 
-    name = preset_name(options)
+    sampling = options.sampling
+    name = preset_name(sampling.preset)
     if name == "model":
         preset = presets.preset_from_metadata(metadata or {})
         if preset is None:
@@ -65,45 +40,62 @@ def settle(options: RunOptions, metadata: Mapping[str, str] | None) -> Settings:
         preset = presets.load_preset(name)
     return presets.resolve_settings(
         preset,
-        chain=options.chain,
-        sets=options.set_ or (),
-        flags=tuple(overrides(options)),
-        wishes=tuple(_wishes(options)),
+        chain=sampling.chain,
+        sets=sampling.set or (),
+        flags=(*overrides(options), *_sampling_overrides(sampling)),
+        wishes=tuple(_arrangements(sampling)),
     )
 
 
-def preset_name(options: RunOptions) -> str:
-    """The preset of this run: ``--preset``, else the user's config, else ``default``."""
+def preset_name(given: str | None) -> str:
+    """The preset of a command: ``--preset``, else the user's config, else ``default``."""
     from ...presets import user_config
 
-    return options.preset or user_config().preset or "default"
+    return given or user_config().preset or "default"
 
 
 def seed_of(settings: Settings) -> int:
     """The seed of this run: the one that was set, or a fresh one."""
+    seed: int | None = settings.seed.value
+    return fresh_seed() if seed is None else seed
+
+
+def fresh_seed() -> int:
+    """A random seed: 32 bits, as llama.cpp's."""
     import secrets
 
-    seed: int | None = settings.seed.value
-    return secrets.randbits(32) if seed is None else seed
+    return secrets.randbits(32)
+
+
+def token_limit(settings: Settings) -> int | None:
+    """How many tokens may be written; None: no limit, which is set as -1."""
+    limit: int = settings.max_tokens.value
+    return None if limit == -1 else limit
+
+
+def has_default_length(settings: Settings) -> bool:
+    """True if nobody set a length. Such a length should not break off the sentence of a grammar."""
+    return settings.max_tokens.origin == "default"
 
 
 def overrides(options: Options) -> Iterator[Override]:
-    """What the flags set, of those that the command has."""
+    """What the flags of a command set: those that set one value, and the grammar."""
     from ...presets import Override
 
-    for flag, field, target in SHORTHANDS:
-        value = getattr(options, field, None)
-        off = target.startswith("mirostat.") and getattr(options, "mirostat", None) == 0
-        if value is not None and not off:
-            yield Override(flag, target, value)
-    grammar = grammar_flag(options)
-    if grammar is not None:
-        yield Override(grammar[0], "grammar", grammar[1])
-    if isinstance(options, RunOptions):
-        yield from _more_overrides(options)
+    is_mirostat_off = any(flag.name == "--mirostat" and value == 0 for flag, value in walk_flags(options))
+    for flag, value in walk_flags(options):
+        if flag.sets is None or value is None or flag.sets.startswith("grammar"):
+            continue
+        if not (is_mirostat_off and flag.sets.startswith("mirostat.")):
+            yield Override(flag.name, flag.sets, value)
+    grammar = getattr(options, "grammar", None)
+    setting = grammar.grammar_setting() if isinstance(grammar, GrammarOptions) else None
+    if setting is not None:
+        yield Override(setting[0], "grammar", setting[1])
 
 
-def _more_overrides(options: RunOptions) -> Iterator[Override]:
+def _sampling_overrides(options: FullSamplingOptions) -> Iterator[Override]:
+    """What flags set whose value is not taken as it is."""
     from ...presets import Override
 
     if options.dry_sequence_breaker:
@@ -116,7 +108,7 @@ def _more_overrides(options: RunOptions) -> Iterator[Override]:
         yield Override(f"--logit-bias {text}", "logit_bias.bias", _bias(text))
 
 
-def _wishes(options: RunOptions) -> Iterator[Arrangement]:
+def _arrangements(options: FullSamplingOptions) -> Iterator[Arrangement]:
     from ... import presets
 
     if options.adaptive_target is not None:
@@ -129,13 +121,13 @@ def _wishes(options: RunOptions) -> Iterator[Arrangement]:
 
 def _breakers(texts: Iterable[str]) -> list[str]:
     """As in llama.cpp: ``none`` clears what came before it, and escapes stand for what cannot be typed."""
-    found: list[str] = []
+    breakers: list[str] = []
     for text in texts:
         if text == "none":
-            found.clear()
+            breakers.clear()
         else:
-            found.append(re.sub(r"\\([nrt\\'\"])", lambda escape: _ESCAPES.get(escape[1], escape[1]), text))
-    return found
+            breakers.append(re.sub(r"\\([nrt\\'\"])", lambda escape: _ESCAPES.get(escape[1], escape[1]), text))
+    return breakers
 
 
 def _bias(text: str) -> dict[int | str, Any]:

@@ -1,0 +1,52 @@
+"""Files that a command line names: read, or stdin for ``-``."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import BinaryIO
+
+_STDIN = Path("-")
+
+
+def is_stdin(path: Path) -> bool:
+    """True for ``-``."""
+    return path == _STDIN
+
+
+def input_path(path: Path | None) -> Path | None:
+    """The path, or ``-`` if none is given and something is piped in; None: there is no input."""
+    if path is not None and not is_stdin(path):
+        return path
+    if sys.stdin is None or (path is None and sys.stdin.isatty()):
+        return None
+    return _STDIN
+
+
+def input_name(path: Path) -> str:
+    """What messages call the file."""
+    return "stdin" if is_stdin(path) else str(path)
+
+
+@contextmanager
+def open_input(path: Path) -> Iterator[BinaryIO]:
+    """Open the file, or stdin for ``-``. Raises ``OSError``."""
+    if is_stdin(path):
+        if sys.stdin is None:
+            raise OSError(None, "it is closed", "stdin")
+        # A copy of stdin that is not closed: a thread may still read from it when the run ends.
+        yield os.fdopen(os.dup(sys.stdin.fileno()), "rb")
+    elif path.is_file():
+        with path.open("rb") as file:
+            yield file
+    else:  # a pipe, which such a thread may read as well
+        yield path.open("rb")
+
+
+def read_input(path: Path) -> bytes:
+    """Return all that the file holds, or stdin for ``-``. Raises ``OSError``."""
+    with open_input(path) as file:
+        return file.read()

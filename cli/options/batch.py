@@ -1,0 +1,114 @@
+"""The options of `gen batch`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from functools import partial
+from pathlib import Path
+
+import typer
+
+from .flag import REQUIRED, Options, argument, flag
+from .grammar import GrammarOptions
+from .length import LengthOptions
+from .limits import within
+from .model import LogOptions, ModelOptions
+from .output import output_flag
+from .prompt import ChatOptions
+from .sampling import SamplingOptions
+
+_batch = partial(flag, panel="Batch")
+_MAX_SEQUENCES = 256
+"""Sequences in one context, as llama.cpp is built (LLAMA_MAX_SEQ)."""
+_MAX_SEED = 2**32 - 1
+
+
+class BatchFormat(str, Enum):
+    """How the results of a batch are written."""
+
+    openai = "openai"
+    jsonl = "jsonl"
+
+
+@dataclass(frozen=True, kw_only=True)
+class BatchSamplingOptions(SamplingOptions):
+    """How the tokens of the lines are drawn."""
+
+    seed: int = flag(
+        "-s",
+        "--seed",
+        panel="Sampling",
+        help="Base seed for lines without one; combined with the line's id. [0]",
+        default=0,
+        called="--seed",
+        limit=within(0, _MAX_SEED, minus_one="a fresh one"),
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class BatchOptions(Options):
+    """The options of `gen batch`."""
+
+    requests: Path = argument(
+        "REQUESTS",
+        called="the file of requests",
+        help="A file of requests, one a line, or CSV; - is stdin.",
+        default=REQUIRED,
+    )
+    output: Path = _batch(
+        "-o", "--output", help="Where results go, as they are made; - is stdout. [-]", default=Path("-")
+    )
+    template: str | None = _batch(
+        "--template", metavar="TEXT", help="The prompt of a CSV's row: 'Summarise: {text}'."
+    )
+    format: BatchFormat = _batch(
+        "--format", help="openai: its batch output; jsonl: ours, shorter. [openai]", default=BatchFormat.openai
+    )
+    resume: bool = _batch(
+        "--resume", help="Go on with the results that are there; none is made twice.", default=False
+    )
+    parallel: int | None = _batch(
+        "--parallel",
+        "-np",
+        metavar="N",
+        help="Requests at a time. [by cores and memory, up to 8]",
+        limit=within(1, _MAX_SEQUENCES),
+    )
+    deterministic: bool = _batch(
+        "--deterministic", help="Compute each exactly as gen does alone, to the last bit; slower.", default=False
+    )
+    sampling: BatchSamplingOptions
+    grammar: GrammarOptions
+    logprobs: int | None = output_flag(
+        "--logprobs", metavar="N", help="Logprobs, with the N likeliest tokens; -1 = all, in jsonl."
+    )
+    length: LengthOptions
+    chat: ChatOptions
+    model: ModelOptions
+    log: LogOptions
+
+    @property
+    def prints_results(self) -> bool:
+        """True if the results go to stdout."""
+        return str(self.output) == "-"
+
+    @property
+    def reads_file(self) -> bool:
+        """True if the requests are in a file that can be read twice, and not in a pipe."""
+        return str(self.requests) != "-" and self.requests.is_file()
+
+    def check(self) -> None:
+        """Refuse what cannot stand together."""
+        least_logprobs = -1 if self.format is BatchFormat.jsonl else 0
+        if self.logprobs is not None and self.logprobs < least_logprobs:
+            raise typer.BadParameter(f"--logprobs: {self.logprobs} is not ≥ 0, nor, in jsonl, -1 for all")
+        if self.resume and self.prints_results:
+            raise typer.BadParameter("--resume goes on with a file; name it with -o")
+        if self.template is None and self.requests.suffix.lower() == ".csv":
+            raise typer.BadParameter(
+                "--template says what is asked of a row, such as --template 'Summarise: {text}'"
+            )
+        both_exist = self.requests.exists() and self.output.exists()
+        if not self.prints_results and both_exist and self.requests.samefile(self.output):
+            raise typer.BadParameter(f"-o: {self.output} is the file of the requests")

@@ -1,0 +1,121 @@
+"""The flags of an endpoint: where it is, and how it is called."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from functools import partial
+from pathlib import Path
+
+import typer
+
+from .flag import Options, flag
+from .limits import POSITIVE, at_least
+
+ENDPOINT, LLAMA_SERVER, OPENAI = "an --endpoint", "--api llama-server", "--api openai"
+"""What a flag may be only for."""
+
+_endpoint = partial(flag, panel="Endpoint (or a model, -m)")
+_calls = partial(flag, panel="Calls")
+
+
+class Api(str, Enum):
+    """Which API an endpoint has."""
+
+    llama_server = "llama-server"
+    openai = "openai"
+
+
+@dataclass(frozen=True, kw_only=True)
+class EndpointOptions(Options):
+    """Which endpoint is asked."""
+
+    endpoint: str | None = _endpoint(
+        "--endpoint", metavar="URL", help="Where the API is; an OpenAI one ends in /v1."
+    )
+    api: Api | None = _endpoint("--api", help="llama-server or openai.", only_for=ENDPOINT)
+    api_model: str | None = _endpoint(
+        "--api-model", metavar="NAME", help="The model's name there.", only_for=OPENAI
+    )
+    api_chat: bool = _endpoint(
+        "--api-chat", help="OpenAI's chat completions, not completions.", default=False, only_for=OPENAI
+    )
+    tokenizer: Path | None = _endpoint(
+        "--tokenizer",
+        metavar="FILE",
+        help="A .gguf or .tiktoken; OpenAI's API names texts only.",
+        only_for=OPENAI,
+    )
+    key_env: str | None = _endpoint(
+        "--key-env", metavar="NAME", help="Variable that holds the key. [OPENAI_API_KEY]", only_for=ENDPOINT
+    )
+    window: int | None = _endpoint(
+        "--window",
+        help="Logprobs that a call shows; 0 = only the token. [20; completions, -m: 5]",
+        limit=at_least(0),
+    )
+    pre_sampling: bool = _endpoint(
+        "--pre-sampling",
+        help="llama-server: logprobs from before the biases (for study).",
+        default=False,
+        only_for=LLAMA_SERVER,
+    )
+    slot: int | None = _endpoint(
+        "--slot",
+        help="llama-server: ask this slot; -1 = any, answers may differ. [0]",
+        limit=at_least(-1),
+        only_for=LLAMA_SERVER,
+    )
+    vocab_size: int | None = _endpoint(
+        "--vocab-size",
+        help="llama-server: tokens, if it does not say. [asked]",
+        limit=at_least(1),
+        only_for=LLAMA_SERVER,
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class CallOptions(Options):
+    """How often and how fast an endpoint is called, and what that costs."""
+
+    in_flight: int = _calls("--in-flight", help="Calls at once. [1]", default=1, limit=at_least(1))
+    rate: float | None = _calls("--rate", help="Calls a second, at most.", limit=POSITIVE, only_for=ENDPOINT)
+    timeout: float = _calls(
+        "--timeout",
+        help="Seconds for an answer to be whole. [60]",
+        default=60.0,
+        limit=POSITIVE,
+        only_for=ENDPOINT,
+    )
+    retries: int = _calls(
+        "--retries",
+        help="New tries after 429, 5xx, a broken connection. [8]",
+        default=8,
+        limit=at_least(0),
+        only_for=ENDPOINT,
+    )
+    max_calls: int | None = _calls(
+        "--max-calls", help="Stop after so many answered calls, those of --verify too.", limit=at_least(1)
+    )
+    dry_run: bool = _calls("--dry-run", help="Print calls, tokens and cost; ask for no token.", default=False)
+    price: str | None = _calls(
+        "--price", metavar="IN[,OUT]", help="Dollars for a million tokens read, and written."
+    )
+
+    @property
+    def prices(self) -> tuple[float, float] | None:
+        """Dollars for a million tokens read and written. Raises ``typer.BadParameter``."""
+        if self.price is None:
+            return None
+        try:
+            numbers = [float(part) for part in self.price.split(",")]
+        except ValueError:
+            numbers = []
+        if len(numbers) not in (1, 2) or not all(0 <= number < float("inf") for number in numbers):
+            raise typer.BadParameter(f"--price: {self.price!r} is not one or two numbers ≥ 0, such as 0.5,1.5")
+        return numbers[0], numbers[-1]
+
+    def check(self) -> None:
+        """Refuse prices that cannot be read, or are not used."""
+        if self.prices is not None and not self.dry_run:
+            raise typer.BadParameter("--price is for --dry-run, which prints what a run costs")

@@ -1,0 +1,111 @@
+"""How a flag is declared: as one field of an options class, which holds everything about it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+import typer
+
+from .limits import Limit
+
+_FLAG = "flag"
+REQUIRED: Any = ...
+"""The default of a flag that has to be given, as Typer writes it."""
+
+
+@dataclass(frozen=True)
+class Flag:
+    """What a field of an options class holds besides its type and its default.
+
+    Attributes:
+        name: what messages call it.
+        parameter: what Typer needs: the names on the command line, help, panel, metavar.
+        sets: the setting that the flag changes, as ``--set`` names it; None: none, or not a single one.
+        limit: the numbers that are allowed; None: left to Typer, or to the room that takes the value.
+        only_for: what the flag needs beside it, such as ``an --endpoint``.
+        is_path: a text that is a path: it may have bytes that are not UTF-8.
+    """
+
+    name: str
+    parameter: Any
+    sets: str | None = None
+    limit: Limit | None = None
+    only_for: str | None = None
+    is_path: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """Options of a command, or a group of them that commands share.
+
+    A field is a flag (`flag`, `argument`), or a further group: its type is a subclass of this class. None stands
+    for a flag that is not given and has no default.
+    """
+
+    def check(self) -> None:
+        """Refuse values that exclude each other. Raises ``typer.BadParameter``."""
+
+
+def flag(
+    *names: str,
+    help: str,  # noqa: A002 - named as Typer names it
+    panel: str | None = None,
+    default: Any = None,
+    called: str | None = None,
+    sets: str | None = None,
+    limit: Limit | None = None,
+    only_for: str | None = None,
+    is_path: bool = False,
+    **typer_arguments: Any,
+) -> Any:
+    """Declare a field that is an option of the command line; see `Flag`.
+
+    Args:
+        names: on the command line, such as ``-n``, ``--predict``; the first one is used in messages.
+        help: one line; a default stands at its end, in brackets.
+        panel: the panel of the help; None: ``Options``.
+        default: the value of a flag that is not given; `REQUIRED`: it must be given.
+        called: the name in messages, if that is not the first one.
+        sets: see `Flag`, as the next three.
+        limit: as above.
+        only_for: as above.
+        is_path: as above.
+        typer_arguments: more arguments of ``typer.Option``, such as ``metavar``.
+    """
+    settings = {"show_default": False, **typer_arguments}
+    parameter = typer.Option(*names, help=_escape(help), rich_help_panel=panel, **settings)
+    return _field(Flag(called or names[0], parameter, sets, limit, only_for, is_path), default)
+
+
+def argument(metavar: str | None, *, called: str, help: str, default: Any = None) -> Any:  # noqa: A002
+    """Declare a field that is an argument of the command line, as `flag` declares an option."""
+    return _field(Flag(called, typer.Argument(metavar=metavar, help=_escape(help))), default)
+
+
+def flag_of(declared: Any) -> Flag | None:
+    """The flag that a dataclass field declares; None for a group of options."""
+    flag_or_none: Flag | None = declared.metadata.get(_FLAG)
+    return flag_or_none
+
+
+def walk_flags(options: Options) -> Iterator[tuple[Flag, Any]]:
+    """Each flag of these options and their groups, with its value, in the order of the help."""
+    for declared in fields(options):
+        value = getattr(options, declared.name)
+        described = flag_of(declared)
+        if described is not None:
+            yield described, value
+        elif isinstance(value, Options):
+            yield from walk_flags(value)
+
+
+def _field(described: Flag, default: Any) -> Any:
+    metadata = {_FLAG: described}
+    return field(metadata=metadata) if default is REQUIRED else field(default=default, metadata=metadata)
+
+
+def _escape(text: str) -> str:
+    """A default in brackets is text, and no markup of rich."""
+    return text.replace("[", r"\[")

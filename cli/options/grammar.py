@@ -1,0 +1,72 @@
+"""The flags of grammars."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import typer
+
+from .flag import Options, flag, walk_flags
+
+_grammar = partial(flag, panel="Grammar (one of the first six)")
+_SETTING = "grammar"
+
+
+@dataclass(frozen=True, kw_only=True)
+class GrammarOptions(Options):
+    """Where a grammar comes from: one of these."""
+
+    grammar: str | None = _grammar(
+        "--grammar", metavar="NAME|GBNF", help="A grammar's name (gen grammars), or GBNF itself.", sets=_SETTING
+    )
+    grammar_file: Path | None = _grammar("--grammar-file", help="A GBNF file.", sets="grammar.file")
+    json_schema: str | None = _grammar(
+        "-j",
+        "--json-schema",
+        help="JSON that fits this JSON Schema.",
+        called="--json-schema",
+        sets="grammar.json_schema",
+    )
+    json_schema_file: Path | None = _grammar(
+        "-jf",
+        "--json-schema-file",
+        help="The same, from a file.",
+        called="--json-schema-file",
+        sets="grammar.json_schema_file",
+    )
+    regex: str | None = _grammar("--regex", help="Text that matches as a whole.", sets="grammar.regex")
+    lark_file: Path | None = _grammar(
+        "--lark-file", help="A grammar in llguidance's Lark.", sets="grammar.lark_file"
+    )
+
+    def check(self) -> None:
+        """Refuse two grammars."""
+        self.grammar_setting()
+
+    def grammar_setting(self) -> tuple[str, Any] | None:
+        """The flag that gives a grammar, and the value that a preset would have; two of them are refused."""
+        given = []
+        for described, value in walk_flags(self):
+            setting, _, key = (described.sets or "").partition(".")
+            if setting == _SETTING and value is not None:
+                given.append((described.name, {key: str(value)} if key else value))
+        if len(given) > 1:
+            raise typer.BadParameter(f"{given[0][0]} and {given[1][0]} each give a grammar; one at a time")
+        return given[0] if given else None
+
+
+@dataclass(frozen=True, kw_only=True)
+class ConstraintOptions(GrammarOptions):
+    """A grammar, and how it is applied."""
+
+    grammar_root: str | None = _grammar("--grammar-root", metavar="RULE", help="GBNF's first rule. [root]")
+    grammar_after: str | None = _grammar(
+        "--grammar-after", metavar="TEXT", help="Free until this was written, then the grammar."
+    )
+    grammar_complete: bool = _grammar(
+        "--grammar-complete", help="Close the sentence also where -n breaks it off.", default=False
+    )
+    no_jump: bool = _grammar("--no-jump", help="Draw also the tokens that the grammar forces.", default=False)

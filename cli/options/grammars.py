@@ -1,0 +1,49 @@
+"""The options of `gen grammars check` and `gen grammars sample`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import typer
+
+from .flag import REQUIRED, Options, argument, flag
+
+
+@dataclass(frozen=True, kw_only=True)
+class GrammarNameOptions(Options):
+    """Which grammar."""
+
+    name: str = argument(
+        None,
+        called="the grammar's name",
+        help="A grammar's name, or a file: .gbnf, .json (schema), .regex, .lark.",
+        default=REQUIRED,
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class GrammarCheckOptions(GrammarNameOptions):
+    """The options of `gen grammars check`."""
+
+    text: str | None = flag("--text", help="Does this text match? If not, where does it leave?")
+    text_file: Path | None = flag("--text-file", help="The same for a file; - is stdin.")
+    root: str = flag(
+        "--root", metavar="RULE", help="The rule that GBNF begins with.", default="root", show_default=True
+    )
+
+    def check(self) -> None:
+        """Refuse two texts."""
+        if self.text is not None and self.text_file is not None:
+            raise typer.BadParameter("--text and --text-file each give a text; one at a time")
+
+
+@dataclass(frozen=True, kw_only=True)
+class GrammarSampleOptions(GrammarNameOptions):
+    """The options of `gen grammars sample`."""
+
+    seed: int | None = flag("--seed", "-s", help="Same seed, same sentences.")
+    count: int = flag("-n", min=1, max=100_000, help="How many sentences.", default=1, show_default=True)
+    root: str = flag(
+        "--root", metavar="RULE", help="The rule that GBNF begins with.", default="root", show_default=True
+    )

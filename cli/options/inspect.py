@@ -1,0 +1,25 @@
+"""The options of `gen inspect`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+
+from .flag import Options, argument, flag
+
+
+class OneSource(str, Enum):
+    """One of two distributions."""
+
+    model = "model"
+    chain = "chain"
+
+
+@dataclass(frozen=True, kw_only=True)
+class InspectOptions(Options):
+    """The options of `gen inspect`."""
+
+    file: Path | None = argument("RUN.JSONL", called="the run", help="What gen --format jsonl wrote. [stdin]")
+    top: int | None = flag("--top", min=0, help="A table of the tokens, with this many alternatives each.")
+    source: OneSource | None = flag("--logprobs-from", help="Which distribution, if the run has both. [model]")

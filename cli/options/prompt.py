@@ -1,0 +1,35 @@
+"""The flags of a prompt and of the chat template."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import typer
+
+from .flag import Options, argument, flag
+
+_prompt = partial(flag, panel="Prompt")
+
+
+@dataclass(frozen=True, kw_only=True)
+class PromptOptions(Options):
+    """Where the prompt comes from: one of these, or stdin."""
+
+    prompt: str | None = argument("PROMPT", help="The text to write on from.", called="the prompt")
+    prompt_option: str | None = _prompt("-p", "--prompt", help="The prompt, as an option.", called="the prompt")
+    file: Path | None = _prompt("-f", "--file", help="Read the prompt from a file; - is stdin.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ChatOptions(Options):
+    """Whether the prompt goes through the model's chat template."""
+
+    chat: bool | None = _prompt("--chat/--no-chat", help="Put the prompt into the model's chat template.")
+    system: str | None = _prompt("--system", "-sys", help="System message; implies --chat.", sets="system")
+
+    def check(self) -> None:
+        """Refuse a system message without the template that would hold it."""
+        if self.chat is False and self.system is not None:
+            raise typer.BadParameter("--system needs the chat template, and --no-chat leaves it out")

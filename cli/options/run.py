@@ -1,0 +1,30 @@
+"""The options of `gen run`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from .flag import Options
+from .grammar import ConstraintOptions
+from .length import LengthOptions, length_flag
+from .model import LogOptions, ModelOptions
+from .output import OutputOptions
+from .prompt import ChatOptions, PromptOptions
+from .sampling import FullSamplingOptions
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunOptions(Options):
+    """The options of `gen run`."""
+
+    prompt: PromptOptions
+    chat: ChatOptions
+    sampling: FullSamplingOptions
+    grammar: ConstraintOptions
+    length: LengthOptions
+    lookup: int = length_flag(
+        "--lookup", metavar="N", min=0, help="Guess up to N tokens from the text so far; 0 = off. [0]", default=0
+    )
+    model: ModelOptions
+    output: OutputOptions
+    log: LogOptions

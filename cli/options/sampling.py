@@ -1,0 +1,126 @@
+"""The flags of presets, chains and samplers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+
+import typer
+
+from .flag import Options, flag
+
+_sampling = partial(flag, panel="Sampling")
+_more = partial(flag, panel="More samplers (all of them: gen samplers)")
+
+
+@dataclass(frozen=True, kw_only=True)
+class SamplingOptions(Options):
+    """The preset, the chain, the seed, and the samplers that are set most often."""
+
+    preset: str | None = _sampling(
+        "-P", "--preset", help="A preset's name or file; 'model': the GGUF author's own.", called="--preset"
+    )
+    chain: str | None = _sampling(
+        "--chain", metavar="STEPS", help="Steps in order: 'top-k40 > top-p0.9 > temp0.8'."
+    )
+    set: list[str] | None = _sampling("--set", metavar="NAME.PARAM=VALUE", help="Set one parameter; repeatable.")
+    seed: int | None = _sampling("-s", "--seed", help="Same seed, same text; -1 picks one. [-1]", called="--seed")
+    temp: float | None = _sampling("--temp", help="Temperature; 0 = the most likely token.", sets="temperature.t")
+    top_k: int | None = _sampling("--top-k", help="Keep the k most likely tokens; 0 = off.", sets="top_k.k")
+    top_p: float | None = _sampling(
+        "--top-p", help="Keep the likeliest tokens up to this mass; 1 = off.", sets="top_p.p"
+    )
+    min_p: float | None = _sampling(
+        "--min-p", help="Keep tokens at least this likely beside the best.", sets="min_p.p"
+    )
+    repeat_penalty: float | None = _sampling(
+        "--repeat-penalty", help="Penalty on past tokens; 1 = off.", sets="penalties.repeat"
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class FullSamplingOptions(SamplingOptions):
+    """All flags of samplers: llama.cpp's."""
+
+    repeat_last_n: int | None = _sampling(
+        "--repeat-last-n", help="How far back it looks; -1 = all.", sets="penalties.last_n"
+    )
+    presence_penalty: float | None = _sampling(
+        "--presence-penalty", help="Once for a past token; 0 = off.", sets="penalties.presence"
+    )
+    frequency_penalty: float | None = _sampling(
+        "--frequency-penalty", help="For each time it came; 0 = off.", sets="penalties.frequency"
+    )
+    typical: float | None = _more(
+        "--typical", help="Keep the tokens about as surprising as expected; 1 = off.", sets="typical.p"
+    )
+    top_n_sigma: float | None = _more(
+        "--top-n-sigma",
+        "--top-nsigma",
+        help="Keep logits within n deviations of the best; 0 = off.",
+        sets="top_n_sigma.n",
+    )
+    xtc_probability: float | None = _more(
+        "--xtc-probability", help="How often the top choices go; 0 = off.", sets="xtc.probability"
+    )
+    xtc_threshold: float | None = _more(
+        "--xtc-threshold", help="What counts as a top choice. [0.1]", sets="xtc.threshold"
+    )
+    dynatemp_range: float | None = _more(
+        "--dynatemp-range", help="Temperature by entropy, this far up and down.", sets="dynatemp.range"
+    )
+    dynatemp_exp: float | None = _more("--dynatemp-exp", help="Its exponent. [1]", sets="dynatemp.exponent")
+    dry_multiplier: float | None = _more(
+        "--dry-multiplier", help="Against loops; 0 = off, 0.8 is usual.", sets="dry.multiplier"
+    )
+    dry_base: float | None = _more("--dry-base", help="Growth for each repeated token. [1.75]", sets="dry.base")
+    dry_allowed_length: int | None = _more(
+        "--dry-allowed-length", help="Repetitions up to this go free. [2]", sets="dry.allowed_length"
+    )
+    dry_penalty_last_n: int | None = _more(
+        "--dry-penalty-last-n", help="How far back it looks; -1 = all. [-1]", sets="dry.last_n"
+    )
+    dry_sequence_breaker: list[str] | None = _more(
+        "--dry-sequence-breaker", metavar="TEXT", help="Instead of newline : \" and *; 'none' clears; repeatable."
+    )
+    mirostat: int | None = _more(
+        "--mirostat", min=0, max=2, help="1 or 2 selects; only bias and temperature stay before it. 0 = off."
+    )
+    mirostat_lr: float | None = _more("--mirostat-lr", help="How fast it learns, eta. [0.1]", sets="mirostat.eta")
+    mirostat_ent: float | None = _more(
+        "--mirostat-ent", help="The surprise in bits, tau. [5]", sets="mirostat.tau"
+    )
+    adaptive_target: float | None = _more(
+        "--adaptive-target",
+        help="Select by adaptive_p, near this probability; below 0 = plainly.",
+        sets="adaptive_p.target",
+    )
+    adaptive_decay: float | None = _more(
+        "--adaptive-decay", help="How long it remembers. [0.9]", sets="adaptive_p.decay"
+    )
+    samplers: str | None = _more(
+        "--samplers",
+        "--sampler-seq",
+        metavar="A;B;C",
+        help="These only, in this order: 'top_k;top_p;temperature' or 'kpt'.",
+    )
+    logit_bias: list[str] | None = _sampling(
+        "-l",
+        "--logit-bias",
+        metavar="TOKEN=BIAS",
+        help="ID+1, ID-1, ID=-inf or TEXT=2; repeatable.",
+        called="--logit-bias",
+    )
+    ignore_eos: bool = _sampling("--ignore-eos", help="Never end by an end-of-generation token.", default=False)
+
+    def check(self) -> None:
+        """Refuse two flags that both say which steps there are; llama.cpp ignores one of them."""
+        arrangements = {
+            "--chain": self.chain,
+            "--samplers": self.samplers,
+            "--mirostat": self.mirostat or None,
+            "--adaptive-target": self.adaptive_target if self.mirostat else None,
+        }
+        given = [name for name, value in arrangements.items() if value is not None]
+        if len(given) > 1:
+            raise typer.BadParameter(f"{given[0]} and {given[1]} both say which samplers there are; give one")

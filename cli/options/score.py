@@ -1,0 +1,97 @@
+"""The options of `gen score`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from functools import partial
+from pathlib import Path
+
+import typer
+
+from .flag import Options, argument, flag
+from .limits import at_least
+from .model import LogOptions, ModelOptions
+from .prompt import PromptOptions
+
+_score = partial(flag, panel="Scoring")
+
+
+class ScoreFormat(str, Enum):
+    """How scores are written."""
+
+    table = "table"
+    json = "json"
+    jsonl = "jsonl"
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScoredTextOptions(PromptOptions):
+    """Where the text comes from, or the prompt of the choices."""
+
+    prompt: str | None = argument(
+        "TEXT", help="The text to score; with --choices, the prompt.", called="the prompt"
+    )
+    file: Path | None = _score("-f", "--file", help="Read the text from a file; - is stdin.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScoreOptions(Options):
+    """The options of `gen score`."""
+
+    text: ScoredTextOptions
+    choices: list[str] | None = _score(
+        "--choices", "--choice", metavar="TEXT", help="Score this behind the prompt; repeatable."
+    )
+    lines: Path | None = _score(
+        "--jsonl", help='A file of {"prompt", "choices"} or {"text"}, one a line; - is stdin. Prints JSONL.'
+    )
+    stride: int | None = _score(
+        "--stride",
+        help="Tokens from window to window, if the text exceeds the context. [half of it]",
+        limit=at_least(1),
+    )
+    tokens: bool = _score("--tokens", help="Also each token, in the table.", default=False)
+    format: ScoreFormat | None = _score("--format", help="table, json, or jsonl. [table]")
+    model: ModelOptions
+    log: LogOptions
+
+    @property
+    def is_table(self) -> bool:
+        """True if the scores are printed as a table."""
+        return self.format in (None, ScoreFormat.table)
+
+    def check(self) -> None:
+        """Refuse what cannot stand together."""
+        if self.tokens and not self.is_table:
+            raise typer.BadParameter("--tokens is for the table; the other formats have them anyway")
+        if self.lines is not None:
+            self._check_alone()
+        if self.choices:
+            self._check_choices(self.choices)
+
+    def _check_alone(self) -> None:
+        text = self.text
+        others = {
+            "a text": (text.prompt, text.prompt_option, text.file) != (None, None, None),
+            "--choices": bool(self.choices),
+            "--tokens": self.tokens,
+            "--format table": self.format is ScoreFormat.table,
+            "--format json": self.format is ScoreFormat.json,
+        }
+        for name, is_given in others.items():
+            if is_given:
+                raise typer.BadParameter(f"--jsonl holds what is to be scored; {name} cannot stand beside it")
+
+    def _check_choices(self, choices: list[str]) -> None:
+        if "" in choices:
+            raise typer.BadParameter("--choices: an empty text is no way to go on")
+        for number, choice in enumerate(choices):
+            if choice in choices[:number]:
+                raise typer.BadParameter(f"--choices: {choice!r} is given twice")
+        if self.tokens:
+            raise typer.BadParameter("--tokens is for a text; --format json has the tokens of choices")
+        if self.stride is not None:
+            raise typer.BadParameter(
+                "--stride is for texts longer than the context; a prompt with choices has to fit"
+            )

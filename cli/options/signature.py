@@ -1,0 +1,118 @@
+"""From options classes to the flat signature that Typer reads, and back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import MISSING, fields
+from inspect import Parameter, Signature
+from typing import Annotated, Any, TypeVar, get_type_hints
+
+import typer
+
+from ..errors import report_failures
+from .flag import Flag, Options, flag_of, walk_flags
+from .given import GivenFlags
+
+OptionsT = TypeVar("OptionsT", bound=Options)
+_CONTEXT = "context"
+_TYPES: dict[type[Options], Mapping[str, Any]] = {}
+"""The types of the fields of each class: to find them takes longer than all else here."""
+
+
+def takes_options(cls: type[OptionsT]) -> Callable[[Callable[[OptionsT], None]], Callable[..., None]]:
+    """Let a command take its options as one object of a subclass of `Options`.
+
+    Typer sees a function with a parameter for each flag of the class and its groups. It checks the values, and
+    reports the failures of the command.
+    """
+
+    def decorate(command: Callable[[OptionsT], None]) -> Callable[..., None]:
+        def flat_command(**values: Any) -> None:
+            options = _build(cls, values)
+            check_options(options)
+            with report_failures():
+                command(options)
+
+        flat_command.__name__, flat_command.__doc__ = command.__name__, command.__doc__
+        flat_command.__signature__ = Signature(list(_parameters(cls)))  # type: ignore[attr-defined]
+        return flat_command
+
+    return decorate
+
+
+def check_options(options: Options) -> None:
+    """Refuse wrong values, and then those that exclude each other. Raises ``typer.BadParameter``."""
+    for flag, value in walk_flags(options):
+        _check_value(flag, value)
+    _check_groups(options)
+
+
+def _check_groups(options: Options) -> None:
+    for declared in fields(options):
+        value = getattr(options, declared.name)
+        if isinstance(value, Options):
+            _check_groups(value)
+    options.check()
+
+
+def _check_value(flag: Flag, value: Any) -> None:
+    if value is None:
+        return
+    if flag.limit is not None:
+        complaint = flag.limit.complaint(value)
+        if complaint is not None:
+            raise typer.BadParameter(f"{flag.name}: {complaint}")
+    for text in value if isinstance(value, list) else [value]:
+        # Python turns bytes of an argument that are not UTF-8 into surrogates; a path may have them.
+        if type(text) is str and not flag.is_path and not _is_unicode(text):
+            raise typer.BadParameter(f"{flag.name} is not UTF-8")
+
+
+def _is_unicode(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _types(cls: type[Options]) -> Mapping[str, Any]:
+    if cls not in _TYPES:
+        _TYPES[cls] = get_type_hints(cls)
+    return _TYPES[cls]
+
+
+def _parameters(cls: type[Options]) -> Iterator[Parameter]:
+    for declared in fields(cls):
+        declared_type = _types(cls)[declared.name]
+        flag = flag_of(declared)
+        if flag is not None:
+            default = Parameter.empty if declared.default is MISSING else declared.default
+            annotation = Annotated[declared_type, flag.parameter]  # type: ignore[valid-type]
+            yield Parameter(declared.name, Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
+        elif declared_type is GivenFlags:
+            yield Parameter(_CONTEXT, Parameter.KEYWORD_ONLY, annotation=typer.Context)
+        else:
+            yield from _parameters(declared_type)
+
+
+def _build(cls: type[OptionsT], values: Mapping[str, Any]) -> OptionsT:
+    built = {}
+    for declared in fields(cls):
+        declared_type = _types(cls)[declared.name]
+        if flag_of(declared) is not None:
+            built[declared.name] = values[declared.name]
+        elif declared_type is GivenFlags:
+            built[declared.name] = _given(values[_CONTEXT])
+        else:
+            built[declared.name] = _build(declared_type, values)
+    return cls(**built)
+
+
+def _given(context: typer.Context) -> GivenFlags:
+    names = {}
+    for parameter in context.command.params:
+        source = context.get_parameter_source(parameter.name or "")
+        if parameter.name and source is not None and source.name == "COMMANDLINE":
+            names[parameter.name] = parameter.opts[0]
+    return GivenFlags(names)
