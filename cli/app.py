@@ -1,4 +1,4 @@
-"""The command `gen`: starts the command that is asked for."""
+"""The application `gen`, and its start."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ app = typer.Typer(
 )
 
 
-def _show_version(wanted: bool) -> None:
-    if wanted:
+def _show_version(is_given: bool) -> None:
+    if is_given:
         from importlib.metadata import version
 
         print(f"gen {version('logitsmith')} (llama-cpp-python {version('llama-cpp-python')})")
@@ -55,20 +55,18 @@ def options(
 def start(arguments: Sequence[str] | None = None) -> None:
     """Run `gen` with these arguments (default: those of the process), and exit."""
     prepare_streams()
-    given = list(sys.argv[1:] if arguments is None else arguments)
+    words = list(sys.argv[1:] if arguments is None else arguments)
     try:
         with report_failures():
-            app(args=_with_default_command(given), prog_name="gen", standalone_mode=True)
+            app(args=_with_default_command(words), prog_name="gen", standalone_mode=True)
     except typer.Exit as end:  # a failure outside of a command
         sys.exit(end.exit_code)
 
 
 def _with_default_command(arguments: list[str]) -> list[str]:
     """Put ``run`` in front, unless a command or an option of `gen` itself comes first."""
-    own = {"--help", "-h", "--version", *COMMANDS}
-    first = arguments[0] if arguments else None
-    if first is None and sys.stdin is not None and sys.stdin.isatty():
+    if not arguments and sys.stdin is not None and sys.stdin.isatty():
         return ["--help"]
-    if first in own:
+    if arguments and arguments[0] in {"--help", "-h", "--version", *COMMANDS}:
         return arguments
     return ["run", *arguments]

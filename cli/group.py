@@ -1,13 +1,14 @@
-"""The group of all commands: each is imported when it is asked for, and the help of `gen` itself is plain text."""
+"""The group of all commands, and the help of `gen` itself."""
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import Any
 
 import typer
 from typer.core import TyperGroup
 from typer.main import get_command
+
+from .startup import import_command, skip_absent_options
 
 COMMANDS = {
     "run": ("Generate", "Write on from a prompt, token by token, through your chain of samplers."),
@@ -23,35 +24,33 @@ COMMANDS = {
     "grammars": ("Look up", "List, show, check and try grammars."),
     "presets": ("Look up", "List, show and check presets."),
 }
-"""The commands, each with its panel of the help and the first sentence of its own; its module is named as it is.
+"""The commands, each with its panel in the help and the first sentence of its own help.
 
-Told here, so that the help need not import them all.
+They stand here so that `gen --help` need not import the commands. A module in commands/ is named after its command.
 """
 
 _OPTIONS = "Options"
 
 
 class Commands(TyperGroup):
-    """The commands of `gen`; rich's panels would take as long to import as all else that the help needs."""
+    """The commands of `gen`. Their help is plain text: to import rich for it would double its 66 ms."""
 
     def list_commands(self, ctx: Any) -> list[str]:
         """The names, in the order of the help."""
         return list(COMMANDS)
 
     def get_command(self, ctx: Any, name: str) -> Any:
-        """The command, from its own module; None if there is none of this name."""
+        """The command; None if none has this name."""
         if name not in COMMANDS:
             return None
-        attribute = name.replace("-", "_")
-        module = import_module(f".commands.{attribute}", __package__)
+        module = import_command(name)
         app = getattr(module, "app", None)
-        if app is None:  # one command, and not a group of them
+        if app is None:  # a single command, and not a group of them
             app = typer.Typer(add_completion=False, rich_markup_mode="rich")
-            app.command(name)(getattr(module, attribute))
+            app.command(name)(getattr(module, name.replace("-", "_")))
         command = get_command(app)
         command.name = name
-        for parameter in command.params:
-            _leave_alone_if_absent(parameter)
+        skip_absent_options(command)
         return command
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
@@ -68,19 +67,3 @@ class Commands(TyperGroup):
                 formatter.write_dl(rows)
         formatter.write_paragraph()
         formatter.write((self.epilog or "").strip("\n") + "\n")
-
-
-def _leave_alone_if_absent(parameter: Any) -> None:
-    """Let an option without a value have none, without a look at its type.
-
-    typer makes a validator for each option, given or not; for fifty of them that is a sixth of the start of `gen`.
-    """
-    if parameter.nargs != 1 or parameter.required or parameter.callback:
-        return
-    process = parameter.process_value
-    none = () if parameter.multiple else None
-
-    def process_value(ctx: Any, value: Any) -> Any:
-        return none if value is None else process(ctx, value)
-
-    parameter.process_value = process_value

@@ -41,6 +41,7 @@ HELP_NEEDS = {
     "logitsmith.cli.app",
     "logitsmith.cli.errors",
     "logitsmith.cli.group",
+    "logitsmith.cli.startup",
     "typer",
     "annotated_doc",
     "shellingham",
