@@ -26,7 +26,7 @@ COMMANDS = {
 }
 """The commands, each with its panel in the help and the first sentence of its own help.
 
-They stand here so that `gen --help` need not import the commands. A module in commands/ is named after its command.
+They stand here so that `gen --help` need not import the commands. A module in commands/ has its name.
 """
 
 _OPTIONS = "Options"

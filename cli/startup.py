@@ -1,7 +1,7 @@
 """What makes `gen` start soon. Each function here saves time and changes nothing else.
 
-The gains are processor time on two cores, with Python 3.11 and typer 0.29: the lowest of 20 runs with the function,
-and of 20 without it, taken in turn. ``python -m benchmarks.start`` measures the whole start.
+The gains are processor time on two cores, with Python 3.11 and typer 0.29: the lowest of 20 runs with the
+function, and of 20 without it, taken in turn. ``python -m benchmarks.start`` measures the whole start.
 """
 
 from __future__ import annotations
