@@ -9,7 +9,7 @@ from .lazy_exports import lazy_exports
 if TYPE_CHECKING:
     from .append_only_file import AppendOnlyFile
     from .errors import LogitsmithError
-    from .named_files import find_named_files
+    from .named_files import SearchFolder, find_named_files, search_path
     from .strict_json import NonFiniteNumberError, parse_strict_json
     from .text import NotUTF8Error, decode_utf8, is_utf8, nearest_name
     from .whole_file import write_whole_file
@@ -19,11 +19,13 @@ __all__ = [
     "LogitsmithError",
     "NonFiniteNumberError",
     "NotUTF8Error",
+    "SearchFolder",
     "decode_utf8",
     "find_named_files",
     "is_utf8",
     "nearest_name",
     "parse_strict_json",
+    "search_path",
     "write_whole_file",
 ]
 
@@ -33,7 +35,7 @@ __getattr__ = lazy_exports(
     {
         "append_only_file": "AppendOnlyFile",
         "errors": "LogitsmithError",
-        "named_files": "find_named_files",
+        "named_files": "SearchFolder find_named_files search_path",
         "strict_json": "NonFiniteNumberError parse_strict_json",
         "text": "NotUTF8Error decode_utf8 is_utf8 nearest_name",
         "whole_file": "write_whole_file",

@@ -2,8 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from pathlib import Path
+from typing import NamedTuple
+
+
+class SearchFolder(NamedTuple):
+    """A folder of a search path. ``origin``: how messages name it."""
+
+    origin: str
+    path: Path
+
+
+def search_path(folders: Iterable[tuple[str, Path]], built_in: Path) -> list[SearchFolder]:
+    """Return the user's ``folders``, as (origin, path), then the folder ``built_in``.
+
+    A folder that occurs twice, as a link may, counts once: as the built-in one or at its first place.
+    """
+    by_real_path: dict[Path, SearchFolder] = {}
+    for folder in folders:
+        real_path = folder[1].resolve()
+        if real_path != built_in.resolve():
+            by_real_path.setdefault(real_path, SearchFolder(*folder))
+    return [*by_real_path.values(), SearchFolder("built-in", built_in)]
 
 
 def find_named_files(folder: Path, suffixes: Collection[str]) -> list[Path]:

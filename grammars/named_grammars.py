@@ -6,14 +6,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..common.named_files import find_named_files
+from ..common.named_files import find_named_files, search_path
 from ..common.text import nearest_name
 from .errors import GrammarError
 
-LIBRARY = Path(__file__).parent / "library"
+BUILT_IN = Path(__file__).parent / "library"
 """The folder of the grammars that come with the package."""
 
-_BUILT_IN = "built-in"
 _FIRST_LINE_CHARACTERS = 500
 
 
@@ -33,11 +32,7 @@ def list_grammars(folders: Iterable[tuple[str, Path]] = ()) -> list[GrammarEntry
     ``folders``: where to look before the library, as (origin, path). The first grammar of a name hides the others.
     """
     entries: dict[str, GrammarEntry] = {}
-    searched: set[Path] = set()
-    for origin, folder in (*folders, (_BUILT_IN, LIBRARY)):
-        if folder.resolve() in searched or (origin != _BUILT_IN and folder.resolve() == LIBRARY.resolve()):
-            continue
-        searched.add(folder.resolve())
+    for origin, folder in search_path(folders, BUILT_IN):
         for path in _grammar_files(folder):
             entries.setdefault(path.stem, GrammarEntry(path.stem, _description(path), origin, path))
     return sorted(entries.values(), key=lambda entry: entry.name)

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..common import find_named_files
+from ..common import SearchFolder, find_named_files, search_path
 from .errors import PresetError
 from .messages import name_hint
 
@@ -91,16 +91,10 @@ def _config_home(platform: str, environment: Mapping[str, str], home: Path) -> P
     return configured if configured.is_absolute() else home / ".config"
 
 
-def _folders() -> list[tuple[str, Path]]:
-    """Return the search path: origin and folder. A folder that occurs twice, as a link may, counts once."""
+def _folders() -> list[SearchFolder]:
+    """Return the search path of presets."""
     user = config_folder() / "presets"
-    folders = {BUILT_IN.resolve(): ("built-in", BUILT_IN)}
-    earlier: dict[Path, tuple[str, Path]] = {}
-    for origin, folder in (("./presets", Path("presets")), (str(user), user)):
-        real = folder.resolve()
-        if real not in folders and real not in earlier:
-            earlier[real] = (origin, folder)
-    return [*earlier.values(), *folders.values()]
+    return search_path([("./presets", Path("presets")), (str(user), user)], BUILT_IN)
 
 
 def _files(folder: Path) -> list[Path]:

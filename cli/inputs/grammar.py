@@ -19,8 +19,8 @@ def grammar_folders() -> list[tuple[str, Path]]:
     """Where grammars are looked for before the library: ./grammars, and the folder of the user's config."""
     from ...presets import config_folder
 
-    mine = config_folder() / "grammars"
-    return [("./grammars", Path("grammars")), (str(mine), mine)]
+    user = config_folder() / "grammars"
+    return [("./grammars", Path("grammars")), (str(user), user)]
 
 
 def grammar_spec(options: ConstraintOptions, settings: Settings) -> GrammarSpec | None:

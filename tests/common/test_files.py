@@ -4,7 +4,7 @@ import os
 from pathlib import Path
 
 import pytest
-from logitsmith.common import AppendOnlyFile, find_named_files, write_whole_file
+from logitsmith.common import AppendOnlyFile, find_named_files, search_path, write_whole_file
 
 
 def test_named_files_are_sorted_and_hidden_ones_left_out(tmp_path):
@@ -14,6 +14,15 @@ def test_named_files_are_sorted_and_hidden_ones_left_out(tmp_path):
     assert [path.name for path in find_named_files(tmp_path, (".yaml", ".yml"))] == ["a.yml", "b.yaml"]
     assert find_named_files(tmp_path / "none", (".yaml",)) == []
     assert find_named_files(tmp_path / "note.txt", (".yaml",)) == []
+
+
+def test_a_folder_that_occurs_twice_counts_once(tmp_path):
+    mine, built_in = tmp_path / "mine", tmp_path / "built_in"
+    mine.mkdir()
+    built_in.mkdir()
+    (tmp_path / "link").symlink_to(mine)
+    folders = [("mine", mine), ("link", tmp_path / "link"), ("again", built_in)]
+    assert search_path(folders, built_in) == [("mine", mine), ("built-in", built_in)]
 
 
 def test_a_whole_file_is_there_or_as_before(tmp_path):
