@@ -1,5 +1,8 @@
-"""Presets: YAML files of settings, the search path, and the settings of a run."""
+"""Presets: YAML files of settings, the search path, and the settings of a run; presets of other tools."""
 
+from typing import TYPE_CHECKING
+
+from ..common.lazy_exports import lazy_exports
 from .chain_arrangement import Arrangement, arrange_by_adaptive_p, arrange_by_mirostat, arrange_by_samplers
 from .errors import PresetError
 from .gguf_preset import preset_from_metadata
@@ -12,8 +15,13 @@ from .search import PresetEntry, config_folder, find_preset, list_presets
 from .user_defaults import UserConfig, user_config
 from .yaml_reader import parse_yaml_scalar
 
+if TYPE_CHECKING:
+    from .foreign import FORMATS, Imported, import_preset
+
 __all__ = [
+    "FORMATS",
     "Arrangement",
+    "Imported",
     "Override",
     "Preset",
     "PresetEntry",
@@ -26,6 +34,7 @@ __all__ = [
     "arrange_by_samplers",
     "config_folder",
     "find_preset",
+    "import_preset",
     "list_presets",
     "load_preset",
     "parse_set",
@@ -36,3 +45,6 @@ __all__ = [
     "resolve_settings",
     "user_config",
 ]
+
+# Few runs read a file of another tool.
+__getattr__ = lazy_exports(__name__, {"foreign": "FORMATS Imported import_preset"})

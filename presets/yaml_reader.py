@@ -26,7 +26,7 @@ def read_yaml(path: Path, place: str) -> Any:
     ``place`` begins each message. Raises ``PresetError`` for a file that is missing, unreadable, a folder,
     larger than 1 MB or not UTF-8, and, with line and column, for one that is not YAML.
     """
-    return parse_yaml(_text(path, place), place)
+    return parse_yaml(read_text(path, place), place)
 
 
 def read_table(path: Path, place: str, empty: dict[Any, Any] | None = None) -> dict[Any, Any]:
@@ -52,10 +52,13 @@ def parse_yaml_scalar(text: str, place: str = "value") -> Any:
     return parse_yaml(text, place)
 
 
-def parse_yaml(text: str, place: str) -> Any:
-    """Return the value of a YAML text; raises ``PresetError`` with line and column if it is not YAML."""
+def parse_yaml(text: str, place: str, loader_class: type[yaml.SafeLoader] = Yaml12Loader) -> Any:
+    """Return the value of a YAML text; raises ``PresetError`` with line and column if it is not YAML.
+
+    ``loader_class``: PyYAML's own safe loader reads YAML 1.1, as other tools do.
+    """
     try:
-        loader = Yaml12Loader(text)
+        loader = loader_class(text)
         try:
             value = loader.get_single_data()
         finally:
@@ -77,7 +80,8 @@ def parse_yaml(text: str, place: str) -> Any:
     return value
 
 
-def _text(path: Path, place: str) -> str:
+def read_text(path: Path, place: str) -> str:
+    """Return the text of a file, without a byte order mark; raises ``PresetError`` as `read_yaml` does."""
     try:
         with path.open("rb") as file:
             # One byte more than allowed: a device or a pipe has no size to ask for.

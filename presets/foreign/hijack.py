@@ -1,0 +1,218 @@
+"""The samplers of text-generation-webui's transformers loaders, which SillyTavern's presets are written for too.
+
+The rules follow the tool's patch of transformers (modules/sampler_hijack.py) and its preset defaults
+(modules/presets.py): each step has a nickname, and an order of nicknames says which comes first.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from .draft import Draft, ForeignStep, merged_penalties
+from .table import ForeignTable
+
+BREAKERS = ["\n", ":", '"', "*"]
+_UNIT = 10_000
+"""epsilon_cutoff and eta_cutoff are given in units of 1e-4."""
+
+_LAST = ("temperature", "dynamic_temperature", "quadratic_sampling")
+_PENALTIES = (
+    "repetition_penalty",
+    "presence_penalty",
+    "frequency_penalty",
+    "dry",
+    "encoder_repetition_penalty",
+    "no_repeat_ngram",
+)
+FRONT = ("ignore_eos", "min_tokens", "ban", "logit_bias")
+"""Steps that no order names; they come before all others."""
+
+# In which order the steps stand before they are sorted: first transformers' own, then the added ones.
+_UNSORTED = (
+    "encoder_repetition_penalty",
+    "no_repeat_ngram",
+    "temperature",
+    "top_k",
+    "top_p",
+    "min_p",
+    "typical_p",
+    "epsilon_cutoff",
+    "eta_cutoff",
+    "dry",
+    "repetition_penalty",
+    "presence_penalty",
+    "frequency_penalty",
+    "tfs",
+    "top_a",
+    "top_n_sigma",
+    "xtc",
+    "dynamic_temperature",
+    "quadratic_sampling",
+    "mirostat",
+    "adaptive_p",
+)
+
+
+@dataclass(frozen=True)
+class HijackDefaults:
+    """What holds where a file is silent, as far as the two tools differ."""
+
+    range: int
+    """Window of the penalties and DRY in tokens; 0: all."""
+    dynatemp: tuple[float, float]
+    least_target: float | None
+    """The lowest adaptive_target that switches adaptive-p on; None: any above 0."""
+
+
+def put_steps(draft: Draft, defaults: HijackDefaults) -> None:
+    """Put every step into its slot; the draft's table knows the keys by text-generation-webui's names."""
+    _put_penalties(draft, defaults.range)
+    _put_temperatures(draft, defaults.dynatemp)
+    _put_truncation(draft)
+    _put_selectors(draft, defaults.least_target)
+
+
+def finish(draft: Draft, order: Sequence[str], temperature_last: bool) -> None:
+    """Sort the steps by the order and end the chain; without ``do_sample`` only the penalties act.
+
+    Steps that the order does not name come first. ``temperature_last`` moves the temperatures and the smoothing
+    behind everything, in the order of the tool's code.
+    """
+    order = list(dict.fromkeys(order))
+    if temperature_last:
+        order = [*(name for name in order if name not in _LAST), *_LAST]
+    steps = draft.arranged([name for name in _UNSORTED if name not in order])
+    steps += draft.arranged(order)
+    front = draft.arranged(FRONT)
+    if not draft.table.flag("do_sample", True):
+        acting = draft.arranged(_PENALTIES)
+        kept = [step for step in steps if any(step is penalty for penalty in acting)]
+        idle = [step for step in steps if all(step is not penalty for penalty in acting)]
+        draft.report_idle([step for step in idle if not _takes_the_best(step)], "do_sample is false")
+        steps = [*kept, ForeignStep("greedy", keys=("do_sample",), comment="false: the most likely token")]
+    draft.finish([*front, *merged_penalties(steps)])
+
+
+def read_order(table: ForeignTable, key: str) -> list[str] | None:
+    """The order of an entry: a list, or one text split at line breaks and commas; None if it is absent."""
+    value = table.raw(key)
+    if value is None:
+        return None
+    parts = value.replace(",", "\n").split("\n") if isinstance(value, str) else value
+    if not isinstance(parts, list) or not all(isinstance(part, str) for part in parts):
+        raise table.fault(key, "a list of names")
+    return [part.strip() for part in parts if part.strip()]
+
+
+def read_breakers(table: ForeignTable, key: str) -> list[str]:
+    """DRY's sequence breakers: a list, a JSON array as text, or quoted texts separated by commas."""
+    value: Any = table.raw(key)
+    if value is None:
+        return list(BREAKERS)
+    if isinstance(value, str):
+        text = value.strip()
+        try:
+            value = json.loads(text if text.startswith("[") else f"[{text}]")
+        except (ValueError, RecursionError):
+            value = [part.strip() for part in text.split(",")]
+    if not isinstance(value, list) or not all(isinstance(part, str) for part in value):
+        raise table.fault(key, "a list of texts, or quoted texts separated by commas")
+    return [part for part in value if part]
+
+
+def _takes_the_best(step: ForeignStep) -> bool:
+    return step.name == "greedy" or (step.name == "top_k" and step.params.get("k") == 1)
+
+
+def window(table: ForeignTable, default: int) -> int:
+    """``penalties.last_n`` of a repetition_penalty_range, where 0 means all tokens."""
+    return table.whole("repetition_penalty_range", default) or -1
+
+
+def _put_penalties(draft: Draft, default_range: int) -> None:
+    table = draft.table
+    last_n = window(table, default_range)
+    for key, parameter, neutral in (
+        ("repetition_penalty", "repeat", 1.0),
+        ("presence_penalty", "presence", 0.0),
+        ("frequency_penalty", "frequency", 0.0),
+    ):
+        params = {parameter: table.number(key, neutral), "last_n": last_n}
+        draft.put(key, "penalties", params, [key, "repetition_penalty_range"])
+    draft.put(
+        "dry",
+        "dry",
+        {
+            "multiplier": table.number("dry_multiplier", 0.0),
+            "base": table.number("dry_base", 1.75),
+            "allowed_length": table.whole("dry_allowed_length", 2),
+            "last_n": last_n,
+            "breakers": read_breakers(table, "dry_sequence_breakers"),
+            "match": "last_token",
+        },
+        ["dry_multiplier", "dry_base", "dry_allowed_length", "repetition_penalty_range", "dry_sequence_breakers"],
+    )
+    key = "encoder_repetition_penalty"
+    draft.put(key, key, {"penalty": table.number(key, 1.0)}, [key])
+    key = "no_repeat_ngram_size"
+    draft.put("no_repeat_ngram", "no_repeat_ngram", {"n": table.whole(key, 0)}, [key])
+
+
+def _put_temperatures(draft: Draft, dynatemp: tuple[float, float]) -> None:
+    table = draft.table
+    temperature = table.number("temperature", 1.0)
+    if temperature == 0:
+        draft.put_greedy("temperature", "temperature", "temperature 0 takes the most likely token")
+    else:
+        draft.put("temperature", "temperature", {"t": temperature}, ["temperature"])
+    if table.flag("dynamic_temperature", False):
+        low, high = table.number("dynatemp_low", dynatemp[0]), table.number("dynatemp_high", dynatemp[1])
+        if low > high:
+            raise table.fault("dynatemp_low", f"at most {table.spelled('dynatemp_high')} {high:g}")
+        params = {
+            "temperature": round((low + high) / 2, 12),
+            "range": round((high - low) / 2, 12),
+            "exponent": table.number("dynatemp_exponent", 1.0),
+        }
+        keys = ["dynamic_temperature", "dynatemp_low", "dynatemp_high", "dynatemp_exponent"]
+        draft.put("dynamic_temperature", "dynatemp", params, keys, f"from {low:g} to {high:g}")
+    factor = table.number("smoothing_factor", 0.0)
+    if factor > 0:
+        params = {"factor": factor, "curve": table.number("smoothing_curve", 1.0)}
+        draft.put("quadratic_sampling", "quadratic", params, ["smoothing_factor", "smoothing_curve"])
+
+
+def _put_truncation(draft: Draft) -> None:
+    table = draft.table
+    draft.put("top_k", "top_k", {"k": max(table.whole("top_k", 0), 0)}, ["top_k"])
+    for key, name, parameter in (("top_p", "top_p", "p"), ("typical_p", "typical", "p"), ("tfs", "tfs", "z")):
+        draft.put(key, name, {parameter: min(table.number(key, 1.0), 1.0)}, [key])
+    for key, parameter in (("min_p", "p"), ("top_a", "a"), ("top_n_sigma", "n")):
+        draft.put(key, key, {parameter: table.number(key, 0.0)}, [key])
+    for key in ("epsilon_cutoff", "eta_cutoff"):
+        draft.put(key, key, {"epsilon": table.number(key, 0.0) / _UNIT}, [key], "given in units of 1e-4")
+    probability = table.number("xtc_probability", 0.0)
+    if probability > 0:
+        params = {
+            "probability": probability,
+            "threshold": table.number("xtc_threshold", 0.1),
+            "keep_special": "cancel",
+        }
+        draft.put("xtc", "xtc", params, ["xtc_probability", "xtc_threshold"])
+
+
+def _put_selectors(draft: Draft, least_target: float | None) -> None:
+    table = draft.table
+    mode = table.whole("mirostat_mode", 0)
+    if mode == 2:
+        params = {"tau": table.number("mirostat_tau", 5.0), "eta": table.number("mirostat_eta", 0.1)}
+        draft.put("mirostat", "mirostat_v2", params, ["mirostat_mode", "mirostat_tau", "mirostat_eta"])
+    elif mode != 0:
+        draft.report("mirostat_mode", "text-generation-webui's transformers loaders know mode 2 only")
+    target = table.number("adaptive_target", -1.0)
+    if target > 0 if least_target is None else target >= least_target:
+        params = {"target": target, "decay": table.number("adaptive_decay", 0.9)}
+        draft.put("adaptive_p", "adaptive_p", params, ["adaptive_target", "adaptive_decay"])

@@ -1,0 +1,149 @@
+"""Hugging Face transformers' ``generation_config.json``.
+
+Without ``do_sample: true`` the most likely token is taken, whatever the temperature says; the penalties still
+act. The order is that of transformers 5.23's logits processors. Sampling alone has a top_k of 50 where the file
+has none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ..messages import shorten
+from .draft import Draft, ForeignStep
+from .searches import SEARCH_KEYS, report_searches
+from .table import ForeignTable
+
+TOOL = "transformers"
+_BEFORE = (
+    *("logit_bias", "encoder_repetition_penalty", "repetition_penalty", "no_repeat_ngram_size", "bad_words_ids"),
+    *("min_new_tokens", "suppress_tokens"),
+)
+_SAMPLING = ("temperature", "top_h", "top_k", "top_p", "min_p", "typical_p", "epsilon_cutoff", "eta_cutoff")
+_TOP_K = 50
+
+# Keys that sample, what they would have to be to change nothing, and what they do.
+_UNMATCHED = {
+    "min_length": (0, "it counts the prompt; min_new_tokens would carry over"),
+    "encoder_no_repeat_ngram_size": (0, "it would have kept the prompt's n-grams out"),
+    "begin_suppress_tokens": (None, "it would have banned tokens at the start only"),
+    "forced_bos_token_id": (None, "it would have forced the first token"),
+    "forced_eos_token_id": (None, "it would have forced the last token"),
+    "forced_decoder_ids": (None, "it would have forced tokens at the start"),
+    "exponential_decay_length_penalty": (None, "it would have raised the end token more and more"),
+    "watermarking_config": (None, "it would have marked the text by favouring some tokens"),
+    "constraints": (None, "it would have constrained a beam search"),
+    "force_words_ids": (None, "it would have forced words in a beam search"),
+    "dola_layers": (None, "it would have contrasted layers of the model"),
+}
+_SILENT = (
+    *("max_length", "max_time", "use_cache", "cache_implementation", "cache_config", "return_legacy_cache"),
+    *("prefill_chunk_size", "num_return_sequences", "output_attentions", "output_hidden_states", "output_scores"),
+    *("output_logits", "return_dict_in_generate", "num_assistant_tokens", "num_assistant_tokens_schedule"),
+    *("assistant_confidence_threshold", "prompt_lookup_num_tokens", "max_matching_ngram_size", "is_assistant"),
+    *("assistant_early_exit", "assistant_lookbehind", "target_lookbehind", "compile_config", "disable_compile"),
+    *("transformers_version", "_from_model_config", "_commit_hash", "token_healing", "remove_invalid_values"),
+    *("renormalize_logits", "low_memory", "generation_kwargs", "trust_remote_code", "eos_token_id"),
+    *("bos_token_id", "pad_token_id", "decoder_start_token_id", "continuous_batching_config"),
+)
+
+
+def convert(values: Mapping[Any, Any], place: str) -> Draft:
+    """Return the draft of a configuration; raises ``PresetError``."""
+    table = ForeignTable(values, place)
+    draft = Draft(TOOL, table)
+    _put_before(draft)
+    _put_sampling(draft)
+    before = draft.arranged(_BEFORE)
+    if table.flag("do_sample", False):
+        draft.finish([*before, *draft.arranged(_SAMPLING)])
+    else:
+        draft.report_idle(draft.arranged(_SAMPLING), "do_sample is not true")
+        keys = ("do_sample",) if table.is_given("do_sample") else ()
+        comment = "false: the most likely token" if keys else "do_sample is absent: the most likely token"
+        draft.finish([*before, ForeignStep("greedy", comment=comment, keys=keys)])
+    draft.take_max_tokens("max_new_tokens")
+    draft.take_texts("stop_strings", "stop")
+    report_searches(draft)
+    _report_unmatched(draft)
+    return draft
+
+
+def _put_before(draft: Draft) -> None:
+    table = draft.table
+    draft.put("logit_bias", "logit_bias", {"bias": _sequence_bias(draft)}, ["sequence_bias"])
+    key = "encoder_repetition_penalty"
+    draft.put(key, key, {"penalty": table.number(key, 1.0)}, [key])
+    key = "repetition_penalty"
+    draft.put(key, "penalties", {"repeat": table.number(key, 1.0), "last_n": -1}, [key], "the prompt counts too")
+    key = "no_repeat_ngram_size"
+    draft.put(key, "no_repeat_ngram", {"n": table.whole(key, 0)}, [key])
+    bad = _id_lists(table, "bad_words_ids")
+    draft.put("bad_words_ids", "ban", {"tokens": [ids[0] for ids in bad if len(ids) == 1]}, ["bad_words_ids"])
+    if any(len(ids) > 1 for ids in bad):
+        longer = [ids for ids in bad if len(ids) > 1]
+        draft.reported.append(
+            f"bad_words_ids {shorten(longer)}: sequences of several tokens cannot be banned by ids"
+        )
+    draft.put("min_new_tokens", "min_tokens", {"n": table.whole("min_new_tokens", 0)}, ["min_new_tokens"])
+    tokens = table.raw("suppress_tokens") or []
+    if not _are_ids(tokens):
+        raise table.fault("suppress_tokens", "a list of token ids")
+    draft.put("suppress_tokens", "ban", {"tokens": [token for token in tokens if token >= 0]}, ["suppress_tokens"])
+
+
+def _put_sampling(draft: Draft) -> None:
+    table = draft.table
+    temperature = table.number("temperature", 1.0)
+    if temperature == 0:
+        draft.put_greedy("temperature", "temperature", "temperature 0 takes the most likely token")
+        if table.flag("do_sample", False):
+            draft.report("temperature", "transformers refuses 0; here the most likely token is taken")
+    else:
+        draft.put("temperature", "temperature", {"t": temperature}, ["temperature"])
+    draft.put("top_h", "top_h", {"h": table.number("top_h", 0.0)}, ["top_h"])
+    draft.put("top_k", "top_k", {"k": max(table.whole("top_k", _TOP_K), 0)}, ["top_k"])
+    for key, name in (("top_p", "top_p"), ("typical_p", "typical")):
+        draft.put(key, name, {"p": min(table.number(key, 1.0), 1.0)}, [key])
+    draft.put("min_p", "min_p", {"p": table.number("min_p", 0.0)}, ["min_p"])
+    for key in ("epsilon_cutoff", "eta_cutoff"):
+        draft.put(key, key, {"epsilon": table.number(key, 0.0)}, [key])
+
+
+def _sequence_bias(draft: Draft) -> dict[int, float]:
+    """The biases of single tokens; longer sequences are reported."""
+    entries = draft.table.raw("sequence_bias") or []
+    bias: dict[int, float] = {}
+    if not isinstance(entries, list) or not all(isinstance(entry, list) and len(entry) == 2 for entry in entries):
+        raise draft.table.fault("sequence_bias", "a list of [token ids, number]")
+    for ids, value in entries:
+        if not _are_ids(ids):
+            raise draft.table.fault("sequence_bias", "a list of [token ids, number]")
+        if len(ids) == 1:
+            bias[ids[0]] = ForeignTable({"sequence_bias": value}, draft.table.place).number("sequence_bias", 0.0)
+        else:
+            draft.reported.append(f"sequence_bias {ids}: a bias on several tokens in a row has no counterpart")
+    return bias
+
+
+def _id_lists(table: ForeignTable, key: str) -> list[list[int]]:
+    value = table.raw(key) or []
+    if not isinstance(value, list) or not all(_are_ids(ids) and ids for ids in value):
+        raise table.fault(key, "a list of lists of token ids")
+    return value
+
+
+def _are_ids(value: Any) -> bool:
+    return isinstance(value, list) and all(type(token) is int for token in value)
+
+
+def _report_unmatched(draft: Draft) -> None:
+    table = draft.table
+    for key, (neutral, effect) in _UNMATCHED.items():
+        if table.is_given(key) and table.raw(key) not in (neutral, [], {}):
+            draft.report(key, effect)
+    keys = ("do_sample", "max_new_tokens", "stop_strings", "sequence_bias", *_SAMPLING, *_BEFORE)
+    known = {*keys, *_SILENT, *_UNMATCHED, *SEARCH_KEYS}
+    known |= {key for key in table.values if key.endswith(("_token_id", "_token_ids"))}
+    draft.report_unknown(known)

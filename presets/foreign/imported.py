@@ -1,0 +1,118 @@
+"""What an import gives: a chain, a preset, what could not be carried over, and all of it as a YAML preset."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from ..errors import PresetError
+from ..preset import Preset
+from .draft import Draft, ForeignStep
+
+_EXTRAS = ("seed", "max_tokens", "stop", "system", "grammar")
+
+
+@dataclass(frozen=True)
+class Imported:
+    """A foreign file as a preset."""
+
+    format: str
+    """The format, as `import_preset` names it."""
+    chain: list[list[Any]]
+    """``[name, {parameter: value}]`` for each step that acts, in the tool's order. The last one selects:
+    ``dist``, a
+    plain draw, unless a step of the file does."""
+    extras: dict[str, Any]
+    """What the file sets of ``max_tokens``, ``stop``, ``system``, ``seed`` and ``grammar``."""
+    reported: list[str]
+    """A sentence for each thing that could not be carried over, which names its key."""
+    preset: Preset
+    """The preset, ready to use."""
+    sections: list[str]
+    """The names of the file's presets, where it holds several; else empty."""
+    steps: tuple[ForeignStep, ...]
+    """The steps of the chain with the keys and the reasons that they come from."""
+    notes: tuple[str, ...]
+    """Decisions about the chain as a whole: which order, whose defaults."""
+
+    def yaml_text(self) -> str:
+        """Return a preset file: the chain with a comment on each decision, then what could not be carried
+        over."""
+        lines = [f"description: {_flow(self.preset.description)}"]
+        lines += [f"# {_comment(note)}" for note in self.notes]
+        lines.append("chain:")
+        lines += [_step_line(step) for step in self.steps]
+        lines += [f"{key}: {_flow(self.extras[key])}" for key in _EXTRAS if key in self.extras]
+        if self.reported:
+            lines += ["# Not carried over:", *(f"# - {_comment(sentence)}" for sentence in self.reported)]
+        return "\n".join(lines) + "\n"
+
+
+def import_draft(draft: Draft, format_name: str, path: Path, sections: Sequence[str]) -> Imported:
+    """Return the import that a draft makes; raises ``PresetError`` if the preset would not work."""
+    chain = [[step.name, step.params] for step in draft.steps]
+    table = {
+        "description": draft.description or f"imported from {path.name} ({format_name})",
+        "chain": [{step.name: step.params} if step.params else step.name for step in draft.steps],
+        **draft.extras,
+    }
+    preset = Preset.from_table(table, place=draft.table.place, name=path.stem, source=str(path))
+    return Imported(
+        format=format_name,
+        chain=chain,
+        extras=dict(draft.extras),
+        reported=list(dict.fromkeys(draft.reported)),
+        preset=preset,
+        sections=list(sections),
+        steps=tuple(draft.steps),
+        notes=tuple(draft.notes),
+    )
+
+
+def choose_section(names: Sequence[str], section: str | None, place: str) -> int:
+    """Return which preset of a file is meant: the only one, or the one of that name.
+
+    Raises ``PresetError`` that lists the names, if there are several and none is named, or it is not there.
+    """
+    if section is None:
+        if len(names) == 1:
+            return 0
+        raise PresetError(f"{place}: the file holds {len(names)} presets; choose a section: {', '.join(names)}")
+    if section in names:
+        return list(names).index(section)
+    raise PresetError(f"{place}: there is no section {section!r}; there are: {', '.join(names)}")
+
+
+def _step_line(step: ForeignStep) -> str:
+    entry = f"{step.name}: {_flow(step.params)}" if step.params else step.name
+    reasons = [", ".join(step.keys), step.comment]
+    comment = "; ".join(reason for reason in reasons if reason)
+    return f"  - {entry}" + (f"  # {_comment(comment)}" if comment else "")
+
+
+def _flow(value: Any) -> str:
+    """A value in YAML's flow style, on one line."""
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{_flow(key)}: {_flow(inner)}" for key, inner in value.items()) + "}"
+    if isinstance(value, (list, tuple)):
+        return "[" + ", ".join(_flow(inner) for inner in value) + "]"
+    if value is None or isinstance(value, (bool, int, float)):
+        return "-inf" if value == float("-inf") else json.dumps(value)
+    if isinstance(value, str) and value.isidentifier() and value.isascii() and value.lower() not in _WORDS:
+        return value
+    text: str = yaml.safe_dump(str(value), default_style='"', allow_unicode=True, width=float("inf"))
+    return text.rstrip("\n")
+
+
+# Plain words that YAML does not read as texts.
+_WORDS = ("null", "true", "false", "yes", "no", "on", "off", "y", "n", "inf", "nan")
+
+
+def _comment(text: str) -> str:
+    """The text as a comment can hold it: on one line, with nothing that YAML refuses."""
+    return "".join(char if char.isprintable() else " " for char in " ".join(text.split()))

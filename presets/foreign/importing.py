@@ -1,0 +1,153 @@
+"""From a file of another tool to a preset."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from ...common import nearest_name
+from ..errors import PresetError
+from . import huggingface, koboldai, koboldcpp, lmstudio, ollama, sillytavern, tabbyapi, webui
+from .draft import Draft
+from .imported import Imported, choose_section, import_draft
+from .ini import DEFAULT_SECTION, parse_ini
+from .llama_cpp import GLOBAL_SECTION, convert, convert_metadata
+from .modelfile import parse_modelfile
+from .recognise import FORMATS, recognise
+from .text import parse_json, parse_yaml_1_1, read_lines
+
+_Convert = Callable[[Mapping[Any, Any], str], Draft]
+
+_OBJECTS: Mapping[str, _Convert] = {
+    "sillytavern": sillytavern.convert,
+    "huggingface": huggingface.convert,
+    "lmstudio": lmstudio.convert,
+}
+_ALIASES = {
+    "text-generation-webui": "webui",
+    "oobabooga": "webui",
+    "kobold": "koboldai",
+    "kobold-lite": "koboldcpp",
+    "hf": "huggingface",
+    "transformers": "huggingface",
+    "modelfile": "ollama",
+    "tabby": "tabbyapi",
+    "llamacpp": "llama.cpp",
+    "llama-cpp": "llama.cpp",
+    "lm-studio": "lmstudio",
+}
+
+
+def import_preset(path: str | Path, format: str | None = None, section: str | None = None) -> Imported:  # noqa: A002
+    """Return the preset that a file of another tool describes.
+
+    Args:
+        path: the file.
+        format: one of `FORMATS`; None: it is recognised by the content.
+        section: which preset of a file with several.
+
+    Raises ``PresetError`` that names the file: one that cannot be read, is broken (with its line), fits no
+    format or two, holds several presets while none is named, or has a value that no sampler takes.
+    """
+    path = Path(path)
+    place = str(path)
+    text = read_lines(path, place)
+    name = recognise(text, place) if format is None else format_name(format)
+    draft, sections = _draft(name, text, section, place)
+    return import_draft(draft, name, path, sections)
+
+
+def format_name(text: str) -> str:
+    """Return the format of a name or of an alias; raises ``PresetError`` for another, with the known ones."""
+    name = text.strip().lower().replace("_", "-")
+    name = _ALIASES.get(name, name)
+    if name in FORMATS:
+        return name
+    near = nearest_name(name, [*FORMATS, *_ALIASES])
+    hint = f"; did you mean {near}?" if near else ""
+    raise PresetError(f"unknown format {text!r}{hint}; known: {', '.join(FORMATS)}")
+
+
+def _draft(name: str, text: str, section: str | None, place: str) -> tuple[Draft, list[str]]:
+    """The draft of the chosen preset, and the names of all if there are several."""
+    if name == "llama.cpp" and not text.lstrip().startswith("{"):
+        return _ini(text, section, place)
+    if name in ("koboldai", "koboldcpp"):
+        return _kobold(name, parse_json(text, place), section, place)
+    if section is not None:
+        raise PresetError(f"{place}: the file holds one preset only, and no section {section!r}")
+    if name == "ollama":
+        return ollama.convert(parse_modelfile(text, place), place), []
+    if name in ("webui", "tabbyapi"):
+        value = parse_yaml_1_1(text, place)
+        value = {} if value is None else value  # a preset of nothing but defaults
+        module = webui if name == "webui" else tabbyapi
+        return module.convert(_object(value, place), place), []
+    values = _object(parse_json(text, place), place)
+    if name == "llama.cpp":
+        return convert_metadata({str(key): value for key, value in values.items()}, place), []
+    return _OBJECTS[name](values, place), []
+
+
+def _object(value: Any, place: str) -> Mapping[Any, Any]:
+    if not isinstance(value, Mapping):
+        raise PresetError(f"{place}: a table of keys and values is needed")
+    return value
+
+
+def _ini(text: str, section: str | None, place: str) -> tuple[Draft, list[str]]:
+    sections = parse_ini(text, place)
+    names = [name for name in sections if name != GLOBAL_SECTION]
+    if section is None and not names:
+        return convert(sections, None, place), []
+    number = choose_section(names, section, place)
+    is_only = names == [DEFAULT_SECTION]
+    return convert(sections, names[number], place), [] if is_only else names
+
+
+def _kobold(name: str, value: Any, section: str | None, place: str) -> tuple[Draft, list[str]]:
+    is_list = isinstance(value, list)
+    entries = [_object(entry, place) for entry in (value if is_list else [value])]
+    if not entries:
+        raise PresetError(f"{place}: the list holds no preset")
+    labels = _labels(entries)
+    if section is not None and labels[0] == "" and not is_list:
+        raise PresetError(f"{place}: the file holds one preset only, and no section {section!r}")
+    chosen = entries[_choose(entries, labels, section, place)]
+    draft = koboldcpp.convert(chosen, place) if name == "koboldcpp" else koboldai.convert(chosen, place, is_list)
+    title = chosen.get("description")
+    if isinstance(title, str) and title.strip():
+        draft.description = title.strip()
+    return draft, labels if is_list and len(labels) > 1 else []
+
+
+def _choose(entries: list[Mapping[Any, Any]], labels: list[str], section: str | None, place: str) -> int:
+    """The preset of a name; a name that several have is enough if all of them have the same settings."""
+    same = [number for number, entry in enumerate(entries) if section is not None and _title(entry) == section]
+    if len(same) > 1 and section not in labels:
+        settings = [
+            {key: value for key, value in entries[number].items() if key not in koboldai.LABELS} for number in same
+        ]
+        if all(setting == settings[0] for setting in settings):
+            return same[0]
+        names = ", ".join(labels[number] for number in same)
+        raise PresetError(f"{place}: {len(same)} presets have the name {section!r}; choose one of: {names}")
+    return choose_section(labels, section, place)
+
+
+def _labels(entries: list[Mapping[Any, Any]]) -> list[str]:
+    """A name for each preset; those that share one get the model type behind it, and then a number."""
+    titles = [_title(entry) for entry in entries]
+    typed = [
+        title if titles.count(title) == 1 else f"{title} ({entry.get('Model Type') or entry.get('Model Name')})"
+        for title, entry in zip(titles, entries, strict=True)
+    ]
+    return [
+        label if typed.count(label) == 1 else f"{label} #{typed[: number + 1].count(label)}"
+        for number, label in enumerate(typed)
+    ]
+
+
+def _title(entry: Mapping[Any, Any]) -> str:
+    return str(entry.get("preset") or entry.get("name") or "")

@@ -1,0 +1,136 @@
+"""LM Studio's ``*.preset.json``.
+
+The program is closed source: its order, and what it does with absent keys, are not known. It runs llama.cpp, so
+the chain stands in llama.cpp's order, and only what the file says makes a step. Up to version 0.2 the settings
+stand in ``inference_params``; from 0.3 on in ``operation.fields``, a list of {key, value}, where a value may be
+{checked, value}, and unchecked means off.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ..errors import PresetError
+from . import llama_chain
+from .draft import Draft
+from .table import ForeignTable
+
+TOOL = "LM Studio"
+_ORDER = ("penalties", "dry", "top_n_sigma", "top_k", "tfs", "typical", "top_p", "min_p", "xtc", "temperature")
+
+_OLD = {
+    "temp": ("temp",),
+    "top-k": ("top_k",),
+    "top-p": ("top_p",),
+    "min-p": ("min_p",),
+    "typical": ("typical_p",),
+    "tfs": ("tfs_z",),
+    "repeat-penalty": ("repeat_penalty",),
+    "repeat-last-n": ("repeat_last_n",),
+    "presence-penalty": ("presence_penalty",),
+    "frequency-penalty": ("frequency_penalty",),
+    "mirostat-ent": ("mirostat_tau",),
+    "mirostat-lr": ("mirostat_eta",),
+    "max-tokens": ("n_predict",),
+    "stop": ("antiprompt",),
+    "system": ("pre_prompt",),
+}
+_OLD_SILENT = (
+    *("input_prefix", "input_suffix", "pre_prompt_prefix", "pre_prompt_suffix", "n_keep", "multiline_input"),
+    *("n_threads", "color", "prompt", "interactive", "in_prefix", "in_suffix", "context_overflow_policy"),
+    *("n_batch", "n_ctx", "n_parts", "instruct", "logit_bias", "seed", "mirostat", "penalize_nl", "cpu_threads"),
+)
+
+_SCOPE = "llm.prediction."
+_NEW = {
+    "temp": "temperature",
+    "top-k": "topKSampling",
+    "top-p": "topPSampling",
+    "min-p": "minPSampling",
+    "typical": "llama.locallyTypicalSampling",
+    "tfs": "llama.tailFreeSampling",
+    "repeat-penalty": "repeatPenalty",
+    "presence-penalty": "llama.presencePenalty",
+    "frequency-penalty": "llama.frequencyPenalty",
+    "xtc-probability": "llama.xtcProbability",
+    "xtc-threshold": "llama.xtcThreshold",
+    "max-tokens": "maxPredictedTokens",
+    "stop": "stopStrings",
+    "system": "systemPrompt",
+}
+_MIROSTAT = "llama.mirostatSampling"
+_NEW_SILENT = (
+    *("promptTemplate", "contextPrefill", "contextOverflowPolicy", "tools", "toolCallStopStrings", "vision"),
+    *("llama.cpuThreads", "llama.logProbs", "llama.reasoning", "reasoning", "reasoning.parsing", "logProbs"),
+    *("speculativeDecoding.draftModel", "toolNaming", "promptPreprocessor", "rawTools", "envVars"),
+)
+
+
+def convert(data: Mapping[Any, Any], place: str) -> Draft:
+    """Return the draft of a preset; raises ``PresetError``."""
+    old = data.get("inference_params")
+    if isinstance(old, dict):
+        return _convert_old(old, place)
+    operation = data.get("operation")
+    fields = operation.get("fields") if isinstance(operation, dict) else data.get("fields")
+    if not isinstance(fields, list) or not all(isinstance(entry, dict) and "key" in entry for entry in fields):
+        raise PresetError(f"{place}: operation.fields is needed, a list of {{key, value}}")
+    return _convert_new(fields, place)
+
+
+def _convert_old(values: Mapping[Any, Any], place: str) -> Draft:
+    table = ForeignTable(values, place, _OLD)
+    draft = Draft(TOOL, table)
+    if str(table.raw("penalize_nl")).lower() == "false":
+        draft.report("penalize_nl", "the penalties would have spared the newline")
+    bias = table.raw("logit_bias")
+    if isinstance(bias, dict) and bias and all(str(key).isdecimal() for key in bias):
+        inner = ForeignTable(bias, f"{place}: logit_bias")
+        params = {"bias": {int(key): inner.number(key, 0.0) for key in inner.values}}
+        draft.put("logit_bias", "logit_bias", params, ["logit_bias"])
+    elif bias:
+        draft.report("logit_bias", "it is no table of token ids and numbers")
+    draft.take_seed("seed")
+    draft.report_unknown(_OLD_SILENT)
+    return _finished(draft)
+
+
+def _convert_new(fields: list[dict[str, Any]], place: str) -> Draft:
+    values: dict[str, Any] = {}
+    for entry in fields:
+        value = entry.get("value")
+        if isinstance(value, dict) and "checked" in value:
+            value = value.get("value") if value["checked"] else None
+        values[str(entry["key"])] = value
+    spellings = {key: (_SCOPE + name,) for key, name in _NEW.items()}
+    mirostat = values.get(_SCOPE + _MIROSTAT)
+    if isinstance(mirostat, dict):
+        values |= {_SCOPE + _MIROSTAT: mirostat.get("version")}
+        values |= {"targetEntropy": mirostat.get("targetEntropy"), "learningRate": mirostat.get("learningRate")}
+        spellings |= {"mirostat-ent": ("targetEntropy",), "mirostat-lr": ("learningRate",)}
+    spellings |= {"mirostat": (_SCOPE + _MIROSTAT,)}
+    table = ForeignTable(values, place, spellings)
+    draft = Draft(TOOL, table)
+    structured = values.get(_SCOPE + "structured")
+    if isinstance(structured, dict) and structured.get("type") == "json" and structured.get("jsonSchema"):
+        draft.extras["grammar"] = {"json_schema": structured["jsonSchema"]}
+    elif isinstance(structured, dict) and structured.get("type") == "gbnf" and structured.get("gbnfGrammar"):
+        draft.extras["grammar"] = structured["gbnfGrammar"]
+    silent = (_SCOPE + name for name in (*_NEW_SILENT, "structured"))
+    known = {*silent, *(key for key in table.values if not key.startswith(_SCOPE))}
+    draft.report_unknown(known)
+    return _finished(draft)
+
+
+def _finished(draft: Draft) -> Draft:
+    table = draft.table
+    draft.notes.append("order: llama.cpp's; LM Studio's own is not known")
+    draft.notes.append("what the file does not say makes no step; LM Studio's own defaults are not known")
+    llama_chain.put_steps(draft, llama_chain.OFF)
+    draft.put("tfs", "tfs", {"z": min(table.number("tfs", 1.0), 1.0), "pad": False}, ["tfs"])
+    llama_chain.finish(draft, llama_chain.OFF, _ORDER)
+    draft.take_max_tokens("max-tokens")
+    draft.take_texts("stop", "stop")
+    draft.take_text("system", "system")
+    return draft

@@ -1,0 +1,132 @@
+"""Which tool's format a text is, by its content."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from ..errors import PresetError
+from .modelfile import INSTRUCTIONS
+from .text import parse_json, parse_yaml_1_1
+
+FORMATS = (
+    *("webui", "sillytavern", "koboldai", "koboldcpp", "huggingface", "ollama", "tabbyapi", "llama.cpp"),
+    "lmstudio",
+)
+"""The names of the formats."""
+
+# Keys that only one tool's JSON has.
+_SILLYTAVERN = {
+    *("typical_p", "freq_pen", "presence_pen", "encoder_rep_pen", "temperature_last", "sampler_priority"),
+    *("samplers_priorities", "mirostat_mode", "epsilon_cutoff", "eta_cutoff", "no_repeat_ngram_size", "do_sample"),
+    *("dynatemp", "rep_pen_decay", "grammar_string", "num_beams", "samplers"),
+}
+_KOBOLD = {"typical", "rep_pen_slope", "sampler_order", "use_default_badwordsids", "mirostat", "ikgen", "numseqs"}
+_KOBOLDCPP = {
+    *("preset", "dynatemp_range", "presence_penalty", "max_context_length", "sampler_seed", "typ_s", "tfs_s"),
+    *("miro_type", "adaptivep_target", "smoothing_factor", "dry_penalty_last_n", "stop_sequence"),
+}
+_SHARED = {"preset", "smoothing_factor", "dry_penalty_last_n", "stop_sequence"}
+_FAMILY = {"temp", "rep_pen", "rep_pen_range", "genamt"}
+_HUGGINGFACE = {
+    *("temperature", "do_sample", "top_k", "top_p", "min_p", "repetition_penalty", "transformers_version"),
+    *("eos_token_id", "bos_token_id", "pad_token_id", "max_new_tokens", "max_length", "_from_model_config"),
+    *("decoder_start_token_id", "num_beams", "suppress_tokens", "no_repeat_ngram_size", "typical_p", "min_length"),
+    *("penalty_alpha", "epsilon_cutoff", "eta_cutoff", "stop_strings", "min_new_tokens", "use_cache"),
+}
+_MODEL_LIST = {"Model Type", "Model Name", "Model Size", "Model Category", "Preset Category", "uid"}
+
+_INI_LINE = re.compile(r"[ \t]*\[[^\]=,{}\"]*\][ \t]*([;#].*)?|[A-Za-z_][\w.-]*[ \t]*=.*")
+_INSTRUCTION = re.compile(rf"[ \t]*(?:{'|'.join(INSTRUCTIONS)})[ \t]+\S", re.IGNORECASE)
+
+
+def recognise(text: str, place: str) -> str:
+    """Return the format of a text.
+
+    Raises ``PresetError`` if it is none of them, if two fit (the message names both, and the keys that would
+    decide), and for JSON or YAML that is broken.
+    """
+    first = _first_line(text)
+    if first is None:
+        raise PresetError(f"{place}: the file is empty")
+    if _INI_LINE.fullmatch(first):
+        return "llama.cpp"
+    if first.lstrip()[:1] in ("{", "["):
+        return _of_json(parse_json(text, place), place)
+    if _INSTRUCTION.match(first):
+        return "ollama"
+    return _of_yaml(parse_yaml_1_1(text, place), place)
+
+
+def _first_line(text: str) -> str | None:
+    """The first line that is neither blank nor a comment."""
+    lines = (line for line in text.split("\n") if line.strip())
+    return next((line for line in lines if not line.lstrip().startswith(("#", ";"))), None)
+
+
+def _of_json(value: Any, place: str) -> str:
+    if isinstance(value, list):
+        entries = [entry for entry in value if isinstance(entry, dict)]
+        keys = {key for entry in entries for key in entry}
+        if entries and len(entries) == len(value) and keys & (_FAMILY | _KOBOLD):
+            return "koboldcpp" if keys & (_KOBOLDCPP - {"preset"}) and not keys & _MODEL_LIST else "koboldai"
+        raise _unrecognised(place)
+    if not isinstance(value, dict):
+        raise _unrecognised(place)
+    keys = {str(key) for key in value}
+    if "inference_params" in keys or isinstance(value.get("operation"), dict) or "fields" in keys:
+        return "lmstudio"
+    if any(key.startswith("general.sampling.") for key in keys):
+        return "llama.cpp"
+    inner = value.get("preset")
+    if isinstance(inner, dict) and _FAMILY & {str(key) for key in inner}:
+        return "sillytavern"
+    return _of_keys(keys, place)
+
+
+def _of_keys(keys: set[str], place: str) -> str:
+    """The format of a flat JSON object."""
+    if keys & _FAMILY or (keys & _KOBOLD and "temperature" not in keys):
+        return _of_family(keys, place)
+    if keys & (_KOBOLDCPP - {"preset", "presence_penalty", "smoothing_factor"}):
+        return "koboldcpp"
+    if keys & _HUGGINGFACE:
+        return "huggingface"
+    raise _unrecognised(place)
+
+
+def _of_family(keys: set[str], place: str) -> str:
+    """SillyTavern, KoboldAI or KoboldCpp, which share most keys."""
+    sillytavern, koboldcpp = sorted(keys & _SILLYTAVERN), sorted(keys & _KOBOLDCPP - _SHARED)
+    if sillytavern and koboldcpp:
+        raise PresetError(
+            f"{place}: the content fits sillytavern (by {sillytavern[0]}) and koboldcpp (by {koboldcpp[0]});"
+            " name the format"
+        )
+    if sillytavern:
+        return "sillytavern"
+    if koboldcpp or keys & _KOBOLDCPP:
+        return "koboldcpp"
+    if keys & _KOBOLD:
+        return "koboldai"
+    raise PresetError(
+        f"{place}: the content fits sillytavern and koboldai: typical_p, freq_pen or do_sample would make it"
+        " SillyTavern's text completion, typical, rep_pen_slope or sampler_order KoboldAI's; name the format"
+    )
+
+
+def _of_yaml(value: Any, place: str) -> str:
+    if isinstance(value, Mapping) and value:
+        tables = [entry for entry in value.values() if isinstance(entry, Mapping)]
+        if any("override" in entry for entry in tables):
+            return "tabbyapi"
+        if "chain" in value:
+            raise PresetError(f"{place}: this is a preset of logitsmith itself, and needs no import")
+        if not tables:
+            return "webui"
+    raise _unrecognised(place)
+
+
+def _unrecognised(place: str) -> PresetError:
+    return PresetError(f"{place}: the content is no known format; known formats: {', '.join(FORMATS)}")

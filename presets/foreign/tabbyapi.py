@@ -1,0 +1,171 @@
+"""TabbyAPI's ``sampler_overrides/*.yml``, and those of YALS: name to {override, force, additive}.
+
+The order is that of the exllamav3 back end. What it reads but does not do, and only the former exllamav2 did, is
+reported. ``force`` and ``additive`` say nothing about values; an override of null is not set.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from .draft import Draft
+from .table import ForeignTable
+
+TOOL = "TabbyAPI"
+_ORDER = (
+    *("logit_bias", "penalties", "ignore_eos", "min_tokens", "ban", "top_n_sigma", "temperature"),
+    *("top_k", "top_p", "min_p", "temperature_last", "xtc", "adaptive_p"),
+)
+SPELLINGS = {
+    "max_tokens": ("max_tokens", "max_length"),
+    "min_tokens": ("min_tokens", "min_length"),
+    "stop": ("stop", "stop_sequence"),
+    "banned_tokens": ("banned_tokens", "custom_token_bans"),
+    "allowed_tokens": ("allowed_tokens", "allowed_token_ids"),
+    "repetition_penalty": ("repetition_penalty", "rep_pen"),
+    "penalty_range": ("penalty_range", "repetition_range", "repetition_penalty_range", "rep_pen_range"),
+    "typical": ("typical", "typical_p"),
+    "min_temp": ("min_temp", "dynatemp_low"),
+    "max_temp": ("max_temp", "dynatemp_high"),
+    "temp_exponent": ("temp_exponent", "dynatemp_exponent"),
+    "dry_range": ("dry_range", "dry_penalty_last_n"),
+    "ban_eos_token": ("ban_eos_token", "ignore_eos"),
+    "cfg_scale": ("cfg_scale", "guidance_scale"),
+    "repetition_decay": ("repetition_decay", "rep_pen_decay"),
+}
+_KNOWN = (
+    *("temperature", "temperature_last", "smoothing_factor", "top_k", "top_p", "top_a", "min_p", "tfs", "skew"),
+    *("nsigma", "xtc_probability", "xtc_threshold", "frequency_penalty", "presence_penalty", "dry_multiplier"),
+    *("dry_base", "dry_allowed_length", "dry_sequence_breakers", "mirostat_mode", "mirostat_tau", "mirostat_eta"),
+    *("logit_bias", "banned_strings", "adaptive_target", "adaptive_decay", "json_schema", "regex_pattern"),
+    *("grammar_string", "seed"),
+)
+_SILENT = (
+    *("token_healing", "generate_window", "add_bos_token", "skip_special_tokens", "negative_prompt", "logprobs"),
+    *("speculative_ngram", "loop_detect_window", "loop_detect_threshold", "loop_detect_min_reps", "stream"),
+    *("reasoning_budget", "mirostat", "return_token_ids", "spaces_between_special_tokens"),
+)
+# Read, but done by the former back end only: the value that changes nothing, and what it would have done.
+_FORMER = {
+    "smoothing_factor": (0.0, "bent the distribution along a parabola"),
+    "top_a": (0.0, "dropped tokens below a share of the squared best probability"),
+    "tfs": (1.0, "cut off the tail of the tokens"),
+    "typical": (1.0, "kept the typical tokens"),
+    "skew": (0.0, "skewed the distribution"),
+    "dry_multiplier": (0.0, "made repetitions less likely"),
+    "mirostat_mode": (0.0, "held the surprise of the text"),
+}
+
+
+def convert(values: Mapping[Any, Any], place: str) -> Draft:
+    """Return the draft of a file of overrides; raises ``PresetError``."""
+    overrides = {key: value.get("override") if isinstance(value, dict) else value for key, value in values.items()}
+    table = ForeignTable(overrides, place, SPELLINGS)
+    draft = Draft(TOOL, table)
+    draft.notes.append("as TabbyAPI's exllamav3 back end samples")
+    _put_bans(draft)
+    _put_steps(draft)
+    _take_settings(draft)
+    draft.finish(draft.arranged(_ORDER))
+    _report_others(draft)
+    return draft
+
+
+def _put_steps(draft: Draft) -> None:
+    table = draft.table
+    last_n = table.whole("penalty_range", -1)
+    params: dict[str, Any] = {
+        "repeat": table.number("repetition_penalty", 1.0),
+        "presence": table.number("presence_penalty", 0.0),
+        "frequency": table.number("frequency_penalty", 0.0),
+        "last_n": max(last_n, -1),
+    }
+    keys = ["repetition_penalty", "presence_penalty", "frequency_penalty", "penalty_range"]
+    draft.put("penalties", "penalties", params, keys)
+    temperature = table.number("temperature", 1.0)
+    slot = "temperature_last" if table.flag("temperature_last", False) else "temperature"
+    if temperature == 0:
+        draft.put_greedy(slot, "temperature", "temperature 0 takes the most likely token")
+    else:
+        draft.put(slot, "temperature", {"t": temperature}, ["temperature"])
+    draft.put("top_n_sigma", "top_n_sigma", {"n": max(table.number("nsigma", 0.0), 0.0)}, ["nsigma"], "YALS only")
+    draft.put("top_k", "top_k", {"k": max(table.whole("top_k", 0), 0)}, ["top_k"])
+    params = {"p": min(table.number("top_p", 1.0), 1.0), "boundary": "exclude"}
+    draft.put("top_p", "top_p", params, ["top_p"], "exllamav3 drops the token that crosses")
+    draft.put("min_p", "min_p", {"p": table.number("min_p", 0.0)}, ["min_p"])
+    probability = table.number("xtc_probability", 0.0)
+    if probability > 0:
+        threshold = table.number("xtc_threshold", 0.1)
+        params = {"probability": probability, "threshold": threshold, "keep_special": True}
+        draft.put("xtc", "xtc", params, ["xtc_probability", "xtc_threshold"])
+    target = table.number("adaptive_target", 1.0)
+    if target < 1:
+        params = {"target": max(target, 0.0), "decay": table.number("adaptive_decay", 0.9)}
+        draft.put("adaptive_p", "adaptive_p", params, ["adaptive_target", "adaptive_decay"])
+
+
+def _put_bans(draft: Draft) -> None:
+    table = draft.table
+    bias = table.raw("logit_bias") or {}
+    if not isinstance(bias, dict) or not all(str(key).isdecimal() for key in bias):
+        raise table.fault("logit_bias", "a table of token ids and numbers")
+    inner = ForeignTable(bias, f"{table.place}: logit_bias")
+    params: dict[str, Any] = {"bias": {int(key): inner.number(key, 0.0) for key in inner.values}}
+    draft.put("logit_bias", "logit_bias", params, ["logit_bias"])
+    if table.flag("ban_eos_token", False):
+        draft.put("ignore_eos", "ignore_eos", {}, ["ban_eos_token"])
+    draft.put("min_tokens", "min_tokens", {"n": table.whole("min_tokens", 0)}, ["min_tokens"])
+    tokens, strings = _ids(table, "banned_tokens"), table.texts("banned_strings")
+    params = {**({"tokens": tokens} if tokens else {}), **({"strings": strings} if strings else {})}
+    draft.put("ban", "ban", params, ["banned_tokens", "banned_strings"])
+    if _ids(table, "allowed_tokens"):
+        draft.report("allowed_tokens", "all other tokens would have been banned")
+
+
+def _ids(table: ForeignTable, key: str) -> list[int]:
+    """Token ids: a list, or one text with commas, of which TabbyAPI skips what is no number."""
+    value = table.raw(key) or []
+    if isinstance(value, (str, int)) and not isinstance(value, bool):
+        return [int(part) for part in str(value).split(",") if part.strip().isdecimal()]
+    if not isinstance(value, list) or not all(isinstance(token, int) and token is not True for token in value):
+        raise table.fault(key, "a list of token ids")
+    return value
+
+
+def _take_settings(draft: Draft) -> None:
+    table = draft.table
+    draft.take_max_tokens("max_tokens")
+    draft.take_seed("seed")
+    stops = table.raw("stop")
+    if isinstance(stops, list) and any(isinstance(stop, int) for stop in stops):
+        ids = [stop for stop in stops if isinstance(stop, int)]
+        draft.reported.append(f"stop {ids}: token ids would have ended the text; only texts do here")
+        table.values[table.spelled("stop")] = [stop for stop in stops if not isinstance(stop, int)]
+    draft.take_texts("stop", "stop")
+    draft.take_text("grammar_string", "grammar")
+    for key, kind in (("json_schema", "json_schema"), ("regex_pattern", "regex")):
+        if table.raw(key) and "grammar" not in draft.extras:
+            draft.extras["grammar"] = {kind: table.raw(key)}
+
+
+def _report_others(draft: Draft) -> None:
+    table = draft.table
+    for key, (neutral, effect) in _FORMER.items():
+        # A tfs of 0 counts as unset there.
+        if table.number(key, neutral) not in (neutral, *((0.0,) if key == "tfs" else ())):
+            draft.report(key, f"exllamav3 does not do it; the former exllamav2 back end {effect}")
+    low, high = table.number("min_temp", 1.0) or 1.0, table.number("max_temp", 1.0) or 1.0
+    if low < high:
+        for key in ("min_temp", "max_temp"):
+            if table.is_given(key):
+                draft.report(key, "exllamav3 has no dynamic temperature; the former exllamav2 back end had one")
+    if table.number("repetition_decay", 0) != 0:
+        draft.report("repetition_decay", "the penalty would have faded over so many tokens")
+    if table.number("cfg_scale", 1) != 1:
+        draft.report("cfg_scale", "guidance would have run the model twice, with a negative prompt")
+    if "penalties" not in draft.slots and table.whole("penalty_range", -1) == 0:
+        keys = ("repetition_penalty", "presence_penalty", "frequency_penalty")
+        if any(table.number(key, neutral) != neutral for key, neutral in zip(keys, (1.0, 0.0, 0.0), strict=True)):
+            draft.report("penalty_range", "a range of 0 switches the penalties off")
+    draft.report_unknown({*_KNOWN, *_SILENT})

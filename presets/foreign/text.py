@@ -1,0 +1,44 @@
+"""The text of a foreign file, and its JSON or YAML, each fault with its place."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from ...common import parse_strict_json
+from ..errors import PresetError
+from ..yaml_reader import parse_yaml, read_text
+
+
+def read_lines(path: Path, place: str) -> str:
+    """Return the text of a file, its line ends as ``\\n``; raises ``PresetError`` for a file that is no text."""
+    return read_text(path, place).replace("\r\n", "\n").replace("\r", "\n")
+
+
+def parse_json(text: str, place: str) -> Any:
+    """Return the value of a JSON text; raises ``PresetError`` with line and column if it is not JSON."""
+    try:
+        return parse_strict_json(text)
+    except json.JSONDecodeError as error:
+        reason = error.msg[:1].lower() + error.msg[1:]
+        raise PresetError(f"{place}: line {error.lineno}, column {error.colno}: broken JSON: {reason}") from None
+    except RecursionError:
+        raise PresetError(f"{place}: it is nested too deeply") from None
+    except ValueError as error:
+        raise PresetError(f"{place}: broken JSON: {error}") from None
+
+
+def parse_yaml_1_1(text: str, place: str) -> Any:
+    """Return the value of a YAML text by the rules of YAML 1.1, which these tools read: ``no`` is false.
+
+    Raises ``PresetError`` with line and column if it is not YAML, or stands for too much.
+    """
+    try:
+        return parse_yaml(text, place, yaml.SafeLoader)
+    except PresetError:
+        raise
+    except ValueError as error:  # a date such as 2024-99-99
+        raise PresetError(f"{place}: {error}") from None

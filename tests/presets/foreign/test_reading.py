@@ -1,0 +1,161 @@
+"""Recognition, texts and their faults, and what every import gives."""
+
+import os
+from pathlib import Path
+
+import pytest
+from logitsmith.presets import FORMATS, PresetError, import_preset, load_preset
+from logitsmith.samplers import parse_chain
+
+# Each line stands for ten times the one before.
+ALIASES = "a0: &a0 [1]\n" + "".join(f"a{n + 1}: &a{n + 1} [{','.join([f'*a{n}'] * 10)}]\n" for n in range(6))
+
+WEBUI = "# mine\ntemperature: 0.7\n"
+CONTENTS = {
+    "webui": WEBUI,
+    "sillytavern": '{"temp": 0.7, "typical_p": 1, "nsigma": 0, "rep_pen_slope": 1, "sampler_order": [6]}',
+    "koboldai": '{"temp": 0.7, "rep_pen": 1.1, "typical": 1, "sampler_order": [6, 0, 1, 2, 3, 4, 5]}',
+    "koboldcpp": '{"preset": "x", "temp": 0.7, "nsigma": 1, "dynatemp_range": 0.1, "sampler_order": [6]}',
+    "huggingface": '{"temperature": 0.7, "do_sample": true, "eos_token_id": 2}',
+    "ollama": "# x\nfrom llama3\nPARAMETER top_k 3\n",
+    "tabbyapi": "temperature:\n  override: 0.7\n",
+    "llama.cpp": "; x\n[*]\ntemp = 0.7\n",
+    "lmstudio": '{"inference_params": {"temp": 0.7}}',
+}
+
+
+@pytest.mark.parametrize(("form", "content"), CONTENTS.items(), ids=CONTENTS)
+def test_recognised_by_the_content(load, form, content):
+    assert load(content).format == form
+    assert load(content, form).format == form
+    assert load(b"\xef\xbb\xbf" + content.replace("\n", "\r\n").encode()).chain == load(content).chain
+
+
+def test_every_format_is_recognised():
+    assert set(CONTENTS) == set(FORMATS)
+
+
+def test_a_list_of_lites_presets_is_koboldcpp(load):
+    assert load('[{"preset": "x", "temp": 0.7, "dynatemp_range": 0.1}]').format == "koboldcpp"
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        ('{"temp": 1, "rep_pen": 1.1}', ("sillytavern", "koboldai", "typical_p", "sampler_order")),
+        (
+            '{"temp": 1, "typical_p": 1, "dynatemp_range": 1}',
+            ("sillytavern", "koboldcpp", "typical_p", "dynatemp_range"),
+        ),
+    ],
+)
+def test_two_formats_that_fit(load, content, words):
+    with pytest.raises(PresetError, match="name the format") as caught:
+        load(content)
+    assert all(word in str(caught.value) for word in words)
+    assert load(content, "sillytavern").format == "sillytavern"
+
+
+@pytest.mark.parametrize(
+    ("content", "complaint"),
+    [
+        ("", "the file is empty"),
+        ("# only a comment\n", "the file is empty"),
+        ('{"temp": 1,\n "top_k": }', "line 2, column 11: broken JSON"),
+        ('{"temp": NaN}', "broken JSON: there is no number NaN"),
+        ("a: b: c", "line 1, column 5"),
+        ("just words", "no known format"),
+        ("[1, 2]", "no known format"),
+        ('{"a": 1}', "no known format"),
+        ("chain: top_k5\nseed: 1\n", "a preset of logitsmith itself"),
+        (b"temperature: \xff", "line 1: the file is not UTF-8"),
+        ("[" * 5000, "nested too deeply"),
+        (ALIASES, "more than 100000 values"),
+    ],
+)
+def test_refused(load, content, complaint):
+    with pytest.raises(PresetError) as caught:
+        load(content)
+    assert complaint in str(caught.value)
+
+
+def test_a_file_that_is_not_there(tmp_path):
+    with pytest.raises(PresetError, match="there is no such file"):
+        import_preset(tmp_path / "none")
+    with pytest.raises(PresetError, match="it is a folder"):
+        import_preset(tmp_path)
+
+
+def test_formats_have_aliases_and_near_names(load):
+    assert load(WEBUI, "Text-Generation-WebUI").format == "webui"
+    with pytest.raises(PresetError, match="did you mean ollama"):
+        load(WEBUI, "olama")
+
+
+def test_one_preset_has_no_sections(load):
+    with pytest.raises(PresetError, match="one preset only"):
+        load(WEBUI, section="a")
+
+
+def test_the_preset_is_ready(load):
+    imported = load('FROM x\nSYSTEM "You"\nPARAMETER seed 4\nPARAMETER stop a\n')
+    assert [sampler.about.name for sampler in imported.preset.samplers()] == [name for name, _ in imported.chain]
+    assert (imported.preset.seed, imported.preset.stop, imported.preset.system) == (4, ["a"], "You")
+
+
+EVERYTHING = {
+    "webui": "temperature: 1.3\ndry_multiplier: 0.8\nxtc_probability: 0.2\nnum_beams: 3\nepsilon_cutoff: 0.1\n",
+    "sillytavern": {
+        "temp": 0.7,
+        "typical_p": 1,
+        "genamt": 5,
+        "banned_tokens": '[1]\n"\u2028 \x7f"\nno\n0o7\n1e3\n-inf\nnull',
+        "logit_bias": [{"text": "yes", "value": -100}, {"text": "[5]", "value": 1e-5}],
+        "json_schema": {"type": "object", "properties": {"a: b": {"enum": [None, True, 1.5, "x # y", "{"]}}},
+    },
+    "koboldai": {
+        "temp": 0,
+        "rep_pen": 1.1,
+        "typical": 0.5,
+        "mirostat": 0,
+        "min_p": 0.2,
+        "odd\nkey": "a\nb\u0085c",
+    },
+    "ollama": 'FROM x\nSYSTEM """a: "b"\n\n  # c\n\t"""\nPARAMETER stop "\\n"\nPARAMETER foo bar\n',
+    "llama.cpp": "temp = 0.5\nlogit-bias = 7-inf\nreverse-prompt = \\n\n",
+}
+
+
+@pytest.mark.parametrize("content", EVERYTHING.values(), ids=EVERYTHING)
+def test_the_yaml_text_loads_to_the_same_preset(load, tmp_path, content):
+    imported = load(content)
+    path = tmp_path / "mine.yaml"
+    path.write_text(imported.yaml_text())
+    preset = load_preset(str(path))
+    assert preset.samplers() == imported.preset.samplers()
+    assert preset.samplers() == parse_chain([{name: params} for name, params in imported.chain])
+    for key in ("description", "seed", "max_tokens", "stop", "system", "grammar"):
+        assert getattr(preset, key) == getattr(imported.preset, key)
+
+
+def test_the_yaml_text_says_where_values_come_from(load):
+    text = load("xtc_probability: 0.5\nnum_beams: 4\n").yaml_text()
+    assert "# xtc_probability; text-generation-webui's default: xtc_threshold 0.1" in text
+    assert "# order: text-generation-webui's default" in text
+    assert "# - num_beams 4: beam search" in text
+
+
+FOLDER = os.environ.get("FOREIGN_PRESETS", "")
+
+
+@pytest.mark.skipif(not FOLDER, reason="FOREIGN_PRESETS names no folder of real files")
+def test_real_files_import_or_are_refused_with_a_reason():
+    complaints = {}
+    paths = [path for path in Path(FOLDER).rglob("*") if path.is_file() and path.name != "README.md"]
+    for path in paths:
+        try:
+            import_preset(path)
+        except PresetError as error:
+            complaints[path] = str(error)
+    assert paths
+    assert all(complaint.startswith(f"{path}: ") for path, complaint in complaints.items())
