@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from .named_files import SearchFolder, find_named_files, search_path
     from .strict_json import NonFiniteNumberError, parse_strict_json
     from .text import NotUTF8Error, decode_utf8, is_utf8, nearest_name
+    from .validation import problem_message, problem_sentence
     from .whole_file import write_whole_file
 
 __all__ = [
@@ -25,6 +26,8 @@ __all__ = [
     "is_utf8",
     "nearest_name",
     "parse_strict_json",
+    "problem_message",
+    "problem_sentence",
     "search_path",
     "write_whole_file",
 ]
@@ -38,6 +41,7 @@ __getattr__ = lazy_exports(
         "named_files": "SearchFolder find_named_files search_path",
         "strict_json": "NonFiniteNumberError parse_strict_json",
         "text": "NotUTF8Error decode_utf8 is_utf8 nearest_name",
+        "validation": "problem_message problem_sentence",
         "whole_file": "write_whole_file",
     },
 )

@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, Field, TypeAdapter, ValidationError
 
+from ..common import problem_message, problem_sentence
 from .records import LogprobSource
 
 Byte = Annotated[int, Field(ge=0, le=255)]
@@ -108,7 +109,4 @@ def _stream_error(error: ValidationError, number: int) -> StreamError:
     problem = error.errors(include_url=False)[0]
     if problem["type"] in _NO_EVENT_ERRORS:
         return StreamError(f"line {number}: it is no event of a jsonl stream")
-    field = ".".join(map(str, problem["loc"][1:]))
-    return StreamError(
-        f"line {number}: {field}: {problem['msg']}" if field else f"line {number}: {problem['msg']}"
-    )
+    return StreamError(f"line {number}: {problem_sentence(problem['loc'][1:], problem_message(problem))}")

@@ -8,7 +8,7 @@ from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
-from ..common import nearest_name
+from ..common import nearest_name, problem_message
 from ..samplers import Sampler, SamplingError, make_sampler
 from .errors import PresetError
 
@@ -46,7 +46,7 @@ def field_message(error: ValidationError, table: Mapping[str, Any], needed: Mapp
     """
     first = error.errors()[0]
     if first["type"] == "value_error":
-        return str(first["ctx"]["error"])
+        return problem_message(first)
     key = str(first["loc"][0])
     return f"{key}: {shorten(table[key])} is not {needed[key]}"
 

@@ -9,6 +9,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, ValidationError, model_validator
 
+from ...common import problem_message, problem_sentence
 from ...presets import Override
 from ..inputs.json_lines import InvalidLineError
 from .openai_line import ChatBody, ChatMessage, CompletionBody, Json, OpenAILine, StrictModel
@@ -67,7 +68,7 @@ def parse_request(record: Json, line: int) -> BatchRequest:
             return _parse_openai(OpenAILine.model_validate(record), line)
         return _parse_short(_ShortLine.model_validate(record), line)
     except ValidationError as error:
-        raise InvalidLineError(_first_complaint(error)) from None
+        raise InvalidLineError(_first_problem(error)) from None
 
 
 def find_request_id(record: object) -> str | None:
@@ -90,7 +91,7 @@ def _parse_openai(line: OpenAILine, number: int) -> BatchRequest:
         body = ChatBody.model_validate(line.body)
         overrides = tuple(body.overrides())
     except ValidationError as error:
-        raise InvalidLineError(_first_complaint(error, "body.")) from None
+        raise InvalidLineError(_first_problem(error, "body")) from None
     except ValueError as error:
         raise InvalidLineError(str(error)) from None
     if body.top_logprobs is not None and not body.logprobs:
@@ -127,17 +128,18 @@ def _parse_short(line: _ShortLine, number: int) -> BatchRequest:
     )
 
 
-def _first_complaint(error: ValidationError, prefix: str = "") -> str:
+def _first_problem(error: ValidationError, prefix: str = "") -> str:
     """What is wrong with the first wrong field, as one sentence that begins with the field's path."""
     errors = error.errors(include_url=False)
     # A field of several types gets an error for each; the longest path belongs to the type that was meant.
     same_field = (other for other in errors if other["loc"][:1] == errors[0]["loc"][:1])
     first = max(same_field, key=lambda other: len(other["loc"]))
-    path = ".".join(str(part) for part in first["loc"] if not _is_type_name(part))
-    message = first["msg"].removeprefix("Value error, ")
-    if first["type"] == "extra_forbidden":
-        message = "there is no such field, or nothing here can do what it asks"
-    return f"{prefix}{path}: {message}" if path else f"{prefix.rstrip('.')}: {message}".removeprefix(": ")
+    path = [part for part in first["loc"] if not _is_type_name(part)]
+    is_unknown = first["type"] == "extra_forbidden"
+    message = (
+        "there is no such field, or nothing here can do what it asks" if is_unknown else problem_message(first)
+    )
+    return problem_sentence([prefix, *path] if prefix else path, message)
 
 
 def _is_type_name(part: object) -> bool:
