@@ -1,10 +1,10 @@
-"""Full logprobs out of an API that shows only a few: endpoints, methods, checkpoints."""
+"""Full logprobs from an API that shows only a few: endpoints, methods, checkpoints."""
 
 from .basis.basis import Basis
 from .basis.gguf_output_matrix import output_matrix
 from .basis.model_rows import basis_from_rows
 from .call_estimates import CallEstimate, estimate_calls
-from .endpoints.base import Bias, Endpoint, EndpointAnswer, EndpointLimits
+from .endpoints.base import Bias, ClaimCall, Endpoint, EndpointAnswer, EndpointLimits, QuestionKind
 from .endpoints.llama_server import LlamaServerEndpoint
 from .endpoints.local import LocalEndpoint
 from .endpoints.openai import OpenAIEndpoint
@@ -12,7 +12,9 @@ from .endpoints.token_texts import TokenTextTable, read_tiktoken
 from .errors import RecoverError
 from .file_writing import check_writable
 from .query_session import endpoint_identity
-from .recovery import METHODS, recover
+from .recovery import recover
+from .request import METHODS
+from .results.recovery_result import Recovery
 from .results.result_files import (
     check_output_path,
     likeliest_tokens,
@@ -21,7 +23,7 @@ from .results.result_files import (
     recovery_lines,
     save_recovery,
 )
-from .settings import Recovery, RecoverySettings
+from .settings import RecoverySettings
 from .transport.api_client import HttpOptions
 from .verification import Verification, verify
 
@@ -30,6 +32,7 @@ __all__ = [
     "Basis",
     "Bias",
     "CallEstimate",
+    "ClaimCall",
     "Endpoint",
     "EndpointAnswer",
     "EndpointLimits",
@@ -37,6 +40,7 @@ __all__ = [
     "LlamaServerEndpoint",
     "LocalEndpoint",
     "OpenAIEndpoint",
+    "QuestionKind",
     "RecoverError",
     "Recovery",
     "RecoverySettings",

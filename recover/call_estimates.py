@@ -9,35 +9,36 @@ from math import ceil
 from .basis.basis import Basis
 from .endpoints.base import Endpoint
 from .errors import RecoverError
-from .methods.bisection import calls as bisection_calls
-from .methods.by_basis import asked, check_basis
-from .recovery import NO_BASIS, check, check_size, takes_basis, token_ids
-from .run import LOOK
+from .methods.bisection import calls_per_token
+from .methods.by_basis import check_basis, count_asked
+from .probing.drift import QUESTIONS_PER_CHECK
+from .recovery import is_basis_worth_it
+from .request import NO_BASIS, RecoveryRequest
 from .settings import RecoverySettings
 
-_PROBE = 3
-"""Calls that `probe` makes on an endpoint without surprises; one more where it has to find out about forcing."""
-_PROBE_OF_NONE = 2
-"""The same where no logprobs are shown."""
-_SINGLE = 1.5
-"""Calls a token of `single`, as measured: most take one, the first ones three."""
-_WIDTH = 16.0
+_PROBE_CALLS = 3
+"""Calls of the probe on an endpoint that adds biases as asked; one more where choices must be tried."""
+_PROBE_CALLS_WITHOUT_LOGPROBS = 2
+_SINGLE_CALLS_PER_TOKEN = 1.5
+"""Measured: most tokens take one call, the first ones three."""
+_BISECTION_WIDTH_NATS = 16.0
+"""The interval that bisection begins with for most tokens."""
 
 
 @dataclass(frozen=True)
 class CallEstimate:
-    """Calls of a method; ``about``: more or fewer, as the answers turn out."""
+    """The number of calls of a method; ``about``: answers may make it more or fewer."""
 
     method: str
     calls: int
     about: bool
 
     def billed(self, prompt_tokens: int) -> int:
-        """Tokens that are billed: each call reads the prompt and writes one."""
+        """Return the number of billed tokens: each call reads the prompt and writes one token."""
         return self.calls * (prompt_tokens + 1)
 
 
-def estimate_calls(  # noqa: PLR0913 - as `recover`, which it is asked before
+def estimate_calls(  # noqa: PLR0913 - the arguments of `recover`
     endpoint: Endpoint,
     prompt: str,
     method: str = "auto",
@@ -46,72 +47,77 @@ def estimate_calls(  # noqa: PLR0913 - as `recover`, which it is asked before
     *,
     settings: RecoverySettings | None = None,
 ) -> list[CallEstimate]:
-    """What `recover` will take with the same arguments; of ``auto``: all that it may take, in its order.
+    """Return the calls that `recover` will take with the same arguments.
 
     No completion is asked for; an endpoint may ask its server for the size of the vocabulary. Raises
-    ``RecoverError`` for what `recover` would refuse too, as far as it can be known by then.
+    ``RecoverError`` for what `recover` would refuse, as far as that is known now.
+
+    Args:
+        endpoint: what would be asked.
+        prompt: the text before the token.
+        method: as for `recover`; for ``auto`` all methods that it may take are returned, in its order.
+        n: number of likeliest tokens.
+        tokens: named tokens.
+        settings: how the recovery would be run.
     """
     settings = settings or RecoverySettings()
     settings.check()
-    ids = None if tokens is None else token_ids(tokens)
-    check(prompt, method, n, ids)
+    request = RecoveryRequest.checked(prompt, method, n, tokens)
     size = endpoint.vocab_size
-    check_size(size, n, ids)
-    count = None if ids is None else len(set(ids))
+    request.check_size(size)
     if settings.basis is None and method == "basis":
         raise RecoverError(NO_BASIS)
-    asked_for = _Plan(endpoint.limits.window, size, n, count, settings)
-    found = [one for one in asked_for.estimates(method == "basis") if method in ("auto", one.method)]
-    if not found:
+    estimator = _CallEstimator(endpoint.limits.window, size, request, settings)
+    estimates = [one for one in estimator.estimates(method == "basis") if method in ("auto", one.method)]
+    if not estimates:
         raise RecoverError(f"{method} does not work with a window of {endpoint.limits.window}")
-    turns = settings.repeats or 1
-    return [replace(one, calls=one.calls + one.calls // (turns * LOOK)) for one in found]
+    repeats = settings.repeats or 1
+    return [replace(one, calls=one.calls + one.calls // (repeats * QUESTIONS_PER_CHECK)) for one in estimates]
 
 
 @dataclass(frozen=True)
-class _Plan:
-    """``count``: how many tokens were named; None: all, or the ``n`` likeliest."""
+class _CallEstimator:
+    """Args: the declared window, the size of the vocabulary, the request and the settings."""
 
     window: int
-    size: int
-    n: int | None
-    count: int | None
+    vocab_size: int
+    request: RecoveryRequest
     settings: RecoverySettings
 
-    def estimates(self, basis: bool) -> Iterator[CallEstimate]:
-        """One for each method that the window allows; with a basis where it is named, or worth it."""
-        window, turns = self.window, self.settings.repeats or 1
-        beside = max(1, window - 1)
-        named = self.count is not None  # how many of them the window shows is not known
-        beyond = self._beyond()
-        probing = _PROBE + max(0, turns - 2) if window else _PROBE_OF_NONE
-        if self.n is not None and window:
-            yield CallEstimate("top_n", probing + turns * ceil(max(0, self.n - window) / beside), False)
-        if (given := self.settings.basis) is not None and (basis or self._takes(given)):
-            check_basis(given, self.size)
-            each = {0: self._halvings(), 1: _SINGLE}.get(window, 1 / beside)
-            yield CallEstimate("basis", probing + turns * ceil(asked(given) * each), window < 2)
+    def estimates(self, includes_basis: bool) -> Iterator[CallEstimate]:
+        """Yield one estimate per method that the window allows; the basis if it is named or worth it."""
+        window, n, repeats = self.window, self.request.n, self.settings.repeats or 1
+        per_call = max(1, window - 1)
+        is_named = self.request.count is not None  # how many of them the window shows is not known
+        hidden = self._count_hidden()
+        probe = _PROBE_CALLS + max(0, repeats - 2) if window else _PROBE_CALLS_WITHOUT_LOGPROBS
+        if n is not None and window:
+            yield CallEstimate("top_n", probe + repeats * ceil(max(0, n - window) / per_call), False)
+        if (basis := self.settings.basis) is not None and (includes_basis or self._uses(basis)):
+            check_basis(basis, self.vocab_size)
+            per_token = {0: self._bisection_calls(), 1: _SINGLE_CALLS_PER_TOKEN}.get(window, 1 / per_call)
+            yield CallEstimate("basis", probe + repeats * ceil(count_asked(basis) * per_token), window < 2)
         if window > 1:
-            yield CallEstimate("parallel", probing + turns * ceil(beyond / beside), named)
+            yield CallEstimate("parallel", probe + repeats * ceil(hidden / per_call), is_named)
         if window:
-            yield CallEstimate("single", probing + turns * ceil(_SINGLE * beyond), True)
-            yield CallEstimate("forced", probing + 1 + turns * beyond, named)
-        ranked = beyond if self.n is None else min(self.n, beyond)
-        ranking = 0 if self.n is None else ranked
-        yield CallEstimate("bisection", probing + ranking + ranked * self._halvings(), True)
+            yield CallEstimate("single", probe + repeats * ceil(_SINGLE_CALLS_PER_TOKEN * hidden), True)
+            yield CallEstimate("forced", probe + 1 + repeats * hidden, is_named)
+        bisected = hidden if n is None else min(n, hidden)
+        ranking = 0 if n is None else bisected
+        yield CallEstimate("bisection", probe + ranking + bisected * self._bisection_calls(), True)
 
-    def _beyond(self) -> int:
-        """How many tokens are asked for that the window without a bias does not show."""
-        if self.count is not None:
-            return self.count
-        if self.n is not None and self.n <= self.window:
+    def _count_hidden(self) -> int:
+        """Return how many requested tokens the window without a bias does not show."""
+        if self.request.count is not None:
+            return self.request.count
+        if self.request.n is not None and self.request.n <= self.window:
             return 0
-        return max(0, self.size - self.window)
+        return max(0, self.vocab_size - self.window)
 
-    def _takes(self, basis: Basis) -> bool:
-        """With ``n`` it comes behind `top_n`, so that one of another model is not refused, but left out."""
-        fits = self.n is None or basis.vocab_size == self.size
-        return fits and takes_basis(basis, self.count)
+    def _uses(self, basis: Basis) -> bool:
+        """True if ``auto`` may use the basis. With ``n`` one of another model is not refused, but not used."""
+        fits = self.request.n is None or basis.vocab_size == self.vocab_size
+        return fits and is_basis_worth_it(basis, self.request.count)
 
-    def _halvings(self) -> int:
-        return bisection_calls(_WIDTH, self.settings.eps)
+    def _bisection_calls(self) -> int:
+        return calls_per_token(_BISECTION_WIDTH_NATS, self.settings.eps)

@@ -8,8 +8,9 @@ from ..common import LogitsmithError
 class RecoverError(LogitsmithError, RuntimeError):
     """An endpoint that cannot be asked, or whose answers cannot be used.
 
-    The message says what, where and what to do; it holds no secrets. ``status``: that of the API's answer, if one
-    is behind it. ``kept``: the endpoint failed behind answers that a checkpoint keeps: trying again goes on.
+    The message says what, where and what to do; it holds no secrets. ``status``: the HTTP status of the API's
+    answer, if that is the reason. ``kept``: a checkpoint keeps the answers before the failure, so a new try
+    continues.
     """
 
     status: int | None = None

@@ -1,18 +1,18 @@
-"""Files that are there whole, or not at all."""
+"""Result files: written whole or not at all, with errors as sentences."""
 
 from __future__ import annotations
 
 import os
-import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import IO
 
+from ..common import write_whole_file
 from .errors import RecoverError
 
 
 def check_writable(path: Path) -> None:
-    """Raise ``RecoverError`` where no file can be put in place: no folder, a folder of this name, no leave."""
+    """Raise ``RecoverError`` if no file can be written there: no folder, a folder of this name, no permission."""
     if not path.parent.is_dir():
         raise RecoverError(f"{path}: there is no folder {path.parent}")
     if path.is_dir():
@@ -21,21 +21,9 @@ def check_writable(path: Path) -> None:
         raise RecoverError(f"{path}: the folder {path.parent} cannot be written to")
 
 
-def write_whole(path: Path, write: Callable[[IO[bytes]], object]) -> None:
-    """Let ``write`` fill a temporary file beside ``path``, then put it in its place. Raises ``RecoverError``."""
-    name = ""
+def write_file(path: Path, write: Callable[[IO[bytes]], object]) -> None:
+    """Write a file whole, or leave it as it was, see `common.write_whole_file`. Raises ``RecoverError``."""
     try:
-        with tempfile.NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}.", delete=False) as file:
-            name = file.name
-            write(file)
-            file.flush()
-            os.fsync(file.fileno())
-        mask = os.umask(0)
-        os.umask(mask)
-        Path(name).chmod(0o666 & ~mask)
-        Path(name).replace(path)
+        write_whole_file(path, write)
     except OSError as error:
         raise RecoverError(f"{path}: cannot be written: {error.strerror}") from None
-    finally:
-        if name:
-            Path(name).unlink(missing_ok=True)

@@ -6,26 +6,51 @@ those of Finlayson, "Obtaining logprobs from an LLM API" (openlogprobs), rewritt
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from math import hypot
+from typing import NamedTuple
+
 import numpy as np
 from numpy.typing import NDArray
 
 Float64s = NDArray[np.float64]
+_LOG_2 = 0.6931471805599453
+_LEAST_REMAINDER = 1e-300
+"""Keeps a division by 1 - P finite where P rounds to 1."""
+
+
+class MeanLogprob(NamedTuple):
+    """A mean logprob and its error, nats."""
+
+    logprob: float
+    error: float
+
+
+def mean_logprob(values: Sequence[float], error: float, noise: float) -> MeanLogprob:
+    """Return the mean of several values of one logprob.
+
+    Its error joins ``error``, that of each value, with the error of the mean: the larger of the values' standard
+    deviation and ``noise``, over the root of their number.
+    """
+    count = len(values)
+    deviation = float(np.std(values, ddof=1)) if count > 1 else 0.0
+    return MeanLogprob(float(np.mean(values)), hypot(error, max(deviation, noise) / count**0.5))
 
 
 def log1mexp(x: float) -> float:
-    """log(1 - e^x) for x <= 0, exact on both sides of e^x = 1/2 (Mächler 2012); -inf at 0."""
+    """Return log(1 - e^x) for x <= 0, exact on both sides of e^x = 1/2 (Mächler 2012); -inf at 0."""
     if x >= 0:
         return float("-inf")
-    return float(np.log(-np.expm1(x)) if x > -0.6931471805599453 else np.log1p(-np.exp(x)))
+    return float(np.log(-np.expm1(x)) if x > -_LOG_2 else np.log1p(-np.exp(x)))
 
 
 def log_odds(logprob: float) -> float:
-    """log(p / (1 - p))."""
+    """Return log(p / (1 - p))."""
     return logprob - log1mexp(logprob)
 
 
 def from_single(after: float, bias: float) -> float:
-    """A token's true logprob out of its logprob ``after`` only it was biased by ``bias``.
+    """Return a token's true logprob from its logprob ``after`` only it was biased by ``bias``.
 
     log p = log p' - log(e^b - e^(b + log p') + p'), here as
     log p' - logaddexp(b + log(1 - p'), log p'), which neither overflows nor subtracts.
@@ -34,39 +59,44 @@ def from_single(after: float, bias: float) -> float:
 
 
 def single_error(after: float, true: float, precision: float) -> float:
-    """The error of `from_single`: the log odds move by d(log p') / (1 - p'), log p by 1 - p times that."""
+    """Return the error of `from_single`: the log odds move by d(log p') / (1 - p'), log p by 1 - p times that."""
     return precision * float(np.exp(log1mexp(true) - log1mexp(after)))
 
 
 def from_anchor(after: float, bias: float, anchor_after: float, anchor: float) -> float:
-    """A token's true logprob beside an anchor, a token that is known, in the same window.
+    """Return a token's true logprob beside an anchor, a token of known logprob, in the same window.
 
-    ``bias``: by how much more the token was biased than the anchor; ``anchor``: the anchor's true logprob. Biases
-    change the sum by which all are divided, and that is the same for both: p'_i / p'_a = p_i e^b / p_a, so
+    Biases change the sum by which all are divided, and that is the same for both: p'_i / p'_a = p_i e^b / p_a, so
     log p_i = log p'_i - log p'_a + log p_a - b.
     The formula for k tokens without an anchor, p'_i / ((1 - S) e^b + S) with S the sum of the k biased p', has the
-    same value, but 1 - S loses its digits as soon as one of the k is much likelier than was guessed. Here nothing
-    cancels, k tokens of any sizes can share a call, and where all have the same bias its size does not matter, not
-    even if the endpoint cuts it. It costs one place of the window.
+    same value, but 1 - S loses its digits as soon as one of the k is much likelier than expected. Here nothing
+    cancels, and k tokens of any probability can share a call. If all have the same bias, its size does not matter,
+    even if the endpoint cuts it. The anchor takes one entry of the window.
+
+    Args:
+        after: the token's logprob after the biases.
+        bias: the token's bias minus the anchor's.
+        anchor_after: the anchor's logprob after the biases.
+        anchor: the anchor's true logprob.
     """
     return after - anchor_after + anchor - bias
 
 
-def from_penalty(after: float, known: Float64s, bias: float) -> float:
-    """A token's true logprob where all ``known`` ones (logprobs) were biased by ``-bias`` and it was not.
+def from_penalty(after: float, penalised: Float64s, bias: float) -> float:
+    """Return a token's true logprob after all ``penalised`` ones (their true logprobs) were biased by ``-bias``.
 
-    p = p' (1 + (e^-b - 1) P) with P the sum of the known p: log p = log p' + log1p(expm1(-b) P).
+    p = p' (1 + (e^-b - 1) P) with P the sum of the penalised p: log p = log p' + log1p(expm1(-b) P).
     """
-    return after + float(np.log1p(np.expm1(-bias) * np.exp(known).sum()))
+    return after + float(np.log1p(np.expm1(-bias) * np.exp(penalised).sum()))
 
 
-def penalty_error(known: Float64s, precision: float) -> float:
-    """The error of `from_penalty`: 1 - P is known no better than P."""
-    mass = float(np.exp(known).sum())
-    return precision * (1 + mass / max(1 - mass, 1e-300))
+def penalty_error(penalised: Float64s, precision: float) -> float:
+    """Return the error of `from_penalty`: 1 - P has the absolute error of P."""
+    mass = float(np.exp(penalised).sum())
+    return precision * (1 + mass / max(1 - mass, _LEAST_REMAINDER))
 
 
 def logsumexp(values: Float64s) -> float:
-    """log of the sum of e^values."""
+    """Return log of the sum of e^values."""
     highest = float(values.max())
     return highest + float(np.log(np.exp(values - highest).sum()))

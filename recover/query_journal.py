@@ -1,49 +1,50 @@
-"""A checkpoint: every answer that was paid for, one a line, on disk before it is used.
+"""A checkpoint file: each answer is on disk, in a line of its own, before it is used.
 
-Methods ask the same questions in the same order when they are started again, so that a run that was killed goes on
-by asking its questions once more: those that are in the journal are not sent.
+A restarted method asks the same questions in the same order; those with an answer in the journal are not sent.
 """
 
 from __future__ import annotations
 
-import fcntl
-import hashlib
 import json
-import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
+from ..common import AppendOnlyFile
 from ..logprobs import encode_json
-from .endpoints.base import Bias, EndpointAnswer
+from .endpoints.base import EndpointAnswer
 from .errors import RecoverError
+from .question import QuestionKey
 
 _VERSION = 1
-
-
-def key_of(bias: Bias, turn: int) -> str:
-    """The name of a question in the journal: its biases, and which repetition it is."""
-    told = json.dumps([sorted((int(token), float(value)) for token, value in bias.items()), turn])
-    return hashlib.sha256(told.encode()).hexdigest()[:32]
+_LONGEST_VALUE = 120
+"""Characters of a value that a message quotes."""
 
 
 class QueryJournal:
-    """Answers by question, kept in a file that is only ever appended to.
+    """Answers by question, kept in a file that only grows.
 
-    ``about`` names the run; a journal of another one is refused, and so is any file that is no journal: it stays
-    as it is. ``resumed``: how many answers were there before. Raises ``RecoverError``.
+    A journal of another endpoint or prompt is refused, and so is any other file; both stay as they are.
+
+    Args:
+        path: the file.
+        run: identifies endpoint and prompt.
+        resume: True to go on with an existing journal; else an existing one is refused.
+
+    Attributes: ``resumed``: number of answers that the file held before. Raises ``RecoverError``.
     """
 
-    def __init__(self, path: Path, about: Mapping[str, Any], resume: bool) -> None:
+    def __init__(self, path: Path, run: Mapping[str, Any], resume: bool) -> None:
         self.path = path
         self._answers: dict[str, EndpointAnswer] = {}
-        self._head = json.loads(encode_json({"recover": _VERSION, **about}))
+        self._head = json.loads(encode_json({"recover": _VERSION, **run}))
         try:
-            self._file: BinaryIO = path.open("ab+")
+            self._file = AppendOnlyFile(path)
         except OSError as error:
             raise RecoverError(f"{path}: the checkpoint cannot be written: {error.strerror}") from None
         try:
-            self._lock()
+            if not self._file.lock():  # also if another run removed the file before it was locked
+                raise RecoverError(f"{path}: another run is writing this checkpoint")
             self._read(resume)
         except BaseException:
             self._file.close()
@@ -53,104 +54,96 @@ class QueryJournal:
     def __len__(self) -> int:
         return len(self._answers)
 
-    def get(self, key: str) -> EndpointAnswer | None:
-        """The answer to a question, if it was given before."""
-        return self._answers.get(key)
+    def get(self, question: QuestionKey) -> EndpointAnswer | None:
+        """Return the stored answer to a question; None if there is none."""
+        return self._answers.get(question.digest)
 
-    def add(self, key: str, answer: EndpointAnswer) -> None:
-        """Keep an answer; it is on disk when this returns. Raises ``RecoverError`` where the disk is full."""
-        pieces = [answer.pieces.get(token) for token in answer.logprobs]
-        self._write(
-            {
-                "key": key,
-                "token": answer.token,
-                "logprob": answer.logprob,
-                "ids": list(answer.logprobs),
-                "logprobs": list(answer.logprobs.values()),
-                "bytes": [None if piece is None else piece.hex() for piece in pieces],
-                "calls": answer.calls,
-                "unnamed": list(answer.unnamed),
-            }
-        )
+    def add(self, question: QuestionKey, answer: EndpointAnswer) -> None:
+        """Store an answer; it is on disk when this returns. Raises ``RecoverError`` if the disk is full."""
+        key = question.digest
+        self._append(_record(key, answer))
         self._answers[key] = answer
 
     def close(self) -> None:
-        """Close the file, which stays if there is an answer in it."""
-        if not self._answers:  # while the lock is held: nobody else writes it
+        """Close the file; it is removed if it holds no answer."""
+        if not self._answers:  # the lock is still held: no other run writes the file
             self.path.unlink(missing_ok=True)
         self._file.close()
 
-    def _lock(self) -> None:
-        try:
-            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            mine = os.path.samestat(os.fstat(self._file.fileno()), self.path.stat())
-        except OSError:
-            mine = False
-        if not mine:  # also where another run removed the file before the lock was had
-            raise RecoverError(f"{self.path}: another run is writing this checkpoint")
-
     def _read(self, resume: bool) -> None:
-        """Read what is there. Nothing is cut off before the file is known to be a journal."""
-        self._file.seek(0)
+        """Read the file. Nothing is cut off before it is certain that the file is a journal."""
         data = self._file.read()
-        whole = data.rfind(b"\n") + 1
-        lines = data[:whole].splitlines()
-        if not lines and self._line(self._head).startswith(
-            data
-        ):  # nothing, or a head that a killed run was writing
+        length = data.rfind(b"\n") + 1
+        lines = data[:length].splitlines()
+        if not lines and _line(self._head).startswith(data):  # empty, or a torn head
             self._file.truncate(0)
-            self._write(self._head)
+            self._append(self._head)
             return
-        self._check(lines[0] if lines else data, resume)
+        self._check_head(lines[0] if lines else data, resume)
         for number, line in enumerate(lines[1:], 2):
             try:
                 record = json.loads(line)
                 self._answers[record["key"]] = _answer(record)
             except (ValueError, KeyError, TypeError):
                 raise RecoverError(f"{self.path}: line {number} is no answer; the file is damaged") from None
-        if whole < len(data):  # the line that a killed run was writing
-            self._file.truncate(whole)
+        if length < len(data):  # a torn last line
+            self._file.truncate(length)
 
-    def _check(self, line: bytes, resume: bool) -> None:
+    def _check_head(self, line: bytes, resume: bool) -> None:
         try:
-            found = json.loads(line)
+            head = json.loads(line)
         except (ValueError, RecursionError):
-            found = None
-        if not isinstance(found, dict) or found.get("recover") != _VERSION:
+            head = None
+        if not isinstance(head, dict) or head.get("recover") != _VERSION:
             raise RecoverError(f"{self.path}: this is no checkpoint of a recovery")
         if not resume:
             raise RecoverError(f"{self.path}: there is a checkpoint already; go on with --resume, or delete it")
         for name, value in self._head.items():
-            if found.get(name) != value:
+            if head.get(name) != value:
                 raise RecoverError(
-                    f"{self.path}: a checkpoint of another run: its {name} is {_short(found.get(name))}, "
-                    f"not {_short(value)}; delete it, or give another --checkpoint"
+                    f"{self.path}: a checkpoint of another run: its {name} is {_shortened(head.get(name))}, "
+                    f"not {_shortened(value)}; delete it, or give another --checkpoint"
                 )
 
-    def _write(self, record: Mapping[str, Any]) -> None:
+    def _append(self, record: Mapping[str, Any]) -> None:
         try:
-            self._file.write(self._line(record))
-            self._file.flush()
-            os.fsync(self._file.fileno())
+            self._file.append(_line(record))
+            self._file.sync()
         except OSError as error:
             raise RecoverError(f"{self.path}: the checkpoint cannot be written: {error.strerror}") from None
 
-    @staticmethod
-    def _line(record: Mapping[str, Any]) -> bytes:
-        return encode_json(record).encode() + b"\n"
+
+def _line(record: Mapping[str, Any]) -> bytes:
+    return encode_json(record).encode() + b"\n"
+
+
+def _record(key: str, answer: EndpointAnswer) -> dict[str, Any]:
+    """Return an answer as the JSON object that a line holds."""
+    pieces = [answer.pieces.get(token) for token in answer.logprobs]
+    return {
+        "key": key,
+        "token": answer.token,
+        "logprob": answer.logprob,
+        "ids": list(answer.logprobs),
+        "logprobs": list(answer.logprobs.values()),
+        "bytes": [None if piece is None else piece.hex() for piece in pieces],
+        "calls": answer.calls,
+        "unnamed": list(answer.unnamed),
+    }
 
 
 def _answer(record: Mapping[str, Any]) -> EndpointAnswer:
+    """Return the answer that a line holds. Raises ``ValueError``, ``KeyError``, ``TypeError``."""
     ids = [int(token) for token in record["ids"]]
     values = [float(value) for value in record["logprobs"]]
     pieces = {
         token: bytes.fromhex(text) for token, text in zip(ids, record["bytes"], strict=True) if text is not None
     }
     logprobs = dict(zip(ids, values, strict=True))
-    nameless = tuple(float(value) for value in record.get("unnamed", ()))
-    return EndpointAnswer(record["token"], record["logprob"], logprobs, pieces, int(record["calls"]), nameless)
+    unnamed = tuple(float(value) for value in record.get("unnamed", ()))
+    return EndpointAnswer(record["token"], record["logprob"], logprobs, pieces, int(record["calls"]), unnamed)
 
 
-def _short(value: object) -> str:
+def _shortened(value: object) -> str:
     text = encode_json(value)
-    return text if len(text) <= 120 else text[:120] + "…"
+    return text if len(text) <= _LONGEST_VALUE else text[:_LONGEST_VALUE] + "…"

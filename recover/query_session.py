@@ -1,43 +1,34 @@
-"""Asks an endpoint: several calls in flight, none twice, no more than allowed, each answer kept at once."""
+"""Asks one endpoint about one prompt: several calls at once, each question once, each answer stored at once."""
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from concurrent.futures import TimeoutError as NotYetError
 from threading import Lock
 from typing import Any, TypeVar
 
-from .endpoints.base import Bias, Endpoint, EndpointAnswer, Query, checked, greedy
+from ..common import is_utf8
+from .call_budget import CallBudget, StopAskingError
+from .endpoints.answer_checks import checked_answer
+from .endpoints.base import Bias, Endpoint, EndpointAnswer, QuestionKind
 from .errors import RecoverError
-from .further import leave_by
-from .query_journal import QueryJournal, key_of
-from .resume_check import TURNS, confirm
+from .query_journal import QueryJournal
+from .question import QuestionKey
+from .resume_check import STORED_REPETITIONS, answers_changed, refuse_change
 from .settings import RecoverySettings
 
 T = TypeVar("T")
-_LOOK = 0.2
-"""Seconds between two looks at whether the run was interrupted."""
-
-
-def question(bias: Bias, turn: int, likeliest: bool) -> str:
-    """The journal's key of a question, or of the one for the likeliest token, which has turns of its own."""
-    return key_of(bias, -1 - turn if likeliest else turn)
-
-
-class StopAskingError(Exception):
-    """No further call is allowed; ``reason`` is ``max_calls`` or ``interrupted``."""
-
-    def __init__(self, reason: str) -> None:
-        super().__init__(reason)
-        self.reason = reason
+_INTERRUPT_CHECK_SECONDS = 0.2
+"""How often a waiting run looks whether it was interrupted: at once for a person, seldom for a processor."""
 
 
 class QuerySession:
     """Questions about one prompt.
 
-    Attributes: ``sent``, calls of this run; ``queries``, with those of the ``journal``; ``pieces``, tokens' bytes.
+    Attributes: ``sent``: calls of this run. ``queries``: calls behind all answers, those of the journal included.
+    ``pieces``: bytes of tokens that the endpoint named.
     """
 
     def __init__(self, endpoint: Endpoint, prompt: str, settings: RecoverySettings) -> None:
@@ -47,165 +38,189 @@ class QuerySession:
         self.pieces: dict[int, bytes] = {}
         self._prompt = prompt
         self._settings = settings
-        self.journal: QueryJournal | None = None
-        self._claimed = 0
+        self._journal: QueryJournal | None = None
+        self._budget = CallBudget(settings.max_calls)
         self._failure: BaseException | None = None
-        self._confirmed = False
+        self._is_confirmed = False
         self._lock = Lock()
-        self._tell("start")
+        endpoint.allow_retries()
+
+    def open_journal(self) -> None:
+        """Open the checkpoint, if the settings name one. Raises ``RecoverError``, ``StopAskingError``."""
+        path = self._settings.checkpoint
+        if path is not None:
+            run = {"endpoint": self.identity(), "prompt": self._prompt}
+            self._journal = QueryJournal(path, run, self._settings.resume)
+
+    def close(self) -> None:
+        """Close the checkpoint."""
+        if self._journal is not None:
+            self._journal.close()
 
     def ask(
-        self, biases: Iterable[Bias], turns: int = 1, first: int = 0, likeliest: bool = False
+        self,
+        biases: Iterable[Bias],
+        repeats: int = 1,
+        *,
+        kind: QuestionKind = QuestionKind.NEXT_TOKEN,
+        first_repetition: int = 0,
+        drift_check: int = 0,
     ) -> Iterator[list[EndpointAnswer]]:
-        """The answers to each question, in order; each is asked ``turns`` times, numbered from ``first`` on.
+        """Yield the answers to each question, in order.
 
-        ``likeliest``: the likeliest token is wanted, not one that was drawn.
-        Raises ``RecoverError`` as the endpoint does, and ``StopAskingError``; what was sent by then is kept.
+        Raises ``RecoverError`` as the endpoint does, and ``StopAskingError``; calls that were sent by then are
+        counted and stored.
+
+        Args:
+            biases: one question each.
+            repeats: how often each question is asked.
+            kind: what is asked for; `QuestionKind.NEXT_TOKEN` if the endpoint has no other way.
+            first_repetition: number of the first repetition.
+            drift_check: number of the drift check that asks, from 1; 0: none.
         """
+        if not self.endpoint.has_likeliest:
+            kind = QuestionKind.NEXT_TOKEN
+        numbers = range(first_repetition, first_repetition + repeats)
         pool = ThreadPoolExecutor(self._settings.in_flight)
-        chooser = greedy(self.endpoint) if likeliest else None
         pending: deque[list[Future[EndpointAnswer]]] = deque()
-        enough: StopAskingError | None = None
+        stopped: StopAskingError | None = None
         try:
             for bias in biases:
+                keys = [QuestionKey.of(bias, kind, number, drift_check) for number in numbers]
                 try:
-                    pending.append([self._submit(pool, bias, first + turn, chooser) for turn in range(turns)])
+                    pending.append([self._submit(pool, bias, key) for key in keys])
                 except StopAskingError as stop:
-                    enough = stop
+                    stopped = stop
                     break
                 if len(pending) > self._settings.in_flight:
                     yield [self._result(future) for future in pending.popleft()]
             while pending:
                 yield [self._result(future) for future in pending.popleft()]
-            if enough is not None:
-                raise enough
+            if stopped is not None:
+                raise stopped
         finally:
-            pool.shutdown(wait=True, cancel_futures=enough is None)
+            pool.shutdown(wait=True, cancel_futures=stopped is None)
 
-    def _submit(
-        self, pool: ThreadPoolExecutor, bias: Bias, turn: int, chooser: Query | None
-    ) -> Future[EndpointAnswer]:
-        key = question(bias, turn, chooser is not None)
-        known = self.journal.get(key) if self.journal is not None else None
-        if known is not None:
+    def vocab_size(self) -> int:
+        """Return the size of the vocabulary, for which the endpoint may ask its server. Raises as `ask` does."""
+        return self._interruptibly(lambda: self.endpoint.vocab_size)
+
+    def identity(self) -> Mapping[str, Any]:
+        """Return the endpoint's identity, for which it may ask its server. Raises as `ask` does."""
+        return self._interruptibly(lambda: dict(self.endpoint.identity))
+
+    def prefer_whole_text(self, tokens: Sequence[int]) -> Sequence[int]:
+        """Return those of the tokens that are whole UTF-8 text, as far as is known, or all if none is.
+
+        llama.cpp's server shows no logprobs if it draws a token that ends inside a character, so such a token
+        should not get a bias with which it is drawn all the time.
+        """
+        return [token for token in tokens if is_utf8(self.pieces.get(token, b""))] or tokens
+
+    def _submit(self, pool: ThreadPoolExecutor, bias: Bias, key: QuestionKey) -> Future[EndpointAnswer]:
+        """Take the answer from the journal, or claim a call and ask in a thread."""
+        stored = self._journal.get(key) if self._journal is not None else None
+        if stored is not None:
             done: Future[EndpointAnswer] = Future()
             with self._lock:
-                done.set_result(self._noted(known))
+                done.set_result(self._counted(stored))
             return done
-        self._look()
+        self._check_interrupt()
         self._confirm(pool)
-        self._claim()
-        return pool.submit(self._call, chooser or self.endpoint.query, dict(bias), key)
+        self._budget.claim()
+        return pool.submit(self._call, dict(bias), key.kind, key)
 
-    def _claim(self) -> None:
-        """Ask leave for one call; raises ``StopAskingError`` where no further one is allowed."""
-        with self._lock:
-            if self._settings.max_calls is not None and self._claimed >= self._settings.max_calls:
-                raise StopAskingError("max_calls")
-            self._claimed += 1
-
-    def _call(self, query: Query, bias: Bias, key: str | None) -> EndpointAnswer:
-        """Ask, for one claimed call, and keep the answer under its key."""
-        if self._failure is not None:  # one sentence of what is wrong is enough
+    def _call(self, bias: Bias, kind: QuestionKind, key: QuestionKey | None) -> EndpointAnswer:
+        """Ask, for one claimed call, and store the answer under its key, if it has one."""
+        if self._failure is not None:  # all calls fail with the first failure
             raise self._failure
         try:
-            answer = self._answer(query, bias)
+            answer = self._answer(bias, kind)
             with self._lock:
-                if self.journal is not None and key is not None:
-                    self.journal.add(key, answer)
-                return self._noted(answer)
+                if self._journal is not None and key is not None:
+                    self._journal.add(key, answer)
+                return self._counted(answer)
         except StopAskingError:
             raise
         except BaseException as error:
             with self._lock:
                 self._failure = self._failure or error
-            self._tell("stop")
+            self.endpoint.stop_retries()
             raise
 
-    def _answer(self, query: Query, bias: Bias) -> EndpointAnswer:
-        """The endpoint's answer; what it took is counted, also where further calls for it are not allowed."""
+    def _answer(self, bias: Bias, kind: QuestionKind) -> EndpointAnswer:
+        """Return the endpoint's answer. Its calls are counted even if it needs more than are allowed."""
         calls = 1
 
-        def more() -> None:
+        def claim_call() -> None:
             nonlocal calls
-            self._claim()
+            self._budget.claim()
             calls += 1
 
         try:
-            with leave_by(more):
-                said = query(self._prompt, bias)
+            raw = self.endpoint.answer(self._prompt, bias, kind, claim_call)
         except StopAskingError:
             with self._lock:
                 self.sent += calls
                 self.queries += calls
             raise
         except RecoverError as error:
-            error.kept = bool(self.journal)
+            error.kept = bool(self._journal)
             raise
-        answer = checked(said, self.endpoint)
+        answer = checked_answer(raw, self.endpoint)
         with self._lock:
-            self._claimed += answer.calls - calls
+            self._budget.correct(answer.calls - calls)
             self.sent += answer.calls
         return answer
 
     def _confirm(self, pool: ThreadPoolExecutor) -> None:
-        """Before the first new question behind a journal: does the endpoint still answer as it did?"""
-        if self._confirmed or self.journal is None or not self.journal.resumed:
+        """Before the first new question after a journal's: refuse an endpoint that answers differently now."""
+        journal = self._journal
+        if self._is_confirmed or journal is None or not journal.resumed:
             return
-        self._confirmed = True
-        chooser = None if self.endpoint.limits.window else greedy(self.endpoint)
-        query = chooser or self.endpoint.query
+        self._is_confirmed = True
+        kind = QuestionKind.NEXT_TOKEN
+        if self.endpoint.has_likeliest and not self.endpoint.limits.window:
+            kind = QuestionKind.LIKELIEST_TOKEN
 
-        def again(count: int) -> list[EndpointAnswer]:
+        def ask_again(count: int) -> list[EndpointAnswer]:
             for _ in range(count):
-                self._claim()
-            looks = [pool.submit(self._call, query, {}, None) for _ in range(count)]
-            return [self._result(look) for look in looks]
+                self._budget.claim()
+            futures = [pool.submit(self._call, {}, kind, None) for _ in range(count)]
+            return [self._result(future) for future in futures]
 
-        keys = [question({}, turn, chooser is not None) for turn in range(TURNS)]
-        confirm(self.journal, keys, again, self.endpoint.limits.precision)
+        keys = [QuestionKey.of({}, kind, repetition) for repetition in range(STORED_REPETITIONS)]
+        stored = [answer for key in keys if (answer := journal.get(key)) is not None]
+        refuse_change(journal.path, answers_changed(stored, ask_again, self.endpoint.limits.precision))
 
-    def _noted(self, answer: EndpointAnswer) -> EndpointAnswer:
+    def _counted(self, answer: EndpointAnswer) -> EndpointAnswer:
         self.queries += answer.calls
         self.pieces.update(answer.pieces)
         return answer
 
     def _result(self, future: Future[T]) -> T:
+        """Wait for a result. Raises ``StopAskingError`` if the run is interrupted meanwhile."""
         while True:
             try:
-                return future.result(timeout=_LOOK)
+                return future.result(timeout=_INTERRUPT_CHECK_SECONDS)
             except NotYetError:
                 if future.done():  # the endpoint's own time-out
                     raise
-                self._look()
+                self._check_interrupt()
 
-    def vocab_size(self) -> int:
-        """How many tokens the endpoint has, which it may have to ask for. Raises as `ask` does."""
-        return self._told(lambda: self.endpoint.vocab_size)
-
-    def identity(self) -> Mapping[str, Any]:
-        """What tells the endpoint from others, which it may have to ask for. Raises as `ask` does."""
-        return self._told(lambda: dict(self.endpoint.identity))
-
-    def _told(self, what: Callable[[], T]) -> T:
+    def _interruptibly(self, function: Callable[[], T]) -> T:
         with ThreadPoolExecutor(1) as pool:
-            return self._result(pool.submit(what))
+            return self._result(pool.submit(function))
 
-    def _look(self) -> None:
-        """Stop once the run is interrupted; an endpoint that waits to try again is told so."""
+    def _check_interrupt(self) -> None:
+        """Raise ``StopAskingError`` if the run was interrupted; then the endpoint's retries end too."""
         if self._settings.interrupted is not None and self._settings.interrupted():
-            self._tell("stop")
+            self.endpoint.stop_retries()
             raise StopAskingError("interrupted")
-
-    def _tell(self, what: str) -> None:
-        """Tell an endpoint that tries again by itself to ``stop`` that, or to ``start``."""
-        method = getattr(self.endpoint, what, None)
-        if method is not None:
-            method()
 
 
 def endpoint_identity(endpoint: Endpoint, settings: RecoverySettings) -> Mapping[str, Any]:
-    """What tells an endpoint from others; it may have to ask. Raises ``RecoverError``, ``KeyboardInterrupt``."""
+    """Return an endpoint's identity, which may ask its server. Raises ``RecoverError``, ``KeyboardInterrupt``."""
     try:
         return QuerySession(endpoint, "", settings).identity()
     except StopAskingError:

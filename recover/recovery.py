@@ -1,29 +1,32 @@
-"""`recover`: choose a method, run it, and say what came of it."""
+"""`recover`: measure the endpoint, choose a method, run it, and assemble the result."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from operator import index
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from .basis.basis import Basis
-from .endpoints.base import Endpoint, unnamed
+from .call_budget import StopAskingError
+from .endpoints.base import Endpoint
 from .errors import RecoverError
+from .estimates import LogprobEstimates
 from .methods import bisection, by_basis, forced, parallel, ranking, single, top_n
+from .probing.base_window import BaseWindow, measure_base_window
+from .probing.bias_range import BiasRange
+from .probing.drift import DriftMonitor
 from .probing.probe import probe
-from .query_journal import QueryJournal
-from .query_session import QuerySession, StopAskingError
-from .results.assembly import outcome
-from .run import EndpointProfile, RecoveryRun
-from .settings import Recovery, RecoverySettings
+from .probing.profile import EndpointProfile
+from .query_session import QuerySession
+from .request import NO_BASIS, RecoveryRequest
+from .results.assembly import RunRecord, assemble_recovery
+from .results.recovery_result import Recovery
+from .settings import RecoverySettings
+from .task import PointwiseMethod, RecoveryTask
 
-_MOST_TOKENS = 1 << 24
-METHODS = ("auto", "single", "parallel", "top_n", "bisection", "forced", "basis")
-NO_BASIS = "the method basis needs a basis; make one with gen recover-basis"
-_POINTWISE: Mapping[str, Callable[[RecoveryRun, Sequence[int]], None]] = {
+_POINTWISE: Mapping[str, PointwiseMethod] = {
     "single": single,
     "parallel": parallel,
     "forced": forced,
@@ -31,7 +34,7 @@ _POINTWISE: Mapping[str, Callable[[RecoveryRun, Sequence[int]], None]] = {
 }
 
 
-def recover(  # noqa: PLR0913 - each is one thing to be said by name
+def recover(  # noqa: PLR0913 - each is set by name
     endpoint: Endpoint,
     prompt: str,
     method: str = "auto",
@@ -40,129 +43,156 @@ def recover(  # noqa: PLR0913 - each is one thing to be said by name
     *,
     settings: RecoverySettings | None = None,
 ) -> Recovery:
-    """Recover logprobs of the token after ``prompt``: of all tokens, of the ``n`` likeliest, or of ``tokens``.
+    """Recover logprobs of the token after a prompt, in nats: of all tokens, of the likeliest, or of named ones.
 
-    ``method``: ``single``, ``parallel``, ``top_n`` (needs ``n``), ``bisection``, ``forced``, ``basis`` (needs
-    ``settings.basis``), or ``auto``: a few calls find out what the endpoint allows, and the cheapest way is taken;
-    ``notes`` tell. Logprobs are in nats. Raises ``RecoverError``, and ``KeyboardInterrupt`` where it is
-    interrupted before anything was asked.
+    Raises ``RecoverError``, and ``KeyboardInterrupt`` if it is interrupted before anything was asked.
+
+    Args:
+        endpoint: what is asked.
+        prompt: the text before the token.
+        method: ``single``, ``parallel``, ``top_n`` (needs ``n``), ``bisection``, ``forced``, ``basis`` (needs
+            ``settings.basis``), or ``auto``: the cheapest that works on this endpoint, as a few calls find out.
+        n: recover this number of likeliest tokens.
+        tokens: recover these ids.
+        settings: how the recovery is run.
     """
     settings = settings or RecoverySettings()
     settings.check()
-    ids = None if tokens is None else token_ids(tokens)
-    check(prompt, method, n, ids)
-    asker = QuerySession(endpoint, prompt, settings)
+    request = RecoveryRequest.checked(prompt, method, n, tokens)
+    session = open_session(endpoint, prompt, settings)
     try:
-        size = asker.vocab_size()
-        check_size(size, n, ids)
-        wanted = np.arange(size) if ids is None else np.unique(np.asarray(ids, dtype=np.intp))
-        run = RecoveryRun(asker, settings, wanted, np.full(size, np.nan), np.full(size, np.nan), method)
-        run.blocked = unnamed(endpoint)
-        asker.journal = _journal(asker, prompt, settings)
-        stopped = None
-        try:
-            _recover(run, n, ids is None)
-        except StopAskingError as stop:
-            stopped = stop.reason
+        size = session.vocab_size()
+        request.check_size(size)
+        run = _RecoveryRun(session, request, settings, size)
+        session.open_journal()
+        stopped = run.carry_out()
     except StopAskingError:
         raise KeyboardInterrupt from None  # before there was anything to keep
     finally:
-        if asker.journal is not None:
-            asker.journal.close()
-    return outcome(run, n, stopped)
+        session.close()
+    return run.result(stopped)
 
 
-def token_ids(tokens: Iterable[object]) -> list[int]:
-    """The ids as ints. Raises ``RecoverError``."""
-    found = []
-    for token in tokens:
+def open_session(endpoint: Endpoint, prompt: str, settings: RecoverySettings) -> QuerySession:
+    """Return a session with an endpoint. Raises ``RecoverError`` for what is not an `Endpoint`."""
+    if not isinstance(endpoint, Endpoint):
+        raise RecoverError(f"endpoint: {type(endpoint).__name__} is not a subclass of logitsmith.recover.Endpoint")
+    return QuerySession(endpoint, prompt, settings)
+
+
+class _RecoveryRun:
+    """One recovery from the first question to the result."""
+
+    def __init__(
+        self, session: QuerySession, request: RecoveryRequest, settings: RecoverySettings, vocab_size: int
+    ) -> None:
+        self._session = session
+        self._request = request
+        self._settings = settings
+        self._tokens = request.tokens(vocab_size)
+        self._estimates = LogprobEstimates(vocab_size, session.endpoint.collisions)
+        self._notes: list[str] = []
+        self._method = request.method
+        self._drift: DriftMonitor | None = None
+
+    def carry_out(self) -> str | None:
+        """Measure the endpoint and run the method. Returns why it ended early, None if it did not."""
         try:
-            found.append(index(token))  # type: ignore[arg-type] # what has no index is told of
-        except TypeError:
-            raise RecoverError(f"tokens: {token!r} is no token id") from None
-    return found
-
-
-def check(prompt: str, method: str, n: int | None, tokens: Sequence[int] | None) -> None:
-    """Refuse what no endpoint is needed to see. Raises ``RecoverError``."""
-    if method not in METHODS:
-        raise RecoverError(f"method: {method!r} is none of {', '.join(METHODS)}")
-    if not prompt:
-        raise RecoverError("the prompt is empty: there is nothing that a token could follow")
-    if n is not None and tokens is not None:
-        raise RecoverError("n and tokens: ask for the likeliest or for named tokens, not both")
-    if method == "top_n" and n is None:
-        raise RecoverError("top_n needs n, the number of likeliest tokens")
-    if tokens is not None and not tokens:
-        raise RecoverError("tokens: there are none")
-
-
-def check_size(size: int, n: int | None, tokens: Sequence[int] | None) -> None:
-    """Refuse tokens that a vocabulary of this size has not. Raises ``RecoverError``."""
-    if not 1 <= size <= _MOST_TOKENS:
-        raise RecoverError(f"the endpoint says that it has {size} tokens, which is not within 1..{_MOST_TOKENS}")
-    if n is not None and not 1 <= n <= size:
-        raise RecoverError(f"n: {n} is not within 1..{size}")
-    for token in tokens or ():
-        if not 0 <= token < size:
-            raise RecoverError(f"token id {token} is not within 0..{size - 1}")
-
-
-def _journal(asker: QuerySession, prompt: str, settings: RecoverySettings) -> QueryJournal | None:
-    if settings.checkpoint is None:
+            base = measure_base_window(self._session, self._settings.repeats)
+            self._estimates.limit_by(base)
+            self._estimates.add_base(base)
+            self._notes.extend(base.notes)
+            profile = probe(self._session, base, self._tokens)
+            self._estimates.exclude(profile.unnameable)
+            self._notes.extend(profile.findings)
+            self._method = self._chosen_method(profile)
+            if self._is_answered(base):
+                return None
+            check_method(profile, self._method)
+            self._run_method(self._task(base, profile))
+        except StopAskingError as stop:
+            return stop.reason
         return None
-    about = {"endpoint": asker.identity(), "prompt": prompt}
-    return QueryJournal(settings.checkpoint, about, settings.resume)
+
+    def result(self, stopped: str | None) -> Recovery:
+        """Return what was found. ``stopped``: why it ended early."""
+        record = RunRecord(
+            tokens=self._tokens,
+            n=self._request.n,
+            method=self._method,
+            notes=tuple(self._notes),
+            drift=0.0 if self._drift is None else self._drift.largest,
+            stopped=stopped,
+            basis=self._settings.basis,
+        )
+        return assemble_recovery(self._session, self._estimates, record)
+
+    def _chosen_method(self, profile: EndpointProfile) -> str:
+        """Return the named method, else the cheapest that works."""
+        if self._method != "auto":
+            return self._method
+        if self._request.n is not None and profile.shifts_logprobs and profile.adds_together:
+            return "top_n"
+        if is_basis_worth_it(self._settings.basis, self._request.count):
+            return "basis"
+        return profile.pointwise_method
+
+    def _is_answered(self, base: BaseWindow) -> bool:
+        """True if the window without a bias already shows what was asked for."""
+        n = self._request.n
+        if self._method == "basis":
+            return False
+        if n is not None:
+            return n <= len(base.logprobs)
+        return not self._estimates.unknown(self._tokens)
+
+    def _task(self, base: BaseWindow, profile: EndpointProfile) -> RecoveryTask:
+        self._drift = DriftMonitor(self._session, base, profile.precision)
+        return RecoveryTask(
+            session=self._session,
+            settings=self._settings,
+            tokens=self._tokens,
+            base=base,
+            profile=profile,
+            bias_range=BiasRange(profile),
+            estimates=self._estimates,
+            drift=self._drift,
+            notes=self._notes,
+        )
+
+    def _run_method(self, task: RecoveryTask) -> None:
+        n = self._request.n
+        if self._method == "top_n":
+            top_n(task, n or 0)
+        elif self._method == "basis":
+            if self._settings.basis is None:
+                raise RecoverError(NO_BASIS)
+            by_basis(task, self._settings.basis, _POINTWISE[task.profile.pointwise_method])
+        else:
+            is_ranked = n is not None and self._method == "bisection"
+            tokens = ranking(task, n) if is_ranked and n is not None else [int(token) for token in self._tokens]
+            _POINTWISE[self._method](task, tokens)
 
 
-def _recover(run: RecoveryRun, n: int | None, whole: bool) -> None:
-    """Find out what the endpoint allows, and run the method."""
-    probe(run)
-    run.notes.extend(run.found.lines)
-    run.method = chosen = _chosen(run, n, whole)
-    shown = n is not None and n <= len(run.base)
-    if chosen != "basis" and (shown or not (n or run.unknown(run.wanted))):
-        return
-    allowed(run.found, chosen)
-    if chosen == "top_n":
-        top_n(run, n or 0)
-    elif chosen == "basis":
-        if run.settings.basis is None:
-            raise RecoverError(NO_BASIS)
-        by_basis(run, run.settings.basis, _POINTWISE[run.found.pointwise])
-    else:
-        tokens = ranking(run, n) if n is not None and chosen == "bisection" else run.wanted
-        _POINTWISE[chosen](run, [int(token) for token in tokens])
-
-
-def _chosen(run: RecoveryRun, n: int | None, whole: bool) -> str:
-    """The method that was named, else the cheapest that works."""
-    if run.method != "auto":
-        return run.method
-    if n is not None and run.found.moves and run.found.together:
-        return "top_n"
-    if takes_basis(run.settings.basis, None if whole else len(run.wanted)):
-        return "basis"
-    return run.found.pointwise
-
-
-def takes_basis(basis: Basis | None, count: int | None) -> bool:
-    """Does ``auto`` take the basis for so many named tokens (None: for all)? Fewer than it needs are asked for."""
+def is_basis_worth_it(basis: Basis | None, count: int | None) -> bool:
+    """True if ``auto`` takes the basis for so many named tokens (None: all): it asks for at least its rank."""
     return basis is not None and (count is None or count > basis.rank)
 
 
-def allowed(found: EndpointProfile, method: str) -> None:
-    """Refuse a method that would give wrong numbers on this endpoint. Raises ``RecoverError``."""
-    if not (found.moves or found.chooses):
-        raise RecoverError(f"nothing can be recovered from this endpoint: {'; '.join(found.lines)}")
+def check_method(profile: EndpointProfile, method: str) -> None:
+    """Raise ``RecoverError`` for a method that would give wrong numbers on this endpoint."""
+    findings = "; ".join(profile.findings)
+    if not (profile.shifts_logprobs or profile.chooses_token):
+        raise RecoverError(f"nothing can be recovered from this endpoint: {findings}")
+    adds_together = profile.shifts_logprobs and profile.adds_together
     works = {
-        "single": found.moves,
-        "top_n": found.moves and found.together,
-        "parallel": found.moves and found.together and found.window > 1,
-        "forced": found.forces,
-        "bisection": not found.step,
+        "single": profile.shifts_logprobs,
+        "top_n": adds_together,
+        "parallel": adds_together and profile.window > 1,
+        "forced": profile.names_chosen_logprob,
+        "bisection": not profile.bias_step,
     }.get(method, True)
     if not works:
         raise RecoverError(
-            f"{method} does not work on this endpoint ({'; '.join(found.lines)}); {found.pointwise} or auto may"
+            f"{method} does not work on this endpoint ({findings}); {profile.pointwise_method} or auto may"
         )

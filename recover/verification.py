@@ -1,28 +1,40 @@
-"""A second opinion: some tokens asked for once more, each by itself."""
+"""Asks for some recovered tokens once more, each by itself, and compares."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
 import numpy as np
+from numpy.typing import NDArray
 
-from .endpoints.base import Endpoint, unnamed
+from .call_budget import StopAskingError
+from .endpoints.base import Endpoint
 from .errors import RecoverError
+from .estimates import LogprobEstimates
 from .methods import forced, single
 from .numerics import Float64s
+from .probing.base_window import measure_base_window
+from .probing.bias_range import BiasRange
+from .probing.drift import DriftMonitor
 from .probing.probe import probe
-from .query_session import QuerySession, StopAskingError
-from .recovery import allowed
-from .run import RecoveryRun
-from .settings import Recovery, RecoverySettings
+from .query_session import QuerySession
+from .recovery import check_method, open_session
+from .results.recovery_result import Recovery
+from .settings import RecoverySettings
+from .task import RecoveryTask
 
 
 @dataclass(frozen=True)
 class Verification:
-    """How far a second look was from the first.
+    """How far repeated answers are from recovered logprobs.
 
-    ``tokens`` compared, the ``largest`` difference in nats and the ``token`` that has it (NaN and None where none
-    was compared), ``method``, calls. ``stopped``: why it ended early, if so: ``max_calls`` or ``interrupted``.
+    Args:
+        tokens: number of compared tokens.
+        largest: the largest difference, nats; NaN if none was compared.
+        token: the token that has it; None if none was compared.
+        method: how the tokens were asked for.
+        queries: calls.
+        stopped: why it ended early, if it did: ``max_calls`` or ``interrupted``.
     """
 
     tokens: int
@@ -36,11 +48,17 @@ class Verification:
 def verify(
     endpoint: Endpoint, prompt: str, recovery: Recovery, count: int = 20, settings: RecoverySettings | None = None
 ) -> Verification:
-    """Ask for ``count`` random tokens again, by `single` (by `forced` where that was the method).
+    """Ask for ``count`` random recovered tokens again, by `single` (by `forced` if that was the method).
 
-    Nothing that the probe learns is taken for an answer. ``settings.max_calls`` holds for the recovery and this
-    together. Raises ``RecoverError`` where neither method works: an endpoint that only names tokens has no other
-    way to tell.
+    What the probe sees does not count as an answer. Raises ``RecoverError`` if neither method works: an endpoint
+    that only names tokens has no second way to ask.
+
+    Args:
+        endpoint: what is asked.
+        prompt: the text before the token.
+        recovery: what is verified.
+        count: number of tokens.
+        settings: as for `recover`; ``max_calls`` limits the recovery and the verification together.
     """
     if count < 1:
         raise RecoverError(f"verify: {count} is not ≥ 1")
@@ -58,35 +76,59 @@ def verify(
         if (plain.max_calls or 0) < 1:
             return Verification(0, float("nan"), None, method, 0, "max_calls")
     plain.check()
-    chosen = np.sort(np.random.default_rng().choice(known, min(count, len(known)), replace=False))
-    asker = QuerySession(endpoint, prompt, plain)
+    tokens = np.sort(np.random.default_rng().choice(known, min(count, len(known)), replace=False))
+    session = open_session(endpoint, prompt, plain)
+    estimates = LogprobEstimates(len(recovery.logprobs), endpoint.collisions)
     stopped = None
-    run = RecoveryRun(
-        asker, plain, chosen, np.full_like(recovery.logprobs, np.nan), recovery.errors.copy(), method
-    )
-    run.blocked = unnamed(endpoint)
     try:
-        _ask(run)
+        _ask(session, estimates, tokens, method, plain)
     except StopAskingError as stop:
         stopped = stop.reason
-    return _compared(run, run.logprobs[chosen] - recovery.logprobs[chosen], stopped)
+    differences = np.abs(estimates.logprobs[tokens] - recovery.logprobs[tokens])
+    return _compared(tokens, differences, Verification(0, float("nan"), None, method, session.sent, stopped))
 
 
-def _ask(run: RecoveryRun) -> None:
-    """Fill in what was chosen, and nothing else; what the probe saw is forgotten."""
-    try:
-        probe(run)
-        allowed(run.found, run.method)
-    finally:
-        run.logprobs[:] = np.nan
-    (forced if run.method == "forced" else single)(run, [int(token) for token in run.wanted])
+def _ask(
+    session: QuerySession,
+    estimates: LogprobEstimates,
+    tokens: NDArray[np.intp],
+    method: str,
+    settings: RecoverySettings,
+) -> None:
+    """Ask for the tokens, and add them to the estimates.
+
+    Args:
+        session: asks the endpoint.
+        estimates: gets the logprobs.
+        tokens: ids, int (n,).
+        method: ``single`` or ``forced``.
+        settings: how the endpoint is asked.
+    """
+    base = measure_base_window(session, settings.repeats)
+    estimates.limit_by(base)
+    profile = probe(session, base, tokens)
+    estimates.exclude(profile.unnameable)
+    check_method(profile, method)
+    task = RecoveryTask(
+        session=session,
+        settings=settings,
+        tokens=tokens,
+        base=base,
+        profile=profile,
+        bias_range=BiasRange(profile),
+        estimates=estimates,
+        drift=DriftMonitor(session, base, profile.precision),
+        notes=[],
+    )
+    (forced if method == "forced" else single)(task, [int(token) for token in tokens])
 
 
-def _compared(run: RecoveryRun, off: Float64s, stopped: str | None) -> Verification:
-    found = int((~np.isnan(off)).sum())
-    if not found:
-        if stopped is None:
-            raise RecoverError(f"verify: {run.method} found none of the tokens")
-        return Verification(0, float("nan"), None, run.method, run.asker.sent, stopped)
-    place = int(np.nanargmax(np.abs(off)))
-    return Verification(found, float(abs(off[place])), int(run.wanted[place]), run.method, run.asker.sent, stopped)
+def _compared(tokens: NDArray[np.intp], differences: Float64s, empty: Verification) -> Verification:
+    """Return the largest of the differences, NaN where a token was not found. Raises ``RecoverError``."""
+    count = int((~np.isnan(differences)).sum())
+    if not count:
+        if empty.stopped is None:
+            raise RecoverError(f"verify: {empty.method} found none of the tokens")
+        return empty
+    index = int(np.nanargmax(differences))
+    return replace(empty, tokens=count, largest=float(differences[index]), token=int(tokens[index]))

@@ -41,9 +41,9 @@ def open_endpoint(options: RecoverOptions, interrupt: Interrupt) -> Iterator[End
 
 def count_tokens(endpoint: Endpoint, prompt: str) -> tuple[int, bool]:
     """How many tokens the prompt has, and whether that is only a guess."""
-    count = getattr(endpoint, "count_tokens", None)
+    count = endpoint.count_tokens(prompt)
     if count is not None:
-        return count(prompt), False
+        return count, False
     return -(-len(prompt.encode()) // _BYTES_PER_TOKEN), True
 
 
@@ -102,5 +102,5 @@ def _http(options: CallOptions, key_variable: str | None) -> HttpOptions:
         last_problem = problem
 
     return HttpOptions(
-        timeout=options.timeout, retries=options.retries, rate=options.rate, key_env=key_variable, told=report
+        timeout=options.timeout, retries=options.retries, rate=options.rate, key_env=key_variable, on_retry=report
     )

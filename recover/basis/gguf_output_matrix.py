@@ -1,4 +1,4 @@
-"""The output matrix of a GGUF, for a basis."""
+"""The output matrix of a GGUF file, for a basis."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from ..errors import RecoverError
 
 
 def output_matrix(path: Path) -> NDArray[np.float32]:
-    """The output matrix of a GGUF, float32 (V, d): ``output.weight``, or the embedding that stands for it.
+    """Return a GGUF file's output matrix, float32 (V, d): ``output.weight``, or the embedding if that is shared.
 
-    Raises ``RecoverError``; needs the package gguf, whose job it is to know every kind of quantisation.
+    Needs the package gguf, which knows every kind of quantisation. Raises ``RecoverError``.
     """
     try:
         from gguf import GGUFReader, dequantize  # noqa: PLC0415 - an extra, which only this needs

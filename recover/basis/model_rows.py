@@ -1,4 +1,4 @@
-"""Whole rows of logprobs of a model that runs here, for a basis."""
+"""Whole rows of logits of a local model, for a basis."""
 
 from __future__ import annotations
 
@@ -11,27 +11,34 @@ from ..errors import RecoverError
 from ..numerics import Float64s
 from .basis import Basis
 
-_SPARE = 64
+_SPARE_ROWS = 64
+"""Rows beyond the number of dimensions: they show it, and test the basis."""
 
 
 def basis_from_rows(
     model: Model, count: int | None = None, progress: Callable[[int, int], None] | None = None
 ) -> Basis:
-    """A basis out of whole rows: those behind each token of texts of random tokens.
+    """Return a basis of whole rows: those after each token of texts of random tokens.
 
-    ``count``: how many rows; by default 64 more than the model has dimensions. Raises ``RecoverError``,
-    ``ModelError``.
+    Args:
+        model: the model.
+        count: number of rows; None: 64 more than the model has dimensions.
+        progress: called with the number of rows that were read and that will be read.
+
+    Raises ``RecoverError``, ``ModelError``.
     """
     vocabulary = model.vocabulary
     if count is None:
-        count = _dimensions(model) + _SPARE
+        count = _embedding_length(model) + _SPARE_ROWS
     if count < 2:
         raise RecoverError(f"rows: {count} is not ≥ 2")
     random = np.random.default_rng(0)
-    plain = [token for token, piece in enumerate(vocabulary.pieces) if piece and not vocabulary.is_control(token)]
+    text_tokens = [
+        token for token, piece in enumerate(vocabulary.pieces) if piece and not vocabulary.is_control(token)
+    ]
     rows: list[Float64s] = []
     while len(rows) < count:
-        text = random.choice(plain, min(model.context.length, count - len(rows))).tolist()
+        text = random.choice(text_tokens, min(model.context.length, count - len(rows))).tolist()
         for logits in model.context.read_each(text):
             rows.append(logits.astype(np.float64))
             if progress is not None:
@@ -39,8 +46,8 @@ def basis_from_rows(
     return Basis.of_rows(rows, f"{count} rows of {model.name}", vocabulary.pieces)
 
 
-def _dimensions(model: Model) -> int:
-    """The width of the model's hidden states."""
+def _embedding_length(model: Model) -> int:
+    """Return the number of dimensions of the model's hidden states."""
     name = f"{model.metadata.get('general.architecture', '')}.embedding_length"
     try:
         return int(model.metadata[name])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import cached_property
 from math import log
 from typing import Any
@@ -10,30 +11,48 @@ from typing import Any
 import httpx
 
 from ..errors import RecoverError
-from ..further import further
 from ..transport.api_client import ApiClient, HttpOptions
-from .base import Bias, EndpointAnswer, EndpointLimits
+from .base import Bias, ClaimCall, Endpoint, EndpointAnswer, EndpointLimits, QuestionKind, unlimited
 
-_DRAWS = 20
-_NAMED = ("id", "n_params", "size", "n_vocab", "n_embd")
-_UNKNOWN = (404, 405, 501)
+_MOST_DRAWS = 20
+"""Draws of one token, with as many seeds, until one is whole text: enough unless such a token is very likely."""
+_MODEL_FIELDS = ("id", "n_params", "size", "n_vocab", "n_embd")
+"""What of `/v1/models` identifies a model."""
+_UNKNOWN_PATH_STATUS = (404, 405, 501)
 _PRECISION = 4e-6
-_PRECISION_BEFORE = 2e-4
-"""Of logprobs before the biases: the server adds up 50,000 float32 one after the other."""
+"""Relative error of probabilities after the biases: float32, as measured."""
+_PRECISION_BEFORE_BIASES = 2e-4
+"""The same before the biases: the server sums 50,000 float32 one after the other."""
 _MOST_TOKENS = 1 << 24
+"""No vocabulary is larger: a larger number is an error of the server."""
 
 
-class LlamaServerEndpoint:
-    """llama.cpp's server: ``n_probs`` = ``window`` logprobs a call, computed after the biases.
+@dataclass(frozen=True)
+class _Completion:
+    """The server's answer, and the number of requests that it took."""
 
-    ``window`` 0: only the likeliest token is asked for. ``post_sampling`` False: logprobs as they are before the
-    biases, which then only choose the token. ``slot``: the server's slot that all calls use, so that they find the
-    prompt read and are computed alike; None lets the server choose, which is faster with several calls in flight
-    on a machine that computes them together, and makes answers differ a little. ``vocab_size``: asked of the
-    server if not given. Probabilities are float32.
+    body: Any
+    calls: int
+
+
+class LlamaServerEndpoint(Endpoint):
+    """llama.cpp's server: ``n_probs`` = ``window`` logprobs per call, computed after the biases, float32.
+
+    Args:
+        url: the server's address.
+        window: logprobs per call; 0: only the likeliest token is asked for.
+        post_sampling: False for logprobs before the biases, which then only choose the token.
+        slot: the server's slot that all calls use, so that they find the prompt read and are computed alike; None
+            lets the server choose, which is faster with several calls at once on a machine that computes them
+            together, and makes answers differ a little.
+        vocab_size: number of tokens; None: the server is asked.
+        options: how the server is called.
+        transport: replaces httpx's own, for tests.
     """
 
-    def __init__(  # noqa: PLR0913 - each is one thing to be said by name
+    has_likeliest = True
+
+    def __init__(  # noqa: PLR0913 - each is set by name
         self,
         url: str,
         window: int = 20,
@@ -47,30 +66,29 @@ class LlamaServerEndpoint:
         if window < 0:
             raise RecoverError(f"window: {window} is not ≥ 0")
         self._http = ApiClient(url, options or HttpOptions(), transport)
-        self._size = vocab_size
+        self._given_vocab_size = vocab_size
         self._post_sampling = post_sampling
         self._slot = slot
-        self._reads_anew = False
-        self.limits = EndpointLimits(
-            window, precision=_PRECISION if post_sampling else _PRECISION_BEFORE, spend=False
-        )
+        self._always_rereads = False
+        precision = _PRECISION if post_sampling else _PRECISION_BEFORE_BIASES
+        self.limits = EndpointLimits(window, precision=precision)
 
     @cached_property
-    def vocab_size(self) -> int:
-        """How many tokens the server's model has."""
-        if self._size is not None:
-            return self._size
+    def vocab_size(self) -> int:  # type: ignore[override] # a cached_property can be set
+        """Number of tokens of the server's model."""
+        if self._given_vocab_size is not None:
+            return self._given_vocab_size
         size = self._model.get("n_vocab")
         if not isinstance(size, int) or not 0 < size <= _MOST_TOKENS:
-            raise RecoverError(f"{self._http.shown}: it does not say how many tokens it has; give vocab_size")
+            raise RecoverError(f"{self._http.shown_url}: it does not say how many tokens it has; give vocab_size")
         return size
 
-    @property
-    def identity(self) -> Mapping[str, Any]:
-        """The URL without secrets, how it is asked, and which model the server says it has."""
+    @cached_property
+    def identity(self) -> Mapping[str, Any]:  # type: ignore[override] # a cached_property can be set
+        """The URL without secrets, how it is asked, and the model that the server names."""
         return {
             "api": "llama-server",
-            "url": self._http.shown,
+            "url": self._http.shown_url,
             "window": self.limits.window,
             "post_sampling": self._post_sampling,
             "slot": self._slot,
@@ -79,125 +97,139 @@ class LlamaServerEndpoint:
 
     @cached_property
     def _model(self) -> Mapping[str, Any]:
-        """What the server says of its model; nothing, if it does not know the question."""
+        """What the server says about its model; empty if it does not know the path."""
         try:
             first = self._http.get("v1/models")["data"][0]
-            said = {**(first.get("meta") or {}), "id": first.get("id")}
+            model = {**(first.get("meta") or {}), "id": first.get("id")}
         except RecoverError as error:
-            if error.status not in _UNKNOWN:
+            if error.status not in _UNKNOWN_PATH_STATUS:
                 raise
             return {}
         except (KeyError, IndexError, TypeError, AttributeError):
             return {}
-        return {name: said[name] for name in _NAMED if said.get(name) is not None}
+        return {name: model[name] for name in _MODEL_FIELDS if model.get(name) is not None}
 
     def count_tokens(self, prompt: str) -> int:
-        """How many tokens a prompt has, as the server says."""
-        said = self._http.post("tokenize", {"content": prompt, "add_special": True})
-        tokens = said.get("tokens") if isinstance(said, dict) else None
+        """Ask the server for the number of tokens of a prompt."""
+        body = self._http.post("tokenize", {"content": prompt, "add_special": True})
+        tokens = body.get("tokens") if isinstance(body, dict) else None
         if not isinstance(tokens, list):
-            raise RecoverError(f"{self._http.shown}: /tokenize does not answer with a list of tokens")
+            raise RecoverError(f"{self._http.shown_url}: /tokenize does not answer with a list of tokens")
         return len(tokens)
 
     def query(self, prompt: str, logit_bias: Bias) -> EndpointAnswer:
-        """One token behind the prompt, and its window.
-
-        A prompt that is not in the slot yet is read in one piece, which gives slightly other logits than its last
-        token alone, behind what is there; then it is asked for once more, so that all answers are computed alike.
-        """
-        body = self._body(prompt, logit_bias, self.limits.window)
-        said, calls = self._read_before(body)
-        for seed in range(2, _DRAWS + 1):
-            if not self._hides(said):
-                break
-            further()
-            said = self._http.post("completion", body | {"seed": seed})
-            calls += 1
-        if not logit_bias and self._hides(said):
-            raise RecoverError(
-                f"{self._http.shown}: it hides logprobs behind a token that ends inside a character, and drew one "
-                f"{_DRAWS} times: the next token is almost surely one; a window of 0 may help"
-            )
-        return self._answer(said, calls, self.limits.window)
+        """Return one token after the prompt, and its window."""
+        return self._window(prompt, logit_bias, unlimited)
 
     def likeliest(self, prompt: str, logit_bias: Bias) -> EndpointAnswer:
-        """The likeliest token behind the prompt, and no logprobs."""
-        said, calls = self._read_before(self._body(prompt, logit_bias, 0))
-        return self._answer(said, calls, 0)
+        """Return the likeliest token after the prompt, without logprobs."""
+        return self._likeliest(prompt, logit_bias, unlimited)
 
-    def _read_before(self, body: Mapping[str, Any]) -> tuple[Any, int]:
-        """What the server says once it has read the prompt before, and the calls that this took."""
-        said = self._http.post("completion", body)
-        if self._reads_anew or _tokens_read(said) <= 1:
-            return said, 1
-        further()
-        said = self._http.post("completion", body)
-        self._reads_anew = _tokens_read(said) > 1  # a model whose state cannot be cut back
-        return said, 2
+    def answer(self, prompt: str, logit_bias: Bias, kind: QuestionKind, claim_call: ClaimCall) -> EndpointAnswer:
+        """Answer a question; each request but the first is claimed."""
+        ask = self._likeliest if kind is QuestionKind.LIKELIEST_TOKEN else self._window
+        return ask(prompt, logit_bias, claim_call)
 
-    def _hides(self, said: Any) -> bool:
-        """The server tells nothing where it drew a token that ends inside a character; another draw may help."""
-        hidden = isinstance(said, dict) and "completion_probabilities" not in said and "tokens" in said
-        return hidden and bool(self.limits.window) and self._post_sampling
+    def _window(self, prompt: str, bias: Bias, claim_call: ClaimCall) -> EndpointAnswer:
+        """Ask for a token and its window, with other seeds until the server shows logprobs."""
+        request = self._request(prompt, bias, self.limits.window)
+        completion = self._complete(request, claim_call)
+        body, calls = completion.body, completion.calls
+        for seed in range(2, _MOST_DRAWS + 1):
+            if not self._hides_logprobs(body):
+                break
+            claim_call()
+            body = self._http.post("completion", request | {"seed": seed})
+            calls += 1
+        if not bias and self._hides_logprobs(body):
+            raise RecoverError(
+                f"{self._http.shown_url}: it hides logprobs behind a token that ends inside a character, and drew "
+                f"one {_MOST_DRAWS} times: the next token is almost surely one; a window of 0 may help"
+            )
+        return self._answer(_Completion(body, calls), self.limits.window)
 
-    def start(self) -> None:
-        """Try again, from now on."""
-        self._http.start()
+    def _likeliest(self, prompt: str, bias: Bias, claim_call: ClaimCall) -> EndpointAnswer:
+        return self._answer(self._complete(self._request(prompt, bias, 0), claim_call), 0)
 
-    def stop(self) -> None:
-        """Try nothing again from now on."""
-        self._http.stop()
+    def _complete(self, request: Mapping[str, Any], claim_call: ClaimCall) -> _Completion:
+        """Send a request, twice if the server had to read the prompt for it.
+
+        A prompt that the slot does not hold yet is read in one batch. That gives slightly different logits than
+        reading its last token alone, so the second answer is taken: then all answers are computed alike.
+        """
+        body = self._http.post("completion", request)
+        if self._always_rereads or _tokens_read(body) <= 1:
+            return _Completion(body, 1)
+        claim_call()
+        body = self._http.post("completion", request)
+        self._always_rereads = _tokens_read(body) > 1  # a model whose state cannot be cut back
+        return _Completion(body, 2)
+
+    def _hides_logprobs(self, body: Any) -> bool:
+        """True if the server drew a token that ends inside a character: it shows no logprobs then."""
+        is_hidden = isinstance(body, dict) and "completion_probabilities" not in body and "tokens" in body
+        return is_hidden and bool(self.limits.window) and self._post_sampling
+
+    def allow_retries(self) -> None:
+        """Try failed requests again."""
+        self._http.allow_retries()
+
+    def stop_retries(self) -> None:
+        """Fail at once from now on."""
+        self._http.stop_retries()
 
     def close(self) -> None:
         """Close all connections."""
         self._http.close()
 
-    def _body(self, prompt: str, bias: Bias, window: int) -> dict[str, Any]:
-        after = self._post_sampling and window > 0
-        body: dict[str, Any] = {
+    def _request(self, prompt: str, bias: Bias, window: int) -> dict[str, Any]:
+        """Return the body of a request."""
+        after_biases = self._post_sampling and window > 0
+        request: dict[str, Any] = {
             "prompt": prompt,
             "n_predict": 1,
             "n_probs": window,
-            "post_sampling_probs": after,
+            "post_sampling_probs": after_biases,
             "temperature": 1.0,
             "seed": 1,
             "logit_bias": [[token, value] for token, value in bias.items()],
             "cache_prompt": True,
             "return_tokens": True,
-            # With none the probabilities are those of the biased logits; else the likeliest token is to be chosen.
-            "samplers": [] if after else ["top_k"],
+            # Without samplers the probabilities are those of the biased logits; top_k 1 chooses the likeliest.
+            "samplers": [] if after_biases else ["top_k"],
             "top_k": 1,
         }
         if self._slot is not None:
-            body["id_slot"] = self._slot
-        return body
+            request["id_slot"] = self._slot
+        return request
 
-    def _answer(self, said: Any, calls: int, window: int) -> EndpointAnswer:
+    def _answer(self, completion: _Completion, window: int) -> EndpointAnswer:
+        body, calls = completion.body, completion.calls
         try:
-            if not window or "completion_probabilities" not in said:
-                return EndpointAnswer(int(said["tokens"][0]), calls=calls)
-            step = said["completion_probabilities"][0]
-            shown = step.get("top_probs", step.get("top_logprobs"))
-            told = {int(entry["id"]): value for entry in shown if (value := _logprob(entry)) is not None}
-            pieces = {int(entry["id"]): bytes([*entry["bytes"]]) for entry in shown}
-            return EndpointAnswer(int(step["id"]), _logprob(step), told, pieces, calls)
+            if not window or "completion_probabilities" not in body:
+                return EndpointAnswer(int(body["tokens"][0]), calls=calls)
+            step = body["completion_probabilities"][0]
+            entries = step.get("top_probs", step.get("top_logprobs"))
+            logprobs = {int(entry["id"]): value for entry in entries if (value := _logprob(entry)) is not None}
+            pieces = {int(entry["id"]): bytes([*entry["bytes"]]) for entry in entries}
+            return EndpointAnswer(int(step["id"]), _logprob(step), logprobs, pieces, calls)
         except (KeyError, IndexError, TypeError, ValueError, AttributeError, OverflowError):
             raise RecoverError(
-                f"{self._http.shown}: the answer has not the shape that llama.cpp's server gives it; "
+                f"{self._http.shown_url}: the answer has not the shape that llama.cpp's server gives it; "
                 f"is this its address, and does its version know post_sampling_probs?"
             ) from None
 
 
-def _tokens_read(said: Any) -> int:
-    """How many tokens of the prompt were computed for an answer."""
+def _tokens_read(body: Any) -> int:
+    """Return how many tokens of the prompt were computed for an answer; 1 if the server does not say."""
     try:
-        return int(said["timings"]["prompt_n"])
+        return int(body["timings"]["prompt_n"])
     except (KeyError, TypeError, ValueError, OverflowError):
         return 1
 
 
 def _logprob(entry: Mapping[str, Any]) -> float | None:
-    """A logprob, out of one or of a probability; None for a probability that float32 rounded to 0."""
+    """Return the logprob of an entry, also from a probability; None for one that float32 rounded to 0."""
     if "logprob" in entry:
         return float(entry["logprob"])
     probability = float(entry["prob"])

@@ -1,4 +1,4 @@
-"""The ways to recover logprobs, one module each: a function of a run and of the tokens that are wanted."""
+"""The methods, one module each: a function of a task and of the tokens to recover."""
 
 from .bisection import bisection, ranking
 from .by_basis import by_basis

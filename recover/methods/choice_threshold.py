@@ -1,23 +1,28 @@
-"""Do an endpoint's biases add up, and how sharply does it choose? Else bisection would measure something else."""
+"""Do an endpoint's biases add up, and how sharp is a threshold? If not, bisection would measure something else."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ..endpoints.base import QuestionKind
 from ..errors import RecoverError
-from ..run import RecoveryRun
+from ..task import RecoveryTask
 
 _VOTES = 4
-_WIDEST = 0.5
-_COARSEST = 0.25
-_BOTH = 2.3719
-"""A bias on both tokens: no multiple of a step that an endpoint may round to."""
-_LEAST = 0.1
-_ALIKE = 0.02
+"""Pairs of questions that must all be answered as expected: chance does so with 1 in 256."""
+_WIDEST_NATS = 0.5
+"""An endpoint whose choices differ over a wider range draws its tokens."""
+_COARSEST_NATS = 0.25
+"""How far biases may miss a sum; endpoints that round to integers miss it by more."""
+_COMMON_BIAS = 2.3719
+"""A bias on both tokens: not a multiple of a step that an endpoint may round to."""
+_LEAST_COMMON_BIAS = 0.1
+_AGREEMENT_NATS = 0.02
+"""A threshold and a shown logprob agree if they differ by less: the decimals that APIs show."""
 
 
 @dataclass(frozen=True)
-class Threshold:
+class ChoiceThreshold:
     """With a bias above ``high`` a ``token`` is chosen, with one below ``low`` the likeliest one, ``top``."""
 
     top: int
@@ -25,72 +30,89 @@ class Threshold:
     low: float
     high: float
 
-    def holds(self, run: RecoveryRun, apart: float, both: float = 0.0, turn: int = 0, votes: int = _VOTES) -> bool:
-        """Is it so from ``apart`` on, wherever it is looked, also where both tokens get a bias beside it?
+    def holds(
+        self,
+        task: RecoveryTask,
+        distance: float,
+        *,
+        common_bias: float = 0.0,
+        drift_check: int = 0,
+        votes: int = _VOTES,
+    ) -> bool:
+        """True if biases farther from the threshold than ``distance`` give the expected choices.
 
-        No question is asked twice, since a token that is drawn may be the same one for the same question.
+        No question is asked twice, since an endpoint may draw the same token each time for the same question.
+
+        Args:
+            task: the recovery.
+            distance: nats from the threshold.
+            common_bias: added to both tokens.
+            drift_check: number of the drift check that asks.
+            votes: pairs of questions, from ``distance`` to twice as far.
         """
-        limit = run.asker.endpoint.limits.max_bias
-        beside = {self.top: both} if both else {}
+        limit = task.limits.max_bias
+        common = {self.top: common_bias} if common_bias else {}
         questions, expected = [], []
         for vote in range(votes):
-            further = apart * (1 + vote / votes)
-            questions.append(beside | {self.token: min(self.high + further + both, limit)})
-            questions.append(beside | {self.token: self.low - further + both})
+            away = distance * (1 + vote / votes)
+            questions.append(common | {self.token: min(self.high + away + common_bias, limit)})
+            questions.append(common | {self.token: self.low - away + common_bias})
             expected += [self.token, self.top]
-        told = run.asker.ask(questions, first=turn, likeliest=True)
-        return [answer.token for (answer,) in told] == expected
+        answered = task.session.ask(questions, kind=QuestionKind.LIKELIEST_TOKEN, drift_check=drift_check)
+        return [answer.token for (answer,) in answered] == expected
 
 
-def flip_zone(run: RecoveryRun, seen: Threshold) -> float:
-    """How far from its threshold a token is still chosen only at times, nats; 0: nowhere.
+def uncertain_width(task: RecoveryTask, threshold: ChoiceThreshold) -> float:
+    """Return how far from its threshold a token is chosen only at times, nats; 0: nowhere.
 
-    Farther and farther away a few questions are asked, until all answers agree. With the same
-    bias on both tokens they must agree too: biases that are rounded or reshaped are refused, and so is a threshold
-    that the shown logprobs contradict. A factor common to all biases shows in no choice: it is a temperature.
-    Where logprobs are shown, it shows in them. Raises ``RecoverError``.
+    A few questions are asked farther and farther away, until all answers agree. They must also agree with the same
+    bias on both tokens: biases that are rounded or reshaped are refused, and so is a threshold that the shown
+    logprobs contradict. A factor common to all biases, a temperature, shows in no choice, but it shows in
+    logprobs. Raises ``RecoverError``.
     """
-    apart = eps = run.settings.eps
-    while not seen.holds(run, apart):
-        apart *= 2
-        if apart > _WIDEST:
+    distance = eps = task.settings.eps
+    token, high = threshold.token, threshold.high
+    while not threshold.holds(task, distance):
+        distance *= 2
+        if distance > _WIDEST_NATS:
             raise RecoverError(
-                f"whether token {seen.token} is chosen with a bias of {seen.high:.4g} differs from call to call: "
-                f"the endpoint draws its tokens; bisection needs one that returns the likeliest (temperature 0)"
+                f"whether token {token} is chosen with a bias of {high:.4g} differs from call to call: the "
+                f"endpoint draws its tokens; bisection needs one that returns the likeliest (temperature 0)"
             )
-    _compare(run, seen, apart)
-    coarsest = min(max(_COARSEST, 4 * apart), _WIDEST)
-    both = min(_BOTH, run.asker.endpoint.limits.max_bias - seen.high - 4 * coarsest)
-    while both >= _LEAST and not seen.holds(run, apart, both):
-        apart *= 2
-        if apart > coarsest:
+    _compare_with_window(task, threshold, distance)
+    coarsest = min(max(_COARSEST_NATS, 4 * distance), _WIDEST_NATS)
+    common = min(_COMMON_BIAS, task.limits.max_bias - high - 4 * coarsest)
+    while common >= _LEAST_COMMON_BIAS and not threshold.holds(task, distance, common_bias=common):
+        distance *= 2
+        if distance > coarsest:
             raise RecoverError(
-                f"biases do not add up: token {seen.token} is chosen from a bias of {seen.high:.4g} on, but not "
-                f"from {both:g} more where the likeliest has {both:g}: the endpoint rounds or reshapes them, or "
+                f"biases do not add up: token {token} is chosen from a bias of {high:.4g} on, but not from "
+                f"{common:g} more where the likeliest has {common:g}: the endpoint rounds or reshapes them, or "
                 f"draws its tokens, and bisection would be wrong"
             )
-    if apart == eps:
+    if distance == eps:
         return 0.0
-    run.notes.append(f"choices differ from call to call within {apart:.1e} nats of a threshold")
-    return apart
+    task.notes.append(f"choices differ from call to call within {distance:.1e} nats of a threshold")
+    return distance
 
 
-def moved(run: RecoveryRun, seen: Threshold, zone: float, turn: int) -> float:
-    """How far a threshold has moved since it was found, nats; 0: no farther than it moved then."""
-    start = apart = max(2 * run.settings.eps, 2 * zone)
-    while apart <= _WIDEST and not seen.holds(run, apart, turn=turn, votes=1):
-        apart *= 2
-    return 0.0 if apart == start else apart
+def threshold_shift(task: RecoveryTask, threshold: ChoiceThreshold, width: float, drift_check: int) -> float:
+    """Return how far a threshold has moved since it was found, nats; 0 if not beyond its ``width``."""
+    start = distance = max(2 * task.settings.eps, 2 * width)
+    while distance <= _WIDEST_NATS and not threshold.holds(task, distance, drift_check=drift_check, votes=1):
+        distance *= 2
+    return 0.0 if distance == start else distance
 
 
-def _compare(run: RecoveryRun, seen: Threshold, apart: float) -> None:
-    """Refuse a threshold that the shown logprobs contradict."""
-    if not {seen.top, seen.token} <= run.base.keys():
+def _compare_with_window(task: RecoveryTask, threshold: ChoiceThreshold, distance: float) -> None:
+    """Raise ``RecoverError`` for a threshold that the shown logprobs contradict."""
+    logprobs = task.base.logprobs
+    if not {threshold.top, threshold.token} <= logprobs.keys():
         return
-    lacks = run.base[seen.top] - run.base[seen.token]
-    off = abs((seen.low + seen.high) / 2 - lacks)
-    if off > max(_ALIKE, 10 * run.found.spread, 2 * run.precision) + apart:
+    gap = logprobs[threshold.top] - logprobs[threshold.token]
+    difference = abs((threshold.low + threshold.high) / 2 - gap)
+    if difference > max(_AGREEMENT_NATS, 10 * task.base.spread, 2 * task.profile.precision) + distance:
         raise RecoverError(
-            f"token {seen.token} is chosen from a bias of {seen.high:.4g} on, but its logprob lacks {lacks:.4g} "
-            f"to the likeliest: biases do not act as asked, and bisection would measure something else"
+            f"token {threshold.token} is chosen from a bias of {threshold.high:.4g} on, but its logprob lacks "
+            f"{gap:.4g} to the likeliest: biases do not act as asked, and bisection would measure something else"
         )

@@ -1,31 +1,33 @@
-"""One token a call where biases choose the token and leave the logprobs alone."""
+"""One token a call, where biases choose the token and do not change the logprobs."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..run import RecoveryRun
+from ..task import RecoveryTask
 
-_FIRST = 100.0
-_MOST = 1000.0
+_FIRST_BIAS = 100.0
+"""Chooses nearly any token, and is OpenAI's largest bias."""
+_LARGEST_BIAS = 1000.0
+"""No two logits differ by more."""
 
 
-def forced(run: RecoveryRun, tokens: Sequence[int]) -> None:
-    """Recover tokens one a call: a large bias makes the endpoint choose the token, and it names its logprob.
+def forced(task: RecoveryTask, tokens: Sequence[int]) -> None:
+    """Recover tokens one a call: a large bias makes the endpoint choose the token, and it gives its logprob.
 
     A token that is not chosen gets a larger bias; one that is not chosen with the largest stays NaN.
     """
-    most = min(run.asker.endpoint.limits.max_bias, _MOST)
-    bias = min(_FIRST, most)
-    todo = run.unknown(tokens)
-    while todo:
-        questions = ({token: bias} for token in todo)
-        for token, answers in zip(todo, run.ask(questions), strict=True):
-            told = [answer.logprob for answer in answers if answer.token == token]
-            estimates = [value for value in told if value is not None]
-            if len(estimates) == len(answers):
-                run.learn(token, estimates, run.precision)
-        todo = run.unknown(todo)
-        if bias >= most:
+    largest = min(task.limits.max_bias, _LARGEST_BIAS)
+    bias = min(_FIRST_BIAS, largest)
+    remaining = task.estimates.unknown(tokens)
+    while remaining:
+        questions = ({token: bias} for token in remaining)
+        for token, answers in zip(remaining, task.ask(questions), strict=True):
+            own = [answer.logprob for answer in answers if answer.token == token]
+            values = [value for value in own if value is not None]
+            if len(values) == len(answers):
+                task.estimates.add(token, values, task.profile.precision)
+        remaining = task.estimates.unknown(remaining)
+        if bias >= largest:
             break
-        bias = min(2 * bias, most)
+        bias = min(2 * bias, largest)

@@ -1,4 +1,4 @@
-"""k tokens a call: as many as the window shows beside one token of known logprob."""
+"""k tokens a call: as many as the window shows beside one token of known logprob, the anchor."""
 
 from __future__ import annotations
 
@@ -10,164 +10,179 @@ import numpy as np
 
 from ..endpoints.base import Bias, EndpointAnswer
 from ..numerics import from_anchor
-from ..probing.probe import START
-from ..run import RecoveryRun
+from ..task import RecoveryTask
 from .single import single_each
 
-_ROUNDS = 30
-_LESS = 0.25
+_FIRST_BIAS = 40.0
+"""More than almost any two logits differ by, nats."""
+_MOST_ROUNDS = 30
+"""Biases that grow by half each time reach any limit before."""
+_LEAST_REDUCTION = 0.25
+"""By how much a bias is reduced at least to see that it acts, nats."""
+_PUSHED_GROWTH = 4
+"""Each time so many times more tokens are pushed down."""
 
 
-def parallel(run: RecoveryRun, tokens: Sequence[int]) -> None:
+def parallel(task: RecoveryTask, tokens: Sequence[int]) -> None:
     """Recover tokens, window - 1 a call, by `from_anchor`; the anchor is the likeliest token.
 
     Tokens and anchor get the same bias, which lifts them above all others. A token that is not shown was too
-    unlikely: it gets a larger bias and is asked again, together with others like it. Where the anchor is not told,
-    the tokens were too likely beside it: they get a smaller one. Where biases cannot grow, the anchor's is taken
-    away, and then the likeliest known tokens are pushed down by as much, so that others come into the window: also
-    tokens whose own bias is ignored, so that each is asked again with another bias, which must tell the same. A
-    token that was seen, but never beside the anchor, or in an answer that cannot be true, is left to `single`.
-    What cannot be brought into the window, or is contradicted, stays NaN.
+    unlikely: it gets a larger bias and is asked for again, together with others like it. If the anchor is not
+        shown,
+    the tokens were too likely beside it: they get a smaller bias.
+
+    Where biases cannot grow, the anchor's is taken away, and then the likeliest known tokens are pushed down, so
+    that others come into the window. That may also be tokens whose own bias is ignored, so each is asked for again
+    with another bias, which must give the same. A token that was seen, but never beside the anchor, or in an
+    answer that cannot be true, is left to `single`. What cannot be brought into the window, or is contradicted,
+    stays NaN.
     """
-    start = run.stepped(min(START, run.found.max_bias))
-    work = _Work(run, start, start)
-    todo = run.unknown(tokens)
-    for _ in range(_ROUNDS):
-        missed = work.round(todo)
-        further = bool(missed) and work.go_further(missed, len(missed) < len(todo))
-        todo = missed
-        if not further:
+    first = task.bias_range.rounded(min(_FIRST_BIAS, task.bias_range.largest))
+    rounds = _ParallelRounds(task, first, anchor_bias=first)
+    remaining = task.estimates.unknown(tokens)
+    for _ in range(_MOST_ROUNDS):
+        missed = rounds.ask(remaining)
+        goes_on = bool(missed) and rounds.go_further(missed, len(missed) < len(remaining))
+        remaining = missed
+        if not goes_on:
             break
-    single_each(run, [token for token in run.unknown(tokens) if token in work.shown | work.strange])
+    unresolved = rounds.shown_alone | rounds.implausible
+    single_each(task, [token for token in task.estimates.unknown(tokens) if token in unresolved])
 
 
 @dataclass
-class _Bias:
-    """A token's bias, and what is known of it: not shown at ``low``, the anchor not told at ``high``."""
+class _BiasSearch:
+    """The search for a token's bias: not shown at ``low``, shown without the anchor at ``high``."""
 
-    value: float
+    bias: float
     low: float = -inf
     high: float = inf
 
-    def more(self, most: float) -> None:
+    def increase(self, largest: float) -> None:
         """The token was not shown."""
-        self.low = self.value
-        larger = max(1.5 * self.value, self.value + 1) if self.high == inf else (self.low + self.high) / 2
-        self.value = min(larger, most)
+        self.low = self.bias
+        larger = max(1.5 * self.bias, self.bias + 1) if self.high == inf else (self.low + self.high) / 2
+        self.bias = min(larger, largest)
 
-    def less(self) -> None:
-        """The token was shown, and the anchor not told."""
-        self.high = self.value
-        self.value = self.value / 2 if self.low == -inf else (self.low + self.high) / 2
+    def decrease(self) -> None:
+        """The token was shown, and the anchor was not."""
+        self.high = self.bias
+        self.bias = self.bias / 2 if self.low == -inf else (self.low + self.high) / 2
 
 
 @dataclass
-class _Work:
-    """``start``: each token's first bias; ``anchored``: the anchor's; ``pushed``: those of known likely tokens.
+class _ParallelRounds:
+    """Rounds of questions, each for all tokens that are still unknown.
 
-    ``shown``: tokens seen without the anchor; ``strange``: those of answers that cannot be true.
+    Args:
+        task: the recovery.
+        first_bias: each token's first bias.
+        anchor_bias: the anchor's bias.
+        searches: the search for each token's bias.
+        pushed: negative biases of known likely tokens.
+        shown_alone: tokens that were shown without the anchor.
+        implausible: tokens of answers that cannot be true.
     """
 
-    run: RecoveryRun
-    start: float
-    anchored: float
-    biases: dict[int, _Bias] = field(default_factory=dict)
+    task: RecoveryTask
+    first_bias: float
+    anchor_bias: float
+    searches: dict[int, _BiasSearch] = field(default_factory=dict)
     pushed: dict[int, float] = field(default_factory=dict)
-    shown: set[int] = field(default_factory=set)
-    strange: set[int] = field(default_factory=set)
+    shown_alone: set[int] = field(default_factory=set)
+    implausible: set[int] = field(default_factory=set)
 
-    def round(self, todo: Sequence[int]) -> list[int]:
-        """Ask for each token once; returns those that are still unknown."""
-        size = self.run.found.window - 1
-        ordered = sorted(todo, key=lambda token: (self._of(token).value, token))
-        batches = [ordered[at : at + size] for at in range(0, len(ordered), size)]
-        for batch, answers in zip(batches, self.run.ask(self._questions(batches)), strict=True):
+    def ask(self, tokens: Sequence[int]) -> list[int]:
+        """Ask for each token once; return those that are still unknown."""
+        estimates, size = self.task.estimates, self.task.profile.window - 1
+        ordered = sorted(tokens, key=lambda token: (self._search(token).bias, token))
+        batches = [ordered[start : start + size] for start in range(0, len(ordered), size)]
+        for batch, answers in zip(batches, self.task.ask(self._questions(batches)), strict=True):
             self._read(batch, answers)
         if self.pushed:
-            self._confirm([[token for token in batch if self._learned(token)] for batch in batches])
-        return [token for token in self.run.unknown(todo) if token not in self.strange]
+            self._confirm([[token for token in batch if estimates.is_known(token)] for batch in batches])
+        return [token for token in estimates.unknown(tokens) if token not in self.implausible]
 
-    def _questions(self, batches: Sequence[Sequence[int]], less: float = 0.0) -> Iterator[Bias]:
-        anchor = {self.run.anchor: self.anchored}
+    def go_further(self, missed: Sequence[int], has_progress: bool) -> bool:
+        """Prepare larger biases or a further push. Returns False if neither can help."""
+        if any(self._search(token).low < self.task.bias_range.largest for token in missed):
+            return True
+        if self.anchor_bias:
+            self.anchor_bias = 0.0
+            self.searches.clear()
+            return True
+        return self._push(has_progress)
+
+    def _search(self, token: int) -> _BiasSearch:
+        return self.searches.get(token) or _BiasSearch(self.first_bias)
+
+    def _questions(self, batches: Sequence[Sequence[int]], reduction: float = 0.0) -> Iterator[Bias]:
+        anchor = {self.task.anchor: self.anchor_bias}
         return (
-            self.pushed | anchor | {token: self._of(token).value - less for token in batch} for batch in batches
+            self.pushed | anchor | {token: self._search(token).bias - reduction for token in batch}
+            for batch in batches
         )
 
-    def _learned(self, token: int) -> bool:
-        return not np.isnan(self.run.logprobs[token])
-
-    def _confirm(self, batches: Sequence[Sequence[int]]) -> None:
-        """Ask once more with smaller biases: a token that came without its bias now tells another logprob."""
-        run = self.run
-        kept = [batch for batch in batches if batch]
-        less = max(_LESS, 4 * run.margin, run.found.step)
-        less = ceil(less / run.found.step) * run.found.step if run.found.step else less
-        for batch, answers in zip(kept, run.ask(self._questions(kept, less)), strict=True):
-            for token, estimates in self._estimates(batch, answers, less).items():
-                if not estimates:  # asked again, with others pushed out of its way
-                    run.logprobs[token] = run.errors[token] = np.nan
-                elif abs(float(np.mean(estimates)) - run.logprobs[token]) > run.margin:
-                    run.doubt(token)
-
-    def go_further(self, missed: Sequence[int], progress: bool) -> bool:
-        """Larger biases, or a further push; False where neither can help."""
-        if any(self._of(token).low < self.run.found.max_bias for token in missed):
-            return True
-        if self.anchored:
-            self.anchored = 0.0
-            self.biases.clear()
-            return True
-        return self._push(progress)
-
-    def _of(self, token: int) -> _Bias:
-        return self.biases.get(token) or _Bias(self.start)
-
-    def _estimates(
-        self, batch: Sequence[int], answers: Sequence[EndpointAnswer], less: float = 0.0
-    ) -> dict[int, list[float]]:
-        """Each token's logprob by each answer; none where one of them does not tell it beside the anchor."""
-        anchor = self.run.anchor
-        level = float(self.run.logprobs[anchor])
-        found: dict[int, list[float]] = {}
-        for token in batch:
-            above = self._of(token).value - less - self.anchored
-            told = [(answer.logprobs.get(token), answer.logprobs.get(anchor)) for answer in answers]
-            pairs = [(own, its) for own, its in told if own is not None and its is not None]
-            whole = len(pairs) == len(answers)
-            found[token] = [from_anchor(own, above, its, level) for own, its in pairs] if whole else []
-        return found
-
     def _read(self, batch: Sequence[int], answers: Sequence[EndpointAnswer]) -> None:
-        run, anchor = self.run, self.run.anchor
-        error = 2 * run.precision + float(run.errors[anchor])
-        estimates = self._estimates(batch, answers)
-        if any(told and float(np.mean(told)) > run.ceiling for told in estimates.values()):
-            # Likelier than a token that was not in the base window can be: not all biases of this call were added.
-            self.strange.update(batch)
+        """Take the logprobs of a batch, or another bias for each token that has none."""
+        task, anchor = self.task, self.task.anchor
+        error = 2 * task.profile.precision + float(task.estimates.errors[anchor])
+        values = self._values(batch, answers)
+        if any(own and task.estimates.exceeds_ceiling(float(np.mean(own))) for own in values.values()):
+            # Likelier than a token behind the base window can be: not all biases of this call were added.
+            self.implausible.update(batch)
             return
         for token in batch:
-            bias = self._of(token)
-            if estimates[token]:
-                run.learn(token, estimates[token], error)
+            if values[token]:
+                task.estimates.add(token, values[token], error)
                 continue
+            search = self._search(token)
             if not all(token in answer.logprobs for answer in answers):
-                bias.more(run.found.max_bias)
+                search.increase(task.bias_range.largest)
             else:
-                self.shown.add(token)
-                bias.less()
-            bias.value = run.stepped(bias.value)
-            self.biases[token] = bias
+                self.shown_alone.add(token)
+                search.decrease()
+            search.bias = task.bias_range.rounded(search.bias)
+            self.searches[token] = search
 
-    def _push(self, progress: bool) -> bool:
-        """Push more of the likeliest known tokens down, all but the anchor."""
-        run = self.run
-        size = run.found.window
-        most = run.asker.endpoint.limits.most_biases
-        room = run.asker.endpoint.vocab_size if most is None else most - size
-        ids = np.flatnonzero(~np.isnan(run.logprobs))
-        known = [int(token) for token in ids[np.argsort(-run.logprobs[ids])] if token != run.anchor]
-        count = max(0, min(4 * max(len(self.pushed), size), room, len(known)))
-        if count <= len(self.pushed) and not progress:
+    def _values(
+        self, batch: Sequence[int], answers: Sequence[EndpointAnswer], reduction: float = 0.0
+    ) -> dict[int, list[float]]:
+        """Return each token's logprob by each answer; none if one of them does not show it beside the anchor."""
+        anchor = self.task.anchor
+        anchor_logprob = float(self.task.estimates.logprobs[anchor])
+        values: dict[int, list[float]] = {}
+        for token in batch:
+            bias = self._search(token).bias - reduction - self.anchor_bias
+            both = [(answer.logprobs.get(token), answer.logprobs.get(anchor)) for answer in answers]
+            pairs = [(own, beside) for own, beside in both if own is not None and beside is not None]
+            is_shown = len(pairs) == len(answers)
+            values[token] = (
+                [from_anchor(own, bias, beside, anchor_logprob) for own, beside in pairs] if is_shown else []
+            )
+        return values
+
+    def _confirm(self, batches: Sequence[Sequence[int]]) -> None:
+        """Ask again with smaller biases: a token that was shown without its bias now gives another logprob."""
+        task, step, margin = self.task, self.task.profile.bias_step, self.task.base.margin
+        known = [batch for batch in batches if batch]
+        reduction = max(_LEAST_REDUCTION, 4 * margin, step)
+        reduction = ceil(reduction / step) * step if step else reduction
+        for batch, answers in zip(known, task.ask(self._questions(known, reduction)), strict=True):
+            for token, values in self._values(batch, answers, reduction).items():
+                if not values:  # asked for again, with others pushed out of its way
+                    task.estimates.forget(token)
+                elif abs(float(np.mean(values)) - task.estimates.logprobs[token]) > margin:
+                    task.estimates.contradict(token)
+
+    def _push(self, has_progress: bool) -> bool:
+        """Push more of the likeliest known tokens down, all but the anchor. Returns False if that cannot help."""
+        task, window = self.task, self.task.profile.window
+        most_biases = task.limits.most_biases
+        room = task.session.endpoint.vocab_size if most_biases is None else most_biases - window
+        known = [token for token in task.estimates.ranked() if token != task.anchor]
+        count = max(0, min(_PUSHED_GROWTH * max(len(self.pushed), window), room, len(known)))
+        if count <= len(self.pushed) and not has_progress:
             return False
-        self.pushed = dict.fromkeys(known[:count], -run.found.max_bias)
+        self.pushed = dict.fromkeys(known[:count], -task.bias_range.largest)
         return count > 0

@@ -1,126 +1,149 @@
-"""One token a call, out of its own logprob alone: also where the window shows but one."""
+"""One token a call, from its own logprob alone: works also where the window shows only one."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import hypot, inf, log
 
 import numpy as np
 
 from ..endpoints.base import EndpointAnswer
 from ..numerics import from_single, log1mexp, log_odds, single_error
-from ..run import RecoveryRun
+from ..task import RecoveryTask
 
-_WORST = 20.0
-"""The error may grow by this factor in 1 - p', not more: else the bias was too large."""
-_PILOT, _CHUNK = 32, 1024
-_ROUNDS = 60
-_STEP = 10.0
-_ABOVE = 8.0
-_AGREE = 0.02
+_MOST_ERROR_GROWTH = 20.0
+"""The error may grow by this factor in 1 - p'; beyond it the bias was too large."""
+_PILOT_TOKENS, _CHUNK_TOKENS = 32, 1024
+"""Tokens that are asked for before the first bias is adapted to them, and before each further time."""
+_MOST_ROUNDS = 60
+"""A search that halves an interval of biases ends long before."""
+_BIAS_STEP = 10.0
+"""By how much a bias grows until the token is shown."""
+_FIRST_LIFT = 8.0
+"""Nats by which the first bias lifts a token above the window's last one."""
+_AGREEMENT_NATS = 0.02
+"""Values from two biases agree if they differ by less: the decimals that APIs show."""
+_LEAST_SIZE = 1e-300
+"""Keeps a logprob below 0, where its odds are finite."""
 
 
 @dataclass
-class _Search:
-    """A token's bias, and what is known of it: not shown at ``low``, too close to p' = 1 at ``high``."""
+class _BiasSearch:
+    """The search for a bias that brings a token near even odds.
+
+    The token was not shown at ``low``, and was too close to p' = 1 at ``high``.
+    """
 
     token: int
     bias: float
     low: float = -inf
     high: float = inf
 
-    def try_more(self, most: float) -> None:
+    def increase(self, largest: float) -> None:
         """The token was not shown."""
         self.low = self.bias
-        self.bias = min(most, self.bias + _STEP if self.high == inf else (self.low + self.high) / 2)
+        self.bias = min(largest, self.bias + _BIAS_STEP if self.high == inf else (self.low + self.high) / 2)
 
-    def try_less(self, bias: float) -> None:
-        """The token left too little for the others."""
+    def decrease(self, bias: float) -> None:
+        """The token left too little for the others: try ``bias`` if nothing speaks against it."""
         self.high = self.bias
-        self.bias = bias if self.low < bias < self.high else max(self.bias - _STEP, (self.low + self.high) / 2)
+        is_between = self.low < bias < self.high
+        self.bias = bias if is_between else max(self.bias - _BIAS_STEP, (self.low + self.high) / 2)
+
+    def restart(self, bias: float) -> None:
+        """The endpoint cut the bias: search again below it."""
+        self.low, self.bias = -inf, bias
 
 
-def single(run: RecoveryRun, tokens: Sequence[int]) -> None:
+def single(task: RecoveryTask, tokens: Sequence[int]) -> None:
     """Recover tokens one a call, by `from_single`.
 
-    The bias should bring a token near even odds. It starts at the median of what was found so far; a token that is
-    not shown gets a larger one, a token near p' = 1 the one that its answer tells, and both are asked again.
+    The bias should bring a token near even odds. It starts at the median of what was found so far. A token that is
+    not shown gets a larger bias, a token near p' = 1 the one that its answer suggests, and both are asked for
+    again.
     """
-    single_each(run, run.unknown(tokens))
+    single_each(task, task.estimates.unknown(tokens))
 
 
-def single_each(run: RecoveryRun, tokens: Sequence[int]) -> None:
-    """The same, also for tokens that are known: what is found takes the place of what was."""
+def single_each(task: RecoveryTask, tokens: Sequence[int]) -> None:
+    """Recover tokens as `single`, also known ones, whose values are replaced."""
     done: list[int] = []
     start = 0
     while start < len(tokens):
-        chunk = tokens[start : start + (_CHUNK if done else _PILOT)]
+        chunk = tokens[start : start + (_CHUNK_TOKENS if done else _PILOT_TOKENS)]
         start += len(chunk)
-        guess = float(-np.median(run.logprobs[done])) if done else _ABOVE - min(run.base.values())
-        searches = [_Search(token, min(guess, run.found.max_bias)) for token in chunk]
-        for _ in range(_ROUNDS):
-            left = _round(run, searches)
-            done += [search.token for search in searches if search not in left]
-            searches = [search for search in left if search.low < run.found.max_bias]
+        bias = min(_first_bias(task, done), task.bias_range.largest)
+        searches = [_BiasSearch(token, bias) for token in chunk]
+        for _ in range(_MOST_ROUNDS):
+            unfinished = _ask_each(task, searches)
+            done += [search.token for search in searches if search not in unfinished]
+            searches = [search for search in unfinished if search.low < task.bias_range.largest]
             if not searches:
                 break
 
 
-def _round(run: RecoveryRun, searches: Sequence[_Search]) -> list[_Search]:
-    """Ask for each token once; returns those that are to be asked again."""
+def _first_bias(task: RecoveryTask, done: Sequence[int]) -> float:
+    """Return a bias that should bring the next tokens near even odds."""
+    if not done:
+        return _FIRST_LIFT - min(task.base.logprobs.values())
+    return float(-np.median(task.estimates.logprobs[list(done)]))
+
+
+def _ask_each(task: RecoveryTask, searches: Sequence[_BiasSearch]) -> list[_BiasSearch]:
+    """Ask for each token once; return the searches that go on."""
     for search in searches:
-        search.bias = run.stepped(search.bias)
+        search.bias = task.bias_range.rounded(search.bias)
     questions = [{search.token: search.bias} for search in searches]
-    left = []
-    for search, answers in zip(searches, run.ask(questions), strict=True):
-        estimates = _read(run, search, answers)
-        if estimates and (search.bias <= run.trusted or _confirmed(run, search, estimates)):
-            true = float(np.mean(estimates))
+    unfinished = []
+    for search, answers in zip(searches, task.ask(questions), strict=True):
+        values = _read(task, search, answers)
+        if values and (search.bias <= task.bias_range.confirmed or _is_confirmed(task, search, values)):
+            true = float(np.mean(values))
             after = min(answer.logprobs[search.token] for answer in answers)
-            error = hypot(run.precision, run.noise / len(estimates) ** 0.5)
-            run.learn(search.token, estimates, single_error(after, min(true, -1e-300), error))
+            error = hypot(task.profile.precision, task.base.noise / len(values) ** 0.5)
+            task.estimates.add(search.token, values, single_error(after, min(true, -_LEAST_SIZE), error))
         else:
-            left.append(search)
-    return left
+            unfinished.append(search)
+    return unfinished
 
 
-def _read(run: RecoveryRun, search: _Search, answers: Sequence[EndpointAnswer]) -> list[float]:
-    """The logprob by each answer; nothing, and another bias, where they do not tell it."""
+def _read(task: RecoveryTask, search: _BiasSearch, answers: Sequence[EndpointAnswer]) -> list[float]:
+    """Return the logprob by each answer; if they do not give it, return nothing and choose another bias."""
     if any(not answer.logprobs and answer.token == search.token for answer in answers):
-        search.try_less(search.bias - _STEP)  # some servers hide the window behind a token such as this
+        search.decrease(search.bias - _BIAS_STEP)  # some servers hide the window behind a token such as this
         return []
     if not all(search.token in answer.logprobs for answer in answers):
-        search.try_more(run.found.max_bias)
+        search.increase(task.bias_range.largest)
         return []
-    told = [answer.logprobs[search.token] for answer in answers]
-    rest = log1mexp(max(told))
-    if rest < log(_WORST * run.precision):
-        search.try_less(search.bias - _STEP)
+    after = [answer.logprobs[search.token] for answer in answers]
+    log_remainder = log1mexp(max(after))
+    if log_remainder < log(_MOST_ERROR_GROWTH * task.profile.precision):
+        search.decrease(search.bias - _BIAS_STEP)
         return []
-    estimates = [from_single(value, search.bias) for value in told]
-    true = max(estimates)
-    if log1mexp(true) - rest > log(_WORST):
-        search.try_less(-log_odds(true))
+    values = [from_single(value, search.bias) for value in after]
+    true = max(values)
+    if log1mexp(true) - log_remainder > log(_MOST_ERROR_GROWTH):
+        search.decrease(-log_odds(true))
         return []
-    return estimates
+    return values
 
 
-def _confirmed(run: RecoveryRun, search: _Search, estimates: Sequence[float]) -> bool:
-    """Was a bias larger than any before added in full? Another one must give the same logprob.
+def _is_confirmed(task: RecoveryTask, search: _BiasSearch, values: Sequence[float]) -> bool:
+    """True if a bias larger than any before was added in full: another one must give the same logprob.
 
-    If not, biases this large are cut by the endpoint, and smaller ones are tried.
+    If not, the endpoint cuts biases this large, and smaller ones are tried.
     """
-    least = max(run.trusted, 1.0)
+    precision = task.profile.precision
     for bias in (search.bias - 1, search.bias + 1):
-        (answers,) = run.ask([{search.token: bias}])
-        told = [answer.logprobs.get(search.token) for answer in answers]
-        again = [from_single(value, bias) for value in told if value is not None and value < -run.precision]
-        if len(again) == len(told):
-            if abs(np.mean(again) - np.mean(estimates)) <= max(_AGREE, 10 * run.found.spread):
-                run.trusted = search.bias
+        (answers,) = task.ask([{search.token: bias}])
+        after = [answer.logprobs.get(search.token) for answer in answers]
+        again = [from_single(value, bias) for value in after if value is not None and value < -precision]
+        if len(again) == len(after):
+            if abs(np.mean(again) - np.mean(values)) <= max(_AGREEMENT_NATS, 10 * task.base.spread):
+                task.bias_range.confirm(search.bias)
                 return True
             break
-    run.found = replace(run.found, max_bias=max(least, run.stepped(0.8 * search.bias)))
-    search.low, search.bias = -inf, run.found.max_bias
+    task.bias_range.reject(search.bias)
+    search.restart(task.bias_range.largest)
     return False

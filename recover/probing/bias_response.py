@@ -2,145 +2,203 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from math import ceil, exp, floor
+from typing import NamedTuple
 
-from ..endpoints.base import Bias, EndpointAnswer
+from ..endpoints.base import Bias, EndpointAnswer, EndpointLimits
 from ..numerics import log_odds
-from ..run import RecoveryRun
+from ..query_session import QuerySession
+from .base_window import BaseWindow
 
-_LEAST = 1.0
-_APART = 2.0
-_BESIDE = 20.0
-_STEPS = (0.0, 1.0)
-_CHOOSING = 100.0
+_LEAST_BIAS = 1.0
+"""A smaller bias would move logprobs by little more than noise does."""
+_LEAST_GAP = 2.0
+_BIAS_BEYOND_LOWEST = 20.0
+"""A bias this much larger than the lowest logprob's size lifts any token; larger ones are of no use."""
+_BIAS_STEPS = (0.0, 1.0)
+"""Tried steps: 0 for any number, 1 for an endpoint that rounds biases to integers."""
+_CHOOSING_BIAS = 100.0
+"""Chooses nearly any token, and is OpenAI's largest bias."""
+_EXPULSION_FACTOR = 5
+"""A token is pushed down by so many times `_CHOOSING_BIAS`, if the endpoint takes that."""
+_PROBABILITY_TOLERANCE = 1e-3
+
+
+class BiasEffect(NamedTuple):
+    """How far logprobs moved, and how far they should have, nats."""
+
+    moved: float
+    asked: float
+
+
+class TokenPair(NamedTuple):
+    """Two tokens of the base window whose distance is measured: the unlikely one and the likeliest one."""
+
+    token: int
+    top: int
 
 
 @dataclass(frozen=True)
 class BiasResponse:
-    """``most``: the largest bias that is added as asked, 0: none. ``step``: biases are multiples of it, 0: any.
+    """What biases do to logprobs.
 
-    ``together``: several in one call are added. ``off``: the difference to what was asked, nats. ``seen``: where
-    nothing is as asked, how far logprobs moved, and how far they should have; None: they stay as they are.
+    Args:
+        largest: the largest bias that is added as asked; 0: none.
+        step: biases are multiples of it; 0: any.
+        adds_together: several biases in one call are added.
+        error: the difference to what was asked, nats.
+        wrong_effect: an effect that was not as asked, if no bias is added as asked; None: nothing moved.
     """
 
-    most: float = 0.0
+    largest: float = 0.0
     step: float = 0.0
-    together: bool = True
-    off: float = 0.0
-    seen: tuple[float, float] | None = None
+    adds_together: bool = True
+    error: float = 0.0
+    wrong_effect: BiasEffect | None = None
 
 
-def highest(run: RecoveryRun) -> float:
-    """The largest bias that is of use."""
-    limits = run.asker.endpoint.limits
-    return min(limits.max_bias, _BESIDE - limits.lowest)
+@dataclass(frozen=True)
+class ChoiceResponse:
+    """Whether a bias chooses the token, and whether that token's own logprob is given without the bias."""
+
+    chooses_token: bool
+    names_chosen_logprob: bool = False
 
 
-def moves(run: RecoveryRun, tolerance: float) -> BiasResponse:
-    """What biases do to logprobs; the window's last token and the likeliest one are biased."""
-    seen = BiasResponse()
-    for step in _STEPS:
-        found = _largest(run, step, tolerance) if run.found.window > 1 else _odds(run, step, tolerance)
-        if found.most or (step == 0 and found.seen is None):
-            return found
-        seen = seen if found.seen is None else found
-    if run.found.window > 1:
-        top, token = _pair(run)
-        bias = min(highest(run), max(_APART, run.base[top] - run.base[token]))
-        answer = _told(run, (token, top), {token: bias})
-        if answer is not None and (off := abs(_apart(run, (token, top), answer) - bias)) <= tolerance:
-            return BiasResponse(highest(run), together=False, off=off)
-    return seen
+def largest_useful_bias(limits: EndpointLimits) -> float:
+    """Return the largest bias that the endpoint takes and that is of use."""
+    return min(limits.max_bias, _BIAS_BEYOND_LOWEST - limits.lowest)
 
 
-def _pair(run: RecoveryRun) -> tuple[int, int]:
-    """The likeliest and the least likely token of the base window that may be drawn."""
-    ranked: Sequence[int] = run.open(sorted(run.base, key=lambda token: -run.base[token]))
-    if len(ranked) < 2:
-        ranked = sorted(run.base, key=lambda token: -run.base[token])
-    return ranked[0], ranked[-1]
-
-
-def _largest(run: RecoveryRun, step: float, tolerance: float) -> BiasResponse:
-    """The largest bias that is added in full. For windows from 2 on.
-
-    The window's last token gets a bias b, and the likeliest one as much less as brings the two near each other, so
-    that both are told whatever b is: they must move against each other by the difference. Neither bias is 0, so
-    that a call in which only one of them is added is found out.
-    """
-    top, token = _pair(run)
-    gap = max(_APART, run.base[top] - run.base[token])
-    gap = ceil(gap) if step else gap
-    most = bias = floor(highest(run)) if step else highest(run)
-    seen = BiasResponse()
-    while bias >= min(_LEAST, most) > 0:
-        other = bias - gap if bias - gap >= _LEAST else -min(bias, _LEAST)
-        answer = _told(run, (token, top), {token: bias, top: other})
-        if answer is not None:
-            moved = _apart(run, (token, top), answer)
-            if (off := abs(moved - (bias - other))) <= tolerance:
-                limit = bias if bias == most else _cut_at(run, (token, top), bias)
-                return BiasResponse(floor(limit) if step else limit, step, off=off)
-            if max(abs(answer.logprobs[one] - run.base[one]) for one in (token, top)) <= tolerance:
-                return BiasResponse()
-            seen = BiasResponse(seen=(moved, bias - other))
-        bias = bias // 2 if step else bias / 2
-    return seen
-
-
-def _told(run: RecoveryRun, pair: tuple[int, int], bias: Bias) -> EndpointAnswer | None:
-    """The answer, if it tells both tokens."""
-    ((answer,),) = run.asker.ask([bias])
-    return answer if answer.logprobs.keys() >= {*pair} else None
-
-
-def _apart(run: RecoveryRun, pair: tuple[int, int], answer: EndpointAnswer) -> float:
-    """By how much the first of two tokens moved against the second."""
-    one, other = pair
-    return (answer.logprobs[one] - answer.logprobs[other]) - (run.base[one] - run.base[other])
-
-
-def _cut_at(run: RecoveryRun, pair: tuple[int, int], bias: float) -> float:
-    """Where biases are cut, if twice this ``bias`` is: the one token gets that, the other one this bias."""
-    token, top = pair
-    answer = _told(run, pair, {token: 2 * bias, top: bias})
-    return bias if answer is None else bias + max(0.0, min(bias, _apart(run, pair, answer)))
-
-
-def _odds(run: RecoveryRun, step: float, tolerance: float) -> BiasResponse:
-    """With a window of one: does a bias move the odds of the only token shown? Then up to the limit, else 0.
-
-    Whether a large bias is added in full cannot be seen here; `single` tests each that it comes to use.
-    """
-    top = run.anchor
-    limit = run.asker.endpoint.limits.max_bias
-    before = log_odds(min(run.base[top], -run.precision))
-    bias = 1.0 - before if abs(1.0 - before) >= _LEAST else 1.0
-    bias = max(-limit, min(limit, (round(bias) or 1) if step else bias))
-    ((answer,),) = run.asker.ask([{top: bias}])
-    after = answer.logprobs.get(top)
-    if after is None or abs(after - run.base[top]) <= tolerance / 10:
-        return BiasResponse()
-    moved = log_odds(min(after, -run.precision)) - before
-    # The difference is one of odds, which near p = 1 are far less exact than the logprob.
-    return BiasResponse(limit, step) if abs(moved - bias) <= tolerance else BiasResponse(seen=(moved, bias))
-
-
-def choices(run: RecoveryRun) -> tuple[bool, bool]:
-    """Does a bias choose the token; and is that token's own logprob named as it is without a bias?"""
-    limit = run.asker.endpoint.limits.max_bias
-    if not run.base:  # only tokens are told: another one comes where the first is pushed down
-        top = run.found.tokens[0]
-        ((answer,),) = run.asker.ask([{} if top is None else {top: -min(limit, 5 * _CHOOSING)}])
-        return answer.token not in (top, None), False
-    top = max(run.base, key=lambda other: run.base[other])
-    token = run.open(sorted(run.base, key=lambda other: run.base[other]))[0]
+def measure_choice_response(session: QuerySession, base: BaseWindow) -> ChoiceResponse:
+    """Ask once with a bias that should choose another token."""
+    limit = session.endpoint.limits.max_bias
+    if not base.logprobs:  # only tokens are shown: another one appears if the first is pushed down
+        top = base.drawn[0]
+        bias = {} if top is None else {top: -min(limit, _EXPULSION_FACTOR * _CHOOSING_BIAS)}
+        ((answer,),) = session.ask([bias])
+        return ChoiceResponse(answer.token not in (top, None))
+    top = base.ranked[0]
+    token = session.prefer_whole_text(sorted(base.logprobs, key=lambda other: base.logprobs[other]))[0]
     if token == top:
-        token = (top + 1) % run.asker.endpoint.vocab_size
-    ((answer,),) = run.asker.ask([{token: min(limit, _CHOOSING)}])
+        token = (top + 1) % session.endpoint.vocab_size
+    ((answer,),) = session.ask([{token: min(limit, _CHOOSING_BIAS)}])
     if answer.token != token:
-        return False, False
+        return ChoiceResponse(False)
     own = answer.logprob
-    return True, own is not None and exp(own) + exp(run.base[top]) <= 1 + 1e-3
+    fits = own is not None and exp(own) + exp(base.logprobs[top]) <= 1 + _PROBABILITY_TOLERANCE
+    return ChoiceResponse(True, fits)
+
+
+class BiasProbe:
+    """Asks with biases on the window's least likely token and on its likeliest one.
+
+    Args:
+        session: asks the endpoint.
+        base: the window without a bias.
+        tolerance: differences up to it are as asked, nats.
+    """
+
+    def __init__(self, session: QuerySession, base: BaseWindow, tolerance: float) -> None:
+        self._session = session
+        self._base = base
+        self._tolerance = tolerance
+        self._limits = session.endpoint.limits
+
+    def measure(self) -> BiasResponse:
+        """Return what biases do to logprobs: any bias, else whole numbers, else one bias in a call."""
+        response = BiasResponse()
+        for step in _BIAS_STEPS:
+            found = self._pair_response(step) if self._base.size > 1 else self._odds_response(step)
+            if found.largest or (step == 0 and found.wrong_effect is None):
+                return found
+            response = response if found.wrong_effect is None else found
+        return (self._one_bias_response() if self._base.size > 1 else None) or response
+
+    def _pair(self) -> TokenPair:
+        """Return the least likely and the likeliest token of the window that may be drawn."""
+        ranked = self._session.prefer_whole_text(self._base.ranked)
+        if len(ranked) < 2:
+            ranked = self._base.ranked
+        return TokenPair(ranked[-1], ranked[0])
+
+    def _gap(self, pair: TokenPair) -> float:
+        return max(_LEAST_GAP, self._base.logprobs[pair.top] - self._base.logprobs[pair.token])
+
+    def _one_bias_response(self) -> BiasResponse | None:
+        """Ask with one bias, for an endpoint that does not add two."""
+        pair, largest = self._pair(), largest_useful_bias(self._limits)
+        bias = min(largest, self._gap(pair))
+        answer = self._ask(pair, {pair.token: bias})
+        if answer is None:
+            return None
+        error = abs(self._moved(pair, answer) - bias)
+        return BiasResponse(largest, adds_together=False, error=error) if error <= self._tolerance else None
+
+    def _pair_response(self, step: float) -> BiasResponse:
+        """Find the largest bias that is added in full, for windows of two logprobs or more.
+
+        The least likely token gets a bias b, and the likeliest one as much less as brings the two near each other,
+        so that both are shown whatever b is: they must move against each other by the difference. Neither bias is
+        0, so that an endpoint which adds only one of them is noticed.
+        """
+        pair = self._pair()
+        gap = ceil(self._gap(pair)) if step else self._gap(pair)
+        useful = largest_useful_bias(self._limits)
+        largest = bias = floor(useful) if step else useful
+        response = BiasResponse()
+        while bias >= min(_LEAST_BIAS, largest) > 0:
+            other = bias - gap if bias - gap >= _LEAST_BIAS else -min(bias, _LEAST_BIAS)
+            answer = self._ask(pair, {pair.token: bias, pair.top: other})
+            if answer is not None:
+                effect = BiasEffect(self._moved(pair, answer), bias - other)
+                error = abs(effect.moved - effect.asked)
+                if error <= self._tolerance:
+                    limit = bias if bias == largest else self._cut_at(pair, bias)
+                    return BiasResponse(floor(limit) if step else limit, step, error=error)
+                if self._is_unmoved(pair, answer):
+                    return BiasResponse()
+                response = BiasResponse(wrong_effect=effect)
+            bias = bias // 2 if step else bias / 2
+        return response
+
+    def _ask(self, pair: TokenPair, bias: Bias) -> EndpointAnswer | None:
+        """Return the answer, if it shows both tokens."""
+        ((answer,),) = self._session.ask([bias])
+        return answer if answer.logprobs.keys() >= {*pair} else None
+
+    def _moved(self, pair: TokenPair, answer: EndpointAnswer) -> float:
+        """Return by how much the unlikely token moved against the likeliest one, nats."""
+        before = self._base.logprobs
+        return (answer.logprobs[pair.token] - answer.logprobs[pair.top]) - (before[pair.token] - before[pair.top])
+
+    def _is_unmoved(self, pair: TokenPair, answer: EndpointAnswer) -> bool:
+        """True if both tokens have the logprobs that they have without a bias."""
+        moved = max(abs(answer.logprobs[token] - self._base.logprobs[token]) for token in pair)
+        return moved <= self._tolerance
+
+    def _cut_at(self, pair: TokenPair, bias: float) -> float:
+        """Return where biases are cut if twice this one is: one token gets that, the other one this."""
+        answer = self._ask(pair, {pair.token: 2 * bias, pair.top: bias})
+        return bias if answer is None else bias + max(0.0, min(bias, self._moved(pair, answer)))
+
+    def _odds_response(self, step: float) -> BiasResponse:
+        """With a window of one: does a bias move the odds of the only token shown? Then up to the limit, else 0.
+
+        One answer does not show whether a large bias is added in full; `single` tests each that it uses.
+        """
+        top = self._session.prefer_whole_text(self._base.ranked)[0]
+        base, limit = self._base, self._limits.max_bias
+        before = log_odds(min(base.logprobs[top], -base.precision))
+        bias = 1.0 - before if abs(1.0 - before) >= _LEAST_BIAS else 1.0
+        bias = max(-limit, min(limit, (round(bias) or 1) if step else bias))
+        ((answer,),) = self._session.ask([{top: bias}])
+        after = answer.logprobs.get(top)
+        if after is None or abs(after - base.logprobs[top]) <= self._tolerance / 10:
+            return BiasResponse()
+        moved = log_odds(min(after, -base.precision)) - before
+        # The error is not measured here: near p = 1 odds are far less exact than logprobs.
+        if abs(moved - bias) <= self._tolerance:
+            return BiasResponse(limit, step)
+        return BiasResponse(wrong_effect=BiasEffect(moved, bias))

@@ -1,4 +1,4 @@
-"""Recoveries as files: ``.npz`` for NumPy, ``.json`` and ``.jsonl`` for all others. Whole, or not at all."""
+"""Recoveries as files: ``.npz`` for NumPy, ``.json`` and ``.jsonl`` for other programs."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ import numpy as np
 
 from ...logprobs import TokenLogprob, encode_json, finite_or_none
 from ..errors import RecoverError
-from ..file_writing import check_writable, write_whole
+from ..file_writing import check_writable, write_file
 from ..numerics import Float64s
-from ..settings import Recovery
+from .recovery_result import Recovery
 
 FORMATS = (".npz", ".json", ".jsonl")
 
@@ -27,31 +27,31 @@ def check_output_path(path: Path) -> None:
 
 
 def save_recovery(recovery: Recovery, path: Path, about: Mapping[str, Any]) -> None:
-    """Write a recovery, with ``about`` (endpoint, prompt) beside it; the ending of ``path`` names the format.
+    """Write a recovery, and ``about`` (endpoint, prompt) with it; the ending of ``path`` names the format.
 
     ``.npz``: ``ids`` int32, ``logprobs`` and ``errors`` float64, ``bytes`` uint8 with ``offsets`` int64 (token i
-    has bytes[offsets[i]:offsets[i+1]]), ``head``: JSON of all the rest. The others: see `recovery_lines`.
-    Only the tokens that were found are listed. Raises ``RecoverError``.
+    has bytes[offsets[i]:offsets[i+1]]), ``head``: JSON of everything else. The others: see `recovery_lines`.
+    Only recovered tokens are listed. Raises ``RecoverError``.
     """
     check_output_path(path)
     if path.suffix == ".npz":
-        write_whole(path, lambda file: _write_npz(recovery, file, about))
+        write_file(path, lambda file: _write_npz(recovery, file, about))
     elif path.suffix == ".json":
-        whole = {**head(recovery, about), "tokens": list(_tokens(recovery))}
-        write_whole(path, lambda file: file.write(encode_json(whole).encode() + b"\n"))
+        document = {**head(recovery, about), "tokens": list(_tokens(recovery))}
+        write_file(path, lambda file: file.write(encode_json(document).encode() + b"\n"))
     else:
-        write_whole(path, lambda file: file.writelines(line.encode() for line in recovery_lines(recovery, about)))
+        write_file(path, lambda file: file.writelines(line.encode() for line in recovery_lines(recovery, about)))
 
 
 def recovery_lines(recovery: Recovery, about: Mapping[str, Any]) -> Iterator[str]:
-    """The lines of ``.jsonl``: a head, then each token by id: ``id, token, bytes, logprob, error``."""
+    """Yield the lines of ``.jsonl``: a head, then each token by id: ``id, token, bytes, logprob, error``."""
     yield encode_json({"event": "recovery", **head(recovery, about)}) + "\n"
     for token in _tokens(recovery):
         yield encode_json({"event": "token", **token}) + "\n"
 
 
 def head(recovery: Recovery, about: Mapping[str, Any]) -> dict[str, Any]:
-    """What is known of the whole."""
+    """Return what describes the recovery as a whole, as a JSON object."""
     return {
         **about,
         "method": recovery.method,
@@ -66,14 +66,14 @@ def head(recovery: Recovery, about: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def likeliest_tokens(recovery: Recovery, count: int) -> list[TokenLogprob]:
-    """The likeliest tokens that were found, from the first on."""
-    known = _known(recovery)
+    """Return the ``count`` likeliest recovered tokens, likeliest first."""
+    known = _recovered_ids(recovery)
     ordered = known[np.argsort(-recovery.logprobs[known], kind="stable")][:count]
     return [TokenLogprob(int(i), recovery.pieces.get(int(i), b""), float(recovery.logprobs[i])) for i in ordered]
 
 
 def read_rows(paths: Sequence[Path]) -> list[Float64s]:
-    """The logprobs of several whole recoveries of one model. Raises ``RecoverError``."""
+    """Return the logprobs of several complete recoveries of one model. Raises ``RecoverError``."""
     if len(paths) < 2:
         raise RecoverError(
             f"{len(paths)} recovery is too few for a basis: more than the model has dimensions are needed"
@@ -86,7 +86,7 @@ def read_rows(paths: Sequence[Path]) -> list[Float64s]:
 
 
 def read_row(path: Path) -> Float64s:
-    """The logprobs of a whole recovery that was saved as ``.npz``, float64 (V,). Raises ``RecoverError``."""
+    """Return the logprobs of a complete recovery saved as ``.npz``, float64 (V,). Raises ``RecoverError``."""
     try:
         with path.open("rb") as file, np.load(file, allow_pickle=False) as data:
             ids, logprobs = data["ids"], np.asarray(data["logprobs"], dtype=np.float64)
@@ -101,12 +101,12 @@ def read_row(path: Path) -> Float64s:
     return logprobs
 
 
-def _known(recovery: Recovery) -> np.ndarray[Any, np.dtype[np.intp]]:
+def _recovered_ids(recovery: Recovery) -> np.ndarray[Any, np.dtype[np.intp]]:
     return np.flatnonzero(~np.isnan(recovery.logprobs))
 
 
 def _tokens(recovery: Recovery) -> Iterator[dict[str, Any]]:
-    for token in _known(recovery).tolist():
+    for token in _recovered_ids(recovery).tolist():
         piece = recovery.pieces.get(token)
         record = TokenLogprob(token, piece or b"", float(recovery.logprobs[token])).as_json()
         if piece is None:
@@ -115,7 +115,7 @@ def _tokens(recovery: Recovery) -> Iterator[dict[str, Any]]:
 
 
 def _write_npz(recovery: Recovery, file: IO[bytes], about: Mapping[str, Any]) -> None:
-    known = _known(recovery)
+    known = _recovered_ids(recovery)
     pieces = [recovery.pieces.get(token, b"") for token in known.tolist()]
     np.savez_compressed(
         file,

@@ -1,4 +1,4 @@
-"""Requests to an API: time-outs, new tries, a limit of calls a second; keys that are shown nowhere."""
+"""Requests to an API: time-outs, retries, a limit of calls per second. Keys appear in no message."""
 
 from __future__ import annotations
 
@@ -12,26 +12,34 @@ from typing import Any
 
 import httpx
 
+from ...common import parse_strict_json
 from ..errors import RecoverError
-from .http_response import ResponseTimeoutError, ask, read_json
+from .http_response import HttpRequest, HttpResponse, ResponseTimeoutError, send_request
 from .redaction import Redaction
 
-_AGAIN = frozenset({408, 409, 425, 429, 500, 502, 503, 504, 520, 521, 522, 523, 524, 529})
-_LONGEST_TEXT = 300
-_LONGEST_WAIT = 600.0
-_FOREVER = 1e6
-"""Seconds; the system's clocks take no much larger ones."""
+_RETRIED_STATUS = frozenset({408, 409, 425, 429, 500, 502, 503, 504, 520, 521, 522, 523, 524, 529})
+"""Time-outs, conflicts, rate limits and server errors; 520 to 529 are those of Cloudflare and of busy models."""
+_LONGEST_MESSAGE = 300
+"""Characters of a message; an API may answer with a whole page."""
+_LONGEST_RETRY_AFTER_SECONDS = 600.0
+_LONGEST_TIMEOUT_SECONDS = 1e6
+"""The system's clocks refuse much larger time-outs."""
+_KEPT_CONNECTIONS = 64
 
 
 @dataclass(frozen=True)
 class HttpOptions:
     """How an API is called.
 
-    ``timeout``: seconds for one try, until its answer is whole. ``retries``: further tries after 429, 5xx, a
-    time-out, a broken connection or a body that is no JSON. ``backoff``: seconds before the first of them, twice
-    as many before each next one, up to ``longest``; an answer's own Retry-After comes before that, up to ten
-    minutes. ``rate``: calls a second at most. ``key_env``: the environment variable that holds the key.
-    ``told``: called with what is wrong, before each new try.
+    Args:
+        timeout: seconds for one try, until its response is complete.
+        retries: further tries after status 429 or 5xx, a time-out, a broken connection or a body that is not JSON.
+        backoff: seconds before the first retry; each further one waits twice as long.
+        longest: the longest wait between tries, seconds. A response's own Retry-After has precedence, up to ten
+            minutes.
+        rate: calls per second at most; None: no limit.
+        key_env: the environment variable that holds the key.
+        on_retry: called with what is wrong before each retry.
     """
 
     timeout: float = 60.0
@@ -40,10 +48,10 @@ class HttpOptions:
     longest: float = 30.0
     rate: float | None = None
     key_env: str | None = None
-    told: Callable[[str], object] | None = None
+    on_retry: Callable[[str], object] | None = None
 
     def check(self) -> None:
-        """Raise ``RecoverError`` for what cannot be."""
+        """Raise ``RecoverError`` for a value out of range."""
         for name, value in (("timeout", self.timeout), ("rate", self.rate)):
             if value is not None and not 0 < value < float("inf"):
                 raise RecoverError(f"{name}: {value} is not a number > 0")
@@ -51,113 +59,128 @@ class HttpOptions:
             raise RecoverError(f"retries: {self.retries} is not ≥ 0")
 
 
+class _TemporaryError(Exception):
+    """A problem that a retry may solve; ``retry_after``: seconds that the API asks to wait."""
+
+    def __init__(self, problem: str, retry_after: float | None = None) -> None:
+        super().__init__(problem)
+        self.retry_after = retry_after
+
+
 class ApiClient:
-    """A client of one API. Threads may share it. Raises ``RecoverError``, whose text never holds the key."""
+    """A client of one API. Threads may share it. Raises ``RecoverError``, whose text never holds the key.
+
+    Attributes: ``shown_url``: the base URL without secrets.
+    """
 
     def __init__(self, url: str, options: HttpOptions, transport: httpx.BaseTransport | None = None) -> None:
         options.check()
         self._options = options
-        self._key = _key(options.key_env)
-        parsed = _parsed(url)
+        self._key = _read_key(options.key_env)
+        parsed = _parse_url(url)
         base = parsed.copy_with(raw_path=parsed.raw_path.partition(b"?")[0].rstrip(b"/") + b"/", fragment=None)
-        self.shown = str(base.copy_with(username=None, password=None))
+        self.shown_url = str(base.copy_with(username=None, password=None))
         self._redaction = Redaction(self._key, parsed)
-        headers = {"Authorization": f"Bearer {self._key}"} if self._key else {}
-        limits = httpx.Limits(max_connections=None, max_keepalive_connections=64)
         self._client = httpx.Client(
             base_url=base,
-            params=parsed.params,  # httpx would put the path behind them
-            headers=headers,
-            timeout=min(options.timeout, _FOREVER),
+            params=parsed.params,  # as a part of the base URL httpx would append the path to them
+            headers={"Authorization": f"Bearer {self._key}"} if self._key else {},
+            timeout=min(options.timeout, _LONGEST_TIMEOUT_SECONDS),
             transport=transport,
-            limits=limits,
+            limits=httpx.Limits(max_connections=None, max_keepalive_connections=_KEPT_CONNECTIONS),
         )
         self._stopped = Event()
         self._lock = Lock()
-        self._next = 0.0
+        self._next_call = 0.0
 
     def __repr__(self) -> str:
-        return f"ApiClient({self.shown!r})"
+        return f"ApiClient({self.shown_url!r})"
 
     def get(self, path: str) -> Any:
-        """What the API answers, read as JSON."""
-        return self._tried("GET", path, None)
+        """Return the JSON value that the API answers."""
+        return self._send_with_retries(HttpRequest("GET", path.lstrip("/")))
 
     def post(self, path: str, body: Mapping[str, Any]) -> Any:
-        """What the API answers to a body, read as JSON."""
-        return self._tried("POST", path, body)
+        """Return the JSON value that the API answers to a body."""
+        return self._send_with_retries(HttpRequest("POST", path.lstrip("/"), body))
 
-    def start(self) -> None:
-        """Try again, from now on."""
+    def allow_retries(self) -> None:
+        """Try failed requests again."""
         self._stopped.clear()
 
-    def stop(self) -> None:
-        """Try nothing again from now on."""
+    def stop_retries(self) -> None:
+        """Fail at once from now on, also while waiting for a retry."""
         self._stopped.set()
 
     def close(self) -> None:
         """Close all connections."""
         self._client.close()
 
-    def _tried(self, verb: str, path: str, body: Mapping[str, Any] | None) -> Any:
+    def _send_with_retries(self, request: HttpRequest) -> Any:
         attempt = 0
         while True:
             self._wait_for_turn()
-            found, problem, after = self._once(verb, path, body)
-            if problem is None:
-                return found
-            said = self._told(problem)
-            delay = self._delay(attempt, after)
-            if attempt < self._options.retries and self._options.told is not None:
-                waits = after is not None and delay > self._options.longest
-                self._options.told(said + (f"; it asks to wait, {delay:,.0f} s are waited" if waits else ""))
+            try:
+                return self._send(request)
+            except _TemporaryError as error:
+                message, delay = self._message(str(error)), self._delay(attempt, error.retry_after)
+                is_asked_to_wait = error.retry_after is not None and delay > self._options.longest
+            if attempt < self._options.retries and self._options.on_retry is not None:
+                wait = f"; it asks to wait, {delay:,.0f} s are waited" if is_asked_to_wait else ""
+                self._options.on_retry(message + wait)
             if attempt == self._options.retries or self._stopped.wait(delay):
-                raise RecoverError(said + (f" (try {attempt + 1})" if attempt else ""))
+                raise RecoverError(message + (f" (try {attempt + 1})" if attempt else ""))
             attempt += 1
 
-    def _once(self, verb: str, path: str, body: Mapping[str, Any] | None) -> tuple[Any, str | None, float | None]:
-        """One try: what came, or a problem that another try may solve, and how long the API asks to wait."""
+    def _send(self, request: HttpRequest) -> Any:
+        """Send a request once. Raises ``_TemporaryError``, ``RecoverError``."""
         try:
-            reply = ask(self._client, (verb, path.lstrip("/"), body), min(self._options.timeout, _FOREVER))
+            response = send_request(self._client, request, min(self._options.timeout, _LONGEST_TIMEOUT_SECONDS))
         except (ResponseTimeoutError, httpx.TimeoutException):
-            return None, f"no answer within {self._options.timeout:g} s", None
+            raise _TemporaryError(f"no answer within {self._options.timeout:g} s") from None
         except httpx.TransportError as error:
-            return None, f"no connection: {error}", None
+            raise _TemporaryError(f"no connection: {error}") from None
         except (httpx.HTTPError, httpx.InvalidURL, UnicodeError) as error:
-            raise RecoverError(self._told(str(error))) from None
-        if reply.status in _AGAIN:
-            return None, reply.said, reply.retry_after
-        if reply.status != httpx.codes.OK:
-            failure = RecoverError(self._told(reply.said))
-            failure.status = reply.status
+            raise RecoverError(self._message(str(error))) from None
+        return self._value(response)
+
+    def _value(self, response: HttpResponse) -> Any:
+        """Return the JSON value of a response. Raises ``_TemporaryError``, ``RecoverError``."""
+        if response.status in _RETRIED_STATUS:
+            raise _TemporaryError(response.summary, response.retry_after)
+        if response.status != httpx.codes.OK:
+            failure = RecoverError(self._message(response.summary))
+            failure.status = response.status
             raise failure
         try:
-            return read_json(reply.body), None, None
+            return parse_strict_json(response.body)
         except (ValueError, RecursionError):
-            return None, f"the answer is no JSON: {reply.text}", None
+            raise _TemporaryError(f"the answer is no JSON: {response.text}") from None
 
     def _wait_for_turn(self) -> None:
+        """Wait until the rate allows a call."""
         if self._options.rate is None:
             return
         with self._lock:
             now = time.monotonic()
-            turn = max(now, self._next)
-            self._next = turn + 1 / self._options.rate
-        self._stopped.wait(min(turn - now, _FOREVER))
+            turn = max(now, self._next_call)
+            self._next_call = turn + 1 / self._options.rate
+        self._stopped.wait(min(turn - now, _LONGEST_TIMEOUT_SECONDS))
 
-    def _delay(self, attempt: int, after: float | None) -> float:
-        if after is not None:
-            return min(after, _LONGEST_WAIT)
+    def _delay(self, attempt: int, retry_after: float | None) -> float:
+        """Return the seconds before the next try."""
+        if retry_after is not None:
+            return min(retry_after, _LONGEST_RETRY_AFTER_SECONDS)
         longest = min(self._options.longest, self._options.backoff * 2**attempt)
-        return longest * random.uniform(0.5, 1)  # noqa: S311 - so that calls that failed together do not return together
+        return longest * random.uniform(0.5, 1)  # noqa: S311 - so that failed calls are not repeated all at once
 
-    def _told(self, problem: str) -> str:
-        """A problem in one line of fair length, without secrets."""
-        flat = " ".join(self._redaction.of(problem).split())
-        return f"{self.shown}: {flat if len(flat) <= _LONGEST_TEXT else flat[:_LONGEST_TEXT] + '…'}"
+    def _message(self, problem: str) -> str:
+        """Return a problem as one line without secrets, shortened."""
+        line = " ".join(self._redaction.of(problem).split())
+        return f"{self.shown_url}: {line if len(line) <= _LONGEST_MESSAGE else line[:_LONGEST_MESSAGE] + '…'}"
 
 
-def _key(name: str | None) -> str | None:
+def _read_key(name: str | None) -> str | None:
     if name is None:
         return None
     key = os.environ.get(name, "").strip()
@@ -168,7 +191,7 @@ def _key(name: str | None) -> str | None:
     return key
 
 
-def _parsed(url: str) -> httpx.URL:
+def _parse_url(url: str) -> httpx.URL:
     try:
         parsed = httpx.URL(url)
     except httpx.InvalidURL as error:

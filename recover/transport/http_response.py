@@ -1,4 +1,4 @@
-"""One request over HTTP, whole within a time, and what its answer says in words."""
+"""One HTTP request with one deadline, and what its response says in words."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from datetime import datetime, timezone
 from email.utils import parsedate_to_datetime
 from math import isnan
 from threading import Thread
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import httpx
 
@@ -20,12 +20,21 @@ T = TypeVar("T")
 
 
 class ResponseTimeoutError(Exception):
-    """The answer was not whole in time."""
+    """The response was not complete in time."""
+
+
+@dataclass(frozen=True)
+class HttpRequest:
+    """A request: the verb, the path below the base URL, and the body that is sent as JSON (None: no body)."""
+
+    verb: str
+    path: str
+    body: Mapping[str, object] | None = None
 
 
 @dataclass(frozen=True)
 class HttpResponse:
-    """An answer: status and reason, headers, and the whole body."""
+    """A complete response: status and reason, headers, body."""
 
     status: int
     reason: str
@@ -34,15 +43,15 @@ class HttpResponse:
 
     @property
     def text(self) -> str:
-        """The body, as far as it is UTF-8."""
+        """The body as UTF-8, with U+FFFD for other bytes."""
         return self.body.decode("utf-8", "replace")
 
     @property
-    def said(self) -> str:
-        """Status and message, wherever the API puts it; of a redirect, where to."""
-        where = self.headers.get("location")
-        if 300 <= self.status < 400 and where:
-            return f"{self.status} {self.reason}: it sends to {where.partition('?')[0]}; give that URL"
+    def summary(self) -> str:
+        """Status and error message, wherever the API puts it; for a redirect, its target."""
+        target = self.headers.get("location")
+        if 300 <= self.status < 400 and target:
+            return f"{self.status} {self.reason}: it sends to {target.partition('?')[0]}; give that URL"
         try:
             body = json.loads(self.body)
             error = body.get("error", body) if isinstance(body, dict) else body
@@ -53,43 +62,42 @@ class HttpResponse:
 
     @property
     def retry_after(self) -> float | None:
-        """The seconds for which the API asks to wait, also where it names a date."""
+        """Seconds that the API asks to wait, as a number or a date; None if it does not ask."""
         text = self.headers.get("retry-after", "")
         try:
             seconds = float(text)
         except ValueError:
-            seconds = _until(text)
+            seconds = _seconds_until(text)
         return None if isnan(seconds) else max(0.0, seconds)
 
 
-def ask(client: httpx.Client, request: tuple[str, str, object], seconds: float) -> HttpResponse:
-    """Send a request (verb, path, body for JSON or None) and read all of its answer.
+def send_request(client: httpx.Client, request: HttpRequest, seconds: float) -> HttpResponse:
+    """Send a request and read the complete response within ``seconds``.
 
-    ``seconds`` are for all of it: httpx's own time-outs are for each read, and a server that drips meets none.
-    Raises ``ResponseTimeoutError``, and what httpx raises.
+    httpx's own time-outs apply to each read, and a server that sends byte by byte exceeds none of them. Raises
+    ``ResponseTimeoutError``, and what httpx raises.
     """
-    ends = time.monotonic() + seconds
-    verb, path, body = request
+    deadline = time.monotonic() + seconds
 
-    def work() -> HttpResponse:
-        with client.stream(verb, path, json=body) as answer:
+    def send() -> HttpResponse:
+        with client.stream(request.verb, request.path, json=request.body) as response:
             parts = []
-            for part in answer.iter_bytes():
+            for part in response.iter_bytes():
                 parts.append(part)
-                if time.monotonic() > ends:  # nobody waits for it any more
+                if time.monotonic() > deadline:  # nobody waits for it any more
                     raise ResponseTimeoutError
-            return HttpResponse(answer.status_code, answer.reason_phrase, answer.headers, b"".join(parts))
+            return HttpResponse(response.status_code, response.reason_phrase, response.headers, b"".join(parts))
 
-    return _within(seconds, work)
+    return _within(seconds, send)
 
 
-def _within(seconds: float, work: Callable[[], T]) -> T:
-    """What ``work`` returns; it goes on in a thread of its own where that takes longer, and ends there."""
+def _within(seconds: float, function: Callable[[], T]) -> T:
+    """Return what ``function`` returns. If it takes longer, its thread goes on and its result is dropped."""
     future: Future[T] = Future()
 
     def run() -> None:
         try:
-            future.set_result(work())
+            future.set_result(function())
         except BaseException as error:
             future.set_exception(error)
 
@@ -102,19 +110,10 @@ def _within(seconds: float, work: Callable[[], T]) -> T:
         raise ResponseTimeoutError from None
 
 
-def _until(text: str) -> float:
-    """Seconds until a date of HTTP; NaN if it is none."""
+def _seconds_until(text: str) -> float:
+    """Return the seconds until an HTTP date; NaN if the text is none."""
     try:
         date = parsedate_to_datetime(text)
     except (TypeError, ValueError):
         return float("nan")
     return (date.replace(tzinfo=date.tzinfo or timezone.utc) - datetime.now(timezone.utc)).total_seconds()
-
-
-def read_json(body: bytes) -> Any:
-    """Strict JSON. Raises ``ValueError``, ``RecursionError``."""
-    return json.loads(body, parse_constant=_no_number)
-
-
-def _no_number(name: str) -> float:
-    raise ValueError(f"there is no number {name}")

@@ -1,4 +1,4 @@
-"""Secrets of a URL and a key, and texts without them."""
+"""Texts without the secrets of a URL and a key."""
 
 from __future__ import annotations
 
@@ -9,27 +9,35 @@ from urllib.parse import quote
 
 import httpx
 
-_NAMED = re.compile(r"key|token|secret|sig|pass|code|auth", re.IGNORECASE)
+_SECRET_PARAMETER = re.compile(r"key|token|secret|sig|pass|code|auth", re.IGNORECASE)
 _SHORT = 6
+"""Characters. A shorter secret may be a part of a usual word, so it is replaced only where it is a whole word."""
 
 
 class Redaction:
-    """Puts *** where a text holds a secret: as it is, in a URL's spelling, or as basic auth sends it."""
+    """Replaces secrets by ***: as they are, as a URL spells them, and as basic authentication sends them."""
 
     def __init__(self, key: str | None, url: httpx.URL) -> None:
-        parts = [key, url.username, url.password]
+        secrets = [key, url.username, url.password]
         if url.userinfo:
-            parts.append(base64.b64encode(f"{url.username}:{url.password}".encode()).decode())
-        parts += [value for name, value in url.params.multi_items() if _NAMED.search(name)]
-        spelt = {spelling for part in parts if part for spelling in (part, quote(part, safe=""), quote(part))}
-        self._pattern = re.compile("|".join(_pattern(spelt))) if spelt else None
+            secrets.append(base64.b64encode(f"{url.username}:{url.password}".encode()).decode())
+        secrets += [value for name, value in url.params.multi_items() if _SECRET_PARAMETER.search(name)]
+        spellings = {
+            spelling
+            for secret in secrets
+            if secret
+            for spelling in (secret, quote(secret, safe=""), quote(secret))
+        }
+        self._pattern = re.compile("|".join(_patterns(spellings))) if spellings else None
 
     def of(self, text: str) -> str:
-        """The text without secrets. Cut it afterwards, not before: a part of a secret is not found."""
+        """Return the text without secrets. Shorten it afterwards: a part of a secret is not recognised."""
         return text if self._pattern is None else self._pattern.sub("***", text)
 
 
-def _pattern(secrets: Iterable[str]) -> list[str]:
-    """A longer one may hold a shorter one, so it comes first; short ones are found as words only."""
+def _patterns(secrets: Iterable[str]) -> list[str]:
+    """Return a pattern for each secret; longer ones first, since they may contain shorter ones."""
     ordered = sorted(secrets, key=len, reverse=True)
-    return [re.escape(one) if len(one) >= _SHORT else rf"(?<!\w){re.escape(one)}(?!\w)" for one in ordered]
+    return [
+        re.escape(secret) if len(secret) >= _SHORT else rf"(?<!\w){re.escape(secret)}(?!\w)" for secret in ordered
+    ]

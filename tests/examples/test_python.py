@@ -11,6 +11,7 @@ EXPECTED = {
     "batch.py": ["'The capital of France is': ' Paris", "'The sea was'", "'Once upon a time'"],
     "score.py": ["perplexity ", "' Paris': 9", "' London': "],
     "recover.py": ["calls by top_n", "' Paris'"],
+    "own_endpoint.py": ["617 calls by bisection, largest difference 0.00"],
     "chain.py": ["candidates left"],
     "batch_sampler.py": ["["],
 }

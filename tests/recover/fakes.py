@@ -1,7 +1,7 @@
 """Endpoints out of a row of logits, with the habits of APIs: windows, cuts, rounding, noise."""
 
 import numpy as np
-from logitsmith.recover import EndpointAnswer, EndpointLimits
+from logitsmith.recover import Endpoint, EndpointAnswer, EndpointLimits
 
 
 def row_of(size=300, seed=0, spread=3.0, top=0.0):
@@ -17,7 +17,7 @@ def log_softmax(logits):
     return shifted - np.log(np.exp(shifted).sum())
 
 
-class Fake:
+class Fake(Endpoint):
     """Answers out of a row. ``raw``: the bias only chooses; ``cut``: silently limits biases; ``noise``: nats."""
 
     def __init__(self, row, window, *, raw=False, cut=None, noise=0.0, digits=None, deaf=False, **limits):

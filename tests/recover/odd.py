@@ -23,8 +23,10 @@ class Odd(Fake):
         self.heard, self.shaped, self.moved, self.nameless = heard, shaped, moved, frozenset(nameless)
         self.mute, self.drawn, self.sampled = own["mute"], own["drawn"], own["sampled"]
         self.own_after = own["own_after"]
-        if own["chooser"]:
-            self.likeliest = lambda prompt, bias: EndpointAnswer(int(self.logits(bias).argmax()))
+        self.has_likeliest = own["chooser"]
+
+    def likeliest(self, prompt, logit_bias):
+        return EndpointAnswer(int(self.logits(logit_bias).argmax()))
 
     def logits(self, bias):
         logits = self.row.copy()

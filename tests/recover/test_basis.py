@@ -111,10 +111,10 @@ def test_rows_are_enough_where_they_give_others_too(name, start):
 
 def test_held_out_tokens_do_not_join_the_solution_before_they_are_compared():
     """A basis that fits all that it is given is told by them alone: as many columns as logprobs asked for."""
-    from logitsmith.recover.methods.by_basis import asked
+    from logitsmith.recover.methods.by_basis import count_asked
 
     wide = Basis.of_matrix(np.random.default_rng(5).normal(size=(SIZE, 79)).astype(np.float32), "noise")
-    assert asked(wide) == wide.rank + 20 + 60
+    assert count_asked(wide) == wide.rank + 20 + 60
     # 100 tokens leave 20 to tell the error by, and those held out are farther off than the row's own spread.
     found = recover(Fake(row(), 20), "x", settings=RecoverySettings(basis=wide, tolerance=3 * float(row().std())))
     assert not found.complete

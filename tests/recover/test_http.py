@@ -129,7 +129,7 @@ def test_stop_ends_the_waiting():
     answer, seen = scripted(*[(503, {}, {})] * 9)
     with api(answer) as url:
         http = ApiClient(url, HttpOptions(backoff=1000, longest=1000))
-        http.stop()
+        http.stop_retries()
         with pytest.raises(RecoverError, match="503"):
             http.get("x")
         assert len(seen) == 1
@@ -246,7 +246,7 @@ def test_urls(name):
         http = ApiClient(url + given, HttpOptions())
         http.post("completion", {})
         assert [path.replace("+", "%20") for path, _, _ in seen] == [asked]
-        assert "?" not in http.shown
+        assert "?" not in http.shown_url
         http.close()
 
 
@@ -302,7 +302,7 @@ def test_how_long_is_waited(name):
     told, waited = [], []
     answer, _ = scripted((429, {}, {"Retry-After": text() if callable(text) else text}))
     with api(answer) as url:
-        http = ApiClient(url, HttpOptions(told=told.append))
+        http = ApiClient(url, HttpOptions(on_retry=told.append))
         http._stopped.wait = lambda delay: waited.append(delay) or False
         http.get("x")
         http.close()

@@ -1,20 +1,23 @@
 """Checkpoints: nothing is asked twice, nothing of another run is believed, and a torn line is mended."""
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
 import time
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 from logitsmith.recover import EndpointAnswer, RecoverError, RecoverySettings, recover
-from logitsmith.recover.further import further
-from logitsmith.recover.query_journal import QueryJournal, key_of
+from logitsmith.recover.query_journal import QueryJournal
 from logitsmith.recover.query_session import QuerySession
+from logitsmith.recover.question import QuestionKey
 
 from .fakes import Fake, row_of
+from .odd import Odd
 
 ROW = row_of()
 
@@ -66,6 +69,25 @@ def test_a_torn_last_line_is_cut_off(tmp_path):
         found = recover(Fake(ROW, 5), "x", settings=settings(path, resume=True, max_calls=2))
         assert (found.queries, found.sent) == (31, 2)
         assert path.read_bytes() == whole
+
+
+VERSION_1 = {
+    "next-token": (lambda: Fake(row_of(10), 4), "auto", 1e-3, 5),
+    "likeliest-token": (lambda: Odd(row_of(10), 2, drawn=True, chooser=True), "bisection", 2e-3, 149),
+}
+"""Complete checkpoints that an earlier version wrote, with drift checks and both kinds of questions."""
+
+
+@pytest.mark.parametrize("name", VERSION_1)
+def test_a_checkpoint_of_an_earlier_version_is_read(tmp_path, name):
+    build, method, eps, queries = VERSION_1[name]
+    path = tmp_path / "c"
+    shutil.copyfile(Path(__file__).parent / "data" / f"{name}.checkpoint", path)
+    before = path.read_bytes()
+    found = recover(build(), "x", method, settings=settings(path, eps=eps, resume=True))
+    assert (found.complete, found.sent, found.queries) == (True, 0, queries)
+    assert np.abs(found.logprobs - row_of(10)).max() < eps
+    assert path.read_bytes() == before
 
 
 def test_what_is_not_of_this_run_is_refused(tmp_path):
@@ -155,10 +177,10 @@ def test_answers_of_two_models_are_not_mixed(tmp_path, name):
 
 
 def test_an_answer_is_on_disk_before_it_is_used(tmp_path, monkeypatch):
-    from logitsmith.recover import query_journal as journal
+    from logitsmith.common import append_only_file
 
     forced = []
-    monkeypatch.setattr(journal.os, "fsync", lambda number: forced.append(os.fstat(number).st_size))
+    monkeypatch.setattr(append_only_file.os, "fsync", lambda number: forced.append(os.fstat(number).st_size))
     path = tmp_path / "c"
     endpoint = Fake(ROW, 5)
     seen = []
@@ -222,16 +244,16 @@ def test_a_call_that_begins_behind_a_failure_tells_of_it():
 
 
 class Costly(Fake):
-    """Each answer takes three requests, for which it asks leave."""
+    """Each answer takes three requests, each of which but the first is claimed."""
 
     requests = 0
 
-    def query(self, prompt, bias):
+    def answer(self, prompt, logit_bias, kind, claim_call):
         self.requests += 1
         for _ in range(2):
-            further()
+            claim_call()
             self.requests += 1
-        return replace(super().query(prompt, bias), calls=3)
+        return replace(super().answer(prompt, logit_bias, kind, claim_call), calls=3)
 
 
 @pytest.mark.parametrize("in_flight", [1, 4])
@@ -262,9 +284,9 @@ def test_two_runs_do_not_share_a_checkpoint(tmp_path):
 
 def test_a_file_that_another_run_removes_before_it_is_locked(tmp_path, monkeypatch):
     """Else answers would go into a file that no name leads to."""
-    from logitsmith.recover import query_journal as journal
+    from logitsmith.common import append_only_file
 
-    monkeypatch.setattr(journal.fcntl, "flock", lambda *_: (tmp_path / "c").unlink())
+    monkeypatch.setattr(append_only_file, "flock", lambda *_: (tmp_path / "c").unlink())
     with pytest.raises(RecoverError, match="another run is writing"):
         QueryJournal(tmp_path / "c", {"endpoint": {}, "prompt": "x"}, False)
 
@@ -279,13 +301,16 @@ def test_an_answer_comes_back_as_it_was(tmp_path):
     answer = EndpointAnswer(3, -0.1, {3: -0.1, 4: -1 / 3}, {3: b"\xff\x00", 4: b""}, 2, (-0.5, -1 / 7))
     with_none = EndpointAnswer(None, None, {1: -2.0}, {}, 1)
     journal = QueryJournal(tmp_path / "c", about, False)
-    journal.add(key_of({3: 1.0}, 0), answer)
-    journal.add(key_of({3: 1.0}, 1), with_none)
+    journal.add(QuestionKey.of({3: 1.0}, repetition=0), answer)
+    journal.add(QuestionKey.of({3: 1.0}, repetition=1), with_none)
     journal.close()
     again = QueryJournal(tmp_path / "c", about, True)
-    assert (again.get(key_of({3: 1}, 0)), again.get(key_of({3: 1.0}, 1))) == (answer, with_none)
-    assert again.get(key_of({3: 2.0}, 0)) is None
-    assert key_of({1: 1.0, 2: 2.0}, 0) == key_of({2: 2.0, 1: 1.0}, 0)
+    assert (
+        again.get(QuestionKey.of({3: 1}, repetition=0)),
+        again.get(QuestionKey.of({3: 1.0}, repetition=1)),
+    ) == (answer, with_none)
+    assert again.get(QuestionKey.of({3: 2.0}, repetition=0)) is None
+    assert QuestionKey.of({1: 1.0, 2: 2.0}, repetition=0) == QuestionKey.of({2: 2.0, 1: 1.0}, repetition=0)
     again.close()
 
 

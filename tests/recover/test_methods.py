@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from logitsmith.recover import RecoverError, RecoverySettings, recover
+from logitsmith.recover import Endpoint, EndpointLimits, RecoverError, RecoverySettings, recover
 
 from .fakes import Fake, log_softmax, row_of
 
@@ -170,20 +170,18 @@ def test_a_method_that_would_give_wrong_numbers_is_refused(name):
         recover(endpoint, "x", method, n=3 if method == "top_n" else None)
 
 
-class Plain:
+class Plain(Endpoint):
     """The smallest endpoint: answers are dicts."""
 
     vocab_size = 300
     identity = {"api": "plain"}  # noqa: RUF012 - read only
 
     def __init__(self, answer):
-        from logitsmith.recover import EndpointLimits
-
         self.limits = EndpointLimits(5)
-        self.answer = answer
+        self.raw = answer
 
     def query(self, prompt, logit_bias):
-        return self.answer
+        return self.raw
 
 
 STRANGE = {

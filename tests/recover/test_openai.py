@@ -194,7 +194,7 @@ def test_a_text_that_only_looks_like_bytes():
 def test_names():
     table = TokenTextTable([b"a", b"\xff", b"\xfe", b"caf\xc3\xa9", None, b"a", b"\xf0\x9f"])
     assert table.ambiguous == {0, 5}
-    assert table.silent == {4}
+    assert table.without_bytes == {4}
     assert table.of_text("caf\u00e9") == 3
     assert table.of_text("\ufffd") is None  # three tokens look like this
     assert table.of_text("bytes:\\xff") == 1

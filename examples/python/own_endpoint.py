@@ -1,0 +1,28 @@
+"""An endpoint of your own: recover all logprobs of something that shows only a token."""
+
+import numpy as np
+from logitsmith.recover import Bias, Endpoint, EndpointLimits, RecoverySettings, recover
+
+LOGITS = np.random.default_rng(0).normal(0, 3, size=50)
+
+
+class DiceEndpoint(Endpoint):
+    """Answers from fixed logits, as an API that returns only the likeliest token."""
+
+    def __init__(self) -> None:
+        self.vocab_size = len(LOGITS)
+        self.limits = EndpointLimits(window=0, max_bias=100.0)
+        self.identity = {"api": "dice"}  # stored in checkpoints: what distinguishes this endpoint from others
+
+    def query(self, prompt: str, logit_bias: Bias) -> int:
+        """Return the likeliest token. With a window: {id: logprob}, or an EndpointAnswer with both."""
+        logits = LOGITS.copy()
+        for token, bias in logit_bias.items():
+            logits[token] += bias
+        return int(logits.argmax())
+
+
+result = recover(DiceEndpoint(), "The die shows", settings=RecoverySettings(eps=0.01))
+true = LOGITS - np.log(np.exp(LOGITS).sum())
+difference = np.abs(result.logprobs - true).max()
+print(f"{result.queries} calls by {result.method}, largest difference {difference:.3f} nats")
