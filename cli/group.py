@@ -13,13 +13,16 @@ from .startup import import_command, skip_absent_options
 COMMANDS = {
     "run": ("Generate", "Write on from a prompt, token by token, through your chain of samplers."),
     "batch": ("Generate", "Answer a file of requests, several at a time, each as if it were alone."),
-    "score": ("Generate", "Score a text by the model's own logprobs, or the ways to go on from a prompt."),
+    "score": ("Generate", "Score a text by the model's own logprobs, or several continuations of a prompt."),
     "inspect": (
         "Look up",
         "Show a run of gen --format jsonl: its tokens tinted by probability, their surprise and entropy.",
     ),
-    "recover": ("Recover", "Recover the logprobs of all tokens, or of some, from an API that shows few a call."),
-    "recover-basis": ("Recover", "Make a basis of a model's logits, by which few logprobs tell a whole row."),
+    "recover": (
+        "Recover",
+        "Recover the logprobs of all tokens, or of some, from an API that shows a few per call.",
+    ),
+    "recover-basis": ("Recover", "Make a basis of a model's logits, by which a few logprobs give the whole row."),
     "samplers": ("Look up", "List the samplers, or show one: formula, parameters, ranges, source."),
     "grammars": ("Look up", "List, show, check and try grammars."),
     "presets": ("Look up", "List, show and check presets."),

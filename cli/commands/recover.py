@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @takes_options(RecoverOptions)
 def recover(options: RecoverOptions) -> None:
-    """Recover the logprobs of all tokens, or of some, from an API that shows few a call.
+    """Recover the logprobs of all tokens, or of some, from an API that shows a few per call.
 
     The API must take a logit bias. Without --endpoint, a model here is asked through such a window, for study.
     """

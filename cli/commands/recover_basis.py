@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @takes_options(BasisOptions)
 def recover_basis(options: BasisOptions) -> None:
-    """Make a basis of a model's logits, by which few logprobs tell a whole row.
+    """Make a basis of a model's logits, by which a few logprobs give the whole row.
 
     It is made of the output matrix in a GGUF of the same model, or of whole rows of logprobs of a few more prompts
     than the model has dimensions: --rows reads them off a model here, --vectors takes what gen recover saved.

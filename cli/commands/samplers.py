@@ -21,7 +21,7 @@ def samplers(name: Name = None) -> None:
             show_samplers(list(catalogue().values()), list_plugins())
             return
         try:
-            found = find_sampler(name)
+            sampler = find_sampler(name)
         except SamplingError as error:
             fail(str(error), BAD_USAGE)
-        show_sampler(found)
+        show_sampler(sampler)

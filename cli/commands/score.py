@@ -1,4 +1,4 @@
-"""`gen score`: how likely a text is, or each of several ways to go on from a prompt."""
+"""`gen score`: how likely a text is, or each of several continuations of a prompt."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @takes_options(ScoreOptions)
 def score(options: ScoreOptions) -> None:
-    """Score a text by the model's own logprobs, or the ways to go on from a prompt.
+    """Score a text by the model's own logprobs, or several continuations of a prompt.
 
     Sums are nats over all tokens but the first, which has nothing before it (BOS, where the model has one).
     """

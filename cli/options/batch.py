@@ -66,7 +66,7 @@ class BatchOptions(Options):
         "--format", help="openai: its batch output; jsonl: ours, shorter. [openai]", default=BatchFormat.openai
     )
     resume: bool = _batch(
-        "--resume", help="Go on with the results that are there; none is made twice.", default=False
+        "--resume", help="Continue a file of results; no request is answered twice.", default=False
     )
     parallel: int | None = _batch(
         "--parallel",

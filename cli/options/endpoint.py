@@ -82,7 +82,7 @@ class CallOptions(Options):
     rate: float | None = _calls("--rate", help="Calls a second, at most.", limit=POSITIVE, only_for=ENDPOINT)
     timeout: float = _calls(
         "--timeout",
-        help="Seconds for an answer to be whole. [60]",
+        help="Seconds until an answer must be complete. [60]",
         default=60.0,
         limit=POSITIVE,
         only_for=ENDPOINT,
@@ -95,7 +95,7 @@ class CallOptions(Options):
         only_for=ENDPOINT,
     )
     max_calls: int | None = _calls(
-        "--max-calls", help="Stop after so many answered calls, those of --verify too.", limit=at_least(1)
+        "--max-calls", help="Stop after this many answered calls, those of --verify included.", limit=at_least(1)
     )
     dry_run: bool = _calls("--dry-run", help="Print calls, tokens and cost; ask for no token.", default=False)
     price: str | None = _calls(

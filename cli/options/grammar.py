@@ -64,7 +64,7 @@ class ConstraintOptions(GrammarOptions):
 
     grammar_root: str | None = _grammar("--grammar-root", metavar="RULE", help="GBNF's first rule. [root]")
     grammar_after: str | None = _grammar(
-        "--grammar-after", metavar="TEXT", help="Free until this was written, then the grammar."
+        "--grammar-after", metavar="TEXT", help="Free text until this is written, then the grammar."
     )
     grammar_complete: bool = _grammar(
         "--grammar-complete", help="Close the sentence also where -n breaks it off.", default=False

@@ -26,7 +26,7 @@ class GrammarNameOptions(Options):
 class GrammarCheckOptions(GrammarNameOptions):
     """The options of `gen grammars check`."""
 
-    text: str | None = flag("--text", help="Does this text match? If not, where does it leave?")
+    text: str | None = flag("--text", help="Check whether this text matches, and if not, where it stops.")
     text_file: Path | None = flag("--text-file", help="The same for a file; - is stdin.")
     root: str = flag(
         "--root", metavar="RULE", help="The rule that GBNF begins with.", default="root", show_default=True

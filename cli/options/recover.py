@@ -57,13 +57,13 @@ class MethodOptions(Options):
     eps: float = _method("--eps", help="Where bisection stops, nats. [0.001]", default=1e-3, limit=POSITIVE)
     tolerance: float = _method(
         "--tolerance",
-        help="Error on held-out tokens up to which a basis is believed. [0.01]",
+        help="Largest error on held-out tokens with which a basis is used. [0.01]",
         default=0.01,
         limit=POSITIVE,
         only_for=BASIS,
     )
     repeats: int | None = _method(
-        "--repeats", help="Ask so often, and average. [1; 4 if answers differ]", limit=at_least(1)
+        "--repeats", help="Ask this often, and average. [1; 4 if answers differ]", limit=at_least(1)
     )
 
     @property

@@ -46,10 +46,12 @@ class FullSamplingOptions(SamplingOptions):
         "--repeat-last-n", help="How far back it looks; -1 = all.", sets="penalties.last_n"
     )
     presence_penalty: float | None = _sampling(
-        "--presence-penalty", help="Once for a past token; 0 = off.", sets="penalties.presence"
+        "--presence-penalty", help="Penalty on a token that came before; 0 = off.", sets="penalties.presence"
     )
     frequency_penalty: float | None = _sampling(
-        "--frequency-penalty", help="For each time it came; 0 = off.", sets="penalties.frequency"
+        "--frequency-penalty",
+        help="Penalty for each time that a token came before; 0 = off.",
+        sets="penalties.frequency",
     )
     typical: float | None = _more(
         "--typical", help="Keep the tokens about as surprising as expected; 1 = off.", sets="typical.p"
@@ -92,7 +94,7 @@ class FullSamplingOptions(SamplingOptions):
     )
     adaptive_target: float | None = _more(
         "--adaptive-target",
-        help="Select by adaptive_p, near this probability; below 0 = plainly.",
+        help="Select by adaptive_p, near this probability; below 0 = a plain draw.",
         sets="adaptive_p.target",
     )
     adaptive_decay: float | None = _more(

@@ -21,9 +21,9 @@ def group() -> Any:
 def command_pages() -> dict[str, str]:
     """Markdown of the list of commands and of each command, by path."""
     commands = group()
-    found = {name: commands.get_command(None, name) for name in commands.list_commands(None)}
-    pages = {f"commands/{name}.md": _page(name, command) for name, command in found.items()}
-    rows = [(f"[`gen {name}`]({name}.md)", plain(_summary(command))) for name, command in found.items()]
+    by_name = {name: commands.get_command(None, name) for name in commands.list_commands(None)}
+    pages = {f"commands/{name}.md": _page(name, command) for name, command in by_name.items()}
+    rows = [(f"[`gen {name}`]({name}.md)", plain(_summary(command))) for name, command in by_name.items()]
     pages["commands/index.md"] = (
         f"# Commands\n\n{block(_SYNOPSIS, 'text')}\n{table(('command', 'what it does'), rows)}\n"
         f"`gen --help` shows this list, `gen COMMAND --help` the options of a command, and `gen --version` the "
@@ -42,7 +42,8 @@ def _page(name: str, command: Any) -> str:
         return f"# gen {name}\n\n{_body(f'gen {name}', command)}"
     parts = [f"# gen {name}\n\n{plain(_text(command))}\n"]
     parts.extend(
-        f"## gen {name} {sub}\n\n{_body(f'gen {name} {sub}', found)}" for sub, found in subcommands.items()
+        f"## gen {name} {sub}\n\n{_body(f'gen {name} {sub}', subcommand)}"
+        for sub, subcommand in subcommands.items()
     )
     return "\n".join(parts)
 

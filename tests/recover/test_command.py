@@ -15,7 +15,7 @@ import pytest
 from logitsmith.cli.app import app
 from typer.testing import CliRunner
 
-from ..cli.conftest import Result, environment, gen, home  # noqa: F401 - fixtures
+from ..cli.conftest import Result, environment, gen, gen_server, home  # noqa: F401 - fixtures
 from .conftest import api
 from .fakes import Fake, row_of
 
