@@ -52,7 +52,13 @@ def field_message(error: ValidationError, table: Mapping[str, Any], needed: Mapp
 
 
 def make_step(name: str, params: Mapping[str, Any], origin: str, parameter: str | None = None) -> Sampler:
-    """Return a sampler with these parameters; ``parameter`` is the one that ``origin`` gave.
+    """Return a sampler with these parameters.
+
+    Args:
+        name: the sampler.
+        params: its parameters.
+        origin: the flag or key that gave one of them, or asked for the sampler.
+        parameter: the one that it gave; None: none of them.
 
     Raises ``PresetError`` that begins with the origin: ``--top-p: 1.5 is not within 0..1``.
     """

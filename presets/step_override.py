@@ -88,7 +88,14 @@ def _times(count: int) -> str:
 
 
 def _switch(steps: Steps, target: StepTarget, position: int | None, override: Override) -> list[StepSpec]:
-    """Put in a step without parameters, or take it out; None puts it in, as ``name:`` in a preset does."""
+    """Put in a step without parameters, or take it out.
+
+    Args:
+        steps: the chain.
+        target: the sampler.
+        position: where the chain has it; None: it has not.
+        override: true or false; None means true, as ``name:`` in a preset does.
+    """
     is_on = True if override.value is None else override.value
     if not isinstance(is_on, bool):
         raise PresetError(f"{override.origin}: {shorten(override.value)} is not true or false")

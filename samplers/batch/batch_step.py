@@ -167,8 +167,8 @@ class _BatchStep:
         """Draw from the candidates that reach p, without a top_k before it."""
         for positions, scaled, highest in selection.scaled_rows():
             rows = selection.rows[positions]
-            for found, candidates, kept in select_nucleus(scaled, highest, self._plan.top_p[rows]):
-                self._draw(rows[found], candidates, kept)
+            for nucleus in select_nucleus(scaled, highest, self._plan.top_p[rows]):
+                self._draw(rows[nucleus.rows], nucleus.candidates, nucleus.kept)
 
     def _draw(self, rows: Ints, candidates: TopCandidates, kept: Ints) -> None:
         """Draw from the first ``kept`` candidates of each row."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import NamedTuple
 
 import numpy as np
 
@@ -27,12 +28,22 @@ def count_reaching_p(logits: Floats, top_k: Ints, top_p: Floats) -> Ints:
     return np.where(top_p < 1, np.minimum(below + 1, top_k), top_k)
 
 
-def select_nucleus(scaled: Floats, highest: Floats, top_p: Floats) -> Iterator[tuple[Ints, TopCandidates, Ints]]:
-    """Find the candidates of whole rows, (R, V), that reach the mass p.
+class Nucleus(NamedTuple):
+    """The candidates of some rows that reach the mass p."""
 
-    Yields at most twice: positions of rows, their highest candidates in order, and how many of these are kept. The
-    second time comes for rows of which the first ordered too little: they are ordered whole, and kept whole if
-    rounding keeps even that from reaching p.
+    rows: Ints
+    """Positions of the rows, (r,)."""
+    candidates: TopCandidates
+    """Their highest candidates, from high to low."""
+    kept: Ints
+    """How many of these are kept, (r,)."""
+
+
+def select_nucleus(scaled: Floats, highest: Floats, top_p: Floats) -> Iterator[Nucleus]:
+    """Find the candidates of whole rows, (R, V), that reach the mass p; ``highest`` and ``top_p``: (R,).
+
+    Yields at most twice. The second time is for rows of which too few candidates were sorted the first time: they
+    are sorted whole. If their mass is below p even then, by rounding, all of their candidates are kept.
     """
     weights = scaled - highest[:, None]
     np.exp(weights, out=weights, dtype=np.float64, casting="same_kind")
@@ -42,11 +53,11 @@ def select_nucleus(scaled: Floats, highest: Floats, top_p: Floats) -> Iterator[t
     below = _count_below_p(softmax_weights(candidates.logits), total, top_p)
     reaches_p = below < np.isfinite(candidates.logits).sum(axis=1)
     done, again = reaches_p.nonzero()[0], (~reaches_p).nonzero()[0]
-    yield done, candidates.of(done), below[done] + 1
+    yield Nucleus(done, candidates.of(done), below[done] + 1)
     if again.size:
         candidates = candidates_where(scaled[again], np.ones((again.size, scaled.shape[1]), np.bool_))
         below = _count_below_p(softmax_weights(candidates.logits), total[again], top_p[again])
-        yield again, candidates, np.minimum(below + 1, scaled.shape[1])
+        yield Nucleus(again, candidates, np.minimum(below + 1, scaled.shape[1]))
 
 
 def _count_below_p(weights: Floats, total: Floats, top_p: Floats) -> Ints:

@@ -60,6 +60,17 @@ def compute_penalties(table: LogitTable, counts: TokenCounts, plan: RowPlan) -> 
     return PenalisedLogits(rows, ids, old, clamp_to_finite(new, old))
 
 
+class ScaledRows(NamedTuple):
+    """Whole rows, divided by their temperatures."""
+
+    positions: Ints
+    """Their positions in a selection, (r,)."""
+    logits: Floats
+    """logit / temperature, (r, V)."""
+    highest: Floats
+    """The highest of each row, (r,)."""
+
+
 class RowSelection(NamedTuple):
     """Some rows of a batch, ascending, with the temperature and the penalties of each."""
 
@@ -93,11 +104,8 @@ class RowSelection(NamedTuple):
             self.table, self.rows[positions], self.temperature[positions], self.penalised.of(positions)
         )
 
-    def scaled_rows(self) -> Iterator[tuple[Ints, Floats, Floats]]:
-        """Yield whole rows, a few at a time: positions, (r,), logit / temperature, (r, V), and the highest, (r,).
-
-        A row whose highest scaled logit is beyond float32 is left out.
-        """
+    def scaled_rows(self) -> Iterator[ScaledRows]:
+        """Yield whole rows, a few at a time. A row whose highest scaled logit is beyond float32 is left out."""
         step = max(_LOGITS_AT_ONCE // self.table.width, 1)
         for start in range(0, self.rows.size, step):
             positions = np.arange(start, min(start + step, self.rows.size))
@@ -109,6 +117,6 @@ class RowSelection(NamedTuple):
                 highest = scaled.max(axis=1)
             is_finite = np.isfinite(highest)
             if is_finite.all():
-                yield positions, scaled, highest
+                yield ScaledRows(positions, scaled, highest)
             elif is_finite.any():
-                yield positions[is_finite], scaled[is_finite], highest[is_finite]
+                yield ScaledRows(positions[is_finite], scaled[is_finite], highest[is_finite])

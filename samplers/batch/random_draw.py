@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from functools import lru_cache
+from typing import NamedTuple
 
 import numpy as np
 
@@ -92,12 +93,17 @@ def draw_from_rows(scaled: Floats, highest: Floats, u: Doubles) -> tuple[Ints, D
     return tokens, probs
 
 
-def _locate(weights: Floats, u: Doubles, dtype: type[np.floating]) -> tuple[Ints, Doubles, Mask]:
-    """Find the token at ``u`` of each row.
+class _LocatedTokens(NamedTuple):
+    """The drawn token of each row, (R,)."""
 
-    Returns the tokens, their probabilities, and whether weights that are a little off would give the same token.
-    ``dtype``: that of the sums of blocks.
-    """
+    tokens: Ints
+    probs: Doubles
+    is_certain: Mask
+    """True if weights with a small error give the same token as exact ones."""
+
+
+def _locate(weights: Floats, u: Doubles, dtype: type[np.floating]) -> _LocatedTokens:
+    """Find the token at ``u`` of each row. ``dtype``: that of the sums of blocks."""
     every, width = np.arange(u.size), weights.shape[1]
     size = BLOCK_ROWS if width > LONG_ROW else width
     ends = np.add.accumulate(
@@ -114,7 +120,7 @@ def _locate(weights: Floats, u: Doubles, dtype: type[np.floating]) -> tuple[Ints
     position = _first_reaching(sums, target)
     sum_before = np.where(position > 0, sums[every, position - 1], 0.0)
     is_certain = np.minimum(target - sum_before, sums[every, position] - target) > _MAX_RELATIVE_ERROR * total
-    return block * size + position, in_block[every, position] / total, is_certain
+    return _LocatedTokens(block * size + position, in_block[every, position] / total, is_certain)
 
 
 def _first_reaching(sums: Doubles, target: Doubles) -> Ints:

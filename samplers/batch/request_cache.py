@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from threading import Lock
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +19,17 @@ _MAX_REQUESTS = 1024
 _GROWTH_COLUMNS = 256
 """Columns by which a table of texts grows, so that most steps need no new table."""
 _PADDING_ID = -1
+
+
+class _TextChange(NamedTuple):
+    """How the texts of a batch differ from those of the step before."""
+
+    rows: Ints
+    """The row of each new token, (n,)."""
+    ids: Ints
+    """The new tokens, (n,)."""
+    must_recount: Mask
+    """Which rows must be counted again from the start, (B,)."""
 
 
 class RequestTokenCache:
@@ -98,7 +109,7 @@ class RequestTokenCache:
     def _count(self, pair: list[NDArray[np.int64]]) -> None:
         """Update the counts of the first rows to these texts."""
         changes = [self._compare(kind, ids) for kind, ids in enumerate(pair)]
-        must_recount = changes[0][2] | changes[1][2]
+        must_recount = changes[0].must_recount | changes[1].must_recount
         if must_recount.any():
             self._recount(must_recount, pair)
         for kind, (rows, ids, _) in enumerate(changes):
@@ -106,8 +117,8 @@ class RequestTokenCache:
             if new.any():
                 self._counts = self._counts.add(rows[new], ids[new], kind, self._width)
 
-    def _compare(self, kind: int, ids: Ids) -> tuple[Ints, Ints, Mask]:
-        """Store a text; return rows and ids, (n,), of its new tokens, and which rows must be counted again."""
+    def _compare(self, kind: int, ids: Ids) -> _TextChange:
+        """Store the texts of one kind, and return what changed in them."""
         height, size = ids.shape
         if size > self._texts[kind].shape[1]:
             added = size + _GROWTH_COLUMNS - self._texts[kind].shape[1]
@@ -122,7 +133,7 @@ class RequestTokenCache:
         is_new = is_token(new, self._width)
         must_recount |= np.bincount(rows[is_gone], minlength=height) > 0
         must_recount |= np.bincount(rows[is_new], minlength=height) > _MAX_ADDED_TOKENS
-        return rows[is_new], new[is_new], must_recount
+        return _TextChange(rows[is_new], new[is_new], must_recount)
 
     def _recount(self, must_recount: Mask, pair: list[NDArray[np.int64]]) -> None:
         """Count some rows again from the start."""

@@ -140,7 +140,17 @@ def _lower_bounds(highest: Floats, penalised: PenalisedLogits, counts: Ints) -> 
 def _with_penalties(
     rows: Ints, ids: Ints, logits: Floats, selection: RowSelection, bounds: Floats
 ) -> tuple[Ints, Ints, Floats]:
-    """Replace the logits that penalties change; an entry below its row's bound is left out."""
+    """Replace the logits that penalties change; an entry below its row's bound is left out.
+
+    Args:
+        rows: the row of each entry, (n,).
+        ids: the token of each entry, (n,).
+        logits: the scaled logit of each entry, without penalties, (n,).
+        selection: the rows with their penalties.
+        bounds: the scaled logit that an entry of each row must reach, (R,).
+
+    Returns rows, ids and logits of the new entries.
+    """
     penalised, width = selection.penalised, selection.table.width
     if not penalised.rows.size:
         return rows, ids, logits
