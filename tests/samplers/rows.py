@@ -16,6 +16,7 @@ from ..oracle.native import Left, NativeChain
 
 Row = NDArray[np.float32]
 NEG = -math.inf
+LOWEST, HIGHEST = float(np.finfo(np.float32).min), float(np.finfo(np.float32).max)
 
 
 def row(*values: float) -> Row:
@@ -23,6 +24,10 @@ def row(*values: float) -> Row:
     logits = np.array(values, dtype=np.float32)
     logits.flags.writeable = False
     return logits
+
+
+HALVES = row(*(math.log(p) for p in (1, 0.5, 0.25, 0.125, 0.125)))
+"""The probabilities are exactly 1/2, 1/4, 1/8, 1/16 and 1/16, in float32 too."""
 
 
 def softmax(logits: Row) -> list[float]:
@@ -109,6 +114,18 @@ class FakeVocabulary:
         return [byte % self.size for byte in data]
 
 
+def vocabulary_with_ends(size: int, *eog: int) -> FakeVocabulary:
+    """A vocabulary in which these tokens end a text."""
+    vocabulary = FakeVocabulary(size)
+    vocabulary.eog = frozenset(eog)
+    return vocabulary
+
+
+def within(history: Iterable[int], logits: Row) -> list[int]:
+    """The tokens of a history as ids of a row's vocabulary."""
+    return [token % logits.size for token in history]
+
+
 def run(
     step: Any, logits: Row, prompt: Iterable[int] = (), output: Iterable[int] = (), seed: int = 0
 ) -> Candidates:
@@ -162,3 +179,17 @@ def refuses(step: Any, message: str) -> None:
     with pytest.raises(SamplingError) as caught:
         build([step])
     assert str(caught.value) == message
+
+
+def check_floor(step: Any, logits: Row, floor: float) -> None:
+    """Assert that a step keeps the rows whose probability reaches ``floor``, in their order, and always the best.
+
+    Probabilities are float32, of logits rounded to it: 1e-5 about the floor a row may go either way. A probability
+    of 0 need not stay.
+    """
+    probs = softmax(logits)
+    best = max(probs)
+    kept = run(step, logits).ids.tolist()
+    assert kept == sorted(kept)
+    assert {i for i, p in enumerate(probs) if 0 < p >= floor * (1 + 1e-5) or p == best} <= set(kept)
+    assert set(kept) <= {i for i, p in enumerate(probs) if p >= floor * (1 - 1e-5)}

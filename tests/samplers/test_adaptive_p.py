@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from logitsmith.samplers import build
 
 from ..oracle.native import NativeChain
+from .drawing import SEEDS, on_a_boundary, place_of, uniforms
 from .rows import LARGE, LARGEST, NEG, make_row, refuses, row, rows
-from .test_mirostat_v2 import SEEDS, on_a_boundary, place_of, uniforms
 
 LN2 = math.log(2)
 # Probabilities 1/4, 1/8, 1/2 and 1/8.

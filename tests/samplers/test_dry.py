@@ -7,7 +7,21 @@ from hypothesis import strategies as st
 from logitsmith.samplers import SamplingError, build, make_sampler
 
 from ..oracle.native import NativeChain
-from .rows import LARGE, LARGEST, NEG, FakeVocabulary, agree, make_row, native, refuses, row, rows, run, table
+from .rows import (
+    LARGE,
+    LARGEST,
+    NEG,
+    FakeVocabulary,
+    agree,
+    make_row,
+    native,
+    refuses,
+    row,
+    rows,
+    run,
+    table,
+    within,
+)
 
 # The tokens of the fake vocabulary are bytes, so that a text is a history.
 ZEROS = row(*[0.0] * 128)
@@ -128,10 +142,6 @@ def test_brute_force(text, prompt, params, breakers):
 
 
 HISTORY = st.lists(st.integers(0, 2), max_size=60) | st.lists(st.integers(0, 300), max_size=60)
-
-
-def within(history, logits):
-    return [token % logits.size for token in history]
 
 
 @given(rows(LARGEST), SETTINGS, HISTORY)

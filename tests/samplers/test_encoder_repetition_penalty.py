@@ -6,9 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from logitsmith.samplers import SamplingError, build
 
-from .rows import LARGE, NEG, refuses, row, rows, run, table
+from .rows import HIGHEST, LARGE, LOWEST, NEG, refuses, row, rows, run, table, within
 
-LOWEST, HIGHEST = float(np.finfo(np.float32).min), float(np.finfo(np.float32).max)
 LOGITS = row(4, -4, 0, 8, NEG)
 
 # penalty, logits, prompt, output, logits afterwards
@@ -50,10 +49,6 @@ def by_hand(logits, prompt, penalty):
 
 PENALTY = st.sampled_from([1.1, 2.0, 0.5, 1e30, 1e-30]) | st.floats(0.125, 5)
 TOKENS = st.lists(st.integers(0, 30) | st.integers(0, 4999), max_size=80)
-
-
-def within(tokens, logits):
-    return [token % logits.size for token in tokens]
 
 
 @given(rows(300), PENALTY, TOKENS, TOKENS)

@@ -5,10 +5,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from logitsmith.samplers import build
 
-from .rows import LARGE, NEG, refuses, row, rows, run, softmax, table
+from .rows import HALVES, LARGE, NEG, check_floor, refuses, row, rows, run, softmax, table
 
-# The probabilities are exactly 1/2, 1/4, 1/8, 1/16 and 1/16; the entropy is 1.875 ln 2, and exp(-H) is 0.27263.
-HALVES = row(*(math.log(p) for p in (1, 0.5, 0.25, 0.125, 0.125)))
+# The entropy of HALVES is 1.875 ln 2, and exp(-H) is 0.27263.
 
 WORKED = {
     # Below exp(-2 H) = 0.0743 the floor is epsilon itself.
@@ -45,15 +44,11 @@ def test_worked_example(epsilon, unit, logits, ids):
 
 
 def check(logits, epsilon, unit):
-    """Probabilities are float32, of logits rounded to it: 1e-5 about the threshold it may fall either way."""
     probs = softmax(logits)
     best = max(probs)
     entropy = -math.fsum(p * math.log(p) for p in probs if p)
     threshold = min(epsilon * unit, math.sqrt(epsilon * unit) * math.exp(-entropy), best)
-    kept = run({"eta_cutoff": {"epsilon": epsilon, "unit": unit}}, logits).ids.tolist()
-    assert kept == sorted(kept)
-    assert {i for i, p in enumerate(probs) if p >= threshold * (1 + 1e-5) or p == best} <= set(kept)
-    assert set(kept) <= {i for i, p in enumerate(probs) if p >= threshold * (1 - 1e-5)}
+    check_floor({"eta_cutoff": {"epsilon": epsilon, "unit": unit}}, logits, threshold)
 
 
 PROBABILITY = st.floats(1e-30, 0.999) | st.floats(1e-5, 1e-2)

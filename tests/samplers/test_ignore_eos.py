@@ -3,14 +3,7 @@ import pytest
 from hypothesis import given
 from logitsmith.samplers import SamplingError, build
 
-from .rows import LARGEST, NEG, FakeVocabulary, native, refuses, row, rows, run, table
-
-
-def vocabulary(size, *eog):
-    fake = FakeVocabulary(size)
-    fake.eog = frozenset(eog)
-    return fake
-
+from .rows import LARGEST, NEG, FakeVocabulary, native, refuses, row, rows, run, table, vocabulary_with_ends
 
 WORKED = {
     "one": ([2], row(1, 3, 2), [(0, 1.0), (1, 3.0)]),
@@ -21,7 +14,7 @@ WORKED = {
 
 @pytest.mark.parametrize(("eog", "logits", "left"), WORKED.values(), ids=WORKED)
 def test_worked_example(eog, logits, left):
-    assert table(build(["ignore_eos"], vocab=vocabulary(logits.size, *eog)).apply(logits)) == left
+    assert table(build(["ignore_eos"], vocab=vocabulary_with_ends(logits.size, *eog)).apply(logits)) == left
 
 
 @given(rows(300).filter(lambda logits: logits.size > 1))
@@ -43,19 +36,19 @@ def test_keeps_what_a_ban_in_llama_cpp_keeps_above_minus_inf(logits):
 
 
 def test_after_a_step_that_reorders():
-    left = build("top_k2 > ignore_eos", vocab=vocabulary(3, 1)).apply(row(1, 3, 2))
+    left = build("top_k2 > ignore_eos", vocab=vocabulary_with_ends(3, 1)).apply(row(1, 3, 2))
     assert table(left) == [(2, 2.0)]
 
 
 def test_only_end_tokens_left():
     with pytest.raises(SamplingError, match=r"^ignore_eos: only end-of-generation tokens are left$"):
-        build("top_k1 > ignore_eos", vocab=vocabulary(3, 1)).apply(row(1, 3, 2))
+        build("top_k1 > ignore_eos", vocab=vocabulary_with_ends(3, 1)).apply(row(1, 3, 2))
 
 
 @pytest.mark.parametrize("size", [2, 5])
 def test_a_vocabulary_of_another_size(size):
     with pytest.raises(SamplingError, match=f"^ignore_eos: the row has 3 logits, the vocabulary {size}$"):
-        build(["ignore_eos"], vocab=vocabulary(size, 1)).apply(row(1, 3, 2))
+        build(["ignore_eos"], vocab=vocabulary_with_ends(size, 1)).apply(row(1, 3, 2))
 
 
 @pytest.mark.parametrize(

@@ -6,10 +6,23 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from logitsmith.samplers import SamplingError, build
 
-from .rows import LARGE, LARGEST, NEG, FakeVocabulary, agree, native, refuses, row, rows, run, table
+from .rows import (
+    HIGHEST,
+    LARGE,
+    LARGEST,
+    LOWEST,
+    NEG,
+    FakeVocabulary,
+    agree,
+    native,
+    refuses,
+    row,
+    rows,
+    run,
+    table,
+)
 
 NUMBERS = st.floats(-50, 50) | st.sampled_from([100.0, -100.0])
-LOWEST, HIGHEST = float(np.finfo(np.float32).min), float(np.finfo(np.float32).max)
 
 WORKED = {
     "add": ({1: 2.0}, row(1, 3, 2), [(0, 1.0), (1, 5.0), (2, 2.0)]),

@@ -3,14 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from logitsmith.samplers import SamplingError, build
 
-from .rows import LARGE, NEG, FakeVocabulary, refuses, row, rows, run, table
-
-
-def vocabulary(size, *eog):
-    fake = FakeVocabulary(size)
-    fake.eog = frozenset(eog)
-    return fake
-
+from .rows import LARGE, NEG, FakeVocabulary, refuses, row, rows, run, table, vocabulary_with_ends
 
 LOGITS = row(1, 3, 2)
 
@@ -30,7 +23,7 @@ WORKED = {
 
 @pytest.mark.parametrize(("n", "eog", "prompt", "output", "ids"), WORKED.values(), ids=WORKED)
 def test_worked_example(n, eog, prompt, output, ids):
-    chain = build([{"min_tokens": n}], vocab=vocabulary(3, *eog))
+    chain = build([{"min_tokens": n}], vocab=vocabulary_with_ends(3, *eog))
     chain.reset(prompt)
     for token in output:
         chain.accept(token)
@@ -52,7 +45,7 @@ def test_brute_force_on_a_large_vocabulary(logits):
 
 
 def test_end_tokens_are_gone_for_exactly_n_tokens_and_reset_starts_again():
-    chain = build([{"min_tokens": 5}], seed=1, vocab=vocabulary(3, 1, 2))
+    chain = build([{"min_tokens": 5}], seed=1, vocab=vocabulary_with_ends(3, 1, 2))
     runs = []
     for _ in range(3):
         chain.reset([0, 1, 2])
@@ -66,20 +59,20 @@ def test_end_tokens_are_gone_for_exactly_n_tokens_and_reset_starts_again():
 
 
 def test_looking_at_the_rows_counts_nothing():
-    chain = build([{"min_tokens": 1}], vocab=vocabulary(3, 2))
+    chain = build([{"min_tokens": 1}], vocab=vocabulary_with_ends(3, 2))
     for _ in range(3):
         chain.sample(LOGITS)
     assert chain.apply(LOGITS).ids.tolist() == [0, 1]
 
 
 def test_after_a_step_that_reorders():
-    left = build("top_k2 > min_tokens5", vocab=vocabulary(3, 1)).apply(LOGITS)
+    left = build("top_k2 > min_tokens5", vocab=vocabulary_with_ends(3, 1)).apply(LOGITS)
     assert table(left) == [(2, 2.0)]
     assert left.is_ordered
 
 
 def test_only_end_tokens_left():
-    chain = build("top_k1 > min_tokens1", vocab=vocabulary(3, 1))
+    chain = build("top_k1 > min_tokens1", vocab=vocabulary_with_ends(3, 1))
     with pytest.raises(SamplingError, match=r"^min_tokens: only end-of-generation tokens are left$"):
         chain.apply(LOGITS)
     chain.accept(0)
@@ -88,13 +81,13 @@ def test_only_end_tokens_left():
 
 def test_only_minus_inf_left():
     with pytest.raises(SamplingError, match=r"^min_tokens: left no finite logit$"):
-        build([{"min_tokens": 1}], vocab=vocabulary(2, 1)).apply(row(NEG, 3))
+        build([{"min_tokens": 1}], vocab=vocabulary_with_ends(2, 1)).apply(row(NEG, 3))
 
 
 @pytest.mark.parametrize("size", [2, 5])
 def test_a_vocabulary_of_another_size(size):
     with pytest.raises(SamplingError, match=f"^min_tokens: the row has 3 logits, the vocabulary {size}$"):
-        build([{"min_tokens": 1}], vocab=vocabulary(size, 1)).apply(LOGITS)
+        build([{"min_tokens": 1}], vocab=vocabulary_with_ends(size, 1)).apply(LOGITS)
 
 
 @given(rows(300))

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from logitsmith.samplers import build
 
 from ..oracle.native import NativeSampler
-from .rows import LARGE, NEG, make_row, refuses, row, rows
-from .test_mirostat_v2 import SEEDS, bits_of, follow, place_of, sorted_probabilities, uniforms
+from .drawing import SEEDS, bits_of, follow, place_of, sorted_probabilities, uniforms
+from .rows import LARGE, NEG, refuses, row, rows
 
 
 def zipf(s, size=8):
@@ -58,18 +58,6 @@ def test_the_vocabulary_counts_where_rows_were_dropped():
         left = chain.apply(logits)
         chain.draw(left)
         assert len(left) == count
-
-
-@pytest.mark.parametrize(
-    ("surprise", "bits"),
-    # Probabilities as 1 : 1/4 : 1/9 … of 205.40/144 in all; two are left, with 4/5 and 1/5.
-    [("truncated", [math.log2(5 / 4), math.log2(5)]), ("full", [math.log2(1.5274), math.log2(4 * 1.5274)])],
-)
-@pytest.mark.parametrize("seed", range(6))
-def test_mu_is_corrected_by_the_surprise_of_the_token_drawn(surprise, bits, seed):
-    chain = build([{"mirostat": {"tau": 1.0, "eta": 0.25, "surprise": surprise}}], seed=seed)
-    token = chain.sample(zipf(2))
-    assert chain.steps[-1].mu == pytest.approx(2 - 0.25 * (bits[token] - 1), rel=1e-4)
 
 
 def fit(first):
@@ -150,12 +138,6 @@ def test_equals_llama_cpp_on_a_large_vocabulary(logits):
     assert follow("mirostat", {"tau": 5.0, "eta": 0.3, "m": 100}, logits, 5, lambda _: False) == 5
 
 
-@pytest.mark.parametrize("seed", [0, 7, 4294967294])
-def test_a_long_run_equals_llama_cpps(seed):
-    logits = make_row("normal", 1000, 3)
-    assert follow("mirostat", {"tau": 3.0, "eta": 0.2}, logits, seed, lambda _: False, draws=200) == 200
-
-
 @pytest.mark.parametrize("count", [0, 1], ids=["infinite", "an overflow"])
 def test_a_k_beyond_an_int_keeps_the_row_or_one_as_in_llama_cpp_on_x86(count):
     # Of equal logits s is 0, and k infinite; of nearly equal ones k is about 1e27.
@@ -178,22 +160,6 @@ def test_frequencies_follow_the_probabilities():
     weights = 1 / np.arange(1, 5) ** 2
     expected = 4000 * weights / weights.sum()
     assert ((draws - expected) ** 2 / expected).sum() < 16.3
-
-
-@given(SEEDS)
-def test_reset_repeats_a_run(seed):
-    chain, logits = build([{"mirostat": {"tau": 3.0, "eta": 0.5}}], seed=seed), make_row("normal", 40, 1)
-    first = [chain.sample(logits) for _ in range(10)]
-    chain.reset([1, 2])
-    assert chain.steps[-1].mu == 6
-    assert [chain.sample(logits) for _ in range(10)] == first
-
-
-def test_only_a_draw_moves_mu():
-    chain, logits = build([{"mirostat": 3.0}]), make_row("normal", 40, 1)
-    assert chain.apply(logits).logits is logits
-    chain.accept(3)
-    assert chain.steps[-1].mu == 6
 
 
 @pytest.mark.parametrize(

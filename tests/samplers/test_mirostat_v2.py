@@ -1,5 +1,4 @@
 import math
-from itertools import accumulate
 
 import numpy as np
 import pytest
@@ -9,13 +8,12 @@ from logitsmith.samplers import Candidates, build
 from logitsmith.samplers.mirostat_base import surprises
 
 from ..oracle.native import NativeSampler
-from .rows import LARGE, LARGEST, NEG, agree, make_row, refuses, row, rows
-from .test_mersenne_twister import mt19937
+from .drawing import SEEDS, bits_of, follow, place_of, sorted_probabilities, uniforms
+from .rows import LARGE, LARGEST, NEG, make_row, refuses, row, rows
 
 LN2 = math.log(2)
 # Probabilities 1/4, 1/8, 1/2 and 1/8: surprises of 2, 3, 1 and 3 bits. Sorted ids are 2 0 1 3.
 HALVES = row(-LN2, -2 * LN2, 0, -2 * LN2)
-SEEDS = st.integers(0, 2**32 - 2)
 SETTINGS = st.fixed_dictionaries(
     {
         "tau": st.sampled_from([0.0, 1.0, 5.0]) | st.floats(0, 8),
@@ -47,18 +45,6 @@ def test_worked_example(tau, logits, ids):
     assert left.ids.tolist() == ids
     assert left.logits.tolist() == [logits[i] for i in ids]
     assert token in ids
-
-
-@pytest.mark.parametrize(
-    ("surprise", "bits"),
-    # Of the two that are left at mu = 2, token 2 has 2/3 and token 0 has 1/3.
-    [("truncated", {2: math.log2(3 / 2), 0: math.log2(3)}), ("full", {2: 1.0, 0: 2.0})],
-)
-@pytest.mark.parametrize("seed", range(6))
-def test_mu_is_corrected_by_the_surprise_of_the_token_drawn(surprise, bits, seed):
-    chain = build([{"mirostat_v2": {"tau": 1.0, "eta": 0.25, "surprise": surprise}}], seed=seed)
-    token = chain.sample(HALVES)
-    assert chain.steps[-1].mu == pytest.approx(2 - 0.25 * (bits[token] - 1), rel=1e-6)
 
 
 def test_mu_moves_what_is_kept():
@@ -96,36 +82,6 @@ def test_mu_far_below_0_leaves_the_best_row():
     assert chain.sample(logits) == 499
 
 
-def uniforms(seed):
-    """The numbers in [0, 1) that a `discrete_distribution` draws, each made of two words of 32 bits."""
-    words = mt19937(seed)
-    while True:
-        low = next(words)
-        yield (low + 2**32 * next(words)) / 2**64
-
-
-def sorted_probabilities(logits):
-    """Ids and probabilities from high to low, in float64."""
-    values = logits.tolist()
-    order = sorted(range(len(values)), key=lambda i: (-values[i], i))
-    weights = [math.exp(values[i] - values[order[0]]) for i in order]
-    return order, [weight / math.fsum(weights) for weight in weights]
-
-
-def place_of(shares, numbers):
-    """The place that is drawn with these shares; one alone takes no number."""
-    if len(shares) == 1:
-        return 0
-    u = next(numbers)
-    ends = list(accumulate(shares))
-    assume(all(abs(end - u) > 1e-5 for end in ends))  # there float32 decides
-    return next(place for place, end in enumerate(ends) if end >= u or place == len(ends) - 1)
-
-
-def bits_of(probability):
-    return -math.log2(probability) if probability else math.inf
-
-
 @given(rows(300), SETTINGS, st.sampled_from(["truncated", "full"]), SEEDS)
 def test_brute_force(logits, params, surprise, seed):
     tau, eta = params["tau"], params["eta"]
@@ -142,37 +98,6 @@ def test_brute_force(logits, params, surprise, seed):
         assert left.ids.tolist() == order[:count]
         mu -= eta * (bits_of(probs[place] / (mass if surprise == "truncated" else 1)) - tau)
         assert float(chain.steps[-1].mu) == pytest.approx(mu, abs=1e-4)
-
-
-def on_a_boundary(probs, u):
-    """Does the last bit of a probability decide which token is drawn?"""
-    ends = np.cumsum(probs, dtype=np.float64) / probs.sum(dtype=np.float64)
-    # The longer the row, the smaller are its probabilities, and their last bits.
-    return bool((np.abs(ends - u) < (1e-7 if probs.size < 10_000 else 1e-8)).any())
-
-
-def follow(name, params, logits, seed, doubtful, draws=5):
-    """Compare several draws in a row with llama.cpp's: what was drawn from, and the token. Returns how many.
-
-    Ends before the first draw where the last bit of an expf, logf or powf decides, which llama.cpp's may round
-    otherwise: upon a boundary between tokens, or where ``doubtful(step)`` says that it changes what is kept.
-    """
-    ours, numbers = build([{name: params}], seed=seed), uniforms(seed)
-    with NativeSampler(name, vocabulary=logits.size, seed=seed, **params) as native:
-        for draw in range(draws):
-            if doubtful(ours.steps[-1]):
-                return draw
-            left = ours.apply(logits)
-            token, theirs = ours.draw(left), native.apply(logits)
-            agree(left, theirs, cut=True)
-            np.testing.assert_allclose(left.llama_cpp_probs(), theirs.p, atol=1e-5, rtol=0)
-            if len(left) > 1 and on_a_boundary(theirs.p, next(numbers)):
-                return draw
-            # Among equal logits llama.cpp has another token at the same place.
-            assert left.ids.tolist().index(token) == theirs.ids.tolist().index(theirs.token)
-            ours.accept(token)
-            native.accept(theirs.token)
-    return draws
 
 
 def near_mu(logits):
@@ -196,12 +121,6 @@ def test_equals_llama_cpp_on_a_large_vocabulary(logits):
 @pytest.mark.parametrize("tau", [0.5, 1.0, 1.5])
 def test_llama_cpp_keeps_a_surprise_of_exactly_mu_too(tau):
     assert follow("mirostat_v2", {"tau": tau, "eta": 0.0}, HALVES, 1, lambda _: False) == 5
-
-
-@pytest.mark.parametrize("seed", [0, 7, 4294967294])
-def test_a_long_run_equals_llama_cpps(seed):
-    logits = make_row("normal", 1000, 3)
-    assert follow("mirostat_v2", {"tau": 3.0, "eta": 0.2}, logits, seed, lambda _: False, draws=200) == 200
 
 
 def test_the_surprise_of_a_long_run_is_near_tau():
@@ -232,22 +151,6 @@ def test_frequencies_follow_the_probabilities():
     weights = np.exp(np.array([1, 2, 0.5, 1.5]))
     expected = 4000 * weights / weights.sum()
     assert ((draws - expected) ** 2 / expected).sum() < 16.3
-
-
-@given(SEEDS)
-def test_reset_repeats_a_run(seed):
-    chain, logits = build([{"mirostat_v2": {"tau": 3.0, "eta": 0.5}}], seed=seed), make_row("normal", 40, 1)
-    first = [chain.sample(logits) for _ in range(10)]
-    chain.reset([1, 2])
-    assert chain.steps[-1].mu == 6
-    assert [chain.sample(logits) for _ in range(10)] == first
-
-
-def test_only_a_draw_moves_mu():
-    chain, logits = build([{"mirostat_v2": 3.0}]), make_row("normal", 40, 1)
-    assert chain.apply(logits).logits is logits
-    chain.accept(3)
-    assert chain.steps[-1].mu == 6
 
 
 def test_a_tau_whose_double_is_beyond_the_floats():

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from logitsmith.samplers import SamplingError, build
 
-from .rows import LARGE, NEG, refuses, row, rows, run, table
+from .rows import LARGE, NEG, refuses, row, rows, run, table, within
 
 LOGITS = row(1, 4, -4, 0, 2)
 
@@ -53,10 +53,6 @@ def kept(logits, history, n):
 # Few tokens, so that they repeat.
 HISTORY = st.integers(0, 5).flatmap(lambda last: st.lists(st.integers(0, last), max_size=40))
 LENGTH = st.integers(1, 6)
-
-
-def within(history, logits):
-    return [token % logits.size for token in history]
 
 
 @given(rows(300), LENGTH, HISTORY, HISTORY)

@@ -6,7 +6,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 from logitsmith.samplers import SamplingError, build
 
-from .rows import LARGE, LARGEST, NEG, FakeVocabulary, agree, make_row, native, refuses, row, rows, run, table
+from .rows import (
+    LARGE,
+    LARGEST,
+    NEG,
+    FakeVocabulary,
+    agree,
+    make_row,
+    native,
+    refuses,
+    row,
+    rows,
+    run,
+    table,
+    within,
+)
 
 # Tokens 0..4, of which 1 (logit 4), 2 (logit -4) and 3 (logit 0) occur in the histories below.
 LOGITS = row(1, 4, -4, 0, NEG)
@@ -97,10 +111,6 @@ SETTINGS = st.fixed_dictionaries(
 )
 ONLY_OURS = st.fixed_dictionaries({"scope": st.sampled_from(["all", "output"]), "penalize_newline": st.booleans()})
 HISTORY = st.lists(st.integers(0, 30) | st.integers(0, 4999), max_size=80)
-
-
-def within(history, logits):
-    return [token % logits.size for token in history]
 
 
 @given(rows(300), SETTINGS, ONLY_OURS, HISTORY, HISTORY)

@@ -6,9 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from logitsmith.samplers import build
 
-from .rows import LARGE, NEG, refuses, row, rows, run, table
-
-LOWEST, HIGHEST = float(np.finfo(np.float32).min), float(np.finfo(np.float32).max)
+from .rows import HIGHEST, LARGE, LOWEST, NEG, refuses, row, rows, run, table
 
 # factor, curve, logits, logits afterwards
 WORKED = {

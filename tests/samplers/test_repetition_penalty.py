@@ -6,9 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from logitsmith.samplers import SamplingError, build
 
-from .rows import LARGE, LARGEST, NEG, agree, native, refuses, row, rows, run, table
+from .rows import HIGHEST, LARGE, LARGEST, LOWEST, NEG, agree, native, refuses, row, rows, run, table, within
 
-LOWEST, HIGHEST = float(np.finfo(np.float32).min), float(np.finfo(np.float32).max)
 # Tokens 0..5, of which 5 is in none of the stories below.
 LOGITS = row(4, -4, 0, 8, NEG, 4)
 # parameters, logits, story, logits afterwards
@@ -89,10 +88,6 @@ PENALTY = st.sampled_from([1.1, 2.0, 0.5]) | st.floats(0.125, 5)
 RANGE = st.sampled_from([0, 1, 2]) | st.integers(0, 60)
 SLOPE = st.sampled_from([0.0, 0.7, 1.0]) | st.floats(0, 10)
 STORY = st.lists(st.integers(0, 30) | st.integers(0, 4999), max_size=80)
-
-
-def within(story, logits):
-    return [token % logits.size for token in story]
 
 
 @given(rows(300), PENALTY, RANGE, SLOPE, STORY, STORY)

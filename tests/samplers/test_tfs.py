@@ -7,12 +7,11 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from logitsmith.samplers import build
 
-from .rows import LARGE, NEG, refuses, row, rows, run
+from .rows import HALVES, LARGE, NEG, refuses, row, rows, run
 
 # KoboldAI's wiki works with these probabilities.
 WIKI = row(*(math.log(p) for p in (0.4, 0.3, 0.15, 0.1, 0.05)))
-# Exactly 1/2, 1/4, 1/8, 1/16 and 1/16; their bends 1/8, 1/16 and 1/16, so that the sums are 1/2, 3/4 and 1.
-HALVES = row(*(math.log(p) for p in (1, 0.5, 0.25, 0.125, 0.125)))
+# The second differences of HALVES are 1/8, 1/16 and 1/16, so that the sums are 1/2, 3/4 and 1.
 EQUAL = row(3, 3, 3, 3, 3, 3)
 
 # z, logits, how many `pad: true` keeps, how many `pad: false` keeps

@@ -5,10 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from logitsmith.samplers import build
 
-from .rows import LARGE, NEG, refuses, row, rows, run, softmax, table
+from .rows import HALVES, LARGE, NEG, check_floor, refuses, row, rows, run, softmax, table
 
-# The probabilities are exactly 1/2, 1/4, 1/8, 1/16 and 1/16, in float32 too.
-HALVES = row(*(math.log(p) for p in (1, 0.5, 0.25, 0.125, 0.125)))
 # KoboldAI's wiki: probabilities 0.699, 0.009, 0.290 and 0.002, so that p_max squared is 0.488.
 WIKI = row(2, -2.3, 1.12, -3.9)
 
@@ -39,14 +37,10 @@ def test_worked_example(a, logits, ids):
 
 
 def check(logits, a):
-    """Probabilities are float32, of logits rounded to it: 1e-5 about the threshold it may fall either way."""
     probs = softmax(logits)
     best = max(probs)
     threshold = min(a * best**2, best) if a > 1e-40 else 0.0
-    kept = run({"top_a": a}, logits).ids.tolist()
-    assert kept == sorted(kept)
-    assert {i for i, p in enumerate(probs) if 0 < p >= threshold * (1 + 1e-5) or p == best} <= set(kept)
-    assert set(kept) <= {i for i, p in enumerate(probs) if p >= threshold * (1 - 1e-5)}
+    check_floor({"top_a": a}, logits, threshold)
 
 
 @given(rows(300), st.floats(0, 2) | st.floats(1e-30, 1e30))
