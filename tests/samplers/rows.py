@@ -193,3 +193,18 @@ def check_floor(step: Any, logits: Row, floor: float) -> None:
     assert kept == sorted(kept)
     assert {i for i, p in enumerate(probs) if 0 < p >= floor * (1 + 1e-5) or p == best} <= set(kept)
     assert set(kept) <= {i for i, p in enumerate(probs) if p >= floor * (1 - 1e-5)}
+
+
+def refuses_an_id_outside(step: Mapping[str, Any], token: int) -> None:
+    """Assert that a penalty of factor 2 refuses an id outside 0..2, in prompt and output, and goes on after it."""
+    (name,) = step
+    message = rf"^{name}: token id {token} in the text is not within 0\.\.2$"
+    chain = build([step])
+    chain.reset([token])
+    with pytest.raises(SamplingError, match=message):
+        chain.apply(row(1, 3, 2))
+    chain.reset([0])
+    chain.apply(row(1, 3, 2))
+    with pytest.raises(SamplingError, match=message):
+        chain.accept(token)
+    assert chain.apply(row(1, 3, 2)).logits.tolist() == [0.5, 3.0, 2.0]

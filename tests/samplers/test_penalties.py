@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from logitsmith.samplers import SamplingError, build
+from logitsmith.samplers import build
 
 from .rows import (
     LARGE,
@@ -15,6 +15,7 @@ from .rows import (
     make_row,
     native,
     refuses,
+    refuses_an_id_outside,
     row,
     rows,
     run,
@@ -201,16 +202,7 @@ def test_the_vocabulary_may_change_in_size_between_runs():
 
 @pytest.mark.parametrize("token", [-1, 3, 50_000])
 def test_an_id_outside_the_vocabulary(token):
-    message = rf"^penalties: token id {token} in the text is not within 0\.\.2$"
-    chain = build([{"penalties": {"repeat": 2.0}}])
-    chain.reset([token])
-    with pytest.raises(SamplingError, match=message):
-        chain.apply(row(1, 3, 2))
-    chain.reset([0])
-    chain.apply(row(1, 3, 2))
-    with pytest.raises(SamplingError, match=message):
-        chain.accept(token)
-    assert chain.apply(row(1, 3, 2)).logits.tolist() == [0.5, 3.0, 2.0]
+    refuses_an_id_outside({"penalties": {"repeat": 2.0}}, token)
 
 
 @pytest.mark.parametrize(

@@ -4,9 +4,24 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from logitsmith.samplers import SamplingError, build
+from logitsmith.samplers import build
 
-from .rows import HIGHEST, LARGE, LARGEST, LOWEST, NEG, agree, native, refuses, row, rows, run, table, within
+from .rows import (
+    HIGHEST,
+    LARGE,
+    LARGEST,
+    LOWEST,
+    NEG,
+    agree,
+    native,
+    refuses,
+    refuses_an_id_outside,
+    row,
+    rows,
+    run,
+    table,
+    within,
+)
 
 # Tokens 0..5, of which 5 is in none of the stories below.
 LOGITS = row(4, -4, 0, 8, NEG, 4)
@@ -152,16 +167,7 @@ def test_rows_that_an_earlier_step_reordered():
 
 @pytest.mark.parametrize("token", [-1, 3, 50_000])
 def test_an_id_outside_the_vocabulary(token):
-    message = rf"^repetition_penalty: token id {token} in the text is not within 0\.\.2$"
-    chain = build([{"repetition_penalty": 2.0}])
-    chain.reset([token])
-    with pytest.raises(SamplingError, match=message):
-        chain.apply(row(1, 3, 2))
-    chain.reset([0])
-    chain.apply(row(1, 3, 2))
-    with pytest.raises(SamplingError, match=message):
-        chain.accept(token)
-    assert chain.apply(row(1, 3, 2)).logits.tolist() == [0.5, 3.0, 2.0]
+    refuses_an_id_outside({"repetition_penalty": 2.0}, token)
 
 
 @pytest.mark.parametrize(
