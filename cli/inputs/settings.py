@@ -10,7 +10,6 @@ import typer
 
 from ..errors import note
 from ..options.flag import Options, walk_flags
-from ..options.grammar import GrammarOptions
 from ..options.run import RunOptions
 from ..options.sampling import FullSamplingOptions
 
@@ -79,19 +78,18 @@ def has_default_length(settings: Settings) -> bool:
 
 
 def overrides(options: Options) -> Iterator[Override]:
-    """What the flags of a command set: those that set one value, and the grammar."""
+    """What the flags of a command set, of those that set one value each."""
     from ...presets import Override
 
     is_mirostat_off = any(flag.name == "--mirostat" and value == 0 for flag, value in walk_flags(options))
     for flag, value in walk_flags(options):
-        if flag.sets is None or value is None or flag.sets.startswith("grammar"):
+        if flag.sets is None or value is None:
             continue
-        if not (is_mirostat_off and flag.sets.startswith("mirostat.")):
+        setting, _, key = flag.sets.partition(".")
+        if setting == "grammar":  # a preset has one setting for it: a name, or a table of one key
+            yield Override(flag.name, setting, {key: str(value)} if key else value)
+        elif not (is_mirostat_off and setting == "mirostat"):
             yield Override(flag.name, flag.sets, value)
-    grammar = getattr(options, "grammar", None)
-    setting = grammar.grammar_setting() if isinstance(grammar, GrammarOptions) else None
-    if setting is not None:
-        yield Override(setting[0], "grammar", setting[1])
 
 
 def _sampling_overrides(options: FullSamplingOptions) -> Iterator[Override]:

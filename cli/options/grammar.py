@@ -5,14 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import typer
 
 from .flag import Options, flag, walk_flags
 
 _grammar = partial(flag, panel="Grammar (one of the first six)")
-_SETTING = "grammar"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -20,7 +18,7 @@ class GrammarOptions(Options):
     """Where a grammar comes from: one of these."""
 
     grammar: str | None = _grammar(
-        "--grammar", metavar="NAME|GBNF", help="A grammar's name (gen grammars), or GBNF itself.", sets=_SETTING
+        "--grammar", metavar="NAME|GBNF", help="A grammar's name (gen grammars), or GBNF itself.", sets="grammar"
     )
     grammar_file: Path | None = _grammar("--grammar-file", help="A GBNF file.", sets="grammar.file")
     json_schema: str | None = _grammar(
@@ -44,18 +42,9 @@ class GrammarOptions(Options):
 
     def check(self) -> None:
         """Refuse two grammars."""
-        self.grammar_setting()
-
-    def grammar_setting(self) -> tuple[str, Any] | None:
-        """The flag that gives a grammar, and the value that a preset would have; two of them are refused."""
-        given = []
-        for described, value in walk_flags(self):
-            setting, _, key = (described.sets or "").partition(".")
-            if setting == _SETTING and value is not None:
-                given.append((described.name, {key: str(value)} if key else value))
+        given = [flag.name for flag, value in walk_flags(self) if flag.sets is not None and value is not None]
         if len(given) > 1:
-            raise typer.BadParameter(f"{given[0][0]} and {given[1][0]} each give a grammar; one at a time")
-        return given[0] if given else None
+            raise typer.BadParameter(f"{given[0]} and {given[1]} each give a grammar; one at a time")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -47,6 +47,13 @@ def check_options(options: Options) -> None:
     _check_groups(options)
 
 
+def field_types(cls: type[Options]) -> Mapping[str, Any]:
+    """The types of the fields of an options class, by name."""
+    if cls not in _TYPES:
+        _TYPES[cls] = get_type_hints(cls)
+    return _TYPES[cls]
+
+
 def _check_groups(options: Options) -> None:
     for declared in fields(options):
         value = getattr(options, declared.name)
@@ -76,15 +83,9 @@ def _is_unicode(text: str) -> bool:
     return True
 
 
-def _types(cls: type[Options]) -> Mapping[str, Any]:
-    if cls not in _TYPES:
-        _TYPES[cls] = get_type_hints(cls)
-    return _TYPES[cls]
-
-
 def _parameters(cls: type[Options]) -> Iterator[Parameter]:
     for declared in fields(cls):
-        declared_type = _types(cls)[declared.name]
+        declared_type = field_types(cls)[declared.name]
         flag = flag_of(declared)
         if flag is not None:
             default = Parameter.empty if declared.default is MISSING else declared.default
@@ -99,7 +100,7 @@ def _parameters(cls: type[Options]) -> Iterator[Parameter]:
 def _build(cls: type[OptionsT], values: Mapping[str, Any]) -> OptionsT:
     built = {}
     for declared in fields(cls):
-        declared_type = _types(cls)[declared.name]
+        declared_type = field_types(cls)[declared.name]
         if flag_of(declared) is not None:
             built[declared.name] = values[declared.name]
         elif declared_type is GivenFlags:

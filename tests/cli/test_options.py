@@ -1,0 +1,120 @@
+"""Options classes: each flag is declared once, and its field says what is true."""
+
+from dataclasses import dataclass
+
+import pytest
+import typer
+from logitsmith.cli.options.batch import BatchOptions
+from logitsmith.cli.options.flag import REQUIRED, Options, argument, flag, flag_of, walk_flags
+from logitsmith.cli.options.given import GivenFlags
+from logitsmith.cli.options.limits import POSITIVE, at_least, within
+from logitsmith.cli.options.recover import RecoverOptions
+from logitsmith.cli.options.run import RunOptions
+from logitsmith.cli.options.score import ScoreOptions
+from logitsmith.cli.options.signature import check_options, field_types, takes_options
+from logitsmith.samplers import find_sampler
+from typer.testing import CliRunner
+
+SETTINGS = {"grammar", "max_tokens", "stop", "system"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Numbers(Options):
+    count: int = flag("-n", "--count", help="How many. [1]", default=1, limit=at_least(1, minus_one="all"))
+    share: float | None = flag("--share", help="How much.", limit=POSITIVE, only_for="a --count")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Example(Options):
+    given: GivenFlags
+    name: str = argument("NAME", called="the name", help="Whose.", default=REQUIRED)
+    numbers: Numbers
+    tags: list[str] | None = flag("-t", "--tag", help="Repeatable.", called="--tag")
+    folder: list[str] | None = flag("--folder", help="A path.", is_path=True)
+
+    def check(self):
+        if self.name == "nobody":
+            raise typer.BadParameter("nobody has no options")
+
+
+def invoke(*arguments):
+    """The options that a command gets, or the message."""
+    app, seen = typer.Typer(pretty_exceptions_enable=False), []
+    app.command()(takes_options(Example)(seen.append))
+    result = CliRunner().invoke(app, arguments, env={"COLUMNS": "200"})
+    return seen[0] if result.exit_code == 0 else " ".join(result.output.replace("│", "").split())
+
+
+def test_a_command_gets_one_object():
+    options = invoke("me", "-n", "3", "--tag", "a", "-t", "b")
+    assert (options.name, options.numbers.count, options.numbers.share) == ("me", 3, None)
+    assert (list(options.tags), options.given.names) == (
+        ["a", "b"],
+        {"name": "name", "count": "-n", "tags": "-t"},
+    )
+    assert [described.name for described, _ in walk_flags(options)] == [
+        "the name",
+        "-n",
+        "--share",
+        "--tag",
+        "--folder",
+    ]
+
+
+REFUSED = {
+    "a number that is too small": (["me", "-n", "0"], "-n: 0 is not ≥ 1, nor -1 for all"),
+    "no number above 0": (["me", "--share", "0"], "--share: 0 is not a number > 0"),
+    "an infinite number": (["me", "--share", "inf"], "--share: inf is not a number > 0"),
+    "what the class refuses": (["nobody"], "nobody has no options"),
+    "a missing argument": ([], "Missing argument"),
+}
+
+
+@pytest.mark.parametrize(("arguments", "message"), REFUSED.values(), ids=REFUSED)
+def test_a_wrong_value_is_refused(arguments, message):
+    assert message in invoke(*arguments)
+
+
+def test_a_text_is_utf8_and_a_path_may_be_anything():
+    options = {"given": GivenFlags({}), "name": "me", "numbers": Numbers()}
+    check_options(Example(**options, folder=["\udcff"]))
+    with pytest.raises(typer.BadParameter, match="--tag is not UTF-8"):
+        check_options(Example(**options, tags=["\udcff"]))
+
+
+def test_flags_that_are_given_can_be_refused():
+    given = GivenFlags({"share": "--share"})
+    given.refuse(Numbers, only_for=["another one"], why="is not looked at")
+    with pytest.raises(typer.BadParameter, match="--share is for a --count"):
+        given.refuse(Numbers, only_for=["a --count"], why="is for a --count")
+
+
+def test_limits_in_words():
+    assert within(0, 7, minus_one="a fresh one").complaint(8) == "8 is not within 0..7, nor -1 for a fresh one"
+    assert within(-1, 7).complaint(-1) is None
+    assert at_least(0).complaint(-1) == "-1 is not ≥ 0"
+
+
+def declared(cls):
+    """The flags of a class and of its groups."""
+    for name, field in cls.__dataclass_fields__.items():
+        described = flag_of(field)
+        if described is not None:
+            yield described
+        elif field_types(cls)[name] is not GivenFlags:
+            yield from declared(field_types(cls)[name])
+
+
+@pytest.mark.parametrize("cls", [RunOptions, BatchOptions, ScoreOptions, RecoverOptions])
+def test_no_two_flags_of_a_command_share_a_name(cls):
+    names = [name for described in declared(cls) for name in described.parameter.param_decls or ()]
+    assert len(names) == len(set(names))
+
+
+def test_a_flag_sets_a_parameter_that_there_is():
+    targets = [described.sets.split(".") for described in declared(RunOptions) if described.sets is not None]
+    for sampler, *parameter in targets:
+        if parameter and sampler != "grammar":
+            assert parameter[0] in find_sampler(sampler).model_fields, (sampler, parameter)
+        else:
+            assert sampler in SETTINGS
