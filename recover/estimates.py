@@ -116,6 +116,7 @@ class LogprobEstimates:
         self._ceiling = inf
         self.logprobs[top] = 0.0
         self.errors[top] = error
+        self.is_normalised = False
 
     def set_error(self, token: int, error: float) -> None:
         """Replace a token's error."""

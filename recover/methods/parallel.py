@@ -94,7 +94,7 @@ class _ParallelRounds:
 
     def ask(self, tokens: Sequence[int]) -> list[int]:
         """Ask for each token once; return those that are still unknown."""
-        estimates, size = self.task.estimates, self.task.profile.window - 1
+        estimates, size = self.task.estimates, self._batch_size
         ordered = sorted(tokens, key=lambda token: (self._search(token).bias, token))
         batches = [ordered[start : start + size] for start in range(0, len(ordered), size)]
         for batch, answers in zip(batches, self.task.ask(self._questions(batches)), strict=True):
@@ -112,6 +112,12 @@ class _ParallelRounds:
             self.searches.clear()
             return True
         return self._push(has_progress)
+
+    @property
+    def _batch_size(self) -> int:
+        """The number of tokens that fit into the window, and into the biases of a call, beside the anchor."""
+        window, most_biases = self.task.profile.window, self.task.limits.most_biases
+        return window - 1 if most_biases is None else max(1, min(window, most_biases) - 1)
 
     def _search(self, token: int) -> _BiasSearch:
         return self.searches.get(token) or _BiasSearch(self.first_bias)

@@ -85,9 +85,10 @@ def single_each(task: RecoveryTask, tokens: Sequence[int]) -> None:
 
 def _first_bias(task: RecoveryTask, done: Sequence[int]) -> float:
     """Return a bias that should bring the next tokens near even odds."""
-    if not done:
+    known = [token for token in done if task.estimates.is_known(token)]  # the others are contradicted
+    if not known:
         return _FIRST_LIFT - min(task.base.logprobs.values())
-    return float(-np.median(task.estimates.logprobs[list(done)]))
+    return float(-np.median(task.estimates.logprobs[known]))
 
 
 def _ask_each(task: RecoveryTask, searches: Sequence[_BiasSearch]) -> list[_BiasSearch]:

@@ -5,6 +5,7 @@ import pytest
 from logitsmith.recover import Endpoint, EndpointLimits, RecoverError, RecoverySettings, recover
 
 from .fakes import Fake, log_softmax, row_of
+from .odd import Odd
 
 ROW = row_of()
 
@@ -197,3 +198,24 @@ def test_strange_answers(name):
     answer, message = STRANGE[name]
     with pytest.raises(RecoverError, match=message):
         recover(Plain(answer), "x")
+
+
+def test_a_batch_has_no_more_biases_than_the_endpoint_takes():
+    found = recover(Fake(ROW, 20, most_biases=12), "x", "parallel")  # the fake refuses more
+    assert found.complete
+    assert np.abs(found.logprobs - ROW).max() < 1e-9
+
+
+def test_a_first_bias_is_a_number_where_pilots_are_contradicted():
+    row = row_of(80)
+    likely = set(np.argsort(-row)[1:60].tolist())
+    endpoint = Odd(row, 1, heard=lambda bias: {t: v + 20 * (t in likely) for t, v in bias.items()})
+    found = recover(endpoint, "x", "single")
+    assert all(np.isfinite(value) for bias in endpoint.asked for value in bias.values())
+    assert np.nanmax(np.abs(found.logprobs - row)) < 1e-9
+
+
+def test_a_bisection_that_stopped_says_that_its_values_are_relative():
+    found = recover(Fake(row_of(10), 0), "x", "bisection", settings=RecoverySettings(max_calls=40))
+    assert (found.stopped, found.normalised) == ("max_calls", False)
+    assert np.nanmax(found.logprobs) == 0
