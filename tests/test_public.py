@@ -7,7 +7,7 @@ from types import ModuleType
 
 import pytest
 
-ROOMS = ["engine", "grammars", "logprobs", "presets", "samplers"]
+ROOMS = ["engine", "grammars", "logprobs", "presets", "recover", "samplers"]
 
 
 @pytest.mark.parametrize("room", ROOMS)
@@ -20,7 +20,7 @@ def test_every_public_name_is_there_and_none_is_a_module(room):
         _ = module.nonsuch
 
 
-@pytest.mark.parametrize("room", ["grammars", "logprobs"])
+@pytest.mark.parametrize("room", ["grammars", "logprobs", "recover"])
 def test_no_public_name_is_hidden_by_a_module_of_that_name(room):
     program = (
         f"import pkgutil, types, logitsmith.{room} as room\n"

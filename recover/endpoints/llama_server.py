@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from math import log
 from typing import Any
 
 import httpx
@@ -13,6 +12,7 @@ import httpx
 from ..errors import RecoverError
 from ..transport.api_client import ApiClient, HttpOptions
 from .base import Bias, ClaimCall, Endpoint, EndpointAnswer, EndpointLimits, QuestionKind, unlimited
+from .llama_server_completion import count_tokens_read, read_completion
 
 _MOST_DRAWS = 20
 """Draws of one token, with as many seeds, until one is whole text: enough unless such a token is very likely."""
@@ -126,7 +126,14 @@ class LlamaServerEndpoint(Endpoint):
         return self._likeliest(prompt, logit_bias, unlimited)
 
     def answer(self, prompt: str, logit_bias: Bias, kind: QuestionKind, claim_call: ClaimCall) -> EndpointAnswer:
-        """Answer a question; each request but the first is claimed."""
+        """Answer a question; each request but the first is claimed.
+
+        Args:
+            prompt: the text before the token.
+            logit_bias: what is added to the logits.
+            kind: whether the likeliest token is asked for.
+            claim_call: called before each request but the first.
+        """
         ask = self._likeliest if kind is QuestionKind.LIKELIEST_TOKEN else self._window
         return ask(prompt, logit_bias, claim_call)
 
@@ -158,11 +165,11 @@ class LlamaServerEndpoint(Endpoint):
         reading its last token alone, so the second answer is taken: then all answers are computed alike.
         """
         body = self._http.post("completion", request)
-        if self._always_rereads or _tokens_read(body) <= 1:
+        if self._always_rereads or count_tokens_read(body) <= 1:
             return _Completion(body, 1)
         claim_call()
         body = self._http.post("completion", request)
-        self._always_rereads = _tokens_read(body) > 1  # a model whose state cannot be cut back
+        self._always_rereads = count_tokens_read(body) > 1  # a model whose state cannot be cut back
         return _Completion(body, 2)
 
     def _hides_logprobs(self, body: Any) -> bool:
@@ -204,37 +211,10 @@ class LlamaServerEndpoint(Endpoint):
         return request
 
     def _answer(self, completion: _Completion, window: int) -> EndpointAnswer:
-        body, calls = completion.body, completion.calls
         try:
-            if not window or "completion_probabilities" not in body:
-                return EndpointAnswer(int(body["tokens"][0]), calls=calls)
-            step = body["completion_probabilities"][0]
-            entries = step.get("top_probs", step.get("top_logprobs"))
-            logprobs = {int(entry["id"]): value for entry in entries if (value := _logprob(entry)) is not None}
-            pieces = {int(entry["id"]): bytes([*entry["bytes"]]) for entry in entries}
-            return EndpointAnswer(int(step["id"]), _logprob(step), logprobs, pieces, calls)
+            return read_completion(completion.body, completion.calls, window)
         except (KeyError, IndexError, TypeError, ValueError, AttributeError, OverflowError):
             raise RecoverError(
                 f"{self._http.shown_url}: the answer has not the shape that llama.cpp's server gives it; "
                 f"is this its address, and does its version know post_sampling_probs?"
             ) from None
-
-
-def _tokens_read(body: Any) -> int:
-    """Return how many tokens of the prompt were computed for an answer; 1 if the server does not say."""
-    try:
-        return int(body["timings"]["prompt_n"])
-    except (KeyError, TypeError, ValueError, OverflowError):
-        return 1
-
-
-def _logprob(entry: Mapping[str, Any]) -> float | None:
-    """Return the logprob of an entry, also from a probability; None for one that float32 rounded to 0."""
-    if "logprob" in entry:
-        return float(entry["logprob"])
-    probability = float(entry["prob"])
-    if probability < 0:
-        raise RecoverError(
-            f"the endpoint gives token {entry.get('id')} the probability {probability}, which is none"
-        )
-    return log(probability) if probability > 0 else None

@@ -97,7 +97,14 @@ def uncertain_width(task: RecoveryTask, threshold: ChoiceThreshold) -> float:
 
 
 def threshold_shift(task: RecoveryTask, threshold: ChoiceThreshold, width: float, drift_check: int) -> float:
-    """Return how far a threshold has moved since it was found, nats; 0 if not beyond its ``width``."""
+    """Return how far a threshold has moved since it was found, nats; 0 if not beyond its width.
+
+    Args:
+        task: the recovery.
+        threshold: as it was found.
+        width: how far from it a token was chosen only at times, nats.
+        drift_check: number of the drift check that asks.
+    """
     start = distance = max(2 * task.settings.eps, 2 * width)
     while distance <= _WIDEST_NATS and not threshold.holds(task, distance, drift_check=drift_check, votes=1):
         distance *= 2

@@ -110,10 +110,10 @@ class BiasProbe:
         """Return what biases do to logprobs: any bias, else whole numbers, else one bias in a call."""
         response = BiasResponse()
         for step in _BIAS_STEPS:
-            found = self._pair_response(step) if self._base.size > 1 else self._odds_response(step)
-            if found.largest or (step == 0 and found.wrong_effect is None):
-                return found
-            response = response if found.wrong_effect is None else found
+            measured = self._pair_response(step) if self._base.size > 1 else self._odds_response(step)
+            if measured.largest or (step == 0 and measured.wrong_effect is None):
+                return measured
+            response = response if measured.wrong_effect is None else measured
         return (self._one_bias_response() if self._base.size > 1 else None) or response
 
     def _pair(self) -> TokenPair:
