@@ -219,3 +219,8 @@ def test_a_bisection_that_stopped_says_that_its_values_are_relative():
     found = recover(Fake(row_of(10), 0), "x", "bisection", settings=RecoverySettings(max_calls=40))
     assert (found.stopped, found.normalised) == ("max_calls", False)
     assert np.nanmax(found.logprobs) == 0
+
+
+def test_what_is_no_endpoint_is_refused():
+    with pytest.raises(RecoverError, match="endpoint: str is not a subclass of logitsmith.recover.Endpoint"):
+        recover("http://127.0.0.1:8080", "x")
