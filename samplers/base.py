@@ -44,8 +44,8 @@ class About:
     keeps_likeliest: bool = False
     """True if the likeliest token always stays the likeliest. Before greedy such a step changes nothing."""
     is_bias: bool = False
-    """True if it favours or forbids certain tokens wherever it stands. llama.cpp's ``--samplers`` neither lists it
-    nor removes it, and such steps go first."""
+    """True if it favours or forbids certain tokens, at any position. llama.cpp's ``--samplers`` neither lists nor
+    removes such a step; it goes first."""
     family: str = ""
     """Samplers of one family are a single step of llama.cpp, such as temperature and dynatemp. Empty: none."""
 

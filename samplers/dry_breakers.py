@@ -21,7 +21,7 @@ _FIRST_BLOCK_TOKENS = 256
 
 
 class BreakerPosition(NamedTuple):
-    """Where a breaker stands in a sequence of tokens."""
+    """The position of a breaker in a sequence of tokens."""
 
     first: int
     """Position of its first token."""

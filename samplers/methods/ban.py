@@ -67,7 +67,7 @@ class Ban(Sampler):
         default_factory=list, description="token ids, or texts of one token each"
     )
     strings: Annotated[list[_String], ListParameter()] = Field(
-        default_factory=list, description="texts that must not come to stand in the output"
+        default_factory=list, description="texts that must not appear in the output"
     )
     ignore_case: bool = Field(default=False, description="strings: A-Z are a-z")
 

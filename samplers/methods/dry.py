@@ -39,7 +39,7 @@ class Dry(Sampler):
 
     about: ClassVar[About] = About(
         name="dry",
-        summary="make tokens less likely that would carry on a repetition",
+        summary="make tokens less likely that would continue a repetition",
         formula="logit_i - multiplier * base^(n - allowed_length),  n >= allowed_length tokens repeated so far",
         reference="p-e-w 2024, DRY, text-generation-webui PR 5677; pi6am, KoboldCpp PR 982",
         llama_cpp="equal with match: overlap",
@@ -52,7 +52,9 @@ class Dry(Sampler):
 
     multiplier: float = Field(default=0.0, ge=0, description="strength; 0 = off, 0.8 is usual")
     base: float = Field(default=1.75, ge=0, description="growth for each further token; below 1 = off")
-    allowed_length: int = Field(default=2, ge=0, description="repetitions shorter than this go free, in tokens")
+    allowed_length: int = Field(
+        default=2, ge=0, description="repetitions shorter than this have no penalty, in tokens"
+    )
     last_n: int = Field(default=-1, ge=-1, description="tokens to look back; 0 = off, -1 = all")
     breakers: Annotated[list[str], ListParameter()] = Field(
         default_factory=lambda: ["\n", ":", '"', "*"], description="texts over which no repetition reaches"

@@ -28,7 +28,7 @@ class NoRepeatNgram(Sampler):
     about: ClassVar[About] = About(
         name="no_repeat_ngram",
         summary="drop tokens that would repeat an n-gram of the text so far",
-        formula="drop i if the last n - 1 tokens followed by i stand in the text already",
+        formula="drop i if the last n - 1 tokens followed by i occur in the text already",
         reference="Paulus, Xiong & Socher 2017; transformers `no_repeat_ngram_size`",
         llama_cpp="not in llama.cpp",
         main="n",

@@ -46,7 +46,7 @@ class Penalties(Sampler):
 
     about: ClassVar[About] = About(
         name="penalties",
-        summary="make tokens that stand in the last n less likely",
+        summary="make tokens less likely that occur among the last n",
         formula="l > 0: l / repeat, else l * repeat;  then l - (count * frequency + presence)",
         reference="Keskar et al. 2019, CTRL; OpenAI API `frequency_penalty`, `presence_penalty`",
         llama_cpp="equal with scope: all and penalize_newline: true",

@@ -30,7 +30,7 @@ class Xtc(Sampler):
 
     about: ClassVar[About] = About(
         name="xtc",
-        summary="now and then drop all likely tokens but the least likely of them",
+        summary="at random, drop all likely tokens except the least likely of them",
         formula="if u <= probability: of those with p_i >= threshold keep only the last",
         reference="p-e-w 2024, Exclude Top Choices, text-generation-webui PR 6335",
         llama_cpp="equal with keep_special: false, the random numbers too",
