@@ -64,7 +64,7 @@ def resolve_settings(
     chain: str | None = None,
     sets: Sequence[str] = (),
     flags: Sequence[Override] = (),
-    wishes: Sequence[Arrangement] = (),
+    arrangements: Sequence[Arrangement] = (),
 ) -> Settings:
     """Return the settings of a run. Of several values for one setting, a flag goes before a ``--set``, and so on.
 
@@ -73,14 +73,14 @@ def resolve_settings(
         chain: a chain in the compact notation; it replaces the preset's.
         sets: texts for `parse_set`. A sampler that the chain lacks is put in at its stage.
         flags: overrides that go before those.
-        wishes: changes of selector and order. The selector is replaced first and the order changed last, so a flag
-            for a step that is left out has no effect, as in llama.cpp.
+        arrangements: changes of selector and order. The selector is replaced first and the order changed last, so
+            a flag for a step that is left out has no effect, as in llama.cpp.
 
     Raises ``PresetError`` that begins with the origin of the value that cannot be used.
     """
     steps, chain_origin = _starting_chain(preset, chain)
-    for wish in wishes:
-        steps = replace_selector(steps, wish)
+    for arrangement in arrangements:
+        steps = replace_selector(steps, arrangement)
     values = {name: _starting_value(preset, name) for name in SETTINGS}
     for override in (*map(parse_set, sets), *flags):
         setting = setting_of(override.target)
@@ -88,8 +88,8 @@ def resolve_settings(
             steps = override_step(steps, override)
         else:
             values[setting] = _setting(setting, override)
-    for wish in wishes:
-        steps = order_steps(steps, wish)
+    for arrangement in arrangements:
+        steps = order_steps(steps, arrangement)
     names_grammar = preset is not None and values["grammar"].origin == _origin(preset)
     base = preset_folder(preset) if preset is not None and names_grammar else None
     return Settings(tuple(steps), chain_origin=chain_origin, grammar_base=base, **values)

@@ -42,7 +42,7 @@ def resolve_run_settings(options: RunOptions, metadata: Mapping[str, str] | None
         chain=sampling.chain,
         sets=sampling.set or (),
         flags=(*overrides(options), *_sampling_overrides(sampling)),
-        wishes=tuple(_arrangements(sampling)),
+        arrangements=tuple(_arrangements(sampling)),
     )
 
 

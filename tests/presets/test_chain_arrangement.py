@@ -19,9 +19,9 @@ from logitsmith.presets import resolve_settings as settle
 CHAIN = [{"top_k": 30}, {"logit_bias": {5: 1.0}}, {"top_p": 0.5}, {"dynatemp": {"range": 0.2}}, "greedy"]
 
 
-def steps(*wishes: Arrangement, chain: list[Any] | None = None, **rest: Any) -> list[str]:
+def steps(*arrangements: Arrangement, chain: list[Any] | None = None, **rest: Any) -> list[str]:
     preset = Preset.from_table({"chain": CHAIN if chain is None else chain}, name="mine")
-    return [step.name for step in settle(preset, wishes=wishes, **rest).steps]
+    return [step.name for step in settle(preset, arrangements=arrangements, **rest).steps]
 
 
 CASES: dict[str, tuple[list[Arrangement], list[Any] | None, list[str]]] = {
@@ -40,13 +40,15 @@ CASES: dict[str, tuple[list[Arrangement], list[Any] | None, list[str]]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(("wishes", "chain", "names"), CASES.values(), ids=CASES)
-def test_the_chain_that_comes_out(wishes: list[Arrangement], chain: list[Any] | None, names: list[str]) -> None:
-    assert steps(*wishes, chain=chain) == names
+@pytest.mark.parametrize(("arrangements", "chain", "names"), CASES.values(), ids=CASES)
+def test_the_chain_that_comes_out(
+    arrangements: list[Arrangement], chain: list[Any] | None, names: list[str]
+) -> None:
+    assert steps(*arrangements, chain=chain) == names
 
 
 def test_parameters_stay_with_their_steps() -> None:
-    settings = settle(Preset(), sets=["top_k.k=7"], wishes=[arrange_by_samplers("top_k")])
+    settings = settle(Preset(), sets=["top_k.k=7"], arrangements=[arrange_by_samplers("top_k")])
     assert settings.samplers()[0].model_dump() == {"k": 7}
     assert settings.steps[0].origins == {"k": "--set top_k.k"}
 
@@ -59,15 +61,15 @@ def test_a_flag_for_a_step_that_stays_out_is_without_effect_as_in_llama_cpp() ->
 @pytest.mark.parametrize("version", [1, 2])
 def test_what_is_set_for_mirostat_finds_either_version(version: int) -> None:
     flags = [Override("--mirostat-ent", "mirostat.tau", 3.0)]
-    last = settle(Preset(), wishes=[arrange_by_mirostat(version)], flags=flags).steps[-1]
+    last = settle(Preset(), arrangements=[arrange_by_mirostat(version)], flags=flags).steps[-1]
     assert last.sampler.model_dump()["tau"] == 3.0
     assert last.origins["tau"] == "--mirostat-ent"
 
 
 def test_an_end_that_was_written_out_stays() -> None:
     with pytest.raises(PresetError, match=r"^--adaptive-target: the chain selects by greedy, not by adaptive_p; "):
-        settle(None, chain="top-k5 > greedy", wishes=[arrange_by_adaptive_p()])
-    assert settle(None, chain="top-k5", wishes=[arrange_by_adaptive_p()]).steps[-1].name == "adaptive_p"
+        settle(None, chain="top-k5 > greedy", arrangements=[arrange_by_adaptive_p()])
+    assert settle(None, chain="top-k5", arrangements=[arrange_by_adaptive_p()]).steps[-1].name == "adaptive_p"
 
 
 def test_samplers_that_llama_cpp_lacks_are_refused() -> None:

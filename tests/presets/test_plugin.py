@@ -86,7 +86,9 @@ def test_place(chain: str, text: str, names: str) -> None:
 
 
 def test_samplers_flag_keeps_a_bias_and_drops_the_rest() -> None:
-    settings = resolve_settings(None, chain="plug > plug_bias > top_k", wishes=[arrange_by_samplers("top_k")])
+    settings = resolve_settings(
+        None, chain="plug > plug_bias > top_k", arrangements=[arrange_by_samplers("top_k")]
+    )
     assert [step.name for step in settings.steps] == ["plug_bias", "top_k", "dist"]
 
 

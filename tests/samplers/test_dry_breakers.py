@@ -5,14 +5,13 @@ from hypothesis import strategies as st
 from logitsmith.engine import Model, locate
 from logitsmith.samplers import build
 from logitsmith.samplers.dry_breakers import LastBreakerTracker, SequenceBreakers
-from logitsmith.samplers.piece_search import PieceIndex as Arranged
-from logitsmith.samplers.piece_search import TextCompletions, tokens_starting
+from logitsmith.samplers.piece_search import PieceIndex, TextCompletions, tokens_starting
 
 from ..oracle.native import NativeChain
 from .rows import FakeVocabulary
 
 
-class PieceIndex(FakeVocabulary):
+class PieceVocabulary(FakeVocabulary):
     """The 256 bytes, and these pieces from id 256 on; the longest piece that fits is the next token."""
 
     def __init__(self, *pieces):
@@ -75,10 +74,10 @@ def test_heads_by_brute_force(text, pieces):
 
 @given(TEXTS, PIECES, of(b"a", b"b", least=0, most=6))
 def test_overlaps_by_brute_force(text, pieces, tail):
-    overlaps = TextCompletions(text, Arranged(pieces))
-    assert overlaps.text == text
-    assert overlaps.single_tokens == [token for token, piece in enumerate(pieces) if text in piece]
-    found = {token for ids in overlaps.completing(tail) for token in ids.tolist()}
+    completions = TextCompletions(text, PieceIndex(pieces))
+    assert completions.text == text
+    assert completions.single_tokens == [token for token, piece in enumerate(pieces) if text in piece]
+    found = {token for ids in completions.completing(tail) for token in ids.tolist()}
     expected = {
         token
         for token, piece in enumerate(pieces)
@@ -160,7 +159,7 @@ def after(breakers, vocabulary, *pieces):
 
 
 def test_overlapping_breakers_are_found_however_they_are_written():
-    vocabulary = PieceIndex("the", " the", "th", "end", " end", "then", "e end", "he")
+    vocabulary = PieceVocabulary("the", " the", "th", "end", " end", "then", "e end", "he")
     breakers = SequenceBreakers.overlapping(["the end"], vocabulary)
     assert after(breakers, vocabulary, "x", "the", " end", "x") == 1
     assert after(breakers, vocabulary, "x", " the", " end", "x") == 1
@@ -173,13 +172,13 @@ def test_overlapping_breakers_are_found_however_they_are_written():
 
 
 def test_single_tokens_are_those_that_hold_a_text():
-    vocabulary = PieceIndex("\n\n", ":\n", "end:")
+    vocabulary = PieceVocabulary("\n\n", ":\n", "end:")
     breakers = SequenceBreakers.overlapping(["\n", ":"], vocabulary)
     assert breakers.single == {10, 58, 256, 257, 258}
 
 
 def test_texts_of_two_lengths_with_the_same_head():
-    vocabulary = PieceIndex()
+    vocabulary = PieceVocabulary()
     breakers = SequenceBreakers.overlapping(["a", "abc"], vocabulary)
     assert breakers.single == {ord("a")}
     assert after(breakers, vocabulary, *"xabcx") == 1
@@ -187,7 +186,7 @@ def test_texts_of_two_lengths_with_the_same_head():
 
 
 def test_a_text_counts_up_to_40_bytes_and_a_rest_up_to_20_tokens():
-    vocabulary = PieceIndex("b" * 39)
+    vocabulary = PieceVocabulary("b" * 39)
     text = "a" * 30 + "b" * 30
     breakers = SequenceBreakers.overlapping([text], vocabulary)
     assert after(breakers, vocabulary, *"a" * 21, *"x") == 1
@@ -197,20 +196,20 @@ def test_a_text_counts_up_to_40_bytes_and_a_rest_up_to_20_tokens():
 
 
 def test_a_rest_that_begins_inside_a_character_is_matched_byte_by_byte():
-    vocabulary = PieceIndex()
+    vocabulary = PieceVocabulary()
     breakers = SequenceBreakers.overlapping(["é"], vocabulary)
     assert after_last(breakers, [120, 0xC3, 0xA9, 120]) == 1
     assert after_last(breakers, [120, 0xC3, 0xA8, 120]) == 4
 
 
 def test_a_rest_that_cannot_be_written_is_left_out():
-    vocabulary = PieceIndex()
+    vocabulary = PieceVocabulary()
     vocabulary._pieces[0xA9] = b"another"
     assert after_last(SequenceBreakers.overlapping(["é"], vocabulary), [120, 0xC3, 0xA9, 120]) == 4
 
 
 def test_last_tokens():
-    vocabulary = PieceIndex("end", "aend", "the", "ath")
+    vocabulary = PieceVocabulary("end", "aend", "the", "ath")
     breakers = SequenceBreakers.last_tokens(["\n", "the end", "end", "th"], vocabulary)
     # "a\n", "athe end", "aend" and "ath" end with these tokens.
     expected = [vocabulary.pieces.index(piece) for piece in (b"\n", b"end", b"aend", b"ath")]
