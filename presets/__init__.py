@@ -16,11 +16,13 @@ from .user_defaults import UserConfig, user_config
 from .yaml_reader import parse_yaml_scalar
 
 if TYPE_CHECKING:
-    from .foreign import FORMATS, Imported, import_preset
+    from .foreign import EXPORT_FORMATS, FORMATS, Exported, Imported, export_preset, import_preset
 
 __all__ = [
+    "EXPORT_FORMATS",
     "FORMATS",
     "Arrangement",
+    "Exported",
     "Imported",
     "Override",
     "Preset",
@@ -33,6 +35,7 @@ __all__ = [
     "arrange_by_mirostat",
     "arrange_by_samplers",
     "config_folder",
+    "export_preset",
     "find_preset",
     "import_preset",
     "list_presets",
@@ -47,4 +50,6 @@ __all__ = [
 ]
 
 # Few runs read a file of another tool.
-__getattr__ = lazy_exports(__name__, {"foreign": "FORMATS Imported import_preset"})
+__getattr__ = lazy_exports(
+    __name__, {"foreign": "EXPORT_FORMATS FORMATS Exported Imported export_preset import_preset"}
+)

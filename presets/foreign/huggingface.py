@@ -16,11 +16,11 @@ from .searches import SEARCH_KEYS, report_searches
 from .table import ForeignTable
 
 TOOL = "transformers"
-_BEFORE = (
+SLOTS_BEFORE = (
     *("logit_bias", "encoder_repetition_penalty", "repetition_penalty", "no_repeat_ngram_size", "bad_words_ids"),
     *("min_new_tokens", "suppress_tokens"),
 )
-_SAMPLING = ("temperature", "top_h", "top_k", "top_p", "min_p", "typical_p", "epsilon_cutoff", "eta_cutoff")
+SAMPLING_SLOTS = ("temperature", "top_h", "top_k", "top_p", "min_p", "typical_p", "epsilon_cutoff", "eta_cutoff")
 _TOP_K = 50
 
 # Keys that sample, what they would have to be to change nothing, and what they do.
@@ -55,11 +55,11 @@ def convert(values: Mapping[Any, Any], place: str) -> Draft:
     draft = Draft(TOOL, table)
     _put_before(draft)
     _put_sampling(draft)
-    before = draft.arranged(_BEFORE)
+    before = draft.arranged(SLOTS_BEFORE)
     if table.flag("do_sample", False):
-        draft.finish([*before, *draft.arranged(_SAMPLING)])
+        draft.finish([*before, *draft.arranged(SAMPLING_SLOTS)])
     else:
-        draft.report_idle(draft.arranged(_SAMPLING), "do_sample is not true")
+        draft.report_idle(draft.arranged(SAMPLING_SLOTS), "do_sample is not true")
         keys = ("do_sample",) if table.is_given("do_sample") else ()
         comment = "false: the most likely token" if keys else "do_sample is absent: the most likely token"
         draft.finish([*before, ForeignStep("greedy", comment=comment, keys=keys)])
@@ -143,7 +143,7 @@ def _report_unmatched(draft: Draft) -> None:
     for key, (neutral, effect) in _UNMATCHED.items():
         if table.is_given(key) and table.raw(key) not in (neutral, [], {}):
             draft.report(key, effect)
-    keys = ("do_sample", "max_new_tokens", "stop_strings", "sequence_bias", *_SAMPLING, *_BEFORE)
+    keys = ("do_sample", "max_new_tokens", "stop_strings", "sequence_bias", *SAMPLING_SLOTS, *SLOTS_BEFORE)
     known = {*keys, *_SILENT, *_UNMATCHED, *SEARCH_KEYS}
     known |= {key for key in table.values if key.endswith(("_token_id", "_token_ids"))}
     draft.report_unknown(known)

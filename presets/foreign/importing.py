@@ -12,9 +12,10 @@ from . import huggingface, koboldai, koboldcpp, lmstudio, ollama, sillytavern, t
 from .draft import Draft
 from .imported import Imported, choose_section, import_draft
 from .ini import DEFAULT_SECTION, parse_ini
-from .llama_cpp import GLOBAL_SECTION, convert, convert_metadata
+from .llama_cpp import GLOBAL_SECTION, PREFIX, convert, convert_metadata
+from .llama_requests import convert_body, convert_command
 from .modelfile import parse_modelfile
-from .recognise import FORMATS, recognise
+from .recognise import FORMATS, is_command, recognise
 from .text import parse_json, parse_yaml_1_1, read_lines
 
 _Convert = Callable[[Mapping[Any, Any], str], Draft]
@@ -71,23 +72,31 @@ def format_name(text: str) -> str:
 
 def _draft(name: str, text: str, section: str | None, place: str) -> tuple[Draft, list[str]]:
     """The draft of the chosen preset, and the names of all if there are several."""
-    if name == "llama.cpp" and not text.lstrip().startswith("{"):
-        return _ini(text, section, place)
     if name in ("koboldai", "koboldcpp"):
         return _kobold(name, parse_json(text, place), section, place)
+    if name == "llama.cpp" and not text.lstrip().startswith("{") and not is_command(text):
+        return _ini(text, section, place)
     if section is not None:
         raise PresetError(f"{place}: the file holds one preset only, and no section {section!r}")
+    return _only_draft(name, text, place), []
+
+
+def _only_draft(name: str, text: str, place: str) -> Draft:
+    """The draft of a file that holds one preset."""
     if name == "ollama":
-        return ollama.convert(parse_modelfile(text, place), place), []
+        return ollama.convert(parse_modelfile(text, place), place)
     if name in ("webui", "tabbyapi"):
         value = parse_yaml_1_1(text, place)
-        value = {} if value is None else value  # a preset of nothing but defaults
-        module = webui if name == "webui" else tabbyapi
-        return module.convert(_object(value, place), place), []
+        values = _object({} if value is None else value, place)  # an empty file is a preset of defaults
+        return webui.convert(values, place) if name == "webui" else tabbyapi.convert(values, place)
+    if name == "llama.cpp" and is_command(text):
+        return convert_command(text, place)
     values = _object(parse_json(text, place), place)
-    if name == "llama.cpp":
-        return convert_metadata({str(key): value for key, value in values.items()}, place), []
-    return _OBJECTS[name](values, place), []
+    if name != "llama.cpp":
+        return _OBJECTS[name](values, place)
+    settings = {str(key): value for key, value in values.items()}
+    is_metadata = any(key.startswith(PREFIX) for key in settings)
+    return convert_metadata(settings, place) if is_metadata else convert_body(settings, place)
 
 
 def _object(value: Any, place: str) -> Mapping[Any, Any]:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from ..errors import PresetError
@@ -17,61 +16,32 @@ from ..llama_cpp_names import read_sequence
 from . import llama_chain
 from .draft import Draft
 from .ini import IniSection
-from .llama_options import SILENT_OPTIONS, SILENT_VARIABLES
+from .llama_options import (
+    MEANT_OPTIONS,
+    METADATA_OPTIONS,
+    OPTION_BY_NAME,
+    SILENT_OPTIONS,
+    SILENT_VARIABLES,
+    LlamaEntry,
+)
 from .table import ForeignTable
 
 TOOL = "llama.cpp"
 PREFIX = "general.sampling."
 GLOBAL_SECTION = "*"
 
-_OPTIONS: Mapping[str, tuple[str, ...]] = {
-    **{key: (key,) for key in llama_chain.OFF},
-    **{key: (key,) for key in ("dry-sequence-breaker", "samplers", "ignore-eos", "grammar", "grammar-file")},
-    "temp": ("temp", "temperature"),
-    "typical": ("typical", "typical-p"),
-    "top-n-sigma": ("top-n-sigma", "top-nsigma"),
-    "sampler-seq": ("sampler-seq", "sampling-seq"),
-    "seed": ("seed", "s"),
-    "n-predict": ("n-predict", "predict", "n"),
-    "logit-bias": ("logit-bias", "l"),
-    "json-schema": ("json-schema", "j"),
-    "json-schema-file": ("json-schema-file", "jf"),
-    "reverse-prompt": ("reverse-prompt", "r"),
-    "system-prompt": ("system-prompt", "sys"),
-}
-_BY_NAME = {name: option for option, names in _OPTIONS.items() for name in names}
-_MEANT = {"repetition-penalty": "repeat-penalty", "rep-pen": "repeat-penalty", "max-tokens": "n-predict"}
-
-# The key of a GGUF, where it is no option with underscores.
-_METADATA = {
-    "penalty-last-n": "repeat-last-n",
-    "penalty-repeat": "repeat-penalty",
-    "mirostat-tau": "mirostat-ent",
-    "mirostat-eta": "mirostat-lr",
-    "sequence": "samplers",
-}
-
 _BIAS = re.compile(r"(\d+)([+-].+)")
 _ESCAPES = {"n": "\n", "r": "\r", "t": "\t", "'": "'", '"': '"', "\\": "\\"}
 
 
-@dataclass(frozen=True)
-class _Entry:
-    """A value, and how and where the file spells its key."""
-
-    spelled: str
-    value: Any
-    line: int = 0
-
-
 def convert(sections: Mapping[str, IniSection], chosen: str | None, place: str) -> Draft:
     """Return the draft of a section, over what ``[*]`` says; None: what ``[*]`` says alone."""
-    entries: dict[str, _Entry] = {}
+    entries: dict[str, LlamaEntry] = {}
     reported: list[str] = []
     for name in (GLOBAL_SECTION, chosen):
         if name is not None and name in sections:
             entries.update(_entries(sections[name], reported))
-    draft = _draft(entries, place)
+    draft = convert_entries(entries, place)
     draft.reported[:0] = reported
     if GLOBAL_SECTION in sections and chosen is not None:
         draft.notes.append(f"section [{chosen}] over [*]")
@@ -80,29 +50,29 @@ def convert(sections: Mapping[str, IniSection], chosen: str | None, place: str) 
 
 def convert_metadata(metadata: Mapping[str, Any], place: str) -> Draft:
     """Return the draft of what a model's author recommends; other keys of the metadata are left out."""
-    entries: dict[str, _Entry] = {}
+    entries: dict[str, LlamaEntry] = {}
     unknown = []
     for key, value in metadata.items():
         if not key.startswith(PREFIX):
             continue
         name = key[len(PREFIX) :].replace("_", "-")
-        option = _METADATA.get(name, _BY_NAME.get(name))
+        option = METADATA_OPTIONS.get(name, OPTION_BY_NAME.get(name))
         if option is None:
             unknown.append(f"{key} {value}: {TOOL} does not know this key; it was left out")
         else:
-            entries[option] = _Entry(key, value)
-    draft = _draft(entries, place)
+            entries[option] = LlamaEntry(key, value)
+    draft = convert_entries(entries, place)
     draft.reported += unknown
     return draft
 
 
-def _entries(section: IniSection, reported: list[str]) -> dict[str, _Entry]:
+def _entries(section: IniSection, reported: list[str]) -> dict[str, LlamaEntry]:
     """The options of a section; of two names for one option the later in the alphabet counts, as in
     llama.cpp."""
-    entries: dict[str, _Entry] = {}
+    entries: dict[str, LlamaEntry] = {}
     for key in sorted(section.values):
         value = section.values[key]
-        option = _BY_NAME.get(key) or _option_of_variable(key)
+        option = OPTION_BY_NAME.get(key) or _option_of_variable(key)
         if option is None:
             option = _option_meant(key)
             if option is not None:
@@ -114,7 +84,7 @@ def _entries(section: IniSection, reported: list[str]) -> dict[str, _Entry]:
                 reported.append(f"{key} {value}: llama.cpp does not know this key, and refuses the file")
         if option is None:
             continue
-        entries[option] = _Entry(key, value, section.lines[key])
+        entries[option] = LlamaEntry(key, value, section.lines[key])
         if key in section.cut:
             reported.append(f"{key} {value}: llama.cpp takes {section.cut[key]!r} for a comment")
     return entries
@@ -123,15 +93,16 @@ def _entries(section: IniSection, reported: list[str]) -> dict[str, _Entry]:
 def _option_of_variable(key: str) -> str | None:
     """The option of an environment name, such as LLAMA_ARG_TOP_K."""
     name = key.removeprefix("LLAMA_ARG_")
-    return None if name == key else _BY_NAME.get(name.lower().replace("_", "-"))
+    return None if name == key else OPTION_BY_NAME.get(name.lower().replace("_", "-"))
 
 
 def _option_meant(key: str) -> str | None:
     name = key.lower().replace("_", "-").lstrip("-")
-    return _MEANT.get(name, _BY_NAME.get(name))
+    return MEANT_OPTIONS.get(name, OPTION_BY_NAME.get(name))
 
 
-def _draft(entries: Mapping[str, _Entry], place: str) -> Draft:
+def convert_entries(entries: Mapping[str, LlamaEntry], place: str) -> Draft:
+    """Return the draft of values by option."""
     table = ForeignTable(
         {entry.spelled: entry.value for entry in entries.values()},
         place,
@@ -177,22 +148,39 @@ def _put_front(draft: Draft) -> None:
     table = draft.table
     if table.flag("ignore-eos", False):
         draft.put("ignore_eos", "ignore_eos", {}, ["ignore-eos"])
-    bias: dict[int, float] = {}
-    for part in (table.text("logit-bias") or "").split(","):
-        match = _BIAS.fullmatch(part.strip())
-        if match:
-            number = ForeignTable({"logit-bias": match[2]}, table.place)
-            bias[int(match[1])] = float("-inf") if match[2] == "-inf" else number.number("logit-bias", 0.0)
-        elif part.strip():
-            raise table.fault("logit-bias", "TOKEN_ID+BIAS or TOKEN_ID-BIAS")
-    draft.put("logit_bias", "logit_bias", {"bias": bias}, ["logit-bias"])
+    draft.put("logit_bias", "logit_bias", {"bias": _bias(table)}, ["logit-bias"])
+
+
+def _bias(table: ForeignTable) -> dict[int | str, float | bool]:
+    """The biases: TOKEN_ID+BIAS texts, or a request's table or list of pairs, where false bans a token."""
+    value = table.raw("logit-bias")
+    if isinstance(value, str):
+        value = [_parsed_bias(table, part.strip()) for part in value.split(",") if part.strip()]
+    pairs = list(value.items()) if isinstance(value, Mapping) else value or []
+    if not isinstance(pairs, list) or not all(
+        isinstance(pair, (list, tuple)) and len(pair) == 2 for pair in pairs
+    ):
+        raise table.fault("logit-bias", "a table or a list of token and number")
+    bias: dict[int | str, float | bool] = {}
+    for token, number in pairs:
+        key = int(token) if isinstance(token, str) and token.isdecimal() else token
+        inner = ForeignTable({"logit-bias": number}, table.place)
+        bias[key] = float("-inf") if number is False or number == "-inf" else inner.number("logit-bias", 0.0)
+    return bias
+
+
+def _parsed_bias(table: ForeignTable, text: str) -> tuple[str, str]:
+    match = _BIAS.fullmatch(text)
+    if match is None:
+        raise table.fault("logit-bias", "TOKEN_ID+BIAS or TOKEN_ID-BIAS")
+    return match[1], match[2]
 
 
 def _read_breaker(table: ForeignTable) -> None:
     """Put the one breaker that an INI file can give in place of the four defaults; ``none`` is none."""
-    text = table.text("dry-sequence-breaker")
-    if text is not None:
-        table.values[table.spelled("dry-sequence-breaker")] = [] if text == "none" else [_unescaped(text)]
+    text = table.raw("dry-sequence-breaker")
+    if isinstance(text, str):
+        table.values[table.spelled("dry-sequence-breaker")] = [] if text == "none" else [unescaped(text)]
 
 
 def _take_settings(draft: Draft) -> None:
@@ -200,15 +188,17 @@ def _take_settings(draft: Draft) -> None:
     draft.take_max_tokens("n-predict")
     draft.take_seed("seed")
     draft.take_text("system-prompt", "system")
-    text = table.text("reverse-prompt")
-    if text is not None:
-        draft.extras["stop"] = [_unescaped(text)]
+    text = table.raw("reverse-prompt")
+    if isinstance(text, str):
+        table.values[table.spelled("reverse-prompt")] = [unescaped(text)]
+    draft.take_texts("reverse-prompt", "stop")
     draft.take_text("grammar", "grammar")
     for key, kind in (("grammar-file", "file"), ("json-schema-file", "json_schema_file"), ("json-schema", None)):
-        text = table.text(key)
-        if text is not None and "grammar" not in draft.extras:
-            draft.extras["grammar"] = {kind or "json_schema": text}
+        value = table.raw(key)
+        if value is not None and "grammar" not in draft.extras:
+            draft.extras["grammar"] = {kind or "json_schema": value}
 
 
-def _unescaped(text: str) -> str:
+def unescaped(text: str) -> str:
+    """Return the text with llama.cpp's escapes, such as a backslash and n, replaced."""
     return re.sub(r"\\(.)", lambda match: _ESCAPES.get(match[1], match[0]), text)

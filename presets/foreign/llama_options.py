@@ -1,4 +1,49 @@
-"""The option names of llama.cpp that do not sample, without their dashes; read from a build of October 2026."""
+"""The option names of llama.cpp, without their dashes; read from a build of October 2026."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from .llama_chain import OFF
+
+
+@dataclass(frozen=True)
+class LlamaEntry:
+    """A value, and how and where the file spells its key."""
+
+    spelled: str
+    value: Any
+    line: int = 0
+
+
+OPTIONS: Mapping[str, tuple[str, ...]] = {
+    **{key: (key,) for key in OFF},
+    **{key: (key,) for key in ("dry-sequence-breaker", "samplers", "ignore-eos", "grammar", "grammar-file")},
+    "temp": ("temp", "temperature"),
+    "typical": ("typical", "typical-p"),
+    "top-n-sigma": ("top-n-sigma", "top-nsigma"),
+    "sampler-seq": ("sampler-seq", "sampling-seq"),
+    "seed": ("seed", "s"),
+    "n-predict": ("n-predict", "predict", "n"),
+    "logit-bias": ("logit-bias", "l"),
+    "json-schema": ("json-schema", "j"),
+    "json-schema-file": ("json-schema-file", "jf"),
+    "reverse-prompt": ("reverse-prompt", "r"),
+    "system-prompt": ("system-prompt", "sys"),
+}
+OPTION_BY_NAME = {name: option for option, names in OPTIONS.items() for name in names}
+MEANT_OPTIONS = {"repetition-penalty": "repeat-penalty", "rep-pen": "repeat-penalty", "max-tokens": "n-predict"}
+
+# The key of a GGUF, where it is no option with underscores.
+METADATA_OPTIONS = {
+    "penalty-last-n": "repeat-last-n",
+    "penalty-repeat": "repeat-penalty",
+    "mirostat-tau": "mirostat-ent",
+    "mirostat-eta": "mirostat-lr",
+    "sequence": "samplers",
+}
 
 _LONG = """
 agent alias api-key api-key-file api-prefix attention audio backend-sampling batch-size binary-file

@@ -35,9 +35,11 @@ _HUGGINGFACE = {
     *("decoder_start_token_id", "num_beams", "suppress_tokens", "no_repeat_ngram_size", "typical_p", "min_length"),
     *("penalty_alpha", "epsilon_cutoff", "eta_cutoff", "stop_strings", "min_new_tokens", "use_cache"),
 }
+_LLAMA_SERVER = {"n_predict", "repeat_penalty", "repeat_last_n", "samplers", "top_n_sigma", "dynatemp_exponent"}
 _MODEL_LIST = {"Model Type", "Model Name", "Model Size", "Model Category", "Preset Category", "uid"}
 
 _INI_LINE = re.compile(r"[ \t]*\[[^\]=,{}\"]*\][ \t]*([;#].*)?|[A-Za-z_][\w.-]*[ \t]*=.*")
+_COMMAND = re.compile(r"(?:\S*llama-[\w.-]+\s+)?--?[a-z][a-z-]*(?:\s|$)")
 _INSTRUCTION = re.compile(rf"[ \t]*(?:{'|'.join(INSTRUCTIONS)})[ \t]+\S", re.IGNORECASE)
 
 
@@ -52,11 +54,19 @@ def recognise(text: str, place: str) -> str:
         raise PresetError(f"{place}: the file is empty")
     if _INI_LINE.fullmatch(first):
         return "llama.cpp"
+    if is_command(text):
+        return "llama.cpp"
     if first.lstrip()[:1] in ("{", "["):
         return _of_json(parse_json(text, place), place)
     if _INSTRUCTION.match(first):
         return "ollama"
     return _of_yaml(parse_yaml_1_1(text, place), place)
+
+
+def is_command(text: str) -> bool:
+    """True if the text is a command line of llama.cpp's, such as ``llama-cli --top-k 40``."""
+    first = _first_line(text)
+    return first is not None and _COMMAND.match(first) is not None
 
 
 def _first_line(text: str) -> str | None:
@@ -87,6 +97,8 @@ def _of_json(value: Any, place: str) -> str:
 
 def _of_keys(keys: set[str], place: str) -> str:
     """The format of a flat JSON object."""
+    if keys & _LLAMA_SERVER and not keys & _FAMILY:
+        return "llama.cpp"
     if keys & _FAMILY or (keys & _KOBOLD and "temperature" not in keys):
         return _of_family(keys, place)
     if keys & (_KOBOLDCPP - {"preset", "presence_penalty", "smoothing_factor"}):
