@@ -46,7 +46,14 @@ class BatchRunner:
         policy: BatchPolicy,
         display: ProgressDisplay,
     ) -> None:
-        """Answer all lines that have no result yet."""
+        """Answer all lines that have no result yet.
+
+        Args:
+            model: the model.
+            lines: the input.
+            policy: how the requests are computed.
+            display: where the progress is shown.
+        """
         outcomes = generate_many(
             model,
             self._requests(lines),

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import typer
@@ -36,44 +37,40 @@ def run(options: RunOptions) -> None:
     show_llama_cpp_messages(options.log)
     # Everything that can be wrong without the model is found before it is loaded.
     needs_model = preset_name(options.sampling.preset) == "model"
-    settings = None if needs_model else resolve_run_settings(options, None)
-    spec = None if settings is None else grammar_spec(options.grammar, settings)
-    if options.output.show_config and settings is not None:
-        show_settings(settings, spec)
+    setup = None if needs_model else _set_up(options, None)
+    if options.output.show_config and setup is not None:
+        show_settings(setup.settings, setup.spec)
         return
     text = "" if options.output.show_config else read_prompt(options.prompt)
     with interruptible() as interrupt, load_model(options.model, interrupt) as model:
-        if settings is None:
-            settings = resolve_run_settings(options, model.metadata)
-            spec = grammar_spec(options.grammar, settings)
+        setup = setup or _set_up(options, model.metadata)
         if options.output.show_config:
-            show_settings(settings, spec)
-            return
-        _generate(options, settings, model, spec, text, interrupt)
+            show_settings(setup.settings, setup.spec)
+        else:
+            _generate(setup, model, text, interrupt)
 
 
-def _generate(
-    options: RunOptions,
-    settings: Settings,
-    model: Model,
-    spec: GrammarSpec | None,
-    text: str,
-    interrupt: Interrupt,
-) -> None:
-    """Build, iterate, render.
+@dataclass(frozen=True)
+class _Setup:
+    """The command line and what follows from it; ``spec``: the grammar, None if there is none."""
 
-    Args:
-        options: the command line.
-        settings: what it and the preset set.
-        model: the model.
-        spec: the grammar, if there is one.
-        text: the prompt, without a chat template.
-        interrupt: Ctrl-C.
-    """
+    options: RunOptions
+    settings: Settings
+    spec: GrammarSpec | None
+
+
+def _set_up(options: RunOptions, metadata: Mapping[str, str] | None) -> _Setup:
+    settings = resolve_run_settings(options, metadata)
+    return _Setup(options, settings, grammar_spec(options.grammar, settings))
+
+
+def _generate(setup: _Setup, model: Model, text: str, interrupt: Interrupt) -> None:
+    """Build, iterate, render; ``text``: the prompt without a chat template."""
     from ...engine import build_prompt, generate
     from ...samplers import build
     from ..render.progress import reading
 
+    options, settings, spec = setup.options, setup.settings, setup.spec
     logprobs = logprob_request(options.output, model.vocabulary)
     constraint = None if spec is None else start_constraint(spec, model)
     chain = build(settings.steps, seed=seed_of(settings), vocab=model.vocabulary)
@@ -98,7 +95,7 @@ def _generate(
             is_interrupted=lambda: interrupt.requested,
         )
         done = _render(events, options.output, text, prompt)
-    _report(done, options, spec, chain.seed)
+    _report(done, setup, chain.seed)
 
 
 def _render(events: Iterator[Event], options: OutputOptions, text: str, prompt: str) -> Done:
@@ -117,12 +114,12 @@ def _render(events: Iterator[Event], options: OutputOptions, text: str, prompt: 
     return shapes.render(events, sys.stdout, shape, prompt)
 
 
-def _report(done: Done, options: RunOptions, spec: GrammarSpec | None, seed: int) -> None:
+def _report(done: Done, setup: _Setup, seed: int) -> None:
     """Print what there is to know about the run, and end the command if it was interrupted."""
     was_interrupted = done.finish_reason == "interrupted"
-    if spec is not None and done.complete is False and not was_interrupted:
-        note(_why_incomplete(done, options, spec))
-    if options.output.stats:
+    if setup.spec is not None and done.complete is False and not was_interrupted:
+        note(_why_incomplete(done, setup.options, setup.spec))
+    if setup.options.output.stats:
         from ..render import stats
 
         stats.show(done, seed)

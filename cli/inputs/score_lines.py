@@ -18,9 +18,13 @@ if TYPE_CHECKING:
 
 
 def score_lines(model: Model, path: Path, stride: int | None, interrupt: Interrupt) -> None:
-    """Score a file of prompts and texts. A wrong line is reported, and the others are scored.
+    """Print the scores of a file of prompts and texts. A wrong line is reported, and the others are scored.
 
-    Ends once ``interrupt`` is requested.
+    Args:
+        model: the model.
+        path: the file; ``-``: stdin.
+        stride: tokens from window to window, if a text exceeds the context; None: half of it.
+        interrupt: Ctrl-C, after which no further line is scored.
     """
     from ...engine import ModelError
     from ..render.progress import counting

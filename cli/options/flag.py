@@ -80,7 +80,14 @@ def flag(
 
 
 def argument(metavar: str | None, *, called: str, help: str, default: Any = None) -> Any:  # noqa: A002
-    """Declare a field that is an argument of the command line, as `flag` declares an option."""
+    """Declare a field that is an argument of the command line, as `flag` declares an option.
+
+    Args:
+        metavar: its name in the help; None: the field's.
+        called: its name in messages.
+        help: as in `flag`.
+        default: as in `flag`.
+    """
     return _field(Flag(called, typer.Argument(metavar=metavar, help=_escape(help))), default)
 
 

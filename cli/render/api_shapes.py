@@ -34,6 +34,12 @@ class ApiShape:
 def render(events: Iterable[Event], out: TextIO, shape: ApiShape, prompt: str) -> Done:
     """Write the run as one object on a line, or as server-sent events, each flushed.
 
+    Args:
+        events: the run.
+        out: where it is written.
+        shape: which shape.
+        prompt: the prompt as the model got it.
+
     Returns the last event.
     """
     from ...engine import Done, PromptToken, Start, Token
