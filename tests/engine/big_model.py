@@ -4,13 +4,17 @@ import gguf
 import numpy as np
 
 
-def write_model(path, vocabulary, width=64, heads=2):
-    """Write a GGUF file with one layer and this many tokens: t0, t1, …."""
+def write_model(path, vocabulary, width=64, heads=2, layers=1, has_output=True, scale=1.0):
+    """Write a GGUF file in F16 with this many tokens: t0, t1, ….
+
+    Without an output matrix (``has_output``) the model uses its embeddings, as many small models do. ``scale`` is
+    the standard deviation of the weights.
+    """
     random = np.random.default_rng(1)
     writer = gguf.GGUFWriter(path, "llama")
     writer.add_context_length(8192)
     writer.add_embedding_length(width)
-    writer.add_block_count(1)
+    writer.add_block_count(layers)
     writer.add_feed_forward_length(2 * width)
     writer.add_head_count(heads)
     writer.add_layer_norm_rms_eps(1e-5)
@@ -21,20 +25,24 @@ def write_model(path, vocabulary, width=64, heads=2):
     writer.add_token_list([f"t{i}" for i in range(vocabulary)])
     writer.add_token_types([1] * vocabulary)
     writer.add_token_merges(["t 0"])
-    shapes = {
-        "token_embd": (vocabulary, width),
-        "output": (vocabulary, width),
-        "blk.0.attn_q": (width, width),
-        "blk.0.attn_k": (width, width),
-        "blk.0.attn_v": (width, width),
-        "blk.0.attn_output": (width, width),
-        "blk.0.ffn_gate": (2 * width, width),
-        "blk.0.ffn_up": (2 * width, width),
-        "blk.0.ffn_down": (width, 2 * width),
-    }
+    shapes = {"token_embd": (vocabulary, width)}
+    if has_output:
+        shapes["output"] = (vocabulary, width)
+    for layer in range(layers):
+        shapes |= {
+            f"blk.{layer}.attn_q": (width, width),
+            f"blk.{layer}.attn_k": (width, width),
+            f"blk.{layer}.attn_v": (width, width),
+            f"blk.{layer}.attn_output": (width, width),
+            f"blk.{layer}.ffn_gate": (2 * width, width),
+            f"blk.{layer}.ffn_up": (2 * width, width),
+            f"blk.{layer}.ffn_down": (width, 2 * width),
+        }
     for name, shape in shapes.items():
-        writer.add_tensor(f"{name}.weight", random.standard_normal(shape).astype(np.float16))
-    for name in ("output_norm", "blk.0.attn_norm", "blk.0.ffn_norm"):
+        weights = random.standard_normal(shape, dtype=np.float32) * np.float32(scale)
+        writer.add_tensor(f"{name}.weight", weights.astype(np.float16))
+    norms = [f"blk.{layer}.{name}_norm" for layer in range(layers) for name in ("attn", "ffn")]
+    for name in ("output_norm", *norms):
         writer.add_tensor(f"{name}.weight", np.ones(width, dtype=np.float32))
     writer.write_header_to_file()
     writer.write_kv_data_to_file()

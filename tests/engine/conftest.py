@@ -5,6 +5,8 @@ from collections.abc import Iterator
 import pytest
 from logitsmith.engine import Model, locate
 
+from .quantized_models import QuantizedModels
+
 
 @pytest.fixture(scope="session")
 def model() -> Iterator[Model]:
@@ -19,3 +21,9 @@ def small_context() -> Iterator[Model]:
     path, _ = locate()
     with Model.load(path, n_ctx=256) as loaded:
         yield loaded
+
+
+@pytest.fixture(scope="session")
+def quantized_models(tmp_path_factory: pytest.TempPathFactory) -> QuantizedModels:
+    """Models of random weights, each written when a test first asks for it."""
+    return QuantizedModels(tmp_path_factory.mktemp("quantized"))

@@ -1,0 +1,63 @@
+"""Models of random weights in each quantisation that llama.cpp writes, made by its own function."""
+
+import os
+from pathlib import Path
+
+import llama_cpp.llama_cpp as lib
+
+from .big_model import write_model
+
+QUANTIZATIONS = (
+    "F32",
+    "BF16",
+    "F16",
+    "Q8_0",
+    "Q6_K",
+    "Q5_K_M",
+    "Q5_K_S",
+    "Q5_0",
+    "Q5_1",
+    "Q4_K_M",
+    "Q4_K_S",
+    "Q4_0",
+    "Q4_1",
+    "Q3_K_M",
+    "Q3_K_S",
+    "Q2_K",
+    "IQ4_XS",
+    "IQ4_NL",
+    "IQ3_S",
+    "IQ3_M",
+)
+"""Those that need no importance matrix."""
+
+WIDTH, HEADS, LAYERS = 512, 8, 2
+"""K-quants need rows of a multiple of 256 weights; two layers carry a difference on through the attention."""
+
+
+class QuantizedModels:
+    """Writes models into a folder, each of them once."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def path(self, quantization: str, vocabulary: int = 32_000) -> Path:
+        """The file of the model in one quantisation; it is written if it is not there."""
+        target = self._folder / f"{vocabulary}-{quantization}.gguf"
+        if not target.exists():
+            source = self._folder / f"{vocabulary}.gguf"
+            if not source.exists():
+                write_model(source, vocabulary, WIDTH, HEADS, LAYERS, has_output=False, scale=WIDTH**-0.5)
+            quantize(source, target, quantization)
+        return target
+
+
+def quantize(source: Path, target: Path, quantization: str) -> None:
+    """Quantise a model with llama.cpp's own function."""
+    params = lib.llama_model_quantize_default_params()
+    names = [f"LLAMA_FTYPE_MOSTLY_{quantization}", f"LLAMA_FTYPE_ALL_{quantization}"]
+    params.ftype = next(getattr(lib, name) for name in names if hasattr(lib, name))
+    params.nthread = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1
+    code = lib.llama_model_quantize(os.fsencode(source), os.fsencode(target), params)
+    if code != 0:
+        raise RuntimeError(f"llama.cpp could not quantise {source} as {quantization} (code {code})")
