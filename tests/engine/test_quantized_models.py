@@ -9,10 +9,7 @@ from .quantized_models import QUANTIZATIONS
 
 @pytest.mark.parametrize(
     "quantization",
-    [
-        pytest.param(name, marks=() if name in ("Q4_K_M", "F16") else pytest.mark.slow)
-        for name in QUANTIZATIONS
-    ],
+    [pytest.param(name, marks=() if name in ("Q4_K_M", "F16") else pytest.mark.slow) for name in QUANTIZATIONS],
 )
 def test_every_quantisation_makes_logits(quantized_models, quantization):
     with Model.load(quantized_models.path(quantization), n_ctx=64) as model:
