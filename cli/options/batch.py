@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum
 from functools import partial
 from pathlib import Path
 
 import typer
 
-from .flag import REQUIRED, Options, argument, flag
+from .flag import REQUIRED, Options, argument, flag, options_class
 from .grammar import GrammarOptions
 from .length import LengthOptions
 from .limits import within
@@ -31,7 +30,7 @@ class BatchFormat(str, Enum):
     jsonl = "jsonl"
 
 
-@dataclass(frozen=True, kw_only=True)
+@options_class
 class BatchSamplingOptions(SamplingOptions):
     """How the tokens of the lines are drawn."""
 
@@ -46,7 +45,7 @@ class BatchSamplingOptions(SamplingOptions):
     )
 
 
-@dataclass(frozen=True, kw_only=True)
+@options_class
 class BatchOptions(Options):
     """The options of `gen batch`."""
 

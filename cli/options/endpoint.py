@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum
 from functools import partial
 from pathlib import Path
 
 import typer
 
-from .flag import Options, flag
+from .flag import Options, flag, options_class
 from .limits import POSITIVE, at_least
 
 ENDPOINT, LLAMA_SERVER, OPENAI = "an --endpoint", "--api llama-server", "--api openai"
@@ -26,7 +25,7 @@ class Api(str, Enum):
     openai = "openai"
 
 
-@dataclass(frozen=True, kw_only=True)
+@options_class
 class EndpointOptions(Options):
     """Which endpoint is asked."""
 
@@ -74,7 +73,7 @@ class EndpointOptions(Options):
     )
 
 
-@dataclass(frozen=True, kw_only=True)
+@options_class
 class CallOptions(Options):
     """How often and how fast an endpoint is called, and what that costs."""
 

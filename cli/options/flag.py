@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, fields
-from typing import Any
+from typing import Any, TypeVar
 
 import typer
+from typing_extensions import dataclass_transform
 
 from .limits import Limit
 
+T = TypeVar("T")
 _FLAG = "flag"
 REQUIRED: Any = ...
 """The default of a flag that has to be given, as Typer writes it."""
@@ -36,7 +38,16 @@ class Flag:
     is_path: bool = False
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass_transform(frozen_default=True, kw_only_default=True)
+def options_class(cls: type[T]) -> type[T]:
+    """Make a subclass of `Options` a frozen dataclass that takes its fields by name.
+
+    It has no ``==`` and no ``repr``: nothing needs them, and they would take 3 ms of the start of `gen run`.
+    """
+    return dataclass(frozen=True, kw_only=True, eq=False, repr=False)(cls)
+
+
+@options_class
 class Options:
     """Options of a command, or a group of them that commands share.
 

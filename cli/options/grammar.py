@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
 import typer
 
-from .flag import Options, flag, walk_flags
+from .flag import Options, flag, options_class, walk_flags
 
 _grammar = partial(flag, panel="Grammar (one of the first six)")
 
 
-@dataclass(frozen=True, kw_only=True)
+@options_class
 class GrammarOptions(Options):
     """Where a grammar comes from: one of these."""
 
@@ -47,7 +46,7 @@ class GrammarOptions(Options):
             raise typer.BadParameter(f"{given[0]} and {given[1]} each give a grammar; one at a time")
 
 
-@dataclass(frozen=True, kw_only=True)
+@options_class
 class ConstraintOptions(GrammarOptions):
     """A grammar, and how it is applied."""
 

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 
 import typer
 
-from .flag import REQUIRED, Options, argument, flag
+from .flag import REQUIRED, Options, argument, flag, options_class
 
 
-@dataclass(frozen=True, kw_only=True)
+@options_class
 class GrammarNameOptions(Options):
     """Which grammar."""
 
@@ -22,7 +21,7 @@ class GrammarNameOptions(Options):
     )
 
 
-@dataclass(frozen=True, kw_only=True)
+@options_class
 class GrammarCheckOptions(GrammarNameOptions):
     """The options of `gen grammars check`."""
 
@@ -38,7 +37,7 @@ class GrammarCheckOptions(GrammarNameOptions):
             raise typer.BadParameter("--text and --text-file each give a text; one at a time")
 
 
-@dataclass(frozen=True, kw_only=True)
+@options_class
 class GrammarSampleOptions(GrammarNameOptions):
     """The options of `gen grammars sample`."""
 

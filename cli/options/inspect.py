@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 
-from .flag import Options, argument, flag
+from .flag import Options, argument, flag, options_class
 
 
 class OneSource(str, Enum):
@@ -16,7 +15,7 @@ class OneSource(str, Enum):
     chain = "chain"
 
 
-@dataclass(frozen=True, kw_only=True)
+@options_class
 class InspectOptions(Options):
     """The options of `gen inspect`."""
 

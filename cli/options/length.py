@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import partial
 
-from .flag import Options, flag
+from .flag import Options, flag, options_class
 from .limits import at_least
 
 length_flag = partial(flag, panel="Length")
 
 
-@dataclass(frozen=True, kw_only=True)
+@options_class
 class LengthOptions(Options):
     """Where a text ends."""
 

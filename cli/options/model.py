@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from .flag import Options, flag
+from .flag import Options, flag, options_class
 from .limits import INT32_MAX, within
 
 _model = partial(flag, panel="Model")
@@ -14,7 +13,7 @@ _MAX_THREADS = 512
 """GGML_MAX_N_THREADS of llama.cpp: more would end the process."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@options_class
 class ModelOptions(Options):
     """Which model, and how it computes."""
 
@@ -43,7 +42,7 @@ class ModelOptions(Options):
     mlock: bool = _model("--mlock", help="Keep the model in RAM.", default=False)
 
 
-@dataclass(frozen=True, kw_only=True)
+@options_class
 class LogOptions(Options):
     """What llama.cpp says of itself."""
 

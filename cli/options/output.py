@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum
 from functools import partial
 
 import typer
 
-from .flag import Options, flag
+from .flag import Options, flag, options_class
 from .limits import at_least
 
 output_flag = partial(flag, panel="Output")
@@ -41,7 +40,7 @@ _WHY_NOT_STREAMED = {
 }
 
 
-@dataclass(frozen=True, kw_only=True)
+@options_class
 class OutputOptions(Options):
     """What is written, and in which format."""
 

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
 import typer
 
-from .flag import Options, argument, flag
+from .flag import Options, argument, flag, options_class
 
 _prompt = partial(flag, panel="Prompt")
 
 
-@dataclass(frozen=True, kw_only=True)
+@options_class
 class PromptOptions(Options):
     """Where the prompt comes from: one of these, or stdin."""
 
@@ -22,7 +21,7 @@ class PromptOptions(Options):
     file: Path | None = _prompt("-f", "--file", help="Read the prompt from a file; - is stdin.")
 
 
-@dataclass(frozen=True, kw_only=True)
+@options_class
 class ChatOptions(Options):
     """Whether the prompt goes through the model's chat template."""
 

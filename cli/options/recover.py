@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum
 from functools import partial
 from pathlib import Path
@@ -10,7 +9,7 @@ from pathlib import Path
 import typer
 
 from .endpoint import ENDPOINT, LLAMA_SERVER, OPENAI, Api, CallOptions, EndpointOptions
-from .flag import Options, argument, flag
+from .flag import Options, argument, flag, options_class
 from .given import GivenFlags
 from .limits import POSITIVE, at_least
 from .model import LogOptions, ModelOptions
@@ -34,14 +33,14 @@ class Method(str, Enum):
     basis = "basis"
 
 
-@dataclass(frozen=True, kw_only=True)
+@options_class
 class RecoverPromptOptions(PromptOptions):
     """Where the prompt comes from: one of these, or stdin."""
 
     prompt: str | None = argument("PROMPT", help="The text whose next token is asked about.", called="the prompt")
 
 
-@dataclass(frozen=True, kw_only=True)
+@options_class
 class MethodOptions(Options):
     """What is recovered, and how."""
 
@@ -86,7 +85,7 @@ class MethodOptions(Options):
             raise typer.BadParameter("--method basis needs --basis FILE, which gen recover-basis makes")
 
 
-@dataclass(frozen=True, kw_only=True)
+@options_class
 class RecoverOutputOptions(Options):
     """Where results and answers are kept."""
 
@@ -122,7 +121,7 @@ class RecoverOutputOptions(Options):
             raise typer.BadParameter("--resume needs the checkpoint: -o FILE or --checkpoint FILE")
 
 
-@dataclass(frozen=True, kw_only=True)
+@options_class
 class RecoverOptions(Options):
     """The options of `gen recover`."""
 

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 
 import typer
 
-from .flag import REQUIRED, Options, flag
+from .flag import REQUIRED, Options, flag, options_class
 from .given import GivenFlags
 from .limits import at_least
 from .model import LogOptions, ModelOptions
 from .paths import refuse_same_file
 
 
-@dataclass(frozen=True, kw_only=True)
+@options_class
 class BasisOptions(Options):
     """The options of `gen recover-basis`."""
 

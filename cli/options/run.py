@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-from .flag import Options
+from .flag import Options, options_class
 from .grammar import ConstraintOptions
 from .length import LengthOptions, length_flag
 from .model import LogOptions, ModelOptions
@@ -13,7 +11,7 @@ from .prompt import ChatOptions, PromptOptions
 from .sampling import FullSamplingOptions
 
 
-@dataclass(frozen=True, kw_only=True)
+@options_class
 class RunOptions(Options):
     """The options of `gen run`."""
 

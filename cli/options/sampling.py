@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import partial
 
 import typer
 
-from .flag import Options, flag
+from .flag import Options, flag, options_class
 
 _sampling = partial(flag, panel="Sampling")
 _more = partial(flag, panel="More samplers (all of them: gen samplers)")
 
 
-@dataclass(frozen=True, kw_only=True)
+@options_class
 class SamplingOptions(Options):
     """The preset, the chain, the seed, and the samplers that are set most often."""
 
@@ -38,7 +37,7 @@ class SamplingOptions(Options):
     )
 
 
-@dataclass(frozen=True, kw_only=True)
+@options_class
 class FullSamplingOptions(SamplingOptions):
     """All flags of samplers: llama.cpp's."""
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum
 from functools import partial
 from pathlib import Path
 
 import typer
 
-from .flag import Options, argument, flag
+from .flag import Options, argument, flag, options_class
 from .limits import at_least
 from .model import LogOptions, ModelOptions
 from .prompt import PromptOptions
@@ -25,7 +24,7 @@ class ScoreFormat(str, Enum):
     jsonl = "jsonl"
 
 
-@dataclass(frozen=True, kw_only=True)
+@options_class
 class ScoredTextOptions(PromptOptions):
     """Where the text comes from, or the prompt of the choices."""
 
@@ -35,7 +34,7 @@ class ScoredTextOptions(PromptOptions):
     file: Path | None = _score("-f", "--file", help="Read the text from a file; - is stdin.")
 
 
-@dataclass(frozen=True, kw_only=True)
+@options_class
 class ScoreOptions(Options):
     """The options of `gen score`."""
 

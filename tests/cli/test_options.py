@@ -1,11 +1,9 @@
 """Options classes: each flag is declared once, and its field says what is true."""
 
-from dataclasses import dataclass
-
 import pytest
 import typer
 from logitsmith.cli.options.batch import BatchOptions
-from logitsmith.cli.options.flag import REQUIRED, Options, argument, flag, flag_of, walk_flags
+from logitsmith.cli.options.flag import REQUIRED, Options, argument, flag, flag_of, options_class, walk_flags
 from logitsmith.cli.options.given import GivenFlags
 from logitsmith.cli.options.limits import POSITIVE, at_least, within
 from logitsmith.cli.options.recover import RecoverOptions
@@ -18,13 +16,13 @@ from typer.testing import CliRunner
 SETTINGS = {"grammar", "max_tokens", "stop", "system"}
 
 
-@dataclass(frozen=True, kw_only=True)
+@options_class
 class Numbers(Options):
     count: int = flag("-n", "--count", help="How many. [1]", default=1, limit=at_least(1, minus_one="all"))
     share: float | None = flag("--share", help="How much.", limit=POSITIVE, only_for="a --count")
 
 
-@dataclass(frozen=True, kw_only=True)
+@options_class
 class Example(Options):
     given: GivenFlags
     name: str = argument("NAME", called="the name", help="Whose.", default=REQUIRED)

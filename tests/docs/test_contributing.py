@@ -62,7 +62,7 @@ def test_the_sampler_works():
 def test_the_flag_works():
     names = dict(vars(sampling))
     field = block("top_h: float")
-    exec(f"@dataclass(frozen=True, kw_only=True)\nclass Flags(SamplingOptions):\n{indent(field, '    ')}", names)
+    exec(f"@options_class\nclass Flags(SamplingOptions):\n{indent(field, '    ')}", names)
     app, seen = typer.Typer(), []
     app.command()(takes_options(names["Flags"])(seen.append))
     assert "--top-h" in CliRunner().invoke(app, ["--help"]).output
