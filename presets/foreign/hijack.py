@@ -115,7 +115,8 @@ def read_breakers(table: ForeignTable, key: str) -> list[str]:
     if isinstance(value, str):
         text = value.strip()
         try:
-            value = json.loads(text if text.startswith("[") else f"[{text}]")
+            # Not strict: a YAML text in double quotes holds a line break itself, not a backslash and n.
+            value = json.loads(text if text.startswith("[") else f"[{text}]", strict=False)
         except (ValueError, RecursionError):
             value = [part.strip() for part in text.split(",")]
     if not isinstance(value, list) or not all(isinstance(part, str) for part in value):

@@ -80,13 +80,13 @@ def _put_penalties(draft: Draft, defaults: Mapping[str, Any]) -> None:
     }
     keys = ["repeat-penalty", "presence-penalty", "frequency-penalty", "repeat-last-n"]
     draft.put("penalties", "penalties", params, keys)
-    breakers = table.raw("dry-sequence-breaker")
+    has_breakers = table.raw("dry-sequence-breaker") is not None
     params = {
         "multiplier": table.number("dry-multiplier", defaults["dry-multiplier"]),
         "base": table.number("dry-base", defaults["dry-base"]),
         "allowed_length": table.whole("dry-allowed-length", defaults["dry-allowed-length"]),
         "last_n": max(table.whole("dry-penalty-last-n", defaults["dry-penalty-last-n"]), -1),
-        "breakers": list(BREAKERS if breakers is None else breakers),
+        "breakers": table.texts("dry-sequence-breaker") if has_breakers else list(BREAKERS),
     }
     keys = ["dry-multiplier", "dry-base", "dry-allowed-length", "dry-penalty-last-n", "dry-sequence-breaker"]
     draft.put("dry", "dry", params, keys)

@@ -164,6 +164,8 @@ def _bias(table: ForeignTable) -> dict[int | str, float | bool]:
     bias: dict[int | str, float | bool] = {}
     for token, number in pairs:
         key = int(token) if isinstance(token, str) and token.isdecimal() else token
+        if type(key) not in (int, str):
+            raise table.fault("logit-bias", "a table or a list of token and number")
         inner = ForeignTable({"logit-bias": number}, table.place)
         bias[key] = float("-inf") if number is False or number == "-inf" else inner.number("logit-bias", 0.0)
     return bias

@@ -1,10 +1,15 @@
 """Recognition, texts and their faults, and what every import gives."""
 
+import json
 import os
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from logitsmith.presets import FORMATS, PresetError, import_preset, load_preset
+from logitsmith.presets.foreign import huggingface, koboldai, koboldcpp, sillytavern, tabbyapi, webui
+from logitsmith.presets.foreign.llama_requests import BODY_KEYS
 from logitsmith.samplers import parse_chain
 
 # Each line stands for ten times the one before.
@@ -143,6 +148,37 @@ def test_the_yaml_text_says_where_values_come_from(load):
     assert "# xtc_probability; text-generation-webui's default: xtc_threshold 0.1" in text
     assert "# order: text-generation-webui's default" in text
     assert "# - num_beams 4: beam search" in text
+
+
+KEYS = {
+    "sillytavern": (*sillytavern.KNOWN, "temp", "rep_pen", "dynatemp", "min_temp"),
+    "koboldai": koboldai.KNOWN,
+    "koboldcpp": (*koboldcpp.KNOWN, "temp", "tfs", "mirostat"),
+    "huggingface": (*huggingface.SAMPLING_SLOTS, *huggingface.SLOTS_BEFORE, "sequence_bias", "stop_strings"),
+    "webui": webui.KNOWN,
+    "tabbyapi": (*tabbyapi.SPELLINGS, "temperature", "top_k", "banned_strings", "logit_bias"),
+    "llama.cpp": tuple(BODY_KEYS.values()),
+    "lmstudio": ("inference_params", "operation"),
+}
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+    max_leaves=5,
+)
+
+
+@settings(max_examples=300, deadline=None)
+@given(data=st.data(), form=st.sampled_from(sorted(KEYS)))
+def test_any_values_are_imported_or_refused(tmp_path_factory, data, form):
+    path = tmp_path_factory.getbasetemp() / "theirs"
+    values = data.draw(st.dictionaries(st.sampled_from(KEYS[form]), JSON, min_size=1, max_size=3))
+    path.write_text(json.dumps(values))
+    try:
+        imported = import_preset(path, form)
+    except PresetError as error:
+        assert str(error).startswith(str(path))  # noqa: PT017
+    else:
+        assert imported.preset.samplers()
 
 
 FOLDER = os.environ.get("FOREIGN_PRESETS", "")

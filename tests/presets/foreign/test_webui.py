@@ -59,6 +59,10 @@ RULES = {
         'dry_multiplier: 0.8\ndry_sequence_breakers: \'"\\n", "#"\'',
         [["dry", {**DRY, "breakers": ["\n", "#"]}]],
     ),
+    "breakers with a line break itself": (
+        'dry_multiplier: 0.8\ndry_sequence_breakers: "\\"\\n\\", \\"#\\""',
+        [["dry", {**DRY, "breakers": ["\n", "#"]}]],
+    ),
     "breakers as a JSON array": (
         'dry_multiplier: 0.8\ndry_sequence_breakers: \'["\\n", "#"]\'',
         [["dry", {**DRY, "breakers": ["\n", "#"]}]],
