@@ -1,6 +1,7 @@
 """The engine: models, contexts, and the generation of text. The only room that imports llama_cpp."""
 
 from .batch import BatchAnswer, BatchFailure, BatchOutcome, generate_many
+from .batch_exactness import BatchExactness, ExactnessLevel
 from .chat import Message, build_prompt, format_chat
 from .context import Context
 from .continuation import Continuation, tokenize_continuation
@@ -20,12 +21,14 @@ from .vocabulary import Vocabulary
 __all__ = [
     "MAX_SLOTS",
     "BatchAnswer",
+    "BatchExactness",
     "BatchFailure",
     "BatchOutcome",
     "Context",
     "Continuation",
     "Done",
     "Event",
+    "ExactnessLevel",
     "GenerationRequest",
     "LogprobReader",
     "LogprobRequest",

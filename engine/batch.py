@@ -52,9 +52,9 @@ def generate_many(  # noqa: PLR0913 - the arguments are public
 ) -> Iterator[BatchOutcome]:
     """Answer requests, several at a time, and yield each answer as soon as it is complete.
 
-    Each request gets the tokens that it gets alone: they are drawn by its own chain, and its logits do not
-    depend on the other requests (`SequenceSlots` says how far). Raises ``ModelError`` for an error that no
-    request causes.
+    Each request's tokens are drawn by its own chain. Whether they are those that it gets alone depends on the
+    model's tensors and the processor; it is measured, and each answer's ``start.batch_exactness`` tells it (also
+    `Model.batch_exactness`). Raises ``ModelError`` for an error that no request causes.
 
     Args:
         model: The model. The slots have a context of their own.
@@ -103,7 +103,7 @@ class _RunningRequest:
         """Read the prompt, and make the tokens that its logits give; returns their number."""
         cached_tokens = slots.read(self.slot, self._task.prompt_ids)
         self._prompt_read = perf_counter()
-        self._start = self._task.start_event(cached_tokens, self.slot.length)
+        self._start = self._task.start_event(cached_tokens, self.slot.length, slots.exactness)
         self.resume(None)
         return self.resume(slots.prompt_rows()) if self.driver.finish_reason is None else 0
 

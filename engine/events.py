@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..logprobs import TokenRecord
+from .batch_exactness import BatchExactness
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,7 +17,7 @@ class Start:
     parameters; ``grammar``, the constraint's description; ``prompt_tokens`` and ``prompt_ids``, how many and
     which; ``cached_tokens``, how many of them were in the context already; ``context``, tokens that it holds;
     ``logprobs``, which ones the tokens have; ``max_tokens``; ``stop``, the stop texts; ``versions``, of this
-    package and of the binding.
+    package and of the binding; ``batch_exactness``, what holds for the answers of its batch, None without one.
     """
 
     model: str
@@ -31,6 +32,7 @@ class Start:
     max_tokens: int | None
     stop: tuple[str, ...]
     versions: dict[str, str]
+    batch_exactness: BatchExactness | None = None
 
 
 @dataclass(frozen=True, slots=True)

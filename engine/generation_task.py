@@ -10,6 +10,7 @@ from typing import Any
 
 from ..grammars import Constraint, as_closable
 from ..samplers import Chain
+from .batch_exactness import BatchExactness
 from .decoder import Decoder, Decoding, SequenceCapacity
 from .errors import ModelError
 from .events import Done, Start, Timings
@@ -70,7 +71,7 @@ class GenerationTask:
             lookup=self._lookup,
         )
 
-    def start_event(self, cached_tokens: int, context: int) -> Start:
+    def start_event(self, cached_tokens: int, context: int, exactness: BatchExactness | None = None) -> Start:
         """Reset the chain, and return the event with everything that is needed to repeat the run."""
         chain = self.request.chain
         chain.reset(self.prompt_ids)
@@ -87,6 +88,7 @@ class GenerationTask:
             max_tokens=self.request.max_tokens,
             stop=self._stops,
             versions=versions(),
+            batch_exactness=exactness,
         )
 
     def decode(self, is_interrupted: Callable[[], bool] | None = None) -> Decoding:

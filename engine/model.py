@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 
+from .batch_exactness import EXACT, BatchExactness
 from .context import Context
 from .errors import ModelError
 from .gguf import check_gguf
 from .native_context import ContextOptions, NativeContext
 from .native_model import LoadOptions, NativeModel
+from .row_plan import RowPlan
+from .row_probe import probe_row_plan
 from .sequence_slots import SequenceSlots
 from .vocabulary import Vocabulary
 
@@ -39,6 +43,8 @@ class Model:
         self._options = context
         self._adapters: list[tuple[object, float]] = []
         self._context: Context | None = None
+        self._row_plans: dict[int, RowPlan] = {}
+        """By the number of slots."""
         self.path = path
         self.lora: tuple[tuple[Path, float], ...] = ()
         self.threads = context.threads
@@ -111,13 +117,31 @@ class Model:
 
         Close them before the model. Raises ``ModelError``.
         """
-        _check("parallel", count, 1, MAX_SLOTS)
-        self._check_open()
+        plan = self._row_plan(count, isolated)
         options = self._options
         batch = max(options.batch, count)
-        length = options.length + (count > 1 and not isolated)  # one more token, see SequenceSlots
+        length = options.length + (plan.lone_copies - 1 if plan is not None else 0)
         native = NativeContext(self._native, ContextOptions(length, options.threads, batch, count), self._adapters)
-        return SequenceSlots(native, count, options.batch, isolated)
+        return SequenceSlots(native, count, options.batch, isolated, plan)
+
+    def batch_exactness(self, parallel: int, isolated: bool = False) -> BatchExactness:
+        """What holds for the answers of `generate_many`. It is measured once for each value of ``parallel``.
+
+        Raises ``ModelError``.
+        """
+        plan = self._row_plan(parallel, isolated)
+        return EXACT if plan is None else plan.exactness
+
+    def _row_plan(self, count: int, isolated: bool) -> RowPlan | None:
+        """How a batch decodes rows; None if each request is computed separately."""
+        _check("parallel", count, 1, MAX_SLOTS)
+        self._check_open()
+        if isolated or count == 1:
+            return None
+        if count not in self._row_plans:
+            context = replace(self._options, sequences=count)
+            self._row_plans[count] = probe_row_plan(self._native, context, self._adapters)
+        return self._row_plans[count]
 
     @property
     def can_truncate(self) -> bool:

@@ -36,11 +36,15 @@ class LoadOptions:
 
 
 class NativeModel:
-    """A llama_model with its vocabulary of ``size`` tokens: loaded by the constructor, freed by `close`."""
+    """A llama_model with its vocabulary of ``size`` tokens: loaded by the constructor, freed by `close`.
+
+    ``uses_gpu``: whether some layers are computed on a GPU.
+    """
 
     def __init__(self, path: str, options: LoadOptions, progress: Callable[[float], bool] | None = None) -> None:
         params = lib.llama_model_default_params()
         params.n_gpu_layers = options.gpu_layers
+        self.uses_gpu = options.gpu_layers != 0 and bool(lib.llama_supports_gpu_offload())
         params.load_mode = _load_mode(options)
         # With AMX, builds by some GCC versions lose stores to the tile configuration and crash in the first
         # prompt (llama.cpp issue 20824); without the extra buffers the AVX-512 kernels are used.
@@ -81,11 +85,27 @@ class NativeModel:
         """True if a sequence can be truncated to any length; a recurrent model's state cannot."""
         return not (lib.llama_model_is_recurrent(self.handle) or lib.llama_model_is_hybrid(self.handle))
 
+    @property
+    def is_hybrid(self) -> bool:
+        """True for a recurrent model some of whose layers have attention."""
+        return bool(lib.llama_model_is_hybrid(self.handle))
+
+    @property
+    def layers(self) -> int:
+        """How many layers the model has."""
+        return int(lib.llama_model_n_layer(self.handle))
+
+    @property
+    def is_mixture(self) -> bool:
+        """True for a mixture of experts, which sends each token to a few of them."""
+        values = (value for key, value in self.metadata().items() if key.endswith(".expert_count"))
+        return any(value != "0" for value in values)
+
     def cache_bytes_per_token(self) -> int:
         """Memory for the keys and values of one token: two numbers of two bytes each, llama.cpp's default."""
         heads = lib.llama_model_n_head(self.handle)
         width = lib.llama_model_n_embd(self.handle) // max(1, heads) * lib.llama_model_n_head_kv(self.handle)
-        return int(lib.llama_model_n_layer(self.handle) * width * 4)
+        return int(self.layers * width * 4)
 
     def metadata(self) -> dict[str, str]:
         """The GGUF's metadata as texts; llama.cpp shortens long arrays."""

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
+from .batch_exactness import EXACT, BatchExactness
 from .errors import ModelError
 from .native_context import Logits, NativeContext, SequenceSpan
+from .row_plan import RowPlan
 
 PROMPT_CHUNK_TOKENS = 64
 """Tokens of a prompt that are read at once: the fewest for llama.cpp's tiled flash attention kernel.
@@ -20,8 +22,8 @@ class SequenceSlot:
     """The room for one request: one sequence of tokens.
 
     Attributes: ``number``; ``length``, how many tokens fit; ``max_rows``, how many can be read at once with the
-    logits of each; ``tokens``, those in the slot; ``shareable``, how many of these, from the first on, other slots
-    may copy, because they were read in whole chunks.
+    logits of each; ``tokens``, those in the slot; ``chunk_ends``, where the chunks end in which the first of them
+    were read: another slot may copy the chunks that it would read alike.
     """
 
     def __init__(self, number: int, length: int, max_rows: int) -> None:
@@ -29,7 +31,7 @@ class SequenceSlot:
         self.length = length
         self.max_rows = max_rows
         self.tokens: list[int] = []
-        self.shareable = 0
+        self.chunk_ends: list[int] = []
 
     @property
     def remaining(self) -> int:
@@ -47,24 +49,31 @@ class NewTokens(NamedTuple):
 class SequenceSlots:
     """All sequence slots of one context.
 
-    What is computed for one sequence does not depend on the others. Each prompt is read separately, in chunks for
-    which llama.cpp computes the same as for a `Context`; prompts share whole chunks. Single tokens of several
-    sequences are read in one batch. llama.cpp computes a token without neighbours by another kernel, so such a
-    token is read twice, and the second one is removed.
+    Each prompt is read separately, in chunks for which llama.cpp computes the same as for a `Context`; prompts
+    share chunks that both would read. Single tokens of several sequences are read in one batch, as ``plan`` allows
+    it. llama.cpp computes a token without neighbours by another kernel, so such a token is read several times, and
+    all copies but the first are removed. So other sequences change nothing, as far as ``exactness`` promises it.
 
-    ``isolated``: every sequence is read separately, with the same calls as a `Context`: as slow as one by one.
+    Without a plan, every sequence is read separately. ``isolated``: with the same calls as a `Context`.
     """
 
-    def __init__(self, native: NativeContext, count: int, batch: int, isolated: bool) -> None:
+    def __init__(
+        self, native: NativeContext, count: int, batch: int, isolated: bool, plan: RowPlan | None = None
+    ) -> None:
         self._native = native
-        self._is_separate = isolated or count == 1
+        self._plan = plan
         self._batch = batch
         self._in_chunks = not isolated
-        # One token is kept free for the second copy of a token without neighbours.
-        self.length = native.length - (not self._is_separate)
+        # Some tokens are kept free for the copies of a token without neighbours.
+        self.length = native.length - (plan.lone_copies - 1 if plan is not None else 0)
         max_rows = min(PROMPT_CHUNK_TOKENS - 1, batch)
         self.all = [SequenceSlot(number, self.length, max_rows) for number in range(count)]
         self._can_truncate = native.can_truncate
+
+    @property
+    def exactness(self) -> BatchExactness:
+        """What holds for the answers that are computed in these slots."""
+        return EXACT if self._plan is None else self._plan.exactness
 
     def read(self, slot: SequenceSlot, prompt: Sequence[int]) -> int:
         """Make ``prompt`` the whole content of a slot; returns how many of its tokens some slot held already.
@@ -85,8 +94,7 @@ class SequenceSlots:
             chunk = prompt[start:end]
             self._native.decode_spans([SequenceSpan(chunk, start, slot.number)], all_logits=False)
             slot.tokens.extend(chunk)
-            if len(chunk) >= min(PROMPT_CHUNK_TOKENS, self._batch):
-                slot.shareable = end
+            slot.chunk_ends.append(end)
         return kept
 
     def _chunk_ends(self, length: int) -> list[int]:
@@ -105,26 +113,32 @@ class SequenceSlots:
 
     def push(self, appends: Sequence[NewTokens]) -> Iterator[tuple[SequenceSlot, list[Logits]]]:
         """Append tokens to slots; yields each slot with its logits, which are valid until the next slot's."""
-        if self._is_separate:
+        if self._plan is None:
             for append in appends:
                 yield from self._push_batch([append])
             return
         single = {append.slot.number: append for append in appends if len(append.tokens) == 1}
-        # llama.cpp computes the single tokens of adjacent sequences together.
-        lone = [n for n in single if self._can_truncate and n - 1 not in single and n + 1 not in single]
         for append in appends:
             if len(append.tokens) > 1:
                 yield from self._push_batch([append])
-        for number in lone:
-            yield self._push_lone(*single.pop(number))
-        if single:
-            yield from self._push_batch([single[number] for number in sorted(single)])
+        for numbers in _adjacent_runs(sorted(single)):
+            start = 0
+            for size in self._plan.group_sizes(len(numbers)):
+                group = [single[number] for number in numbers[start : start + size]]
+                start += size
+                if size == 1:
+                    yield self._push_lone(*group[0], self._plan.lone_copies)
+                else:
+                    yield from self._push_batch(group)
 
-    def _push_lone(self, slot: SequenceSlot, tokens: Sequence[int]) -> tuple[SequenceSlot, list[Logits]]:
-        """Append one token. It is read twice, and the second one is removed."""
-        rows = self._decode([NewTokens(slot, [*tokens, *tokens])])[:1]
+    def _push_lone(
+        self, slot: SequenceSlot, tokens: Sequence[int], copies: int
+    ) -> tuple[SequenceSlot, list[Logits]]:
+        """Append one token. It is read ``copies`` times; all but the first are removed."""
+        rows = self._decode([NewTokens(slot, [*tokens] * copies)])[:1]
         slot.tokens.extend(tokens)
-        self._native.forget(len(slot.tokens), slot.number)
+        if copies > 1:
+            self._native.forget(len(slot.tokens), slot.number)
         return slot, rows
 
     def _push_batch(self, appends: Sequence[NewTokens]) -> Iterator[tuple[SequenceSlot, list[Logits]]]:
@@ -146,7 +160,7 @@ class SequenceSlots:
         if shared[best.number] > shared[slot.number]:
             self._native.forget(0, slot.number)
             self._native.copy(best.number, slot.number)
-            slot.tokens, slot.shareable = best.tokens[:], best.shareable
+            slot.tokens, slot.chunk_ends = best.tokens[:], best.chunk_ends[:]
         return max(shared.values())
 
     def drop(self, slot: SequenceSlot, count: int) -> None:
@@ -157,7 +171,7 @@ class SequenceSlots:
     def _truncate(self, slot: SequenceSlot, length: int) -> None:
         self._native.forget(length, slot.number)
         del slot.tokens[length:]
-        slot.shareable = min(slot.shareable, length)
+        slot.chunk_ends = [end for end in slot.chunk_ends if end <= length]
 
     def close(self) -> None:
         """Free the memory."""
@@ -165,10 +179,21 @@ class SequenceSlots:
 
 
 def _shared_tokens(slot: SequenceSlot, prompt: Sequence[int], ends: Sequence[int]) -> int:
-    """How many tokens at the start of a prompt, in whole chunks, a slot holds."""
-    common = 0
-    for held, token in zip(slot.tokens[: slot.shareable], prompt[:-1], strict=False):
-        if held != token:
+    """How many tokens at the start of a prompt a slot holds, in chunks that the prompt would be read in."""
+    shared = 0
+    for slot_end, end in zip(slot.chunk_ends, ends, strict=False):
+        if slot_end != end or end >= len(prompt) or slot.tokens[shared:end] != list(prompt[shared:end]):
             break
-        common += 1
-    return max((end for end in ends if end <= common), default=0)
+        shared = end
+    return shared
+
+
+def _adjacent_runs(numbers: Iterable[int]) -> list[list[int]]:
+    """Divide ascending numbers where one is missing: llama.cpp decodes only adjacent sequences at once."""
+    runs: list[list[int]] = []
+    for number in numbers:
+        if runs and runs[-1][-1] == number - 1:
+            runs[-1].append(number)
+        else:
+            runs.append([number])
+    return runs

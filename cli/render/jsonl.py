@@ -36,9 +36,10 @@ def render(events: Iterable[Event], out: TextIO) -> Done:
 def _start_fields(event: Start) -> dict[str, object]:
     fields = asdict(event)
     del fields["prompt_ids"]  # `--echo` writes a line for each of them
-    return {
-        name: value for name, value in fields.items() if value is not None or name not in ("grammar", "logprobs")
-    }
+    if event.batch_exactness is not None:
+        fields["batch_exactness"] = str(event.batch_exactness)
+    optional = ("grammar", "logprobs", "batch_exactness")
+    return {name: value for name, value in fields.items() if value is not None or name not in optional}
 
 
 def _done_fields(event: Done) -> dict[str, object]:

@@ -1,0 +1,96 @@
+"""Measures on a model and this processor which numbers of rows are computed in the same way."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from .native_context import ContextOptions, Logits, NativeContext, SequenceSpan
+from .native_model import NativeModel
+from .row_plan import RowPlan, choose_row_plan, common_plan, largest_count, rounding_plan
+
+_CONTEXT_TOKENS = 256
+"""The shortest sequence that llama.cpp makes."""
+_FEW_LAYERS = 8
+"""Below, a difference gets lost in some rows: llama.cpp rounds activations to 8 bits before each product."""
+_CONTENTS, _CONTENTS_OF_FEW_LAYERS = 2, 8
+"""How many different sequences are compared. Each takes time; several are needed where differences get lost."""
+
+
+class ContextRows:
+    """`ProbeRows` in a context of their own. Different sequences have other tokens and another length."""
+
+    def __init__(self, native: NativeContext, sequences: int, contents: int) -> None:
+        self._native = native
+        self.contents = contents
+        self._lengths = [1 + sequence % contents % 2 for sequence in range(sequences)]
+        if native.can_truncate:
+            native.decode_spans([self._history(sequence) for sequence in range(contents)], all_logits=False)
+            for sequence in range(contents, sequences):
+                native.copy(sequence % contents, sequence)
+        else:
+            self._read_separately(range(sequences))
+
+    def decode(self, first: int, count: int, copies: int = 1) -> list[Logits]:
+        """Decode rows, see `ProbeRows`."""
+        native, sequences = self._native, range(first, first + count)
+        native.decode_spans(
+            [
+                SequenceSpan([self._token(number, -1)] * copies, self._lengths[number], number)
+                for number in sequences
+            ]
+        )
+        rows = [native.logits_at(index).copy() for index in range(0, count * copies, copies)]
+        for number in sequences:
+            native.forget(self._lengths[number] if native.can_truncate else 0, number)
+        if not native.can_truncate:
+            self._read_separately(sequences)
+        return rows
+
+    def _read_separately(self, sequences: Iterable[int]) -> None:
+        """Read the sequences' beginnings, each with the same call."""
+        for number in sequences:
+            self._native.decode_spans([self._history(number)], all_logits=False)
+
+    def _history(self, sequence: int) -> SequenceSpan:
+        return SequenceSpan([self._token(sequence, step) for step in range(self._lengths[sequence])], 0, sequence)
+
+    def _next(self, sequence: int, copies: int) -> SequenceSpan:
+        return SequenceSpan([self._token(sequence, -1)] * copies, self._lengths[sequence], sequence)
+
+    def _token(self, sequence: int, step: int) -> int:
+        """A token from anywhere in the vocabulary."""
+        return (7919 * (sequence % self.contents + 1) + 104_729 * (step + 2)) % self._native.width
+
+
+def probe_row_plan(
+    model: NativeModel, context: ContextOptions, adapters: Sequence[tuple[object, float]] = ()
+) -> RowPlan:
+    """Choose how the batch that ``context`` is for decodes rows, by measuring it on this model and processor.
+
+    It takes about as long as 15 tokens, in a context of its own, which is freed before this returns.
+    """
+    slots = context.sequences
+    is_hybrid_and_long = model.is_hybrid and context.length > _CONTEXT_TOKENS
+    if model.uses_gpu or is_hybrid_and_long:
+        # A GPU divides the attention by the longest request. A hybrid model's lone token has a kernel of its own
+        # beyond 256 tokens, and no copy of it can be removed.
+        return rounding_plan(slots, 0.0, model.can_truncate)
+    contents = _CONTENTS_OF_FEW_LAYERS if model.layers < _FEW_LAYERS else _CONTENTS
+    plan = _probe(model, context, adapters, contents)
+    if model.is_mixture:  # equal rows all go to the same experts, which then have the most rows
+        plan = common_plan(plan, _probe(model, context, adapters, 1), slots)
+    return plan
+
+
+def _probe(
+    model: NativeModel, context: ContextOptions, adapters: Sequence[tuple[object, float]], contents: int
+) -> RowPlan:
+    largest = largest_count(context.sequences)
+    sequences = max(largest, contents) + 1
+    options = ContextOptions(_CONTEXT_TOKENS, context.threads, 2 * sequences, sequences)
+    native = NativeContext(model, options, adapters)
+    try:
+        rows = ContextRows(native, sequences, contents)
+        return choose_row_plan(rows, context.sequences, model.can_truncate)
+    finally:
+        native.close()

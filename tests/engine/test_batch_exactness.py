@@ -1,0 +1,130 @@
+"""Batches on models that llama.cpp quantised: what is promised holds to the last bit, on any processor."""
+
+import random
+
+import numpy as np
+import pytest
+from logitsmith.engine import ExactnessLevel, GenerationRequest, LogprobRequest, Model
+from logitsmith.engine.row_probe import probe_row_plan
+from logitsmith.samplers import build
+
+from .quantized_models import QUANTIZATIONS
+from .test_batch import exact_outputs, generate_alone, generate_batch
+
+LARGE_VOCABULARY = 151_936
+MODELS = [
+    pytest.param("Q4_K_M", 32_000, id="Q4_K_M"),
+    pytest.param("F16", LARGE_VOCABULARY, id="F16 with a large vocabulary", marks=pytest.mark.slow),
+    pytest.param("F16", 32_000, id="F16"),
+    *(
+        pytest.param(name, 32_000, id=name, marks=pytest.mark.slow)
+        for name in QUANTIZATIONS
+        if name not in ("Q4_K_M", "F16")
+    ),
+]
+
+
+class FewTokens:
+    """A constraint with three tokens, so that texts repeat themselves and their continuation can be guessed."""
+
+    def __init__(self, size):
+        self._mask = np.arange(size) < 3
+
+    def mask(self):
+        return self._mask
+
+    def accept(self, token):
+        pass
+
+
+def make_requests(count, max_tokens=12, **options):
+    """Prompts of other lengths, some of which share their first 64 tokens and more."""
+    draw = random.Random(count)
+    common = [draw.randrange(32_000) for _ in range(70)]
+    for key in range(count):
+        ids = [draw.randrange(32_000) for _ in range(draw.choice([1, 3, 20, 64, 80]))]
+        yield GenerationRequest(
+            prompt=common + ids if key % 3 == 0 else ids,
+            chain=build("top-k200 > temp1.2", seed=key),
+            max_tokens=max_tokens + key % 5,
+            logprobs=LogprobRequest(1),
+            key=key,
+            **options,
+        )
+
+
+@pytest.mark.parametrize(("quantization", "vocabulary"), MODELS)
+def test_neither_slots_nor_order_nor_neighbours_change_a_bit(quantized_models, quantization, vocabulary):
+    with Model.load(quantized_models.path(quantization, vocabulary), n_ctx=256) as model:
+        requests = list(make_requests(9))
+        once = exact_outputs(generate_batch(model, requests, 8))
+        levels = {parallel: model.batch_exactness(parallel).level for parallel in range(2, 9)}
+        assert len(set(levels.values())) == 1, levels  # the class of kernels does not depend on the slots
+        assert levels[8] is not ExactnessLevel.ROUNDING
+        for parallel in (7, 4, 2):
+            random.Random(parallel).shuffle(requests)
+            assert exact_outputs(generate_batch(model, requests, parallel)) == once, parallel
+        assert exact_outputs(generate_batch(model, requests[:1], 8)).items() <= once.items()
+        if levels[8] is ExactnessLevel.EXACT:
+            for request in requests:
+                tokens, done = generate_alone(model, request)
+                alone = ([(t.id, t.distributions) for t in tokens], done.text)
+                assert alone == once[request.key], request.key
+
+
+@pytest.mark.parametrize(("quantization", "vocabulary"), MODELS)
+def test_isolated_requests_are_exact(quantized_models, quantization, vocabulary):
+    with Model.load(quantized_models.path(quantization, vocabulary), n_ctx=512) as model:
+        requests = list(make_requests(4, max_tokens=8))
+        requests[0] = GenerationRequest([7] * 250, requests[0].chain, max_tokens=20, key="beyond 256 tokens")
+        answers = generate_batch(model, requests, 4, isolated=True)
+        for request in requests:
+            tokens, _ = generate_alone(model, request)
+            assert [(t.id, t.distributions) for t in answers[request.key].tokens] == [
+                (t.id, t.distributions) for t in tokens
+            ]
+            assert str(answers[request.key].start.batch_exactness) == "exact"
+
+
+def test_beyond_256_tokens_neighbours_change_nothing(quantized_models):
+    """llama.cpp then computes a token alone by another kernel than several."""
+    with Model.load(quantized_models.path("Q4_K_M"), n_ctx=512) as model:
+        requests = list(make_requests(5))
+        requests[1] = GenerationRequest(
+            [11] * 250, requests[1].chain, max_tokens=20, logprobs=LogprobRequest(1), key="long"
+        )
+        once = exact_outputs(generate_batch(model, requests, 5))
+        assert exact_outputs(generate_batch(model, requests[::-1], 2)) == once
+        assert exact_outputs(generate_batch(model, [requests[1]], 4)) == {"long": once["long"]}
+
+
+def test_guessed_tokens_do_not_depend_on_neighbours(quantized_models):
+    with Model.load(quantized_models.path("Q4_K_M"), n_ctx=256) as model:
+        options = {"max_tokens": 30, "lookup": 10, "constraint": FewTokens(model.vocabulary.size)}
+        requests = list(make_requests(6, **options))
+        answers = generate_batch(model, requests, 6)
+        assert sum(answer.done.accepted_tokens for answer in answers.values()) > 10
+        assert exact_outputs(generate_batch(model, requests[::-1], 3)) == exact_outputs(answers)
+
+
+def test_a_probe_leaves_no_trace(quantized_models):
+    with Model.load(quantized_models.path("Q4_K_M"), n_ctx=64) as model:
+        model.context.read([5, 6, 7])
+        before = model.context.logits().copy()
+        assert model.batch_exactness(4) == model.batch_exactness(8)
+        assert (model.context.logits() == before).all()
+        assert model.context.tokens == [5, 6, 7]
+
+
+@pytest.mark.parametrize("parallel", [1, 4])
+def test_the_start_of_an_answer_tells_what_holds(model, parallel):
+    answers = generate_batch(model, [GenerationRequest("The sea", build("greedy"), max_tokens=2)], parallel)
+    assert answers[None].start.batch_exactness == model.batch_exactness(parallel)
+    assert str(model.batch_exactness(parallel, isolated=True)) == "exact"
+
+
+def test_the_model_decides_once(model, monkeypatch):
+    calls = []
+    monkeypatch.setattr("logitsmith.engine.model.probe_row_plan", lambda *a: calls.append(a) or probe_row_plan(*a))
+    assert model.batch_exactness(6) is model.batch_exactness(6)
+    assert len(calls) <= 1

@@ -1,0 +1,152 @@
+"""Which numbers of rows a batch uses, when kernels differ as they do on several processors."""
+
+import numpy as np
+import pytest
+from logitsmith.engine.batch_exactness import BatchExactness, ExactnessLevel
+from logitsmith.engine.row_plan import RowPlan, choose_row_plan, common_plan
+
+EXACT, AMONG, ROUNDING = ExactnessLevel.EXACT, ExactnessLevel.AMONG_THEMSELVES, ExactnessLevel.ROUNDING
+
+
+class ScriptedRows:
+    """Rows whose kernel depends on how many there are, and on their place; each kernel rounds in its own way."""
+
+    def __init__(self, kernel, contents=2):
+        self.kernel, self.contents = kernel, contents
+        self.decodes = []
+
+    def decode(self, first, count, copies=1):
+        total = count * copies
+        self.decodes.append(total)
+        rows = []
+        for place in range(0, total, copies):
+            content = (first + place // copies) % self.contents
+            rounding = np.float32(1e-6) * hash(self.kernel(total, place)) % 1e-5
+            rows.append(np.arange(4, dtype=np.float32) * (content + 1) + np.float32(rounding))
+        return rows
+
+
+def one_kernel(total, place):
+    return 0
+
+
+def tiled_from_8(total, place):
+    """K-quants that are not repacked."""
+    return int(total >= 8)
+
+
+def fours_and_rest(total, place):
+    """Repacked Q4_K: groups of four by one kernel, what is left by another; the output from 8 rows by a third."""
+    return int(place < total - total % 4) + 2 * (total >= 8)
+
+
+def other_than_alone(total, place):
+    """F16: a product with a vector, or with a matrix."""
+    return int(total > 1)
+
+
+def pairs(total, place):
+    """Two rows at a time, and an odd one alone: the last of 3 rows is computed as a row alone."""
+    return int(place < total - total % 2)
+
+
+def every_place(total, place):
+    return total * 100 + place
+
+
+def only_fours(total, place):
+    return 7 if total == 4 else total * 100 + place
+
+
+CASES = [
+    pytest.param(
+        one_kernel, EXACT, {2: (2,), 5: (2, 4, 5), 8: (2, 4, 8), 32: (2, 4, 8, 16, 32)}, 2, id="one kernel"
+    ),
+    pytest.param(tiled_from_8, EXACT, {2: (2,), 7: (2, 4, 7), 8: (2, 4), 32: (2, 4)}, 2, id="tiled from 8"),
+    pytest.param(fours_and_rest, EXACT, {2: (2,), 3: (2, 3), 4: (2, 3), 8: (2, 3)}, 2, id="fours and the rest"),
+    pytest.param(other_than_alone, AMONG, {2: (2,), 8: (2, 4, 8), 16: (2, 4, 8, 16)}, 2, id="other than alone"),
+    pytest.param(pairs, AMONG, {2: (2,), 3: (2,), 8: (2, 4, 8)}, 2, id="pairs"),
+    pytest.param(only_fours, AMONG, {2: (4,), 4: (4,), 8: (4,)}, 4, id="only fours"),
+    pytest.param(every_place, ROUNDING, {2: (2,), 3: (2, 3), 8: tuple(range(2, 9))}, 2, id="every place"),
+]
+
+
+@pytest.mark.parametrize("contents", [1, 2, 8])
+@pytest.mark.parametrize(("kernel", "level", "counts", "copies"), CASES)
+def test_the_numbers_of_rows_that_agree_are_used(kernel, level, counts, copies, contents):
+    for slots, expected in counts.items():
+        plan = choose_row_plan(ScriptedRows(kernel, contents), slots)
+        assert (plan.exactness.level, plan.counts, plan.lone_copies) == (level, expected, copies), slots
+
+
+@pytest.mark.parametrize(("kernel", "level", "counts", "copies"), CASES)
+def test_each_row_of_a_batch_is_computed_alike(kernel, level, counts, copies):
+    """Whatever the number of slots is, and however many of them are in use."""
+    kernels = set()
+    for slots in range(2, 20):
+        plan = choose_row_plan(ScriptedRows(kernel), slots)
+        for used in range(1, slots + 1):
+            sizes = plan.group_sizes(used)
+            assert sum(sizes) == used
+            for size in sizes:
+                total = size if size > 1 else plan.lone_copies
+                kernels |= {kernel(total, place) for place in range(size)}
+    if level is EXACT:
+        assert kernels == {kernel(1, 0)}
+    elif level is AMONG:
+        assert len(kernels) == 1
+    else:
+        assert len(kernels) > 1
+
+
+@pytest.mark.parametrize(
+    ("counts", "copies", "used", "sizes"),
+    [
+        pytest.param((2, 4, 8), 2, 8, (8,), id="all at once"),
+        pytest.param((2, 4), 2, 8, (4, 4), id="two halves"),
+        pytest.param((2, 3), 2, 8, (2, 3, 3), id="threes"),
+        pytest.param((2, 3), 2, 4, (2, 2), id="pairs rather than one and three"),
+        pytest.param((2, 4, 8), 2, 7, (1, 2, 4), id="one is left"),
+        pytest.param((4,), 4, 2, (1, 1), id="each with three copies"),
+        pytest.param((2, 4), 2, 1, (1,), id="a lone one"),
+    ],
+)
+def test_sequences_are_divided_into_few_groups(counts, copies, used, sizes):
+    plan = RowPlan(BatchExactness(EXACT), counts, copies)
+    assert tuple(sorted(plan.group_sizes(used))) == sizes
+
+
+def test_the_default_costs_few_rows():
+    """About the time of 15 tokens: eight rows at once take less than eight tokens."""
+    rows = ScriptedRows(one_kernel)
+    choose_row_plan(rows, 8)
+    assert sum(rows.decodes) == 1 + 1 + 2 + 4 + 8 + 2
+
+
+def test_a_recurrent_model_has_no_copies():
+    plan = choose_row_plan(ScriptedRows(tiled_from_8), 8, can_truncate=False)
+    assert (plan.exactness.level, plan.counts, plan.lone_copies) == (EXACT, (2, 4), 1)
+    plan = choose_row_plan(ScriptedRows(other_than_alone), 8, can_truncate=False)
+    assert plan.exactness.level is ROUNDING
+
+
+def test_experts_allow_what_equal_and_different_rows_allow():
+    exact = choose_row_plan(ScriptedRows(one_kernel), 8)
+    assert common_plan(exact, choose_row_plan(ScriptedRows(tiled_from_8), 8), 8).counts == (2, 4)
+    among = choose_row_plan(ScriptedRows(other_than_alone), 8)
+    assert common_plan(exact, among, 8).exactness.level is ROUNDING
+    assert common_plan(among, among, 8).exactness.level is ROUNDING
+
+
+@pytest.mark.parametrize(
+    ("exactness", "text"),
+    [
+        (BatchExactness(EXACT), "exact"),
+        (BatchExactness(AMONG, 5e-6), "exact among themselves"),
+        (BatchExactness(ROUNDING, 5e-6), "to rounding (5e-6)"),
+        (BatchExactness(ROUNDING, 0.0871), "to rounding (9e-2)"),
+        (BatchExactness(ROUNDING), "to rounding"),
+    ],
+)
+def test_the_text_is_short(exactness, text):
+    assert str(exactness) == text
