@@ -10,12 +10,12 @@ from types import TracebackType
 
 from .batch_exactness import EXACT, BatchExactness
 from .context import Context
+from .decode_plan import DecodePlan
 from .errors import ModelError
 from .gguf import check_gguf
 from .native_context import ContextOptions, NativeContext
 from .native_model import LoadOptions, NativeModel
-from .row_plan import RowPlan
-from .row_probe import probe_row_plan
+from .row_probe import probe_decode_plan
 from .sequence_slots import SequenceSlots
 from .vocabulary import Vocabulary
 
@@ -43,7 +43,7 @@ class Model:
         self._options = context
         self._adapters: list[tuple[object, float]] = []
         self._context: Context | None = None
-        self._row_plans: dict[int, RowPlan] = {}
+        self._decode_plans: dict[int, DecodePlan] = {}
         """By the number of slots."""
         self.path = path
         self.lora: tuple[tuple[Path, float], ...] = ()
@@ -117,7 +117,7 @@ class Model:
 
         Close them before the model. Raises ``ModelError``.
         """
-        plan = self._row_plan(count, isolated)
+        plan = self._decode_plan(count, isolated)
         options = self._options
         batch = max(options.batch, count)
         length = options.length + (plan.lone_copies - 1 if plan is not None else 0)
@@ -129,19 +129,19 @@ class Model:
 
         Raises ``ModelError``.
         """
-        plan = self._row_plan(parallel, isolated)
+        plan = self._decode_plan(parallel, isolated)
         return EXACT if plan is None else plan.exactness
 
-    def _row_plan(self, count: int, isolated: bool) -> RowPlan | None:
+    def _decode_plan(self, count: int, isolated: bool) -> DecodePlan | None:
         """How a batch decodes rows; None if each request is computed separately."""
         _check("parallel", count, 1, MAX_SLOTS)
         self._check_open()
         if isolated or count == 1:
             return None
-        if count not in self._row_plans:
+        if count not in self._decode_plans:
             context = replace(self._options, sequences=count)
-            self._row_plans[count] = probe_row_plan(self._native, context, self._adapters)
-        return self._row_plans[count]
+            self._decode_plans[count] = probe_decode_plan(self._native, context, self._adapters)
+        return self._decode_plans[count]
 
     @property
     def can_truncate(self) -> bool:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from .decode_plan import DecodePlan, choose_decode_plan, common_plan, largest_count, rounding_plan
 from .native_context import ContextOptions, Logits, NativeContext, SequenceSpan
 from .native_model import NativeModel
-from .row_plan import RowPlan, choose_row_plan, common_plan, largest_count, rounding_plan
 
 _CONTEXT_TOKENS = 256
 """The shortest sequence that llama.cpp makes."""
@@ -62,9 +62,9 @@ class ContextRows:
         return (7919 * (sequence % self.contents + 1) + 104_729 * (step + 2)) % self._native.width
 
 
-def probe_row_plan(
+def probe_decode_plan(
     model: NativeModel, context: ContextOptions, adapters: Sequence[tuple[object, float]] = ()
-) -> RowPlan:
+) -> DecodePlan:
     """Choose how the batch that ``context`` is for decodes rows, by measuring it on this model and processor.
 
     It takes about as long as 15 tokens, in a context of its own, which is freed before this returns.
@@ -84,13 +84,13 @@ def probe_row_plan(
 
 def _probe(
     model: NativeModel, context: ContextOptions, adapters: Sequence[tuple[object, float]], contents: int
-) -> RowPlan:
+) -> DecodePlan:
     largest = largest_count(context.sequences)
     sequences = max(largest, contents) + 1
     options = ContextOptions(_CONTEXT_TOKENS, context.threads, 2 * sequences, sequences)
     native = NativeContext(model, options, adapters)
     try:
         rows = ContextRows(native, sequences, contents)
-        return choose_row_plan(rows, context.sequences, model.can_truncate)
+        return choose_decode_plan(rows, context.sequences, model.can_truncate)
     finally:
         native.close()

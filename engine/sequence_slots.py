@@ -7,9 +7,9 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from .batch_exactness import EXACT, BatchExactness
+from .decode_plan import DecodePlan
 from .errors import ModelError
 from .native_context import Logits, NativeContext, SequenceSpan
-from .row_plan import RowPlan
 
 PROMPT_CHUNK_TOKENS = 64
 """Tokens of a prompt that are read at once: the fewest for llama.cpp's tiled flash attention kernel.
@@ -58,7 +58,7 @@ class SequenceSlots:
     """
 
     def __init__(
-        self, native: NativeContext, count: int, batch: int, isolated: bool, plan: RowPlan | None = None
+        self, native: NativeContext, count: int, batch: int, isolated: bool, plan: DecodePlan | None = None
     ) -> None:
         self._native = native
         self._plan = plan

@@ -5,7 +5,7 @@ import random
 import numpy as np
 import pytest
 from logitsmith.engine import ExactnessLevel, GenerationRequest, LogprobRequest, Model
-from logitsmith.engine.row_probe import probe_row_plan
+from logitsmith.engine.row_probe import probe_decode_plan
 from logitsmith.samplers import build
 
 from .quantized_models import QUANTIZATIONS
@@ -125,6 +125,8 @@ def test_the_start_of_an_answer_tells_what_holds(model, parallel):
 
 def test_the_model_decides_once(model, monkeypatch):
     calls = []
-    monkeypatch.setattr("logitsmith.engine.model.probe_row_plan", lambda *a: calls.append(a) or probe_row_plan(*a))
+    monkeypatch.setattr(
+        "logitsmith.engine.model.probe_decode_plan", lambda *a: calls.append(a) or probe_decode_plan(*a)
+    )
     assert model.batch_exactness(6) is model.batch_exactness(6)
     assert len(calls) <= 1

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from logitsmith.engine.batch_exactness import BatchExactness, ExactnessLevel
-from logitsmith.engine.row_plan import RowPlan, choose_row_plan, common_plan
+from logitsmith.engine.decode_plan import DecodePlan, choose_decode_plan, common_plan
 
 EXACT, AMONG, ROUNDING = ExactnessLevel.EXACT, ExactnessLevel.AMONG_THEMSELVES, ExactnessLevel.ROUNDING
 
@@ -75,7 +75,7 @@ CASES = [
 @pytest.mark.parametrize(("kernel", "level", "counts", "copies"), CASES)
 def test_the_numbers_of_rows_that_agree_are_used(kernel, level, counts, copies, contents):
     for slots, expected in counts.items():
-        plan = choose_row_plan(ScriptedRows(kernel, contents), slots)
+        plan = choose_decode_plan(ScriptedRows(kernel, contents), slots)
         assert (plan.exactness.level, plan.counts, plan.lone_copies) == (level, expected, copies), slots
 
 
@@ -84,7 +84,7 @@ def test_each_row_of_a_batch_is_computed_alike(kernel, level, counts, copies):
     """Whatever the number of slots is, and however many of them are in use."""
     kernels = set()
     for slots in range(2, 20):
-        plan = choose_row_plan(ScriptedRows(kernel), slots)
+        plan = choose_decode_plan(ScriptedRows(kernel), slots)
         for used in range(1, slots + 1):
             sizes = plan.group_sizes(used)
             assert sum(sizes) == used
@@ -112,28 +112,28 @@ def test_each_row_of_a_batch_is_computed_alike(kernel, level, counts, copies):
     ],
 )
 def test_sequences_are_divided_into_few_groups(counts, copies, used, sizes):
-    plan = RowPlan(BatchExactness(EXACT), counts, copies)
+    plan = DecodePlan(BatchExactness(EXACT), counts, copies)
     assert tuple(sorted(plan.group_sizes(used))) == sizes
 
 
 def test_the_default_costs_few_rows():
     """About the time of 15 tokens: eight rows at once take less than eight tokens."""
     rows = ScriptedRows(one_kernel)
-    choose_row_plan(rows, 8)
+    choose_decode_plan(rows, 8)
     assert sum(rows.decodes) == 1 + 1 + 2 + 4 + 8 + 2
 
 
 def test_a_recurrent_model_has_no_copies():
-    plan = choose_row_plan(ScriptedRows(tiled_from_8), 8, can_truncate=False)
+    plan = choose_decode_plan(ScriptedRows(tiled_from_8), 8, can_truncate=False)
     assert (plan.exactness.level, plan.counts, plan.lone_copies) == (EXACT, (2, 4), 1)
-    plan = choose_row_plan(ScriptedRows(other_than_alone), 8, can_truncate=False)
+    plan = choose_decode_plan(ScriptedRows(other_than_alone), 8, can_truncate=False)
     assert plan.exactness.level is ROUNDING
 
 
 def test_experts_allow_what_equal_and_different_rows_allow():
-    exact = choose_row_plan(ScriptedRows(one_kernel), 8)
-    assert common_plan(exact, choose_row_plan(ScriptedRows(tiled_from_8), 8), 8).counts == (2, 4)
-    among = choose_row_plan(ScriptedRows(other_than_alone), 8)
+    exact = choose_decode_plan(ScriptedRows(one_kernel), 8)
+    assert common_plan(exact, choose_decode_plan(ScriptedRows(tiled_from_8), 8), 8).counts == (2, 4)
+    among = choose_decode_plan(ScriptedRows(other_than_alone), 8)
     assert common_plan(exact, among, 8).exactness.level is ROUNDING
     assert common_plan(among, among, 8).exactness.level is ROUNDING
 

@@ -21,7 +21,7 @@ _MAX_ROWS = 32
 
 
 @dataclass(frozen=True)
-class RowPlan:
+class DecodePlan:
     """How the single tokens of several sequences are decoded.
 
     Attributes: ``exactness``, what follows for the answers; ``counts``, the numbers of rows that may be decoded at
@@ -74,7 +74,7 @@ def largest_count(slots: int) -> int:
     return max(_BASES[-1], min(slots, _MAX_ROWS))
 
 
-def choose_row_plan(rows: ProbeRows, slots: int, can_truncate: bool = True) -> RowPlan:
+def choose_decode_plan(rows: ProbeRows, slots: int, can_truncate: bool = True) -> DecodePlan:
     """Measure which numbers of rows give bit-identical logits, and choose those that a batch uses.
 
     Those that agree with a row alone are preferred. If not even two rows do, those that agree with two rows are
@@ -92,27 +92,27 @@ def choose_row_plan(rows: ProbeRows, slots: int, can_truncate: bool = True) -> R
     if len(alone) > 1:
         copies = 2 if can_truncate else 1
         if probe.are_copies_equal(copies):
-            return RowPlan(BatchExactness(ExactnessLevel.EXACT), alone[1:], copies)
+            return DecodePlan(BatchExactness(ExactnessLevel.EXACT), alone[1:], copies)
     difference = probe.largest_difference
     for base in _BASES if can_truncate else ():
         counts = probe.agreeing_counts(base, useful)
         if counts and probe.are_copies_equal(base):
-            return RowPlan(BatchExactness(ExactnessLevel.AMONG_THEMSELVES, difference), counts, base)
+            return DecodePlan(BatchExactness(ExactnessLevel.AMONG_THEMSELVES, difference), counts, base)
     return rounding_plan(slots, probe.largest_difference, can_truncate)
 
 
-def rounding_plan(slots: int, largest_difference: float, can_truncate: bool = True) -> RowPlan:
+def rounding_plan(slots: int, largest_difference: float, can_truncate: bool = True) -> DecodePlan:
     """The plan for a batch whose rows depend on their number: as many rows at once as there are."""
     exactness = BatchExactness(ExactnessLevel.ROUNDING, largest_difference)
-    return RowPlan(exactness, tuple(range(2, slots + 1)), 2 if can_truncate else 1)
+    return DecodePlan(exactness, tuple(range(2, slots + 1)), 2 if can_truncate else 1)
 
 
-def common_plan(first: RowPlan, second: RowPlan, slots: int) -> RowPlan:
+def common_plan(first: DecodePlan, second: DecodePlan, slots: int) -> DecodePlan:
     """The plan that holds where both hold. Only `ExactnessLevel.EXACT` plans have something in common."""
     counts = tuple(count for count in first.counts if count in second.counts)
     levels = {first.exactness.level, second.exactness.level}
     if levels == {ExactnessLevel.EXACT}:
-        return RowPlan(first.exactness, counts, first.lone_copies)
+        return DecodePlan(first.exactness, counts, first.lone_copies)
     difference = max(first.exactness.largest_difference, second.exactness.largest_difference)
     return rounding_plan(slots, difference, first.lone_copies > 1)
 
