@@ -74,13 +74,14 @@ def test_end_of_generation_token_is_an_event_without_text(model):
     assert "<|im_end|>" not in done.text
 
 
-def test_a_full_context_ends_the_run(model):
+def test_a_full_context_ends_the_run(small_context):
+    model = small_context
     fits = [5] * (model.context.length - 3)
     _, tokens, done = run(model, fits, max_tokens=None, chain="ignore_eos > greedy")
     assert done.finish_reason == "context"
     assert len(tokens) == 4  # the last one needs no room: it is not read back
-    with pytest.raises(ModelError, match="the prompt has 1,025 tokens and the context holds 1,024"):
-        run(model, [5] * 1025)
+    with pytest.raises(ModelError, match="the prompt has 257 tokens and the context holds 256"):
+        run(model, [5] * 257)
 
 
 def test_interruption_keeps_what_was_made(model):

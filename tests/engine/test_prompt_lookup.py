@@ -30,8 +30,10 @@ def run(model, prompt, chain="temp0.8 > top-k40", seed=3, **options):
     return [event for event in events if isinstance(event, Token)], events[-1]
 
 
-@pytest.mark.parametrize("max_drafted", [1, 3, 16, 500])
 @pytest.mark.parametrize("prompt", [LIST, CODE, PROSE], ids=["list", "code", "prose"])
+@pytest.mark.parametrize(
+    "max_drafted", [1, 16, pytest.param(3, marks=pytest.mark.slow), pytest.param(500, marks=pytest.mark.slow)]
+)
 def test_the_tokens_and_their_logprobs_stay_the_same(model, prompt, max_drafted):
     plain, done = run(model, prompt, top_logprobs=3, logprobs_from="both")
     guessed, end = run(model, prompt, top_logprobs=3, logprobs_from="both", lookup=max_drafted)
@@ -120,24 +122,24 @@ GRAMMARS = {
 }
 
 
+@pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("jump", [True, False])
 @pytest.mark.parametrize("chain", ["greedy", "temp2"])
 @pytest.mark.parametrize("name", GRAMMARS)
-def test_guessed_tokens_obey_the_grammar(model, monkeypatch, name, chain, jump):
+def test_guessed_tokens_obey_the_grammar(model, monkeypatch, name, chain, jump, seed):
     """Also if it forces tokens, or ends the text, within a draft."""
     spec = resolve_grammar({"gbnf": GRAMMARS[name]})
-    for seed in range(2):
-        runs = []
-        for max_drafted in (0, 8, 8):
-            constraint = spec.start(model.vocabulary)
-            tokens, done = run(
-                model, LIST, chain, seed, constraint=constraint, jump=jump, lookup=max_drafted, max_tokens=30
-            )
-            runs.append((tokens, done.finish_reason, done.text, done.complete, done.forced_tokens))
-            if len(runs) == 2:  # the third time with better guesses
-                guess(monkeypatch, model.vocabulary.tokenize_prompt(LIST.encode()), [token.id for token in tokens])
-        monkeypatch.undo()
-        assert runs[0] == runs[1] == runs[2]
+    runs = []
+    for max_drafted in (0, 8, 8):
+        constraint = spec.start(model.vocabulary)
+        tokens, done = run(
+            model, LIST, chain, seed, constraint=constraint, jump=jump, lookup=max_drafted, max_tokens=30
+        )
+        runs.append((tokens, done.finish_reason, done.text, done.complete, done.forced_tokens))
+        if len(runs) == 2:  # the third time with better guesses
+            guess(monkeypatch, model.vocabulary.tokenize_prompt(LIST.encode()), [token.id for token in tokens])
+    monkeypatch.undo()
+    assert runs[0] == runs[1] == runs[2]
 
 
 def test_lookup_changes_no_token_in_a_batch(model):
