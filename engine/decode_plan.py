@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Protocol
 
@@ -20,22 +20,35 @@ _MAX_ROWS = 32
 """The most rows that are decoded at once. More take hardly less time per row."""
 
 
-@dataclass(frozen=True)
+@dataclass
 class DecodePlan:
     """How the single tokens of several sequences are decoded.
 
     Attributes: ``exactness``, what follows for the answers; ``counts``, the numbers of rows that may be decoded at
     once, ascending; ``lone_copies``, how often a token without neighbours is read, so that its rows are computed
-    as those of ``counts``. All copies but the first are removed.
+    as those of ``counts``. All copies but the first are removed. ``refused``: numbers of rows that do not agree
+    with ``counts``.
     """
 
     exactness: BatchExactness
     counts: tuple[int, ...]
     lone_copies: int
+    refused: set[int] = field(default_factory=set)
 
     def group_sizes(self, count: int) -> tuple[int, ...]:
         """Divide ``count`` adjacent sequences into as few groups as possible, each decoded at once."""
         return (count,) if count in self.counts else _group_sizes(count, self.counts, self.lone_copies)
+
+    def is_worth_a_trial(self, count: int) -> bool:
+        """True for a number of rows between those that agree, which was not compared yet."""
+        return self.counts[0] < count < self.counts[-1] and count not in self.counts and count not in self.refused
+
+    def learn(self, count: int, agrees: bool) -> None:
+        """Allow or refuse a number of rows, after a trial."""
+        if agrees:
+            self.counts = tuple(sorted({*self.counts, count}))
+        else:
+            self.refused.add(count)
 
 
 @lru_cache(maxsize=1024)

@@ -6,6 +6,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
+import numpy as np
+
 from .batch_exactness import EXACT, BatchExactness
 from .decode_plan import DecodePlan
 from .errors import ModelError
@@ -122,14 +124,36 @@ class SequenceSlots:
             if len(append.tokens) > 1:
                 yield from self._push_batch([append])
         for numbers in _adjacent_runs(sorted(single)):
-            start = 0
-            for size in self._plan.group_sizes(len(numbers)):
-                group = [single[number] for number in numbers[start : start + size]]
-                start += size
-                if size == 1:
-                    yield self._push_lone(*group[0], self._plan.lone_copies)
-                else:
-                    yield from self._push_batch(group)
+            yield from self._push_adjacent([single[number] for number in numbers], self._plan)
+
+    def _push_adjacent(
+        self, appends: Sequence[NewTokens], plan: DecodePlan
+    ) -> Iterator[tuple[SequenceSlot, list[Logits]]]:
+        """Append a token to each of several adjacent slots, in groups that the plan allows.
+
+        A number of slots that the plan does not know yet is decoded at once too, once, and compared.
+        """
+        count = len(appends)
+        trial = self._decode_trial(appends) if self._can_truncate and plan.is_worth_a_trial(count) else []
+        is_equal: list[bool] = []
+        start = 0
+        for size in plan.group_sizes(count):
+            group = appends[start : start + size]
+            pushed = [self._push_lone(*group[0], plan.lone_copies)] if size == 1 else self._push_batch(group)
+            for number, (slot, rows) in enumerate(pushed, start):
+                if trial:
+                    is_equal.append(np.array_equal(trial[number], rows[0]))
+                yield slot, rows
+            start += size
+        if trial:
+            plan.learn(count, all(is_equal))
+
+    def _decode_trial(self, appends: Sequence[NewTokens]) -> list[Logits]:
+        """The logits of tokens that are decoded at once, and removed again."""
+        rows = [row.copy() for row in self._decode(appends)]
+        for slot, _ in appends:
+            self._native.forget(len(slot.tokens), slot.number)
+        return rows
 
     def _push_lone(
         self, slot: SequenceSlot, tokens: Sequence[int], copies: int

@@ -5,7 +5,6 @@ import random
 import numpy as np
 import pytest
 from logitsmith.engine import ExactnessLevel, GenerationRequest, LogprobRequest, Model
-from logitsmith.engine.row_probe import probe_decode_plan
 from logitsmith.samplers import build
 
 from .quantized_models import QUANTIZATIONS
@@ -123,10 +122,5 @@ def test_the_start_of_an_answer_tells_what_holds(model, parallel):
     assert str(model.batch_exactness(parallel, isolated=True)) == "exact"
 
 
-def test_the_model_decides_once(model, monkeypatch):
-    calls = []
-    monkeypatch.setattr(
-        "logitsmith.engine.model.probe_decode_plan", lambda *a: calls.append(a) or probe_decode_plan(*a)
-    )
+def test_the_model_decides_once(model):
     assert model.batch_exactness(6) is model.batch_exactness(6)
-    assert len(calls) <= 1
