@@ -43,7 +43,7 @@ class Candidates:
     __slots__ = ("_exp", "_ids", "_logits", "_max", "allowed", "is_ordered", "vocabulary")
 
     def __init__(self, logits: Floats, ids: Ids | None = None, vocabulary: int | None = None) -> None:
-        """Start with ``logits``, float32 (V,), in nats up to a constant.
+        """Start with ``logits``, float32 (V,), in nats up to a constant; a masked entry counts as -inf.
 
         ``ids``: int32 (V,); None: 0..V-1. ``vocabulary``: the number of ids there are; None: V.
         """
@@ -51,6 +51,8 @@ class Candidates:
             raise SamplingError(f"logits: expected float32 of shape (V,), got {describe(logits)}")
         if logits.size == 0:
             raise SamplingError("logits: the row is empty")
+        if isinstance(logits, np.ma.MaskedArray):
+            logits = logits.filled(-np.inf)
         self._ids = ids
         self._logits = logits
         self.vocabulary = logits.size if vocabulary is None else vocabulary

@@ -34,6 +34,7 @@ def sample(
 
     Args:
         logits: real floats (B, V), a tensor of any library of the Python array API standard. It is not written to.
+            In a masked array of NumPy, a masked entry counts as -inf.
         sampling_data: the tokens so far; None: no tokens yet.
         sampling_param: how to sample; None: greedily.
 

@@ -27,7 +27,7 @@ class LogitTable:
     all logits, `maxima`, runs on the device; what decides, bit for bit, is computed in NumPy from the few numbers
     that `take` fetches. Whole rows are fetched, a few at a time, only if there is no small top_k.
 
-    ``logits``: real floats (B, V), converted to float32. ``to_tensor`` makes the tensors for indexing; None: the
+    ``logits``: real floats (B, V), converted to float32; a masked entry counts as -inf. ``to_tensor`` makes the tensors for indexing; None: the
     standard's `asarray`. Raises ``SamplingError`` for what is not a tensor, a wrong shape or dtype, and if
     `to_tensor` fails.
     """
@@ -39,6 +39,8 @@ class LogitTable:
             raise SamplingError(f"logits: expected a tensor of shape (B, V), got {describe(logits)}") from None
         if len(logits.shape) != 2 or not logits.shape[1] or not xp.isdtype(logits.dtype, "real floating"):
             raise SamplingError(f"logits: expected floats of shape (B, V), got {logits.dtype} of {logits.shape}")
+        if isinstance(logits, np.ma.MaskedArray):
+            logits = logits.filled(-np.inf)
         with np.errstate(over="ignore"):  # a float64 beyond float32 becomes +inf, which is refused with its row
             self._logits = xp.astype(logits, xp.float32, copy=False)
         self._to_tensor = to_tensor
