@@ -21,10 +21,18 @@ def search_path(folders: Iterable[tuple[str, Path]], built_in: Path) -> list[Sea
     """
     by_real_path: dict[Path, SearchFolder] = {}
     for folder in folders:
-        real_path = folder[1].resolve()
+        real_path = _resolve(folder[1])
         if real_path != built_in.resolve():
             by_real_path.setdefault(real_path, SearchFolder(*folder))
     return [*by_real_path.values(), SearchFolder("built-in", built_in)]
+
+
+def _resolve(folder: Path) -> Path:
+    """Return the path without links; the path itself if its links form a ring."""
+    try:
+        return folder.resolve()
+    except (OSError, RuntimeError):
+        return folder  # reading it reports the ring
 
 
 def find_named_files(folder: Path, suffixes: Collection[str]) -> list[Path]:

@@ -21,6 +21,9 @@ _TRIES_BY_LENGTH = 300
 _TRIES_BY_REVISITS = 5_000
 """How many texts are then tried in the order of how often they came back to the same set of next tokens."""
 
+_MAX_STEPS = 120_000
+"""How many bytes one search tries after its texts; each costs some 10 µs."""
+
 _TRIES_TO_SHORTEN = 2_000
 """How many times a part of a completion is left out as a trial."""
 
@@ -44,10 +47,6 @@ class SearchableState(Protocol):
         """The text that must come next."""
         ...
 
-    def copy(self) -> SearchableState:
-        """An independent state of the same text."""
-        ...
-
     def mask(self) -> NDArray[np.bool_]:
         """The bytes that may come next, bool (V,)."""
         ...
@@ -56,6 +55,45 @@ class SearchableState(Protocol):
         """Append as many of these bytes as are allowed; return how many these were."""
         ...
 
+    def take_back(self, count: int) -> None:
+        """Remove the last bytes."""
+        ...
+
+
+class _Cursor:
+    """The one state of a search, which goes from text to text.
+
+    A state of its own for each text would also be a copy of llguidance's lexer, which grows with the search.
+    """
+
+    def __init__(self, state: SearchableState) -> None:
+        self.state = state
+        self._added = b""
+
+    def go_to(self, added: bytes) -> bool:
+        """Make ``added`` the text after that of the start; False if it is not allowed."""
+        common = _common_length(self._added, added)
+        self.state.take_back(len(self._added) - common)
+        end = common + self.state.follow(list(added[common:]))
+        self._added = added[:end]
+        return end == len(added)
+
+
+def _common_length(first: bytes, second: bytes) -> int:
+    """How many bytes at their beginning two texts have in common."""
+    common, end = 0, min(len(first), len(second))
+    if first[:end] == second[:end]:
+        return end
+    if first[: end - 1] == second[: end - 1]:  # the usual case: the next byte is tried
+        return end - 1
+    while common < end:
+        middle = (common + end + 1) // 2
+        if first[common:middle] == second[common:middle]:
+            common = middle
+        else:
+            end = middle - 1
+    return common
+
 
 @dataclass
 class _Candidate:
@@ -63,14 +101,12 @@ class _Candidate:
 
     Attributes:
         added: the text, after that of the start state.
-        state: the state after it.
         mask: the state's mask.
         passed: the masks before it, as bytes.
         revisits: how often a mask came that had come before: a sign of a loop.
     """
 
     added: bytes
-    state: SearchableState
     mask: NDArray[np.bool_]
     passed: frozenset[bytes]
     revisits: int
@@ -85,16 +121,16 @@ def search_completion(state: SearchableState) -> bytes:
     Texts are tried by length. If none of them ends the sentence, candidates that lead to something new go first,
     and the first completion is shortened. Raises ``GrammarError`` if none was found.
     """
-    start = _Candidate(b"", state, state.mask(), frozenset(), 0)
-    completion = _search(start, _TRIES_BY_LENGTH, _by_length)
+    cursor = _Cursor(state)
+    completion = _search(cursor, _TRIES_BY_LENGTH, _by_length)
     if completion is not None:
         return completion
-    completion = _search(start, _TRIES_BY_REVISITS, _by_revisits)
+    completion = _search(cursor, _TRIES_BY_REVISITS, _by_revisits)
     if not completion:
-        completion = _search(start, _TRIES_BY_LENGTH, _by_revisits, every_byte=True)
+        completion = _search(cursor, _TRIES_BY_LENGTH, _by_revisits, every_byte=True)
     if completion is None:
         raise GrammarError("no way to end the sentence was found")
-    return _shortened(state, completion)
+    return _shortened(cursor, completion)
 
 
 def _by_length(candidate: _Candidate) -> tuple[int, int]:
@@ -105,25 +141,30 @@ def _by_revisits(candidate: _Candidate) -> tuple[int, int]:
     return candidate.revisits, -len(candidate.added)
 
 
-def _search(start: _Candidate, tries: int, cost_of: _Cost, every_byte: bool = False) -> bytes | None:
+def _search(cursor: _Cursor, tries: int, cost_of: _Cost, every_byte: bool = False) -> bytes | None:
     """Return the cheapest completion, None if it was not found.
 
     Args:
-        start: where the search begins.
+        cursor: goes to the texts; each search begins with the empty one.
         tries: how many candidates are extended.
         cost_of: the cost of a candidate. Candidates with the same first part and the same mask count as alike.
         every_byte: True to try every allowed byte, not one of each large group.
     """
+    cursor.go_to(b"")
+    start = _Candidate(b"", cursor.state.mask(), frozenset(), 0)
     alike: Counter[tuple[int, bytes]] = Counter()
     heap = [((0, 0), 0, start)]
-    pushed = 0
+    pushed = steps = 0
     for _ in range(tries):
-        if not heap:
+        if not heap or steps > _MAX_STEPS:
             return None
         candidate = heapq.heappop(heap)[-1]
-        if candidate.state.is_complete:
+        cursor.go_to(candidate.added)
+        if cursor.state.is_complete:
             return candidate.added
-        for extended in _extensions(candidate, every_byte):
+        texts = _next_texts(candidate, cursor.state.forced_text, every_byte)
+        steps += len(texts)
+        for extended in _extensions(candidate, cursor, texts):
             cost = cost_of(extended)
             key = (cost[0], extended.mask.tobytes())
             alike[key] += 1
@@ -133,25 +174,24 @@ def _search(start: _Candidate, tries: int, cost_of: _Cost, every_byte: bool = Fa
     return None
 
 
-def _extensions(candidate: _Candidate, every_byte: bool) -> list[_Candidate]:
-    """The candidates one step further, one for each mask."""
+def _extensions(candidate: _Candidate, cursor: _Cursor, texts: list[bytes]) -> list[_Candidate]:
+    """The candidates with one of these texts more, one for each mask."""
     by_mask: dict[bytes, _Candidate] = {}
     passed = candidate.passed | {candidate.mask.tobytes()}
-    for data in _next_texts(candidate, every_byte):
-        state = candidate.state.copy()
-        if state.follow(list(data)) == len(data):
-            mask = state.mask()
+    for data in texts:
+        added = candidate.added + data
+        if cursor.go_to(added):
+            mask = cursor.state.mask()
             key = mask.tobytes()
             revisits = candidate.revisits + (key in passed)
-            by_mask.setdefault(key, _Candidate(candidate.added + data, state, mask, passed, revisits))
+            by_mask.setdefault(key, _Candidate(added, mask, passed, revisits))
     return list(by_mask.values())
 
 
-def _next_texts(candidate: _Candidate, every_byte: bool) -> list[bytes]:
+def _next_texts(candidate: _Candidate, forced_text: bytes, every_byte: bool) -> list[bytes]:
     """What can come next: the forced text, or single bytes."""
-    forced = candidate.state.forced_text
-    if forced:
-        return [forced]
+    if forced_text:
+        return [forced_text]
     groups: dict[str, list[int]] = {}
     for byte in np.flatnonzero(candidate.mask[:256]).tolist():
         groups.setdefault(_group(byte), []).append(byte)
@@ -170,7 +210,7 @@ def _group(byte: int) -> str:
     return "digit" if character.isdigit() else "letter" if character.isalpha() else ""
 
 
-def _shortened(state: SearchableState, text: bytes) -> bytes:
+def _shortened(cursor: _Cursor, text: bytes) -> bytes:
     """Leave out the parts of a completion without which it still ends the sentence, long parts first."""
     length = len(text) // 2
     tries = 0
@@ -179,8 +219,7 @@ def _shortened(state: SearchableState, text: bytes) -> bytes:
         while start + length <= len(text) and tries < _TRIES_TO_SHORTEN:
             tries += 1
             shorter = text[:start] + text[start + length :]
-            trial = state.copy()
-            if trial.follow(list(shorter)) == len(shorter) and trial.is_complete:
+            if cursor.go_to(shorter) and cursor.state.is_complete:
                 text = shorter
             else:
                 start += 1

@@ -7,13 +7,13 @@ from collections import deque
 from functools import cached_property
 
 import numpy as np
-from llguidance import LLMatcher
+from llguidance import LLMatcher, LLParserLimits
 from numpy.typing import NDArray
 
 from .completion_search import search_completion
 from .errors import GrammarError
 from .gbnf import shortest_suffix
-from .limits import PARSER_LIMITS
+from .limits import PARSER_LIMITS, SEARCH_LIMITS
 from .parsed_grammar import ParsedGrammar
 from .tokenizer import tokenizer_of
 from .vocabulary import BYTE_VOCABULARY, Vocabulary
@@ -43,14 +43,16 @@ class Grammar:
         lark: what llguidance reads.
     """
 
-    def __init__(self, parsed: ParsedGrammar, vocabulary: Vocabulary, lark: str) -> None:
+    def __init__(
+        self, parsed: ParsedGrammar, vocabulary: Vocabulary, lark: str, limits: LLParserLimits = PARSER_LIMITS
+    ) -> None:
         self.parsed = parsed
         self.source, self.kind, self.root = parsed.source, parsed.kind, parsed.root
         self.names_tokens = parsed.names_tokens
         self.vocabulary = vocabulary
         self.lark = lark
         self.tokenizer = tokenizer_of(vocabulary)
-        self._matcher = LLMatcher(self.tokenizer, lark, log_level=0, limits=PARSER_LIMITS)
+        self._matcher = LLMatcher(self.tokenizer, lark, log_level=0, limits=limits)
 
     @property
     def outer_blanks(self) -> str:
@@ -155,6 +157,14 @@ class GrammarState:
             self._text += self._vocabulary.pieces[token]
         return count
 
+    def take_back(self, count: int) -> None:
+        """Remove the last ``count`` bytes of the text of a grammar over single bytes."""
+        if count:
+            self._matcher.rollback(count)
+            self._check()
+            del self._text[-count:]
+            self._last_tokens = deque(self._text[-_CONTEXT_TOKENS:], maxlen=_CONTEXT_TOKENS)
+
     def closing(self) -> list[int]:
         """The tokens that make the text a whole sentence; see `shortest_completion`. Raises ``GrammarError``."""
         tokens = self.grammar.tokenizer.tokenize_bytes(shortest_completion(self.grammar, self.text))
@@ -209,7 +219,7 @@ def shortest_completion(grammar: Grammar, text: bytes) -> bytes:
         raise GrammarError("a grammar that names tokens cannot be closed by text")
     if grammar.parsed.gbnf is not None:
         return shortest_suffix(grammar.parsed.gbnf, text)
-    state = grammar.over_bytes.start()
+    state = Grammar(grammar.parsed, BYTE_VOCABULARY, grammar.lark, SEARCH_LIMITS).start()
     if state.follow(list(text)) < len(text):
         raise GrammarError("the text does not begin a sentence of the grammar")
     return search_completion(state)

@@ -30,11 +30,12 @@ def user_config() -> UserConfig:
     """Return the user's configuration; an empty one if there is no file.
 
     A path may begin with ``~``; a relative one counts from the file's folder. Raises ``PresetError`` that names
-    the file and the key, for an unknown key and for a value that is not allowed.
+    the file and the key, for an unknown key and for a value that is not allowed, and if the file cannot
+    be read.
     """
     path = config_folder() / "config.yaml"
     place = str(path)
-    table = read_table(path, place, empty={}) if path.exists() else {}
+    table = {} if _is_missing(path) else read_table(path, place, empty={})
     try:
         check_keys(UserConfig, table)
         config = UserConfig.model_validate(table)
@@ -47,6 +48,17 @@ def user_config() -> UserConfig:
         preset = _absolute(preset, path.parent)
     model = None if config.model is None else _absolute(config.model, path.parent)
     return UserConfig(model=model, preset=preset)
+
+
+def _is_missing(path: Path) -> bool:
+    """True if there is no such file. A file in a folder without permission is not missing."""
+    try:
+        path.stat()
+    except (FileNotFoundError, NotADirectoryError):
+        return True
+    except OSError:
+        return False  # reading reports it
+    return False
 
 
 def _absolute(text: str, folder: Path) -> str:

@@ -7,11 +7,29 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import yaml
+from yaml.composer import ComposerError
 from yaml.constructor import ConstructorError
 from yaml.nodes import MappingNode, Node, ScalarNode
 
+MAX_VALUES = 100_000
+"""The values in a file, keys included. PyYAML takes some 20 µs for each."""
 
-class Yaml12Loader(yaml.SafeLoader):
+
+class BoundedLoader(yaml.SafeLoader):
+    """PyYAML's safe loader, YAML 1.1 as other tools read it. Raises ``ComposerError`` for too many values."""
+
+    _value_count = 0
+
+    def compose_node(self, parent: Node | None, index: Any) -> Node | None:
+        """Return the next node; `parent` and `index` are those of PyYAML's own method."""
+        self._value_count += 1
+        if self._value_count > MAX_VALUES:
+            mark = self.peek_event().start_mark  # type: ignore[no-untyped-call]
+            raise ComposerError(None, None, f"more than {MAX_VALUES} values", mark)
+        return super().compose_node(parent, index)
+
+
+class Yaml12Loader(BoundedLoader):
     """PyYAML's safe loader with the plain values of YAML 1.2: ``1e-3`` is a number, ``no`` is a text."""
 
     # Empty tables: PyYAML's own hold YAML 1.1, where `no` is false, `1:30` is 90 and `010` is 8.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -10,12 +11,10 @@ from yaml.reader import ReaderError
 
 from ..common import NotUTF8Error, decode_utf8
 from .errors import PresetError
-from .yaml_loader import Yaml12Loader
+from .yaml_loader import MAX_VALUES, BoundedLoader, Yaml12Loader
 
 MAX_FILE_BYTES = 1_000_000
 """A preset or configuration has a few hundred bytes; a larger file is a mistake."""
-_MAX_VALUES = 100_000
-"""Aliases can make a small file stand for a huge value."""
 _MAX_DEPTH = 64
 """To print a value that is nested more deeply exceeds Python's recursion limit."""
 
@@ -52,10 +51,10 @@ def parse_yaml_scalar(text: str, place: str = "value") -> Any:
     return parse_yaml(text, place)
 
 
-def parse_yaml(text: str, place: str, loader_class: type[yaml.SafeLoader] = Yaml12Loader) -> Any:
+def parse_yaml(text: str, place: str, loader_class: type[BoundedLoader] = Yaml12Loader) -> Any:
     """Return the value of a YAML text; raises ``PresetError`` with line and column if it is not YAML.
 
-    ``loader_class``: PyYAML's own safe loader reads YAML 1.1, as other tools do.
+    ``loader_class``: `BoundedLoader` reads YAML 1.1, as other tools do.
     """
     try:
         loader = loader_class(text)
@@ -99,7 +98,8 @@ def read_text(path: Path, place: str) -> str:
 def _file_message(path: Path, error: OSError | ValueError) -> str:
     if isinstance(error, FileNotFoundError):
         return "there is no such file"
-    if isinstance(error, IsADirectoryError) or (isinstance(error, OSError) and path.is_dir()):
+    # Not `Path.is_dir`, which may raise the same error again.
+    if isinstance(error, IsADirectoryError) or (isinstance(error, OSError) and os.path.isdir(path)):  # noqa: PTH112
         return "it is a folder, not a file"
     if isinstance(error, PermissionError):
         return "the file may not be read (permission denied)"
@@ -114,8 +114,8 @@ def _check_extent(value: Any, place: str) -> None:
         count += 1
         if depth > _MAX_DEPTH:
             raise PresetError(f"{place}: it is nested too deeply")
-        if count > _MAX_VALUES:
-            raise PresetError(f"{place}: it stands for more than {_MAX_VALUES} values")
+        if count > MAX_VALUES:
+            raise PresetError(f"{place}: it stands for more than {MAX_VALUES} values")
         if isinstance(item, dict):
             pending.extend((inner, depth + 1) for inner in item.values())
         elif isinstance(item, list):

@@ -16,7 +16,7 @@ from .mersenne_twister import SEED_MAX
 from .near_names import nearest_name
 from .parameter_messages import parameter_message
 from .registry import find_sampler
-from .step_spec import StepSpec
+from .step_spec import StepSpec, check_step_count
 from .vocabulary import Vocabulary
 
 Step = str | Mapping[str, Any] | Sampler | StepSpec
@@ -53,6 +53,7 @@ def _read_steps(steps: str | Sequence[Step]) -> list[StepSpec]:
         steps = parse_notation(steps)
     if not isinstance(steps, Sequence):
         raise SamplingError(f"chain: a list of steps is needed, not {steps!r}")
+    check_step_count(len(steps), "chain")
     specs = []
     for number, step in enumerate(steps):
         if isinstance(step, StepSpec):

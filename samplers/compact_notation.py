@@ -9,6 +9,7 @@ from typing import Any
 
 from .errors import SamplingError
 from .registry import find_sampler, is_known
+from .step_spec import MAX_STEPS, check_step_count
 
 # Runs of spaces are reduced to one before: on longer runs these patterns would take quadratic time.
 _NAME = r"(?P<name>[A-Za-z][A-Za-z0-9_\-]*(?: [A-Za-z0-9_\-]+)*)"
@@ -20,6 +21,8 @@ _NUMBER = re.compile(r"[-+]?\d{1,40}")
 # A quoted text is not searched for separators. A backslash in it escapes the next character.
 _QUOTED = re.compile(r'"(?:[^"\\]|\\.)*"', re.DOTALL)
 _BRACKETS = {"(": 1, "[": 1, ")": -1, "]": -1}
+_MAX_SHOWN_CHARACTERS = 200
+"""So much of a chain's text stands in a message."""
 
 
 def parse_notation(text: str) -> list[Any]:
@@ -29,7 +32,12 @@ def parse_notation(text: str) -> list[Any]:
     ``name(k=v, …)``. A value is a number, true, false, a word, or as in JSON a "text" or a [list]. Raises
     ``SamplingError`` that names the step and its place.
     """
-    return [_step(part.strip(), _place(text, number)) for number, part in enumerate(_split(text, ">"), start=1)]
+    chain = f"chain {_shown(text)!r}"
+    if text.count(">") > MAX_STEPS:  # cheap, and before the steps are read
+        check_step_count(sum(1 for _ in _split(text, ">")), chain)
+    return [
+        _step(part.strip(), f"{chain}, step {number}") for number, part in enumerate(_split(text, ">"), start=1)
+    ]
 
 
 def _step(step: str, place: str) -> Any:
@@ -60,22 +68,35 @@ def _joined(text: str, place: str) -> Any:
     if number:
         return {name: _number(number)}
     if not _BARE.fullmatch(name):
-        what = f"{text!r} is not a step" if text else "a step is missing"
+        what = f"{_shown(text)!r} is not a step" if text else "a step is missing"
         raise SamplingError(f"{place}: {what}; write name, name0.8, name=value or name(key=value, …)")
     return name
 
 
-def _place(text: str, number: int) -> str:
-    return f"chain {' '.join(text.split())!r}, step {number}"
+def _shown(text: str) -> str:
+    """Return the text as messages have it: on one line, and not longer than fits into a sentence."""
+    line = " ".join(text.split())
+    return line if len(line) <= _MAX_SHOWN_CHARACTERS else f"{line[: _MAX_SHOWN_CHARACTERS - 1]}…"
+
+
+def _quoted_texts(text: str) -> Iterator[re.Match[str]]:
+    """Yield the quoted texts from the left. Behind a quote that does not close there are none."""
+    start = text.find('"')
+    while start >= 0:
+        quoted = _QUOTED.match(text, start)
+        if quoted is None:
+            return
+        yield quoted
+        start = text.find('"', quoted.end())
 
 
 def _split(text: str, separator: str) -> Iterator[str]:
     """Yield the parts between separators; one in quotes or brackets does not separate."""
     start = at = depth = 0
+    skipped = {quoted.start(): quoted.end() for quoted in _quoted_texts(text)}
     while at < len(text):
-        quoted = _QUOTED.match(text, at)
-        if quoted:
-            at = quoted.end()
+        if at in skipped:
+            at = skipped[at]
             continue
         depth = max(depth + _BRACKETS.get(text[at], 0), 0)
         if text[at] == separator and not depth:
@@ -87,7 +108,7 @@ def _split(text: str, separator: str) -> Iterator[str]:
 
 def _is_balanced(text: str) -> bool:
     """True if every bracket and quote that opens in the text closes in it."""
-    unquoted = _QUOTED.sub("", text)
+    unquoted = "".join(_between_quotes(text)[::2])
     if '"' in unquoted:
         return False
     return unquoted.count("(") == unquoted.count(")") and unquoted.count("[") == unquoted.count("]")
@@ -95,8 +116,17 @@ def _is_balanced(text: str) -> bool:
 
 def _single_spaced(text: str) -> str:
     """Return the text with each run of spaces reduced to one, except in quotes."""
-    pieces = re.split(f"({_QUOTED.pattern})", text, flags=re.DOTALL)
+    pieces = _between_quotes(text)
     return "".join(piece if number % 2 else re.sub(r"\s+", " ", piece) for number, piece in enumerate(pieces))
+
+
+def _between_quotes(text: str) -> list[str]:
+    """Cut a text at its quoted texts; these are the pieces 1, 3, 5 …"""
+    pieces, end = [], 0
+    for quoted in _quoted_texts(text):
+        pieces += [text[end : quoted.start()], quoted.group()]
+        end = quoted.end()
+    return [*pieces, text[end:]]
 
 
 def _fields(name: str) -> Collection[str]:
@@ -119,7 +149,7 @@ def _pair(pair: str, fields: Collection[str], place: str) -> tuple[str | int, An
     key, sign, value = pair.strip()[quoted.end() if quoted else 0 :].partition("=")
     key = quoted.group() if quoted else key.strip()
     if not sign or not key or not value.strip():
-        raise SamplingError(f"{place}: {pair.strip()!r} is not key=value")
+        raise SamplingError(f"{place}: {_shown(pair)!r} is not key=value")
     return _checked(key, place, lambda text: _key(text, fields)), _checked(value.strip(), place)
 
 
@@ -137,7 +167,7 @@ def _checked(text: str, place: str, read: Callable[[str], Any] | None = None) ->
     try:
         return (read or _value)(text)
     except (ValueError, RecursionError):
-        raise SamplingError(f"{place}: {text!r} is neither a text nor a list") from None
+        raise SamplingError(f"{place}: {_shown(text)!r} is neither a text nor a list") from None
 
 
 def _value(text: str) -> Any:

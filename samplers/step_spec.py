@@ -6,6 +6,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from .base import Sampler
+from .errors import SamplingError
+
+MAX_STEPS = 1000
+"""The steps of a chain. A real one has about ten; a thousand are read in a tenth of a second."""
+
+
+def check_step_count(count: int, place: str) -> None:
+    """Raise ``SamplingError`` for a chain of too many steps; ``place`` begins the message."""
+    if count > MAX_STEPS:
+        raise SamplingError(f"{place}: {count:,} steps; at most {MAX_STEPS:,} are allowed")
 
 
 @dataclass(frozen=True)

@@ -6,10 +6,9 @@ import json
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from ...common import parse_strict_json
 from ..errors import PresetError
+from ..yaml_loader import BoundedLoader
 from ..yaml_reader import parse_yaml, read_text
 
 
@@ -37,7 +36,7 @@ def parse_yaml_1_1(text: str, place: str) -> Any:
     Raises ``PresetError`` with line and column if it is not YAML, or stands for too much.
     """
     try:
-        return parse_yaml(text, place, yaml.SafeLoader)
+        return parse_yaml(text, place, BoundedLoader)
     except PresetError:
         raise
     except ValueError as error:  # a date such as 2024-99-99

@@ -27,9 +27,9 @@ class LogitTable:
     all logits, `maxima`, runs on the device; what decides, bit for bit, is computed in NumPy from the few numbers
     that `take` fetches. Whole rows are fetched, a few at a time, only if there is no small top_k.
 
-    ``logits``: real floats (B, V), converted to float32; a masked entry counts as -inf. ``to_tensor`` makes the tensors for indexing; None: the
-    standard's `asarray`. Raises ``SamplingError`` for what is not a tensor, a wrong shape or dtype, and if
-    `to_tensor` fails.
+    ``logits``: real floats (B, V), converted to float32; a masked entry counts as -inf. ``to_tensor`` makes the
+    tensors for indexing; None: the standard's `asarray`. Raises ``SamplingError`` for what is not a tensor, a
+    wrong shape or dtype, and if `to_tensor` fails.
     """
 
     def __init__(self, logits: Any, to_tensor: ToTensor | None) -> None:

@@ -6,7 +6,7 @@ import json
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
-from logitsmith.grammars import BYTE_VOCABULARY, GrammarError, compile_grammar
+from logitsmith.grammars import BYTE_VOCABULARY, GrammarError, compile_grammar, completion_search
 
 from .drawn import ALPHABET, begins, gbnf, grammars, whole
 
@@ -51,6 +51,35 @@ def test_closes(kind, source, text, sentence):
     assert state.text.startswith(text)
     assert grammar.matches(state.text)
     assert sentence is None or state.text.decode() == sentence
+
+
+# Each row: kind, grammar, what was written, whether an end is found, and the steps that suffice for that.
+BOUNDED = {
+    "a lazy text, whose end is one letter of many": ("lark", "start: gen\ngen[lazy]: /.*z/", "ab", True, 140_000),
+    "a repetition that grows with each step": ("regex", r"((a+|b+|c+|ab+)+){99999}", "ab", False, 10_000),
+    "a count that is out of reach": ("regex", r"(\w+){99999}", "ab", False, 60_000),
+    "a long way of one letter of many": ("regex", "[a-z]{3500}", "", True, 40_000),
+}
+
+
+@pytest.mark.parametrize(("kind", "source", "text", "is_found", "steps"), BOUNDED.values(), ids=BOUNDED)
+def test_a_search_takes_a_bounded_number_of_steps(kind, source, text, is_found, steps, monkeypatch):
+    taken = []
+    go_to = completion_search._Cursor.go_to
+
+    def counted(cursor, added):
+        taken.append(len(added))
+        return go_to(cursor, added)
+
+    monkeypatch.setattr(completion_search._Cursor, "go_to", counted)
+    state = compile_grammar(source, None, kind).start()
+    assert state.follow(list(text.encode())) == len(text)
+    if is_found:
+        assert state.closing()
+    else:
+        with pytest.raises(GrammarError, match=r"no way to end|too ambiguous"):
+            state.closing()
+    assert len(taken) < steps
 
 
 @given(grammars(rich=True), st.text(ALPHABET, max_size=4))

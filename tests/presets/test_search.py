@@ -216,3 +216,27 @@ def test_user_config_refused(user_folder: Path, text: str, complaint: str) -> No
     with pytest.raises(PresetError) as caught:
         user_config()
     assert str(caught.value) == f"{path}: {complaint}"
+
+
+def test_a_configuration_that_cannot_be_looked_at_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A name that is too long fails as a folder without permission does, for root as well."""
+    monkeypatch.setenv("XDG_CONFIG_HOME", "/" + "a" * 300)
+    with pytest.raises(PresetError, match=r"config\.yaml: the file cannot be read \(File name too long\)$"):
+        user_config()
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() == 0, reason="root may read everything")
+def test_a_configuration_folder_without_permission_is_refused(user_folder: Path) -> None:
+    write(user_folder / "config.yaml", "model: a\n")
+    user_folder.chmod(0)
+    try:
+        with pytest.raises(PresetError, match=r"config\.yaml: the file may not be read \(permission denied\)$"):
+            user_config()
+    finally:
+        user_folder.chmod(0o700)
+
+
+def test_a_ring_of_links_is_refused(project: Path) -> None:
+    (project / "presets").symlink_to(project / "presets")
+    with pytest.raises(PresetError, match=r"^presets: the folder may not be read "):
+        list_presets()

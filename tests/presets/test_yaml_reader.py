@@ -12,6 +12,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 from logitsmith.presets import PresetError, parse_yaml_scalar
+from logitsmith.presets.yaml_loader import Yaml12Loader
 from logitsmith.presets.yaml_reader import MAX_FILE_BYTES, read_table
 
 VALUES = {
@@ -105,6 +106,22 @@ def test_refused(text: str, complaint: str) -> None:
     with pytest.raises(PresetError) as caught:
         parse_yaml_scalar(text, "x.yaml")
     assert str(caught.value) == f"x.yaml: {complaint}"
+
+
+def test_a_file_of_too_many_values_is_refused_before_it_is_read(monkeypatch) -> None:
+    scanned = []
+    monkeypatch.setattr(Yaml12Loader, "scan_plain", counted(Yaml12Loader.scan_plain, scanned))
+    with pytest.raises(PresetError, match=r"^x\.yaml: line 100000, column 3: more than 100000 values$"):
+        parse_yaml_scalar("- a\n" * 240_000, "x.yaml")
+    assert len(scanned) < 100_010
+
+
+def counted(function, calls):
+    def count(*args):
+        calls.append(args[1:])
+        return function(*args)
+
+    return count
 
 
 @given(st.text() | st.text(alphabet="ab:-[]{}&*!|>'\"#%@ \n\t?,1.e<~\\"))

@@ -4,7 +4,15 @@ import json
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from logitsmith.samplers import SamplingError, build, catalogue, parse_chain, parse_notation, registry
+from logitsmith.samplers import (
+    SamplingError,
+    build,
+    catalogue,
+    compact_notation,
+    parse_chain,
+    parse_notation,
+    registry,
+)
 
 READ = {
     "temp0.8 > typical0.19 > tfs0.97 > top-p0.6": [
@@ -155,3 +163,33 @@ def test_the_notation_of_kobold_ai_builds_the_chain_it_names():
 def test_a_complaint_of_a_step_names_its_place():
     with pytest.raises(SamplingError, match=r"^chain\[1\]\.temperature\.t: -0\.5 is not ≥ 0$"):
         build("top_k40 > temp-0.5")
+
+
+@pytest.mark.parametrize(
+    "text",
+    ['ban(texts=["' + '\\"' * 20_000 + "])", '\\"' * 20_000, '"' + '\\"' * 20_000, 'top_k(x="' * 5_000],
+    ids=["in a list", "alone", "not closed", "often opened"],
+)
+def test_quotes_are_searched_once(text, monkeypatch):
+    """A quote that does not close is searched to the end of the text, so it must be done only once a pass."""
+    characters = []
+    quoted = compact_notation._QUOTED
+
+    class Counting:
+        def match(self, text, start=0):
+            found = quoted.match(text, start)
+            characters.append((found.end() if found else len(text)) - start)
+            return found
+
+    monkeypatch.setattr(compact_notation, "_QUOTED", Counting())
+    with pytest.raises(SamplingError) as caught:
+        parse_notation(text)
+    assert sum(characters) < 20 * len(text)
+    assert len(str(caught.value)) < 1000
+
+
+def test_a_chain_of_too_many_steps_is_refused():
+    for steps in ("top_k1 > " * 2000 + "dist", ["top_k"] * 2000 + ["dist"]):
+        with pytest.raises(SamplingError, match=r"2,001 steps; at most 1,000 are allowed$"):
+            build(steps)
+    assert len(build("top_k1 > " * 999 + "dist").steps) == 1000
