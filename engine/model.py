@@ -12,7 +12,7 @@ from .batch_exactness import EXACT, BatchExactness
 from .context import Context
 from .decode_plan import DecodePlan
 from .errors import ModelError
-from .gguf import check_gguf
+from .gguf import check_gguf, check_is_model, duplicate_token
 from .native_context import ContextOptions, NativeContext
 from .native_model import LoadOptions, NativeModel
 from .row_probe import probe_decode_plan
@@ -87,13 +87,18 @@ class Model:
         _check("threads", threads, 1, _MAX_THREADS)
         _check("gpu_layers", gpu_layers, -1, _MAX_INT32)
         _check("batch", batch, 1, _MAX_INT32)
-        check_gguf(path)
+        header = check_is_model(path)
         for file, _ in lora:
             check_gguf(Path(file))
-        native = NativeModel(str(path), LoadOptions(gpu_layers, mmap, mlock), progress)
+        options = LoadOptions(gpu_layers, mmap, mlock, header.missing_bytes)
         try:
-            if not native.can_generate:
-                raise ModelError(f"{path}: this model does not write text (an embedding or encoder model)")
+            native = NativeModel(str(path), options, progress)
+        except ModelError as error:
+            duplicate = duplicate_token(path)
+            raise ModelError(f"{path}: {duplicate}; convert the model again") if duplicate else error from None
+        try:
+            if reason := native.why_it_cannot_generate():
+                raise ModelError(f"{path}: {reason}")
             length = _context_length(n_ctx, native.trained_context)
             model = cls(path, native, ContextOptions(length, threads or physical_cores(), min(batch, length)))
             model.lora = tuple((Path(file), scale) for file, scale in lora)

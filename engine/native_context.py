@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .errors import ModelError
-from .native_log import last_complaint, reason_suffix
+from .native_log import failed_assertions_as_errors, last_complaint, reason_suffix
 from .native_model import NativeModel
 
 Logits = NDArray[np.float32]
@@ -71,7 +71,8 @@ class NativeContext:
         params.n_seq_max = options.sequences
         params.n_batch = params.n_ubatch = options.batch
         params.n_threads = params.n_threads_batch = options.threads
-        self.handle = lib.llama_init_from_model(model.handle, params)
+        with failed_assertions_as_errors():
+            self.handle = lib.llama_init_from_model(model.handle, params)
         if not self.handle:
             raise ModelError(
                 f"llama.cpp could not make a context of {options.sequences} x {options.length:,} tokens"

@@ -1,10 +1,12 @@
-"""llama.cpp's log, the reason of its last error, and a handler for the end of the process."""
+"""llama.cpp's log, the reason of its last error, and what happens when it is about to end the process."""
 
 from __future__ import annotations
 
 import ctypes
+import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import llama_cpp.llama_cpp as lib
 from llama_cpp._ggml import libggml
@@ -16,6 +18,9 @@ _DEBUG, _WARNING, _ERROR = 1, 3, 4
 
 _MAX_KEPT_LINES = 5
 """Warnings and errors that are kept for a message, which shows the last two."""
+
+_SOURCE_FOLDER = re.compile(r"\S*/(?=[\w.-]+\.(?:cpp|c|h):\d+)")
+"""The folder in which llama.cpp was compiled; assertions name it."""
 
 _log_sink: Callable[[str], object] | None = None
 _last_lines: list[str] = []
@@ -40,21 +45,9 @@ def set_log_sink(sink: Callable[[str], object] | None) -> None:
     _log_sink = sink
 
 
-_ABORT_CALLBACK = ctypes.CFUNCTYPE(None, ctypes.c_char_p)
-_abort_callbacks: list[object] = []
-"""Keeps the callback alive: C holds no reference to it."""
-
-
-def set_abort_handler(handler: Callable[[str], None]) -> None:
-    """Call ``handler`` with the reason when llama.cpp is about to end the process. It should not return."""
-    callback = _ABORT_CALLBACK(lambda reason: handler(reason.decode("utf-8", "replace")))
-    libggml.ggml_set_abort_callback(callback)
-    _abort_callbacks[:] = [callback]
-
-
 def last_complaint() -> str:
     """Return llama.cpp's last warnings or errors, and clear them; empty if there were none."""
-    complaint = "; ".join(_last_lines[-2:])
+    complaint = _SOURCE_FOLDER.sub("", "; ".join(_last_lines[-2:]))
     _last_lines.clear()
     return complaint
 
@@ -63,3 +56,71 @@ def reason_suffix() -> str:
     """Return llama.cpp's last complaint as the end of a message: a colon and the complaint, or nothing."""
     complaint = last_complaint()
     return f": {complaint}" if complaint else ""
+
+
+_ABORT_CALLBACK = ctypes.CFUNCTYPE(None, ctypes.c_char_p)
+_TERMINATE_HANDLER = ctypes.CFUNCTYPE(None)
+_TYPE_NAME_OFFSET = ctypes.sizeof(ctypes.c_void_p)
+"""In a std::type_info, the name stands behind the pointer to the virtual table (Itanium C++ ABI)."""
+
+_handlers: list[object] = []
+"""The abort callback and the terminate handler that are set. C holds no reference to them."""
+
+
+def _find(*names: str) -> ctypes.c_void_p | None:
+    """The address of the first of these C++ symbols that llama.cpp or its C++ library has."""
+    for name in names:
+        function = getattr(lib._lib, name, None)
+        if function is not None:
+            return ctypes.cast(function, ctypes.c_void_p)
+    return None
+
+
+_throw_runtime_error = _find(
+    "_ZSt21__throw_runtime_errorPKc",  # libstdc++
+    "_ZNSt3__121__throw_runtime_errorEPKc",  # libc++
+)
+"""``std::__throw_runtime_error(const char *)``, which has the type of ggml's abort callback."""
+
+
+@contextmanager
+def failed_assertions_as_errors() -> Iterator[None]:
+    """While inside, a failed assertion of llama.cpp throws a C++ exception instead of ending the process.
+
+    Only for functions of llama.cpp that catch exceptions: those that load a model and make a context. They write
+    the reason to the log and return null. Without a known C++ library, nothing changes.
+    """
+    if _throw_runtime_error is None:
+        yield
+        return
+    libggml.ggml_set_abort_callback(_throw_runtime_error)
+    try:
+        yield
+    finally:
+        libggml.ggml_set_abort_callback(_handlers[0] if _handlers else None)
+
+
+def set_abort_handler(handler: Callable[[str], None]) -> None:
+    """Call ``handler`` with the reason when llama.cpp is about to end the process. It should not return.
+
+    The reason is a failed assertion, or a C++ exception that nothing catches.
+    """
+    on_abort = _ABORT_CALLBACK(lambda reason: handler(reason.decode("utf-8", "replace")))
+    on_terminate = _TERMINATE_HANDLER(lambda: handler(_uncaught_exception()))
+    libggml.ggml_set_abort_callback(on_abort)
+    set_terminate = _find("_ZSt13set_terminatePFvvE")  # the name is the same in libstdc++ and libc++
+    if set_terminate is not None:
+        ctypes.CFUNCTYPE(ctypes.c_void_p, _TERMINATE_HANDLER)(set_terminate.value or 0)(on_terminate)
+    _handlers[:] = [on_abort, on_terminate]
+
+
+def _uncaught_exception() -> str:
+    """Name the C++ exception that is being handled."""
+    current_type = _find("__cxa_current_exception_type")
+    address = None if current_type is None else ctypes.CFUNCTYPE(ctypes.c_void_p)(current_type.value or 0)()
+    if address is None:
+        return "a C++ exception that nothing catches"
+    name = ctypes.c_char_p.from_address(address + _TYPE_NAME_OFFSET).value or b""
+    if name == b"St9bad_alloc":
+        return "no memory is left"
+    return f"a C++ exception that nothing catches, of the type {name.decode('ascii', 'replace')}"

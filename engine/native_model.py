@@ -6,13 +6,14 @@ import ctypes
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import repeat
 from typing import Any
 
 import llama_cpp.llama_cpp as lib
 
 from .errors import ModelError
-from .native_log import reason_suffix
+from .native_log import failed_assertions_as_errors, reason_suffix
 
 # Called for each token of a vocabulary. A PYFUNCTYPE keeps Python's lock, which is faster than releasing it.
 _piece_of = ctypes.PYFUNCTYPE(
@@ -22,17 +23,28 @@ _piece_of = ctypes.PYFUNCTYPE(
 _PIECE_BYTES = 64
 """Memory for the bytes of one token when all are read at once; the few longer ones are read again."""
 
+_BLANK = "\u2581"
+"""What stands for a blank in SentencePiece's vocabularies."""
+
+_UTF8_BYTES = 4
+"""The most bytes that UTF-8 has for a character."""
+
 _METADATA_BYTES = 1024
 """Memory for one metadata text at first; longer ones are read again."""
 
 
 @dataclass(frozen=True)
 class LoadOptions:
-    """How llama.cpp loads a model file: layers on the GPU (-1: all), mapped into memory, locked in memory."""
+    """How llama.cpp loads a model file.
+
+    Attributes: ``gpu_layers``, layers on the GPU, -1 for all; ``mmap``, whether the file is mapped into memory;
+    ``mlock``, whether it is locked there; ``missing_bytes``, see `GgufHeader`.
+    """
 
     gpu_layers: int = 0
     mmap: bool = True
     mlock: bool = False
+    missing_bytes: frozenset[int] = frozenset()
 
 
 class NativeModel:
@@ -51,11 +63,13 @@ class NativeModel:
         params.use_extra_bufts = b"AMX_INT8 = 1" not in lib.llama_print_system_info()
         callback = lib.llama_progress_callback(lambda fraction, _user: progress is None or progress(fraction))
         params.progress_callback = callback
-        self.handle = lib.llama_model_load_from_file(os.fsencode(path), params)
+        with failed_assertions_as_errors():
+            self.handle = lib.llama_model_load_from_file(os.fsencode(path), params)
         if not self.handle:
             raise ModelError(f"{path}: llama.cpp could not load it{reason_suffix()}")
         self._vocab = lib.llama_model_get_vocab(self.handle)
         self.size = int(lib.llama_vocab_n_tokens(self.vocab))
+        self._missing_bytes = options.missing_bytes
 
     def close(self) -> None:
         """Free the model. Close its contexts first."""
@@ -75,10 +89,15 @@ class NativeModel:
         """The context length that the model was trained with, tokens."""
         return int(lib.llama_model_n_ctx_train(self.handle))
 
-    @property
-    def can_generate(self) -> bool:
-        """True for a decoder without an encoder that must run first."""
-        return bool(lib.llama_model_has_decoder(self.handle)) and not lib.llama_model_has_encoder(self.handle)
+    def why_it_cannot_generate(self) -> str | None:
+        """A sentence about a model that does not write text token by token; None for one that does."""
+        if not lib.llama_model_has_decoder(self.handle):
+            return "this model does not write text (an embedding or encoder model)"
+        if lib.llama_model_has_encoder(self.handle):
+            return "this is an encoder-decoder model, whose encoder gen cannot run; give a decoder-only model"
+        if lib.llama_model_is_diffusion(self.handle):
+            return "this is a diffusion model, which does not write token by token; give another model"
+        return None
 
     @property
     def can_truncate(self) -> bool:
@@ -170,13 +189,56 @@ class NativeModel:
         return pieces
 
     def tokenize(self, data: bytes, bos: bool, special: bool) -> list[int]:
-        """Token ids of a text in valid UTF-8; on other bytes llama.cpp would end the process."""
+        """Token ids of a text in valid UTF-8; on other bytes llama.cpp would end the process.
+
+        Raises ``ModelError`` if the vocabulary has no tokens for a part of the text.
+        """
+        if data and self._missing_bytes:
+            self._check_covered(data)
+        if bos:
+            self._check_ends()
         capacity = len(data) + 16  # a token has at least one byte, apart from special ones at the ends
         tokens = (lib.llama_token * capacity)()
         count = int(lib.llama_tokenize(self.vocab, data, len(data), tokens, capacity, bos, special))
         if count < 0:
             raise ModelError(f"llama.cpp could not tokenize a text of {len(data):,} bytes")
-        return tokens[:count]
+        ids = tokens[:count]
+        if ids and min(ids) < 0:
+            raise ModelError(
+                "the model's vocabulary has no token for a part of the text, nor one for unknown text"
+            )
+        return ids
+
+    def _check_ends(self) -> None:
+        """Raise ``ModelError`` if a token that every text begins or ends with does not exist.
+
+        llama.cpp would end the process.
+        """
+        is_wordpiece = lib.llama_vocab_type(self.vocab) == lib.LLAMA_VOCAB_TYPE_WPM
+        for name, is_added in (
+            ("bos", is_wordpiece or lib.llama_vocab_get_add_bos(self.vocab)),
+            ("eos", not is_wordpiece and lib.llama_vocab_get_add_eos(self.vocab)),
+            ("sep", is_wordpiece),
+        ):
+            if is_added and self.special(name) is None:
+                raise ModelError(f"the model adds the token {name!r} to each text, but its vocabulary has none")
+
+    def _check_covered(self, data: bytes) -> None:
+        """Raise ``ModelError`` for a character with no token and no tokens of its bytes.
+
+        llama.cpp would end the process. It may put a blank in front, and reads a blank as `_BLANK`.
+        """
+        for character in {" ", *data.decode()}:
+            encoded = (_BLANK if character == " " else character).encode()
+            if character.replace(_BLANK, " ").encode() in self._single_characters:
+                continue
+            if not self._missing_bytes.isdisjoint(encoded):
+                raise ModelError(f"the model's vocabulary has no token for {character!r}, nor for its bytes")
+
+    @cached_property
+    def _single_characters(self) -> frozenset[bytes]:
+        """The tokens that are one character, in UTF-8."""
+        return frozenset(text for text in self.text_pieces() if len(text) <= _UTF8_BYTES)
 
     def detokenize(self, tokens: Sequence[int]) -> bytes:
         """The text of some tokens, without control tokens."""

@@ -6,7 +6,7 @@ import struct
 
 import pytest
 from logitsmith.engine import ModelError, check_gguf, locate
-from logitsmith.engine.gguf import TENSOR_TYPES
+from logitsmith.engine.gguf_header import TENSOR_TYPES
 
 
 def string(text):
@@ -19,15 +19,28 @@ def pair(key, value_type, payload):
 
 
 def small_file(
-    *, data=b"\0" * 128, shape=(4, 8), value_type=0, offset=0, pairs=(), version=3, tensors=1, tokenizer=True
+    *,
+    data=b"\0" * 128,
+    name="w",
+    shape=(4, 8),
+    value_type=0,
+    offset=0,
+    pairs=(),
+    version=3,
+    tensors=1,
+    tokenizer=True,
 ):
     """A GGUF with one tensor; 4 x 8 float32 are 128 bytes."""
     pairs = (*pairs, pair("tokenizer.ggml.model", 8, string("gpt2"))) if tokenizer else pairs
     head = b"GGUF" + struct.pack("<IQQ", version, tensors, len(pairs)) + b"".join(pairs)
     if tensors:
-        head += string("w") + struct.pack("<I", len(shape)) + struct.pack(f"<{len(shape)}Q", *shape)
+        head += string(name) + struct.pack("<I", len(shape)) + struct.pack(f"<{len(shape)}Q", *shape)
         head += struct.pack("<IQ", value_type, offset)
     return head + b"\0" * (-len(head) % 32) + data
+
+
+def llama_file(*pairs):
+    return small_file(pairs=[pair("general.architecture", 8, string("llama")), *pairs])
 
 
 STRINGS = struct.pack("<IQ", 8, 2) + string("a") + string("bc")
@@ -46,6 +59,15 @@ GOOD = {
         ]
     ),
     "an alignment of 64": small_file(pairs=[pair("general.alignment", 4, struct.pack("<I", 64))]) + b"\0" * 64,
+    "four experts of which two are used": llama_file(
+        pair("llama.expert_count", 4, struct.pack("<I", 4)),
+        pair("llama.expert_used_count", 4, struct.pack("<I", 2)),
+    ),
+    "yarn": llama_file(pair("llama.rope.scaling.type", 8, string("yarn"))),
+    "a norm in F32": small_file(name="blk.0.attn_norm.weight", shape=(32,)),
+    "a second part": small_file(
+        pairs=[pair("split.no", 2, b"\1\0"), pair("split.count", 2, b"\3\0")], tokenizer=False
+    ),
     "a tensor type of the future": small_file(value_type=999, data=b""),
 }
 
@@ -55,8 +77,9 @@ BAD = {
     "git lfs": (b"version https://git-lfs.github.com/spec/v1\n", "Git LFS pointer"),
     "html": (b"<!DOCTYPE html><html>", "a web page"),
     "only the magic": (b"GGUF", "damaged GGUF file"),
-    "version 1": (small_file(version=1), "version 1 is not 2 or 3"),
-    "big-endian": (small_file(version=3 << 24), "it is big-endian"),
+    "version 1": (small_file(version=1), "version 1 is not 2 or 3; convert the model again"),
+    "version 4": (small_file(version=4), "version 4 is not 2 or 3; another version of llama.cpp wrote it"),
+    "big-endian": (small_file(version=3 << 24), "it is big-endian; convert it with `gguf-convert-endian"),
     "data cut by one byte": (small_file()[:-1], "truncated: its tensors need 256 bytes, the file has 255"),
     "offset past the end": (small_file(offset=64), "truncated"),
     "a key past the end": (
@@ -87,6 +110,40 @@ BAD = {
     "an epsilon of NaN": (
         small_file(pairs=[pair("x.epsilon", 6, struct.pack("<f", float("nan")))]),
         "is nan, not",
+    ),
+    "too many experts": (
+        llama_file(pair("llama.expert_count", 4, struct.pack("<I", 2**31))),
+        "llama.expert_count is 2147483648, not within 0..1024",
+    ),
+    "more experts used than there are": (
+        llama_file(pair("llama.expert_used_count", 4, struct.pack("<I", 65))),
+        "llama.expert_used_count is 65, and llama.expert_count only 0",
+    ),
+    "more layers that predict than layers": (
+        llama_file(
+            pair("llama.block_count", 4, struct.pack("<I", 2)),
+            pair("llama.nextn_predict_layers", 4, struct.pack("<I", 7)),
+        ),
+        "llama.nextn_predict_layers is 7, and llama.block_count only 2",
+    ),
+    "an unknown rope scaling": (
+        llama_file(pair("llama.rope.scaling.type", 8, string("x"))),
+        "llama.rope.scaling.type is 'x', not one of none, linear, yarn, longrope",
+    ),
+    "a norm in F16": (
+        small_file(name="blk.0.attn_norm.weight", shape=(32,), value_type=1),
+        "the tensor 'blk.0.attn_norm.weight' has the type 1, not 0 (F32); convert the model again",
+    ),
+    "a quantised bias": (
+        small_file(name="blk.0.attn_q.bias", shape=(32,), value_type=8),
+        "the tensor 'blk.0.attn_q.bias' has the type 8, not 0 (F32)",
+    ),
+    "a vocabulary that is not RWKV's": (
+        small_file(
+            pairs=[pair("tokenizer.ggml.model", 8, string("rwkv")), pair("tokenizer.ggml.tokens", 9, STRINGS)],
+            tokenizer=False,
+        ),
+        "'rwkv', but the vocabulary is another one: it has no token for the byte 0x00",
     ),
     "no tokenizer": (small_file(tokenizer=False), "it holds no tokenizer"),
     "a key beyond reason": (small_file(pairs=[pair("x" * 300, 0, b"\1")]), "a metadata key is 300 bytes long"),
