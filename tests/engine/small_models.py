@@ -11,10 +11,9 @@ from types import MappingProxyType
 
 import gguf
 import llama_cpp.llama_cpp as lib
-
-from logitsmith.engine.native_log import failed_assertions_as_errors, last_complaint
 import numpy as np
 from llama_cpp._ggml import libggml
+from logitsmith.engine.native_log import failed_assertions_as_errors, last_complaint
 
 WIDTH, HEADS, LAYERS, HIDDEN, CONTEXT_TOKENS, EXPERTS = 128, 2, 2, 192, 512, 4
 HEAD_WIDTH = WIDTH // HEADS
@@ -248,7 +247,6 @@ def tensor_shapes(path: Path, metadata: dict[str, object]) -> dict[str, tuple[in
         while len(extents) > 1 and extents[-1] == 1:
             del extents[-1]
         shapes[libggml.ggml_get_name(address).decode()] = tuple(reversed(extents))
-
 
     with failed_assertions_as_errors():
         model = lib.llama_model_init_from_user(context, on_tensor, None, lib.llama_model_default_params())
