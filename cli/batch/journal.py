@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Hashable
 from pathlib import Path
 from time import monotonic
 from typing import Any, Protocol
 
-from ...common import AppendOnlyFile, LogitsmithError
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from ...common import AppendOnlyFile, LogitsmithError, parse_strict_json, problem_message, problem_sentence
 from ...logprobs import encode_json
 
 _SYNC_EVERY_RESULTS, _SYNC_EVERY_SECONDS = 32, 1.0
@@ -22,6 +23,25 @@ _LINE_START = b'{"id": '
 
 class JournalError(LogitsmithError):
     """Results that cannot be kept. The message says why, and what to do."""
+
+
+class _Failure(BaseModel):
+    """Why a line has no answer: what names the line."""
+
+    model_config = ConfigDict(strict=True)
+
+    line: int
+    digest: str
+
+
+class _Result(BaseModel):
+    """The fields of a result that say what it belongs to, in either format."""
+
+    model_config = ConfigDict(strict=True)
+
+    error: _Failure | None
+    id: str | None = None
+    custom_id: str | None = None
 
 
 class ResultSink(Protocol):
@@ -47,11 +67,15 @@ def result_key(record: Any, openai: bool) -> Hashable:
         raise ValueError("it has neither an answer nor an error")
     if ("response" in record) != openai:
         raise ValueError(f"it is in the other format; give --format {'jsonl' if openai else 'openai'}")
-    error = record["error"]
-    if error:
-        return error.get("line"), error.get("digest")
-    request_id = record["custom_id"] if openai else record["id"]
-    if not isinstance(request_id, str):
+    try:
+        result = _Result.model_validate(record)
+    except ValidationError as error:
+        problem = error.errors(include_url=False)[0]
+        raise ValueError(problem_sentence(problem["loc"], problem_message(problem))) from None
+    if result.error is not None:
+        return result.error.line, result.error.digest
+    request_id = result.custom_id if openai else result.id
+    if request_id is None:
         raise ValueError("it names no request")
     return request_id
 
@@ -117,8 +141,8 @@ class ResultJournal:
             if not is_whole and _is_torn(line):
                 break
             try:
-                key = result_key(json.loads(line), self._openai)
-            except (ValueError, TypeError, AttributeError) as error:
+                key = result_key(parse_strict_json(line), self._openai)
+            except ValueError as error:
                 raise JournalError(
                     f"{self._path}: line {number} is no result to go on with: {error}; it is left as it is"
                 ) from None
@@ -162,7 +186,7 @@ def _is_torn(line: bytes) -> bool:
     if not (line.startswith(_LINE_START) or _LINE_START.startswith(line)):
         return False
     try:
-        json.loads(line)
+        parse_strict_json(line)
     except ValueError:
         return True
     return False

@@ -15,3 +15,8 @@ def test_json_is_read(text, value):
 def test_other_than_json_is_refused(text):
     with pytest.raises(ValueError):  # noqa: PT011 - json's own messages
         parse_strict_json(text)
+
+
+def test_deep_nesting_is_a_value_error():
+    with pytest.raises(ValueError, match=r"^it is nested too deeply$"):
+        parse_strict_json("[" * 100_000 + "]" * 100_000)

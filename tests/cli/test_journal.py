@@ -1,0 +1,43 @@
+"""Lines of a batch's journal that no batch wrote."""
+
+import pytest
+from logitsmith.cli.batch.journal import JournalError, ResultJournal
+
+GOOD = '{"id": "a", "text": "x", "error": null}\n'
+FAILED = '{"id": "b", "line": 2, "error": {"code": "c", "message": "m", "line": 2, "digest": "d"}}\n'
+ODD = {
+    "no id": ('{"text": "a", "error": null}', "it names no request"),
+    "an id that is a number": ('{"id": 1, "text": "a", "error": null}', "id: Input should be a valid string"),
+    "a line that is a list": (
+        '{"id": "a", "error": {"line": [1], "digest": "d"}}',
+        "error.line: Input should be a valid integer",
+    ),
+    "a digest that is a table": (
+        '{"id": "a", "error": {"line": 1, "digest": {}}}',
+        "error.digest: Input should be a valid string",
+    ),
+    "an error that is a text": ('{"id": "a", "error": "x"}', "error: Input should be an object"),
+    "5,000 brackets": ('{"id": ' + "[" * 5000 + "]" * 5000 + "}", "it is nested too deeply"),
+    "NaN": ('{"id": "a", "text": NaN, "error": null}', "there is no number NaN"),
+    "no object": ("[]", "it has neither an answer nor an error"),
+}
+
+
+@pytest.mark.parametrize(("line", "complaint"), ODD.values(), ids=ODD)
+def test_an_odd_line_is_named_and_the_file_left_as_it_is(tmp_path, line, complaint):
+    path = tmp_path / "out.jsonl"
+    content = GOOD + FAILED + line + "\n" + GOOD
+    path.write_text(content)
+    with pytest.raises(JournalError) as caught:
+        ResultJournal(path, resume=True, openai=False)
+    assert str(caught.value).startswith(f"{path}: line 3 is no result to go on with: {complaint}")
+    assert path.read_text() == content
+
+
+def test_keys_of_answers_and_failures(tmp_path):
+    path = tmp_path / "out.jsonl"
+    path.write_text(GOOD + FAILED + '{"id": "c", "te')
+    journal = ResultJournal(path, resume=True, openai=False)
+    assert journal.existing_keys == {"a", (2, "d")}
+    journal.close()
+    assert path.read_text() == GOOD + FAILED
