@@ -25,7 +25,7 @@ COMMANDS = {
     "recover-basis": ("Recover", "Make a basis of a model's logits, by which a few logprobs give the whole row."),
     "samplers": ("Look up", "List the samplers, or show one: formula, parameters, ranges, source."),
     "grammars": ("Look up", "List, show, check and try grammars."),
-    "presets": ("Look up", "List, show and check presets."),
+    "presets": ("Look up", "List, show, check, import and export presets."),
 }
 """The commands, each with its panel in the help and the first sentence of its own help.
 

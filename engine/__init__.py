@@ -10,6 +10,7 @@ from .events import Done, Event, PromptToken, Start, Timings, Token
 from .generation import generate
 from .generation_task import GenerationRequest, versions
 from .gguf import check_gguf
+from .gguf_metadata import read_metadata
 from .logprob_reader import LogprobReader, LogprobRequest
 from .model import MAX_SLOTS, Model, physical_cores
 from .model_path import locate
@@ -48,6 +49,7 @@ __all__ = [
     "generate_many",
     "locate",
     "physical_cores",
+    "read_metadata",
     "score",
     "score_choices",
     "score_prompt",

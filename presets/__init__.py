@@ -5,25 +5,41 @@ from typing import TYPE_CHECKING
 from ..common.lazy_exports import lazy_exports
 from .chain_arrangement import Arrangement, arrange_by_adaptive_p, arrange_by_mirostat, arrange_by_samplers
 from .errors import PresetError
-from .gguf_preset import preset_from_metadata
 from .override import Override, parse_set
 from .preset import Preset
 from .preset_loader import load_preset
 from .resolve import Settings, SettingValue, preset_folder, resolve_settings
 from .schema import preset_json_schema
-from .search import PresetEntry, config_folder, find_preset, list_presets
+from .search import PresetEntry, config_folder, find_preset, list_presets, names_file, split_section
 from .user_defaults import UserConfig, user_config
 from .yaml_reader import parse_yaml_scalar
 
 if TYPE_CHECKING:
-    from .foreign import EXPORT_FORMATS, FORMATS, Exported, Imported, export_preset, import_preset
+    from .foreign import (
+        EXPORT_FORMATS,
+        FORMATS,
+        AmbiguousFormatError,
+        Exported,
+        Imported,
+        LoadedPreset,
+        MissingSectionError,
+        export_preset,
+        import_metadata,
+        import_preset,
+        import_text,
+        load_any_preset,
+    )
+    from .gguf_preset import preset_from_metadata
 
 __all__ = [
     "EXPORT_FORMATS",
     "FORMATS",
+    "AmbiguousFormatError",
     "Arrangement",
     "Exported",
     "Imported",
+    "LoadedPreset",
+    "MissingSectionError",
     "Override",
     "Preset",
     "PresetEntry",
@@ -37,19 +53,29 @@ __all__ = [
     "config_folder",
     "export_preset",
     "find_preset",
+    "import_metadata",
     "import_preset",
+    "import_text",
     "list_presets",
+    "load_any_preset",
     "load_preset",
+    "names_file",
     "parse_set",
     "parse_yaml_scalar",
     "preset_folder",
     "preset_from_metadata",
     "preset_json_schema",
     "resolve_settings",
+    "split_section",
     "user_config",
 ]
 
 # Few runs read a file of another tool.
 __getattr__ = lazy_exports(
-    __name__, {"foreign": "EXPORT_FORMATS FORMATS Exported Imported export_preset import_preset"}
+    __name__,
+    {
+        "foreign": "AmbiguousFormatError EXPORT_FORMATS FORMATS Exported Imported LoadedPreset MissingSectionError"
+        " export_preset import_metadata import_preset import_text load_any_preset",
+        "gguf_preset": "preset_from_metadata",
+    },
 )

@@ -16,6 +16,8 @@ BUILT_IN = Path(__file__).parent / "builtin"
 """The folder of the presets that come with the package."""
 
 _SUFFIXES = (".yaml", ".yml")
+_SECTION_MARK = "#"
+"""Stands between the path of a file and the name of one of its presets."""
 
 
 @dataclass(frozen=True)
@@ -51,6 +53,22 @@ def find_preset(name_or_path: str) -> PresetEntry:
     if hint.startswith("did"):
         hint = f"{hint} (known: {', '.join(sorted(known))})"
     raise PresetError(f"unknown preset {name_or_path!r}; {hint}")
+
+
+def names_file(text: str) -> bool:
+    """True if ``-P TEXT`` is a file, and no name: a path, or an existing file while no preset has this name."""
+    if is_path(text):
+        return True
+    return _is_file(split_section(text)[0]) and all(entry.name != text for entry in list_presets())
+
+
+def split_section(text: str) -> tuple[str, str | None]:
+    """Return the file and the section of ``FILE#SECTION``; the section is None if no such file exists."""
+    start = 0
+    while not _is_file(text) and (start := text.find(_SECTION_MARK, start) + 1):
+        if _is_file(text[: start - 1]):
+            return text[: start - 1], text[start:]
+    return text, None
 
 
 def is_path(text: str) -> bool:
@@ -103,3 +121,10 @@ def _files(folder: Path) -> list[Path]:
         return find_named_files(folder, _SUFFIXES)
     except OSError as error:
         raise PresetError(f"{folder}: the folder may not be read ({error.strerror})") from None
+
+
+def _is_file(path: str) -> bool:
+    try:
+        return bool(path) and Path(path).exists() and not Path(path).is_dir()
+    except (OSError, ValueError):  # longer than a name may be, or with a NUL in it
+        return False

@@ -33,7 +33,11 @@ def read_table(path: Path, place: str, empty: dict[Any, Any] | None = None) -> d
 
     Raises ``PresetError`` as `read_yaml` does, and for a file that is empty or no mapping at the top.
     """
-    value = read_yaml(path, place)
+    return check_table(read_yaml(path, place), place, empty)
+
+
+def check_table(value: Any, place: str, empty: dict[Any, Any] | None = None) -> dict[Any, Any]:
+    """Return the value if it is a mapping, or ``empty``, if given, for None; else raise ``PresetError``."""
     if value is None and empty is not None:
         return empty
     if not isinstance(value, dict):
@@ -87,6 +91,14 @@ def read_text(path: Path, place: str) -> str:
             data = file.read(MAX_FILE_BYTES + 1)
     except (OSError, ValueError) as error:
         raise PresetError(f"{place}: {_file_message(path, error)}") from None
+    return decode_text(data, place)
+
+
+def decode_text(data: bytes, place: str) -> str:
+    """Return the bytes of a file as text, without a byte order mark.
+
+    Raises ``PresetError`` for more than 1 MB, and for what is not UTF-8.
+    """
     if len(data) > MAX_FILE_BYTES:
         raise PresetError(f"{place}: the file is larger than 1 MB")
     try:

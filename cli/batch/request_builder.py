@@ -13,14 +13,13 @@ from ...presets import (
     Preset,
     PresetError,
     Settings,
-    load_preset,
     parse_set,
-    preset_from_metadata,
     resolve_settings,
 )
 from ...samplers import build
 from ..inputs.grammar import grammar_folders
 from ..inputs.json_lines import InvalidLineError
+from ..inputs.preset import open_preset, preset_of_model
 from ..inputs.settings import has_default_length, token_limit
 from .request import BatchRequest
 
@@ -90,8 +89,10 @@ class RequestBuilder:
 
     def _load_preset(self, name: str) -> Preset:
         if name not in self._presets:
-            is_model = name == "model"
-            preset = preset_from_metadata(self._model.metadata) if is_model else load_preset(name)
+            if name == "model":
+                preset = preset_of_model(self._model.metadata)
+            else:  # what the flag's preset could not carry over was reported when the flags were checked
+                preset = open_preset(name, is_quiet=name == self._defaults.preset)
             if preset is None:
                 raise InvalidLineError("preset model: this model names no sampling settings (general.sampling.*)")
             self._presets[name] = preset

@@ -13,6 +13,7 @@ from ..errors import FAILED, INTERRUPTED, note, say
 from ..inputs.files import open_input
 from ..inputs.grammar import grammar_folders
 from ..inputs.model import load_model, show_llama_cpp_messages
+from ..inputs.preset import open_preset
 from ..inputs.settings import fresh_seed, overrides, preset_name
 from ..interrupt import Interrupt, interruptible
 from ..options.batch import BatchFormat, BatchOptions
@@ -89,13 +90,13 @@ def _count_requests(options: BatchOptions, template: PromptTemplate | None) -> i
 def _check_defaults(options: BatchOptions) -> BatchDefaults:
     """What the flags set for all lines, checked as far as that needs no model."""
     from ...grammars import resolve_grammar
-    from ...presets import load_preset, parse_set, resolve_settings
+    from ...presets import parse_set, resolve_settings
     from ..batch.request_builder import BatchDefaults
 
     sampling = options.sampling
     flags = (*map(parse_set, sampling.set or ()), *overrides(options))
     name = preset_name(sampling.preset)
-    settings = resolve_settings(None if name == "model" else load_preset(name), chain=sampling.chain, flags=flags)
+    settings = resolve_settings(None if name == "model" else open_preset(name), chain=sampling.chain, flags=flags)
     if settings.grammar.value is not None:
         resolve_grammar(settings.grammar.value, grammar_folders(), settings.grammar_base).check()
     seed = _base_seed(sampling.seed)

@@ -1,23 +1,31 @@
-"""`gen presets`: list, show and check preset files."""
+"""`gen presets`: list, show and check preset files; import and export those of other tools."""
 
 from __future__ import annotations
 
+import shlex
 import sys
 from typing import Annotated
 
 import typer
 
-from ..errors import report_failures
+from ..errors import BAD_USAGE, fail, note, report_failures
 from ..inputs.grammar import check_grammar
+from ..inputs.preset import import_file, list_sections, open_preset, report
+from ..options.presets import PresetExportOptions, PresetImportOptions
+from ..options.signature import takes_options
 
-app = typer.Typer(help="List, show and check presets.", rich_markup_mode="rich", add_completion=False)
+app = typer.Typer(
+    help="List, show, check, import and export presets.",
+    rich_markup_mode="rich",
+    add_completion=False,
+)
 
 Name = Annotated[str, typer.Argument(help="A preset's name, or a file.")]
 
 
 @app.callback(invoke_without_command=True)
 def presets(context: typer.Context) -> None:
-    """List, show and check presets. Without a command: list them."""
+    """List, show, check, import and export presets. Without a command: list them."""
     if context.invoked_subcommand is None:
         list_()
 
@@ -47,9 +55,7 @@ def show(name: Name) -> None:
 def check(file: Name) -> None:
     """Say whether a preset file is right; if not, what is wrong and where."""
     with report_failures():
-        from ...presets import load_preset
-
-        preset = load_preset(file)
+        preset = open_preset(file)
         steps = [sampler.about.name for sampler in preset.samplers()]
         if preset.grammar is not None:
             check_grammar(preset)
@@ -65,3 +71,59 @@ def schema() -> None:
         from ...presets import preset_json_schema
 
         print(json.dumps(preset_json_schema(), indent=2, ensure_ascii=False))
+
+
+@app.command("import")
+@takes_options(PresetImportOptions)
+def import_(options: PresetImportOptions) -> None:
+    """Print a preset of another tool as one of ours.
+
+    Comments tell where each step comes from. What cannot be carried over is reported on stderr.
+    """
+    from ...presets import AmbiguousFormatError, MissingSectionError, PresetError
+    from ..render.text import terminal_safe
+
+    try:
+        imported = import_file(options.file, options.format, options.section)
+    except MissingSectionError as error:
+        raise PresetError(list_sections(error, "--section NAME")) from None
+    except AmbiguousFormatError as error:
+        raise PresetError(f"{error} with --from FORMAT") from None
+    text = imported.yaml_text()
+    report(imported.reported)
+    if options.save is None:
+        sys.stdout.write(terminal_safe(text, sys.stdout))
+    else:
+        _save(options.save, text, may_replace=options.force)
+
+
+@app.command()
+@takes_options(PresetExportOptions)
+def export(options: PresetExportOptions) -> None:
+    """Print a preset in the format of another tool.
+
+    What that format cannot say is reported on stderr.
+    """
+    from ...presets import export_preset
+    from ..render.text import terminal_safe
+
+    exported = export_preset(open_preset(options.name), options.to)
+    report(exported.reported)
+    sys.stdout.write(terminal_safe(exported.text.rstrip("\n") + "\n", sys.stdout))
+
+
+def _save(name: str, text: str, *, may_replace: bool) -> None:
+    """Write a preset into the user's folder, whole or not at all."""
+    from ...common import write_whole_file
+    from ...presets import config_folder, find_preset
+
+    path = config_folder() / "presets" / f"{name}.yaml"
+    existing = [other for other in (path, path.with_suffix(".yml")) if other.exists()]
+    if existing and not may_replace:
+        fail(f"{existing[0]} exists; --force replaces it", BAD_USAGE)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_whole_file(path, lambda file: file.write(text.encode()))
+    note(f"saved as {path}; use it with -P {shlex.quote(name)}")
+    found = find_preset(name).path
+    if not found.samefile(path):
+        note(f"here, -P {shlex.quote(name)} finds {found} first")

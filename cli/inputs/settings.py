@@ -12,6 +12,7 @@ from ..errors import note
 from ..options.flag import Options, walk_flags
 from ..options.run import RunOptions
 from ..options.sampling import FullSamplingOptions
+from .preset import open_preset, preset_of_model
 
 if TYPE_CHECKING:
     from ...presets import Arrangement, Override, Settings
@@ -31,12 +32,12 @@ def resolve_run_settings(options: RunOptions, metadata: Mapping[str, str] | None
     sampling = options.sampling
     name = preset_name(sampling.preset)
     if name == "model":
-        preset = presets.preset_from_metadata(metadata or {})
+        preset = preset_of_model(metadata or {})
         if preset is None:
             note("this model names no sampling settings (general.sampling.*); the preset default is used")
             preset = presets.load_preset("default")
     else:
-        preset = presets.load_preset(name)
+        preset = open_preset(name)
     return presets.resolve_settings(
         preset,
         chain=sampling.chain,

@@ -17,7 +17,10 @@ class SamplingOptions(Options):
     """The preset, the chain, the seed, and the samplers that are set most often."""
 
     preset: str | None = _sampling(
-        "-P", "--preset", help="A preset's name or file; 'model': the GGUF author's own.", called="--preset"
+        "-P",
+        "--preset",
+        help="A preset's name, or a file, also of another tool; 'model': the GGUF author's.",
+        called="--preset",
     )
     chain: str | None = _sampling(
         "--chain", metavar="STEPS", help="Steps in order: 'top-k40 > top-p0.9 > temp0.8'."

@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import yaml
 
@@ -53,15 +52,35 @@ class Imported:
         return "\n".join(lines) + "\n"
 
 
-def import_draft(draft: Draft, format_name: str, path: Path, sections: Sequence[str]) -> Imported:
+class PresetOrigin(NamedTuple):
+    """Where an imported preset comes from."""
+
+    name: str
+    """The preset's name."""
+    source: str
+    """The path of its file, as `Preset.source` holds it."""
+    description: str
+    """What the preset is called that has no description of its own."""
+
+
+class MissingSectionError(PresetError):
+    """A file holds several presets, and none of them is chosen. ``names``: theirs; ``place``: the file."""
+
+    def __init__(self, place: str, names: Sequence[str]) -> None:
+        listed = ", ".join(names)
+        super().__init__(f"{place}: the file holds {len(names)} presets; choose a section: {listed}")
+        self.place, self.names = place, tuple(names)
+
+
+def import_draft(draft: Draft, format_name: str, origin: PresetOrigin, sections: Sequence[str]) -> Imported:
     """Return the import that a draft makes; raises ``PresetError`` if the preset would not work."""
     chain = [[step.name, step.params] for step in draft.steps]
     table = {
-        "description": draft.description or f"imported from {path.name} ({format_name})",
+        "description": draft.description or origin.description,
         "chain": [{step.name: step.params} if step.params else step.name for step in draft.steps],
         **draft.extras,
     }
-    preset = Preset.from_table(table, place=draft.table.place, name=path.stem, source=str(path))
+    preset = Preset.from_table(table, place=draft.table.place, name=origin.name, source=origin.source)
     return Imported(
         format=format_name,
         chain=chain,
@@ -77,12 +96,13 @@ def import_draft(draft: Draft, format_name: str, path: Path, sections: Sequence[
 def choose_section(names: Sequence[str], section: str | None, place: str) -> int:
     """Return which preset of a file is meant: the only one, or the one of that name.
 
-    Raises ``PresetError`` that lists the names, if there are several and none is named, or it is not there.
+    Raises ``MissingSectionError`` if there are several and none is named, and ``PresetError`` if the named one is
+    not there. Both list the names.
     """
     if section is None:
         if len(names) == 1:
             return 0
-        raise PresetError(f"{place}: the file holds {len(names)} presets; choose a section: {', '.join(names)}")
+        raise MissingSectionError(place, names)
     if section in names:
         return list(names).index(section)
     raise PresetError(f"{place}: there is no section {section!r}; there are: {', '.join(names)}")

@@ -10,13 +10,13 @@ from ...common import nearest_name
 from ..errors import PresetError
 from . import huggingface, koboldai, koboldcpp, lmstudio, ollama, sillytavern, tabbyapi, webui
 from .draft import Draft
-from .imported import Imported, choose_section, import_draft
+from .imported import Imported, PresetOrigin, choose_section, import_draft
 from .ini import DEFAULT_SECTION, parse_ini
-from .llama_cpp import GLOBAL_SECTION, PREFIX, convert, convert_metadata
+from .llama_cpp import GLOBAL_SECTION, PREFIX, TOOL, convert, convert_metadata, has_settings
 from .llama_requests import convert_body, convert_command
 from .modelfile import parse_modelfile
 from .recognise import FORMATS, is_command, recognise
-from .text import parse_json, parse_yaml_1_1, read_lines
+from .text import parse_json, parse_yaml_1_1, read_lines, unify_line_ends
 
 _Convert = Callable[[Mapping[Any, Any], str], Draft]
 
@@ -51,12 +51,39 @@ def import_preset(path: str | Path, format: str | None = None, section: str | No
     Raises ``PresetError`` that names the file: one that cannot be read, is broken (with its line), fits no
     format or two, holds several presets while none is named, or has a value that no sampler takes.
     """
-    path = Path(path)
     place = str(path)
-    text = read_lines(path, place)
+    return import_text(read_lines(Path(path), place), place, format, section)
+
+
+def import_text(
+    text: str,
+    place: str,
+    format: str | None = None,  # noqa: A002
+    section: str | None = None,
+) -> Imported:
+    """Return the preset that a text describes, such as the content of a file; see `import_preset`.
+
+    ``place`` is the path of the file, or what else messages call the text.
+    """
+    text = unify_line_ends(text)
     name = recognise(text, place) if format is None else format_name(format)
     draft, sections = _draft(name, text, section, place)
-    return import_draft(draft, name, path, sections)
+    path = Path(place)
+    description = f"imported from {path.name} ({name})"
+    return import_draft(draft, name, PresetOrigin(path.stem, place, description), sections)
+
+
+def import_metadata(metadata: Mapping[str, Any]) -> Imported | None:
+    """Return llama.cpp's whole chain with the values that a model's author put into the GGUF.
+
+    They are the ``general.sampling.*`` keys among the metadata; None if there are none that llama.cpp knows. The
+    result equals what llama.cpp samples with for this model, if no flag is given. Raises ``PresetError`` that
+    names the key, for a value that cannot be used.
+    """
+    if not has_settings(metadata):
+        return None
+    origin = PresetOrigin("model", "model", "what the model's author recommends")
+    return import_draft(convert_metadata(metadata, ""), TOOL, origin, [])
 
 
 def format_name(text: str) -> str:

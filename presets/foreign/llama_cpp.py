@@ -53,10 +53,9 @@ def convert_metadata(metadata: Mapping[str, Any], place: str) -> Draft:
     entries: dict[str, LlamaEntry] = {}
     unknown = []
     for key, value in metadata.items():
-        if not key.startswith(PREFIX):
+        if not key.startswith(PREFIX) or _is_blank(value):
             continue
-        name = key[len(PREFIX) :].replace("_", "-")
-        option = METADATA_OPTIONS.get(name, OPTION_BY_NAME.get(name))
+        option = _option_of_metadata(key)
         if option is None:
             unknown.append(f"{key} {value}: {TOOL} does not know this key; it was left out")
         else:
@@ -64,6 +63,24 @@ def convert_metadata(metadata: Mapping[str, Any], place: str) -> Draft:
     draft = convert_entries(entries, place)
     draft.reported += unknown
     return draft
+
+
+def has_settings(metadata: Mapping[str, Any]) -> bool:
+    """True if a model's author recommends anything that llama.cpp knows."""
+    return any(
+        key.startswith(PREFIX) and _option_of_metadata(key) is not None and not _is_blank(value)
+        for key, value in metadata.items()
+    )
+
+
+def _is_blank(value: Any) -> bool:
+    """True for a text of nothing, or of nothing but the semicolons between names."""
+    return isinstance(value, str) and not value.strip(" ;")
+
+
+def _option_of_metadata(key: str) -> str | None:
+    name = key[len(PREFIX) :].replace("_", "-")
+    return METADATA_OPTIONS.get(name, OPTION_BY_NAME.get(name))
 
 
 def _entries(section: IniSection, reported: list[str]) -> dict[str, LlamaEntry]:

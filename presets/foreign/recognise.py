@@ -9,6 +9,7 @@ from typing import Any
 from ..errors import PresetError
 from .modelfile import INSTRUCTIONS
 from .text import parse_json, parse_yaml_1_1
+from .webui import FORMER_KEYS, KNOWN
 
 FORMATS = (
     *("webui", "sillytavern", "koboldai", "koboldcpp", "huggingface", "ollama", "tabbyapi", "llama.cpp"),
@@ -43,11 +44,15 @@ _COMMAND = re.compile(r"(?:\S*llama-[\w.-]+\s+)?--?[a-z][a-z-]*(?:\s|$)")
 _INSTRUCTION = re.compile(rf"[ \t]*(?:{'|'.join(INSTRUCTIONS)})[ \t]+\S", re.IGNORECASE)
 
 
+class AmbiguousFormatError(PresetError):
+    """The content fits two formats."""
+
+
 def recognise(text: str, place: str) -> str:
     """Return the format of a text.
 
-    Raises ``PresetError`` if it is none of them, if two fit (the message names both, and the keys that would
-    decide), and for JSON or YAML that is broken.
+    Raises ``AmbiguousFormatError`` if two fit (the message names both, and the keys that would decide), and
+    ``PresetError`` if it is none of them, and for JSON or YAML that is broken.
     """
     first = _first_line(text)
     if first is None:
@@ -112,7 +117,7 @@ def _of_family(keys: set[str], place: str) -> str:
     """SillyTavern, KoboldAI or KoboldCpp, which share most keys."""
     sillytavern, koboldcpp = sorted(keys & _SILLYTAVERN), sorted(keys & _KOBOLDCPP - _SHARED)
     if sillytavern and koboldcpp:
-        raise PresetError(
+        raise AmbiguousFormatError(
             f"{place}: the content fits sillytavern (by {sillytavern[0]}) and koboldcpp (by {koboldcpp[0]});"
             " name the format"
         )
@@ -122,7 +127,7 @@ def _of_family(keys: set[str], place: str) -> str:
         return "koboldcpp"
     if keys & _KOBOLD:
         return "koboldai"
-    raise PresetError(
+    raise AmbiguousFormatError(
         f"{place}: the content fits sillytavern and koboldai: typical_p, freq_pen or do_sample would make it"
         " SillyTavern's text completion, typical, rep_pen_slope or sampler_order KoboldAI's; name the format"
     )
@@ -142,3 +147,9 @@ def _of_yaml(value: Any, place: str) -> str:
 
 def _unrecognised(place: str) -> PresetError:
     return PresetError(f"{place}: the content is no known format; known formats: {', '.join(FORMATS)}")
+
+
+def webui_keys(text: str, place: str) -> list[str]:
+    """Return the keys of a YAML text that text-generation-webui knows, in the file's order."""
+    value = parse_yaml_1_1(text, place)
+    return [key for key in value if key in KNOWN or key in FORMER_KEYS] if isinstance(value, Mapping) else []

@@ -58,10 +58,10 @@ class ForeignTable:
         return PresetError(f"{self.place_of(key)}: {value} is not {needed}")
 
     def place_of(self, key: str) -> str:
-        """What a complaint about a key begins with: the file, the line if it is known, and the key."""
+        """What a complaint about a key begins with: the file and the line, if they are known, and the key."""
         spelled = self.spelled(key)
         line = f"line {self._lines[spelled]}: " if spelled in self._lines else ""
-        return f"{self.place}: {line}{spelled}"
+        return f"{self.place}: {line}{spelled}" if self.place else f"{line}{spelled}"
 
     @overload
     def number(self, key: str, default: float) -> float: ...

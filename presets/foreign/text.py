@@ -14,7 +14,12 @@ from ..yaml_reader import parse_yaml, read_text
 
 def read_lines(path: Path, place: str) -> str:
     """Return the text of a file, its line ends as ``\\n``; raises ``PresetError`` for a file that is no text."""
-    return read_text(path, place).replace("\r\n", "\n").replace("\r", "\n")
+    return unify_line_ends(read_text(path, place))
+
+
+def unify_line_ends(text: str) -> str:
+    """Return the text with ``\n`` for every line end."""
+    return text.replace("\r\n", "\n").replace("\r", "\n")
 
 
 def parse_json(text: str, place: str) -> Any:

@@ -57,7 +57,7 @@ _SILENT = (
     *("max_tokens_second", "prompt_lookup_num_tokens", "stream", "static_cache", "enable_thinking"),
     *("reasoning_effort", "name"),
 )
-_FORMER = {
+FORMER_KEYS = {
     "dynatemp": "known early in 2024 only: a temperature of {temperature:g} plus and minus this",
     "dynamic_temperature_low": "known early in 2024 only: a dynamic temperature from this to {temperature:g}",
     "min_length": "known in 2023: the least number of tokens before the end",
@@ -76,11 +76,11 @@ def convert(values: Mapping[Any, Any], place: str) -> Draft:
     if order is None:
         draft.notes.append("order: text-generation-webui's default")
     hijack.finish(draft, ORDER if order is None else order, table.flag("temperature_last", False))
-    for key, effect in _FORMER.items():
+    for key, effect in FORMER_KEYS.items():
         if table.is_given(key):
             words = effect.format(temperature=table.number("temperature", 1.0))
             draft.report(key, f"{TOOL} does not know this key today; {words}")
-    draft.report_unknown({*KNOWN, *_SETTINGS, *_SILENT, *_FORMER})
+    draft.report_unknown({*KNOWN, *_SETTINGS, *_SILENT, *FORMER_KEYS})
     return draft
 
 

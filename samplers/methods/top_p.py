@@ -20,8 +20,9 @@ class TopP(Sampler):
     """Keep the likeliest tokens until their mass reaches p, from high to low.
 
     Formula, with probabilities from high to low and c_n = p_1 + … + p_n, float32 (n,): ``include`` keeps the
-    first n rows with the smallest n for which c_n >= p (llama.cpp, KoboldCpp, transformers); ``exclude`` with the
-    largest n for which c_n <= p, at least 1 (KoboldAI, exllamav3). At least ``min_keep`` rows stay.
+    first n rows with the smallest n for which c_n >= p (llama.cpp, KoboldCpp, transformers, KoboldAI's PyTorch
+    code); ``exclude`` with the largest n for which c_n <= p, at least 1 (KoboldAI's wiki and its JAX code,
+    exllamav3). At least ``min_keep`` rows stay.
 
     Range: p 0..1, min_keep >= 1; neutral at p = 1. Source: Holtzman et al. 2020. ``include`` equals llama.cpp's
     ``top_p``.

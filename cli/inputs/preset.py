@@ -1,0 +1,131 @@
+"""From a preset's name or file to the preset; what an import could not carry over is reported on stderr."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ..errors import note
+from .files import input_name, is_stdin, read_input
+
+if TYPE_CHECKING:
+    from ...presets import Imported, LoadedPreset, MissingSectionError, Preset
+
+_GGUF = b"GGUF"
+_TOOLS = {
+    "webui": "a preset of text-generation-webui",
+    "sillytavern": "a preset of SillyTavern (text completion)",
+    "koboldai": "a preset of KoboldAI",
+    "koboldcpp": "a preset of KoboldCpp",
+    "huggingface": "a generation_config.json of Hugging Face",
+    "ollama": "a Modelfile of Ollama",
+    "tabbyapi": "sampler overrides of TabbyAPI",
+    "llama.cpp": "settings of llama.cpp",
+    "lmstudio": "a preset of LM Studio",
+}
+"""What a file of each format is called."""
+
+
+def open_preset(name: str, *, is_quiet: bool = False) -> Preset:
+    """Return the preset of a name or a file, which may be another tool's or a model.
+
+    Args:
+        name: what `--preset` takes, save ``model``.
+        is_quiet: nothing is reported.
+
+    Raises ``PresetError``, which names the command that helps, if the file alone does not say what is meant.
+    """
+    from ... import presets
+
+    if not presets.names_file(name):
+        return presets.load_preset(name)
+    file, section = presets.split_section(name)
+    if section is None and _is_gguf(Path(file)):
+        imported = _import_gguf(Path(file))
+        loaded = presets.LoadedPreset(imported.preset, "llama.cpp", tuple(imported.reported))
+    else:
+        loaded = _load(name, file)
+    if loaded.format is not None and not is_quiet:
+        note(f"{name}: read as {_TOOLS[loaded.format]}")
+        report(loaded.reported)
+    return loaded.preset
+
+
+def preset_of_model(metadata: Mapping[str, str]) -> Preset | None:
+    """Return the preset that the model's author put into the GGUF, or None; reports what has no effect."""
+    from ...presets import import_metadata
+
+    imported = import_metadata(metadata)
+    if imported is None:
+        return None
+    report(imported.reported)
+    return imported.preset
+
+
+def import_file(path: Path, format_name: str | None, section: str | None) -> Imported:
+    """Return the import of a file of another tool, of a GGUF, or of stdin for ``-``.
+
+    Raises ``PresetError``, also for a preset of ours, and ``OSError``.
+    """
+    from ... import presets
+
+    if _is_gguf(path):
+        if section is not None:
+            raise presets.PresetError(f"{path}: a model holds one preset only, and no section {section!r}")
+        return _import_gguf(path)
+    if is_stdin(path):
+        from ...presets.yaml_reader import decode_text
+
+        text = decode_text(read_input(path), input_name(path))
+        imported = presets.import_text(text, input_name(path), format_name, section)
+    else:
+        imported = presets.import_preset(path, format_name, section)
+    return imported
+
+
+def report(sentences: Iterable[str]) -> None:
+    """Print a note for each thing that could not be carried over."""
+    for sentence in sentences:
+        note(sentence)
+
+
+def list_sections(error: MissingSectionError, usage: str) -> str:
+    """Return a message that lists the presets of a file, each on a line: there may be a hundred.
+
+    ``usage`` shows how one of them is chosen.
+    """
+    names = "".join(f"\n  {name}" for name in error.names)
+    return f"{error.place}: the file holds {len(error.names)} presets; choose one by {usage}:{names}"
+
+
+def _load(name: str, file: str) -> LoadedPreset:
+    from ... import presets
+
+    try:
+        return presets.load_any_preset(name)
+    except presets.MissingSectionError as error:
+        raise presets.PresetError(list_sections(error, f"-P '{file}#NAME'")) from None
+    except presets.AmbiguousFormatError as error:
+        raise presets.PresetError(f"{error}: gen presets import '{file}' --from FORMAT --save NAME") from None
+
+
+def _is_gguf(path: Path) -> bool:
+    """True for a file that begins as a GGUF does. A pipe is not opened: it can be read only once."""
+    try:
+        if not path.is_file():
+            return False
+        with path.open("rb") as file:
+            return file.read(len(_GGUF)) == _GGUF
+    except (OSError, ValueError):
+        return False
+
+
+def _import_gguf(path: Path) -> Imported:
+    from ...engine import read_metadata
+    from ...presets import PresetError, import_metadata
+
+    imported = import_metadata(read_metadata(path))
+    if imported is None:
+        raise PresetError(f"{path}: this model names no sampling settings (general.sampling.*)")
+    return imported

@@ -1,0 +1,60 @@
+"""The options of `gen presets import` and `gen presets export`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import typer
+
+from .flag import REQUIRED, Options, argument, flag, options_class
+
+
+@options_class
+class PresetImportOptions(Options):
+    """Which file, and where its preset goes."""
+
+    file: Path = argument(
+        "FILE",
+        called="FILE",
+        help="A preset of another tool, or a GGUF for its author's settings; - is stdin.",
+        default=REQUIRED,
+    )
+    format: str | None = flag(
+        "--from",
+        metavar="FORMAT",
+        help="webui, sillytavern, koboldai, koboldcpp, huggingface, ollama, tabbyapi, llama.cpp or lmstudio."
+        " [by the content]",
+    )
+    section: str | None = flag("--section", metavar="NAME", help="Which preset of a file with several.")
+    save: str | None = flag(
+        "--save", metavar="NAME", help="Save it in your preset folder, for -P NAME. [print it]"
+    )
+    force: bool = flag("--force", help="Replace a saved preset of this name.", default=False)
+
+    def check(self) -> None:
+        """Refuse ``--force`` without ``--save``, and a name that `-P` would not find."""
+        if self.force and self.save is None:
+            raise typer.BadParameter("--force needs a --save")
+        if self.save is not None:
+            is_name = self.save.isprintable() and self.save.strip() == self.save and not self.save.startswith(".")
+            if not (is_name and self.save) or any(mark in self.save for mark in '/\\:*?"<>|'):
+                raise typer.BadParameter(f"--save: {self.save!r} is not a name that a file can have everywhere")
+            if self.save.lower().endswith((".yaml", ".yml")):
+                raise typer.BadParameter(f"--save: give the name only, {Path(self.save).stem!r}")
+            if self.save == "model":
+                raise typer.BadParameter("--save: -P model stands for the settings of the GGUF's author")
+
+
+@options_class
+class PresetExportOptions(Options):
+    """Which preset, and for which tool."""
+
+    name: str = argument(
+        "NAME", called="NAME", help="A preset's name, or a file, also of another tool.", default=REQUIRED
+    )
+    to: str = flag(
+        "--to",
+        metavar="FORMAT",
+        help="llama.cpp (a command line), llama-server (JSON), webui, sillytavern, ollama or huggingface.",
+        default=REQUIRED,
+    )
