@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import mmap
 from pathlib import Path
 
-from .errors import ModelError
-from .gguf import _DamagedError, _Header, check_gguf
+from .gguf import read_header
 
 
 def read_metadata(path: Path) -> dict[str, str]:
@@ -14,14 +12,7 @@ def read_metadata(path: Path) -> dict[str, str]:
 
     Raises ``ModelError`` for a file that `check_gguf` refuses.
     """
-    check_gguf(path)
-    with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
-        header = _Header(data)
-        try:
-            header.bytes_needed()
-        except _DamagedError as error:  # it was changed since the check
-            raise ModelError(f"{path}: damaged GGUF file: {error}") from None
-        return {key: _text(value) for key, value in header._values.items()}
+    return {key: _text(value) for key, value in read_header(path).values.items()}
 
 
 def _text(value: int | float | bytes) -> str:
