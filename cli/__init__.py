@@ -10,9 +10,16 @@ __all__ = ["main"]
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run `gen` with these arguments (default: those of the process), and exit."""
+    """Run `gen` with these arguments (default: those of the process), and exit.
+
+    Without arguments the process belongs to `gen`, and signals end it as the manual says.
+    """
     try:
         with few_collections():
+            if arguments is None:
+                from .interrupt import exit_on_signals
+
+                exit_on_signals()
             from .app import start
 
             start(arguments)
@@ -20,3 +27,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         from .errors import INTERRUPTED
 
         raise SystemExit(INTERRUPTED) from None
+    finally:
+        if arguments is None:
+            from .interrupt import leave_on_signals
+
+            leave_on_signals()

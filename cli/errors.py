@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import NoReturn
+from typing import NoReturn, TextIO
 
 import typer
 
 FAILED, BAD_USAGE, INTERRUPTED = 1, 2, 130
+
+_SINKS: list[TextIO] = []
+"""They stay open as long as the process lives."""
 
 
 @contextmanager
@@ -41,15 +45,34 @@ def report_failures() -> Iterator[None]:
         fail(str(error), code)
 
 
+class ClosedOutput(io.TextIOBase):
+    """In place of a stdout that is closed: to write to it is a failure."""
+
+    def write(self, _text: str) -> NoReturn:
+        """Raise ``OSError``."""
+        raise OSError(errno.EBADF, "it is closed", "stdout")
+
+
 def prepare_streams() -> None:
-    """Make stdout and stderr take any text: UTF-8 whatever the locale, and a sink in place of a closed one."""
+    """Make stdout and stderr take any text: UTF-8 whatever the locale.
+
+    What is written to a closed stderr is lost. A closed stdout becomes a `ClosedOutput`.
+    """
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
         if stream is None:
+            # It takes the free number, too: a file that is opened later must not get what is meant for a stream.
             sink = os.fdopen(os.open(os.devnull, os.O_WRONLY), "w", encoding="utf-8")
-            setattr(sys, name, sink)
+            setattr(sys, name, ClosedOutput() if name == "stdout" else sink)
+            _SINKS.append(sink)
         elif isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(encoding="utf-8", errors="replace")
+
+
+def require_stdout() -> None:
+    """Raise ``OSError`` if stdout is closed, before work is done for nothing."""
+    if isinstance(sys.stdout, ClosedOutput):
+        sys.stdout.write("")
 
 
 def fail(message: str, exit_code: int = FAILED) -> NoReturn:

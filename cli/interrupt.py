@@ -1,4 +1,4 @@
-"""Ctrl-C: the first one asks the run to end in order, the second one ends it at once."""
+"""Ctrl-C, SIGTERM and SIGHUP: the first one asks the run to end in order, the second one ends it at once."""
 
 from __future__ import annotations
 
@@ -7,70 +7,102 @@ import signal
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from threading import Event, Thread
+from threading import Event, Thread, current_thread, main_thread
+from types import FrameType
+from typing import NoReturn
 
-from .errors import INTERRUPTED
-
+_SIGNALS = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
+_FIRST_SIGNAL_CODE = 128
+"""Added to a signal's number, it is the exit code by which shells name the signal."""
 _SECONDS_TO_END = 2.0
-"""How long the second Ctrl-C waits for the run to end. A token takes less; a call that hangs takes more."""
+"""How long the second signal waits for the run to end. A token takes less; a call that hangs takes more."""
 
 
 class Interrupt:
-    """Whether the user asked the run to end.
+    """Whether the user or the system asked the run to end.
 
-    Attributes: ``requested``, true from the first Ctrl-C on.
+    Attributes: ``requested``, true from the first signal on; ``exit_code``: 130 for Ctrl-C, 143 for SIGTERM, 129
+    for SIGHUP.
     """
 
     def __init__(self) -> None:
         self.requested = False
+        self.exit_code = _FIRST_SIGNAL_CODE + signal.SIGINT
+        self._ends_soon = False
 
     def raise_if_requested(self) -> None:
-        """Raise ``KeyboardInterrupt`` after Ctrl-C, where nothing is to be kept."""
+        """End the command if a signal came, where nothing is to be kept.
+
+        Raises ``KeyboardInterrupt`` for Ctrl-C, ``SystemExit`` for the other signals.
+        """
         if self.requested:
-            raise KeyboardInterrupt
+            _raise(self.exit_code)
+
+    @contextmanager
+    def ending_soon(self) -> Iterator[None]:
+        """While inside, the second signal does nothing: the first one ends the work soon, and its end is written.
+
+        If the work goes on all the same, the process ends a moment later; a third signal ends it at once.
+        """
+        self._ends_soon = True
+        try:
+            yield
+        finally:
+            self._ends_soon = False
+
+    def _receive(self, number: int, _frame: FrameType | None) -> None:
+        if not self.requested:
+            self.requested = True
+            self.exit_code = _FIRST_SIGNAL_CODE + number
+        elif self._ends_soon:
+            self._ends_soon = False
+        else:
+            self.raise_if_requested()
 
 
 @contextmanager
 def interruptible() -> Iterator[Interrupt]:
-    """While inside, the first Ctrl-C only sets ``requested``; the second raises ``KeyboardInterrupt``.
+    """While inside, the first signal only sets ``requested``; the second one raises as `raise_if_requested`.
 
     Python calls no signal handler while a C function runs. If one does not return, the second ends the process.
+    A ``KeyboardInterrupt`` that another room raises becomes the exit code of the signal that came.
     """
     interrupt = Interrupt()
-
-    def on_signal(_number: int, _frame: object) -> None:
-        interrupt.raise_if_requested()
-        interrupt.requested = True
-
-    previous = signal.signal(signal.SIGINT, on_signal)
-    with _ended_by_the_second_signal():
-        try:
+    previous = {number: signal.getsignal(number) for number in _SIGNALS}
+    for number, handler in previous.items():
+        # nohup ignores SIGHUP. Some shells ignore SIGINT in the background, but a person may send it all the same.
+        if handler != signal.SIG_IGN or number == signal.SIGINT:
+            signal.signal(number, interrupt._receive)
+    try:
+        with _ended_by_the_second_signal():
             yield interrupt
-        finally:
-            signal.signal(signal.SIGINT, previous)
+    except KeyboardInterrupt:
+        interrupt.raise_if_requested()
+        raise
+    finally:
+        for number, handler in previous.items():
+            signal.signal(number, handler)
 
 
 @contextmanager
 def _ended_by_the_second_signal() -> Iterator[None]:
-    """While inside, the second SIGINT ends the process if Python does not leave in time."""
+    """While inside, the second signal ends the process if Python does not leave in time."""
     reading, writing = os.pipe()
     os.set_blocking(writing, False)
     has_left = Event()
 
     def watch() -> None:
         # Python writes a byte for each signal, from C: also while the main thread is in a C function.
-        remaining = 2
-        while remaining:
+        numbers: list[int] = []
+        while len(numbers) < 2:
             received = os.read(reading, 64)
             if not received:
                 return
-            remaining -= min(remaining, received.count(signal.SIGINT))
+            numbers += [number for number in received if number in _SIGNALS]
         if not has_left.wait(_SECONDS_TO_END):
-            with suppress(OSError, ValueError):
-                sys.stdout.flush()
-            os._exit(INTERRUPTED)
+            os._exit(_FIRST_SIGNAL_CODE + numbers[0])
 
-    watcher = Thread(target=watch, name="ctrl-c", daemon=True)
+    watcher = Thread(target=watch, name="signals", daemon=True)
     watcher.start()
     previous = signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
     try:
@@ -91,3 +123,33 @@ def ignored_interrupts() -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGINT, previous)
+
+
+def exit_on_signals() -> None:
+    """From now on SIGTERM and SIGHUP end the command in order, as Ctrl-C does; none of them prints a traceback."""
+    for number in _SIGNALS:
+        if number != signal.SIGINT:
+            _handle(number, lambda number, _frame: _raise(_FIRST_SIGNAL_CODE + number))
+
+
+def leave_on_signals() -> None:
+    """From now on a signal ends the process at once: Python is ending, and an exception would only be printed."""
+
+    def leave(number: int, _frame: FrameType | None) -> None:
+        with suppress(Exception):
+            sys.stdout.flush()
+        os._exit(_FIRST_SIGNAL_CODE + number)
+
+    for number in _SIGNALS:
+        _handle(number, leave)
+
+
+def _handle(number: int, handler: signal._HANDLER) -> None:
+    if current_thread() is main_thread() and signal.getsignal(number) != signal.SIG_IGN:
+        signal.signal(number, handler)
+
+
+def _raise(exit_code: int) -> NoReturn:
+    if exit_code == _FIRST_SIGNAL_CODE + signal.SIGINT:
+        raise KeyboardInterrupt
+    raise SystemExit(exit_code)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 try:
@@ -18,7 +19,7 @@ class AppendOnlyFile:
 
     A line is appended whole or not at all, as far as the system lets it; `sync` forces lines to the disk. What may
     be a pipe or a device (``is_regular`` is False) is neither locked nor truncated nor synced. Every method raises
-    ``OSError`` as the system does.
+    ``OSError`` as the system does, with the file's name.
     """
 
     def __init__(self, path: Path) -> None:
@@ -55,15 +56,17 @@ class AppendOnlyFile:
     def truncate(self, length: int) -> None:
         """Cut the file off behind its first ``length`` bytes, such as a line that a crash left torn."""
         if self.is_regular and length < self.size:
-            os.ftruncate(self._handle, length)
+            with self._errors_named():
+                os.ftruncate(self._handle, length)
         self._end = self.size
 
     def append(self, data: bytes) -> None:
         """Append bytes; what a failed write left of them is cut off again."""
         written = 0
         try:
-            while written < len(data):
-                written += os.write(self._handle, data[written:])
+            with self._errors_named():
+                while written < len(data):
+                    written += os.write(self._handle, data[written:])
         except OSError:
             self._cut_off_failed_write()
             raise
@@ -79,7 +82,8 @@ class AppendOnlyFile:
     def sync(self) -> None:
         """Force what was appended to the disk."""
         if self.is_regular:
-            os.fsync(self._handle)
+            with self._errors_named():
+                os.fsync(self._handle)
 
     def sync_folder(self) -> None:
         """Force the name of a new file to the disk, where the system has a way to; it raises nothing."""
@@ -93,6 +97,15 @@ class AppendOnlyFile:
             return
         finally:
             os.close(folder)
+
+    @contextmanager
+    def _errors_named(self) -> Iterator[None]:
+        """Errors of a call that takes a number instead of a name get the file's name."""
+        try:
+            yield
+        except OSError as error:
+            error.filename = str(self.path)
+            raise
 
     def close(self) -> None:
         """Close the file, which also unlocks it."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import tempfile
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import IO
 
@@ -12,7 +13,8 @@ from typing import IO
 def write_whole_file(path: Path, write: Callable[[IO[bytes]], object]) -> None:
     """Let ``write`` fill a temporary file beside ``path``, force it to the disk, then rename it to ``path``.
 
-    The file gets the permissions that the umask leaves a new file. Raises ``OSError``; then ``path`` is as before.
+    The file gets the permissions that the umask leaves a new file. Raises ``OSError`` with
+    the name ``path``, which is then as before.
     """
     name = ""
     try:
@@ -25,6 +27,10 @@ def write_whole_file(path: Path, write: Callable[[IO[bytes]], object]) -> None:
         os.umask(mask)
         Path(name).chmod(0o666 & ~mask)
         Path(name).replace(path)
+    except OSError as error:
+        error.filename = str(path)
+        raise
     finally:
         if name:
-            Path(name).unlink(missing_ok=True)
+            with suppress(OSError):
+                Path(name).unlink(missing_ok=True)

@@ -162,6 +162,11 @@ class NativeModel:
         """True for a control token, which is not text."""
         return bool(lib.llama_vocab_is_control(self.vocab, token))
 
+    def splits_text(self, token: int) -> bool:
+        """True for a token that llama.cpp looks for in a text before it tokenizes what is between such tokens."""
+        kinds = lib.LLAMA_TOKEN_ATTR_CONTROL | lib.LLAMA_TOKEN_ATTR_USER_DEFINED | lib.LLAMA_TOKEN_ATTR_UNKNOWN
+        return bool(lib.llama_vocab_get_attr(self.vocab, token) & kinds)
+
     def piece(self, token: int) -> bytes:
         """The bytes of one token; of a control token, those of its name in the vocabulary."""
         length = _PIECE_BYTES

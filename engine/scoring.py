@@ -103,7 +103,7 @@ def score_choices(
         context.truncate(len(prompt))
         rows = chain([first_row], context.push_each(ids[:-1]))
         distributions = (reader.read(row, token) for token, row in zip(ids, rows, strict=True))
-        scored.append(list(_prompt_tokens(model, ids, distributions)))
+        scored.append(list(_prompt_tokens(model, ids, distributions, begins_text=False)))
     return scored
 
 
@@ -165,14 +165,20 @@ class _Scorer:
 
 
 def _prompt_tokens(
-    model: Model, ids: Iterable[int], distributions: Iterable[Distributions]
+    model: Model, ids: Iterable[int], distributions: Iterable[Distributions], begins_text: bool = True
 ) -> Iterator[PromptToken]:
-    """Join each token with its distributions, until either ends. A BOS that was added is not part of the text."""
+    """Join each token with its distributions, until either ends. A BOS that was added is not part of the text.
+
+    Without ``begins_text`` the tokens continue a text, and have no bytes that the tokenizer added.
+    """
     vocabulary = model.vocabulary
+    previous: int | None = None
     decoder = codecs.getincrementaldecoder("utf-8")("replace")
     # The distributions come first in zip: they are asked once more at the end, which reads the last token.
     for index, (token_distributions, token) in enumerate(zip(distributions, ids, strict=False)):
         data = vocabulary.piece(token)
         is_added = index == 0 and vocabulary.adds_bos and token == vocabulary.bos
         text = "" if is_added else decoder.decode(data)
-        yield PromptToken(index, token, data, text, is_added, token_distributions)
+        added_bytes = vocabulary.added_bytes(token, previous) if begins_text else 0
+        yield PromptToken(index, token, data, text, is_added, token_distributions, added_bytes)
+        previous = token

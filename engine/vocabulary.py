@@ -56,6 +56,20 @@ class Vocabulary:
         """The tokens that are not text, with the bytes of their names in the vocabulary."""
         return {token: self._native.piece(token) for token, text in enumerate(self._texts) if not text}
 
+    @cached_property
+    def adds_space(self) -> bool:
+        """True if the tokenizer puts a space before a text, as SentencePiece does."""
+        return b"".join(map(self.piece, self.tokenize(b"a"))).startswith(b" ")
+
+    def added_bytes(self, token: int, previous: int | None) -> int:
+        """How many of the first bytes of a text's token the tokenizer added: 1 for a space before the text, else 0.
+
+        ``previous``: the token before it; None at the beginning. A text begins anew after a control token.
+        """
+        begins = previous is None or self._native.splits_text(self._checked(previous))
+        has_space = begins and self.adds_space and not self._native.splits_text(token)
+        return int(has_space and self.piece(token).startswith(b" "))
+
     def piece(self, token: int) -> bytes:
         """The bytes of a token; of a control token, those of its name in the vocabulary. Raises ``ModelError``."""
         data = self._pieces.get(token)

@@ -56,7 +56,8 @@ class TokenRecord:
 
     Attributes: ``index``, its place in the text, from 0; ``id``; ``data``, its bytes; ``text``, the text that
     can be shown once the token is there, which may lag behind its bytes; ``special``, True for a control token
-    that is not part of the text; ``distributions``, one per source.
+    that is not part of the text; ``distributions``, one per source; ``added_bytes``, how many of the first bytes
+    the tokenizer added: the space that SentencePiece puts before a text.
     """
 
     index: int
@@ -65,6 +66,7 @@ class TokenRecord:
     text: str
     special: bool
     distributions: tuple[Distribution, ...] = ()
+    added_bytes: int = 0
 
     @property
     def chosen(self) -> TokenLogprob:

@@ -17,7 +17,7 @@ class Score:
     Attributes:
         sum_logprob: the sum of their logprobs, nats.
         tokens: how many tokens were scored.
-        bytes: how many bytes they have.
+        bytes: how many bytes of the text they have, without what the tokenizer added to it.
     """
 
     sum_logprob: float
@@ -30,7 +30,7 @@ class Score:
         scored = [token for token in tokens if token.distributions]
         values = [finite_or_none(token.distributions[0].logprob) for token in scored]
         total = _sum(-inf if value is None else value for value in values)
-        return cls(total, len(scored), sum(len(token.data) for token in scored))
+        return cls(total, len(scored), sum(len(token.data) - token.added_bytes for token in scored))
 
     @property
     def per_token(self) -> float | None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +44,8 @@ class QueryJournal:
         except OSError as error:
             raise RecoverError(f"{path}: the checkpoint cannot be written: {error.strerror}") from None
         try:
+            if not self._file.is_regular:
+                raise RecoverError(f"{path}: a checkpoint has to be a file, and no device or pipe")
             if not self._file.lock():  # also if another run removed the file before it was locked
                 raise RecoverError(f"{path}: another run is writing this checkpoint")
             self._read(resume)
@@ -67,7 +70,8 @@ class QueryJournal:
     def close(self) -> None:
         """Close the file; it is removed if it holds no answer."""
         if not self._answers:  # the lock is still held: no other run writes the file
-            self.path.unlink(missing_ok=True)
+            with suppress(OSError):  # what is wrong with the file was said when it could not be written
+                self.path.unlink(missing_ok=True)
         self._file.close()
 
     def _read(self, resume: bool) -> None:

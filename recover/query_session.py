@@ -144,9 +144,9 @@ class QuerySession:
             raise
         except BaseException as error:
             with self._lock:
-                self._failure = self._failure or error
-            self.endpoint.stop_retries()
-            raise
+                failure = self._failure = self._failure or error
+            self.endpoint.stop_retries()  # which may be why this call failed
+            raise failure from None
 
     def _answer(self, bias: Bias, kind: QuestionKind) -> EndpointAnswer:
         """Return the endpoint's answer. Its calls are counted even if it needs more than are allowed."""

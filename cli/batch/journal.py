@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from time import monotonic
 from typing import Any, Protocol
@@ -56,6 +57,18 @@ class ResultSink(Protocol):
     def close(self) -> None:
         """End: no result comes after this."""
         ...
+
+
+@contextmanager
+def closed_at_end(results: ResultSink) -> Iterator[None]:
+    """Close the results behind the block. If the block fails, this failure is raised, and none of closing."""
+    try:
+        yield
+    except BaseException:
+        with suppress(JournalError):
+            results.close()
+        raise
+    results.close()
 
 
 def result_key(record: Any, openai: bool) -> Hashable:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import sys
-from contextlib import closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import typer
 
-from ..errors import FAILED, INTERRUPTED, note, say
+from ..errors import FAILED, note, say
 from ..inputs.files import open_input
 from ..inputs.grammar import grammar_folders
 from ..inputs.model import load_model, show_llama_cpp_messages
@@ -34,6 +33,7 @@ def batch(options: BatchOptions) -> None:
     A line is OpenAI's batch format, or {"id", "prompt" or "messages", "preset", "chain", "set", "seed",
     "max_tokens", "stop", "grammar" or "json_schema", "logprobs"}. The flags hold for what a line leaves open.
     """
+    from ..batch.journal import closed_at_end
     from ..render.batch import BatchProgress
 
     show_llama_cpp_messages(options.log)
@@ -41,13 +41,13 @@ def batch(options: BatchOptions) -> None:
     progress = BatchProgress(_count_requests(options, template))
     defaults = _check_defaults(options)
     results = _open_results(options)
-    with closing(results), interruptible() as interrupt, load_model(options.model, interrupt) as model:
+    with closed_at_end(results), interruptible() as interrupt, load_model(options.model, interrupt) as model:
         _answer(options, _BatchParts(model, defaults, template, results, progress), interrupt)
     say(f"gen: {progress.summary()}")
     if interrupt.requested:
         if not options.prints_results:
             note("--resume goes on from here")
-        raise typer.Exit(INTERRUPTED)
+        raise typer.Exit(interrupt.exit_code)
     if progress.failed or progress.existing_failures:
         raise typer.Exit(FAILED)
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import typer
 
-from ..errors import FAILED, INTERRUPTED, note, say
+from ..errors import FAILED, note, say
 from ..inputs.endpoint import count_tokens, open_endpoint
 from ..inputs.model import show_llama_cpp_messages
 from ..inputs.prompt import read_prompt
@@ -87,14 +87,14 @@ def _run(endpoint: Endpoint, prompt: str, options: RecoverOptions, interrupt: In
     render.write(recovery, output.output, about)
     render.summary(recovery)
     if recovery.stopped is not None:
-        _end_early(recovery.stopped, f"after {recovery.sent:,} calls; {_how_to_go_on(checkpoint)}")
+        _end_early(recovery.stopped, f"after {recovery.sent:,} calls; {_how_to_go_on(checkpoint)}", interrupt)
     if checkpoint is not None:
         checkpoint.unlink(missing_ok=True)
     if output.verify is not None:
         verification = verify(endpoint, prompt, recovery, output.verify, settings)
         render.show_verification(verification)
         if verification.stopped is not None:
-            _end_early(verification.stopped, "while verifying; what was recovered is whole")
+            _end_early(verification.stopped, "while verifying; what was recovered is whole", interrupt)
     if not recovery.complete:
         raise typer.Exit(FAILED)
 
@@ -121,8 +121,8 @@ def _how_to_go_on(checkpoint: Path | None) -> str:
     return f"the answers are kept in {checkpoint}: the same command with --resume goes on"
 
 
-def _end_early(stopped: str, when: str) -> NoReturn:
+def _end_early(stopped: str, when: str, interrupt: Interrupt) -> NoReturn:
     """Print why no further call was made, and end the command."""
     was_interrupted = stopped == "interrupted"
     say(f"gen: {'interrupted' if was_interrupted else '--max-calls is reached'} {when}")
-    raise typer.Exit(INTERRUPTED if was_interrupted else FAILED)
+    raise typer.Exit(interrupt.exit_code if was_interrupted else FAILED)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from ..errors import INTERRUPTED, note
+from ..errors import note
 from ..inputs.grammar import grammar_spec, start_constraint
 from ..inputs.logprobs import logprob_request
 from ..inputs.model import load_model, show_llama_cpp_messages
@@ -75,7 +75,7 @@ def _generate(setup: _Setup, model: Model, text: str, interrupt: Interrupt) -> N
     constraint = None if spec is None else start_constraint(spec, model)
     chain = build(settings.steps, seed=seed_of(settings), vocab=model.vocabulary)
     prompt = build_prompt(model, text, system=settings.system.value, chat=options.chat.chat)
-    with reading() as progress:
+    with reading() as progress, interrupt.ending_soon():
         events: Iterator[Event] = generate(
             model,
             prompt,
@@ -95,7 +95,7 @@ def _generate(setup: _Setup, model: Model, text: str, interrupt: Interrupt) -> N
             is_interrupted=lambda: interrupt.requested,
         )
         done = _render(events, options.output, text, prompt)
-    _report(done, setup, chain.seed)
+    _report(done, setup, chain.seed, interrupt)
 
 
 def _render(events: Iterator[Event], options: OutputOptions, text: str, prompt: str) -> Done:
@@ -114,7 +114,7 @@ def _render(events: Iterator[Event], options: OutputOptions, text: str, prompt: 
     return shapes.render(events, sys.stdout, shape, prompt)
 
 
-def _report(done: Done, setup: _Setup, seed: int) -> None:
+def _report(done: Done, setup: _Setup, seed: int, interrupt: Interrupt) -> None:
     """Print what there is to know about the run, and end the command if it was interrupted."""
     was_interrupted = done.finish_reason == "interrupted"
     if setup.spec is not None and done.complete is False and not was_interrupted:
@@ -125,7 +125,7 @@ def _report(done: Done, setup: _Setup, seed: int) -> None:
         stats.show(done, seed)
     if was_interrupted:
         sys.stdout.flush()
-        raise typer.Exit(INTERRUPTED)
+        raise typer.Exit(interrupt.exit_code)
 
 
 def _why_incomplete(done: Done, options: RunOptions, spec: GrammarSpec) -> str:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from ..errors import INTERRUPTED, note
+from ..errors import note
 from ..inputs.model import load_model, show_llama_cpp_messages
 from ..inputs.prompt import read_prompt
 from ..inputs.score_lines import score_lines
@@ -40,7 +40,7 @@ def score(options: ScoreOptions) -> None:
             _show_text(model, text, options, interrupt)
         if interrupt.requested:
             sys.stdout.flush()
-            raise typer.Exit(INTERRUPTED)
+            raise typer.Exit(interrupt.exit_code)
 
 
 def _check_stride(stride: int | None, model: Model) -> None:
@@ -53,7 +53,7 @@ def _show_text(model: Model, text: str, options: ScoreOptions, interrupt: Interr
     from ..render import scores
     from ..render.progress import scoring
 
-    with scoring() as progress:
+    with scoring() as progress, interrupt.ending_soon():
         steps = scored_text(model, text, options.stride, progress, lambda: interrupt.requested)
         if options.format is ScoreFormat.jsonl:
             tokens = scores.write_lines(steps, model, sys.stdout)

@@ -88,6 +88,11 @@ class BatchOptions(Options):
     log: LogOptions
 
     @property
+    def needs_stdout(self) -> bool:
+        """True if the results go to stdout."""
+        return self.prints_results
+
+    @property
     def prints_results(self) -> bool:
         """True if the results go to stdout."""
         return str(self.output) == "-"

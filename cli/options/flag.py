@@ -55,6 +55,11 @@ class Options:
     for a flag that is not given and has no default.
     """
 
+    @property
+    def needs_stdout(self) -> bool:
+        """True if the command prints its result: a closed stdout is then refused before the work begins."""
+        return True
+
     def check(self) -> None:
         """Refuse values that exclude each other. Raises ``typer.BadParameter``."""
 

@@ -134,6 +134,11 @@ class RecoverOptions(Options):
     model: ModelOptions
     log: LogOptions
 
+    @property
+    def needs_stdout(self) -> bool:
+        """True unless the result goes to a file; the plan is printed."""
+        return self.output.file is None or self.calls.dry_run
+
     def check(self) -> None:
         """Refuse flags that do not fit the endpoint, and a file that would be written over one that is read."""
         if self.endpoint.endpoint is None:

@@ -31,6 +31,11 @@ class BasisOptions(Options):
     model: ModelOptions
     log: LogOptions
 
+    @property
+    def needs_stdout(self) -> bool:
+        """False: the basis goes to a file."""
+        return False
+
     def check(self) -> None:
         """Refuse what cannot stand together, and a file that would be written over one that is read."""
         if self.rows is not None and self.vectors:

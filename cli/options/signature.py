@@ -9,7 +9,7 @@ from typing import Annotated, Any, TypeVar, get_type_hints
 
 import typer
 
-from ..errors import report_failures
+from ..errors import report_failures, require_stdout
 from .flag import Flag, Options, flag_of, walk_flags
 from .given import GivenFlags
 
@@ -31,6 +31,8 @@ def takes_options(cls: type[OptionsT]) -> Callable[[Callable[[OptionsT], None]],
             options = _build(cls, values)
             check_options(options)
             with report_failures():
+                if options.needs_stdout:
+                    require_stdout()
                 command(options)
 
         flat_command.__name__, flat_command.__doc__ = command.__name__, command.__doc__

@@ -33,8 +33,9 @@ def test_a_whole_file_is_there_or_as_before(tmp_path):
         file.write(b"second")
         raise OSError(28, "No space left on device")
 
-    with pytest.raises(OSError, match="No space"):
+    with pytest.raises(OSError, match="No space") as raised:
         write_whole_file(path, fail)
+    assert raised.value.filename == str(path)
     assert path.read_bytes() == b"first"
     assert [file.name for file in tmp_path.iterdir()] == ["out.bin"]
 

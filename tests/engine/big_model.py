@@ -4,8 +4,25 @@ import gguf
 import numpy as np
 
 
-def write_model(path, vocabulary, width=64, heads=2, layers=1, has_output=True, scale=1.0):
-    """Write a GGUF file in F16 with this many tokens: t0, t1, ….
+def write_sentencepiece_model(path, adds_bos):
+    """Write a small model whose vocabulary is SentencePiece's: all bytes, letters, and the sign for a space."""
+    tokens = ["<unk>", "<s>", "</s>", *(f"<0x{byte:02X}>" for byte in range(256)), "\u2581", *"Thesa.", "\u2581T"]
+    types = [2, 3, 3] + [6] * 256 + [1] * (len(tokens) - 259)
+
+    def add_tokenizer(writer):
+        writer.add_tokenizer_model("llama")
+        writer.add_token_list(tokens)
+        writer.add_token_types(types)
+        writer.add_token_scores([float(len(token)) for token in tokens])
+        writer.add_bos_token_id(1)
+        writer.add_eos_token_id(2)
+        writer.add_add_bos_token(adds_bos)
+
+    write_model(path, len(tokens), add_tokenizer=add_tokenizer)
+
+
+def write_model(path, vocabulary, width=64, heads=2, layers=1, has_output=True, scale=1.0, add_tokenizer=None):
+    """Write a GGUF file in F16 with this many tokens: t0, t1, …, unless ``add_tokenizer`` writes others.
 
     Without an output matrix (``has_output``) the model uses its embeddings, as many small models do. ``scale`` is
     the standard deviation of the weights.
@@ -20,11 +37,14 @@ def write_model(path, vocabulary, width=64, heads=2, layers=1, has_output=True, 
     writer.add_layer_norm_rms_eps(1e-5)
     writer.add_rope_dimension_count(width // heads)
     writer.add_vocab_size(vocabulary)
-    writer.add_tokenizer_model("gpt2")
-    writer.add_tokenizer_pre("gpt-2")
-    writer.add_token_list([f"t{i}" for i in range(vocabulary)])
-    writer.add_token_types([1] * vocabulary)
-    writer.add_token_merges(["t 0"])
+    if add_tokenizer is None:
+        writer.add_tokenizer_model("gpt2")
+        writer.add_tokenizer_pre("gpt-2")
+        writer.add_token_list([f"t{i}" for i in range(vocabulary)])
+        writer.add_token_types([1] * vocabulary)
+        writer.add_token_merges(["t 0"])
+    else:
+        add_tokenizer(writer)
     shapes = {"token_embd": (vocabulary, width)}
     if has_output:
         shapes["output"] = (vocabulary, width)

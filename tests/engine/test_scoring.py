@@ -14,9 +14,10 @@ from logitsmith.engine import (
     score_prompt,
     tokenize_continuation,
 )
+from logitsmith.logprobs import Score
 from logitsmith.samplers import build
 
-from .big_model import write_model
+from .big_model import write_model, write_sentencepiece_model
 
 ENDS_IN_A_CHARACTER = "Look: 😀"
 
@@ -171,3 +172,32 @@ def test_a_score_depends_neither_on_what_follows_nor_on_where_batches_end(model,
         choices = [ids[length : length + count] for count in (1, 2, 3)]
         for count, steps in enumerate(score_choices(model, ids[:length], choices), 1):
             assert [step.chosen.logprob for step in steps] == expected[length - 1 : length - 1 + count], length
+
+
+@pytest.fixture(scope="module", params=[True, False], ids=["with BOS", "without BOS"])
+def sentencepiece(request, tmp_path_factory):
+    path = tmp_path_factory.mktemp("sentencepiece") / "model.gguf"
+    write_sentencepiece_model(path, adds_bos=request.param)
+    with Model.load(path, n_ctx=64) as loaded:
+        yield loaded
+
+
+@pytest.mark.parametrize("text", ["The sea.", " The sea.", "  sea", "sea", "日本", "The<s>The", "<s>The<s> sea"])
+def test_the_space_that_sentencepiece_adds_is_no_byte_of_the_text(sentencepiece, text):
+    ids = sentencepiece.vocabulary.tokenize_prompt(text.encode())
+    tokens = list(score(sentencepiece, ids))
+    own = sum(len(token.data) - token.added_bytes for token in tokens if not token.special)
+    assert own == len(text.encode()) - (3 if sentencepiece.vocabulary.adds_bos and text.startswith("<s>") else 0)
+    assert Score.of(tokens).bytes == own - (
+        0 if tokens[0].special else len(tokens[0].data) - tokens[0].added_bytes
+    )
+
+
+def test_a_choice_has_all_its_bytes(sentencepiece):
+    prompt, ids, _ = tokenize_continuation(sentencepiece.vocabulary, "The", " sea.")
+    (tokens,) = score_choices(sentencepiece, prompt, [ids])
+    assert Score.of(tokens).bytes == len(" sea.")
+
+
+def test_byte_level_vocabularies_add_nothing(model):
+    assert not any(token.added_bytes for token in score(model, model.vocabulary.tokenize(b" The sea.")))

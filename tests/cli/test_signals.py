@@ -1,0 +1,111 @@
+"""How signals and closed streams end a command: what is written, and the exit codes that the manual names."""
+
+import json
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+GEN = (sys.executable, "-m", "logitsmith.cli")
+CODES = {signal.SIGINT: 130, signal.SIGTERM: 143, signal.SIGHUP: 129}
+signals = pytest.mark.parametrize("number", CODES, ids=lambda number: number.name)
+
+
+def start(command, environment, **options):
+    """Start a command whose signals are not ignored, even where those of the tests are."""
+    script = f"import os, signal, sys; [signal.signal(n, signal.SIG_DFL) for n in {[int(n) for n in CODES]}]; "
+    script += "os.execv(sys.argv[1], sys.argv[1:])"
+    return subprocess.Popen(
+        [sys.executable, "-c", script, *command],
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        **options,
+    )
+
+
+@signals
+@pytest.mark.parametrize("count", [1, 2])
+def test_a_run_writes_its_end(environment, number, count):
+    command = [*GEN, "Hello", "-n", "-1", "--ignore-eos", "--format", "jsonl", "--stop", "never to be seen"]
+    with start(command, environment) as process:
+        first = [process.stdout.readline() for _ in range(4)]
+        for _ in range(count):
+            process.send_signal(number)
+            time.sleep(0.002)
+        rest, err = process.communicate(timeout=60)
+    assert (process.returncode, err) == (CODES[number], b"")
+    lines = [json.loads(line) for line in [*first, *rest.splitlines()]]
+    assert lines[-1]["finish_reason"] == "interrupted"
+    assert lines[-1]["text"].startswith("".join(line["text"] for line in lines if line["event"] == "token"))
+
+
+@signals
+def test_a_command_without_work_to_keep_ends_with_its_code(environment, number, tmp_path):
+    with start([*GEN, "score", "--jsonl", "-", "-v"], environment, stdin=subprocess.PIPE) as process:
+        assert b"llama" in process.stderr.readline()  # the model is being loaded
+        process.send_signal(number)
+        _, err = process.communicate(timeout=60)
+    assert process.returncode == CODES[number]
+    assert b"Traceback" not in err
+
+
+ENDING = """
+import os, sys, threading, time
+from logitsmith.cli import main
+threading.Thread(target=time.sleep, args=(30,)).start()
+sys.argv = ["gen", "--version"]
+try:
+    main()
+finally:
+    os.write(2, b"ended\\n")
+"""
+
+
+@signals
+def test_a_signal_while_python_ends_prints_nothing(environment, number):
+    with start([sys.executable, "-c", ENDING], environment) as process:
+        assert process.stderr.readline() == b"ended\n"
+        time.sleep(0.3)
+        process.send_signal(number)
+        out, err = process.communicate(timeout=20)
+    assert (process.returncode, err) == (CODES[number], b"")
+    assert out.startswith(b"gen ")
+
+
+def in_shell(environment, command, cwd):
+    program = f"exec {sys.executable} -m logitsmith.cli {command}"
+    return subprocess.run(
+        ["sh", "-c", program], env=environment, cwd=cwd, capture_output=True, text=True, check=False
+    )
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "Hello -m nowhere.gguf",
+        "score Hello -m nowhere.gguf",
+        "batch nothing.jsonl",
+        "recover x",
+        "--help",
+        "samplers",
+    ],
+)
+def test_a_closed_stdout_is_refused_before_the_work(environment, home, command):
+    done = in_shell(environment, f"{command} >&-", home)
+    assert (done.returncode, done.stderr) == (1, "gen: stdout: it is closed\n")
+
+
+def test_a_closed_stdout_does_not_matter_to_a_file(environment, home):
+    (home / "in.jsonl").write_text('{"prompt": "The", "max_tokens": 1}\n')
+    done = in_shell(environment, "batch in.jsonl -o out.jsonl >&-", home)
+    assert done.returncode == 0, done.stderr
+    assert (home / "out.jsonl").read_text().count("\n") == 1
+
+
+@pytest.mark.parametrize("command", ["score --jsonl -", "grammars check json --text-file -", "batch -"])
+def test_a_closed_stdin_is_input_that_cannot_be_read(environment, home, command):
+    done = in_shell(environment, f"{command} <&-", home)
+    assert (done.returncode, done.stderr) == (1, "gen: stdin: it is closed\n")
