@@ -62,7 +62,7 @@ class Vocabulary:
         return b"".join(map(self.piece, self.tokenize(b"a"))).startswith(b" ")
 
     def added_bytes(self, token: int, previous: int | None) -> int:
-        """How many of the first bytes of a text's token the tokenizer added: 1 for a space before the text, else 0.
+        """How many of a token's first bytes the tokenizer added: 1 for a space before the text, else 0.
 
         ``previous``: the token before it; None at the beginning. A text begins anew after a control token.
         """
