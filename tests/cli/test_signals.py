@@ -83,15 +83,7 @@ def in_shell(environment, command, cwd):
 
 
 @pytest.mark.parametrize(
-    "command",
-    [
-        "Hello -m nowhere.gguf",
-        "score Hello -m nowhere.gguf",
-        "batch nothing.jsonl",
-        "recover x",
-        "--help",
-        "samplers",
-    ],
+    "command", ["x -m none.gguf", "score x -m none.gguf", "batch none.jsonl", "recover x", "--help", "samplers"]
 )
 def test_a_closed_stdout_is_refused_before_the_work(environment, home, command):
     done = in_shell(environment, f"{command} >&-", home)

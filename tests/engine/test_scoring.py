@@ -187,10 +187,10 @@ def test_the_space_that_sentencepiece_adds_is_no_byte_of_the_text(sentencepiece,
     ids = sentencepiece.vocabulary.tokenize_prompt(text.encode())
     tokens = list(score(sentencepiece, ids))
     own = sum(len(token.data) - token.added_bytes for token in tokens if not token.special)
-    assert own == len(text.encode()) - (3 if sentencepiece.vocabulary.adds_bos and text.startswith("<s>") else 0)
-    assert Score.of(tokens).bytes == own - (
-        0 if tokens[0].special else len(tokens[0].data) - tokens[0].added_bytes
-    )
+    is_bos_written = sentencepiece.vocabulary.adds_bos and text.startswith("<s>")
+    assert own == len(text.encode()) - (len("<s>") if is_bos_written else 0)
+    unscored = 0 if tokens[0].special else len(tokens[0].data) - tokens[0].added_bytes
+    assert Score.of(tokens).bytes == own - unscored
 
 
 def test_a_choice_has_all_its_bytes(sentencepiece):
