@@ -16,6 +16,8 @@ _FIRST_SIGNAL_CODE = 128
 """Added to a signal's number, it is the exit code by which shells name the signal."""
 _SECONDS_TO_END = 2.0
 """How long the second signal waits for the run to end. A token takes less; a call that hangs takes more."""
+_SECONDS_TO_FLUSH = 0.5
+"""How long the end waits for what is still to be written to stdout."""
 
 
 class Interrupt:
@@ -100,6 +102,10 @@ def _ended_by_the_second_signal() -> Iterator[None]:
                 return
             numbers += [number for number in received if number in _SIGNALS]
         if not has_left.wait(_SECONDS_TO_END):
+            # In a thread: it would wait forever if the main thread waits for the reader of a full pipe.
+            flusher = Thread(target=_flush_stdout, daemon=True)
+            flusher.start()
+            flusher.join(_SECONDS_TO_FLUSH)
             os._exit(_FIRST_SIGNAL_CODE + numbers[0])
 
     watcher = Thread(target=watch, name="signals", daemon=True)
@@ -136,12 +142,16 @@ def leave_on_signals() -> None:
     """From now on a signal ends the process at once: Python is ending, and an exception would only be printed."""
 
     def leave(number: int, _frame: FrameType | None) -> None:
-        with suppress(Exception):
-            sys.stdout.flush()
+        _flush_stdout()
         os._exit(_FIRST_SIGNAL_CODE + number)
 
     for number in _SIGNALS:
         _handle(number, leave)
+
+
+def _flush_stdout() -> None:
+    with suppress(Exception):
+        sys.stdout.flush()
 
 
 def _handle(number: int, handler: signal._HANDLER) -> None:
