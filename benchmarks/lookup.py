@@ -4,7 +4,7 @@ python -m benchmarks.lookup [--tokens 120] [--rounds 5]
 
 The same prompts, chains and seeds, in turns: tokens a second with `lookup` against without, by the median of the
 rounds, how many of the guesses were right, and how many tokens at the start are the same (behind the 256th token
-of a text llama.cpp computes a lone token in another way than one of several).
+of a text llama.cpp computes a single token in another way than one of several).
 """
 
 from __future__ import annotations

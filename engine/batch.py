@@ -38,7 +38,7 @@ class BatchFailure:
 BatchOutcome = BatchAnswer | BatchFailure
 """What becomes of a request."""
 
-_END = object()
+_NO_MORE_REQUESTS = object()
 
 
 def generate_many(  # noqa: PLR0913 - the arguments are public
@@ -74,7 +74,7 @@ def generate_many(  # noqa: PLR0913 - the arguments are public
         while True:
             while scheduler.free and not is_over:
                 is_over = should_stop is not None and should_stop()
-                request = None if is_over else next(waiting, _END)
+                request = None if is_over else next(waiting, _NO_MORE_REQUESTS)
                 if request is None:
                     break
                 if isinstance(request, GenerationRequest):
@@ -113,7 +113,7 @@ class _RunningRequest:
         self._tokens.extend(self.driver.resume(rows))
         return len(self._tokens) - before
 
-    def answer(self) -> BatchAnswer | None:
+    def answer_if_done(self) -> BatchAnswer | None:
         """The answer, None until it is complete."""
         reason = self.driver.finish_reason
         if reason is None:
@@ -141,7 +141,7 @@ class _Scheduler:
         try:
             running = _RunningRequest(self._model, request, slot)
             token_count = running.begin(self._slots)
-            outcome = running.answer()
+            outcome = running.answer_if_done()
         except (ModelError, SamplingError, GrammarError) as error:
             outcome = BatchFailure(request.key, error)
         if outcome is None:
@@ -163,7 +163,7 @@ class _Scheduler:
             token_count = 0
             try:
                 token_count = running.resume(rows)
-                outcome = running.answer()
+                outcome = running.answer_if_done()
             except (ModelError, SamplingError, GrammarError) as error:
                 outcome = BatchFailure(running.key, error)
             if outcome is not None:

@@ -49,9 +49,12 @@ class SequenceCapacity(Protocol):
 class Decoder:
     """Continues a prompt that has been read. It asks for logits, so that many decoders can share a batch.
 
-    Attributes: ``jump``, whether forced tokens are read in one batch; ``lookup``, which guesses tokens, or None;
-    ``token_count``, tokens made so far; ``forced_count``, how many of them were forced; ``chain_seconds``, time
-    spent in the chain.
+    Attributes:
+        jump: True if forced tokens are read in one batch.
+        lookup: guesses tokens; None: no token is guessed.
+        token_count: the tokens made so far.
+        forced_count: how many of them were forced.
+        chain_seconds: the time spent in the chain.
     """
 
     vocabulary: Vocabulary

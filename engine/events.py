@@ -13,11 +13,20 @@ from .batch_exactness import BatchExactness
 class Start:
     """The prompt has been read. Holds what is needed to repeat the run.
 
-    Attributes: ``model``, the file's name without its suffix; ``seed``; ``chain``, its steps with their
-    parameters; ``grammar``, the constraint's description; ``prompt_tokens`` and ``prompt_ids``, how many and
-    which; ``cached_tokens``, how many of them were in the context already; ``context``, tokens that it holds;
-    ``logprobs``, which ones the tokens have; ``max_tokens``; ``stop``, the stop texts; ``versions``, of this
-    package and of the binding; ``batch_exactness``, what holds for the answers of its batch, None without one.
+    Attributes:
+        model: the file's name without its suffix.
+        seed: the seed of the chain.
+        chain: its steps with their parameters.
+        grammar: the constraint's description; None without one.
+        prompt_tokens: the number of the prompt's tokens.
+        prompt_ids: their ids.
+        cached_tokens: how many of them were in the context already.
+        context: how many tokens the context holds.
+        logprobs: which logprobs the tokens have; None: none.
+        max_tokens: how many tokens are made at most; None: no limit.
+        stop: the stop texts.
+        versions: the versions of this package and of the binding.
+        batch_exactness: what holds for the answers of its batch; None without a batch.
     """
 
     model: str
@@ -59,13 +68,20 @@ class Timings:
 class Done:
     """The run is over.
 
-    Attributes: ``finish_reason``: ``stop`` (the model ended its text, or the stop text ``stop`` appeared),
-    ``grammar`` (the text is a complete sentence that nothing can follow), ``length`` (``max_tokens`` reached),
-    ``context`` (the context is full) or ``interrupted``. ``complete``: True if the text is a complete sentence
-    of the grammar; None without one. ``text``: the whole text. ``rest``: its end, which was held back until now.
-    ``prompt_tokens`` and ``completion_tokens``: their numbers. ``forced_tokens``: how many of the latter the
-    grammar forced. ``drafted_tokens`` and ``accepted_tokens``: how many the lookup guessed, and how many guesses
-    were right; None without a lookup. ``timings``: seconds.
+    Attributes:
+        finish_reason: ``stop`` (the model ended its text, or a stop text appeared), ``grammar`` (the text is a
+            complete sentence that nothing can follow), ``length`` (``max_tokens`` reached), ``context`` (the
+            context is full) or ``interrupted``.
+        complete: True if the text is a complete sentence of the grammar; None without one.
+        text: the whole text.
+        rest: its end, which was held back until now.
+        stop: the stop text that appeared; None if none did.
+        prompt_tokens: the number of the prompt's tokens.
+        completion_tokens: the number of the generated tokens.
+        forced_tokens: how many of these the grammar forced.
+        drafted_tokens: how many tokens the lookup guessed; None without a lookup.
+        accepted_tokens: how many of these guesses were right; None without a lookup.
+        timings: seconds.
     """
 
     finish_reason: str

@@ -96,7 +96,15 @@ def _echo(
     progress: Progress | None,
     is_interrupted: Callable[[], bool] | None,
 ) -> Iterator[PromptToken]:
-    """Read the prompt and yield its tokens with the model's logprobs."""
+    """Read the prompt and yield its tokens with the model's logprobs.
+
+    Args:
+        model: the model; its own context is used.
+        prompt_ids: the tokens of the prompt.
+        logprobs: what to read; the source is the model.
+        progress: called while the prompt is read.
+        is_interrupted: called between batches; the reading ends once it returns True.
+    """
     context = model.context
     yield from score_prompt(model, prompt_ids, replace(logprobs, source="model"), progress, is_interrupted)
     if len(prompt_ids) > context.max_rows and len(context.tokens) == len(prompt_ids):

@@ -26,9 +26,11 @@ SOURCES: dict[str, tuple[LogprobSource, ...]] = {
 class LogprobRequest:
     """Which logprobs to read at each step.
 
-    Attributes: ``top_count``, how many of the likeliest tokens are read beside the chosen one; None: nothing is
-    read; -1: a row with all tokens. ``source``: ``model``, ``chain`` or ``both``. ``token_ids``: tokens that are
-    read at every step.
+    Attributes:
+        top_count: how many of the likeliest tokens are read beside the chosen one; None: nothing is read; -1: a
+            row with all tokens.
+        source: ``model``, ``chain`` or ``both``.
+        token_ids: tokens that are read at every step.
     """
 
     top_count: int | None = None

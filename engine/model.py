@@ -191,7 +191,14 @@ class Model:
 
 
 def _check(name: str, value: object, low: int, high: int) -> None:
-    """Raise ``ModelError`` for a value that C would misread or crash on."""
+    """Raise ``ModelError`` for a value that C would misread or crash on.
+
+    Args:
+        name: the parameter, for the message.
+        value: its value; None is allowed for ``n_ctx`` and ``threads``.
+        low: the smallest value allowed.
+        high: the largest value allowed.
+    """
     if value is None and name in ("n_ctx", "threads"):
         return
     if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:

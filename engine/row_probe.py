@@ -72,7 +72,7 @@ def probe_decode_plan(
     slots = context.sequences
     is_hybrid_and_long = model.is_hybrid and context.length > _CONTEXT_TOKENS
     if model.uses_gpu or is_hybrid_and_long:
-        # A GPU divides the attention by the longest request. A hybrid model's lone token has a kernel of its own
+        # A GPU divides the attention by the longest request. A hybrid model's single token has a kernel of its own
         # beyond 256 tokens, and no copy of it can be removed.
         return rounding_plan(slots, 0.0, model.can_truncate)
     contents = _CONTENTS_OF_FEW_LAYERS if model.layers < _FEW_LAYERS else _CONTENTS

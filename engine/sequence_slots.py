@@ -23,9 +23,12 @@ What that kernel computes for a token does not depend on where a text is divided
 class SequenceSlot:
     """The room for one request: one sequence of tokens.
 
-    Attributes: ``number``; ``length``, how many tokens fit; ``max_rows``, how many can be read at once with the
-    logits of each; ``tokens``, those in the slot; ``chunk_ends``, where the chunks end in which the first of them
-    were read: another slot may copy the chunks that it would read alike.
+    Attributes:
+        number: the number of the sequence.
+        length: how many tokens fit.
+        max_rows: how many can be read at once with the logits of each.
+        tokens: those in the slot.
+        chunk_ends: where the chunks of the prompt end. Another slot may copy the chunks that it would read alike.
     """
 
     def __init__(self, number: int, length: int, max_rows: int) -> None:

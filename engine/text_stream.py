@@ -18,7 +18,7 @@ class TextStream:
     def __init__(self, stops: Sequence[str] = ()) -> None:
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         self._stops = [stop for stop in stops if stop]
-        self._held = ""
+        self._held_back = ""
         self.text = ""
         self.stopped: str | None = None
 
@@ -30,9 +30,9 @@ class TextStream:
         """Take no more bytes; returns the text that was held back."""
         released = self._release(self._decoder.decode(b"", True))
         if self.stopped is None:
-            released += self._held
-            self.text += self._held
-            self._held = ""
+            released += self._held_back
+            self.text += self._held_back
+            self._held_back = ""
         return released
 
     def _release(self, new: str) -> str:
@@ -41,22 +41,22 @@ class TextStream:
         if not self._stops:
             self.text += new
             return new
-        self._held += new
-        matches = [(start, stop) for stop in self._stops if (start := self._held.find(stop)) >= 0]
+        self._held_back += new
+        matches = [(start, stop) for stop in self._stops if (start := self._held_back.find(stop)) >= 0]
         if matches:
             start, self.stopped = min(matches, key=lambda match: match[0])
-            released, self._held = self._held[:start], ""
+            released, self._held_back = self._held_back[:start], ""
         else:
-            end = len(self._held) - self._undecided_length()
-            released, self._held = self._held[:end], self._held[end:]
+            end = len(self._held_back) - self._undecided_length()
+            released, self._held_back = self._held_back[:end], self._held_back[end:]
         self.text += released
         return released
 
     def _undecided_length(self) -> int:
         """How many characters at the end may be the beginning of a stop text."""
         longest = max((len(stop) - 1 for stop in self._stops), default=0)
-        for count in range(min(longest, len(self._held)), 0, -1):
-            tail = self._held[-count:]
+        for count in range(min(longest, len(self._held_back)), 0, -1):
+            tail = self._held_back[-count:]
             if any(stop.startswith(tail) for stop in self._stops):
                 return count
         return 0

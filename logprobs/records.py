@@ -37,9 +37,13 @@ class TokenLogprob:
 class Distribution:
     """What was read of one distribution over the vocabulary; logprobs and entropy in nats.
 
-    Attributes: ``source``; ``logprob``, the chosen token's, None if the chain removed it; ``top``, the likeliest
-    tokens, from high to low; ``named``, the tokens whose logprobs were requested by id; ``entropy``; ``row``,
-    every token's logprob by id, float32 in little-endian bytes, -inf for tokens that the chain removed.
+    Attributes:
+        source: which distribution it is.
+        logprob: the chosen token's; None if the chain removed it.
+        top: the likeliest tokens, from high to low.
+        named: the tokens whose logprobs were requested by id.
+        entropy: the entropy; None if it was not computed.
+        row: every token's logprob by id, float32 in little-endian bytes; -inf for tokens that the chain removed.
     """
 
     source: LogprobSource
@@ -54,10 +58,15 @@ class Distribution:
 class TokenRecord:
     """One token of a text, with the distributions that it came from, if they were read.
 
-    Attributes: ``index``, its place in the text, from 0; ``id``; ``data``, its bytes; ``text``, the text that
-    can be shown once the token is there, which may lag behind its bytes; ``special``, True for a control token
-    that is not part of the text; ``distributions``, one per source; ``added_bytes``, how many of the first bytes
-    the tokenizer added: the space that SentencePiece puts before a text.
+    Attributes:
+        index: its position in the text, from 0.
+        id: its id.
+        data: its bytes.
+        text: the text that can be shown once the token is there; it may lag behind the bytes.
+        special: True for a control token that is not part of the text.
+        distributions: one per source.
+        added_bytes: how many of the first bytes the tokenizer added: the space that SentencePiece puts before a
+            text.
     """
 
     index: int

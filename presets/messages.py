@@ -63,7 +63,7 @@ def make_step(name: str, params: Mapping[str, Any], origin: str, parameter: str 
     Raises ``PresetError`` that begins with the origin: ``--top-p: 1.5 is not within 0..1``.
     """
     try:
-        return make_sampler({name: dict(params)}, place="")
+        return make_sampler({name: dict(params)}, origin="")
     except SamplingError as error:
         # The origin stands for sampler and parameter; what follows them (a key of a table) stays.
         message = str(error).removeprefix(f".{name}").removeprefix(f".{parameter}")

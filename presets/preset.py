@@ -73,7 +73,7 @@ class Preset(BaseModel):
 
     _name: str = PrivateAttr(default="")
     _source: str = PrivateAttr(default="")
-    _place: str = PrivateAttr(default="")
+    _origin: str = PrivateAttr(default="")
     _samplers: tuple[Sampler, ...] | None = PrivateAttr(default=None)
 
     @property
@@ -87,19 +87,19 @@ class Preset(BaseModel):
         return self._source
 
     @property
-    def place(self) -> str:
+    def origin(self) -> str:
         """What a message about it begins with, such as ``mine.yaml``; empty if it comes from no file."""
-        return self._place
+        return self._origin
 
     @classmethod
     def from_table(
-        cls, table: Mapping[Any, Any], place: str = "preset", name: str = "", source: str = ""
+        cls, table: Mapping[Any, Any], origin: str = "preset", name: str = "", source: str = ""
     ) -> Preset:
         """Return the preset of a table of keys.
 
         Args:
             table: the keys and values.
-            place: what a message begins with, such as ``mine.yaml``.
+            origin: what a message begins with, such as ``mine.yaml``.
             name: the name that it was found by.
             source: the path of its file, or ``built-in``.
 
@@ -109,10 +109,10 @@ class Preset(BaseModel):
             check_keys(cls, table)
             preset = cls.model_validate(dict(table))
         except ValidationError as error:
-            raise PresetError(f"{place}: {field_message(error, table, cls.needed)}") from None
+            raise PresetError(f"{origin}: {field_message(error, table, cls.needed)}") from None
         except PresetError as error:
-            raise PresetError(f"{place}: {error}") from None
-        preset._name, preset._source, preset._place = name, source, place
+            raise PresetError(f"{origin}: {error}") from None
+        preset._name, preset._source, preset._origin = name, source, origin
         return preset
 
     def samplers(self) -> list[Sampler]:
@@ -139,11 +139,11 @@ class Preset(BaseModel):
         if not isinstance(texts, list):
             raise ValueError(f"stop: {shorten(value)} is not {cls.needed['stop']}")
         for number, text in enumerate(texts):
-            place = "stop" if isinstance(value, str) else f"stop[{number}]"
+            origin = "stop" if isinstance(value, str) else f"stop[{number}]"
             if not isinstance(text, str):
-                raise ValueError(f"{place}: {shorten(text)} is not a text")
+                raise ValueError(f"{origin}: {shorten(text)} is not a text")
             if not text:
-                raise ValueError(f"{place}: '' is empty, and would stop at once")
+                raise ValueError(f"{origin}: '' is empty, and would stop at once")
         return texts
 
 

@@ -13,6 +13,6 @@ def load_preset(name_or_path: str) -> Preset:
     Raises ``PresetError`` that names the file, the place in it, what is allowed and what came.
     """
     entry = find_preset(name_or_path)
-    place = name_or_path if entry.origin == "path" else entry.path.name
+    origin = name_or_path if entry.origin == "path" else entry.path.name
     source = "built-in" if entry.origin == "built-in" else str(entry.path)
-    return Preset.from_table(read_table(entry.path, place), place=place, name=entry.name, source=source)
+    return Preset.from_table(read_table(entry.path, origin), origin=origin, name=entry.name, source=source)

@@ -111,18 +111,18 @@ def _origin(preset: Preset) -> str:
 def _starting_chain(preset: Preset | None, chain: str | None) -> _StartingChain:
     preset = preset or Preset()
     if chain is not None:
-        origin = place = "--chain"
+        origin = "--chain"
+        message_start = "--chain: "
         try:
             samplers = parse_chain(chain)
         except SamplingError as error:
             raise PresetError(f"--chain: {error}") from None
     else:
         origin = _origin(preset) if "chain" in preset.model_fields_set else "default"
-        place = preset.place
+        message_start = f"{preset.origin}: " if preset.origin else ""
         samplers = preset.samplers()
-    start = f"{place}: " if place else ""
     steps = [
-        StepSpec.from_origin(sampler, origin, f"{start}chain[{number}].{sampler.about.name}")
+        StepSpec.from_origin(sampler, origin, f"{message_start}chain[{number}].{sampler.about.name}")
         for number, sampler in enumerate(samplers)
     ]
     if not samplers or not samplers[-1].about.selects:
@@ -140,7 +140,7 @@ def _starting_value(preset: Preset | None, name: str) -> SettingValue:
 def _setting(name: str, override: Override) -> SettingValue:
     """Return a setting's value, checked as a preset's would be; None stands for the default."""
     try:
-        value = getattr(Preset.from_table({name: override.value}, place=""), name)
+        value = getattr(Preset.from_table({name: override.value}, origin=""), name)
     except PresetError as error:
         message = str(error).removeprefix(f": {name}")
         raise PresetError(f"{override.origin}{message}") from None

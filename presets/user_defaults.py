@@ -34,15 +34,15 @@ def user_config() -> UserConfig:
     be read.
     """
     path = config_folder() / "config.yaml"
-    place = str(path)
-    table = {} if _is_missing(path) else read_table(path, place, empty={})
+    origin = str(path)
+    table = {} if _is_missing(path) else read_table(path, origin, empty={})
     try:
         check_keys(UserConfig, table)
         config = UserConfig.model_validate(table)
     except ValidationError as error:
-        raise PresetError(f"{place}: {field_message(error, table, UserConfig.needed)}") from None
+        raise PresetError(f"{origin}: {field_message(error, table, UserConfig.needed)}") from None
     except PresetError as error:
-        raise PresetError(f"{place}: {error}") from None
+        raise PresetError(f"{origin}: {error}") from None
     preset = config.preset
     if preset is not None and is_path(preset):
         preset = _absolute(preset, path.parent)

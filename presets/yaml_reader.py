@@ -19,43 +19,43 @@ _MAX_DEPTH = 64
 """To print a value that is nested more deeply exceeds Python's recursion limit."""
 
 
-def read_yaml(path: Path, place: str) -> Any:
+def read_yaml(path: Path, origin: str) -> Any:
     """Return the value of a YAML file; None if it is empty.
 
-    ``place`` begins each message. Raises ``PresetError`` for a file that is missing, unreadable, a folder,
+    ``origin`` begins each message. Raises ``PresetError`` for a file that is missing, unreadable, a folder,
     larger than 1 MB or not UTF-8, and, with line and column, for one that is not YAML.
     """
-    return parse_yaml(read_text(path, place), place)
+    return parse_yaml(read_text(path, origin), origin)
 
 
-def read_table(path: Path, place: str, empty: dict[Any, Any] | None = None) -> dict[Any, Any]:
+def read_table(path: Path, origin: str, empty: dict[Any, Any] | None = None) -> dict[Any, Any]:
     """Return the mapping that a YAML file holds, or ``empty``, if given, for an empty file.
 
     Raises ``PresetError`` as `read_yaml` does, and for a file that is empty or no mapping at the top.
     """
-    return check_table(read_yaml(path, place), place, empty)
+    return check_table(read_yaml(path, origin), origin, empty)
 
 
-def check_table(value: Any, place: str, empty: dict[Any, Any] | None = None) -> dict[Any, Any]:
+def check_table(value: Any, origin: str, empty: dict[Any, Any] | None = None) -> dict[Any, Any]:
     """Return the value if it is a mapping, or ``empty``, if given, for None; else raise ``PresetError``."""
     if value is None and empty is not None:
         return empty
     if not isinstance(value, dict):
         kinds = {type(None): "is empty", list: "holds a list"}
         kind = kinds.get(type(value), "holds a single value")
-        raise PresetError(f"{place}: the file {kind}; keys with values are needed, as in key: value")
+        raise PresetError(f"{origin}: the file {kind}; keys with values are needed, as in key: value")
     return value
 
 
-def parse_yaml_scalar(text: str, place: str = "value") -> Any:
+def parse_yaml_scalar(text: str, origin: str = "value") -> Any:
     """Return the value of a text by the rules of a preset file: ``true``, ``1e-3``, ``[a, b]``, ``-inf``.
 
-    ``place`` begins each message. Raises ``PresetError`` with line and column if it is not YAML.
+    ``origin`` begins each message. Raises ``PresetError`` with line and column if it is not YAML.
     """
-    return parse_yaml(text, place)
+    return parse_yaml(text, origin)
 
 
-def parse_yaml(text: str, place: str, loader_class: type[BoundedLoader] = Yaml12Loader) -> Any:
+def parse_yaml(text: str, origin: str, loader_class: type[BoundedLoader] = Yaml12Loader) -> Any:
     """Return the value of a YAML text; raises ``PresetError`` with line and column if it is not YAML.
 
     ``loader_class``: `BoundedLoader` reads YAML 1.1, as other tools do.
@@ -70,41 +70,41 @@ def parse_yaml(text: str, place: str, loader_class: type[BoundedLoader] = Yaml12
         mark = error.problem_mark or error.context_mark
         where = f"line {mark.line + 1}, column {mark.column + 1}: " if mark else ""
         problem = " ".join((error.problem or error.context or "not YAML").split())
-        raise PresetError(f"{place}: {where}{problem}") from None
+        raise PresetError(f"{origin}: {where}{problem}") from None
     except ReaderError as error:
         before = text[: error.position]
         line, column = before.count("\n") + 1, error.position - before.rfind("\n")
         where = f"line {line}, column {column}"
         code = f"U+{ord(text[error.position]):04X}"
-        raise PresetError(f"{place}: {where}: the character {code} is not allowed") from None
+        raise PresetError(f"{origin}: {where}: the character {code} is not allowed") from None
     except RecursionError:
-        raise PresetError(f"{place}: it is nested too deeply") from None
-    _check_extent(value, place)
+        raise PresetError(f"{origin}: it is nested too deeply") from None
+    _check_extent(value, origin)
     return value
 
 
-def read_text(path: Path, place: str) -> str:
+def read_text(path: Path, origin: str) -> str:
     """Return the text of a file, without a byte order mark; raises ``PresetError`` as `read_yaml` does."""
     try:
         with path.open("rb") as file:
             # One byte more than allowed: a device or a pipe has no size to ask for.
             data = file.read(MAX_FILE_BYTES + 1)
     except (OSError, ValueError) as error:
-        raise PresetError(f"{place}: {_file_message(path, error)}") from None
-    return decode_text(data, place)
+        raise PresetError(f"{origin}: {_file_message(path, error)}") from None
+    return decode_text(data, origin)
 
 
-def decode_text(data: bytes, place: str) -> str:
+def decode_text(data: bytes, origin: str) -> str:
     """Return the bytes of a file as text, without a byte order mark.
 
     Raises ``PresetError`` for more than 1 MB, and for what is not UTF-8.
     """
     if len(data) > MAX_FILE_BYTES:
-        raise PresetError(f"{place}: the file is larger than 1 MB")
+        raise PresetError(f"{origin}: the file is larger than 1 MB")
     try:
         return decode_utf8(data)
     except NotUTF8Error as error:
-        raise PresetError(f"{place}: line {error.line}: the file is not UTF-8") from None
+        raise PresetError(f"{origin}: line {error.line}: the file is not UTF-8") from None
 
 
 def _file_message(path: Path, error: OSError | ValueError) -> str:
@@ -118,16 +118,16 @@ def _file_message(path: Path, error: OSError | ValueError) -> str:
     return f"the file cannot be read ({getattr(error, 'strerror', None) or error})"
 
 
-def _check_extent(value: Any, place: str) -> None:
+def _check_extent(value: Any, origin: str) -> None:
     """Raise ``PresetError`` for a value that aliases make huge, or that contains itself."""
     pending, count = [(value, 0)], 0
     while pending:
         item, depth = pending.pop()
         count += 1
         if depth > _MAX_DEPTH:
-            raise PresetError(f"{place}: it is nested too deeply")
+            raise PresetError(f"{origin}: it is nested too deeply")
         if count > MAX_VALUES:
-            raise PresetError(f"{place}: it stands for more than {MAX_VALUES} values")
+            raise PresetError(f"{origin}: it stands for more than {MAX_VALUES} values")
         if isinstance(item, dict):
             pending.extend((inner, depth + 1) for inner in item.values())
         elif isinstance(item, list):

@@ -66,8 +66,8 @@ def verify(
         raise RecoverError(
             "verify: what was recovered is relative to the likeliest token; no single call tells that"
         )
-    known = np.flatnonzero(~np.isnan(recovery.logprobs))
-    if not len(known):
+    recovered = np.flatnonzero(~np.isnan(recovery.logprobs))
+    if not len(recovered):
         raise RecoverError("verify: nothing was recovered")
     method = "forced" if recovery.method == "forced" else "single"
     plain = replace(settings or RecoverySettings(), checkpoint=None, resume=False, basis=None, progress=None)
@@ -76,7 +76,7 @@ def verify(
         if (plain.max_calls or 0) < 1:
             return Verification(0, float("nan"), None, method, 0, "max_calls")
     plain.check()
-    tokens = np.sort(np.random.default_rng().choice(known, min(count, len(known)), replace=False))
+    tokens = np.sort(np.random.default_rng().choice(recovered, min(count, len(recovered)), replace=False))
     session = open_session(endpoint, prompt, plain)
     estimates = LogprobEstimates(len(recovery.logprobs), endpoint.collisions)
     stopped = None

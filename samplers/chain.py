@@ -36,7 +36,7 @@ class Chain:
         """Copy the samplers, and give each what it needs of seed and vocabulary."""
         check_selection([spec.sampler for spec in specs])
         if not specs or not specs[-1].sampler.about.selects:
-            specs = [*specs, StepSpec(Dist(), place=f"chain[{len(specs)}].dist")]
+            specs = [*specs, StepSpec(Dist(), location=f"chain[{len(specs)}].dist")]
         self.seed = context.seed
         self.vocabulary = context.vocabulary
         specs = [spec for spec in specs if not spec.is_off]
@@ -156,11 +156,11 @@ def _bind(step: Sampler, spec: StepSpec, context: BuildContext) -> None:
 
 
 def _with_place(spec: StepSpec, message: str) -> str:
-    """Replace ``name.parameter`` at the start of a message by the place where that was written."""
+    """Replace ``name.parameter`` at the start of a message by where that was written."""
     start = re.match(rf"{re.escape(spec.name)}\b(?:\.(\w+))?", message)
     if start is None:
-        return f"{spec.place_of('')}: {message}"
-    return spec.place_of(start[1] or "") + message[start.end() :]
+        return f"{spec.location_of('')}: {message}"
+    return spec.location_of(start[1] or "") + message[start.end() :]
 
 
 def _apply_mask(candidates: Candidates, mask: NDArray[np.bool_]) -> None:

@@ -59,57 +59,57 @@ def _read_steps(steps: str | Sequence[Step]) -> list[StepSpec]:
         if isinstance(step, StepSpec):
             specs.append(step)
             continue
-        sampler = make_sampler(step, place=f"chain[{number}]")
-        specs.append(StepSpec(sampler, place=f"chain[{number}].{sampler.about.name}"))
+        sampler = make_sampler(step, origin=f"chain[{number}]")
+        specs.append(StepSpec(sampler, location=f"chain[{number}].{sampler.about.name}"))
     return specs
 
 
-def make_sampler(step: str | Mapping[str, Any] | Sampler, place: str) -> Sampler:
+def make_sampler(step: str | Mapping[str, Any] | Sampler, origin: str) -> Sampler:
     """Return the sampler of one step; a sampler itself is returned as it is.
 
-    ``place`` begins each message, as in ``chain[2].top_p.p: …``. Raises ``SamplingError``.
+    ``origin`` begins each message, as in ``chain[2].top_p.p: …``. Raises ``SamplingError``.
     """
     if isinstance(step, Sampler):
         return step
-    name, value = _name_and_value(step, place)
+    name, value = _name_and_value(step, origin)
     try:
         cls = find_sampler(name)
     except SamplingError as error:
-        raise SamplingError(f"{place}: {error}") from None
-    place = f"{place}.{cls.about.name}"
-    params = _parameters(cls, value, place)
+        raise SamplingError(f"{origin}: {error}") from None
+    origin = f"{origin}.{cls.about.name}"
+    params = _parameters(cls, value, origin)
     try:
         return cls(**params)
     except ValidationError as error:
-        raise SamplingError(f"{place}{parameter_message(cls, error)}") from None
+        raise SamplingError(f"{origin}{parameter_message(cls, error)}") from None
     except Exception as error:  # what another package's validator may raise
-        raise SamplingError(f"{place}: {type(error).__name__}: {error}") from error
+        raise SamplingError(f"{origin}: {type(error).__name__}: {error}") from error
 
 
-def _name_and_value(step: object, place: str) -> tuple[str, Any]:
+def _name_and_value(step: object, origin: str) -> tuple[str, Any]:
     if isinstance(step, str):
         return step, None
     if isinstance(step, Mapping) and len(step) == 1:
         ((name, value),) = step.items()
         if isinstance(name, str):
             return name, value
-    raise SamplingError(f"{place}: {step!r} is not a step; write name, name: value or name: {{parameters}}")
+    raise SamplingError(f"{origin}: {step!r} is not a step; write name, name: value or name: {{parameters}}")
 
 
-def _parameters(cls: type[Sampler], value: Any, place: str) -> dict[str, Any]:
+def _parameters(cls: type[Sampler], value: Any, origin: str) -> dict[str, Any]:
     """The parameters as a table; a bare value is the main one."""
     main = cls.about.main
     if value is None:
         return {}
     if not isinstance(value, Mapping) or _is_main_table(cls, value):
         if main is None:
-            raise SamplingError(f"{place}: takes no single value, and {value!r} came")
+            raise SamplingError(f"{origin}: takes no single value, and {value!r} came")
         return {main: value}
     for key in value:
         if key not in cls.model_fields:
             near = nearest_name(str(key), cls.model_fields, _PARAMETER_SIMILARITY)
             hint = f"did you mean {near}?" if near else f"known: {', '.join(cls.model_fields) or 'none'}"
-            raise SamplingError(f"{place}: unknown parameter {key!r}; {hint}")
+            raise SamplingError(f"{origin}: unknown parameter {key!r}; {hint}")
     return dict(value)
 
 

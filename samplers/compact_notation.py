@@ -30,7 +30,7 @@ def parse_notation(text: str) -> list[Any]:
 
     Steps are joined by ``>``. A step is ``name``, ``name0.8`` or ``name=0.8`` (its main parameter), or
     ``name(k=v, …)``. A value is a number, true, false, a word, or as in JSON a "text" or a [list]. Raises
-    ``SamplingError`` that names the step and its place.
+    ``SamplingError`` that names the step.
     """
     chain = f"chain {_shown(text)!r}"
     if text.count(">") > MAX_STEPS:  # cheap, and before the steps are read
@@ -40,22 +40,22 @@ def parse_notation(text: str) -> list[Any]:
     ]
 
 
-def _step(step: str, place: str) -> Any:
+def _step(step: str, origin: str) -> Any:
     text = _single_spaced(step)
     call = _CALL.fullmatch(text)
     if call and _is_balanced(call["params"]):
         pairs = list(_split(call["params"], ",")) if call["params"].strip() else []
         fields = _fields(call["name"])
-        return {call["name"]: _table([_pair(pair, fields, place) for pair in pairs], place)}
+        return {call["name"]: _table([_pair(pair, fields, origin) for pair in pairs], origin)}
     assigned = _ASSIGNED.fullmatch(text)
     if assigned:
-        return {assigned["name"]: _checked(assigned["main"], place)}
+        return {assigned["name"]: _checked(assigned["main"], origin)}
     if _BARE.fullmatch(text) and is_known(text):
         return text
-    return _joined(text, place)
+    return _joined(text, origin)
 
 
-def _joined(text: str, place: str) -> Any:
+def _joined(text: str, origin: str) -> Any:
     """Read a name with a number right behind it: of all splits, the one with the longest known name."""
     starts = [start for start in range(len(text) - 1, max(len(text) - 100, 0), -1) if _MAIN.fullmatch(text, start)]
     splits = [(text[:start].rstrip(), text[start:]) for start in starts]
@@ -63,13 +63,13 @@ def _joined(text: str, place: str) -> Any:
     name, number = next((split for split in splits if is_known(split[0])), splits[-1] if splits else (text, ""))
     if is_known(f"{name}_v{number}"):
         raise SamplingError(
-            f"{place}: {text!r} may be {name}_v{number} or {name}={number}; write the one you mean"
+            f"{origin}: {text!r} may be {name}_v{number} or {name}={number}; write the one you mean"
         )
     if number:
         return {name: _number(number)}
     if not _BARE.fullmatch(name):
         what = f"{_shown(text)!r} is not a step" if text else "a step is missing"
-        raise SamplingError(f"{place}: {what}; write name, name0.8, name=value or name(key=value, …)")
+        raise SamplingError(f"{origin}: {what}; write name, name0.8, name=value or name(key=value, …)")
     return name
 
 
@@ -137,20 +137,20 @@ def _fields(name: str) -> Collection[str]:
         return ()
 
 
-def _table(pairs: list[tuple[str | int, Any]], place: str) -> dict[str | int, Any]:
+def _table(pairs: list[tuple[str | int, Any]], origin: str) -> dict[str | int, Any]:
     table = dict(pairs)
     if len(table) < len(pairs):
-        raise SamplingError(f"{place}: a parameter is given twice")
+        raise SamplingError(f"{origin}: a parameter is given twice")
     return table
 
 
-def _pair(pair: str, fields: Collection[str], place: str) -> tuple[str | int, Any]:
+def _pair(pair: str, fields: Collection[str], origin: str) -> tuple[str | int, Any]:
     quoted = _QUOTED.match(pair.strip())
     key, sign, value = pair.strip()[quoted.end() if quoted else 0 :].partition("=")
     key = quoted.group() if quoted else key.strip()
     if not sign or not key or not value.strip():
-        raise SamplingError(f"{place}: {_shown(pair)!r} is not key=value")
-    return _checked(key, place, lambda text: _key(text, fields)), _checked(value.strip(), place)
+        raise SamplingError(f"{origin}: {_shown(pair)!r} is not key=value")
+    return _checked(key, origin, lambda text: _key(text, fields)), _checked(value.strip(), origin)
 
 
 def _key(key: str, fields: Collection[str]) -> str | int:
@@ -163,11 +163,11 @@ def _key(key: str, fields: Collection[str]) -> str | int:
     return name if name in fields else key
 
 
-def _checked(text: str, place: str, read: Callable[[str], Any] | None = None) -> Any:
+def _checked(text: str, origin: str, read: Callable[[str], Any] | None = None) -> Any:
     try:
         return (read or _value)(text)
     except (ValueError, RecursionError):
-        raise SamplingError(f"{place}: {_shown(text)!r} is neither a text nor a list") from None
+        raise SamplingError(f"{origin}: {_shown(text)!r} is neither a text nor a list") from None
 
 
 def _value(text: str) -> Any:

@@ -35,11 +35,11 @@ class SequenceBreakers:
     Attributes:
         single: the tokens that are a breaker by themselves.
         max_tail: how many tokens may follow the first token of a breaker.
-        size: the size of the vocabulary.
+        vocab_size: the size of the vocabulary.
     """
 
-    def __init__(self, tails: Mapping[int, Sequence[Sequence[int]]], size: int) -> None:
-        """Hold breakers of a vocabulary of ``size`` tokens.
+    def __init__(self, tails: Mapping[int, Sequence[Sequence[int]]], vocab_size: int) -> None:
+        """Hold breakers of a vocabulary of ``vocab_size`` tokens.
 
         ``tails``: by the first token of a breaker, all sequences of tokens that complete it.
         """
@@ -47,14 +47,14 @@ class SequenceBreakers:
             head: sorted({tuple(tail) for tail in head_tails}, key=len, reverse=True)
             for head, head_tails in tails.items()
         }
-        self.size = size
-        self._is_head = np.zeros(size, dtype=np.bool_)
+        self.vocab_size = vocab_size
+        self._is_head = np.zeros(vocab_size, dtype=np.bool_)
         self._is_head[list(tails)] = True
         self.single = frozenset(head for head, head_tails in self._tails.items() if () in head_tails)
         self.max_tail = max((len(head_tails[0]) for head_tails in self._tails.values()), default=0)
 
     @classmethod
-    def overlapping(cls, texts: Sequence[str], vocabulary: Vocabulary) -> SequenceBreakers:
+    def all_spellings(cls, texts: Sequence[str], vocabulary: Vocabulary) -> SequenceBreakers:
         """Return all token sequences that write a text. The first token may begin before it, the last end after.
 
         What the first token does not hold of a text is tokenized by itself. As in llama.cpp, a text counts up to
@@ -64,14 +64,14 @@ class SequenceBreakers:
         tails: dict[int, list[Sequence[int]]] = {}
         pieces = vocabulary.pieces
         for text in texts:
-            for head, rest in tokens_starting(encode_utf8(text, "dry.breakers")[:_MAX_TEXT_BYTES], pieces):
-                tokens = _tokenize_rest(rest, vocabulary)
+            for head, rest_bytes in tokens_starting(encode_utf8(text, "dry.breakers")[:_MAX_TEXT_BYTES], pieces):
+                tokens = _tokenize_rest(rest_bytes, vocabulary)
                 if tokens is not None:
                     tails.setdefault(head, []).append(tokens[:_MAX_TAIL_TOKENS])
         return cls(tails, vocabulary.size)
 
     @classmethod
-    def last_tokens(cls, texts: Sequence[str], vocabulary: Vocabulary) -> SequenceBreakers:
+    def single_token_breakers(cls, texts: Sequence[str], vocabulary: Vocabulary) -> SequenceBreakers:
         """Return breakers of one token each: the last token of "a" and the text."""
         tokens = {vocabulary.tokenize(b"a" + encode_utf8(text, "dry.breakers"))[-1] for text in texts}
         return cls({token: [()] for token in tokens}, vocabulary.size)
@@ -115,16 +115,16 @@ class LastBreakerTracker:
         return size - self._position.after if self._position.first >= size - window else window
 
 
-def _tokenize_rest(rest: bytes, vocabulary: Vocabulary) -> list[int] | None:
+def _tokenize_rest(rest_bytes: bytes, vocabulary: Vocabulary) -> list[int] | None:
     """Return the tokens of the rest of a text; None if the vocabulary has no tokens for it."""
-    if not rest:
+    if not rest_bytes:
         return []
     try:
-        rest.decode()
+        rest_bytes.decode()
     except UnicodeDecodeError:
         pieces = vocabulary.pieces
         try:
-            return [pieces.index(bytes([byte])) for byte in rest]
+            return [pieces.index(bytes([byte])) for byte in rest_bytes]
         except ValueError:
             return None
-    return vocabulary.tokenize(rest)
+    return vocabulary.tokenize(rest_bytes)

@@ -47,13 +47,13 @@ def parameter_message(cls: type[Sampler], error: ValidationError) -> str:
     first = problems[0]
     # A parameter of several types has a problem for each, at the same place with the type's name behind it.
     is_union = first["loc"][-1:] in (("int",), ("str",))
-    place = first["loc"][:-1] if is_union else first["loc"]
-    is_key = place[-1:] == ("[key]",)
-    path = "".join(f".{part}" for part in (place[:-2] if is_key else place))
+    path_parts = first["loc"][:-1] if is_union else first["loc"]
+    is_key = path_parts[-1:] == ("[key]",)
+    path = "".join(f".{part}" for part in (path_parts[:-2] if is_key else path_parts))
     field = cls.model_fields.get(str(first["loc"][0])) if first["loc"] else None
     allowed = allowed_values(field) if field is not None else ""
-    same_place = [problem for problem in problems if problem["loc"][:-1] == place] if is_union else [first]
-    kind = _kind_in_words(cls, same_place)
+    same_path = [problem for problem in problems if problem["loc"][:-1] == path_parts] if is_union else [first]
+    kind = _kind_in_words(cls, same_path)
     got = first["input"]
     if kind:
         return f"{path}: {'the key ' if is_key else ''}{got!r} is not {kind}" + (

@@ -59,9 +59,9 @@ def list_plugins() -> dict[str, str]:
     """Return the samplers of other packages: by name, where it would be loaded from. Nothing is imported."""
     table = {}
     for name, points in _offered().items():
-        place = ", ".join(sorted({point.value for point in points}))
+        packages = ", ".join(sorted({point.value for point in points}))
         built_in = name if name in builtin_names() else _aliases().get(name)
-        table[name] = f"{place} (hidden by the built-in {built_in})" if built_in else place
+        table[name] = f"{packages} (hidden by the built-in {built_in})" if built_in else packages
     return table
 
 

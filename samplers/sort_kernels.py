@@ -70,8 +70,8 @@ def _reaching_bound(values: Floats, count: int) -> Positions:
 
 def _nth_highest(values: Floats, count: int) -> np.float32:
     """Return the ``count``-th highest value."""
-    place = values.size - count
+    position = values.size - count
     parted = values.copy()
-    parted.partition(place)
-    value: np.float32 = parted[place]
+    parted.partition(position)
+    value: np.float32 = parted[position]
     return value

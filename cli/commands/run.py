@@ -41,13 +41,13 @@ def run(options: RunOptions) -> None:
     if options.output.show_config and setup is not None:
         show_settings(setup.settings, setup.spec)
         return
-    text = "" if options.output.show_config else read_prompt(options.prompt)
+    raw_prompt = "" if options.output.show_config else read_prompt(options.prompt)
     with interruptible() as interrupt, load_model(options.model, interrupt) as model:
         setup = setup or _set_up(options, model.metadata)
         if options.output.show_config:
             show_settings(setup.settings, setup.spec)
         else:
-            _generate(setup, model, text, interrupt)
+            _generate(setup, model, raw_prompt, interrupt)
 
 
 @dataclass(frozen=True)
@@ -64,8 +64,15 @@ def _set_up(options: RunOptions, metadata: Mapping[str, str] | None) -> _Setup:
     return _Setup(options, settings, grammar_spec(options.grammar, settings))
 
 
-def _generate(setup: _Setup, model: Model, text: str, interrupt: Interrupt) -> None:
-    """Build, iterate, render; ``text``: the prompt without a chat template."""
+def _generate(setup: _Setup, model: Model, raw_prompt: str, interrupt: Interrupt) -> None:
+    """Build, iterate, render.
+
+    Args:
+        setup: the command line, the settings and the grammar.
+        model: the model.
+        raw_prompt: the prompt without a chat template.
+        interrupt: tells whether Ctrl-C was pressed.
+    """
     from ...engine import build_prompt, generate
     from ...samplers import build
     from ..render.progress import reading
@@ -74,7 +81,7 @@ def _generate(setup: _Setup, model: Model, text: str, interrupt: Interrupt) -> N
     logprobs = logprob_request(options.output, model.vocabulary)
     constraint = None if spec is None else start_constraint(spec, model)
     chain = build(settings.steps, seed=seed_of(settings), vocab=model.vocabulary)
-    prompt = build_prompt(model, text, system=settings.system.value, chat=options.chat.chat)
+    prompt = build_prompt(model, raw_prompt, system=settings.system.value, chat=options.chat.chat)
     with reading() as progress, interrupt.ending_soon():
         events: Iterator[Event] = generate(
             model,
@@ -94,24 +101,32 @@ def _generate(setup: _Setup, model: Model, text: str, interrupt: Interrupt) -> N
             progress=progress,
             is_interrupted=lambda: interrupt.requested,
         )
-        done = _render(events, options.output, text, prompt)
+        done = _render(events, options.output, raw_prompt, prompt)
     _report(done, setup, chain.seed, interrupt)
 
 
-def _render(events: Iterator[Event], options: OutputOptions, text: str, prompt: str) -> Done:
-    """Write the events in the requested format; ``prompt``: ``text``, in its chat template if there is one."""
+def _render(events: Iterator[Event], options: OutputOptions, raw_prompt: str, prompt: str) -> Done:
+    """Write the events in the requested format.
+
+    Args:
+        events: the events of the run.
+        options: the format, and what goes into it.
+        raw_prompt: the prompt without a chat template.
+        prompt: the same in its chat template, if there is one.
+    """
     if options.format is Format.text:
-        from ..render import text as plain
+        from ..render.text import render as render_text
 
-        return plain.render(events, sys.stdout, text if options.echo else "")
+        return render_text(events, sys.stdout, raw_prompt if options.echo else "")
     if options.format is Format.jsonl:
-        from ..render import jsonl
+        from ..render.jsonl import render as render_jsonl
 
-        return jsonl.render(events, sys.stdout)
-    from ..render import api_shapes as shapes
+        return render_jsonl(events, sys.stdout)
+    from ..render.api_shapes import ApiShape, render
 
-    shape = shapes.ApiShape(options.format.value, options.stream, options.echo, prompt != text)
-    return shapes.render(events, sys.stdout, shape, prompt)
+    is_templated = prompt != raw_prompt
+    shape = ApiShape(options.format.value, options.stream, options.echo, is_templated)
+    return render(events, sys.stdout, shape, prompt)
 
 
 def _report(done: Done, setup: _Setup, seed: int, interrupt: Interrupt) -> None:

@@ -62,7 +62,7 @@ def check_grammar(preset: Preset) -> None:
     try:
         resolve_grammar(value, grammar_folders(), preset_folder(preset)).check()
     except GrammarError as error:
-        raise error.within(preset.place) from None
+        raise error.within(preset.origin) from None
 
 
 def start_constraint(spec: GrammarSpec, model: Model) -> Constraint:

@@ -96,7 +96,7 @@ def list_sections(error: MissingSectionError, usage: str) -> str:
     ``usage`` shows how one of them is chosen.
     """
     names = "".join(f"\n  {name}" for name in error.names)
-    return f"{error.place}: the file holds {len(error.names)} presets; choose one by {usage}:{names}"
+    return f"{error.origin}: the file holds {len(error.names)} presets; choose one by {usage}:{names}"
 
 
 def _load(name: str, file: str) -> LoadedPreset:

@@ -53,7 +53,14 @@ def _count_lines(path: Path) -> int | None:
 
 
 def _scored_line(model: Model, line: bytes, number: int, stride: int | None) -> str:
-    """The line with its scores, as JSON; its other fields stay."""
+    """Return the line with its scores, as JSON; its other fields stay.
+
+    Args:
+        model: scores the text.
+        line: the line, a JSON object.
+        number: its number in the file, from 1.
+        stride: tokens by which the window moves on; None: the default.
+    """
     from ...logprobs import encode_json
 
     record = parse_object(line)

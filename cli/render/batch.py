@@ -124,9 +124,9 @@ def show_progress(progress: BatchProgress, results_on_terminal: bool) -> Iterato
 
 
 def _format_duration(seconds: float) -> str:
-    whole = round(seconds)
-    if whole < 60:
-        return f"{seconds:.1f} s" if seconds < 10 else f"{whole} s"
-    if whole < 3600:
-        return f"{whole // 60} min {whole % 60} s"
-    return f"{whole // 3600} h {whole % 3600 // 60} min"
+    rounded_seconds = round(seconds)
+    if rounded_seconds < 60:
+        return f"{seconds:.1f} s" if seconds < 10 else f"{rounded_seconds} s"
+    if rounded_seconds < 3600:
+        return f"{rounded_seconds // 60} min {rounded_seconds % 60} s"
+    return f"{rounded_seconds // 3600} h {rounded_seconds % 3600 // 60} min"

@@ -24,8 +24,8 @@ Where systems compute a sampler differently, a parameter selects the variant: `t
 
 def samplers_page() -> str:
     """Markdown of the table of samplers, and of a section for each."""
-    found = catalogue()
-    return _HEAD + samplers_table() + "\n" + "\n".join(_section(cls) for cls in found.values())
+    samplers = catalogue()
+    return _HEAD + samplers_table() + "\n" + "\n".join(_section(cls) for cls in samplers.values())
 
 
 def samplers_table() -> str:

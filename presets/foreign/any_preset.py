@@ -44,49 +44,49 @@ def load_any_preset(name_or_path: str) -> LoadedPreset:
         return LoadedPreset(imported.preset, imported.format, tuple(imported.reported))
     if section is not None:
         raise PresetError(f"{file}: the file holds one preset only, and no section {section!r}")
-    return LoadedPreset(Preset.from_table(table, place=file, name=Path(file).stem, source=file))
+    return LoadedPreset(Preset.from_table(table, origin=file, name=Path(file).stem, source=file))
 
 
-def own_table(text: str, place: str) -> dict[Any, Any] | None:
+def own_table(text: str, origin: str) -> dict[Any, Any] | None:
     """Return the keys and values of a preset of ours; None if the text is another tool's.
 
     Raises ``PresetError`` for a text that is neither, and for one that could be both.
     """
-    value, fault = _parse(text, place)
+    value, fault = _parse(text, origin)
     if isinstance(value, dict):
         own = set(value) & set(Preset.model_fields)
         if "chain" in own or (own and len(own) == len(value)):
             return value
-    if _is_foreign(value, text, place):
+    if _is_foreign(value, text, origin):
         return None
     if fault is not None:
         raise fault
-    return check_table(value, place)
+    return check_table(value, origin)
 
 
-def _is_foreign(value: Any, text: str, place: str) -> bool:
+def _is_foreign(value: Any, text: str, origin: str) -> bool:
     """True if the text is another tool's; ``value``: what it holds as YAML, None if it is no YAML."""
     try:
-        format_name = recognise(text, place)
+        format_name = recognise(text, origin)
     except AmbiguousFormatError:
         raise
     except PresetError:
-        if is_path(Path(place).name):  # a YAML file; the faults of ours say more
+        if is_path(Path(origin).name):  # a YAML file; the faults of ours say more
             return False
         raise
     if format_name != "webui":
         return True
-    theirs = webui_keys(text, place)
+    theirs = webui_keys(text, origin)
     ours = sorted((set(value) & set(Preset.model_fields)) - _SHARED_KEYS) if isinstance(value, dict) else []
     if theirs and ours:
         raise PresetError(
-            f"{place}: {ours[0]} is a key of our presets, {theirs[0]} one of text-generation-webui's; for the"
-            f" latter: gen presets import {place} --from webui"
+            f"{origin}: {ours[0]} is a key of our presets, {theirs[0]} one of text-generation-webui's; for the"
+            f" latter: gen presets import {origin} --from webui"
         )
     return bool(theirs)
 
 
-def _parse(text: str, place: str) -> tuple[Any, PresetError | None]:
+def _parse(text: str, origin: str) -> tuple[Any, PresetError | None]:
     """The value of a YAML or JSON text, or what is wrong with it. A list is no preset of ours, and is not read."""
     first = text.lstrip()[:1]
     if first == "[":
@@ -94,9 +94,9 @@ def _parse(text: str, place: str) -> tuple[Any, PresetError | None]:
     try:
         if first == "{":
             try:
-                return parse_json(text, place), None  # much faster than YAML
+                return parse_json(text, origin), None  # much faster than YAML
             except PresetError:
                 pass
-        return parse_yaml(text, place), None
+        return parse_yaml(text, origin), None
     except PresetError as error:
         return None, error

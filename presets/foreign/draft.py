@@ -32,7 +32,7 @@ class ForeignStep:
 class Draft:
     """What the rules of a format make of a file.
 
-    A step is put into a slot, named as the tool names the step in its orders; `finish` then takes the slots in
+    A step is put into a slot, named as the tool names the step in its orders; `take_chain` then takes the slots in
     the order in which the tool applies them.
     """
 
@@ -54,14 +54,20 @@ class Draft:
     def put(self, slot: str, name: str, params: Mapping[str, Any], keys: Sequence[str], comment: str = "") -> None:
         """Put a step into a slot; one that its parameters switch off makes no step.
 
-        ``keys``: the table's keys that it was made from, the main one first. Raises ``PresetError`` that names
-        the main key, for parameters that the sampler refuses.
+        Args:
+            slot: the slot, by the tool's name for the step.
+            name: the sampler.
+            params: its parameters.
+            keys: the table's keys that the step was made from, the main one first.
+            comment: a comment for the YAML preset.
+
+        Raises ``PresetError`` that names the main key, for parameters that the sampler refuses.
         """
         table = self.table
         try:
-            sampler = make_sampler({name: dict(params)}, place="")
+            sampler = make_sampler({name: dict(params)}, origin="")
         except SamplingError as error:
-            raise PresetError(f"{table.place_of(keys[0])}: {str(error).lstrip('.')}") from None
+            raise PresetError(f"{table.origin_of(keys[0])}: {str(error).lstrip('.')}") from None
         if sampler.is_neutral:
             return
         if name == "penalties":  # one step for three penalties; those that are off need not be said
@@ -81,7 +87,7 @@ class Draft:
         """The steps of these slots, in this order."""
         return [self.slots[slot] for slot in order if slot in self.slots]
 
-    def finish(self, steps: Sequence[ForeignStep]) -> None:
+    def take_chain(self, steps: Sequence[ForeignStep]) -> None:
         """Take the steps as the chain: up to the one that selects, or else with a plain draw at the end.
 
         Given steps behind the one that selects have no effect in the tool, and are reported.
@@ -103,13 +109,13 @@ class Draft:
 
     def take_max_tokens(self, key: str) -> None:
         """Carry over a number of tokens; what is below 1 means no limit."""
-        limit = self.table.whole(key)
+        limit = self.table.whole_number(key)
         if limit is not None and limit > 0:
             self.extras["max_tokens"] = limit
 
     def take_seed(self, key: str, least: int = 0) -> None:
         """Carry over a seed; one below ``least``, and llama.cpp's 2^32 - 1, means a random one."""
-        seed = self.table.whole(key)
+        seed = self.table.whole_number(key)
         if seed is None or seed < least or seed == SEED_MAX:
             return
         if seed > SEED_MAX:

@@ -24,8 +24,7 @@ _EXPORTERS: Mapping[str, tuple[str, Callable[[Outgoing], Exported]]] = {
     "huggingface": ("transformers", to_config),
 }
 EXPORT_FORMATS = tuple(_EXPORTERS)
-"""The formats that `export_preset` writes: ``llama.cpp`` is a command line, ``llama-server`` a request's
-body."""
+"""The formats that `export_preset` writes: ``llama.cpp`` is a command line, ``llama-server`` a JSON body."""
 
 _EXTRAS = ("seed", "max_tokens", "stop", "system", "grammar")
 
@@ -35,7 +34,8 @@ def export_preset(preset: Preset | str | Sequence[Any], format: str) -> Exported
 
     Args:
         preset: a preset, or a chain: its steps as in a preset, as ``[name, {parameter: value}]``, or as one
-        text. format: one of `EXPORT_FORMATS`.
+            text.
+        format: one of `EXPORT_FORMATS`.
 
     An import of the text gives the same chain, save for what is reported. Raises ``PresetError`` for an unknown
     format and for a chain that is wrong.

@@ -75,7 +75,7 @@ def put_steps(draft: Draft, defaults: HijackDefaults) -> None:
     _put_selectors(draft, defaults.least_target)
 
 
-def finish(draft: Draft, order: Sequence[str], temperature_last: bool) -> None:
+def arrange_chain(draft: Draft, order: Sequence[str], temperature_last: bool) -> None:
     """Sort the steps by the order and end the chain; without ``do_sample`` only the penalties act.
 
     Steps that the order does not name come first. ``temperature_last`` moves the temperatures and the smoothing
@@ -93,7 +93,7 @@ def finish(draft: Draft, order: Sequence[str], temperature_last: bool) -> None:
         idle = [step for step in steps if all(step is not penalty for penalty in acting)]
         draft.report_idle([step for step in idle if not _takes_the_best(step)], "do_sample is false")
         steps = [*kept, ForeignStep("greedy", keys=("do_sample",), comment="false: the most likely token")]
-    draft.finish([*front, *merged_penalties(steps)])
+    draft.take_chain([*front, *merged_penalties(steps)])
 
 
 def read_order(table: ForeignTable, key: str) -> list[str] | None:
@@ -130,7 +130,7 @@ def _takes_the_best(step: ForeignStep) -> bool:
 
 def window(table: ForeignTable, default: int) -> int:
     """``penalties.last_n`` of a repetition_penalty_range, where 0 means all tokens."""
-    return table.whole("repetition_penalty_range", default) or -1
+    return table.whole_number("repetition_penalty_range", default) or -1
 
 
 def _put_penalties(draft: Draft, default_range: int) -> None:
@@ -149,7 +149,7 @@ def _put_penalties(draft: Draft, default_range: int) -> None:
         {
             "multiplier": table.number("dry_multiplier", 0.0),
             "base": table.number("dry_base", 1.75),
-            "allowed_length": table.whole("dry_allowed_length", 2),
+            "allowed_length": table.whole_number("dry_allowed_length", 2),
             "last_n": last_n,
             "breakers": read_breakers(table, "dry_sequence_breakers"),
             "match": "last_token",
@@ -159,7 +159,7 @@ def _put_penalties(draft: Draft, default_range: int) -> None:
     key = "encoder_repetition_penalty"
     draft.put(key, key, {"penalty": table.number(key, 1.0)}, [key])
     key = "no_repeat_ngram_size"
-    draft.put("no_repeat_ngram", "no_repeat_ngram", {"n": table.whole(key, 0)}, [key])
+    draft.put("no_repeat_ngram", "no_repeat_ngram", {"n": table.whole_number(key, 0)}, [key])
 
 
 def _put_temperatures(draft: Draft, dynatemp: tuple[float, float]) -> None:
@@ -188,7 +188,7 @@ def _put_temperatures(draft: Draft, dynatemp: tuple[float, float]) -> None:
 
 def _put_truncation(draft: Draft) -> None:
     table = draft.table
-    draft.put("top_k", "top_k", {"k": max(table.whole("top_k", 0), 0)}, ["top_k"])
+    draft.put("top_k", "top_k", {"k": max(table.whole_number("top_k", 0), 0)}, ["top_k"])
     for key, name, parameter in (("top_p", "top_p", "p"), ("typical_p", "typical", "p"), ("tfs", "tfs", "z")):
         draft.put(key, name, {parameter: min(table.number(key, 1.0), 1.0)}, [key])
     for key, parameter in (("min_p", "p"), ("top_a", "a"), ("top_n_sigma", "n")):
@@ -207,7 +207,7 @@ def _put_truncation(draft: Draft) -> None:
 
 def _put_selectors(draft: Draft, least_target: float | None) -> None:
     table = draft.table
-    mode = table.whole("mirostat_mode", 0)
+    mode = table.whole_number("mirostat_mode", 0)
     if mode == 2:
         params = {"tau": table.number("mirostat_tau", 5.0), "eta": table.number("mirostat_eta", 0.1)}
         draft.put("mirostat", "mirostat_v2", params, ["mirostat_mode", "mirostat_tau", "mirostat_eta"])

@@ -49,20 +49,20 @@ _SILENT = (
 )
 
 
-def convert(values: Mapping[Any, Any], place: str) -> Draft:
+def convert(values: Mapping[Any, Any], origin: str) -> Draft:
     """Return the draft of a configuration; raises ``PresetError``."""
-    table = ForeignTable(values, place)
+    table = ForeignTable(values, origin)
     draft = Draft(TOOL, table)
     _put_before(draft)
     _put_sampling(draft)
     before = draft.arranged(SLOTS_BEFORE)
     if table.flag("do_sample", False):
-        draft.finish([*before, *draft.arranged(SAMPLING_SLOTS)])
+        draft.take_chain([*before, *draft.arranged(SAMPLING_SLOTS)])
     else:
         draft.report_idle(draft.arranged(SAMPLING_SLOTS), "do_sample is not true")
         keys = ("do_sample",) if table.is_given("do_sample") else ()
         comment = "false: the most likely token" if keys else "do_sample is absent: the most likely token"
-        draft.finish([*before, ForeignStep("greedy", comment=comment, keys=keys)])
+        draft.take_chain([*before, ForeignStep("greedy", comment=comment, keys=keys)])
     draft.take_max_tokens("max_new_tokens")
     draft.take_texts("stop_strings", "stop")
     report_searches(draft)
@@ -78,7 +78,7 @@ def _put_before(draft: Draft) -> None:
     key = "repetition_penalty"
     draft.put(key, "penalties", {"repeat": table.number(key, 1.0), "last_n": -1}, [key], "the prompt counts too")
     key = "no_repeat_ngram_size"
-    draft.put(key, "no_repeat_ngram", {"n": table.whole(key, 0)}, [key])
+    draft.put(key, "no_repeat_ngram", {"n": table.whole_number(key, 0)}, [key])
     bad = _id_lists(table, "bad_words_ids")
     draft.put("bad_words_ids", "ban", {"tokens": [ids[0] for ids in bad if len(ids) == 1]}, ["bad_words_ids"])
     if any(len(ids) > 1 for ids in bad):
@@ -86,7 +86,7 @@ def _put_before(draft: Draft) -> None:
         draft.reported.append(
             f"bad_words_ids {shorten(longer)}: sequences of several tokens cannot be banned by ids"
         )
-    draft.put("min_new_tokens", "min_tokens", {"n": table.whole("min_new_tokens", 0)}, ["min_new_tokens"])
+    draft.put("min_new_tokens", "min_tokens", {"n": table.whole_number("min_new_tokens", 0)}, ["min_new_tokens"])
     tokens = table.raw("suppress_tokens") or []
     if not _are_ids(tokens):
         raise table.fault("suppress_tokens", "a list of token ids")
@@ -103,7 +103,7 @@ def _put_sampling(draft: Draft) -> None:
     else:
         draft.put("temperature", "temperature", {"t": temperature}, ["temperature"])
     draft.put("top_h", "top_h", {"h": table.number("top_h", 0.0)}, ["top_h"])
-    draft.put("top_k", "top_k", {"k": max(table.whole("top_k", _TOP_K), 0)}, ["top_k"])
+    draft.put("top_k", "top_k", {"k": max(table.whole_number("top_k", _TOP_K), 0)}, ["top_k"])
     for key, name in (("top_p", "top_p"), ("typical_p", "typical")):
         draft.put(key, name, {"p": min(table.number(key, 1.0), 1.0)}, [key])
     draft.put("min_p", "min_p", {"p": table.number("min_p", 0.0)}, ["min_p"])
@@ -121,7 +121,7 @@ def _sequence_bias(draft: Draft) -> dict[int, float]:
         if not _are_ids(ids):
             raise draft.table.fault("sequence_bias", "a list of [token ids, number]")
         if len(ids) == 1:
-            bias[ids[0]] = ForeignTable({"sequence_bias": value}, draft.table.place).number("sequence_bias", 0.0)
+            bias[ids[0]] = ForeignTable({"sequence_bias": value}, draft.table.origin).number("sequence_bias", 0.0)
         else:
             draft.reported.append(f"sequence_bias {ids}: a bias on several tokens in a row has no counterpart")
     return bias

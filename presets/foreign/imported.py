@@ -23,9 +23,10 @@ class Imported:
     format: str
     """The format, as `import_preset` names it."""
     chain: list[list[Any]]
-    """``[name, {parameter: value}]`` for each step that acts, in the tool's order. The last one selects:
-    ``dist``, a
-    plain draw, unless a step of the file does."""
+    """``[name, {parameter: value}]`` for each step that acts, in the tool's order.
+
+    The last one selects: ``dist``, a plain draw, unless a step of the file does.
+    """
     extras: dict[str, Any]
     """What the file sets of ``max_tokens``, ``stop``, ``system``, ``seed`` and ``grammar``."""
     reported: list[str]
@@ -40,8 +41,7 @@ class Imported:
     """Decisions about the chain as a whole: which order, whose defaults."""
 
     def yaml_text(self) -> str:
-        """Return a preset file: the chain with a comment on each decision, then what could not be carried
-        over."""
+        """Return a preset file: the chain, a comment on each decision, and what could not be carried over."""
         lines = [f"description: {_flow(self.preset.description)}"]
         lines += [f"# {_comment(note)}" for note in self.notes]
         lines.append("chain:")
@@ -64,23 +64,32 @@ class PresetOrigin(NamedTuple):
 
 
 class MissingSectionError(PresetError):
-    """A file holds several presets, and none of them is chosen. ``names``: theirs; ``place``: the file."""
+    """A file holds several presets, and none of them is chosen. ``names``: theirs; ``origin``: the file."""
 
-    def __init__(self, place: str, names: Sequence[str]) -> None:
+    def __init__(self, origin: str, names: Sequence[str]) -> None:
         listed = ", ".join(names)
-        super().__init__(f"{place}: the file holds {len(names)} presets; choose a section: {listed}")
-        self.place, self.names = place, tuple(names)
+        super().__init__(f"{origin}: the file holds {len(names)} presets; choose a section: {listed}")
+        self.origin, self.names = origin, tuple(names)
 
 
 def import_draft(draft: Draft, format_name: str, origin: PresetOrigin, sections: Sequence[str]) -> Imported:
-    """Return the import that a draft makes; raises ``PresetError`` if the preset would not work."""
+    """Return the import that a draft makes.
+
+    Args:
+        draft: the finished draft.
+        format_name: the format, one of `FORMATS`.
+        origin: where the preset comes from.
+        sections: the names of the file's presets; empty if it holds one.
+
+    Raises ``PresetError`` if the preset would not work.
+    """
     chain = [[step.name, step.params] for step in draft.steps]
     table = {
         "description": draft.description or origin.description,
         "chain": [{step.name: step.params} if step.params else step.name for step in draft.steps],
         **draft.extras,
     }
-    preset = Preset.from_table(table, place=draft.table.place, name=origin.name, source=origin.source)
+    preset = Preset.from_table(table, origin=draft.table.origin, name=origin.name, source=origin.source)
     return Imported(
         format=format_name,
         chain=chain,
@@ -93,7 +102,7 @@ def import_draft(draft: Draft, format_name: str, origin: PresetOrigin, sections:
     )
 
 
-def choose_section(names: Sequence[str], section: str | None, place: str) -> int:
+def choose_section(names: Sequence[str], section: str | None, origin: str) -> int:
     """Return which preset of a file is meant: the only one, or the one of that name.
 
     Raises ``MissingSectionError`` if there are several and none is named, and ``PresetError`` if the named one is
@@ -102,10 +111,10 @@ def choose_section(names: Sequence[str], section: str | None, place: str) -> int
     if section is None:
         if len(names) == 1:
             return 0
-        raise MissingSectionError(place, names)
+        raise MissingSectionError(origin, names)
     if section in names:
         return list(names).index(section)
-    raise PresetError(f"{place}: there is no section {section!r}; there are: {', '.join(names)}")
+    raise PresetError(f"{origin}: there is no section {section!r}; there are: {', '.join(names)}")
 
 
 def _step_line(step: ForeignStep) -> str:

@@ -51,26 +51,26 @@ def import_preset(path: str | Path, format: str | None = None, section: str | No
     Raises ``PresetError`` that names the file: one that cannot be read, is broken (with its line), fits no
     format or two, holds several presets while none is named, or has a value that no sampler takes.
     """
-    place = str(path)
-    return import_text(read_lines(Path(path), place), place, format, section)
+    origin = str(path)
+    return import_text(read_lines(Path(path), origin), origin, format, section)
 
 
 def import_text(
     text: str,
-    place: str,
+    origin: str,
     format: str | None = None,  # noqa: A002
     section: str | None = None,
 ) -> Imported:
     """Return the preset that a text describes, such as the content of a file; see `import_preset`.
 
-    ``place`` is the path of the file, or what else messages call the text.
+    ``origin`` is the path of the file, or what else messages call the text.
     """
     text = unify_line_ends(text)
-    name = recognise(text, place) if format is None else format_name(format)
-    draft, sections = _draft(name, text, section, place)
-    path = Path(place)
+    name = recognise(text, origin) if format is None else format_name(format)
+    draft, sections = _draft(name, text, section, origin)
+    path = Path(origin)
     description = f"imported from {path.name} ({name})"
-    return import_draft(draft, name, PresetOrigin(path.stem, place, description), sections)
+    return import_draft(draft, name, PresetOrigin(path.stem, origin, description), sections)
 
 
 def import_metadata(metadata: Mapping[str, Any]) -> Imported | None:
@@ -97,69 +97,83 @@ def format_name(text: str) -> str:
     raise PresetError(f"unknown format {text!r}{hint}; known: {', '.join(FORMATS)}")
 
 
-def _draft(name: str, text: str, section: str | None, place: str) -> tuple[Draft, list[str]]:
-    """The draft of the chosen preset, and the names of all if there are several."""
+def _draft(name: str, text: str, section: str | None, origin: str) -> tuple[Draft, list[str]]:
+    """Return the draft of the chosen preset, and the names of all if there are several.
+
+    Args:
+        name: the format.
+        text: the content of the file.
+        section: which preset of a file with several.
+        origin: what a message begins with.
+    """
     if name in ("koboldai", "koboldcpp"):
-        return _kobold(name, parse_json(text, place), section, place)
+        return _kobold(name, parse_json(text, origin), section, origin)
     if name == "llama.cpp" and not text.lstrip().startswith("{") and not is_command(text):
-        return _ini(text, section, place)
+        return _ini(text, section, origin)
     if section is not None:
-        raise PresetError(f"{place}: the file holds one preset only, and no section {section!r}")
-    return _only_draft(name, text, place), []
+        raise PresetError(f"{origin}: the file holds one preset only, and no section {section!r}")
+    return _only_draft(name, text, origin), []
 
 
-def _only_draft(name: str, text: str, place: str) -> Draft:
+def _only_draft(name: str, text: str, origin: str) -> Draft:
     """The draft of a file that holds one preset."""
     if name == "ollama":
-        return ollama.convert(parse_modelfile(text, place), place)
+        return ollama.convert(parse_modelfile(text, origin), origin)
     if name in ("webui", "tabbyapi"):
-        value = parse_yaml_1_1(text, place)
-        values = _object({} if value is None else value, place)  # an empty file is a preset of defaults
-        return webui.convert(values, place) if name == "webui" else tabbyapi.convert(values, place)
+        value = parse_yaml_1_1(text, origin)
+        values = _object({} if value is None else value, origin)  # an empty file is a preset of defaults
+        return webui.convert(values, origin) if name == "webui" else tabbyapi.convert(values, origin)
     if name == "llama.cpp" and is_command(text):
-        return convert_command(text, place)
-    values = _object(parse_json(text, place), place)
+        return convert_command(text, origin)
+    values = _object(parse_json(text, origin), origin)
     if name != "llama.cpp":
-        return _OBJECTS[name](values, place)
+        return _OBJECTS[name](values, origin)
     settings = {str(key): value for key, value in values.items()}
     is_metadata = any(key.startswith(PREFIX) for key in settings)
-    return convert_metadata(settings, place) if is_metadata else convert_body(settings, place)
+    return convert_metadata(settings, origin) if is_metadata else convert_body(settings, origin)
 
 
-def _object(value: Any, place: str) -> Mapping[Any, Any]:
+def _object(value: Any, origin: str) -> Mapping[Any, Any]:
     if not isinstance(value, Mapping):
-        raise PresetError(f"{place}: a table of keys and values is needed")
+        raise PresetError(f"{origin}: a table of keys and values is needed")
     return value
 
 
-def _ini(text: str, section: str | None, place: str) -> tuple[Draft, list[str]]:
-    sections = parse_ini(text, place)
+def _ini(text: str, section: str | None, origin: str) -> tuple[Draft, list[str]]:
+    sections = parse_ini(text, origin)
     names = [name for name in sections if name != GLOBAL_SECTION]
     if section is None and not names:
-        return convert(sections, None, place), []
-    number = choose_section(names, section, place)
+        return convert(sections, None, origin), []
+    number = choose_section(names, section, origin)
     is_only = names == [DEFAULT_SECTION]
-    return convert(sections, names[number], place), [] if is_only else names
+    return convert(sections, names[number], origin), [] if is_only else names
 
 
-def _kobold(name: str, value: Any, section: str | None, place: str) -> tuple[Draft, list[str]]:
+def _kobold(name: str, value: Any, section: str | None, origin: str) -> tuple[Draft, list[str]]:
     is_list = isinstance(value, list)
-    entries = [_object(entry, place) for entry in (value if is_list else [value])]
+    entries = [_object(entry, origin) for entry in (value if is_list else [value])]
     if not entries:
-        raise PresetError(f"{place}: the list holds no preset")
+        raise PresetError(f"{origin}: the list holds no preset")
     labels = _labels(entries)
     if section is not None and labels[0] == "" and not is_list:
-        raise PresetError(f"{place}: the file holds one preset only, and no section {section!r}")
-    chosen = entries[_choose(entries, labels, section, place)]
-    draft = koboldcpp.convert(chosen, place) if name == "koboldcpp" else koboldai.convert(chosen, place, is_list)
+        raise PresetError(f"{origin}: the file holds one preset only, and no section {section!r}")
+    chosen = entries[_choose(entries, labels, section, origin)]
+    draft = koboldcpp.convert(chosen, origin) if name == "koboldcpp" else koboldai.convert(chosen, origin, is_list)
     title = chosen.get("description")
     if isinstance(title, str) and title.strip():
         draft.description = title.strip()
     return draft, labels if is_list and len(labels) > 1 else []
 
 
-def _choose(entries: list[Mapping[Any, Any]], labels: list[str], section: str | None, place: str) -> int:
-    """The preset of a name; a name that several have is enough if all of them have the same settings."""
+def _choose(entries: list[Mapping[Any, Any]], labels: list[str], section: str | None, origin: str) -> int:
+    """Return the index of the preset of a name; several may share it if they have the same settings.
+
+    Args:
+        entries: the presets of the file.
+        labels: a unique name for each.
+        section: the name; None: the file must hold one preset only.
+        origin: what a message begins with.
+    """
     same = [number for number, entry in enumerate(entries) if section is not None and _title(entry) == section]
     if len(same) > 1 and section not in labels:
         settings = [
@@ -168,8 +182,8 @@ def _choose(entries: list[Mapping[Any, Any]], labels: list[str], section: str | 
         if all(setting == settings[0] for setting in settings):
             return same[0]
         names = ", ".join(labels[number] for number in same)
-        raise PresetError(f"{place}: {len(same)} presets have the name {section!r}; choose one of: {names}")
-    return choose_section(labels, section, place)
+        raise PresetError(f"{origin}: {len(same)} presets have the name {section!r}; choose one of: {names}")
+    return choose_section(labels, section, origin)
 
 
 def _labels(entries: list[Mapping[Any, Any]]) -> list[str]:

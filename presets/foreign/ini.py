@@ -28,7 +28,7 @@ class IniSection:
     cut: dict[str, str] = field(default_factory=dict)
 
 
-def parse_ini(text: str, place: str) -> dict[str, IniSection]:
+def parse_ini(text: str, origin: str) -> dict[str, IniSection]:
     """Return the sections by name, in their order; raises ``PresetError`` with the line that is not INI."""
     sections: dict[str, IniSection] = {}
     name = DEFAULT_SECTION
@@ -49,5 +49,5 @@ def parse_ini(text: str, place: str) -> dict[str, IniSection]:
             if comment and comment[0] in ";#" and comment.start() > 0:
                 section.cut[key] = value[comment.start() :]
         else:
-            raise PresetError(f"{place}: line {number}: {line[:60]!r} is not [section] or key = value")
+            raise PresetError(f"{origin}: line {number}: {line[:60]!r} is not [section] or key = value")
     return sections

@@ -67,21 +67,20 @@ KNOWN = (
 )
 
 
-def convert(values: Mapping[Any, Any], place: str, is_preset_list: bool = False) -> Draft:
+def convert(values: Mapping[Any, Any], origin: str, is_preset_list: bool = False) -> Draft:
     """Return the draft of one preset; ``is_preset_list``: it stands in a ``*.presets`` file."""
-    table = ForeignTable(values, place)
+    table = ForeignTable(values, origin)
     draft = Draft(TOOL, table)
     if is_preset_list or any(key in table.values for key in OWN_KEYS):
-        defaults, order, origin = PRESET_DEFAULTS, PRESET_ORDER, "KoboldAI"
+        defaults, order, draft.tool = PRESET_DEFAULTS, PRESET_ORDER, "KoboldAI"
     else:
-        defaults, order, origin = SILLYTAVERN_DEFAULTS, SILLYTAVERN_ORDER, "SillyTavern"
-    draft.tool = origin
+        defaults, order, draft.tool = SILLYTAVERN_DEFAULTS, SILLYTAVERN_ORDER, "SillyTavern"
     _put_steps(draft, defaults)
     order = _order(draft, order)
     draft.take_max_tokens("genamt")
     draft.take_text("grammar", "grammar")
-    if not _finish_mirostat(draft):
-        orders.finish(draft, order, (), {2: ("top_p", "min_p")})
+    if not _take_mirostat_chain(draft):
+        orders.arrange_by_numbers(draft, order, (), {2: ("top_p", "min_p")})
     draft.report_unknown({*KNOWN, *_SILENT})
     return draft
 
@@ -94,14 +93,14 @@ def _put_steps(draft: Draft, defaults: Mapping[str, float]) -> None:
         draft.report("temp", "KoboldAI refuses it; as in KoboldCpp, the most likely token is taken")
     else:
         draft.put("temperature", "temperature", {"t": temperature}, ["temp"])
-    draft.put("top_k", "top_k", {"k": max(table.whole("top_k", 0), 0)}, ["top_k"])
+    draft.put("top_k", "top_k", {"k": max(table.whole_number("top_k", 0), 0)}, ["top_k"])
     draft.put("top_a", "top_a", {"a": table.number("top_a", defaults["top_a"])}, ["top_a"])
     draft.put("top_p", "top_p", {"p": min(table.number("top_p", defaults["top_p"]), 1.0)}, ["top_p"])
     draft.put("tfs", "tfs", {"z": min(table.number("tfs", defaults["tfs"]), 1.0), "pad": True}, ["tfs"])
     draft.put("typical", "typical", {"p": min(table.number("typical", defaults["typical"]), 1.0)}, ["typical"])
     params = {
         "penalty": table.number("rep_pen", defaults["rep_pen"]),
-        "range": table.whole("rep_pen_range", int(defaults["rep_pen_range"])),
+        "range": table.whole_number("rep_pen_range", int(defaults["rep_pen_range"])),
         "slope": table.number("rep_pen_slope", defaults["rep_pen_slope"]),
     }
     keys = ["rep_pen", "rep_pen_range", "rep_pen_slope"]
@@ -123,10 +122,10 @@ def _order(draft: Draft, default: list[int]) -> list[int]:
     return order
 
 
-def _finish_mirostat(draft: Draft) -> bool:
+def _take_mirostat_chain(draft: Draft) -> bool:
     """End the chain as KoboldCpp does with mirostat; False if it is off."""
     table = draft.table
-    version = table.whole("mirostat", 0)
+    version = table.whole_number("mirostat", 0)
     if version not in (1, 2):
         return False
     params = {"tau": table.number("mirostat_tau", 5.0), "eta": table.number("mirostat_eta", 0.1)}
@@ -135,5 +134,5 @@ def _finish_mirostat(draft: Draft) -> bool:
     draft.report("mirostat", "KoboldAI has none; the chain is KoboldCpp's: penalty, temperature, mirostat")
     acting = ("repetition_penalty", "temperature", "mirostat")
     draft.report_idle([step for slot, step in draft.slots.items() if slot not in acting], "mirostat is on")
-    draft.finish(draft.arranged(acting))
+    draft.take_chain(draft.arranged(acting))
     return True

@@ -47,11 +47,11 @@ _SILENT = (
 )
 
 
-def convert(values: Mapping[Any, Any], place: str) -> Draft:
+def convert(values: Mapping[Any, Any], origin: str) -> Draft:
     """Return the draft of a preset; raises ``PresetError``."""
-    table = ForeignTable(values, place, SPELLINGS)
+    table = ForeignTable(values, origin, SPELLINGS)
     draft = Draft(TOOL, table)
-    _put_front(draft)
+    _put_biases_and_dry(draft)
     _put_penalty(draft)
     _put_truncation(draft)
     _put_temperature(draft)
@@ -62,18 +62,18 @@ def convert(values: Mapping[Any, Any], place: str) -> Draft:
         reason = "" if order is None else "; sampler_order needs seven entries"
         draft.notes.append(f"order: KoboldCpp's default{reason}")
         order = ORDER
-    if table.whole("mirostat", 0) in (1, 2):
+    if table.whole_number("mirostat", 0) in (1, 2):
         acting = (*_FRONT, "repetition_penalty", "temperature", "mirostat")
         draft.report_idle([step for slot, step in draft.slots.items() if slot not in acting], "mirostat is on")
-        draft.finish(draft.arranged(acting))
+        draft.take_chain(draft.arranged(acting))
     else:
         slots = {2: ("top_p", "min_p"), 5: ("temperature", "quadratic", "top_n_sigma")}
-        orders.finish(draft, order, _FRONT, slots)
+        orders.arrange_by_numbers(draft, order, _FRONT, slots)
     draft.report_unknown({*KNOWN, *_SILENT})
     return draft
 
 
-def _put_front(draft: Draft) -> None:
+def _put_biases_and_dry(draft: Draft) -> None:
     table = draft.table
     if table.flag("bypass_eos", False):
         draft.put("ignore_eos", "ignore_eos", {}, ["bypass_eos"])
@@ -82,14 +82,14 @@ def _put_front(draft: Draft) -> None:
     bias = table.raw("logit_bias") or {}
     if not isinstance(bias, dict) or not all(str(key).isdecimal() for key in bias):
         raise table.fault("logit_bias", "a table of token ids and numbers")
-    inner = ForeignTable(bias, f"{table.place}: logit_bias")
+    inner = ForeignTable(bias, f"{table.origin}: logit_bias")
     params: dict[str, Any] = {"bias": {int(key): inner.number(key, 0.0) for key in inner.values}}
     draft.put("logit_bias", "logit_bias", params, ["logit_bias"])
     params = {
         "multiplier": max(table.number("dry_multiplier", 0.0), 0.0),
         "base": table.number("dry_base", 1.75),
-        "allowed_length": table.whole("dry_allowed_length", 2),
-        "last_n": max(table.whole("dry_penalty_last_n", 320), 0),
+        "allowed_length": table.whole_number("dry_allowed_length", 2),
+        "last_n": max(table.whole_number("dry_penalty_last_n", 320), 0),
         "breakers": read_breakers(table, "dry_sequence_breakers"),
     }
     keys = ["dry_multiplier", "dry_base", "dry_allowed_length", "dry_penalty_last_n", "dry_sequence_breakers"]
@@ -102,7 +102,7 @@ def _put_penalty(draft: Draft) -> None:
     params = {
         "repeat": repeat,
         "presence": table.number("presence_penalty", 0.0),
-        "last_n": max(table.whole("rep_pen_range", 320), 0),
+        "last_n": max(table.whole_number("rep_pen_range", 320), 0),
     }
     draft.put("repetition_penalty", "penalties", params, ["rep_pen", "presence_penalty", "rep_pen_range"])
     slope = table.number("rep_pen_slope", 1.0)
@@ -116,7 +116,7 @@ def _put_penalty(draft: Draft) -> None:
 
 def _put_truncation(draft: Draft) -> None:
     table = draft.table
-    draft.put("top_k", "top_k", {"k": max(table.whole("top_k", 0), 0)}, ["top_k"])
+    draft.put("top_k", "top_k", {"k": max(table.whole_number("top_k", 0), 0)}, ["top_k"])
     draft.put("top_a", "top_a", {"a": max(table.number("top_a", 0.0), 0.0)}, ["top_a"])
     draft.put("top_p", "top_p", {"p": min(table.number("top_p", 1.0), 1.0)}, ["top_p"])
     draft.put("min_p", "min_p", {"p": max(table.number("min_p", 0.0), 0.0)}, ["min_p"])
@@ -128,7 +128,7 @@ def _put_temperature(draft: Draft) -> None:
     table = draft.table
     temperature = table.number("temp", 1.0)
     reach = table.number("dynatemp_range", 0.0)
-    if reach != 0 and table.whole("mirostat", 0) not in (1, 2):
+    if reach != 0 and table.whole_number("mirostat", 0) not in (1, 2):
         params = {
             "temperature": temperature,
             "range": reach,
@@ -158,7 +158,7 @@ def _put_end(draft: Draft) -> None:
     if target >= 0:
         params = {"target": target, "decay": table.number("adaptive_decay", 0.9)}
         draft.put("adaptive_p", "adaptive_p", params, ["adaptive_target", "adaptive_decay"])
-    version = table.whole("mirostat", 0)
+    version = table.whole_number("mirostat", 0)
     if version in (1, 2):
         params = {"tau": table.number("mirostat_tau", 5.0), "eta": table.number("mirostat_eta", 0.1)}
         name = "mirostat" if version == 1 else "mirostat_v2"

@@ -56,22 +56,22 @@ def put_steps(draft: Draft, defaults: Mapping[str, Any]) -> None:
     _put_selectors(draft, defaults)
 
 
-def finish(draft: Draft, defaults: Mapping[str, Any], order: Sequence[str] = ORDER) -> None:
+def arrange_chain(draft: Draft, defaults: Mapping[str, Any], order: Sequence[str] = ORDER) -> None:
     """End the chain: the biases, then the listed samplers; with mirostat only the temperature before it."""
-    if draft.table.whole("mirostat", defaults["mirostat"]) in (1, 2):
+    if draft.table.whole_number("mirostat", defaults["mirostat"]) in (1, 2):
         acting = (*FRONT, "temperature", "mirostat")
         draft.report_idle([step for slot, step in draft.slots.items() if slot not in acting], "mirostat is on")
-        draft.finish(draft.arranged(acting))
+        draft.take_chain(draft.arranged(acting))
         return
     listed = sorted(order, key=lambda name: name == "adaptive_p")  # it runs last, wherever it is listed
     unlisted = [slot for slot in draft.slots if slot not in (*listed, *FRONT)]
     draft.report_idle(draft.arranged(unlisted), "the list of samplers leaves it out")
-    draft.finish(draft.arranged([*FRONT, *listed]))
+    draft.take_chain(draft.arranged([*FRONT, *listed]))
 
 
 def _put_penalties(draft: Draft, defaults: Mapping[str, Any]) -> None:
     table = draft.table
-    last_n = table.whole("repeat-last-n", defaults["repeat-last-n"])
+    last_n = table.whole_number("repeat-last-n", defaults["repeat-last-n"])
     params = {
         "repeat": table.number("repeat-penalty", defaults["repeat-penalty"]),
         "presence": table.number("presence-penalty", defaults["presence-penalty"]),
@@ -84,8 +84,8 @@ def _put_penalties(draft: Draft, defaults: Mapping[str, Any]) -> None:
     params = {
         "multiplier": table.number("dry-multiplier", defaults["dry-multiplier"]),
         "base": table.number("dry-base", defaults["dry-base"]),
-        "allowed_length": table.whole("dry-allowed-length", defaults["dry-allowed-length"]),
-        "last_n": max(table.whole("dry-penalty-last-n", defaults["dry-penalty-last-n"]), -1),
+        "allowed_length": table.whole_number("dry-allowed-length", defaults["dry-allowed-length"]),
+        "last_n": max(table.whole_number("dry-penalty-last-n", defaults["dry-penalty-last-n"]), -1),
         "breakers": table.texts("dry-sequence-breaker") if has_breakers else list(BREAKERS),
     }
     keys = ["dry-multiplier", "dry-base", "dry-allowed-length", "dry-penalty-last-n", "dry-sequence-breaker"]
@@ -95,7 +95,7 @@ def _put_penalties(draft: Draft, defaults: Mapping[str, Any]) -> None:
 def _put_truncation(draft: Draft, defaults: Mapping[str, Any]) -> None:
     table = draft.table
     draft.put("top_n_sigma", "top_n_sigma", {"n": max(table.number("top-n-sigma", -1.0), -1.0)}, ["top-n-sigma"])
-    draft.put("top_k", "top_k", {"k": max(table.whole("top-k", defaults["top-k"]), 0)}, ["top-k"])
+    draft.put("top_k", "top_k", {"k": max(table.whole_number("top-k", defaults["top-k"]), 0)}, ["top-k"])
     for key, name in (("typical", "typical"), ("top-p", "top_p")):
         draft.put(name, name, {"p": min(table.number(key, defaults[key]), 1.0)}, [key])
     draft.put("min_p", "min_p", {"p": max(table.number("min-p", defaults["min-p"]), 0.0)}, ["min-p"])
@@ -125,7 +125,7 @@ def _put_temperature(draft: Draft, defaults: Mapping[str, Any]) -> None:
 
 def _put_selectors(draft: Draft, defaults: Mapping[str, Any]) -> None:
     table = draft.table
-    version = table.whole("mirostat", defaults["mirostat"])
+    version = table.whole_number("mirostat", defaults["mirostat"])
     if version not in (0, 1, 2):
         raise table.fault("mirostat", "0, 1 or 2")
     if version:

@@ -34,21 +34,21 @@ _BIAS = re.compile(r"(\d+)([+-].+)")
 _ESCAPES = {"n": "\n", "r": "\r", "t": "\t", "'": "'", '"': '"', "\\": "\\"}
 
 
-def convert(sections: Mapping[str, IniSection], chosen: str | None, place: str) -> Draft:
+def convert(sections: Mapping[str, IniSection], chosen: str | None, origin: str) -> Draft:
     """Return the draft of a section, over what ``[*]`` says; None: what ``[*]`` says alone."""
     entries: dict[str, LlamaEntry] = {}
     reported: list[str] = []
     for name in (GLOBAL_SECTION, chosen):
         if name is not None and name in sections:
             entries.update(_entries(sections[name], reported))
-    draft = convert_entries(entries, place)
+    draft = convert_entries(entries, origin)
     draft.reported[:0] = reported
     if GLOBAL_SECTION in sections and chosen is not None:
         draft.notes.append(f"section [{chosen}] over [*]")
     return draft
 
 
-def convert_metadata(metadata: Mapping[str, Any], place: str) -> Draft:
+def convert_metadata(metadata: Mapping[str, Any], origin: str) -> Draft:
     """Return the draft of what a model's author recommends; other keys of the metadata are left out."""
     entries: dict[str, LlamaEntry] = {}
     unknown = []
@@ -60,7 +60,7 @@ def convert_metadata(metadata: Mapping[str, Any], place: str) -> Draft:
             unknown.append(f"{key} {value}: {TOOL} does not know this key; it was left out")
         else:
             entries[option] = LlamaEntry(key, value)
-    draft = convert_entries(entries, place)
+    draft = convert_entries(entries, origin)
     draft.reported += unknown
     return draft
 
@@ -84,14 +84,13 @@ def _option_of_metadata(key: str) -> str | None:
 
 
 def _entries(section: IniSection, reported: list[str]) -> dict[str, LlamaEntry]:
-    """The options of a section; of two names for one option the later in the alphabet counts, as in
-    llama.cpp."""
+    """The options of a section. Of two names for one option, the last in the alphabet counts, as in llama.cpp."""
     entries: dict[str, LlamaEntry] = {}
     for key in sorted(section.values):
         value = section.values[key]
         option = OPTION_BY_NAME.get(key) or _option_of_variable(key)
         if option is None:
-            option = _option_meant(key)
+            option = _option_by_near_name(key)
             if option is not None:
                 reported.append(
                     f"{key} {value}: llama.cpp refuses the file, since no option has this name; "
@@ -113,32 +112,32 @@ def _option_of_variable(key: str) -> str | None:
     return None if name == key else OPTION_BY_NAME.get(name.lower().replace("_", "-"))
 
 
-def _option_meant(key: str) -> str | None:
+def _option_by_near_name(key: str) -> str | None:
     name = key.lower().replace("_", "-").lstrip("-")
     return MEANT_OPTIONS.get(name, OPTION_BY_NAME.get(name))
 
 
-def convert_entries(entries: Mapping[str, LlamaEntry], place: str) -> Draft:
+def convert_entries(entries: Mapping[str, LlamaEntry], origin: str) -> Draft:
     """Return the draft of values by option."""
     table = ForeignTable(
         {entry.spelled: entry.value for entry in entries.values()},
-        place,
+        origin,
         {option: (entry.spelled,) for option, entry in entries.items()},
         {entry.spelled: entry.line for entry in entries.values() if entry.line},
     )
     draft = Draft(TOOL, table)
     _read_breaker(table)
     llama_chain.put_steps(draft, llama_chain.LLAMA_CPP)
-    _put_front(draft)
+    _put_biases(draft)
     for key in ("repeat-last-n", "dry-penalty-last-n"):
-        if table.whole(key, 0) < 0:
+        if table.whole_number(key, 0) < 0:
             draft.report(key, "today's llama.cpp refuses a negative window; here it is all tokens")
     order = _order(draft)
     if order is None:
         draft.notes.append("order: llama.cpp's default")
     elif "infill" in order:
         draft.put("infill", "infill", {}, ["samplers" if table.is_given("samplers") else "sampler-seq"])
-    llama_chain.finish(draft, llama_chain.LLAMA_CPP, llama_chain.ORDER if order is None else order)
+    llama_chain.arrange_chain(draft, llama_chain.LLAMA_CPP, llama_chain.ORDER if order is None else order)
     _take_settings(draft)
     return draft
 
@@ -161,7 +160,7 @@ def _order(draft: Draft) -> list[str] | None:
     return order
 
 
-def _put_front(draft: Draft) -> None:
+def _put_biases(draft: Draft) -> None:
     table = draft.table
     if table.flag("ignore-eos", False):
         draft.put("ignore_eos", "ignore_eos", {}, ["ignore-eos"])
@@ -183,7 +182,7 @@ def _bias(table: ForeignTable) -> dict[int | str, float | bool]:
         key = int(token) if isinstance(token, str) and token.isdecimal() else token
         if type(key) not in (int, str):
             raise table.fault("logit-bias", "a table or a list of token and number")
-        inner = ForeignTable({"logit-bias": number}, table.place)
+        inner = ForeignTable({"logit-bias": number}, table.origin)
         bias[key] = float("-inf") if number is False or number == "-inf" else inner.number("logit-bias", 0.0)
     return bias
 

@@ -43,7 +43,7 @@ _REPEATED = ("logit-bias", "dry-sequence-breaker", "reverse-prompt")
 _ESCAPED = ("dry-sequence-breaker", "reverse-prompt")
 
 
-def convert_body(body: Mapping[str, Any], place: str) -> Draft:
+def convert_body(body: Mapping[str, Any], origin: str) -> Draft:
     """Return the draft of a request's body; raises ``PresetError``."""
     entries = {}
     for key, value in body.items():
@@ -51,7 +51,7 @@ def convert_body(body: Mapping[str, Any], place: str) -> Draft:
         if option is not None:
             is_order = option == "samplers" and isinstance(value, list)
             entries[option] = LlamaEntry(key, ";".join(map(str, value)) if is_order else value)
-    draft = convert_entries(entries, place)
+    draft = convert_entries(entries, origin)
     if body.get("min_keep") not in (None, 0, 1):
         draft.reported.append(f"min_keep {body['min_keep']}: each step would have kept at least so many tokens")
     for key in body:
@@ -60,12 +60,12 @@ def convert_body(body: Mapping[str, Any], place: str) -> Draft:
     return draft
 
 
-def convert_command(text: str, place: str) -> Draft:
+def convert_command(text: str, origin: str) -> Draft:
     """Return the draft of a command line such as ``llama-cli --top-k 40``; raises ``PresetError``."""
     try:
         words = shlex.split(text.replace("\\\n", " "), comments=True)
     except ValueError as error:
-        raise PresetError(f"{place}: no command line: {error}") from None
+        raise PresetError(f"{origin}: no command line: {error}") from None
     entries: dict[str, LlamaEntry] = {}
     unknown = []
     while words:
@@ -79,16 +79,23 @@ def convert_command(text: str, place: str) -> Draft:
         elif option == "ignore-eos":
             entries[option] = LlamaEntry(word, True)
         elif not words:
-            raise PresetError(f"{place}: {word} has no value")
+            raise PresetError(f"{origin}: {word} has no value")
         else:
             _add(entries, option, word, words.pop(0))
-    draft = convert_entries(entries, place)
+    draft = convert_entries(entries, origin)
     draft.reported += unknown
     return draft
 
 
 def _add(entries: dict[str, LlamaEntry], option: str, word: str, value: str) -> None:
-    """Set an option; of those that may stand several times, add to it."""
+    """Set an option; add to one that may stand several times.
+
+    Args:
+        entries: the options so far.
+        option: llama.cpp's name of the option.
+        word: the option as written.
+        value: its value.
+    """
     if option not in _REPEATED:
         entries[option] = LlamaEntry(word, value)
         return

@@ -67,26 +67,26 @@ _NEW_SILENT = (
 )
 
 
-def convert(data: Mapping[Any, Any], place: str) -> Draft:
+def convert(data: Mapping[Any, Any], origin: str) -> Draft:
     """Return the draft of a preset; raises ``PresetError``."""
     old = data.get("inference_params")
     if isinstance(old, dict):
-        return _convert_old(old, place)
+        return _convert_old(old, origin)
     operation = data.get("operation")
     fields = operation.get("fields") if isinstance(operation, dict) else data.get("fields")
     if not isinstance(fields, list) or not all(isinstance(entry, dict) and "key" in entry for entry in fields):
-        raise PresetError(f"{place}: operation.fields is needed, a list of {{key, value}}")
-    return _convert_new(fields, place)
+        raise PresetError(f"{origin}: operation.fields is needed, a list of {{key, value}}")
+    return _convert_new(fields, origin)
 
 
-def _convert_old(values: Mapping[Any, Any], place: str) -> Draft:
-    table = ForeignTable(values, place, _OLD)
+def _convert_old(values: Mapping[Any, Any], origin: str) -> Draft:
+    table = ForeignTable(values, origin, _OLD)
     draft = Draft(TOOL, table)
     if str(table.raw("penalize_nl")).lower() == "false":
         draft.report("penalize_nl", "the penalties would have spared the newline")
     bias = table.raw("logit_bias")
     if isinstance(bias, dict) and bias and all(str(key).isdecimal() for key in bias):
-        inner = ForeignTable(bias, f"{place}: logit_bias")
+        inner = ForeignTable(bias, f"{origin}: logit_bias")
         params = {"bias": {int(key): inner.number(key, 0.0) for key in inner.values}}
         draft.put("logit_bias", "logit_bias", params, ["logit_bias"])
     elif bias:
@@ -96,7 +96,7 @@ def _convert_old(values: Mapping[Any, Any], place: str) -> Draft:
     return _finished(draft)
 
 
-def _convert_new(fields: list[dict[str, Any]], place: str) -> Draft:
+def _convert_new(fields: list[dict[str, Any]], origin: str) -> Draft:
     values: dict[str, Any] = {}
     for entry in fields:
         value = entry.get("value")
@@ -110,7 +110,7 @@ def _convert_new(fields: list[dict[str, Any]], place: str) -> Draft:
         values |= {"targetEntropy": mirostat.get("targetEntropy"), "learningRate": mirostat.get("learningRate")}
         spellings |= {"mirostat-ent": ("targetEntropy",), "mirostat-lr": ("learningRate",)}
     spellings |= {"mirostat": (_SCOPE + _MIROSTAT,)}
-    table = ForeignTable(values, place, spellings)
+    table = ForeignTable(values, origin, spellings)
     draft = Draft(TOOL, table)
     structured = values.get(_SCOPE + "structured")
     if isinstance(structured, dict) and structured.get("type") == "json" and structured.get("jsonSchema"):
@@ -129,7 +129,7 @@ def _finished(draft: Draft) -> Draft:
     draft.notes.append("what the file does not say makes no step; LM Studio's own defaults are not known")
     llama_chain.put_steps(draft, llama_chain.OFF)
     draft.put("tfs", "tfs", {"z": min(table.number("tfs", 1.0), 1.0), "pad": False}, ["tfs"])
-    llama_chain.finish(draft, llama_chain.OFF, _ORDER)
+    llama_chain.arrange_chain(draft, llama_chain.OFF, _ORDER)
     draft.take_max_tokens("max-tokens")
     draft.take_texts("stop", "stop")
     draft.take_text("system", "system")

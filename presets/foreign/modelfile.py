@@ -26,7 +26,7 @@ class Instruction:
     parameter: str = ""
 
 
-def parse_modelfile(text: str, place: str) -> list[Instruction]:
+def parse_modelfile(text: str, origin: str) -> list[Instruction]:
     """Return the instructions; raises ``PresetError`` with the line of an unknown or unfinished one."""
     lines = text.split("\n")
     instructions: list[Instruction] = []
@@ -38,18 +38,18 @@ def parse_modelfile(text: str, place: str) -> list[Instruction]:
             continue
         name, _, value = _cut(line)
         if name.lower() not in INSTRUCTIONS:
-            raise PresetError(f"{place}: line {start}: {name!r} is no instruction of a Modelfile")
+            raise PresetError(f"{origin}: line {start}: {name!r} is no instruction of a Modelfile")
         parameter = ""
         if name.lower() == "parameter":
             parameter, _, value = _cut(value)
         while _unquoted(value) is None:
             if number == len(lines):
-                raise PresetError(f"{place}: line {start}: the quotes of {name} are not closed")
+                raise PresetError(f"{origin}: line {start}: the quotes of {name} are not closed")
             value += "\n" + lines[number]
             number += 1
         unquoted = _unquoted(value) or ""
         if not value.strip():
-            raise PresetError(f"{place}: line {start}: {name} {parameter}".rstrip() + " has no value")
+            raise PresetError(f"{origin}: line {start}: {name} {parameter}".rstrip() + " has no value")
         instructions.append(Instruction(name.lower(), unquoted, start, parameter))
     return instructions
 

@@ -45,7 +45,7 @@ _REFUSED = {
 }
 
 
-def convert(instructions: Sequence[Instruction], place: str) -> Draft:
+def convert(instructions: Sequence[Instruction], origin: str) -> Draft:
     """Return the draft of a Modelfile; of a parameter that stands twice the last value counts, ``stop`` adds up.
 
     Raises ``PresetError`` with the line of a value that Ollama could not read either.
@@ -54,13 +54,13 @@ def convert(instructions: Sequence[Instruction], place: str) -> Draft:
     lines = {step.parameter: step.line for step in instructions if step.parameter}
     values.pop("stop", None)
     dropped = {key: values.pop(key) for key in _DROPPED if key in values}
-    table = ForeignTable(values, place, SPELLINGS, lines)
+    table = ForeignTable(values, origin, SPELLINGS, lines)
     _refuse_comments(table)
     draft = Draft(TOOL, table)
     draft.notes.append("order: llama.cpp's default, which Ollama runs")
     draft.notes.append("the defaults are Ollama's; a base model may bring its own")
     llama_chain.put_steps(draft, DEFAULTS)
-    llama_chain.finish(draft, DEFAULTS)
+    llama_chain.arrange_chain(draft, DEFAULTS)
     _take_settings(draft, instructions)
     _report_dropped(draft, dropped)
     _report_refused(draft)

@@ -30,8 +30,16 @@ def read_numbers(draft: Draft, key: str) -> list[int] | None:
     return list(dict.fromkeys(numbers))
 
 
-def finish(draft: Draft, order: list[int], front: tuple[str, ...], slots: dict[int, tuple[str, ...]]) -> None:
-    """End the chain: the slots in front, then those of each number; ``slots`` are those of more than one name.
+def arrange_by_numbers(
+    draft: Draft, order: list[int], front: tuple[str, ...], slots: dict[int, tuple[str, ...]]
+) -> None:
+    """End the chain: the slots in front, then those of each number.
+
+    Args:
+        draft: the draft.
+        order: the numbers.
+        front: slots that come first.
+        slots: the slots of each number that has others than `SAMPLERS` says.
 
     Steps whose number the order lacks are reported; the tool leaves them out.
     """
@@ -40,4 +48,4 @@ def finish(draft: Draft, order: list[int], front: tuple[str, ...], slots: dict[i
         name for number in range(7) if number not in order for name in slots.get(number, (SAMPLERS[number],))
     ]
     draft.report_idle(draft.arranged(missing), "sampler_order leaves it out")
-    draft.finish(draft.arranged([*front, *names, "xtc", "adaptive_p"]))
+    draft.take_chain(draft.arranged([*front, *names, "xtc", "adaptive_p"]))

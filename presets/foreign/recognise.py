@@ -48,7 +48,7 @@ class AmbiguousFormatError(PresetError):
     """The content fits two formats."""
 
 
-def recognise(text: str, place: str) -> str:
+def recognise(text: str, origin: str) -> str:
     """Return the format of a text.
 
     Raises ``AmbiguousFormatError`` if two fit (the message names both, and the keys that would decide), and
@@ -56,16 +56,16 @@ def recognise(text: str, place: str) -> str:
     """
     first = _first_line(text)
     if first is None:
-        raise PresetError(f"{place}: the file is empty")
+        raise PresetError(f"{origin}: the file is empty")
     if _INI_LINE.fullmatch(first):
         return "llama.cpp"
     if is_command(text):
         return "llama.cpp"
     if first.lstrip()[:1] in ("{", "["):
-        return _of_json(parse_json(text, place), place)
+        return _of_json(parse_json(text, origin), origin)
     if _INSTRUCTION.match(first):
         return "ollama"
-    return _of_yaml(parse_yaml_1_1(text, place), place)
+    return _of_yaml(parse_yaml_1_1(text, origin), origin)
 
 
 def is_command(text: str) -> bool:
@@ -80,15 +80,15 @@ def _first_line(text: str) -> str | None:
     return next((line for line in lines if not line.lstrip().startswith(("#", ";"))), None)
 
 
-def _of_json(value: Any, place: str) -> str:
+def _of_json(value: Any, origin: str) -> str:
     if isinstance(value, list):
         entries = [entry for entry in value if isinstance(entry, dict)]
         keys = {key for entry in entries for key in entry}
         if entries and len(entries) == len(value) and keys & (_FAMILY | _KOBOLD):
             return "koboldcpp" if keys & (_KOBOLDCPP - {"preset"}) and not keys & _MODEL_LIST else "koboldai"
-        raise _unrecognised(place)
+        raise _unrecognised(origin)
     if not isinstance(value, dict):
-        raise _unrecognised(place)
+        raise _unrecognised(origin)
     keys = {str(key) for key in value}
     if "inference_params" in keys or isinstance(value.get("operation"), dict) or "fields" in keys:
         return "lmstudio"
@@ -97,28 +97,28 @@ def _of_json(value: Any, place: str) -> str:
     inner = value.get("preset")
     if isinstance(inner, dict) and _FAMILY & {str(key) for key in inner}:
         return "sillytavern"
-    return _of_keys(keys, place)
+    return _of_keys(keys, origin)
 
 
-def _of_keys(keys: set[str], place: str) -> str:
+def _of_keys(keys: set[str], origin: str) -> str:
     """The format of a flat JSON object."""
     if keys & _LLAMA_SERVER and not keys & _FAMILY:
         return "llama.cpp"
     if keys & _FAMILY or (keys & _KOBOLD and "temperature" not in keys):
-        return _of_family(keys, place)
+        return _of_family(keys, origin)
     if keys & (_KOBOLDCPP - {"preset", "presence_penalty", "smoothing_factor"}):
         return "koboldcpp"
     if keys & _HUGGINGFACE:
         return "huggingface"
-    raise _unrecognised(place)
+    raise _unrecognised(origin)
 
 
-def _of_family(keys: set[str], place: str) -> str:
+def _of_family(keys: set[str], origin: str) -> str:
     """SillyTavern, KoboldAI or KoboldCpp, which share most keys."""
     sillytavern, koboldcpp = sorted(keys & _SILLYTAVERN), sorted(keys & _KOBOLDCPP - _SHARED)
     if sillytavern and koboldcpp:
         raise AmbiguousFormatError(
-            f"{place}: the content fits sillytavern (by {sillytavern[0]}) and koboldcpp (by {koboldcpp[0]});"
+            f"{origin}: the content fits sillytavern (by {sillytavern[0]}) and koboldcpp (by {koboldcpp[0]});"
             " name the format"
         )
     if sillytavern:
@@ -128,28 +128,28 @@ def _of_family(keys: set[str], place: str) -> str:
     if keys & _KOBOLD:
         return "koboldai"
     raise AmbiguousFormatError(
-        f"{place}: the content fits sillytavern and koboldai: typical_p, freq_pen or do_sample would make it"
+        f"{origin}: the content fits sillytavern and koboldai: typical_p, freq_pen or do_sample would make it"
         " SillyTavern's text completion, typical, rep_pen_slope or sampler_order KoboldAI's; name the format"
     )
 
 
-def _of_yaml(value: Any, place: str) -> str:
+def _of_yaml(value: Any, origin: str) -> str:
     if isinstance(value, Mapping) and value:
         tables = [entry for entry in value.values() if isinstance(entry, Mapping)]
         if any("override" in entry for entry in tables):
             return "tabbyapi"
         if "chain" in value:
-            raise PresetError(f"{place}: this is a preset of logitsmith itself, and needs no import")
+            raise PresetError(f"{origin}: this is a preset of logitsmith itself, and needs no import")
         if not tables:
             return "webui"
-    raise _unrecognised(place)
+    raise _unrecognised(origin)
 
 
-def _unrecognised(place: str) -> PresetError:
-    return PresetError(f"{place}: the content is no known format; known formats: {', '.join(FORMATS)}")
+def _unrecognised(origin: str) -> PresetError:
+    return PresetError(f"{origin}: the content is no known format; known formats: {', '.join(FORMATS)}")
 
 
-def webui_keys(text: str, place: str) -> list[str]:
+def webui_keys(text: str, origin: str) -> list[str]:
     """Return the keys of a YAML text that text-generation-webui knows, in the file's order."""
-    value = parse_yaml_1_1(text, place)
+    value = parse_yaml_1_1(text, origin)
     return [key for key in value if key in KNOWN or key in FORMER_KEYS] if isinstance(value, Mapping) else []

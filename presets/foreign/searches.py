@@ -13,8 +13,7 @@ _BEAM_NEUTRAL = {"num_beam_groups": 1.0, "diversity_penalty": 0.0, "length_penal
 
 
 def report_searches(draft: Draft) -> None:
-    """Report beam search, contrastive search, guidance and a decay of the penalty, where they are switched
-    on."""
+    """Report beam search, contrastive search, guidance and a decay of the penalty if they are on."""
     table = draft.table
     if table.number("num_beams", 1) > 1:
         draft.report("num_beams", "beam search would have kept the best of several texts; there is none here")

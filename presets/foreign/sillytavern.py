@@ -79,24 +79,24 @@ _SILENT = (
 )
 
 
-def convert(values: Mapping[Any, Any], place: str) -> Draft:
+def convert(values: Mapping[Any, Any], origin: str) -> Draft:
     """Return the draft of a preset; raises ``PresetError``."""
     if isinstance(values.get("preset"), dict):  # a master export: the preset is a part of it
         values = values["preset"]
-    table = ForeignTable(values, place, SPELLINGS)
+    table = ForeignTable(values, origin, SPELLINGS)
     draft = Draft(TOOL, table)
     draft.notes.append("as SillyTavern samples with text-generation-webui's transformers loaders")
     hijack.put_steps(draft, DEFAULTS)
     if table.flag("dynamic_temperature", False):
         _drop_temperature(draft)
-    _put_front(draft)
+    _put_biases(draft)
     _take_settings(draft)
     report_searches(draft)
     _report_others(draft)
     order = spliced(table.raw("sampler_priority"), ORDER)
     if not table.is_given("temperature_last"):
         draft.notes.append("temperature_last: true, as in a fresh session")
-    hijack.finish(draft, order, table.flag("temperature_last", True))
+    hijack.arrange_chain(draft, order, table.flag("temperature_last", True))
     draft.report_unknown({*KNOWN, *_SILENT})
     return draft
 
@@ -122,11 +122,11 @@ def _drop_temperature(draft: Draft) -> None:
         )
 
 
-def _put_front(draft: Draft) -> None:
+def _put_biases(draft: Draft) -> None:
     table = draft.table
     if any(table.values.get(key) is True for key in SPELLINGS["ban_eos_token"]):
         draft.put("ignore_eos", "ignore_eos", {}, ["ban_eos_token"])
-    length = max(table.whole("min_length", 0), 0)
+    length = max(table.whole_number("min_length", 0), 0)
     draft.put("min_tokens", "min_tokens", {"n": length}, ["min_length"], "text-generation-webui ignores it")
     if table.flag("send_banned_tokens", True):
         _put_bans(draft)
@@ -135,7 +135,7 @@ def _put_front(draft: Draft) -> None:
         raise table.fault("logit_bias", "a list of {text, value}")
     bias: dict[int | str, float] = {}
     for entry in biases:
-        inner = ForeignTable(entry, f"{table.place}: logit_bias")
+        inner = ForeignTable(entry, f"{table.origin}: logit_bias")
         if inner.is_given("text") and inner.is_given("value"):
             text = str(inner.raw("text"))
             ids = _token_ids(text)
@@ -192,5 +192,5 @@ def _report_others(draft: Draft) -> None:
         draft.report("skew", "only TabbyAPI's former back end bends the distribution by it")
     if 0 < table.number("rep_pen_slope", 1) < 1 and table.number("repetition_penalty", 1) != 1:
         draft.report("rep_pen_slope", "only KoboldCpp lowers the penalty for the far half of its range")
-    if table.whole("min_keep", 0) > 1:
+    if table.whole_number("min_keep", 0) > 1:
         draft.report("min_keep", "only llama.cpp keeps at least so many tokens")

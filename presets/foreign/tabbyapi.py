@@ -58,23 +58,23 @@ _FORMER = {
 }
 
 
-def convert(values: Mapping[Any, Any], place: str) -> Draft:
+def convert(values: Mapping[Any, Any], origin: str) -> Draft:
     """Return the draft of a file of overrides; raises ``PresetError``."""
     overrides = {key: value.get("override") if isinstance(value, dict) else value for key, value in values.items()}
-    table = ForeignTable(overrides, place, SPELLINGS)
+    table = ForeignTable(overrides, origin, SPELLINGS)
     draft = Draft(TOOL, table)
     draft.notes.append("as TabbyAPI's exllamav3 back end samples")
     _put_bans(draft)
     _put_steps(draft)
     _take_settings(draft)
-    draft.finish(draft.arranged(_ORDER))
+    draft.take_chain(draft.arranged(_ORDER))
     _report_others(draft)
     return draft
 
 
 def _put_steps(draft: Draft) -> None:
     table = draft.table
-    last_n = table.whole("penalty_range", -1)
+    last_n = table.whole_number("penalty_range", -1)
     params: dict[str, Any] = {
         "repeat": table.number("repetition_penalty", 1.0),
         "presence": table.number("presence_penalty", 0.0),
@@ -90,7 +90,7 @@ def _put_steps(draft: Draft) -> None:
     else:
         draft.put(slot, "temperature", {"t": temperature}, ["temperature"])
     draft.put("top_n_sigma", "top_n_sigma", {"n": max(table.number("nsigma", 0.0), 0.0)}, ["nsigma"], "YALS only")
-    draft.put("top_k", "top_k", {"k": max(table.whole("top_k", 0), 0)}, ["top_k"])
+    draft.put("top_k", "top_k", {"k": max(table.whole_number("top_k", 0), 0)}, ["top_k"])
     params = {"p": min(table.number("top_p", 1.0), 1.0), "boundary": "exclude"}
     draft.put("top_p", "top_p", params, ["top_p"], "exllamav3 drops the token that crosses")
     draft.put("min_p", "min_p", {"p": table.number("min_p", 0.0)}, ["min_p"])
@@ -110,12 +110,12 @@ def _put_bans(draft: Draft) -> None:
     bias = table.raw("logit_bias") or {}
     if not isinstance(bias, dict) or not all(str(key).isdecimal() for key in bias):
         raise table.fault("logit_bias", "a table of token ids and numbers")
-    inner = ForeignTable(bias, f"{table.place}: logit_bias")
+    inner = ForeignTable(bias, f"{table.origin}: logit_bias")
     params: dict[str, Any] = {"bias": {int(key): inner.number(key, 0.0) for key in inner.values}}
     draft.put("logit_bias", "logit_bias", params, ["logit_bias"])
     if table.flag("ban_eos_token", False):
         draft.put("ignore_eos", "ignore_eos", {}, ["ban_eos_token"])
-    draft.put("min_tokens", "min_tokens", {"n": table.whole("min_tokens", 0)}, ["min_tokens"])
+    draft.put("min_tokens", "min_tokens", {"n": table.whole_number("min_tokens", 0)}, ["min_tokens"])
     tokens, strings = _ids(table, "banned_tokens"), table.texts("banned_strings")
     params = {**({"tokens": tokens} if tokens else {}), **({"strings": strings} if strings else {})}
     draft.put("ban", "ban", params, ["banned_tokens", "banned_strings"])
@@ -164,7 +164,7 @@ def _report_others(draft: Draft) -> None:
         draft.report("repetition_decay", "the penalty would have faded over so many tokens")
     if table.number("cfg_scale", 1) != 1:
         draft.report("cfg_scale", "guidance would have run the model twice, with a negative prompt")
-    if "penalties" not in draft.slots and table.whole("penalty_range", -1) == 0:
+    if "penalties" not in draft.slots and table.whole_number("penalty_range", -1) == 0:
         keys = ("repetition_penalty", "presence_penalty", "frequency_penalty")
         if any(table.number(key, neutral) != neutral for key, neutral in zip(keys, (1.0, 0.0, 0.0), strict=True)):
             draft.report("penalty_range", "a range of 0 switches the penalties off")

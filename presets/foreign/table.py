@@ -25,12 +25,12 @@ class ForeignTable:
     def __init__(
         self,
         values: Mapping[Any, Any],
-        place: str,
+        origin: str,
         spellings: Mapping[str, tuple[str, ...]] | None = None,
         lines: Mapping[str, int] | None = None,
     ) -> None:
         self.values = {str(key): value for key, value in values.items()}
-        self.place = place
+        self.origin = origin
         self._spellings = spellings or {}
         self._lines = lines or {}
         self._defaults: dict[str, Any] = {}
@@ -55,13 +55,13 @@ class ForeignTable:
     def fault(self, key: str, needed: str) -> PresetError:
         """The error for a value of another kind than ``needed``."""
         value = shorten(self.values.get(self.spelled(key)))
-        return PresetError(f"{self.place_of(key)}: {value} is not {needed}")
+        return PresetError(f"{self.origin_of(key)}: {value} is not {needed}")
 
-    def place_of(self, key: str) -> str:
+    def origin_of(self, key: str) -> str:
         """What a complaint about a key begins with: the file and the line, if they are known, and the key."""
         spelled = self.spelled(key)
         line = f"line {self._lines[spelled]}: " if spelled in self._lines else ""
-        return f"{self.place}: {line}{spelled}" if self.place else f"{line}{spelled}"
+        return f"{self.origin}: {line}{spelled}" if self.origin else f"{line}{spelled}"
 
     @overload
     def number(self, key: str, default: float) -> float: ...
@@ -83,10 +83,10 @@ class ForeignTable:
         return number
 
     @overload
-    def whole(self, key: str, default: int) -> int: ...
+    def whole_number(self, key: str, default: int) -> int: ...
     @overload
-    def whole(self, key: str, default: None = None) -> int | None: ...
-    def whole(self, key: str, default: int | None = None) -> int | None:
+    def whole_number(self, key: str, default: None = None) -> int | None: ...
+    def whole_number(self, key: str, default: int | None = None) -> int | None:
         """The value as a whole number."""
         if not self.is_given(key):
             return self._use_default(key, default)

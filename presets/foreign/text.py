@@ -12,9 +12,9 @@ from ..yaml_loader import BoundedLoader
 from ..yaml_reader import parse_yaml, read_text
 
 
-def read_lines(path: Path, place: str) -> str:
+def read_lines(path: Path, origin: str) -> str:
     """Return the text of a file, its line ends as ``\\n``; raises ``PresetError`` for a file that is no text."""
-    return unify_line_ends(read_text(path, place))
+    return unify_line_ends(read_text(path, origin))
 
 
 def unify_line_ends(text: str) -> str:
@@ -22,27 +22,27 @@ def unify_line_ends(text: str) -> str:
     return text.replace("\r\n", "\n").replace("\r", "\n")
 
 
-def parse_json(text: str, place: str) -> Any:
+def parse_json(text: str, origin: str) -> Any:
     """Return the value of a JSON text; raises ``PresetError`` with line and column if it is not JSON."""
     try:
         return parse_strict_json(text)
     except json.JSONDecodeError as error:
         reason = error.msg[:1].lower() + error.msg[1:]
-        raise PresetError(f"{place}: line {error.lineno}, column {error.colno}: broken JSON: {reason}") from None
+        raise PresetError(f"{origin}: line {error.lineno}, column {error.colno}: broken JSON: {reason}") from None
     except RecursionError:
-        raise PresetError(f"{place}: it is nested too deeply") from None
+        raise PresetError(f"{origin}: it is nested too deeply") from None
     except ValueError as error:
-        raise PresetError(f"{place}: broken JSON: {error}") from None
+        raise PresetError(f"{origin}: broken JSON: {error}") from None
 
 
-def parse_yaml_1_1(text: str, place: str) -> Any:
+def parse_yaml_1_1(text: str, origin: str) -> Any:
     """Return the value of a YAML text by the rules of YAML 1.1, which these tools read: ``no`` is false.
 
     Raises ``PresetError`` with line and column if it is not YAML, or stands for too much.
     """
     try:
-        return parse_yaml(text, place, BoundedLoader)
+        return parse_yaml(text, origin, BoundedLoader)
     except PresetError:
         raise
     except ValueError as error:  # a date such as 2024-99-99
-        raise PresetError(f"{place}: {error}") from None
+        raise PresetError(f"{origin}: {error}") from None

@@ -1,5 +1,7 @@
-"""A preset as Hugging Face's ``generation_config.json``. The order is fixed; a greedy end leaves the penalties
-only."""
+"""A preset as Hugging Face's ``generation_config.json``.
+
+The order is fixed. A greedy end leaves only the penalties.
+"""
 
 from __future__ import annotations
 

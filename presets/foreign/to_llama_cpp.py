@@ -61,8 +61,10 @@ _ALL_TOKENS = 1_000_000
 
 
 def to_command(out: Outgoing) -> Exported:
-    """Return the command line; text biases and a table as a grammar beside a JSON Schema or a file are
-    reported."""
+    """Return the command line.
+
+    Reported: biases of texts, and a grammar given as a table, unless it is a JSON Schema or a file.
+    """
     values = _values(out)
     out.values = {}
     out.take_extras(

@@ -64,9 +64,9 @@ FORMER_KEYS = {
 }
 
 
-def convert(values: Mapping[Any, Any], place: str) -> Draft:
+def convert(values: Mapping[Any, Any], origin: str) -> Draft:
     """Return the draft of a preset; raises ``PresetError``."""
-    table = ForeignTable(values, place)
+    table = ForeignTable(values, origin)
     draft = Draft(TOOL, table)
     draft.notes.append("as text-generation-webui's transformers loaders sample; its llama.cpp loader differs")
     hijack.put_steps(draft, DEFAULTS)
@@ -75,7 +75,7 @@ def convert(values: Mapping[Any, Any], place: str) -> Draft:
     order = hijack.read_order(table, "sampler_priority")
     if order is None:
         draft.notes.append("order: text-generation-webui's default")
-    hijack.finish(draft, ORDER if order is None else order, table.flag("temperature_last", False))
+    hijack.arrange_chain(draft, ORDER if order is None else order, table.flag("temperature_last", False))
     for key, effect in FORMER_KEYS.items():
         if table.is_given(key):
             words = effect.format(temperature=table.number("temperature", 1.0))

@@ -10,8 +10,8 @@ from operator import index
 from ..errors import RecoverError
 from .base import Endpoint, EndpointAnswer, RawAnswer
 
-_LARGEST_LOGPROB = 1e-3
-"""Nats. Rounding in float32 and in decimals leaves logprobs of likely tokens a little above 0."""
+_LARGEST_LOGPROB_NATS = 1e-3
+"""Rounding in float32 and in decimals leaves logprobs of likely tokens a little above 0."""
 
 
 @dataclass(frozen=True)
@@ -40,12 +40,12 @@ def checked_answer(raw: RawAnswer, endpoint: Endpoint) -> EndpointAnswer:
         logprob = None
     window = cut_to_window(logprobs, raw.unnamed, endpoint.limits.window)
     return EndpointAnswer(
-        token,
-        None if logprob is None else float(logprob),
-        window.logprobs,
-        raw.pieces,
-        raw.calls,
-        window.unnamed,
+        token=token,
+        logprob=None if logprob is None else float(logprob),
+        logprobs=window.logprobs,
+        pieces=raw.pieces,
+        calls=raw.calls,
+        unnamed=window.unnamed,
     )
 
 
@@ -78,6 +78,6 @@ def _checked_logprob(value: float, token: int) -> float:
         logprob = float(value)
     except (TypeError, ValueError, OverflowError):
         logprob = inf
-    if not logprob <= _LARGEST_LOGPROB:
+    if not logprob <= _LARGEST_LOGPROB_NATS:
         raise RecoverError(f"the endpoint gives token {token} the logprob {value}, which is none")
     return min(logprob, 0.0)

@@ -36,11 +36,13 @@ def by_basis(task: RecoveryTask, basis: Basis, pointwise: PointwiseMethod) -> No
     """
     estimates = task.estimates
     held_out = _ask(task, basis, pointwise)
-    known = np.flatnonzero(~np.isnan(estimates.logprobs))
-    tested = np.intersect1d(held_out, known)
-    fitted = np.setdiff1d(known, tested)
+    recovered = np.flatnonzero(~np.isnan(estimates.logprobs))
+    tested = np.intersect1d(held_out, recovered)
+    fitted = np.setdiff1d(recovered, tested)
     if len(fitted) < basis.rank or not len(tested):
-        task.notes.append(f"{len(known):,} logprobs were found, too few for a basis of {basis.rank:,} dimensions")
+        task.notes.append(
+            f"{len(recovered):,} logprobs were found, too few for a basis of {basis.rank:,} dimensions"
+        )
         return
     row = basis.solve(fitted, estimates.logprobs[fitted])
     error = float(np.abs(row[tested] - estimates.logprobs[tested]).max())
@@ -51,9 +53,9 @@ def by_basis(task: RecoveryTask, basis: Basis, pointwise: PointwiseMethod) -> No
         )
         return
     task.notes.append(
-        f"{len(known):,} logprobs asked for; {len(tested)} held out are off by up to {error:.1e} nats"
+        f"{len(recovered):,} logprobs asked for; {len(tested)} held out are off by up to {error:.1e} nats"
     )
-    estimates.fill(basis.solve(known, estimates.logprobs[known]), error)
+    estimates.fill(basis.solve(recovered, estimates.logprobs[recovered]), error)
     task.report_progress()
 
 

@@ -28,8 +28,7 @@ def parallel(task: RecoveryTask, tokens: Sequence[int]) -> None:
 
     Tokens and anchor get the same bias, which lifts them above all others. A token that is not shown was too
     unlikely: it gets a larger bias and is asked for again, together with others like it. If the anchor is not
-        shown,
-    the tokens were too likely beside it: they get a smaller bias.
+    shown, the tokens were too likely beside it: they get a smaller bias.
 
     Where biases cannot grow, the anchor's is taken away, and then the likeliest known tokens are pushed down, so
     that others come into the window. That may also be tokens whose own bias is ignored, so each is asked for again
@@ -51,7 +50,7 @@ def parallel(task: RecoveryTask, tokens: Sequence[int]) -> None:
 
 
 @dataclass
-class _BiasSearch:
+class _AnchoredBiasSearch:
     """The search for a token's bias: not shown at ``low``, shown without the anchor at ``high``."""
 
     bias: float
@@ -87,7 +86,7 @@ class _ParallelRounds:
     task: RecoveryTask
     first_bias: float
     anchor_bias: float
-    searches: dict[int, _BiasSearch] = field(default_factory=dict)
+    searches: dict[int, _AnchoredBiasSearch] = field(default_factory=dict)
     pushed: dict[int, float] = field(default_factory=dict)
     shown_alone: set[int] = field(default_factory=set)
     implausible: set[int] = field(default_factory=set)
@@ -119,8 +118,8 @@ class _ParallelRounds:
         window, most_biases = self.task.profile.window, self.task.limits.most_biases
         return window - 1 if most_biases is None else max(1, min(window, most_biases) - 1)
 
-    def _search(self, token: int) -> _BiasSearch:
-        return self.searches.get(token) or _BiasSearch(self.first_bias)
+    def _search(self, token: int) -> _AnchoredBiasSearch:
+        return self.searches.get(token) or _AnchoredBiasSearch(self.first_bias)
 
     def _questions(self, batches: Sequence[Sequence[int]], reduction: float = 0.0) -> Iterator[Bias]:
         anchor = {self.task.anchor: self.anchor_bias}
@@ -171,10 +170,10 @@ class _ParallelRounds:
     def _confirm(self, batches: Sequence[Sequence[int]]) -> None:
         """Ask again with smaller biases: a token that was shown without its bias now gives another logprob."""
         task, step, margin = self.task, self.task.profile.bias_step, self.task.base.margin
-        known = [batch for batch in batches if batch]
+        asked_batches = [batch for batch in batches if batch]
         reduction = max(_LEAST_REDUCTION, 4 * margin, step)
         reduction = ceil(reduction / step) * step if step else reduction
-        for batch, answers in zip(known, task.ask(self._questions(known, reduction)), strict=True):
+        for batch, answers in zip(asked_batches, task.ask(self._questions(asked_batches, reduction)), strict=True):
             for token, values in self._values(batch, answers, reduction).items():
                 if not values:  # asked for again, with others pushed out of its way
                     task.estimates.forget(token)
@@ -186,9 +185,9 @@ class _ParallelRounds:
         task, window = self.task, self.task.profile.window
         most_biases = task.limits.most_biases
         room = task.session.endpoint.vocab_size if most_biases is None else most_biases - window
-        known = [token for token in task.estimates.ranked() if token != task.anchor]
-        count = max(0, min(_PUSHED_GROWTH * max(len(self.pushed), window), room, len(known)))
+        recovered = [token for token in task.estimates.ranked() if token != task.anchor]
+        count = max(0, min(_PUSHED_GROWTH * max(len(self.pushed), window), room, len(recovered)))
         if count <= len(self.pushed) and not has_progress:
             return False
-        self.pushed = dict.fromkeys(known[:count], -task.bias_range.largest)
+        self.pushed = dict.fromkeys(recovered[:count], -task.bias_range.largest)
         return count > 0

@@ -29,7 +29,7 @@ _LEAST_SIZE = 1e-300
 
 
 @dataclass
-class _BiasSearch:
+class _EvenOddsSearch:
     """The search for a bias that brings a token near even odds.
 
     The token was not shown at ``low``, and was too close to p' = 1 at ``high``.
@@ -74,7 +74,7 @@ def single_each(task: RecoveryTask, tokens: Sequence[int]) -> None:
         chunk = tokens[start : start + (_CHUNK_TOKENS if done else _PILOT_TOKENS)]
         start += len(chunk)
         bias = min(_first_bias(task, done), task.bias_range.largest)
-        searches = [_BiasSearch(token, bias) for token in chunk]
+        searches = [_EvenOddsSearch(token, bias) for token in chunk]
         for _ in range(_MOST_ROUNDS):
             unfinished = _ask_each(task, searches)
             done += [search.token for search in searches if search not in unfinished]
@@ -85,13 +85,13 @@ def single_each(task: RecoveryTask, tokens: Sequence[int]) -> None:
 
 def _first_bias(task: RecoveryTask, done: Sequence[int]) -> float:
     """Return a bias that should bring the next tokens near even odds."""
-    known = [token for token in done if task.estimates.is_known(token)]  # the others are contradicted
-    if not known:
+    recovered = [token for token in done if task.estimates.is_known(token)]  # the others are contradicted
+    if not recovered:
         return _FIRST_LIFT - min(task.base.logprobs.values())
-    return float(-np.median(task.estimates.logprobs[known]))
+    return float(-np.median(task.estimates.logprobs[recovered]))
 
 
-def _ask_each(task: RecoveryTask, searches: Sequence[_BiasSearch]) -> list[_BiasSearch]:
+def _ask_each(task: RecoveryTask, searches: Sequence[_EvenOddsSearch]) -> list[_EvenOddsSearch]:
     """Ask for each token once; return the searches that go on."""
     for search in searches:
         search.bias = task.bias_range.rounded(search.bias)
@@ -109,7 +109,7 @@ def _ask_each(task: RecoveryTask, searches: Sequence[_BiasSearch]) -> list[_Bias
     return unfinished
 
 
-def _read(task: RecoveryTask, search: _BiasSearch, answers: Sequence[EndpointAnswer]) -> list[float]:
+def _read(task: RecoveryTask, search: _EvenOddsSearch, answers: Sequence[EndpointAnswer]) -> list[float]:
     """Return the logprob by each answer; if they do not give it, return nothing and choose another bias."""
     if any(not answer.logprobs and answer.token == search.token for answer in answers):
         search.decrease(search.bias - _BIAS_STEP)  # some servers hide the window behind a token such as this
@@ -130,7 +130,7 @@ def _read(task: RecoveryTask, search: _BiasSearch, answers: Sequence[EndpointAns
     return values
 
 
-def _is_confirmed(task: RecoveryTask, search: _BiasSearch, values: Sequence[float]) -> bool:
+def _is_confirmed(task: RecoveryTask, search: _EvenOddsSearch, values: Sequence[float]) -> bool:
     """True if a bias larger than any before was added in full: another one must give the same logprob.
 
     If not, the endpoint cuts biases this large, and smaller ones are tried.

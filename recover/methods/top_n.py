@@ -38,23 +38,24 @@ def top_n(task: RecoveryTask, n: int) -> None:
     """
     search = _NextTokens(task)
     estimates = task.estimates
-    while (missing := n - len(known := estimates.ranked())) > 0:
-        estimates.lower_ceiling(estimates.logprobs[known[-1]] + task.base.margin)
-        search.ask(known, missing)
+    while (missing := n - len(recovered := estimates.ranked())) > 0:
+        estimates.lower_ceiling(estimates.logprobs[recovered[-1]] + task.base.margin)
+        search.ask(recovered, missing)
         if estimates.contradicted:
             raise RecoverError(
-                f"token {min(estimates.contradicted)} comes out likelier than the {len(known):,} before it: the "
-                f"endpoint does not add all biases of a call; ask for at most the {len(known):,} likeliest"
+                f"token {min(estimates.contradicted)} comes out likelier than the {len(recovered):,} before it: "
+                f"the endpoint does not add all biases of a call; ask for at most the {len(recovered):,} likeliest"
             )
-        if len(estimates.ranked()) == len(known):
+        if len(estimates.ranked()) == len(recovered):
             if estimates.unnamed:
                 task.notes.append(
-                    f"behind the {len(known):,} likeliest the window shows only tokens without a name"
+                    f"behind the {len(recovered):,} likeliest the window shows only tokens without a name"
                 )
                 return
             raise RecoverError(
-                f"the endpoint shows no new token with the {len(known):,} likeliest biased by -{search.push:g}; "
-                f"it may cut biases: ask for at most the {len(known):,} likeliest, or for all tokens"
+                f"the endpoint shows no new token with the {len(recovered):,} likeliest biased by "
+                f"-{search.push:g}; it may cut biases: ask for at most the {len(recovered):,} likeliest, or for "
+                "all tokens"
             )
 
 
@@ -70,11 +71,11 @@ class _NextTokens:
         self._pushed_part = np.inf
         """The part of a probability that a push leaves at most, as that comparison shows."""
 
-    def ask(self, known: Sequence[int], missing: int) -> None:
-        """Ask once, with the ``known`` tokens, likeliest first, pushed down."""
+    def ask(self, recovered: Sequence[int], missing: int) -> None:
+        """Ask once, with the ``recovered`` tokens, likeliest first, pushed down."""
         task = self._task
-        anchor = self._anchor(known) if task.profile.window > 1 else None
-        bias = {token: -self.push for token in known if token != anchor}
+        anchor = self._anchor(recovered) if task.profile.window > 1 else None
+        bias = {token: -self.push for token in recovered if token != anchor}
         if anchor is not None:
             bias[anchor] = self._lift
         most = task.limits.most_biases
@@ -97,14 +98,14 @@ class _NextTokens:
         else:
             self._add_by_anchor(anchor, new, answers)
 
-    def _anchor(self, known: Sequence[int]) -> int:
+    def _anchor(self, recovered: Sequence[int]) -> int:
         """Return the likeliest token if the next ones can be shown beside it, else the least likely known one."""
         task = self._task
         likeliest = task.anchor
-        gap = float(task.estimates.logprobs[likeliest] - task.estimates.logprobs[known[-1]])
+        gap = float(task.estimates.logprobs[likeliest] - task.estimates.logprobs[recovered[-1]])
         if gap + self._lift + _SPARE_NATS < -task.limits.lowest:
             return likeliest
-        return task.session.prefer_whole_text(known[::-1])[0]
+        return task.session.prefer_whole_text(recovered[::-1])[0]
 
     def _add_by_anchor(self, anchor: int, new: Sequence[int], answers: Sequence[EndpointAnswer]) -> None:
         estimates = self._task.estimates

@@ -55,7 +55,14 @@ def probe(session: QuerySession, base: BaseWindow, tokens: NDArray[np.intp]) -> 
 def _findings(
     session: QuerySession, base: BaseWindow, response: BiasResponse, choice: ChoiceResponse
 ) -> tuple[str, ...]:
-    """Return in words what was measured."""
+    """Return in words what was measured.
+
+    Args:
+        session: asks the endpoint.
+        base: the window without a bias.
+        response: what biases do.
+        choice: what a bias does to the chosen token.
+    """
     repeats = (
         f"answers differ by up to {base.spread:.1e} nats from call to call" if base.is_noisy else "answers repeat"
     )

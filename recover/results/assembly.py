@@ -77,12 +77,12 @@ def assemble_recovery(session: QuerySession, estimates: LogprobEstimates, record
         note = _unnamed_note(estimates.unnamed, logprobs[tokens])
         is_consistent &= note is None
         notes += [] if note is None else [note]
-    known = errors[~np.isnan(errors)]
+    known_errors = errors[~np.isnan(errors)]
     is_complete = not len(missing) and record.stopped is None and (n is None or len(tokens) == n)
     return Recovery(
         logprobs=logprobs,
         errors=errors,
-        error=float(known.max()) if len(known) else float("nan"),
+        error=float(known_errors.max()) if len(known_errors) else float("nan"),
         queries=session.queries,
         sent=session.sent,
         method=record.method,
@@ -100,9 +100,9 @@ def _check_sum(logprobs: Float64s, errors: Float64s, is_whole: bool) -> _SumChec
     |log sum p| <= sum p_i error_i, where the errors are the largest there are. A part of a vocabulary may sum to
     less.
     """
-    known = ~np.isnan(logprobs)
-    log_sum = logsumexp(logprobs[known]) if known.any() else -np.inf
-    allowed = _ERROR_FACTOR * float(np.exp(logprobs[known]) @ errors[known]) + _ROUNDING
+    is_recovered = ~np.isnan(logprobs)
+    log_sum = logsumexp(logprobs[is_recovered]) if is_recovered.any() else -np.inf
+    allowed = _ERROR_FACTOR * float(np.exp(logprobs[is_recovered]) @ errors[is_recovered]) + _ROUNDING
     is_consistent = log_sum <= allowed and (log_sum >= -allowed or not is_whole)
     notes = (f"the probabilities sum to 1{np.expm1(log_sum):+.1e}",) if is_whole or not is_consistent else ()
     if is_consistent:

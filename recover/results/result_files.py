@@ -67,8 +67,8 @@ def head(recovery: Recovery, about: Mapping[str, Any]) -> dict[str, Any]:
 
 def likeliest_tokens(recovery: Recovery, count: int) -> list[TokenLogprob]:
     """Return the ``count`` likeliest recovered tokens, likeliest first."""
-    known = _recovered_ids(recovery)
-    ordered = known[np.argsort(-recovery.logprobs[known], kind="stable")][:count]
+    recovered = _recovered_ids(recovery)
+    ordered = recovered[np.argsort(-recovery.logprobs[recovered], kind="stable")][:count]
     return [TokenLogprob(int(i), recovery.pieces.get(int(i), b""), float(recovery.logprobs[i])) for i in ordered]
 
 
@@ -115,13 +115,13 @@ def _tokens(recovery: Recovery) -> Iterator[dict[str, Any]]:
 
 
 def _write_npz(recovery: Recovery, file: IO[bytes], about: Mapping[str, Any]) -> None:
-    known = _recovered_ids(recovery)
-    pieces = [recovery.pieces.get(token, b"") for token in known.tolist()]
+    recovered = _recovered_ids(recovery)
+    pieces = [recovery.pieces.get(token, b"") for token in recovered.tolist()]
     np.savez_compressed(
         file,
-        ids=known.astype(np.int32),
-        logprobs=recovery.logprobs[known],
-        errors=recovery.errors[known],
+        ids=recovered.astype(np.int32),
+        logprobs=recovery.logprobs[recovered],
+        errors=recovery.errors[recovered],
         bytes=np.frombuffer(b"".join(pieces), dtype=np.uint8),
         offsets=np.cumsum([0, *map(len, pieces)], dtype=np.int64),
         head=np.array(encode_json(head(recovery, about))),

@@ -49,14 +49,14 @@ class LogitTable:
     @cached_property
     def maxima(self) -> Floats:
         """The highest logit of each block, float32 (B, BLOCKS); block j holds tokens j, j + BLOCKS, …"""
-        whole = self.width // BLOCK_COUNT * BLOCK_COUNT
-        shape = (self.height, whole // BLOCK_COUNT, BLOCK_COUNT)
+        blocked_width = self.width // BLOCK_COUNT * BLOCK_COUNT
+        shape = (self.height, blocked_width // BLOCK_COUNT, BLOCK_COUNT)
         with np.errstate(invalid="ignore"):
-            highest = _to_numpy(self._xp.max(self._xp.reshape(self._logits[:, :whole], shape), axis=1))
-            if whole < self.width:
+            highest = _to_numpy(self._xp.max(self._xp.reshape(self._logits[:, :blocked_width], shape), axis=1))
+            if blocked_width < self.width:
                 highest = np.array(highest)  # an array from another library may be read-only
-                first_blocks = highest[:, : self.width - whole]
-                np.maximum(first_blocks, _to_numpy(self._logits[:, whole:]), out=first_blocks)
+                first_blocks = highest[:, : self.width - blocked_width]
+                np.maximum(first_blocks, _to_numpy(self._logits[:, blocked_width:]), out=first_blocks)
         check_finite(highest.max(axis=1), np.arange(self.height))
         return highest
 
@@ -69,7 +69,7 @@ class LogitTable:
         logits = self._xp.take(self._flat, self._index(cells.reshape(-1)), axis=0)
         return _to_numpy(logits).reshape(cells.shape)
 
-    def whole(self, rows: Ints) -> tuple[Floats, Floats]:
+    def take_rows(self, rows: Ints) -> tuple[Floats, Floats]:
         """Return some rows, ascending: read-only float32 (R, V), and the highest logit of each, (R,)."""
         if rows.size and rows.size == rows[-1] - rows[0] + 1:  # consecutive rows are not copied
             logits = _to_numpy(self._logits[int(rows[0]) : int(rows[-1]) + 1, :])

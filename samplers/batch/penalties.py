@@ -110,7 +110,7 @@ class RowSelection(NamedTuple):
         for start in range(0, self.rows.size, step):
             positions = np.arange(start, min(start + step, self.rows.size))
             selection = self.of(positions)
-            logits, highest = self.table.whole(selection.rows)
+            logits, highest = self.table.take_rows(selection.rows)
             scaled, highest = logits / selection.temperature[:, None], highest / selection.temperature
             if selection.penalised.rows.size:
                 scaled[selection.penalised.rows, selection.penalised.ids] = selection.penalised.new

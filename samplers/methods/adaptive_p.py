@@ -46,7 +46,7 @@ class AdaptiveP(Selector):
     target: float = Field(default=-1.0, ge=-1, le=1, description="probability to aim at; below 0 = a plain draw")
     decay: float = Field(default=0.9, ge=0, le=0.99, description="how long it remembers: 1 / (1 - decay) tokens")
 
-    __slots__ = ("_drawn_prob", "_drawn_token", "_random", "_total", "_weighted")
+    __slots__ = ("_drawn_prob", "_drawn_token", "_random", "_weight_sum", "_weighted_probability_sum")
 
     def bind(self, context: BuildContext) -> None:
         """Seed the generator."""
@@ -56,8 +56,8 @@ class AdaptiveP(Selector):
         """Go back to the first random number, with a mean that equals the target."""
         self._random.restart()
         complement = np.float32(1) - np.float32(self.decay)
-        self._weighted = np.float32(self.target) / complement
-        self._total = np.float32(1) / complement
+        self._weighted_probability_sum = np.float32(self.target) / complement
+        self._weight_sum = np.float32(1) / complement
         self._drawn_token: int | None = None
         self._drawn_prob = np.float32(0)
 
@@ -66,7 +66,11 @@ class AdaptiveP(Selector):
         probs = candidates.llama_cpp_probs()
         if self.target >= 0:
             target = np.float32(self.target)
-            adapted = np.clip(np.float32(2) * target - self._weighted / self._total, np.float32(0), np.float32(1))
+            adapted = np.clip(
+                np.float32(2) * target - self._weighted_probability_sum / self._weight_sum,
+                np.float32(0),
+                np.float32(1),
+            )
             candidates.replace(_transformed(probs - adapted, candidates.logits))
         position = self._random.discrete(candidates.llama_cpp_probs())
         token = int(candidates.ids[position])
@@ -74,11 +78,11 @@ class AdaptiveP(Selector):
         return token
 
     def accept(self, token: int) -> None:
-        """Add the token's probability to the mean, if it is the drawn token."""
+        """Update the mean, unless another token was appended (a forced one)."""
         if self._drawn_token == token:
             decay = np.float32(self.decay)
-            self._weighted = self._drawn_prob + decay * self._weighted
-            self._total = np.float32(1) + decay * self._total
+            self._weighted_probability_sum = self._drawn_prob + decay * self._weighted_probability_sum
+            self._weight_sum = np.float32(1) + decay * self._weight_sum
         self._drawn_token = None
 
 

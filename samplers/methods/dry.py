@@ -77,7 +77,9 @@ class Dry(Sampler):
             self._breakers = SequenceBreakers({}, 0)
             return
         vocabulary = need_vocabulary(context, "dry.breakers")
-        find = SequenceBreakers.overlapping if self.match == "overlap" else SequenceBreakers.last_tokens
+        find = (
+            SequenceBreakers.all_spellings if self.match == "overlap" else SequenceBreakers.single_token_breakers
+        )
         self._breakers = find(texts, vocabulary)
 
     def reset(self, prompt: Sequence[int]) -> None:
@@ -111,8 +113,8 @@ class Dry(Sampler):
         checked_count = self._checked_count if self._checked_size == size else 0
         check_tokens("dry", self._history[checked_count:], size)
         self._checked_size, self._checked_count = size, len(self._history)
-        if self._breakers.size not in (0, size):
-            raise SamplingError(f"dry: the row has {size} logits, the vocabulary {self._breakers.size}")
+        if self._breakers.vocab_size not in (0, size):
+            raise SamplingError(f"dry: the row has {size} logits, the vocabulary {self._breakers.vocab_size}")
 
     def _penalise(self, candidates: Candidates, lengths: dict[int, int]) -> None:
         """Subtract the penalties; ``lengths``: by token, the length of the repetition that it would continue."""

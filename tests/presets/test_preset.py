@@ -77,7 +77,7 @@ REFUSED: dict[str, tuple[dict[Any, Any], str]] = {
 @pytest.mark.parametrize(("table", "complaint"), REFUSED.values(), ids=REFUSED)
 def test_refused(table: dict[Any, Any], complaint: str) -> None:
     with pytest.raises(PresetError) as caught:
-        Preset.from_table(table, place="creative.yaml")
+        Preset.from_table(table, origin="creative.yaml")
     said = str(caught.value)
     if "known are" in complaint:  # what else is known grows with the registry
         assert said.startswith(f"creative.yaml: {complaint}")
@@ -142,7 +142,7 @@ YAML_VALUES = st.recursive(
 @given(st.dictionaries(st.sampled_from([*Preset.model_fields, "other", 3]), YAML_VALUES, max_size=3))
 def test_any_table_is_a_preset_or_a_sentence(table: dict[Any, Any]) -> None:
     try:
-        Preset.from_table(table, place="x.yaml")
+        Preset.from_table(table, origin="x.yaml")
     except PresetError as error:
         said = str(error)
     else:

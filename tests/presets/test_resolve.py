@@ -349,7 +349,7 @@ BOUND = {
 def test_what_does_not_fit_the_vocabulary_is_told_with_its_origin(
     steps: list[Any], chain: str | None, sets: list[str], message: str
 ) -> None:
-    mine = Preset.from_table({"chain": steps}, place="mine.yaml", name="mine")
+    mine = Preset.from_table({"chain": steps}, origin="mine.yaml", name="mine")
     settings = resolve_settings(mine, chain=chain, sets=sets)
     with pytest.raises(StepError) as caught:
         build(settings.steps, vocab=FakeVocabulary())

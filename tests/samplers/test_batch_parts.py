@@ -122,13 +122,13 @@ def test_heads_of_long_rows(style, counts):
 
 def test_whole_rows_are_looked_at_only_where_they_must(monkeypatch):
     asked = []
-    plain = LogitTable.whole
+    plain = LogitTable.take_rows
 
     def spy(table, rows):
         asked.extend(rows.tolist())
         return plain(table, rows)
 
-    monkeypatch.setattr(LogitTable, "whole", spy)
+    monkeypatch.setattr(LogitTable, "take_rows", spy)
     logits = np.stack([make_row(style, 50_000, 1) for style in ("normal", "ties", "equal", "tiny", "normal")])
     check_heads(logits, ints(40, 40, 40, 40, 2000))
     assert asked == [2, 4], "all logits equal, and a head that is too long"

@@ -160,7 +160,7 @@ def after(breakers, vocabulary, *pieces):
 
 def test_overlapping_breakers_are_found_however_they_are_written():
     vocabulary = PieceVocabulary("the", " the", "th", "end", " end", "then", "e end", "he")
-    breakers = SequenceBreakers.overlapping(["the end"], vocabulary)
+    breakers = SequenceBreakers.all_spellings(["the end"], vocabulary)
     assert after(breakers, vocabulary, "x", "the", " end", "x") == 1
     assert after(breakers, vocabulary, "x", " the", " end", "x") == 1
     assert after(breakers, vocabulary, "x", "th", "e end", "x") == 1
@@ -173,13 +173,13 @@ def test_overlapping_breakers_are_found_however_they_are_written():
 
 def test_single_tokens_are_those_that_hold_a_text():
     vocabulary = PieceVocabulary("\n\n", ":\n", "end:")
-    breakers = SequenceBreakers.overlapping(["\n", ":"], vocabulary)
+    breakers = SequenceBreakers.all_spellings(["\n", ":"], vocabulary)
     assert breakers.single == {10, 58, 256, 257, 258}
 
 
 def test_texts_of_two_lengths_with_the_same_head():
     vocabulary = PieceVocabulary()
-    breakers = SequenceBreakers.overlapping(["a", "abc"], vocabulary)
+    breakers = SequenceBreakers.all_spellings(["a", "abc"], vocabulary)
     assert breakers.single == {ord("a")}
     assert after(breakers, vocabulary, *"xabcx") == 1
     assert after(breakers, vocabulary, *"xabx") == 2
@@ -188,16 +188,16 @@ def test_texts_of_two_lengths_with_the_same_head():
 def test_a_text_counts_up_to_40_bytes_and_a_rest_up_to_20_tokens():
     vocabulary = PieceVocabulary("b" * 39)
     text = "a" * 30 + "b" * 30
-    breakers = SequenceBreakers.overlapping([text], vocabulary)
+    breakers = SequenceBreakers.all_spellings([text], vocabulary)
     assert after(breakers, vocabulary, *"a" * 21, *"x") == 1
     assert after(breakers, vocabulary, *"a" * 20, *"x") == 21
-    breakers = SequenceBreakers.overlapping(["a" + "b" * 60], vocabulary)
+    breakers = SequenceBreakers.all_spellings(["a" + "b" * 60], vocabulary)
     assert after(breakers, vocabulary, "a", "b" * 39, "x") == 1
 
 
 def test_a_rest_that_begins_inside_a_character_is_matched_byte_by_byte():
     vocabulary = PieceVocabulary()
-    breakers = SequenceBreakers.overlapping(["é"], vocabulary)
+    breakers = SequenceBreakers.all_spellings(["é"], vocabulary)
     assert after_last(breakers, [120, 0xC3, 0xA9, 120]) == 1
     assert after_last(breakers, [120, 0xC3, 0xA8, 120]) == 4
 
@@ -205,12 +205,12 @@ def test_a_rest_that_begins_inside_a_character_is_matched_byte_by_byte():
 def test_a_rest_that_cannot_be_written_is_left_out():
     vocabulary = PieceVocabulary()
     vocabulary._pieces[0xA9] = b"another"
-    assert after_last(SequenceBreakers.overlapping(["é"], vocabulary), [120, 0xC3, 0xA9, 120]) == 4
+    assert after_last(SequenceBreakers.all_spellings(["é"], vocabulary), [120, 0xC3, 0xA9, 120]) == 4
 
 
 def test_last_tokens():
     vocabulary = PieceVocabulary("end", "aend", "the", "ath")
-    breakers = SequenceBreakers.last_tokens(["\n", "the end", "end", "th"], vocabulary)
+    breakers = SequenceBreakers.single_token_breakers(["\n", "the end", "end", "th"], vocabulary)
     # "a\n", "athe end", "aend" and "ath" end with these tokens.
     expected = [vocabulary.pieces.index(piece) for piece in (b"\n", b"end", b"aend", b"ath")]
     assert breakers.single == set(expected)
