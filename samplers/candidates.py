@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from .array_types import Floats, Ids, Positions, clamp_to_finite, describe, describe_not_finite, every_id
 from .errors import SamplingError
+from .masked_rows import NO_IDS, MaskedRows
 from .sequential_sums import LONG_ROW, certain_position_of_share, position_of_share, sequential_sum
 from .sort_kernels import descending, highest_rows
 
@@ -36,11 +37,23 @@ class Candidates:
         vocabulary: number of token ids there are.
         is_ordered: True if the logits are known to go from high to low.
         allowed: the grammar's mask, bool (V,); None without one.
+        masked_count: number of rows that were dropped here and that llama.cpp would still hold, at -inf. They have
+            no probability, but a sampler of llama.cpp that counts its rows counts these too.
 
     Raises ``SamplingError`` for a wrong shape or dtype, an empty row, NaN, +inf, or a row of -inf only.
     """
 
-    __slots__ = ("_exp", "_ids", "_logits", "_max", "allowed", "is_ordered", "vocabulary")
+    __slots__ = (
+        "_exp",
+        "_ids",
+        "_logits",
+        "_masked",
+        "_max",
+        "allowed",
+        "is_ordered",
+        "masked_count",
+        "vocabulary",
+    )
 
     def __init__(self, logits: Floats, ids: Ids | None = None, vocabulary: int | None = None) -> None:
         """Start with ``logits``, float32 (V,), in nats up to a constant; a masked entry counts as -inf.
@@ -58,6 +71,8 @@ class Candidates:
         self.vocabulary = logits.size if vocabulary is None else vocabulary
         self.is_ordered = False
         self.allowed: NDArray[np.bool_] | None = None
+        self.masked_count = 0
+        self._masked: MaskedRows | None = None
         self._max: np.float32 | None = None
         self._exp: Floats | None = None
         if not isfinite(self.max):
@@ -65,6 +80,11 @@ class Candidates:
 
     def __len__(self) -> int:
         return self._logits.size
+
+    @property
+    def llama_cpp_count(self) -> int:
+        """How many rows llama.cpp would hold at this step of the chain: these, and the masked ones."""
+        return self._logits.size + self.masked_count
 
     @property
     def is_whole(self) -> bool:
@@ -152,14 +172,48 @@ class Candidates:
         self._logits = np.concatenate([self._logits[rows] for rows in kept])
         self._forget()
 
+    def mask_except(self, kept: NDArray[np.bool_]) -> None:
+        """As `keep`, but the other rows are masked: llama.cpp sets them to -inf instead of dropping them."""
+        ids, count = self._ids, self._logits.size
+        self.keep(kept)
+        self._add_masked(ids, count)
+
+    def mask_except_best(self) -> None:
+        """Keep the highest row, of equal ones the first; the others are masked as by `mask_except`."""
+        ids, count = self._ids, self._logits.size
+        self.take(np.array([self.best()]), is_ordered=True)
+        self._add_masked(ids, count)
+
+    def _add_masked(self, before: Ids | None, count: int) -> None:
+        """Count the rows that are missing now as masked; there were ``count`` with the ids ``before``."""
+        masked = count - self._logits.size
+        if masked:
+            earlier = self._masked if self.masked_count else None
+            self._masked = MaskedRows(before, self.ids, earlier, self.masked_count)
+            self.masked_count += masked
+
+    def masked_ids(self) -> NDArray[np.intp]:
+        """The ids of the masked rows, ascending."""
+        if self._masked is None:
+            return np.arange(0)
+        return self._masked.ids(self.masked_count, self.vocabulary)
+
+    def set_masked(self, ids: Ids) -> None:
+        """Let these be the masked rows."""
+        self._masked = MaskedRows(ids, NO_IDS)
+        self.masked_count = ids.size
+
     def truncate(self, count: int) -> None:
-        """Keep the first ``count`` rows, in their order."""
+        """Keep the first ``count`` rows, in their order; masked rows come last."""
         if count < self._logits.size:
             weights = self._exp[:count] if self._exp is not None and self.is_ordered else None
             self._ids = self.ids[:count]
             self._logits = self._logits[:count]
             self._forget()
             self._exp = weights  # of an ordered row the highest logit stays, so these weights still hold
+            self.masked_count = 0
+        elif self.masked_count:
+            self.masked_count = min(self.masked_count, count - self._logits.size)
 
     def drop_first(self, count: int) -> None:
         """Drop the first ``count`` rows."""
@@ -172,6 +226,7 @@ class Candidates:
         self._ids = np.array([token], dtype=np.int32)
         self._logits = np.array([logit], dtype=np.float32)
         self.is_ordered = True
+        self.masked_count = 0
         self._forget()
 
     def order(self) -> None:
@@ -187,12 +242,17 @@ class Candidates:
         return np.arange(count) if self.is_ordered else highest_rows(self._logits, count)
 
     def top(self, count: int) -> None:
-        """Keep the ``count`` highest rows, at least one, from high to low; of equal logits the earlier ones."""
+        """Keep the ``count`` highest rows, at least one, from high to low; of equal logits the earlier ones.
+
+        Masked rows come last.
+        """
         count = max(count, 1)
         if self.is_ordered:
             self.truncate(count)
         else:
             self.take(self.top_positions(count), is_ordered=True)
+            if self.masked_count:
+                self.masked_count = min(self.masked_count, count - self._logits.size)
 
     def best(self) -> int:
         """Position of the highest row; of equal ones the first."""

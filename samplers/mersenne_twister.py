@@ -54,9 +54,11 @@ class MersenneTwister:
             self._ready_floats = list(np.minimum(words / np.float32(2.0**32), _FLOAT_BELOW_ONE)[::-1])
         return self._ready_floats.pop()
 
-    def discrete(self, weights: NDArray[np.float32]) -> int:
-        """Return a position, drawn with these weights, (n,). A single weight takes no random number.
+    def discrete(self, weights: NDArray[np.float32], zeros: int = 0) -> int:
+        """Return a position, drawn with these weights, (n,), and so many zeros behind them.
+
+        A single weight takes no random number.
 
         Equals libstdc++'s ``std::discrete_distribution``, except for the last bits of a float64.
         """
-        return position_of_share(weights, self.uniform()) if weights.size > 1 else 0
+        return position_of_share(weights, self.uniform()) if weights.size + zeros > 1 else 0

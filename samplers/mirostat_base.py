@@ -58,7 +58,7 @@ class MirostatBase(Selector):
         before = candidates.llama_cpp_probs()
         self.cut(candidates)
         probs = candidates.llama_cpp_probs()
-        position = self._random.discrete(probs)
+        position = self._random.discrete(probs, candidates.masked_count)
         measured = before if self.surprise == "full" else probs
         error = surprises(measured[position : position + 1])[0] - np.float32(self.tau)
         self._mu = self._mu - np.float32(self.eta) * error

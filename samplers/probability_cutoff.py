@@ -33,3 +33,4 @@ class ProbabilityCutoff(Sampler):
         floor = np.float32(self.floor(candidates))
         probs = candidates.probs()
         candidates.keep(probs >= min(floor, np.maximum.reduce(probs)))
+        candidates.masked_count = 0

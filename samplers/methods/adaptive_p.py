@@ -72,7 +72,7 @@ class AdaptiveP(Selector):
                 np.float32(1),
             )
             candidates.replace(_transformed(probs - adapted, candidates.logits))
-        position = self._random.discrete(candidates.llama_cpp_probs())
+        position = self._random.discrete(candidates.llama_cpp_probs(), candidates.masked_count)
         token = int(candidates.ids[position])
         self._drawn_token, self._drawn_prob = token, probs[position]
         return token

@@ -18,8 +18,8 @@ class Dynatemp(Sampler):
     """Choose the temperature by the entropy: low where the model is certain, high where it is not.
 
     Formula: logit_i / t, float32 (n,), with t = lo + (hi - lo) * (H / ln n)^exponent, lo = max(0, temperature -
-    range), hi = temperature + range, H the entropy in nats, n the number of candidates. The rows are sorted from
-    high to low. With range 0 it is `temperature`.
+    range), hi = temperature + range, H the entropy in nats, n the number of candidates and of the rows that
+    `top_n_sigma` dropped. The rows are sorted from high to low. With range 0 it is `temperature`.
 
     Range: all parameters >= 0. Neutral at temperature 1, range 0. Source: Kalomaze 2023, llama.cpp PR 4972.
     Equals llama.cpp's ``temp_ext``, except that tokens banned before do not count in n.
@@ -50,7 +50,7 @@ class Dynatemp(Sampler):
         if reach <= 0:
             divide(candidates, middle)
             return
-        count = len(candidates)
+        count = len(candidates) + candidates.masked_count
         if count <= 1:
             return
         candidates.order()

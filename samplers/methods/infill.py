@@ -22,11 +22,11 @@ _FIRST_THRESHOLD = np.float32(0.2)
 class Infill(Sampler):
     """Fill a gap in a text: end early rather than late, and merge tokens of which one begins the other.
 
-    Formula, over n rows sorted from high to low, float32: if 3 n sum(p of end tokens) > sum(p of text tokens),
-    keep the end tokens only. Otherwise merge each token whose bytes begin another's with it, into the likelier of
-    both; drop text tokens with p < 0.2; then, of m that remain, those with p < 1 / (m + 1) of the remaining mass.
-    If no text token remains, keep the end-of-turn token alone, with logit 1. The merged mass only decides which
-    rows stay; the logits do not change. It usually follows top_k and top_p.
+    Formula, over n rows (those that `top_n_sigma` dropped count) sorted from high to low, float32: if 3 n sum(p of
+    end tokens) > sum(p of text tokens), keep the end tokens only. Otherwise merge each token whose bytes begin
+    another's with it, into the likelier of both; drop text tokens with p < 0.2; then, of m that remain, those with
+    p < 1 / (m + 1) of the remaining mass. If no text token remains, keep the end-of-turn token alone, with logit
+    1. The merged mass only decides which rows stay; the logits do not change. It usually follows top_k and top_p.
 
     No parameters, so no neutral value. Raises ``SamplingError`` when built without a vocabulary. Source:
     llama.cpp's ``infill``, PR 9896. Equals it, except that the likeliest row replaces the end-of-turn token if a
@@ -65,8 +65,9 @@ class Infill(Sampler):
         is_end = self._is_end[candidates.ids]
         is_text = ~is_end
         ending, writing = sequential_sum(probs[is_end]), sequential_sum(probs[is_text])
-        if np.float32(3) * ending * np.float32(len(candidates)) > writing:
+        if np.float32(3) * ending * np.float32(candidates.llama_cpp_count) > writing:
             candidates.keep(is_end)
+            self._keep_masked_ends(candidates)
             return
         probs = self._merged(candidates, probs)
         kept = (probs >= _FIRST_THRESHOLD) | is_end
@@ -76,6 +77,13 @@ class Infill(Sampler):
             return
         share = probs / sequential_sum(probs[kept])
         candidates.keep(kept & (is_end | (share >= np.float32(1 / (count + 1)))))
+        self._keep_masked_ends(candidates)
+
+    def _keep_masked_ends(self, candidates: Candidates) -> None:
+        """Keep of the masked rows those of end tokens, of which llama.cpp erases none."""
+        if candidates.masked_count:
+            masked = candidates.masked_ids()
+            candidates.set_masked(masked[self._is_end[masked] != 0].astype(np.int32))
 
     def _merged(self, candidates: Candidates, probs: Floats) -> Floats:
         """Return the probabilities, float32 (n,), after tokens were merged with those that begin with them."""

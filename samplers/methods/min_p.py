@@ -50,3 +50,4 @@ class MinP(Sampler):
             candidates.top(self.min_keep)
         else:
             candidates.keep(mask)
+            candidates.masked_count = 0

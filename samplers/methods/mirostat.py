@@ -21,12 +21,12 @@ class Mirostat(MirostatBase):
     """Hold the surprise of the text near tau bits, by a top-k whose k follows a Zipf law.
 
     Formula, rows sorted from high to low, float32 (n,): s = sum t_i b_i / sum t_i^2 over the first m rows, with
-    t_i = ln((i + 1) / i), b_i = ln(p_i / p_(i+1)); e = s - 1; k = ((e 2^mu) / (1 - V^-e))^(1/s), at least 1, V
-    the size of the vocabulary; draw x from the first k; then mu <- mu - eta (-log2 p_x - tau), from mu = 2 tau.
-    If k is not a number, it is 1; if it exceeds the row, the whole row stays. ``overflow``: what a k of 2^31 and
-    more does, which every text brings that cannot reach tau. ``all`` keeps the row, as the paper means it;
-    ``one`` keeps the likeliest row, as the overflow of an int does in llama.cpp on x86, and mu never recovers
-    from that.
+    t_i = ln((i + 1) / i), b_i = ln(p_i / p_(i+1)); e = s - 1; k = ((e 2^mu) / (1 - V^-e))^(1/s), at least 1, V the
+    size of the vocabulary; draw x from the first k; then mu <- mu - eta (-log2 p_x - tau), from mu = 2 tau. If k
+    is not a number, it is 1, as where rows that `top_n_sigma` dropped are among the first m; if it exceeds the
+    row, the whole row stays. ``overflow``: what a k of 2^31 and more does, which every text brings that cannot
+    reach tau. ``all`` keeps the row, as the paper means it; ``one`` keeps the likeliest row, as the overflow of an
+    int does in llama.cpp on x86, and mu never recovers from that.
 
     Range: tau >= 0 bits, eta >= 0, m >= 1. It selects, so it has no neutral value. Source: Basu et al. 2021.
     Equals llama.cpp's ``mirostat`` on x86 with surprise: truncated, overflow: one.
@@ -50,6 +50,9 @@ class Mirostat(MirostatBase):
 
     def cut(self, candidates: Candidates) -> None:
         """Keep the k most likely rows."""
+        if candidates.masked_count and len(candidates) < self.m:  # a quotient by a probability of 0 makes k NaN
+            candidates.truncate(1)
+            return
         probs = candidates.llama_cpp_probs()[: self.m].astype(np.float64)
         ranks = np.arange(1, probs.size, dtype=np.float32)
         with np.errstate(all="ignore"):

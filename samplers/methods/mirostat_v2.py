@@ -39,6 +39,8 @@ class MirostatV2(MirostatBase):
 
     def cut(self, candidates: Candidates) -> None:
         """Keep the rows whose surprise is mu or less."""
+        if self.mu == np.inf:  # masked rows stay, too
+            return
         probs = candidates.llama_cpp_probs()
         # Only near the edge does the rounding of the logarithm count; elsewhere the probability decides.
         edge = 2.0 ** -max(float(self.mu), _BELOW_ANY_BITS)

@@ -54,3 +54,4 @@ class Skew(Sampler):
         with np.errstate(divide="ignore"):
             candidates.replace(np.log(shifted).astype(np.float32))
         candidates.keep(shifted > 0)
+        candidates.masked_count = 0

@@ -17,8 +17,8 @@ class Temperature(Sampler):
     Formula: logit_i / t, float32 (n,). t = 0, or a t so small that the quotient overflows, keeps only the
     likeliest token (of equal ones the first).
 
-    Range: t >= 0; neutral at 1. Source: Ackley, Hinton & Sejnowski 1985. Equals llama.cpp's ``temp``, except that
-    t = 0 drops the other rows where llama.cpp sets them to -inf.
+    Range: t >= 0; neutral at 1. Source: Ackley, Hinton & Sejnowski 1985. Equals llama.cpp's ``temp``. At
+    t = 0 llama.cpp sets the other rows to -inf; here they are dropped, and count as those of `top_n_sigma` do.
     """
 
     about: ClassVar[About] = About(
@@ -26,7 +26,7 @@ class Temperature(Sampler):
         summary="sharpen (< 1) or flatten (> 1) the distribution",
         formula="logit_i / t;  t = 0: only the most likely token is kept",
         reference="Ackley, Hinton & Sejnowski 1985, A Learning Algorithm for Boltzmann Machines",
-        llama_cpp="equal; at t = 0 the others are dropped, not set to -inf",
+        llama_cpp="equal; at t = 0 the others are dropped, and later steps still count them",
         main="t",
         neutral={"t": 1.0},
         aliases=("temp",),
@@ -50,4 +50,4 @@ def divide(candidates: Candidates, t: np.float32) -> None:
             scaled = np.divide(candidates.logits, t, dtype=np.float32)
             candidates.replace(scaled, monotone=True, highest=highest)
             return
-    candidates.take(np.array([candidates.best()]), is_ordered=True)
+    candidates.mask_except_best()

@@ -40,3 +40,4 @@ class TopA(Sampler):
         probs = candidates.probs()
         best = np.maximum.reduce(probs)
         candidates.keep(probs >= min(np.float32(self.a) * best * best, best))
+        candidates.masked_count = 0

@@ -1,6 +1,6 @@
 """Top-n-sigma: a distance from the highest logit."""
 
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import numpy as np
 from pydantic import Field
@@ -15,11 +15,14 @@ class TopNSigma(Sampler):
     """Keep the logits within n standard deviations of the highest one.
 
     Formula: keep i if logit_i >= max - n * sigma, float32 (n,); sigma is the population standard deviation of the
-    finite logits among the candidates. The order stays. A temperature before it does not change which tokens
-    stay.
+    finite logits among the candidates. The order stays. A temperature before it does not change which tokens stay.
+    llama.cpp sets the other logits to -inf, so its later samplers still count these rows: xtc draws a random
+    number for them, n of dynatemp includes them, mirostat keeps one token if they are among its first
+    m, and they fill up a k or a min_keep. ``dropped: counted`` counts them too, until a step like top_p or min_p
+    drops them; ``erased`` never counts them (the paper).
 
-    Range: n >= -1; neutral at 0 and below. Source: Tang et al. 2024. Equals llama.cpp's ``top_n_sigma``, which
-    sets the others to -inf instead of dropping them.
+    Range: n >= -1; neutral at 0 and below. Source: Tang et al. 2024. Equals llama.cpp's ``top_n_sigma`` with
+    dropped: counted.
     """
 
     about: ClassVar[About] = About(
@@ -27,7 +30,7 @@ class TopNSigma(Sampler):
         summary="keep logits within n standard deviations of the best",
         formula="keep i if logit_i >= max - n * sigma",
         reference="Tang et al. 2024, Top-n-sigma: Not All Logits Are You Need",
-        llama_cpp="equal; the others are dropped, not set to -inf",
+        llama_cpp="equal with dropped: counted",
         main="n",
         example=1.0,
         neutral={"n": 0.0},
@@ -37,6 +40,9 @@ class TopNSigma(Sampler):
     )
 
     n: float = Field(default=0.0, ge=-1, description="how many standard deviations; 0 or -1 = off")
+    dropped: Literal["counted", "erased"] = Field(
+        default="counted", description="do later steps that count rows count the dropped ones?"
+    )
 
     @property
     def is_neutral(self) -> bool:
@@ -56,4 +62,8 @@ class TopNSigma(Sampler):
         with np.errstate(invalid="ignore"):
             threshold = candidates.max - np.float32(self.n) * sigma
         if not np.isnan(threshold):
-            candidates.keep(logits >= threshold)
+            is_kept = logits >= threshold
+            if self.dropped == "counted":
+                candidates.mask_except(is_kept)
+            else:
+                candidates.keep(is_kept)

@@ -16,6 +16,10 @@ _FIRST_SORTED_ROWS = 256
 """How many rows are sorted first; most distributions reach p within them (measured)."""
 
 
+_EVERY_ROW = 2**31
+"""More rows than there can be: what is kept if all of them fall short of p."""
+
+
 class TopP(Sampler):
     """Keep the likeliest tokens until their mass reaches p, from high to low.
 
@@ -61,6 +65,8 @@ class TopP(Sampler):
             if count < head.size:
                 break
         candidates.take(head[:count], is_ordered=True)
+        if candidates.masked_count:
+            candidates.truncate(count)
 
     def _heads(self, candidates: Candidates, probs: Floats) -> Iterator[Positions]:
         """Yield positions from high to low: of more and more rows, the last time of all."""
@@ -79,4 +85,6 @@ class TopP(Sampler):
         mass = np.add.accumulate(head)
         side: Literal["left", "right"] = "left" if self.boundary == "include" else "right"
         crossing = int(mass.searchsorted(np.float32(self.p), side))
+        if crossing == mass.size:
+            return _EVERY_ROW
         return max(crossing + (self.boundary == "include"), self.min_keep)

@@ -67,6 +67,7 @@ class Typical(Sampler):
                 break
             count_sorted = min(size, _GROWTH * count_sorted)
         candidates.take(positions[:count])
+        candidates.masked_count = 0
 
     def _count(self, head: Floats) -> int:
         """Return how many rows to keep, given their probabilities, the nearest to the entropy first."""

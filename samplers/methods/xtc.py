@@ -16,11 +16,12 @@ from ..stage import Stage
 class Xtc(Sampler):
     """With some probability, drop every likely token except the least likely of them.
 
-    Formula: u is the next float32 of the chain's MT19937, one per token; if u <= probability, the rows with p_i
-    >= threshold are sorted from high to low, float32 (n,), and all but the last are dropped, unless fewer than
-    ``min_keep`` rows would stay. With only one row no number is drawn. ``keep_special``: false protects no token
-    (llama.cpp, KoboldCpp, Aphrodite); true keeps newline and end-of-generation tokens (mlx-lm); ``cancel`` drops
-    nothing if one of them would be dropped (text-generation-webui).
+    Formula: u is the next float32 of the chain's MT19937, one per token; if u <= probability, the rows with p_i >=
+    threshold are sorted from high to low, float32 (n,), and all but the last are dropped, unless fewer than
+    ``min_keep`` rows would stay. With only one row no number is drawn. Rows that `top_n_sigma` dropped count.
+    ``keep_special``: false protects no token (llama.cpp, KoboldCpp, Aphrodite); true keeps newline and
+    end-of-generation tokens (mlx-lm); ``cancel`` drops nothing if one of them would be dropped
+    (text-generation-webui).
 
     Range: probability and threshold 0..1, min_keep >= 1. Neutral at probability 0, or a threshold above 0.5,
     which only one token can reach. Raises ``SamplingError`` when built without a vocabulary, unless keep_special
@@ -76,7 +77,7 @@ class Xtc(Sampler):
 
     def apply(self, candidates: Candidates) -> None:
         """Drop the likely rows except the last, if the random number asks for it."""
-        if self.is_neutral or len(candidates) < 2:
+        if self.is_neutral or len(candidates) + candidates.masked_count < 2:
             return
         if self._chance is None:  # kept until a token is accepted, so that applying twice draws once
             self._chance = self._random.uniform_float()
@@ -86,7 +87,7 @@ class Xtc(Sampler):
         threshold = np.float32(self.threshold)
         is_likely = candidates.llama_cpp_probs() >= threshold if threshold > 0 else candidates.logits > -np.inf
         drop = int(np.count_nonzero(is_likely)) - 1
-        if drop < 1 or len(candidates) - drop < self.min_keep:
+        if drop < 1 or candidates.llama_cpp_count - drop < self.min_keep:
             return
         if not self._special:
             candidates.drop_first(drop)

@@ -102,7 +102,8 @@ def _typical(_: Place, p: float, min_keep: int = 1, boundary: str = "include") -
     return llama_cpp.llama_sampler_init_typical(p, min_keep)
 
 
-def _top_n_sigma(_: Place, n: float) -> Any:
+def _top_n_sigma(_: Place, n: float, dropped: str = "counted") -> Any:
+    _only("dropped", dropped, "counted")
     return llama_cpp.llama_sampler_init_top_n_sigma(n)
 
 
@@ -184,6 +185,14 @@ def _only(parameter: str, value: object, known: object) -> None:
         raise ValueError(f"llama.cpp has no {parameter}: {value}")
 
 
+def _read(array: Any) -> Left:
+    # A sampler may point `data` elsewhere, so the rows are read where it points now.
+    place = ctypes.cast(array.data, ctypes.POINTER(ctypes.c_byte * (array.size * ROW.itemsize)))
+    left = np.frombuffer(bytes(place.contents), dtype=ROW)
+    token = int(left["id"][array.selected]) if array.selected >= 0 else None
+    return Left(left["id"].copy(), left["logit"].copy(), left["p"].copy(), token, bool(array.sorted))
+
+
 class NativeChain:
     """A llama.cpp sampler chain; a context manager, since its memory is llama.cpp's."""
 
@@ -218,11 +227,21 @@ class NativeChain:
             data=rows.ctypes.data_as(llama_cpp.llama_token_data_p), size=rows.size, selected=-1, sorted=False
         )
         llama_cpp.llama_sampler_apply(self._chain, ctypes.byref(array))
-        # A sampler may point `data` elsewhere, so the rows are read where it points now.
-        place = ctypes.cast(array.data, ctypes.POINTER(ctypes.c_byte * (array.size * ROW.itemsize)))
-        left = np.frombuffer(bytes(place.contents), dtype=ROW)
-        token = int(left["id"][array.selected]) if array.selected >= 0 else None
-        return Left(left["id"].copy(), left["logit"].copy(), left["p"].copy(), token, bool(array.sorted))
+        return _read(array)
+
+    def trace(self, logits: NDArray[np.float32], ids: NDArray[np.int32]) -> list[Left]:
+        """Run the chain on rows of these tokens, float32 and int32 (n,); return what each step left."""
+        rows = np.zeros(logits.size, dtype=ROW)
+        rows["id"], rows["logit"] = ids, logits
+        array = llama_cpp.llama_token_data_array(
+            data=rows.ctypes.data_as(llama_cpp.llama_token_data_p), size=rows.size, selected=-1, sorted=False
+        )
+        lefts = []
+        for number in range(llama_cpp.llama_sampler_chain_n(self._chain)):
+            step = llama_cpp.llama_sampler_chain_get(self._chain, number)
+            llama_cpp.llama_sampler_apply(step, ctypes.byref(array))
+            lefts.append(_read(array))
+        return lefts
 
     def accept(self, *tokens: int) -> None:
         """Tell the chain which tokens were emitted, or stood in the prompt."""

@@ -162,7 +162,7 @@ def test_keeps_no_state():
         ("one", "chain[0].top_n_sigma.n: 'one' is not a number (≥ -1)"),
         (math.inf, "chain[0].top_n_sigma.n: inf is not a finite number (≥ -1)"),
         (1e39, "chain[0].top_n_sigma.n: 1e+39: a number that float32 can hold is needed"),
-        ({"sigma": 1}, "chain[0].top_n_sigma: unknown parameter 'sigma'; known: n"),
+        ({"sigma": 1}, "chain[0].top_n_sigma: unknown parameter 'sigma'; known: n, dropped"),
     ],
 )
 def test_refusal(value, message):
