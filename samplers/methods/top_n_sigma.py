@@ -17,9 +17,9 @@ class TopNSigma(Sampler):
     Formula: keep i if logit_i >= max - n * sigma, float32 (n,); sigma is the population standard deviation of the
     finite logits among the candidates. The order stays. A temperature before it does not change which tokens stay.
     llama.cpp sets the other logits to -inf, so its later samplers still count these rows: xtc draws a random
-    number for them, n of dynatemp includes them, mirostat keeps one token if they are among its first
-    m, and they fill up a k or a min_keep. ``dropped: counted`` counts them too, until a step like top_p or min_p
-    drops them; ``erased`` never counts them (the paper).
+    number for them, they are part of dynatemp's n, mirostat keeps one token if they are among its first m, and
+    they fill up a k or a min_keep. ``dropped: counted`` counts them too, until a step like top_p or min_p drops
+    them; ``erased`` never counts them (the paper).
 
     Range: n >= -1; neutral at 0 and below. Source: Tang et al. 2024. Equals llama.cpp's ``top_n_sigma`` with
     dropped: counted.
