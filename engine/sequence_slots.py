@@ -80,6 +80,10 @@ class SequenceSlots:
         """What holds for the answers that are computed in these slots."""
         return EXACT if self._plan is None else self._plan.exactness
 
+    def group_sizes(self, count: int) -> tuple[int, ...]:
+        """How many of ``count`` adjacent slots are decoded at once, for each decode."""
+        return (1,) * count if self._plan is None else self._plan.group_sizes(count)
+
     def read(self, slot: SequenceSlot, prompt: Sequence[int]) -> int:
         """Make ``prompt`` the whole content of a slot; returns how many of its tokens some slot held already.
 

@@ -1,0 +1,132 @@
+"""What is bit-identical on this processor, for each quantisation that llama.cpp writes.
+
+python -m benchmarks.exactness [--vocabulary 32000] [Q4_K_M F16 …]
+
+The models have random weights, and llama.cpp's own function quantises them. The table's columns:
+
+- batch: what `gen batch` promises, see `logitsmith.engine.BatchExactness`
+- rows: how many tokens of different requests it decodes at once, by that promise
+- at once: how many tokens of one text can be read at once with the logits that they get one by one; so many may be
+  guessed by `--lookup`, with the one before them, or forced by a grammar
+- small batches: whether 2 to 63 tokens at once give the same logits however a text is divided (`gen score`)
+- chunks: whether a prompt of 200 tokens gives the same logits when it is read in chunks of 64 tokens and more
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from itertools import pairwise
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import llama_cpp.llama_cpp as lib
+import numpy as np
+from logitsmith.engine import Context, Model
+from numpy.typing import NDArray
+
+from tests.engine.quantized_models import QUANTIZATIONS, QuantizedModels
+
+PARALLEL = 8
+TEXT_TOKENS = 200
+START_TOKENS = 5
+MOST_AT_ONCE = 16
+DIVISIONS = ((63, 63), (2, 61, 63), (7, 8, 48, 3, 60), (9, 5, 4, 3, 42, 63))
+"""Ways to divide 126 tokens into small batches."""
+
+Rows = list[NDArray[np.float32]]
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description="what is bit-identical on this processor")
+    parser.add_argument("--vocabulary", type=int, default=32_000)
+    parser.add_argument("quantizations", nargs="*", metavar="Q", help=f"of {' '.join(QUANTIZATIONS)}")
+    options = parser.parse_args()
+    print(f"{_processor()}; llama.cpp's kernels for {_instructions()}; {options.vocabulary:,} tokens\n")
+    print("| quantisation | batch | rows | at once | small batches | chunks |")
+    print("|---|---|---:|---:|---|---|")
+    with TemporaryDirectory() as folder:
+        models = QuantizedModels(Path(folder))
+        for name in options.quantizations or QUANTIZATIONS:
+            with Model.load(models.path(name, options.vocabulary), n_ctx=256) as model:
+                print(f"| {name} | {' | '.join(measure(model))} |", flush=True)
+
+
+def measure(model: Model) -> list[str]:
+    """The cells of one model."""
+    tokens = [(7919 * number + 13) % model.vocabulary.size for number in range(TEXT_TOKENS)]
+    exactness = model.batch_exactness(PARALLEL)
+    slots = model.make_slots(PARALLEL)
+    rows = slots.group_sizes(PARALLEL)
+    slots.close()
+    return [
+        str(exactness),
+        " + ".join(map(str, rows)),
+        _at_once(model.context, tokens),
+        _yes(_small_batches_agree(model.context, tokens)),
+        _yes(_chunks_agree(model.context, tokens)),
+    ]
+
+
+def _at_once(context: Context, tokens: Sequence[int]) -> str:
+    """The most tokens that can be read at once with the logits that they get one by one."""
+    start, rest = tokens[:START_TOKENS], tokens[START_TOKENS : START_TOKENS + MOST_AT_ONCE]
+    alone = _divided(context, start, rest, [1] * len(rest))
+    for count in range(2, len(rest) + 1):
+        if not _are_equal(_divided(context, start, rest[:count], [count]), alone[:count]):
+            return str(count - 1)
+    return f"{len(rest)} and more"
+
+
+def _small_batches_agree(context: Context, tokens: Sequence[int]) -> bool:
+    start, rest = tokens[:START_TOKENS], tokens[START_TOKENS : START_TOKENS + sum(DIVISIONS[0])]
+    first, *others = (_divided(context, start, rest, division) for division in DIVISIONS)
+    return all(_are_equal(first, rows) for rows in others)
+
+
+def _chunks_agree(context: Context, tokens: Sequence[int]) -> bool:
+    """Compare the logits after the prompt and after one more token, which depend on all keys and values."""
+    found = []
+    for ends in ((len(tokens),), (64, 128, len(tokens)), (64, len(tokens))):
+        context.truncate(0)
+        for start, end in pairwise((0, *ends)):
+            assert context.read(tokens[:end]) == start
+        found.append([context.logits().copy(), context.push_all(tokens[:2])[-1].copy()])
+    return all(_are_equal(found[0], rows) for rows in found[1:])
+
+
+def _divided(context: Context, start: Sequence[int], tokens: Sequence[int], sizes: Sequence[int]) -> Rows:
+    """The logits after each token, read behind ``start`` in batches of these sizes."""
+    context.truncate(0)
+    context.read(start)
+    rows: Rows = []
+    for size in sizes:
+        rows += [row.copy() for row in context.push_all(tokens[len(rows) : len(rows) + size])]
+    return rows
+
+
+def _are_equal(first: Rows, second: Rows) -> bool:
+    return all(np.array_equal(a, b) for a, b in zip(first, second, strict=True))
+
+
+def _yes(agrees: bool) -> str:
+    return "yes" if agrees else "no"
+
+
+def _processor() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+        return next(line.split(":", 1)[1].strip() for line in lines if line.startswith("model name"))
+    except (OSError, StopIteration):
+        return "this processor"
+
+
+def _instructions() -> str:
+    """The widest vector instructions that this build of llama.cpp uses."""
+    info = lib.llama_print_system_info().decode()
+    return next((name for name in ("AVX512", "AVX2", "SVE", "NEON") if f"{name} = 1" in info), "no vectors")
+
+
+if __name__ == "__main__":
+    main()
