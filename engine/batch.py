@@ -8,6 +8,7 @@ from time import perf_counter
 
 from ..grammars import GrammarError
 from ..samplers import SamplingError
+from .batch_exactness import EXACT, BatchExactness
 from .decoder_driver import DecoderDriver
 from .errors import ModelError
 from .events import Done, Start, Token
@@ -25,6 +26,12 @@ class BatchAnswer:
     start: Start
     tokens: tuple[Token, ...]
     done: Done
+
+    @property
+    def exactness(self) -> BatchExactness:
+        """What holds for this answer, whose length is known now."""
+        exactness = self.start.batch_exactness or EXACT
+        return exactness.of_text(self.done.prompt_tokens + self.done.completion_tokens)
 
 
 @dataclass(frozen=True)
@@ -53,7 +60,7 @@ def generate_many(  # noqa: PLR0913 - the arguments are public
     """Answer requests, several at a time, and yield each answer as soon as it is complete.
 
     Each request's tokens are drawn by its own chain. Whether they are those that it gets alone depends on the
-    model's tensors and the processor; it is measured, and each answer's ``start.batch_exactness`` tells it (also
+    model's tensors and the processor; it is measured, and each answer's ``exactness`` tells it (before the batch:
     `Model.batch_exactness`). Raises ``ModelError`` for an error that no request causes.
 
     Args:

@@ -24,11 +24,21 @@ class BatchExactness:
     """What holds for the answers of a batch.
 
     Attributes: ``level``; ``largest_difference``, the largest difference between logits that were computed with
-    other numbers of rows than the batch relies on, as far as it was measured; 0 if none was seen.
+    other numbers of rows than the batch relies on, as far as it was measured; 0 if none was seen;
+    ``alone_tokens``, how many tokens a prompt and its answer may have together to be exact; longer ones are exact
+    among themselves. None: any number.
     """
 
     level: ExactnessLevel
     largest_difference: float = 0.0
+    alone_tokens: int | None = None
+
+    def of_text(self, tokens: int) -> BatchExactness:
+        """What holds for one answer; ``tokens``: how many it has together with its prompt."""
+        if self.level is not ExactnessLevel.EXACT or self.alone_tokens is None:
+            return self
+        level = ExactnessLevel.EXACT if tokens <= self.alone_tokens else ExactnessLevel.AMONG_THEMSELVES
+        return BatchExactness(level, self.largest_difference)
 
     def __str__(self) -> str:
         if self.level is not ExactnessLevel.ROUNDING or not self.largest_difference:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
@@ -66,6 +66,20 @@ def _group_sizes(count: int, counts: tuple[int, ...], lone_copies: int) -> tuple
     return best[count][2]
 
 
+class ProbeRow(NamedTuple):
+    """What the model computes for one token: its logits, and its last hidden state.
+
+    The state shows differences that get lost in the logits, when it is rounded to 8 bits before the last product.
+    """
+
+    logits: Logits
+    state: Logits
+
+    def equals(self, other: ProbeRow) -> bool:
+        """True if both are bit-identical."""
+        return np.array_equal(self.logits, other.logits) and np.array_equal(self.state, other.state)
+
+
 class ProbeRows(Protocol):
     """Sequences, each with some tokens and one more token to decode.
 
@@ -74,10 +88,10 @@ class ProbeRows(Protocol):
 
     contents: int
 
-    def decode(self, first: int, count: int, copies: int = 1) -> list[Logits]:
+    def decode(self, first: int, count: int, copies: int = 1) -> list[ProbeRow]:
         """Decode the next token of ``count`` sequences from ``first`` on at once, each ``copies`` times.
 
-        Returns the logits of each sequence's first copy, float32 (V,). The sequences are then as before.
+        Returns the row of each sequence's first copy. The sequences are then as before.
         """
         ...
 
@@ -87,7 +101,9 @@ def largest_count(slots: int) -> int:
     return max(_BASES[-1], min(slots, _MAX_ROWS))
 
 
-def choose_decode_plan(rows: ProbeRows, slots: int, can_truncate: bool = True) -> DecodePlan:
+def choose_decode_plan(
+    rows: ProbeRows, slots: int, can_truncate: bool = True, is_every_count: bool = False
+) -> DecodePlan:
     """Measure which numbers of rows give bit-identical logits, and choose those that a batch uses.
 
     Those that agree with a row alone are preferred. If not even two rows do, those that agree with two rows are
@@ -97,10 +113,12 @@ def choose_decode_plan(rows: ProbeRows, slots: int, can_truncate: bool = True) -
         rows: Computes rows in the model's own graph.
         slots: How many slots the batch has.
         can_truncate: Whether tokens can be removed from a sequence, so that copies can be read.
+        is_every_count: Test every number of rows, not only those at which llama.cpp may change kernels.
     """
     probe = _Probe(rows)
     top = min(slots, _MAX_ROWS)
-    useful = sorted({count for count in (*_KERNEL_COUNTS, 16, 32) if count <= top} | {2, top})
+    kernels = range(2, top + 1) if is_every_count else (*_KERNEL_COUNTS, 16, 32)
+    useful = sorted({count for count in kernels if count <= top} | {2, top})
     alone = probe.agreeing_counts(1, useful)
     if len(alone) > 1:
         copies = 2 if can_truncate else 1
@@ -135,8 +153,8 @@ class _Probe:
 
     def __init__(self, rows: ProbeRows) -> None:
         self._rows = rows
-        self._references: dict[int, Logits] = {}
-        """The logits with which others are compared, by sequence modulo ``contents``."""
+        self._references: dict[int, ProbeRow] = {}
+        """The rows with which others are compared, by sequence modulo ``contents``."""
         self.largest_difference = 0.0
 
     def agreeing_counts(self, base: int, larger: Iterable[int]) -> tuple[int, ...]:
@@ -173,7 +191,8 @@ class _Probe:
         is_equal = True
         for sequence, row in enumerate(self._rows.decode(first, count, copies), first):
             reference = self._references.setdefault(sequence % self._rows.contents, row)
-            if not np.array_equal(reference, row):
-                self.largest_difference = max(self.largest_difference, float(np.abs(reference - row).max()))
+            if not row.equals(reference):
+                difference = float(np.abs(reference.logits - row.logits).max())
+                self.largest_difference = max(self.largest_difference, difference)
                 is_equal = False
         return is_equal

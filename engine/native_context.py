@@ -36,13 +36,14 @@ class ContextOptions:
     """The size of a context, and how it computes.
 
     Attributes: ``length``, tokens per sequence; ``threads``; ``batch``, the most tokens that are read at once;
-    ``sequences``, how many there are.
+    ``sequences``, how many there are; ``keeps_states``, whether the hidden states of all tokens are kept.
     """
 
     length: int
     threads: int
     batch: int = 512
     sequences: int = 1
+    keeps_states: bool = False
 
 
 class SequenceSpan(NamedTuple):
@@ -71,6 +72,8 @@ class NativeContext:
         params.n_seq_max = options.sequences
         params.n_batch = params.n_ubatch = options.batch
         params.n_threads = params.n_threads_batch = options.threads
+        if options.keeps_states:
+            params.embeddings, params.pooling_type = True, lib.LLAMA_POOLING_TYPE_NONE
         with failed_assertions_as_errors():
             self.handle = lib.llama_init_from_model(model.handle, params)
         if not self.handle:
@@ -83,7 +86,7 @@ class NativeContext:
         self.can_truncate = model.can_truncate
         self._has_one_sequence = options.sequences == 1
         self._memory = lib.llama_get_memory(self.handle)
-        self.width = model.size
+        self.width, self._state_width = model.size, model.state_width
         self._address = 0
         self._view: Logits = np.empty(0, dtype=np.float32)
         self._batch = lib.llama_batch_init(options.batch, 0, 1)
@@ -186,6 +189,14 @@ class NativeContext:
         view = np.ctypeslib.as_array((ctypes.c_float * self.width).from_address(address))
         view.flags.writeable = False
         return view
+
+    def state_at(self, index: int) -> Logits:
+        """The last hidden state of one token of the last call, float32; empty if llama.cpp keeps none.
+
+        Valid as the logits are. The context must have been made with ``keeps_states``.
+        """
+        pointer = lib.llama_get_embeddings_ith(self.handle, index)
+        return np.ctypeslib.as_array(pointer, (self._state_width if pointer else 0,))
 
     def forget(self, position: int, sequence: int = 0) -> bool:
         """Remove a sequence's tokens from ``position`` on. Returns False if the model can only remove all."""

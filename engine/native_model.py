@@ -115,6 +115,11 @@ class NativeModel:
         return int(lib.llama_model_n_layer(self.handle))
 
     @property
+    def state_width(self) -> int:
+        """Numbers in the last hidden state of a token."""
+        return int(lib.llama_model_n_embd_out(self.handle))
+
+    @property
     def is_mixture(self) -> bool:
         """True for a mixture of experts, which sends each token to a few of them."""
         values = (value for key, value in self.metadata().items() if key.endswith(".expert_count"))

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
-from .decode_plan import DecodePlan, choose_decode_plan, common_plan, largest_count, rounding_plan
-from .native_context import ContextOptions, Logits, NativeContext, SequenceSpan
+from .batch_exactness import ExactnessLevel
+from .decode_plan import DecodePlan, ProbeRow, choose_decode_plan, common_plan, largest_count, rounding_plan
+from .errors import ModelError
+from .native_context import ContextOptions, NativeContext, SequenceSpan
 from .native_model import NativeModel
 
 _CONTEXT_TOKENS = 256
-"""The shortest sequence that llama.cpp makes."""
+"""The shortest sequence that llama.cpp makes. Beyond, flash attention has a kernel for a token alone."""
 _FEW_LAYERS = 8
 """Below, a difference gets lost in some rows: llama.cpp rounds activations to 8 bits before each product."""
 _CONTENTS, _CONTENTS_OF_FEW_LAYERS = 2, 8
 """How many different sequences are compared. Each takes time; several are needed where differences get lost."""
+_MIXTURE_ROWS = 8
+"""The most rows that are decoded at once in a mixture of experts: every number up to it takes time to test."""
 
 
 class ContextRows:
@@ -30,7 +35,7 @@ class ContextRows:
         else:
             self._read_separately(range(sequences))
 
-    def decode(self, first: int, count: int, copies: int = 1) -> list[Logits]:
+    def decode(self, first: int, count: int, copies: int = 1) -> list[ProbeRow]:
         """Decode rows, see `ProbeRows`."""
         native, sequences = self._native, range(first, first + count)
         native.decode_spans(
@@ -39,7 +44,8 @@ class ContextRows:
                 for number in sequences
             ]
         )
-        rows = [native.logits_at(index).copy() for index in range(0, count * copies, copies)]
+        indices = range(0, count * copies, copies)
+        rows = [ProbeRow(native.logits_at(index).copy(), native.state_at(index).copy()) for index in indices]
         for number in sequences:
             native.forget(self._lengths[number] if native.can_truncate else 0, number)
         if not native.can_truncate:
@@ -76,21 +82,32 @@ def probe_decode_plan(
         # beyond 256 tokens, and no copy of it can be removed.
         return rounding_plan(slots, 0.0, model.can_truncate)
     contents = _CONTENTS_OF_FEW_LAYERS if model.layers < _FEW_LAYERS else _CONTENTS
-    plan = _probe(model, context, adapters, contents)
-    if model.is_mixture:  # equal rows all go to the same experts, which then have the most rows
-        plan = common_plan(plan, _probe(model, context, adapters, 1), slots)
+    try:
+        plan = _probe(model, context, adapters, contents)
+        if model.is_mixture:  # equal rows all go to the same experts, which may get any of these numbers of rows
+            few = replace(context, sequences=min(slots, _MIXTURE_ROWS))
+            plan = common_plan(plan, _probe(model, few, adapters, 1, is_every_count=True), slots)
+    except ModelError:  # no memory for it; the batch may need less
+        return rounding_plan(slots, 0.0, model.can_truncate)
+    if plan.exactness.level is ExactnessLevel.EXACT and model.can_truncate and context.length > _CONTEXT_TOKENS:
+        # Then `generate`, which reads a token alone, gets another kernel of flash attention.
+        plan.exactness = replace(plan.exactness, alone_tokens=_CONTEXT_TOKENS)
     return plan
 
 
 def _probe(
-    model: NativeModel, context: ContextOptions, adapters: Sequence[tuple[object, float]], contents: int
+    model: NativeModel,
+    context: ContextOptions,
+    adapters: Sequence[tuple[object, float]],
+    contents: int,
+    is_every_count: bool = False,
 ) -> DecodePlan:
     largest = largest_count(context.sequences)
     sequences = max(largest, contents) + 1
-    options = ContextOptions(_CONTEXT_TOKENS, context.threads, 2 * sequences, sequences)
+    options = ContextOptions(_CONTEXT_TOKENS, context.threads, 2 * sequences, sequences, True)
     native = NativeContext(model, options, adapters)
     try:
         rows = ContextRows(native, sequences, contents)
-        return choose_decode_plan(rows, context.sequences, model.can_truncate)
+        return choose_decode_plan(rows, context.sequences, model.can_truncate, is_every_count)
     finally:
         native.close()

@@ -38,15 +38,18 @@ def openai_failure_line(name: str, error: Json) -> Json:
     return {"id": f"batch_req_{request_id}", "custom_id": name, "response": None, "error": error}
 
 
-def result_line(name: str, line: int, seed: int, completion: Completion, complete: bool | None) -> Json:
+def result_line(  # noqa: PLR0913 - the fields of a line
+    name: str, line: int, completion: Completion, complete: bool | None, *, seed: int, exactness: str
+) -> Json:
     """Our line of an answer: ``id, line, seed, finish_reason, stop, text, usage``, and ``tokens`` with logprobs.
 
     Args:
         name: the request's id.
         line: the line of the request, from 1.
-        seed: the request's seed.
         completion: the run. Its tokens have the fields of the jsonl stream.
         complete: True if the text is a whole sentence of its grammar; None without a grammar.
+        seed: the request's seed.
+        exactness: whether other requests can have changed the answer.
     """
     finish = completion.finish
     has_logprobs = completion.head.source is not None
@@ -59,6 +62,7 @@ def result_line(name: str, line: int, seed: int, completion: Completion, complet
         "stop": finish.stop,
         "text": finish.text,
         "usage": usage(completion.head, finish.completion_tokens),
+        "batch_exactness": exactness,
         **({"tokens": [token_fields(token) for token in completion.tokens]} if has_logprobs else {}),
         "error": None,
     }

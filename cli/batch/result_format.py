@@ -29,7 +29,9 @@ class ResultFormat:
         completion = logprobs.Completion(head, None, answer.tokens, completion_finish(done))
         if self._is_openai:
             return logprobs.openai_result_line(request.id, completion, request.messages is not None)
-        return logprobs.result_line(request.id, request.line, start.seed, completion, done.complete)
+        return logprobs.result_line(
+            request.id, request.line, completion, done.complete, seed=start.seed, exactness=str(answer.exactness)
+        )
 
     def failure_record(self, request_id: str, error: dict[str, Any]) -> dict[str, Any]:
         """The record of a line without an answer; ``error`` is made by `logprobs.batch_error`."""

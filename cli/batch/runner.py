@@ -67,6 +67,7 @@ class BatchRunner:
             if isinstance(outcome, BatchAnswer):
                 self._results.add(self._format.answer_record(request, outcome))
                 self._progress.answered += 1
+                self._progress.exactness.add(str(outcome.exactness))
             else:
                 self._fail(request.id, line, "generation_failed", str(outcome.error))
             display.refresh()

@@ -22,12 +22,13 @@ class BatchProgress:
 
     ``total``: the number of lines, None if it is not known. ``existing``: lines that had a result at the start;
     ``existing_failures``: those of them whose result is a failure. ``answered``, ``failed``: results of this run.
-    ``tokens``: tokens made in this run.
+    ``tokens``: tokens made in this run. ``exactness``: what holds for its answers, in words.
     """
 
     def __init__(self, total: int | None) -> None:
         self.total = total
         self.existing = self.existing_failures = self.answered = self.failed = self.tokens = 0
+        self.exactness: set[str] = set()
         self._started_at = monotonic()
 
     @property
@@ -66,7 +67,12 @@ class BatchProgress:
         return (
             f"{self.answered:,} answered, {self.failed:,} failed{existing}; "
             f"{self.tokens:,} tokens in {_format_duration(self.seconds)} ({self.speed})"
+            f"{self._exactness()}"
         )
+
+    def _exactness(self) -> str:
+        """What holds for the answers; of several, each is told: it depends on the length of a text."""
+        return f"; answers {', some '.join(sorted(self.exactness))}" if self.exactness else ""
 
 
 class ProgressDisplay:

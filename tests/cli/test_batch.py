@@ -5,6 +5,7 @@ import io
 import json
 import os
 import pty
+import re
 import signal
 import subprocess
 import sys
@@ -88,6 +89,18 @@ def test_openai_lines_give_openai_results(gen, work):
     json.loads(body["object"]["message"]["content"])
     assert body["biased"]["text"] == " of" * 5
     assert "7 answered, 0 failed" in done.err
+
+
+def test_results_and_the_last_line_tell_whether_neighbours_can_matter(gen, work):
+    write(work / "in.jsonl", *({"id": key, "prompt": "The sea", "max_tokens": 2} for key in "ab"))
+    done = gen("batch", "in.jsonl", "--format", "jsonl", *CHEAP)
+    told = {line["batch_exactness"] for line in done.lines}
+    assert len(told) == 1
+    assert re.fullmatch(r"exact|exact among themselves|to rounding \(.+\)", min(told))
+    assert done.err.endswith(f"; answers {min(told)}\n")
+    done = gen("batch", "in.jsonl", "--format", "jsonl", "--deterministic", *CHEAP)
+    assert {line["batch_exactness"] for line in done.lines} == {"exact"}
+    assert done.err.endswith("; answers exact\n")
 
 
 def test_each_line_gets_what_gen_run_gives_it(gen, work):

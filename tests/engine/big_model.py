@@ -21,11 +21,13 @@ def write_sentencepiece_model(path, adds_bos):
     write_model(path, len(tokens), add_tokenizer=add_tokenizer)
 
 
-def write_model(path, vocabulary, width=64, heads=2, layers=1, has_output=True, scale=1.0, add_tokenizer=None):
+def write_model(
+    path, vocabulary, width=64, heads=2, layers=1, has_output=True, scale=1.0, experts=0, add_tokenizer=None
+):
     """Write a GGUF file in F16 with this many tokens: t0, t1, …, unless ``add_tokenizer`` writes others.
 
     Without an output matrix (``has_output``) the model uses its embeddings, as many small models do. ``scale`` is
-    the standard deviation of the weights.
+    the standard deviation of the weights. With ``experts``, each token is sent to two of them.
     """
     random = np.random.default_rng(1)
     writer = gguf.GGUFWriter(path, "llama")
@@ -36,6 +38,9 @@ def write_model(path, vocabulary, width=64, heads=2, layers=1, has_output=True, 
     writer.add_head_count(heads)
     writer.add_layer_norm_rms_eps(1e-5)
     writer.add_rope_dimension_count(width // heads)
+    if experts:
+        writer.add_expert_count(experts)
+        writer.add_expert_used_count(2)
     writer.add_vocab_size(vocabulary)
     if add_tokenizer is None:
         writer.add_tokenizer_model("gpt2")
@@ -54,10 +59,15 @@ def write_model(path, vocabulary, width=64, heads=2, layers=1, has_output=True, 
             f"blk.{layer}.attn_k": (width, width),
             f"blk.{layer}.attn_v": (width, width),
             f"blk.{layer}.attn_output": (width, width),
-            f"blk.{layer}.ffn_gate": (2 * width, width),
-            f"blk.{layer}.ffn_up": (2 * width, width),
-            f"blk.{layer}.ffn_down": (width, 2 * width),
         }
+        kind, dimensions = ("_exps", (experts,)) if experts else ("", ())
+        shapes |= {
+            f"blk.{layer}.ffn_gate{kind}": (*dimensions, 2 * width, width),
+            f"blk.{layer}.ffn_up{kind}": (*dimensions, 2 * width, width),
+            f"blk.{layer}.ffn_down{kind}": (*dimensions, width, 2 * width),
+        }
+        if experts:
+            shapes[f"blk.{layer}.ffn_gate_inp"] = (experts, width)
     for name, shape in shapes.items():
         weights = random.standard_normal(shape, dtype=np.float32) * np.float32(scale)
         writer.add_tensor(f"{name}.weight", weights.astype(np.float16))

@@ -41,13 +41,14 @@ class QuantizedModels:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
-    def path(self, quantization: str, vocabulary: int = 32_000) -> Path:
+    def path(self, quantization: str, vocabulary: int = 32_000, experts: int = 0) -> Path:
         """The file of the model in one quantisation; it is written if it is not there."""
-        target = self._folder / f"{vocabulary}-{quantization}.gguf"
+        target = self._folder / f"{vocabulary}-{experts}-{quantization}.gguf"
         if not target.exists():
-            source = self._folder / f"{vocabulary}.gguf"
+            source = self._folder / f"{vocabulary}-{experts}.gguf"
             if not source.exists():
-                write_model(source, vocabulary, WIDTH, HEADS, LAYERS, has_output=False, scale=WIDTH**-0.5)
+                scale = WIDTH**-0.5
+                write_model(source, vocabulary, WIDTH, HEADS, LAYERS, False, scale, experts)
             quantize(source, target, quantization)
         return target
 

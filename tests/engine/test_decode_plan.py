@@ -3,16 +3,19 @@
 import numpy as np
 import pytest
 from logitsmith.engine.batch_exactness import BatchExactness, ExactnessLevel
-from logitsmith.engine.decode_plan import DecodePlan, choose_decode_plan, common_plan
+from logitsmith.engine.decode_plan import DecodePlan, ProbeRow, choose_decode_plan, common_plan
 
 EXACT, AMONG, ROUNDING = ExactnessLevel.EXACT, ExactnessLevel.AMONG_THEMSELVES, ExactnessLevel.ROUNDING
 
 
 class ScriptedRows:
-    """Rows whose kernel depends on how many there are, and on their place; each kernel rounds in its own way."""
+    """Rows whose kernel depends on how many there are, and on their place; each kernel rounds in its own way.
 
-    def __init__(self, kernel, contents=2):
-        self.kernel, self.contents = kernel, contents
+    ``is_lost``: the difference is in the hidden state only.
+    """
+
+    def __init__(self, kernel, contents=2, is_lost=False):
+        self.kernel, self.contents, self.is_lost = kernel, contents, is_lost
         self.decodes = []
 
     def decode(self, first, count, copies=1):
@@ -22,7 +25,9 @@ class ScriptedRows:
         for place in range(0, total, copies):
             content = (first + place // copies) % self.contents
             rounding = np.float32(1e-6) * hash(self.kernel(total, place)) % 1e-5
-            rows.append(np.arange(4, dtype=np.float32) * (content + 1) + np.float32(rounding))
+            logits = np.arange(4, dtype=np.float32) * (content + 1)
+            row = ProbeRow(logits, logits + np.float32(rounding))
+            rows.append(row if self.is_lost else ProbeRow(row.state, logits))
         return rows
 
 
@@ -71,11 +76,12 @@ CASES = [
 ]
 
 
+@pytest.mark.parametrize("is_lost", [False, True], ids=["in the logits", "in the state"])
 @pytest.mark.parametrize("contents", [1, 2, 8])
 @pytest.mark.parametrize(("kernel", "level", "counts", "copies"), CASES)
-def test_the_numbers_of_rows_that_agree_are_used(kernel, level, counts, copies, contents):
+def test_the_numbers_of_rows_that_agree_are_used(kernel, level, counts, copies, contents, is_lost):
     for slots, expected in counts.items():
-        plan = choose_decode_plan(ScriptedRows(kernel, contents), slots)
+        plan = choose_decode_plan(ScriptedRows(kernel, contents, is_lost), slots)
         assert (plan.exactness.level, plan.counts, plan.lone_copies) == (level, expected, copies), slots
 
 
@@ -150,3 +156,17 @@ def test_experts_allow_what_equal_and_different_rows_allow():
 )
 def test_the_text_is_short(exactness, text):
     assert str(exactness) == text
+
+
+@pytest.mark.parametrize(
+    ("exactness", "tokens", "text"),
+    [
+        (BatchExactness(EXACT, alone_tokens=256), 256, "exact"),
+        (BatchExactness(EXACT, alone_tokens=256), 257, "exact among themselves"),
+        (BatchExactness(EXACT), 4000, "exact"),
+        (BatchExactness(AMONG), 3, "exact among themselves"),
+        (BatchExactness(ROUNDING, 1e-6), 3, "to rounding (1e-6)"),
+    ],
+)
+def test_a_long_text_is_not_what_it_is_alone(exactness, tokens, text):
+    assert str(exactness.of_text(tokens)) == text
