@@ -5,7 +5,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 ROOMS  := cli common engine grammars logprobs presets recover samplers
 
-.PHONY: demo test proof lint typecheck links docs docs-serve clean
+.PHONY: demo test proof faults lint typecheck links docs docs-serve clean
 
 demo: $(VENV)/.model
 	$(BIN)/gen "Once upon a time, in a lighthouse by the sea," --seed 7 -n 160 --stats
@@ -16,6 +16,10 @@ test: $(VENV)/.test
 proof: $(VENV)/.test
 	$(BIN)/python -m pytest -m slow -n auto --dist worksteal -rP
 	EXAMPLES=1000 $(BIN)/python -m pytest -n auto tests/samplers -k "llama_cpp or brute_force or leaves_rows or reset"
+
+# Part of the proof: every command that writes, under signals, full disks, closed streams and the like.
+faults: $(VENV)/.test
+	$(BIN)/python -m pytest -m slow -n auto --dist worksteal -rP tests/faults
 
 lint: $(VENV)/.test typecheck
 	$(BIN)/ruff check .

@@ -1,0 +1,115 @@
+"""The commands that write, in a folder of their own, and what must hold of what they wrote."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+GEN = (sys.executable, "-m", "logitsmith.cli")
+MODEL = ("-m", "model.gguf", "-t", "1")
+REQUESTS, TEXTS, ANSWER_TOKENS, RUN_TOKENS = 24, 24, 60, 800
+
+
+def read_jsonl(path: Path) -> list[Any]:
+    """The whole lines of a file; a torn last line is left out."""
+    data = path.read_bytes() if path.exists() else b""
+    return [json.loads(line) for line in data[: data.rfind(b"\n") + 1].splitlines()]
+
+
+def run_result(folder: Path) -> list[object]:
+    """The tokens of a run."""
+    return [line["id"] for line in read_jsonl(folder / "stdout") if line["event"] == "token"]
+
+
+def score_result(folder: Path) -> list[object]:
+    """The scored lines, by their number."""
+    return [(line["line"], line["sum_logprob"]) for line in read_jsonl(folder / "stdout")]
+
+
+def batch_result(folder: Path) -> list[object]:
+    """The answers, by request."""
+    return [(line["id"], line["text"]) for line in read_jsonl(folder / "out.jsonl")]
+
+
+def printed_batch_result(folder: Path) -> list[object]:
+    """The answers on stdout."""
+    return [(line["id"], line["text"]) for line in read_jsonl(folder / "stdout")]
+
+
+def recover_result(folder: Path) -> list[object]:
+    """The recovered logprobs, if the recovery is complete; else nothing."""
+    path = folder / "out.json"
+    found = json.loads(path.read_bytes()) if path.exists() else {"complete": False}
+    return [(token["id"], token["logprob"]) for token in found["tokens"]] if found["complete"] else []
+
+
+def basis_result(folder: Path) -> list[object]:
+    """The arrays of the basis, if there is one: it is whole, or not there."""
+    path = folder / "out.npz"
+    if not path.exists():
+        return []
+    with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
+        return [(name, arrays[name].tobytes()) for name in sorted(arrays.files)]
+
+
+@dataclass(frozen=True)
+class Command:
+    """A command that writes.
+
+    Attributes: ``arguments``; ``result`` reads what is in the folder; ``output``, the file that it writes, None
+    for stdout; ``resume``, what goes on with it, () where it begins anew; ``ordered``: an unfinished result is the
+    beginning of the whole one, and else a part of it.
+    """
+
+    arguments: Sequence[str]
+    result: Callable[[Path], list[object]]
+    output: str | None = None
+    resume: Sequence[str] = ()
+    ordered: bool = True
+
+
+_RUN = ("The sea", "-n", str(RUN_TOKENS), "--ignore-eos", "--seed", "1", "--format", "jsonl", *MODEL)
+_BATCH = ("batch", "in.jsonl", "--format", "jsonl", "--deterministic", *MODEL)
+_RECOVER = ("recover", "The sea", "--window", "1", "--method", "single", "-o", "out.json", *MODEL)
+
+COMMANDS = {
+    "run": Command(_RUN, run_result),
+    "score": Command(("score", "--jsonl", "texts.jsonl", *MODEL), score_result),
+    "batch": Command((*_BATCH, "-o", "out.jsonl"), batch_result, "out.jsonl", ("--resume",), ordered=False),
+    "batch-stdout": Command(_BATCH, printed_batch_result, ordered=False),
+    "recover": Command(_RECOVER, recover_result, "out.json", ("--resume",)),
+    "recover-basis": Command(("recover-basis", "-o", "out.npz", *MODEL), basis_result, "out.npz"),
+}
+
+
+def write_inputs(folder: Path, model: Path) -> None:
+    """Fill a folder with what the commands read."""
+    (folder / "model.gguf").symlink_to(model)
+    requests = [
+        {"id": f"r{number}", "prompt": "The sea" + " a" * number, "max_tokens": ANSWER_TOKENS, "set": {"top_k": 0}}
+        for number in range(REQUESTS)
+    ]
+    (folder / "in.jsonl").write_text("".join(json.dumps(line) + "\n" for line in requests))
+    texts = [{"text": "The sea. " * (number + 20)} for number in range(TEXTS)]
+    (folder / "texts.jsonl").write_text("".join(json.dumps(line) + "\n" for line in texts))
+
+
+def start(
+    command: Sequence[str], folder: Path, environment: dict[str, str], **options: Any
+) -> subprocess.Popen[bytes]:
+    """Start `gen` with its streams in files of the folder."""
+    with (folder / "stdout").open("wb") as out, (folder / "stderr").open("wb") as err:
+        streams = {"stdin": subprocess.DEVNULL, "stdout": out, "stderr": err, **options}
+        return subprocess.Popen([*GEN, *command], cwd=folder, env=environment, **streams)
+
+
+def plain_environment(folder: Path) -> dict[str, str]:
+    """The environment without anybody's settings."""
+    kept = {key: value for key, value in os.environ.items() if not key.startswith(("GEN_", "XDG_", "LC_"))}
+    return {**kept, "HOME": str(folder), "NO_COLOR": "1", "COLUMNS": "200"}
