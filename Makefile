@@ -5,7 +5,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 ROOMS  := cli common engine grammars logprobs presets recover samplers
 
-.PHONY: demo test proof faults lint typecheck links docs docs-serve clean
+.PHONY: demo test proof faults fuzz lint typecheck links docs docs-serve clean
 
 demo: $(VENV)/.model
 	$(BIN)/gen "Once upon a time, in a lighthouse by the sea," --seed 7 -n 160 --stats
@@ -20,6 +20,11 @@ proof: $(VENV)/.test
 # Part of the proof: every command that writes, under signals, full disks, closed streams and the like.
 faults: $(VENV)/.test
 	$(BIN)/python -m pytest -m slow -n auto --dist worksteal -rP tests/faults
+
+# Odd inputs for SECONDS of processor time, over all targets or some of them: make fuzz SECONDS=600 TARGETS="gbnf lark".
+SECONDS ?= 60
+fuzz: $(VENV)/.fuzz
+	nice $(BIN)/python -m tests.fuzz $(SECONDS) $(TARGETS)
 
 lint: $(VENV)/.test typecheck
 	$(BIN)/ruff check .
@@ -58,6 +63,11 @@ $(VENV)/.test: pyproject.toml | $(VENV)/bin/python
 	@echo "Installing into $(VENV); the first time compiles llama.cpp, about three minutes."
 	$(BIN)/python tools/install.py model,test
 	@touch $@ $(VENV)/.model
+
+$(VENV)/.fuzz: $(VENV)/.test
+	@$(BIN)/python tools/install.py model,test,fuzz \
+	  || echo "atheris does not install here: inputs are made without looking at what code they reach" >&2
+	@touch $@
 
 $(VENV)/.docs: pyproject.toml | $(VENV)/bin/python
 	@echo "Installing into $(VENV); the first time compiles llama.cpp, about three minutes."

@@ -9,17 +9,56 @@ import json
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from ..common import AppendOnlyFile
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from ..common import AppendOnlyFile, parse_strict_json, problem_message, problem_sentence
 from ..logprobs import encode_json
 from .endpoints.base import EndpointAnswer
 from .errors import RecoverError
 from .question import QuestionKey
 
 _VERSION = 1
+_MAX_NUMBER = 2**31 - 1
+"""The largest token id, and the most calls that an answer may have taken."""
+_TokenId = Annotated[int, Field(ge=0, le=_MAX_NUMBER)]
 _LONGEST_VALUE = 120
 """Characters of a value that a message quotes."""
+
+
+class _StoredAnswer(BaseModel):
+    """An answer as the JSON object that a line holds; see `EndpointAnswer`. ``key``: the question's digest.
+
+    ``ids``, ``logprobs`` and ``bytes`` (hexadecimal) are one list: entry i of each belongs to one token.
+    """
+
+    model_config = ConfigDict(strict=True, allow_inf_nan=False)
+
+    key: str
+    token: _TokenId | None
+    logprob: float | None
+    ids: list[_TokenId]
+    logprobs: list[float]
+    bytes: list[str | None]
+    calls: int = Field(ge=0, le=_MAX_NUMBER)
+    unnamed: list[float] = []
+
+    @model_validator(mode="after")
+    def _check_lengths(self) -> _StoredAnswer:
+        if not len(self.ids) == len(self.logprobs) == len(self.bytes):
+            raise ValueError("ids, logprobs and bytes are not of one length")
+        return self
+
+    def answer(self) -> EndpointAnswer:
+        """Return the answer. Raises ``ValueError`` for bytes that are not hexadecimal."""
+        pieces = {
+            token: bytes.fromhex(text)
+            for token, text in zip(self.ids, self.bytes, strict=True)
+            if text is not None
+        }
+        logprobs = dict(zip(self.ids, self.logprobs, strict=True))
+        return EndpointAnswer(self.token, self.logprob, logprobs, pieces, self.calls, tuple(self.unnamed))
 
 
 class QueryJournal:
@@ -86,17 +125,18 @@ class QueryJournal:
         self._check_head(lines[0] if lines else data, resume)
         for number, line in enumerate(lines[1:], 2):
             try:
-                record = json.loads(line)
-                self._answers[record["key"]] = _answer(record)
-            except (ValueError, KeyError, TypeError):
-                raise RecoverError(f"{self.path}: line {number} is no answer; the file is damaged") from None
+                stored = _StoredAnswer.model_validate(parse_strict_json(line))
+                self._answers[stored.key] = stored.answer()
+            except ValueError as error:
+                problem = f"line {number} is no answer ({_problem(error)}); the file is damaged"
+                raise RecoverError(f"{self.path}: {problem}") from None
         if length < len(data):  # a torn last line
             self._file.truncate(length)
 
     def _check_head(self, line: bytes, resume: bool) -> None:
         try:
-            head = json.loads(line)
-        except (ValueError, RecursionError):
+            head = parse_strict_json(line)
+        except ValueError:
             head = None
         if not isinstance(head, dict) or head.get("recover") != _VERSION:
             raise RecoverError(f"{self.path}: this is no checkpoint of a recovery")
@@ -136,16 +176,12 @@ def _record(key: str, answer: EndpointAnswer) -> dict[str, Any]:
     }
 
 
-def _answer(record: Mapping[str, Any]) -> EndpointAnswer:
-    """Return the answer that a line holds. Raises ``ValueError``, ``KeyError``, ``TypeError``."""
-    ids = [int(token) for token in record["ids"]]
-    values = [float(value) for value in record["logprobs"]]
-    pieces = {
-        token: bytes.fromhex(text) for token, text in zip(ids, record["bytes"], strict=True) if text is not None
-    }
-    logprobs = dict(zip(ids, values, strict=True))
-    unnamed = tuple(float(value) for value in record.get("unnamed", ()))
-    return EndpointAnswer(record["token"], record["logprob"], logprobs, pieces, int(record["calls"]), unnamed)
+def _problem(error: ValueError) -> str:
+    """Return what is wrong with a line, in one sentence."""
+    if not isinstance(error, ValidationError):
+        return str(error)
+    first = error.errors(include_url=False)[0]
+    return problem_sentence(first["loc"], problem_message(first))
 
 
 def _shortened(value: object) -> str:

@@ -84,7 +84,8 @@ def result_key(record: Any, openai: bool) -> Hashable:
         result = _Result.model_validate(record)
     except ValidationError as error:
         problem = error.errors(include_url=False)[0]
-        raise ValueError(problem_sentence(problem["loc"], problem_message(problem))) from None
+        message = problem_message(problem).removesuffix(" or instance of _Failure")
+        raise ValueError(problem_sentence(problem["loc"], message)) from None
     if result.error is not None:
         return result.error.line, result.error.digest
     request_id = result.custom_id if openai else result.id

@@ -8,7 +8,6 @@ Production Language Model").
 
 from __future__ import annotations
 
-import zipfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -20,6 +19,7 @@ from numpy.typing import NDArray
 
 from ..errors import RecoverError
 from ..file_writing import write_file
+from ..npz_reading import DAMAGED_NPZ_ERRORS, open_npz
 from ..numerics import Float64s
 from .row_space import largest_residual, row_space
 from .token_order import float64_blocks, order_tokens
@@ -30,17 +30,6 @@ _LEAST_HELD_OUT, _MOST_HELD_OUT = 2, 16
 """Rows that are left out to test a basis: a tenth, within these limits."""
 _LARGEST_RESIDUAL_NATS = 0.01
 """A basis is accepted if it reproduces the rows that were left out to this difference."""
-_NOT_A_BASIS_ERRORS = (
-    ValueError,
-    KeyError,
-    IndexError,
-    EOFError,
-    AttributeError,
-    TypeError,
-    MemoryError,
-    zipfile.BadZipFile,
-)
-"""What NumPy raises for damaged files and for other files."""
 
 
 @dataclass(frozen=True)
@@ -96,13 +85,13 @@ class Basis:
     def load(cls, path: Path) -> Basis:
         """Read what `save` wrote. Raises ``RecoverError``."""
         try:
-            with path.open("rb") as file, np.load(file, allow_pickle=False) as data:
+            with open_npz(path) as data:
                 flat, ends = data["bytes"].tobytes(), data["offsets"].tolist()
                 pieces = tuple(flat[a:b] for a, b in pairwise(ends))
                 return cls(data["matrix"], data["order"], str(data["source"]), pieces)._checked()
         except OSError as error:
             raise RecoverError(f"{path}: {error.strerror or 'not a basis'}") from None
-        except _NOT_A_BASIS_ERRORS:
+        except DAMAGED_NPZ_ERRORS:
             raise RecoverError(f"{path}: not a basis; make one with gen recover-basis") from None
 
     def _checked(self) -> Basis:

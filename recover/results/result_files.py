@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import zipfile
-import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any
@@ -13,6 +11,7 @@ import numpy as np
 from ...logprobs import TokenLogprob, encode_json, finite_or_none
 from ..errors import RecoverError
 from ..file_writing import check_writable, write_file
+from ..npz_reading import DAMAGED_NPZ_ERRORS, open_npz
 from ..numerics import Float64s
 from .recovery_result import Recovery
 
@@ -88,11 +87,11 @@ def read_rows(paths: Sequence[Path]) -> list[Float64s]:
 def read_row(path: Path) -> Float64s:
     """Return the logprobs of a complete recovery saved as ``.npz``, float64 (V,). Raises ``RecoverError``."""
     try:
-        with path.open("rb") as file, np.load(file, allow_pickle=False) as data:
+        with open_npz(path) as data:
             ids, logprobs = data["ids"], np.asarray(data["logprobs"], dtype=np.float64)
     except OSError as error:
         raise RecoverError(f"{path}: {error.strerror or 'not a recovery'}") from None
-    except (ValueError, KeyError, EOFError, AttributeError, TypeError, IndexError, zipfile.BadZipFile, zlib.error):
+    except DAMAGED_NPZ_ERRORS:
         raise RecoverError(f"{path}: not a recovery that gen recover wrote as .npz") from None
     if ids.ndim != 1 or logprobs.shape != ids.shape:
         raise RecoverError(f"{path}: not a recovery that gen recover wrote as .npz")

@@ -1,0 +1,72 @@
+"""Reads .npz files, which may be damaged, or be other files."""
+
+from __future__ import annotations
+
+import struct
+import zipfile
+import zlib
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+_MAX_RATIO = 1100
+"""A compressed member can stand for about 1032 times its size (the limit of deflate)."""
+
+DAMAGED_NPZ_ERRORS = (
+    ValueError,
+    KeyError,
+    IndexError,
+    EOFError,
+    AttributeError,
+    TypeError,
+    MemoryError,
+    SyntaxError,
+    RuntimeError,
+    struct.error,
+    zipfile.BadZipFile,
+    zlib.error,
+)
+"""What zipfile and NumPy raise for damaged and for other files. A flipped bit in the directory may name a method
+of compression that there is not (NotImplementedError) or a password (RuntimeError)."""
+
+
+@contextmanager
+def open_npz(path: Path) -> Iterator[Mapping[str, NDArray[Any]]]:
+    """Open a file of arrays. Reading it raises ``OSError`` or one of `DAMAGED_NPZ_ERRORS`."""
+    with path.open("rb") as file, np.load(file, allow_pickle=False) as data:
+        archive = data.zip if isinstance(data, np.lib.npyio.NpzFile) else None
+        if archive is None:
+            raise ValueError("it is no .npz file")
+        if sum(int(member.file_size) for member in archive.infolist()) > _MAX_RATIO * path.stat().st_size:
+            raise ValueError("it stands for more than it can hold")
+        yield _SizedArrays(data, archive)
+
+
+class _SizedArrays(Mapping[str, NDArray[Any]]):
+    """The arrays by name. An array whose shape needs more bytes than its member has is not allocated."""
+
+    def __init__(self, data: Mapping[str, NDArray[Any]], archive: zipfile.ZipFile) -> None:
+        self._data, self._archive = data, archive
+
+    def __getitem__(self, name: str) -> NDArray[Any]:
+        member = name if name in self._archive.namelist() else f"{name}.npy"
+        with self._archive.open(member) as file:
+            is_version_1 = np.lib.format.read_magic(file) == (1, 0)
+            read = np.lib.format.read_array_header_1_0 if is_version_1 else np.lib.format.read_array_header_2_0
+            shape, _, dtype = read(file)
+        needed = dtype.itemsize
+        for length in shape:
+            needed *= length
+        if needed > self._archive.getinfo(member).file_size:
+            raise ValueError(f"{name} is shorter than its shape")
+        return self._data[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._data)
+
+    def __len__(self) -> int:
+        return len(self._data)

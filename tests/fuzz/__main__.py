@@ -1,0 +1,61 @@
+"""``python -m tests.fuzz [SECONDS] [TARGET…]``: SECONDS of processor time for all targets together.
+
+Prints for each target how many inputs were tried, the seconds, and the findings, whose inputs stay in a folder.
+"""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from time import time_ns
+
+from .target import TOP
+from .targets import TARGETS
+
+_LEAST_SECONDS = 1.0
+
+
+def main(arguments: list[str]) -> int:
+    """Fuzz; return 1 if there is a finding."""
+    seconds = float(arguments[0]) if arguments else 60.0
+    names = arguments[1:] or list(TARGETS)
+    unknown = [name for name in names if name not in TARGETS]
+    if unknown:
+        print(f"unknown target {unknown[0]}; there are {', '.join(TARGETS)}")
+        return 2
+    folder = Path(tempfile.mkdtemp(prefix="fuzz-"))
+    found = tried = 0
+    print(f"{'target':<16} {'inputs':>9} {'CPU s':>7} {'findings':>9}")
+    for name in names:
+        report = _fuzz(name, max(_LEAST_SECONDS, seconds / len(names)), folder)
+        findings = report["findings"]
+        print(f"{name:<16} {report['tried']:>9,} {report['seconds']:>7.1f} {len(findings):>9}", flush=True)
+        for finding in findings:
+            print(f"    {finding['key']}\n    {finding['input']}")
+            (folder / f"{Path(finding['input']).name}.txt").write_text(finding["detail"])
+        found, tried = found + len(findings), tried + report["tried"]
+    print(f"{tried:,} inputs, {found} findings" + (f"; what they did is in {folder}" if found else ""))
+    return int(found > 0)
+
+
+def _fuzz(name: str, seconds: float, folder: Path) -> dict:
+    """Run one target's worker; its crash, and its hang outside of Python, are findings too."""
+    command = [sys.executable, "-m", "tests.fuzz.worker", name, str(seconds), str(time_ns() % 2**32), str(folder)]
+    done = subprocess.run(command, cwd=TOP, capture_output=True, check=False)
+    lines = done.stdout.splitlines()
+    if done.returncode == 0 and lines:
+        return json.loads(lines[-1])
+    hung = done.returncode == -signal.SIGXCPU
+    key = "the process hung" if hung else f"the process ended with {done.returncode}"
+    detail = done.stderr.decode(errors="replace")[-3000:]
+    last = folder / f"{name}.last"
+    finding = {"key": key, "input": str(last), "detail": detail}
+    return {"tried": 0, "seconds": seconds, "findings": [finding]}
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,12 @@
+"""All targets by name."""
+
+from __future__ import annotations
+
+from ..target import Target
+from . import batches, grammars, models, recoveries, runs, settings
+
+TARGETS: dict[str, Target] = {
+    target.name: target
+    for module in (settings, grammars, runs, batches, recoveries, models)
+    for target in module.TARGETS
+}
