@@ -7,7 +7,7 @@ First the table of `benchmarks.batch_sampler`, then the engine's.
 The same requests, with the same seeds, in one process: by `generate_many` with several slots, one by one with
 `generate`, and, as the peer of both, one by one with llama.cpp's own chain. They take turns; compared is the time
 for all of them, by the median of the rounds. Short prompts come first, then such as begin alike. The memory is the
-peak above the loaded model, each way in a process of its own.
+peak above the loaded model, each runner in a process of its own.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def main() -> None:
     path, _ = locate()
     with Model.load(path, n_ctx=1024) as model:
         print(f"{model.name}, {model.threads} threads, {options.requests} requests, {options.rounds} rounds")
-        print(f"{'requests':22} {'way':28} {'a second':>9} {'ratio':>6} {'same tokens':>12}")
+        print(f"{'requests':22} {'runner':28} {'a second':>9} {'ratio':>6} {'same tokens':>12}")
         for name, before in (("short prompts", ""), ("prompts begin alike", RULES)):
             _compare(model, name, before, options)
     _memory(str(path), options.parallel)
@@ -63,44 +63,44 @@ def _requests(model: Model, before: str, count: int) -> list[GenerationRequest]:
 
 def _compare(model: Model, name: str, before: str, options: argparse.Namespace) -> None:
     requests = _requests(model, before, options.requests)
-    ways: dict[str, Callable[[], dict[object, list[int]]]] = {
+    runners: dict[str, Callable[[], dict[object, list[int]]]] = {
         "native chain, one by one": lambda: _native(model, requests),
         "gen, one by one": lambda: _one_by_one(model, requests),
         f"gen, {options.parallel} at a time": lambda: _at_once(model, requests, options.parallel),
         "the same, --deterministic": lambda: _at_once(model, requests, options.parallel, True),
     }
-    times: dict[str, list[float]] = {way: [] for way in ways}
+    times: dict[str, list[float]] = {runner: [] for runner in runners}
     made: dict[str, dict[object, list[int]]] = {}
     for turn in range(options.rounds):
-        for way in list(ways) if turn % 2 else reversed(ways):
+        for runner in list(runners) if turn % 2 else reversed(runners):
             began = perf_counter()
-            made[way] = ways[way]()
-            times[way].append(perf_counter() - began)
+            made[runner] = runners[runner]()
+            times[runner].append(perf_counter() - began)
     base = times["gen, one by one"]
-    for way, taken in times.items():
+    for runner, taken in times.items():
         ratio = statistics.median(a / b for a, b in zip(base, taken, strict=True))
-        same = sum(made[way][key] == ids for key, ids in made["gen, one by one"].items())
+        same = sum(made[runner][key] == ids for key, ids in made["gen, one by one"].items())
         pace = len(requests) / statistics.median(taken)
-        print(f"{name:22} {way:28} {pace:9.2f} {ratio:6.2f} {same:6} of {len(requests)}")
+        print(f"{name:22} {runner:28} {pace:9.2f} {ratio:6.2f} {same:6} of {len(requests)}")
 
 
 def _native(model: Model, requests: list[GenerationRequest]) -> dict[object, list[int]]:
-    found: dict[object, list[int]] = {}
+    tokens_by_key: dict[object, list[int]] = {}
     for request in requests:
         prompt = model.vocabulary.tokenize_prompt(str(request.prompt).encode())
         loop = NativeLoop(model, request.chain.seed)
-        found[request.key], _ = loop.run(prompt, request.max_tokens or 0, model.vocabulary.eog)
+        tokens_by_key[request.key], _ = loop.run(prompt, request.max_tokens or 0, model.vocabulary.eog)
         loop.close()
-    return found
+    return tokens_by_key
 
 
 def _one_by_one(model: Model, requests: list[GenerationRequest]) -> dict[object, list[int]]:
-    found = {}
+    tokens_by_key = {}
     for request in requests:
         model.context.truncate(0)  # alone means that nothing was read before
         events = generate(model, request.prompt, request.chain, max_tokens=request.max_tokens)
-        found[request.key] = [event.id for event in events if isinstance(event, Token)]
-    return found
+        tokens_by_key[request.key] = [event.id for event in events if isinstance(event, Token)]
+    return tokens_by_key
 
 
 def _at_once(

@@ -98,10 +98,10 @@ def main() -> None:
 def _sum_up(ratios: Ratios) -> None:
     everything: list[float] = []
     for kind, chains in ratios.items():
-        found = [ratio for by_size in chains.values() for ratio in by_size.values()]
-        everything += found
-        above = sum(ratio > 1 for ratio in found)
-        print(f"{kind}: geometric mean {_mean(found):.3f} of {len(found)} cells, {above} above 1")
+        cells = [ratio for by_size in chains.values() for ratio in by_size.values()]
+        everything += cells
+        above = sum(ratio > 1 for ratio in cells)
+        print(f"{kind}: geometric mean {_mean(cells):.3f} of {len(cells)} cells, {above} above 1")
     print(f"all: geometric mean {_mean(everything):.3f}")
 
 
@@ -162,7 +162,15 @@ def _stage(bundled: Model, size: int) -> Iterator[Model]:
 
 
 def _measure(model: Model, steps: Any, rows: Rows, prompt: list[int], rounds: int) -> tuple[float, float]:
-    """Median µs of a token: native, and ours."""
+    """Median µs of a token: native, and ours.
+
+    Args:
+        model: has read a token; its vocabulary has the size of the rows.
+        steps: the chain, as a preset has it.
+        rows: logits, float32 (V,), used in turn.
+        prompt: the tokens that both chains accept first.
+        rounds: number of measured tokens; three more warm up.
+    """
     size = rows[0].size
     context: Any = model.context._native
     address = lib.llama_get_logits_ith(context.handle, -1)

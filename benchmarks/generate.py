@@ -55,7 +55,7 @@ def _compare(model: Model, count: int, rounds: int) -> None:
     same = len({tuple(made) for made in tokens.values()}) == 1
     decodes: list[float] = []
     between: dict[str, list[float]] = {name: [] for name in sides}
-    whole: dict[str, list[float]] = {name: [] for name in sides}
+    totals: dict[str, list[float]] = {name: [] for name in sides}
     for turn in range(rounds):
         for name in list(sides) if turn % 2 else reversed(sides):
             with DecodeClock() as clock:
@@ -64,7 +64,7 @@ def _compare(model: Model, count: int, rounds: int) -> None:
             decoding = clock.seconds[-len(taken) :]  # those before are the prompt's
             decodes += decoding
             between[name] += [all_ - part for all_, part in zip(taken, decoding, strict=True)]
-            whole[name].append(sum(taken))
+            totals[name].append(sum(taken))
     native.close()
     decode = statistics.median(decodes)
     print(f"{model.name}, {model.threads} threads, {count} tokens, {rounds} rounds, same tokens: {same}")
@@ -73,7 +73,7 @@ def _compare(model: Model, count: int, rounds: int) -> None:
     base, own = (decode + statistics.median(between[name]) for name in ("native", "default"))
     for name, gaps in between.items():
         token = decode + statistics.median(gaps)
-        plain = statistics.median(a / b for a, b in zip(whole["native"], whole[name], strict=True))
+        plain = statistics.median(a / b for a, b in zip(totals["native"], totals[name], strict=True))
         gap, pace = (token - decode) * 1e6, 1 / token
         print(f"{name:28} {gap:18,.0f} {pace:9.1f} {base / token:7.3f} {plain:8.3f} {own / token:8.3f}")
 

@@ -82,7 +82,14 @@ def _masks(model: Model, steps: int) -> None:
 
 
 def _walk(model: Model, grammar: Grammar, source: str, steps: int) -> tuple[float, float]:
-    """The mean seconds of a mask along random paths, ours and llama.cpp's."""
+    """The mean seconds of a mask along random paths, ours and llama.cpp's.
+
+    Args:
+        model: gives the vocabulary.
+        grammar: our compiled grammar.
+        source: the same grammar in GBNF, for llama.cpp.
+        steps: number of masks.
+    """
     draw = random.Random(1)
     ours, native = [], []
     while len(ours) < steps:

@@ -73,7 +73,15 @@ def _history(loop: int | None, length: int, size: int) -> list[int]:
 def _measure(
     model: Model, step: dict[str, Any], logits: NDArray[np.float32], history: list[int], length: int
 ) -> tuple[float, float, float]:
-    """Median µs of a token, native and ours, and the milliseconds of our first search."""
+    """Median µs of a token, native and ours, and the milliseconds of our first search.
+
+    Args:
+        model: gives the vocabulary.
+        step: the sampler and its parameters, as a chain has them.
+        logits: float32 (V,), the same for each token.
+        history: the tokens that are accepted.
+        length: number of tokens that count as the prompt; the others are measured one by one.
+    """
     native = _native(model, step, logits, history[:length])
     ours, first = _ours(model, step, logits, history[:length])
     times: dict[str, list[float]] = {"native": [], "ours": []}

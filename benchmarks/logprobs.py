@@ -1,11 +1,11 @@
-"""What logprobs cost: while writing, and over a prompt, where llama-cpp-python's way is the peer.
+"""What logprobs cost: while writing, and over a prompt, where llama-cpp-python is the peer.
 
 python -m benchmarks.logprobs [--tokens 65] [--rounds 20] [--prompt 2000] [--memory]
 
 Writing: `--logprobs 20` as jsonl against the same run with none, in turns; decode is timed apart, as in
 `benchmarks.generate`. Prompt: the tokens a second of scoring against reading the same prompt without logits, in
-the same pieces and in the usual ones. Memory: the peak above the loaded model, each way in a process of its own;
-llama-cpp-python's way is `Llama(logits_all=True).create_completion(echo=True, logprobs=5)`.
+the same pieces and in the usual ones. Memory: the peak above the loaded model, each in its own process;
+llama-cpp-python runs `Llama(logits_all=True).create_completion(echo=True, logprobs=5)`.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def _writing(model: Model, count: int, rounds: int) -> None:
     }
     decodes: list[float] = []
     between: dict[str, list[float]] = {name: [] for name in kinds}
-    whole: dict[str, list[float]] = {name: [] for name in kinds}
+    totals: dict[str, list[float]] = {name: [] for name in kinds}
     for turn in range(rounds + 1):
         for name in list(kinds) if turn % 2 else reversed(kinds):
             with DecodeClock() as clock:
@@ -65,23 +65,23 @@ def _writing(model: Model, count: int, rounds: int) -> None:
                 decoding = clock.seconds[-len(taken) :]
                 decodes += decoding
                 between[name] += [all_ - part for all_, part in zip(taken, decoding, strict=True)]
-                whole[name].append(sum(taken))
+                totals[name].append(sum(taken))
     decode = statistics.median(decodes)
     base = decode + statistics.median(between["no logprobs"])
     print(f"{model.name}, {model.threads} threads, {count} tokens, {rounds} rounds, decode {decode * 1e6:,.0f} µs")
     print(f"{'writing':28} {'µs between decodes':>18} {'tokens/s ratio':>15} {'plain ratio':>12}")
     for name, gaps in between.items():
         gap = statistics.median(gaps)
-        plain = statistics.median(a / b for a, b in zip(whole["no logprobs"], whole[name], strict=True))
+        plain = statistics.median(a / b for a, b in zip(totals["no logprobs"], totals[name], strict=True))
         print(f"{name:28} {gap * 1e6:18,.0f} {base / (decode + gap):15.3f} {plain:12.3f}")
 
 
-def _write(model: Model, count: int, wanted: dict[str, object]) -> list[float]:
+def _write(model: Model, count: int, request: dict[str, object]) -> list[float]:
     moments = []
     chain = build(CHAIN, seed=7, vocab=model.vocabulary)
 
     def watched() -> Iterator[Event]:
-        for event in generate(model, PROMPT, chain, max_tokens=count, **wanted):  # type: ignore[arg-type]
+        for event in generate(model, PROMPT, chain, max_tokens=count, **request):  # type: ignore[arg-type]
             yield event
             if isinstance(event, Token):
                 moments.append(perf_counter())
@@ -98,17 +98,17 @@ def _reading(model: Model, count: int, rounds: int) -> None:
         context.truncate(0)
         context.read(ids, small_batches=small)
 
-    ways: dict[str, Callable[[], object]] = {
+    runs: dict[str, Callable[[], object]] = {
         "reading, no logits": lambda: plain(False),
         "the same, in small pieces": lambda: plain(True),
         "scoring, chosen only": lambda: list(score_prompt(model, ids)),
         "scoring, 5 likeliest": lambda: list(score_prompt(model, ids, LogprobRequest(5))),
     }
-    times: dict[str, list[float]] = {name: [] for name in ways}
+    times: dict[str, list[float]] = {name: [] for name in runs}
     for _ in range(rounds):
-        for name, way in ways.items():
+        for name, run in runs.items():
             began = perf_counter()
-            way()
+            run()
             times[name].append(perf_counter() - began)
     base = times["reading, no logits"]
     print(f"\n{'prompt of ' + format(count, ',') + ' tokens':28} {'tokens/s':>9} {'ratio':>7}")
@@ -145,8 +145,8 @@ def peak():
 
 def _memory(path: str, count: int) -> None:
     print(f"\n{'peak memory above the model':28} {'MB':>9}")
-    for name, way in (("ours", _OURS), ("llama-cpp-python", _THEIRS)):
-        script = f"{_PEAK}{way}\nprint(peak() - before)"
+    for name, program in (("ours", _OURS), ("llama-cpp-python", _THEIRS)):
+        script = f"{_PEAK}{program}\nprint(peak() - before)"
         done = subprocess.run(
             [sys.executable, "-c", script, path, str(count)], check=True, capture_output=True, text=True
         )

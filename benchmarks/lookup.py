@@ -2,9 +2,10 @@
 
 python -m benchmarks.lookup [--tokens 120] [--rounds 5]
 
-The same prompts, chains and seeds, in turns: tokens a second with `lookup` against without, by the median of the
-rounds, how many of the guesses were right, and how many tokens at the start are the same (behind the 256th token
-of a text llama.cpp computes a single token in another way than one of several).
+The same prompts, chains and seeds run with and without `lookup`, in turns. The table has the speed ratio (tokens
+per second with `lookup` over those without, the median of the rounds), the share of guesses that were right, and
+the number of equal tokens at the start. Beyond 256 tokens llama.cpp computes a single token with a different
+kernel.
 """
 
 from __future__ import annotations

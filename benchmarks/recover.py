@@ -4,8 +4,8 @@ python -m benchmarks.recover [--tokens 300] [--whole]
 
 openlogprobs (PyPI 0.0.1; Finlayson, "Obtaining logprobs from an LLM API") names v calls for one token a call, and
 v/k calls for k tokens a call, with v tokens in the vocabulary and k in the window. Ours are for the whole
-vocabulary: counted where a method is run in whole, from the calls a token of --tokens random ones elsewhere. The
-error is the largest difference to the server's own whole row. In flight: the same tokens with 1, 4 and 8 calls at
+vocabulary: counted where a method is run over all tokens, elsewhere from the calls of --tokens random ones. The
+error is the largest difference to the server's own row. In flight: the same tokens with 1, 4 and 8 calls at
 once, in one slot and in any of 8.
 """
 
@@ -64,69 +64,69 @@ def served(slots: int) -> Iterator[str]:
 
 @dataclass(frozen=True)
 class _Line:
-    """One method: what it found, how long it took, the calls for all tokens, and the peer's."""
+    """One method: the result, how long it took, the calls for all tokens, and the peer's."""
 
     name: str
-    found: Recovery
+    recovery: Recovery
     seconds: float
     needed: int
     peer: int
 
     def show(self, row: NDArray[np.float64]) -> None:
-        off = self.found.logprobs - (row if self.found.normalised else row - row.max())
-        known = int(np.isfinite(self.found.logprobs).sum())
+        off = self.recovery.logprobs - (row if self.recovery.normalised else row - row.max())
+        known = int(np.isfinite(self.recovery.logprobs).sum())
         worst = np.nanmax(np.abs(off))
         print(
-            f"{self.name:22} {known:11,} {self.found.queries:6,} {self.seconds:8.1f} {worst:8.0e} "
+            f"{self.name:22} {known:11,} {self.recovery.queries:6,} {self.seconds:8.1f} {worst:8.0e} "
             f"{self.needed:11,} {self.peer:8,} {self.peer / self.needed:6.2f}",
             flush=True,
         )
 
 
-def _methods(url: str, basis: Basis, count: int, whole: bool) -> None:
+def _methods(url: str, basis: Basis, count: int, all_tokens: bool) -> None:
     size = LlamaServerEndpoint(url).vocab_size
     some = np.random.default_rng(0).choice(size, count, replace=False).tolist()
     few = some[: max(5, count // 15)]
     many = ceil(size / WINDOW)
-    row = _whole_row(url, size, True)
+    row = _server_row(url, size, True)
 
     def run(window: int, post: bool = True, **asked: object) -> tuple[Recovery, float]:
         endpoint = LlamaServerEndpoint(url, window, post_sampling=post)
         began = perf_counter()
-        found = recover(endpoint, PROMPT, **asked)  # type: ignore[arg-type]
+        recovery = recover(endpoint, PROMPT, **asked)  # type: ignore[arg-type]
         seconds = perf_counter() - began
         endpoint.close()
-        return found, seconds
+        return recovery, seconds
 
-    def scaled(found: Recovery, tokens: int) -> int:
-        return ceil(found.queries / tokens * size)
+    def scaled(recovery: Recovery, tokens: int) -> int:
+        return ceil(recovery.queries / tokens * size)
 
     print(f"{size:,} tokens, window {WINDOW}, prompt {PROMPT!r}")
     heads = f"{'calls':>6} {'seconds':>8} {'error':>8} {'all tokens':>11} {'peer':>8} {'ratio':>6}"
     print(f"{'method':22} {'measured on':>11} {heads}")
-    found, seconds = run(WINDOW, settings=RecoverySettings(basis=basis))
-    _Line("basis", found, seconds, found.queries, many).show(row)
-    found, seconds = run(WINDOW, method="parallel", tokens=None if whole else some)
-    needed = found.queries if whole else 3 + ceil((size - WINDOW) / (WINDOW - 1))
-    _Line("parallel", found, seconds, needed, many).show(row)
-    found, seconds = run(WINDOW, method="single", tokens=some)
-    _Line("single", found, seconds, scaled(found, count), size).show(row)
-    found, seconds = run(1, method="single", tokens=some)
-    _Line("single, window of 1", found, seconds, scaled(found, count), size).show(row)
-    found, seconds = run(WINDOW, post=False, method="forced", tokens=some)
-    _Line("forced", found, seconds, scaled(found, count), size).show(_whole_row(url, size, False))
-    found, seconds = run(0, tokens=few, settings=RecoverySettings(eps=EPS))
+    recovery, seconds = run(WINDOW, settings=RecoverySettings(basis=basis))
+    _Line("basis", recovery, seconds, recovery.queries, many).show(row)
+    recovery, seconds = run(WINDOW, method="parallel", tokens=None if all_tokens else some)
+    needed = recovery.queries if all_tokens else 3 + ceil((size - WINDOW) / (WINDOW - 1))
+    _Line("parallel", recovery, seconds, needed, many).show(row)
+    recovery, seconds = run(WINDOW, method="single", tokens=some)
+    _Line("single", recovery, seconds, scaled(recovery, count), size).show(row)
+    recovery, seconds = run(1, method="single", tokens=some)
+    _Line("single, window of 1", recovery, seconds, scaled(recovery, count), size).show(row)
+    recovery, seconds = run(WINDOW, post=False, method="forced", tokens=some)
+    _Line("forced", recovery, seconds, scaled(recovery, count), size).show(_server_row(url, size, False))
+    recovery, seconds = run(0, tokens=few, settings=RecoverySettings(eps=EPS))
     # openlogprobs halves [0, 32] for each token, after a call without a bias and one with 32.
     peer = size * (2 + ceil(log(32 / EPS, 2)))
-    _Line(f"bisection to {EPS:g}", found, seconds, scaled(found, len(few)), peer).show(row)
-    found, seconds = run(WINDOW, n=100)
-    _Line("top_n, 100 tokens", found, seconds, found.queries, ceil(100 / WINDOW)).show(row)
+    _Line(f"bisection to {EPS:g}", recovery, seconds, scaled(recovery, len(few)), peer).show(row)
+    recovery, seconds = run(WINDOW, n=100)
+    _Line("top_n, 100 tokens", recovery, seconds, recovery.queries, ceil(100 / WINDOW)).show(row)
     print("peer: openlogprobs, v/k calls for k tokens a call, v for one, 2 + log2(32/eps) a token to bisect")
 
 
 def _in_flight(url: str, count: int) -> None:
     size = LlamaServerEndpoint(url).vocab_size
-    row = _whole_row(url, size, True)
+    row = _server_row(url, size, True)
     tokens = np.random.default_rng(1).choice(size, 4 * count, replace=False).tolist()
     print(f"\n{'in flight':>9} {'slot':>5} {'calls':>6} {'seconds':>8} {'calls/s':>8} {'ratio':>6} {'error':>8}")
     base: dict[str, float] = {}
@@ -137,23 +137,23 @@ def _in_flight(url: str, count: int) -> None:
                 endpoint.query(PROMPT, {})
             began = perf_counter()
             settings = RecoverySettings(in_flight=flying, repeats=1)
-            found = recover(endpoint, PROMPT, "parallel", tokens=tokens, settings=settings)
+            recovery = recover(endpoint, PROMPT, "parallel", tokens=tokens, settings=settings)
             seconds = perf_counter() - began
             name = "any" if slot is None else str(slot)
-            speed = found.queries / seconds
+            speed = recovery.queries / seconds
             base.setdefault(name, speed)
-            worst = np.nanmax(np.abs(found.logprobs - row))
-            line = f"{flying:9} {name:>5} {found.queries:6,} {seconds:8.1f} {speed:8.1f}"
+            worst = np.nanmax(np.abs(recovery.logprobs - row))
+            line = f"{flying:9} {name:>5} {recovery.queries:6,} {seconds:8.1f} {speed:8.1f}"
             print(f"{line} {speed / base[name]:6.2f} {worst:8.0e}", flush=True)
             endpoint.close()
 
 
-def _whole_row(url: str, size: int, post: bool) -> NDArray[np.float64]:
+def _server_row(url: str, size: int, post: bool) -> NDArray[np.float64]:
     """The server's own logprobs of all tokens."""
     body = {"prompt": PROMPT, "n_predict": 1, "n_probs": size, "post_sampling_probs": post, "samplers": []}
     for _ in range(2):  # the second time the prompt's beginning is read, as in every other call
-        said = httpx.post(f"{url}/completion", json={**body, "temperature": 1, "id_slot": 0}, timeout=300).json()
-    step = said["completion_probabilities"][0]
+        answer = httpx.post(f"{url}/completion", json={**body, "temperature": 1, "id_slot": 0}, timeout=300).json()
+    step = answer["completion_probabilities"][0]
     row = np.full(size, np.nan)
     for entry in step["top_probs" if post else "top_logprobs"]:
         row[entry["id"]] = (log(entry["prob"]) if entry["prob"] else -np.inf) if post else entry["logprob"]

@@ -23,7 +23,7 @@ from logitsmith.engine import locate
 
 LOAD = "from llama_cpp import Llama; model = Llama({path!r}, n_ctx=2048, n_batch=512, verbose=False)"
 WRITE = "; ids = model.tokenize(b'Hello'); [token for token, _ in zip(model.generate(ids), range(64))]"
-# The same without `Llama`, which lays the weights out anew beside the file; gen leaves that out.
+# The same without `Llama`, which copies the weights into a new layout beside the file; gen leaves that out.
 PLAIN = """
 import llama_cpp as lib
 lib.llama_backend_init()
@@ -62,10 +62,10 @@ def main() -> None:
     print(f"{'start':34} {'ms':>6} {'peer':>6} {'ratio':>6} {'processor ms':>13} {'peer':>6} {'ratio':>6}")
     for name, (ours, peer) in pairs.items():
         _cost(ours), _cost(peer)  # bytecode is written, and files are in memory
-        found = [(_cost(ours), _cost(peer)) for _ in range(rounds)]
+        costs = [(_cost(ours), _cost(peer)) for _ in range(rounds)]
         line = f"{name:34}"
         for side, width in (("clock", 6), ("processor", 13)):
-            times = [(getattr(mine, side), getattr(other, side)) for mine, other in found]
+            times = [(getattr(mine, side), getattr(other, side)) for mine, other in costs]
             ms = [statistics.median(column) * 1e3 for column in zip(*times, strict=True)]
             ratio = statistics.median(mine / other for mine, other in times)
             line += f" {ms[0]:{width}.0f} {ms[1]:6.0f} {ratio:6.2f}"

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..errors import note
 from ..interrupt import Interrupt
 from ..options.endpoint import Api, CallOptions
-from ..options.recover import RecoverOptions
 from .model import load_model
 
 if TYPE_CHECKING:
     from ...recover import Endpoint, HttpOptions, LlamaServerEndpoint, OpenAIEndpoint
+    from ..options.recover import RecoverOptions
 
 _LOCAL_WINDOW, _SERVER_WINDOW = 5, 20
 """Logprobs that a call shows: of a model here, as OpenAI's completions; of a server, a usual limit."""
@@ -29,12 +30,12 @@ def open_endpoint(options: RecoverOptions, interrupt: Interrupt) -> Iterator[End
     from ...recover import LocalEndpoint
 
     with ExitStack() as stack:
-        window, url = options.endpoint.window, options.endpoint.endpoint
-        if url is None:
+        window, url, api = options.endpoint.window, options.endpoint.endpoint, options.endpoint.api
+        if url is None or api is None:  # `RecoverOptions` refuses one of them alone
             model = stack.enter_context(load_model(options.model, interrupt))
             yield LocalEndpoint(model, _LOCAL_WINDOW if window is None else window)
             return
-        remote = _openai(options, url) if options.endpoint.api is Api.openai else _llama_server(options, url)
+        remote = APIS[api].open(options, url)
         stack.callback(remote.close)
         yield remote
 
@@ -104,3 +105,33 @@ def _http(options: CallOptions, key_variable: str | None) -> HttpOptions:
     return HttpOptions(
         timeout=options.timeout, retries=options.retries, rate=options.rate, key_env=key_variable, on_retry=report
     )
+
+
+@dataclass(frozen=True)
+class ApiCommandLine:
+    """What the command line of an API needs, and what it opens.
+
+    Which flags are for an API alone, their ``only_for`` says, in `EndpointOptions`.
+
+    Attributes:
+        open: makes the endpoint of the options and the URL.
+        required: the fields of `EndpointOptions` that must be given, each with the words for it in a message.
+        may_load_model: True if a model file is read here, for its tokenizer.
+    """
+
+    open: Callable[[RecoverOptions, str], Endpoint]
+    required: Mapping[str, str] = field(default_factory=dict)
+    may_load_model: bool = False
+
+
+APIS: Mapping[Api, ApiCommandLine] = {
+    Api.llama_server: ApiCommandLine(_llama_server),
+    Api.openai: ApiCommandLine(
+        _openai,
+        required={
+            "api_model": "--api-model NAME",
+            "tokenizer": "--tokenizer: that API names tokens by their text only",
+        },
+        may_load_model=True,
+    ),
+}

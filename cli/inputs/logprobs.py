@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from ..options.output import Format, OutputOptions
+from ..options.output import FORMATS, OutputOptions
 
 if TYPE_CHECKING:
     from ...engine import LogprobRequest, Vocabulary
@@ -22,8 +22,8 @@ def logprob_request(options: OutputOptions, vocabulary: Vocabulary) -> LogprobRe
     from ...engine import LogprobRequest
 
     top = options.logprobs
-    if top is None and options.format is Format.jsonl:
-        top = 0
+    if top is None:
+        top = FORMATS[options.format].default_logprobs
     if top is not None and top > vocabulary.size:
         raise typer.BadParameter(
             f"--logprobs: {top:,} is more than the {vocabulary.size:,} tokens of the vocabulary"

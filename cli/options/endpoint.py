@@ -11,18 +11,23 @@ import typer
 from .flag import Options, flag, options_class
 from .limits import POSITIVE, at_least
 
-ENDPOINT, LLAMA_SERVER, OPENAI = "an --endpoint", "--api llama-server", "--api openai"
-"""What a flag may be only for."""
+ENDPOINT = "an --endpoint"
+"""What a flag may be only for, as `Api.as_flag`."""
 
 _endpoint = partial(flag, panel="Endpoint (or a model, -m)")
 _calls = partial(flag, panel="Calls")
 
 
 class Api(str, Enum):
-    """Which API an endpoint has."""
+    """Which API an endpoint has; `cli/inputs/endpoint.py` says how each is opened."""
 
     llama_server = "llama-server"
     openai = "openai"
+
+    @property
+    def as_flag(self) -> str:
+        """The flag that names it, as people write it."""
+        return f"--api {self.value}"
 
 
 @options_class
@@ -32,18 +37,21 @@ class EndpointOptions(Options):
     endpoint: str | None = _endpoint(
         "--endpoint", metavar="URL", help="Where the API is; an OpenAI one ends in /v1."
     )
-    api: Api | None = _endpoint("--api", help="llama-server or openai.", only_for=ENDPOINT)
+    api: Api | None = _endpoint("--api", help=f"{' or '.join(api.value for api in Api)}.", only_for=ENDPOINT)
     api_model: str | None = _endpoint(
-        "--api-model", metavar="NAME", help="The model's name there.", only_for=OPENAI
+        "--api-model", metavar="NAME", help="The model's name there.", only_for=Api.openai.as_flag
     )
     api_chat: bool = _endpoint(
-        "--api-chat", help="OpenAI's chat completions, not completions.", default=False, only_for=OPENAI
+        "--api-chat",
+        help="OpenAI's chat completions, not completions.",
+        default=False,
+        only_for=Api.openai.as_flag,
     )
     tokenizer: Path | None = _endpoint(
         "--tokenizer",
         metavar="FILE",
         help="A .gguf or .tiktoken; OpenAI's API names texts only.",
-        only_for=OPENAI,
+        only_for=Api.openai.as_flag,
     )
     key_env: str | None = _endpoint(
         "--key-env", metavar="NAME", help="Variable that holds the key. [OPENAI_API_KEY]", only_for=ENDPOINT
@@ -57,19 +65,19 @@ class EndpointOptions(Options):
         "--pre-sampling",
         help="llama-server: logprobs from before the biases (for study).",
         default=False,
-        only_for=LLAMA_SERVER,
+        only_for=Api.llama_server.as_flag,
     )
     slot: int | None = _endpoint(
         "--slot",
         help="llama-server: ask this slot; -1 = any, answers may differ. [0]",
         limit=at_least(-1),
-        only_for=LLAMA_SERVER,
+        only_for=Api.llama_server.as_flag,
     )
     vocab_size: int | None = _endpoint(
         "--vocab-size",
         help="llama-server: tokens, if it does not say. [asked]",
         limit=at_least(1),
-        only_for=LLAMA_SERVER,
+        only_for=Api.llama_server.as_flag,
     )
 
 

@@ -26,7 +26,7 @@ class Flag:
         parameter: what Typer needs: the names on the command line, help, panel, metavar.
         sets: the setting that the flag changes, as ``--set`` names it; None: none, or not a single one.
         limit: the numbers that are allowed; None: left to Typer, or to the room that takes the value.
-        only_for: what the flag needs beside it, such as ``an --endpoint``.
+        only_for: what the flag needs beside it, one of these, such as ``an --endpoint``; empty: nothing.
         is_path: a text that is a path: it may have bytes that are not UTF-8.
     """
 
@@ -34,7 +34,7 @@ class Flag:
     parameter: Any
     sets: str | None = None
     limit: Limit | None = None
-    only_for: str | None = None
+    only_for: tuple[str, ...] = ()
     is_path: bool = False
 
 
@@ -72,7 +72,7 @@ def flag(
     called: str | None = None,
     sets: str | None = None,
     limit: Limit | None = None,
-    only_for: str | None = None,
+    only_for: str | tuple[str, ...] = (),
     is_path: bool = False,
     **typer_arguments: Any,
 ) -> Any:
@@ -92,6 +92,7 @@ def flag(
     """
     settings = {"show_default": False, **typer_arguments}
     parameter = typer.Option(*names, help=_escape(help), rich_help_panel=panel, **settings)
+    only_for = (only_for,) if isinstance(only_for, str) else only_for
     return _field(Flag(called or names[0], parameter, sets, limit, only_for, is_path), default)
 
 

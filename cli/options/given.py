@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, fields
 
 import typer
 
-from .flag import Options, flag_of
+from .flag import Flag, Options, flag_of
 
 
 @dataclass(frozen=True)
@@ -27,9 +27,20 @@ class GivenFlags:
             why: the message, after the flag.
             only_for: just the flags that are only for one of these, see `Flag`; None: all of them.
         """
+        for name, flag in self._flags_of(groups):
+            if only_for is None or not set(flag.only_for).isdisjoint(only_for):
+                raise typer.BadParameter(f"{name} {why}")
+
+    def refuse_unavailable(self, *groups: type[Options], available: Collection[str]) -> None:
+        """Raise ``typer.BadParameter`` if a flag is given that is only for something else than ``available``."""
+        for name, flag in self._flags_of(groups):
+            if flag.only_for and set(flag.only_for).isdisjoint(available):
+                raise typer.BadParameter(f"{name} is for {' or '.join(flag.only_for)}")
+
+    def _flags_of(self, groups: Collection[type[Options]]) -> Iterator[tuple[str, Flag]]:
+        """The given flags of these groups, each with the name on the command line."""
         for group in groups:
             for declared in fields(group):
                 flag = flag_of(declared)
-                is_meant = flag is not None and (only_for is None or flag.only_for in only_for)
-                if is_meant and declared.name in self.names:
-                    raise typer.BadParameter(f"{self.names[declared.name]} {why}")
+                if flag is not None and declared.name in self.names:
+                    yield self.names[declared.name], flag

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from enum import Enum
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum, auto
 from functools import partial
+from itertools import groupby
 
 import typer
 
@@ -32,12 +35,55 @@ class Source(str, Enum):
     both = "both"
 
 
-_WHY_NOT_STREAMED = {
-    Format.text: "streams anyway",
-    Format.jsonl: "streams anyway",
-    Format.together: "is one object",
-    Format.llama_server: "is one object",
+class LogprobRoom(Enum):
+    """Which logprobs a format can hold."""
+
+    NONE = auto()
+    LIKELIEST = auto()
+    """Of the chosen token and of the likeliest ones, from one source."""
+    ALL = auto()
+    """Of any token, from both sources."""
+
+
+@dataclass(frozen=True)
+class FormatFeatures:
+    """What a format has room for. Flags that it has no room for are refused.
+
+    Attributes:
+        summary: its words in the help of ``--format``; neighbours with the same words share them.
+        logprobs: what ``--logprobs``, ``--logprobs-from`` and ``--logprob-of`` may ask for.
+        default_logprobs: the number of likeliest tokens where ``--logprobs`` does not say it; None: no logprobs.
+        has_echo: True if ``--echo`` adds the prompt.
+        why_not_streamed: why ``--stream`` is refused, after the format's name; None: it is not.
+    """
+
+    summary: str = ""
+    logprobs: LogprobRoom = LogprobRoom.NONE
+    default_logprobs: int | None = None
+    has_echo: bool = False
+    why_not_streamed: str | None = None
+
+
+_STREAMS, _OBJECT = "streams anyway", "is one object"
+_JSON = "one JSON object"
+FORMATS: Mapping[Format, FormatFeatures] = {
+    Format.text: FormatFeatures(has_echo=True, why_not_streamed=_STREAMS),
+    Format.jsonl: FormatFeatures("one event a line", LogprobRoom.ALL, 0, has_echo=True, why_not_streamed=_STREAMS),
+    Format.openai: FormatFeatures(_JSON, LogprobRoom.LIKELIEST, has_echo=True),
+    Format.openai_chat: FormatFeatures(_JSON, LogprobRoom.LIKELIEST),
+    Format.together: FormatFeatures(_JSON, LogprobRoom.LIKELIEST, has_echo=True, why_not_streamed=_OBJECT),
+    Format.llama_server: FormatFeatures(_JSON, LogprobRoom.LIKELIEST, why_not_streamed=_OBJECT),
 }
+_STREAMED = [output_format.value for output_format, has in FORMATS.items() if has.why_not_streamed is None]
+
+
+def _formats_help() -> str:
+    """The formats, with their summaries."""
+    parts = []
+    for summary, group in groupby(FORMATS, key=lambda output_format: FORMATS[output_format].summary):
+        names = ", ".join(output_format.value for output_format in group)
+        parts.append(f"{names}: {summary}" if summary else names)
+    return "; ".join(parts)
 
 
 @options_class
@@ -53,11 +99,13 @@ class OutputOptions(Options):
     format: Format = output_flag(
         "--format",
         metavar="FORMAT",
-        help="text; jsonl: one event a line; openai, openai-chat, together, llama-server: one JSON object. [text]",
+        help=f"{_formats_help()}. [text]",
         default=Format.text,
     )
     stream: bool = output_flag(
-        "--stream", help="With openai, openai-chat: server-sent chunks, as they are made.", default=False
+        "--stream",
+        help=f"With {', '.join(_STREAMED)}: server-sent chunks, as they are made.",
+        default=False,
     )
     logprobs: int | None = output_flag(
         "--logprobs",
@@ -79,15 +127,16 @@ class OutputOptions(Options):
 
     def check(self) -> None:
         """Refuse what the format has no room for."""
-        if self.format is Format.text:
+        name, features = self.format.value, FORMATS[self.format]
+        if features.logprobs is LogprobRoom.NONE:
             self._refuse_logprobs()
-        elif self.format is not Format.jsonl:
+        elif features.logprobs is LogprobRoom.LIKELIEST:
             self._refuse_what_only_jsonl_has()
-        if self.echo and self.format in (Format.openai_chat, Format.llama_server):
-            raise typer.BadParameter(f"--echo: --format {self.format.value} has no room for the prompt's tokens")
-        if self.stream and self.format in _WHY_NOT_STREAMED:
-            why = f"--format {self.format.value} {_WHY_NOT_STREAMED[self.format]}"
-            raise typer.BadParameter(f"--stream is for openai and openai-chat; {why}")
+        if self.echo and not features.has_echo:
+            raise typer.BadParameter(f"--echo: --format {name} has no room for the prompt's tokens")
+        if self.stream and features.why_not_streamed is not None:
+            why = f"--format {name} {features.why_not_streamed}"
+            raise typer.BadParameter(f"--stream is for {' and '.join(_STREAMED)}; {why}")
 
     def _refuse_logprobs(self) -> None:
         for name, value in (

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import typer
 
-from .endpoint import ENDPOINT, LLAMA_SERVER, OPENAI, Api, CallOptions, EndpointOptions
+from .endpoint import ENDPOINT, Api, CallOptions, EndpointOptions
 from .flag import Options, argument, flag, options_class
 from .given import GivenFlags
 from .limits import POSITIVE, at_least
@@ -142,7 +142,7 @@ class RecoverOptions(Options):
     def check(self) -> None:
         """Refuse flags that do not fit the endpoint, and a file that would be written over one that is read."""
         if self.endpoint.endpoint is None:
-            only_for = ENDPOINT, OPENAI, LLAMA_SERVER
+            only_for = [ENDPOINT, *(api.as_flag for api in Api)]
             self.given.refuse(EndpointOptions, CallOptions, only_for=only_for, why=f"is for {ENDPOINT}")
         else:
             self._check_endpoint()
@@ -160,18 +160,18 @@ class RecoverOptions(Options):
         )
 
     def _check_endpoint(self) -> None:
+        from ..inputs.endpoint import APIS
+
         endpoint, given = self.endpoint, self.given
         if endpoint.api is None:
-            raise typer.BadParameter("--endpoint needs --api llama-server or --api openai")
+            raise typer.BadParameter(f"--endpoint needs {' or '.join(api.as_flag for api in Api)}")
         if self.model.model is not None:
             raise typer.BadParameter("-m and --endpoint both name what is asked; give one")
         given.refuse(ModelOptions, why="is for a model here, not for an --endpoint")
-        if endpoint.api is Api.llama_server:
-            given.refuse(EndpointOptions, only_for=[OPENAI], why=f"is for {OPENAI}")
+        given.refuse_unavailable(EndpointOptions, available=[ENDPOINT, endpoint.api.as_flag])
+        command_line = APIS[endpoint.api]
+        if not command_line.may_load_model:
             given.refuse(LogOptions, why="is for a model here, not for an --endpoint")
-            return
-        given.refuse(EndpointOptions, only_for=[LLAMA_SERVER], why=f"is for {LLAMA_SERVER}")
-        if not endpoint.api_model:
-            raise typer.BadParameter("--api openai needs --api-model NAME")
-        if endpoint.tokenizer is None:
-            raise typer.BadParameter("--api openai needs --tokenizer: that API names tokens by their text only")
+        for name, needed in command_line.required.items():
+            if getattr(endpoint, name) in (None, ""):
+                raise typer.BadParameter(f"{endpoint.api.as_flag} needs {needed}")

@@ -10,8 +10,9 @@ from typing import Any
 import httpx
 
 from ..errors import RecoverError
-from ..transport.api_client import ApiClient, HttpOptions
-from .base import Bias, ClaimCall, Endpoint, EndpointAnswer, EndpointLimits, QuestionKind, unlimited
+from ..transport.api_client import HttpOptions
+from .base import Bias, ClaimCall, EndpointAnswer, EndpointLimits, QuestionKind, unlimited
+from .http_endpoint import HttpEndpoint
 from .llama_server_completion import count_tokens_read, read_completion
 
 _MOST_DRAWS = 20
@@ -35,7 +36,7 @@ class _Completion:
     calls: int
 
 
-class LlamaServerEndpoint(Endpoint):
+class LlamaServerEndpoint(HttpEndpoint):
     """llama.cpp's server: ``n_probs`` = ``window`` logprobs per call, computed after the biases, float32.
 
     Args:
@@ -65,7 +66,7 @@ class LlamaServerEndpoint(Endpoint):
     ) -> None:
         if window < 0:
             raise RecoverError(f"window: {window} is not ≥ 0")
-        self._http = ApiClient(url, options or HttpOptions(), transport)
+        super().__init__(url, options or HttpOptions(), transport)
         self._given_vocab_size = vocab_size
         self._post_sampling = post_sampling
         self._slot = slot
@@ -176,18 +177,6 @@ class LlamaServerEndpoint(Endpoint):
         """True if the server drew a token that ends inside a character: it shows no logprobs then."""
         is_hidden = isinstance(body, dict) and "completion_probabilities" not in body and "tokens" in body
         return is_hidden and bool(self.limits.window) and self._post_sampling
-
-    def allow_retries(self) -> None:
-        """Try failed requests again."""
-        self._http.allow_retries()
-
-    def stop_retries(self) -> None:
-        """Fail at once from now on."""
-        self._http.stop_retries()
-
-    def close(self) -> None:
-        """Close all connections."""
-        self._http.close()
 
     def _request(self, prompt: str, bias: Bias, window: int) -> dict[str, Any]:
         """Return the body of a request."""

@@ -11,9 +11,10 @@ from typing import Any
 import httpx
 
 from ..errors import RecoverError
-from ..transport.api_client import ApiClient, HttpOptions
+from ..transport.api_client import HttpOptions
 from .answer_checks import cut_to_window
-from .base import Bias, Endpoint, EndpointAnswer, EndpointLimits
+from .base import Bias, EndpointAnswer, EndpointLimits
+from .http_endpoint import HttpEndpoint
 from .token_texts import TokenTextTable
 
 _CHAT_WINDOW, _COMPLETION_WINDOW = 20, 5
@@ -34,7 +35,7 @@ class _Entry:
     logprob: float
 
 
-class OpenAIEndpoint(Endpoint):
+class OpenAIEndpoint(HttpEndpoint):
     """An API of OpenAI's shape, asked for one token.
 
     Tokens that share their bytes with another token cannot be told apart (`collisions`); they stay NaN.
@@ -69,7 +70,7 @@ class OpenAIEndpoint(Endpoint):
             window = _CHAT_WINDOW if chat else _COMPLETION_WINDOW
         if window < 0:
             raise RecoverError(f"window: {window} is not ≥ 0")
-        self._http = ApiClient(url, options or HttpOptions(key_env="OPENAI_API_KEY"), transport)
+        super().__init__(url, options or HttpOptions(key_env="OPENAI_API_KEY"), transport)
         self._model = model
         self._chat = chat
         self._table = TokenTextTable(pieces)
@@ -100,18 +101,6 @@ class OpenAIEndpoint(Endpoint):
     def likeliest(self, prompt: str, logit_bias: Bias) -> EndpointAnswer:
         """Return the likeliest token after the prompt, without logprobs."""
         return _token_only(self._ask(prompt, logit_bias, temperature=0).token)
-
-    def allow_retries(self) -> None:
-        """Try failed requests again."""
-        self._http.allow_retries()
-
-    def stop_retries(self) -> None:
-        """Fail at once from now on."""
-        self._http.stop_retries()
-
-    def close(self) -> None:
-        """Close all connections."""
-        self._http.close()
 
     def _ask(self, prompt: str, bias: Bias, temperature: int) -> EndpointAnswer:
         path = "chat/completions" if self._chat else "completions"

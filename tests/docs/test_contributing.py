@@ -1,26 +1,26 @@
 """The code of CONTRIBUTING.md works, and the files that the Markdown files name are there."""
 
 import json
+import os
 import re
+import shutil
+import subprocess
+import sys
 from io import StringIO
 from textwrap import dedent, indent
-from typing import ClassVar
 
-import httpx
 import numpy as np
 import pytest
 import typer
-from logitsmith import recover
 from logitsmith.cli.inputs.settings import overrides
 from logitsmith.cli.options import output, sampling
 from logitsmith.cli.options.signature import takes_options
 from logitsmith.logprobs import Distribution
 from logitsmith.presets import load_preset, resolve_settings
-from logitsmith.recover.transport.api_client import ApiClient
-from logitsmith.samplers import About, Candidates, Sampler, Stage, build
-from pydantic import Field
+from logitsmith.samplers import build
 from typer.testing import CliRunner
 
+from ..recover.conftest import api
 from .markdown import FILES, ROOT, name_of, without_blocks
 
 CONTRIBUTING = (ROOT / "CONTRIBUTING.md").read_text()
@@ -44,16 +44,8 @@ def block(beginning):
 
 
 def test_the_sampler_works():
-    source = block("class TopM")
-    names = {
-        "About": About,
-        "Candidates": Candidates,
-        "ClassVar": ClassVar,
-        "Field": Field,
-        "Sampler": Sampler,
-        "Stage": Stage,
-    }
-    exec(source, names)
+    names = {"__package__": "logitsmith.samplers.methods", "__name__": "logitsmith.samplers.methods.top_m"}
+    exec(block('"""Top-m'), names)
     logits = np.log(np.array([0.5, 0.3, 0.15, 0.05], dtype=np.float32))
     assert build([names["TopM"](m=1.0)]).apply(logits).ids.tolist() == [0, 1]
     assert build([names["TopM"](m=0.0)]).apply(logits).ids.tolist() == [0, 1, 2, 3]
@@ -80,18 +72,18 @@ def test_the_format_works():
     from logitsmith.engine import Done, Timings, Token
 
     names = {"__package__": "logitsmith.cli.render"}
-    exec(f"from __future__ import annotations\n{block('def render(')}", names)
+    exec(block('"""A run as a table'), names)
     distributions = (Distribution("model", -0.5, ()),)
     token = Token(0, 42, b" sea", " sea", special=False, distributions=distributions)
     done = Done("length", None, " sea", "", None, 3, 1, 0, None, None, Timings(0.1, 0.1, 0.01, 0.0))
     out = StringIO()
     assert names["render"]([token, done], out) is done
-    assert out.getvalue() == "42\t-0.500000\t' sea'\n"
+    assert out.getvalue() == "42\t' sea'\n"
 
 
 def test_what_is_done_for_a_format_is_there():
     assert isinstance(output.Format.jsonl, str)
-    assert output.Format.jsonl in output._WHY_NOT_STREAMED
+    assert set(output.FORMATS) == set(output.Format)
     assert "if options.format is Format.jsonl:" in (ROOT / "cli" / "commands" / "run.py").read_text()
     assert "LLAMA_CPPS_FLAGS" in (ROOT / "tests" / "cli" / "test_commands.py").read_text()
 
@@ -104,25 +96,93 @@ def test_the_groups_of_flags_are_where_the_table_says():
         assert all(f"class {group}(" in source for group in re.findall(r"\w+Options", groups)), path
 
 
-def test_the_endpoint_works():
-    source = block("class AcmeEndpoint")
-    names = {**vars(recover), "ApiClient": ApiClient}
-    exec("from __future__ import annotations\n" + source, names)
-    endpoint = names["AcmeEndpoint"]("http://a", 4, window=2, options=recover.HttpOptions())
-    logits = np.array([1.0, 0.0, -1.0, -2.0])
+ACME_LOGITS = np.array([1.0, 0.0, -1.0, -2.0])
 
-    def answer(request):
-        biased = logits.copy()
-        for token, bias in json.loads(request.content)["bias"]:
-            biased[token] += bias
-        logprobs = biased - np.log(np.exp(biased).sum())
-        top = [[int(token), float(logprobs[token])] for token in np.argsort(-logprobs)[:2]]
-        return httpx.Response(200, json={"next": {"token": top[0][0], "top": top}})
 
-    endpoint._http = ApiClient("http://a", recover.HttpOptions(), httpx.MockTransport(answer))
-    found = recover.recover(endpoint, "x")
-    assert found.complete
-    assert np.abs(found.logprobs - (logits - np.log(np.exp(logits).sum()))).max() < 1e-9
+def answer_of_acme(path, body, headers):
+    biased = ACME_LOGITS.copy()
+    for token, bias in body["bias"]:
+        biased[token] += bias
+    logprobs = biased - np.log(np.exp(biased).sum())
+    top = [[int(token), float(logprobs[token])] for token in np.argsort(-logprobs)[:2]]
+    return 200, {"next": {"token": top[0][0], "top": top}}, {}
+
+
+@pytest.fixture(scope="module")
+def gen_as_extended(tmp_path_factory):
+    """`gen` after the walk-throughs of a format and of an endpoint, in a copy of the rooms that they change."""
+    tree = tmp_path_factory.mktemp("extended")
+    package = tree / "logitsmith"
+    package.mkdir()
+    for room in ("common", "engine", "grammars", "logprobs", "presets", "samplers"):
+        (package / room).symlink_to(ROOT / room)
+    for room in ("cli", "recover"):
+        shutil.copytree(ROOT / room, package / room, ignore=shutil.ignore_patterns("__pycache__"))
+
+    def insert(path, before, text):
+        source = (package / path).read_text()
+        assert source.count(before) == 1, (path, before)
+        (package / path).write_text(source.replace(before, text + before))
+
+    def replace(path, old, new):
+        insert(path, old, "")
+        (package / path).write_text((package / path).read_text().replace(old, new))
+
+    (package / "cli/render/tsv.py").write_text(block('"""A run as a table'))
+    replace("cli/options/output.py", 'jsonl = "jsonl"\n', 'jsonl = "jsonl"\n    tsv = "tsv"\n')
+    insert("cli/options/output.py", "    Format.openai: ", f"    {block('Format.tsv: ')}")
+    insert(
+        "cli/commands/run.py",
+        "    if options.format is Format.jsonl:",
+        indent(block("if options.format is Format.tsv:"), "    "),
+    )
+    (package / "recover/endpoints/acme.py").write_text(block('"""Acme\'s API'))
+    insert("recover/__init__.py", "from .endpoints.base import", "from .endpoints.acme import AcmeEndpoint\n")
+    insert("recover/__init__.py", '    "Basis",', '    "AcmeEndpoint",\n')
+    replace("cli/options/endpoint.py", 'openai = "openai"\n', 'openai = "openai"\n    acme = "acme"\n')
+    flag_of_servers = "limit=at_least(1),\n        only_for=Api.llama_server.as_flag,\n"
+    wider = f"limit=at_least(1),\n        {block('only_for=')}"
+    replace("cli/options/endpoint.py", flag_of_servers, wider)
+    insert("cli/inputs/endpoint.py", "def _pieces(", f"{block('def _acme')}\n\n")
+    insert("cli/inputs/endpoint.py", "    Api.openai: ApiCommandLine", f"    {block('Api.acme: ')}")
+
+    def run(*arguments):
+        return subprocess.run(
+            [sys.executable, "-c", "from logitsmith.cli import main; main()", *arguments],
+            check=False,
+            cwd=tree,
+            env={**os.environ, "PYTHONPATH": str(tree), "COLUMNS": "200", "ACME_KEY": "secret"},
+            capture_output=True,
+            text=True,
+            timeout=120,
+        )
+
+    return run
+
+
+def test_the_endpoint_works(gen_as_extended):
+    with api(answer_of_acme) as url:
+        asked = ("recover", "x", "--endpoint", url, "--api", "acme", "--window", "2")
+        done = gen_as_extended(*asked, "--vocab-size", "4", "-o", "-")
+        assert "--api acme needs --vocab-size N" in gen_as_extended(*asked).stderr
+        assert "--slot is for --api llama-server" in gen_as_extended(*asked, "--slot", "0").stderr
+    assert done.returncode == 0, done.stderr
+    head, *tokens = map(json.loads, done.stdout.splitlines())
+    assert (head["complete"], head["endpoint"]["api"]) == (True, "acme")
+    logprobs = np.array([token["logprob"] for token in sorted(tokens, key=lambda token: token["id"])])
+    assert np.abs(logprobs - (ACME_LOGITS - np.log(np.exp(ACME_LOGITS).sum()))).max() < 1e-9
+
+
+@pytest.mark.parametrize("flags", [("--logprobs", "3"), ("--logprob-of", "a"), ("--echo",), ("--stream",)])
+def test_the_format_refuses_what_it_has_no_room_for(gen_as_extended, flags):
+    done = gen_as_extended("run", "x", "--format", "tsv", *flags)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert flags[0] in done.stderr
+
+
+def test_the_help_names_the_format_and_the_endpoint(gen_as_extended):
+    assert "tsv: a line a token" in " ".join(gen_as_extended("run", "--help").stdout.replace("│", "").split())
+    assert "llama-server or openai or acme." in gen_as_extended("recover", "--help").stdout
 
 
 @pytest.mark.parametrize("path", FILES, ids=name_of)
