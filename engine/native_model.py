@@ -97,7 +97,16 @@ class NativeModel:
             return "this is an encoder-decoder model, whose encoder gen cannot run; give a decoder-only model"
         if lib.llama_model_is_diffusion(self.handle):
             return "this is a diffusion model, which does not write token by token; give another model"
+        if self._metadata_value("{}.attention.causal") == "false":
+            return "this model does not write text (an embedding or encoder model)"
         return None
+
+    def _metadata_value(self, key: str) -> str:
+        """A short text of the metadata, empty if there is none; ``{}`` in the key is the architecture."""
+        buffer = ctypes.create_string_buffer(_METADATA_BYTES)
+        architecture = self._metadata_value("general.architecture") if "{}" in key else ""
+        lib.llama_model_meta_val_str(self.handle, key.format(architecture).encode(), buffer, len(buffer))
+        return buffer.value.decode("utf-8", "replace")
 
     @property
     def can_truncate(self) -> bool:

@@ -217,6 +217,9 @@ def write_file(path: Path, metadata: dict[str, object], tensors: dict[str, objec
 
 
 def _type_of(value: object) -> gguf.GGUFValueType:
+    numbers = {np.uint16: gguf.GGUFValueType.UINT16, np.int32: gguf.GGUFValueType.INT32}
+    if type(value) in numbers:
+        return numbers[type(value)]
     if isinstance(value, int) and not isinstance(value, bool):
         return gguf.GGUFValueType.UINT32 if value >= 0 else gguf.GGUFValueType.INT32
     return gguf.GGUFValueType.get_type(value)
