@@ -17,9 +17,12 @@ class NestedTooDeeplyError(ValueError, RecursionError):
 def parse_strict_json(text: str | bytes) -> Any:
     """Return the value of a JSON text.
 
-    Raises ``json.JSONDecodeError`` (a ``ValueError``) for what is not JSON, ``UnicodeDecodeError`` for bytes that
-    are not UTF-8, ``NonFiniteNumberError`` (a ``ValueError``) for NaN and Infinity, ``ValueError`` for integers of
-    too many digits, and ``NestedTooDeeplyError`` (a ``ValueError`` and a ``RecursionError``).
+    Raises:
+        json.JSONDecodeError: the text is not JSON.
+        UnicodeDecodeError: the bytes are not UTF-8.
+        NonFiniteNumberError: there is a NaN or an Infinity.
+        NestedTooDeeplyError: it is nested too deeply; also a ``RecursionError``.
+        ValueError: an integer has too many digits. All of the above are ``ValueError`` too.
     """
     try:
         return json.loads(text, parse_constant=_refuse_constant)

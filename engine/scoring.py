@@ -51,9 +51,9 @@ def score(  # noqa: PLR0913 - the arguments are public
 ) -> Iterator[PromptToken]:
     """Yield each token of a text of any length with its logprob.
 
-    A text longer than the context is read in windows. Each window yields the tokens that the one before did not
-    reach, so that all tokens but the first window's have at least context - stride tokens before them. A window
-    begins with BOS if the text does.
+    A text longer than the context is read in windows. Windows overlap. Each yields only tokens the previous one
+    did not; every token after the first window has at least context - stride tokens before it. A window begins
+    with BOS if the text does.
 
     Args:
         model: The model; its own context is used.

@@ -14,6 +14,7 @@ BUILT_IN = Path(__file__).parent / "library"
 """The folder of the grammars that come with the package."""
 
 _FIRST_LINE_CHARACTERS = 500
+"""How much of a file is read for its description: a line, with a wide margin."""
 
 
 @dataclass(frozen=True)

@@ -17,9 +17,12 @@ Steps = Sequence[StepSpec]
 def override_step(steps: Steps, override: Override) -> list[StepSpec]:
     """Return the steps with one parameter changed; a missing sampler is put in at its stage.
 
-    The last step selects. Raises ``PresetError`` that begins with the override's origin, for an unknown sampler or
-    parameter, a value that is not allowed, a sampler that occurs several times, and one that a greedy chain would
-    ignore.
+    The last step selects. Raises ``PresetError``, prefixed with the origin, if
+
+    - the sampler or the parameter is unknown,
+    - the value is not allowed,
+    - the sampler occurs several times,
+    - the chain ends in greedy, which would ignore the sampler.
     """
     origin = override.origin
     target = _find_family(steps, step_target(override.target, origin))

@@ -19,6 +19,7 @@ from .settings import RecoverySettings
 _PROBE_CALLS = 3
 """Calls of the probe on an endpoint that adds biases as asked; one more where choices must be tried."""
 _PROBE_CALLS_WITHOUT_LOGPROBS = 2
+"""Calls of the probe on an endpoint that shows only the chosen token."""
 _SINGLE_CALLS_PER_TOKEN = 1.5
 """Measured: most tokens take one call, the first ones three."""
 _BISECTION_WIDTH_NATS = 16.0

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 Float64s = NDArray[np.float64]
 _LOG_2 = 0.6931471805599453
+"""log 2: where log1mexp changes its formula (Maechler 2012)."""
 _LEAST_REMAINDER = 1e-300
 """Keeps a division by 1 - P finite where P rounds to 1."""
 
@@ -68,10 +69,11 @@ def from_anchor(after: float, bias: float, anchor_after: float, anchor: float) -
 
     Biases change the sum by which all are divided, and that is the same for both: p'_i / p'_a = p_i e^b / p_a, so
     log p_i = log p'_i - log p'_a + log p_a - b.
-    The formula for k tokens without an anchor, p'_i / ((1 - S) e^b + S) with S the sum of the k biased p', has the
-    same value, but 1 - S loses its digits as soon as one of the k is much likelier than expected. Here nothing
-    cancels, and k tokens of any probability can share a call. If all have the same bias, its size does not matter,
-    even if the endpoint cuts it. The anchor takes one entry of the window.
+    Nothing cancels, so k tokens of any probability can share a call. If all have the same bias, its size does not
+    matter, even if the endpoint cuts it. The anchor takes one entry of the window.
+
+    A formula without an anchor exists: p'_i / ((1 - S) e^b + S), S the sum of the biased p'. It loses digits when
+    one token is much likelier than expected.
 
     Args:
         after: the token's logprob after the biases.

@@ -112,8 +112,8 @@ class QuerySession:
     def prefer_whole_text(self, tokens: Sequence[int]) -> Sequence[int]:
         """Return those of the tokens that are whole UTF-8 text, as far as is known, or all if none is.
 
-        llama.cpp's server shows no logprobs if it draws a token that ends inside a character, so such a token
-        should not get a bias with which it is drawn all the time.
+        llama.cpp's server hides the logprobs when it draws a token that ends inside a character. Do not bias such
+        a token upwards.
         """
         return [token for token in tokens if is_utf8(self.pieces.get(token, b""))] or tokens
 

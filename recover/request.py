@@ -9,12 +9,11 @@ from operator import index
 import numpy as np
 from numpy.typing import NDArray
 
+from .endpoints.base import MOST_TOKENS
 from .errors import RecoverError
 
 METHODS = ("auto", "single", "parallel", "top_n", "bisection", "forced", "basis")
 NO_BASIS = "the method basis needs a basis; make one with gen recover-basis"
-_MOST_TOKENS = 1 << 24
-"""No vocabulary is larger: a larger number is an error of the endpoint."""
 
 
 @dataclass(frozen=True)
@@ -56,9 +55,9 @@ class RecoveryRequest:
 
     def check_size(self, vocab_size: int) -> None:
         """Raise ``RecoverError`` for tokens that a vocabulary of this size does not have."""
-        if not 1 <= vocab_size <= _MOST_TOKENS:
+        if not 1 <= vocab_size <= MOST_TOKENS:
             raise RecoverError(
-                f"the endpoint says that it has {vocab_size} tokens, which is not within 1..{_MOST_TOKENS}"
+                f"the endpoint says that it has {vocab_size} tokens, which is not within 1..{MOST_TOKENS}"
             )
         if self.n is not None and not 1 <= self.n <= vocab_size:
             raise RecoverError(f"n: {self.n} is not within 1..{vocab_size}")

@@ -12,7 +12,8 @@ SEED_MAX = 2**32 - 1
 
 _BATCH_SIZE = 64
 """How many numbers are generated at a time."""
-_BELOW_ONE = math.nextafter(1.0, 0.0)
+BELOW_ONE = math.nextafter(1.0, 0.0)
+"""The largest float64 below 1: a number that rounds to 1 becomes this."""
 _FLOAT_BELOW_ONE = np.nextafter(np.float32(1), np.float32(0))
 
 
@@ -40,7 +41,7 @@ class MersenneTwister:
         if not self._ready:
             # The conversion from 64 bits rounds once and to nearest, like the sum in generate_canonical.
             words = np.frombuffer(self._words.bytes(8 * _BATCH_SIZE), dtype="<u8")
-            numbers = np.minimum(words.astype(np.float64) / 2.0**64, _BELOW_ONE)
+            numbers = np.minimum(words.astype(np.float64) / 2.0**64, BELOW_ONE)
             self._ready = numbers[::-1].tolist()
         return self._ready.pop()
 

@@ -45,7 +45,7 @@ class FullSamplingOptions(SamplingOptions):
     """All flags of samplers: llama.cpp's."""
 
     repeat_last_n: int | None = _sampling(
-        "--repeat-last-n", help="How far back it looks; -1 = all.", sets="penalties.last_n"
+        "--repeat-last-n", help="Penalties look at the last N tokens; -1 = all.", sets="penalties.last_n"
     )
     presence_penalty: float | None = _sampling(
         "--presence-penalty", help="Penalty on a token that came before; 0 = off.", sets="penalties.presence"
@@ -73,16 +73,18 @@ class FullSamplingOptions(SamplingOptions):
     dynatemp_range: float | None = _more(
         "--dynatemp-range", help="Temperature by entropy, this far up and down.", sets="dynatemp.range"
     )
-    dynatemp_exp: float | None = _more("--dynatemp-exp", help="Its exponent. [1]", sets="dynatemp.exponent")
+    dynatemp_exp: float | None = _more(
+        "--dynatemp-exp", help="Exponent of the entropy in dynatemp. [1]", sets="dynatemp.exponent"
+    )
     dry_multiplier: float | None = _more(
-        "--dry-multiplier", help="Against loops; 0 = off, 0.8 is usual.", sets="dry.multiplier"
+        "--dry-multiplier", help="Strength of DRY against loops; 0 = off, 0.8 is usual.", sets="dry.multiplier"
     )
     dry_base: float | None = _more("--dry-base", help="Growth for each repeated token. [1.75]", sets="dry.base")
     dry_allowed_length: int | None = _more(
         "--dry-allowed-length", help="Repetitions up to this go free. [2]", sets="dry.allowed_length"
     )
     dry_penalty_last_n: int | None = _more(
-        "--dry-penalty-last-n", help="How far back it looks; -1 = all. [-1]", sets="dry.last_n"
+        "--dry-penalty-last-n", help="DRY looks at the last N tokens; -1 = all. [-1]", sets="dry.last_n"
     )
     dry_sequence_breaker: list[str] | None = _more(
         "--dry-sequence-breaker", metavar="TEXT", help="Instead of newline : \" and *; 'none' clears; repeatable."
@@ -90,7 +92,9 @@ class FullSamplingOptions(SamplingOptions):
     mirostat: int | None = _more(
         "--mirostat", min=0, max=2, help="1 or 2 selects; only bias and temperature stay before it. 0 = off."
     )
-    mirostat_lr: float | None = _more("--mirostat-lr", help="How fast it learns, eta. [0.1]", sets="mirostat.eta")
+    mirostat_lr: float | None = _more(
+        "--mirostat-lr", help="Learning rate of mirostat, eta. [0.1]", sets="mirostat.eta"
+    )
     mirostat_ent: float | None = _more(
         "--mirostat-ent", help="The surprise in bits, tau. [5]", sets="mirostat.tau"
     )
@@ -100,7 +104,7 @@ class FullSamplingOptions(SamplingOptions):
         sets="adaptive_p.target",
     )
     adaptive_decay: float | None = _more(
-        "--adaptive-decay", help="How long it remembers. [0.9]", sets="adaptive_p.decay"
+        "--adaptive-decay", help="Memory of adaptive-p: 1 / (1 - N) tokens. [0.9]", sets="adaptive_p.decay"
     )
     samplers: str | None = _more(
         "--samplers",

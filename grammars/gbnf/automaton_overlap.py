@@ -26,8 +26,10 @@ class StepBudget:
 class Overlap:
     """What two languages have in common.
 
-    ``share_a_text``: a text is in both. ``continuing_bytes``: the bytes with which a text of the second can go on
-    after a prefix that is a text of the first, as a set in the bits 0 to 255.
+    Attributes:
+        share_a_text: True if a text is in both.
+        continuing_bytes: a set of bytes, in the bits 0 to 255. Some text of the second language begins with a text
+            of the first; these are the bytes that can follow it.
     """
 
     share_a_text: bool

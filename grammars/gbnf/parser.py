@@ -18,6 +18,7 @@ MAX_REPETITIONS = 4
 """How many of ``* + ? {m,n}`` may follow one item. Their counts multiply."""
 
 _MAX_COUNT_DIGITS = 6
+"""Digits of a count in ``{m,n}``: more repetitions than any text needs, and quick to read as a number."""
 
 _LEVELS_PER_RULE = 4
 """After this many levels of groups the next becomes a rule: llguidance reads about 30 levels of parentheses."""

@@ -15,7 +15,7 @@ from .draft import Draft, ForeignStep, merged_penalties
 from .table import ForeignTable
 
 BREAKERS = ["\n", ":", '"', "*"]
-_UNIT = 10_000
+CUTOFF_UNITS = 10_000
 """epsilon_cutoff and eta_cutoff are given in units of 1e-4."""
 
 _LAST = ("temperature", "dynamic_temperature", "quadratic_sampling")
@@ -194,7 +194,7 @@ def _put_truncation(draft: Draft) -> None:
     for key, parameter in (("min_p", "p"), ("top_a", "a"), ("top_n_sigma", "n")):
         draft.put(key, key, {parameter: table.number(key, 0.0)}, [key])
     for key in ("epsilon_cutoff", "eta_cutoff"):
-        draft.put(key, key, {"epsilon": table.number(key, 0.0) / _UNIT}, [key], "given in units of 1e-4")
+        draft.put(key, key, {"epsilon": table.number(key, 0.0) / CUTOFF_UNITS}, [key], "given in units of 1e-4")
     probability = table.number("xtc_probability", 0.0)
     if probability > 0:
         params = {

@@ -22,6 +22,7 @@ SLOTS_BEFORE = (
 )
 SAMPLING_SLOTS = ("temperature", "top_h", "top_k", "top_p", "min_p", "typical_p", "epsilon_cutoff", "eta_cutoff")
 _TOP_K = 50
+"""transformers' default of ``top_k`` (GenerationConfig)."""
 
 # Keys that sample, what they would have to be to change nothing, and what they do.
 _UNMATCHED = {

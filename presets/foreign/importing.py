@@ -63,7 +63,11 @@ def import_text(
 ) -> Imported:
     """Return the preset that a text describes, such as the content of a file; see `import_preset`.
 
-    ``origin`` is the path of the file, or what else messages call the text.
+    Args:
+        text: the text.
+        origin: the path of the file, or what else messages call the text.
+        format: one of `FORMATS`; None: it is recognised by the content.
+        section: which preset of a text with several.
     """
     text = unify_line_ends(text)
     name = recognise(text, origin) if format is None else format_name(format)

@@ -1,7 +1,8 @@
-"""Ollama's Modelfile: instructions, one per line, with values that quotes may stretch over lines.
+"""Ollama's Modelfile: one instruction per line. A quoted value may span several lines.
 
-The grammar follows Ollama's parser: instructions in any case, ``#`` begins a comment only where a line begins, a
-value stands plain, in ``"`` or in three of them, and is kept as it stands. Quotes end only where a line ends.
+The grammar follows Ollama's parser. The case of instructions does not matter. ``#`` begins a comment only at the
+start of a line. A value is plain, in ``"`` or in three of them. It is kept as it stands. Quotes end only at the
+end of a line.
 """
 
 from __future__ import annotations

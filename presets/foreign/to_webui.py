@@ -11,6 +11,7 @@ from typing import Any
 
 import yaml
 
+from .hijack import CUTOFF_UNITS
 from .outgoing import Exported, Outgoing, StepKeys
 from .sillytavern import ORDER as SILLYTAVERN_ORDER
 from .sillytavern import SPELLINGS
@@ -74,7 +75,6 @@ _SELECTORS = {
     "adaptive_p": StepKeys("adaptive_p", {"target": "adaptive_target", "decay": "adaptive_decay"}),
 }
 _ACTING_BEFORE_GREEDY = ("penalties", "dry", "encoder_repetition_penalty", "no_repeat_ngram")
-_UNIT = 10_000
 
 
 def to_yaml(out: Outgoing) -> Exported:
@@ -148,7 +148,7 @@ def _units(out: Outgoing) -> None:
         values["dynatemp_high"] = round(middle + reach, 12)
     for key in ("epsilon_cutoff", "eta_cutoff"):
         if key in values:
-            values[key] = float(f"{values[key] * _UNIT:.12g}")
+            values[key] = float(f"{values[key] * CUTOFF_UNITS:.12g}")
 
 
 def _say_order(values: dict[str, Any], slots: list[str], default: tuple[str, ...]) -> None:

@@ -1,8 +1,12 @@
 """text-generation-webui: a flat YAML file with what differs from the defaults.
 
-The chain is that of the transformers loaders. Its llama.cpp loader differs: a range of 0 switches the penalties
-off, dynatemp replaces the temperature, do_sample is not read, mirostat leaves only the temperature before it,
-and it has no tfs, top_a, epsilon and eta cutoff, smoothing, encoder penalty and n-grams.
+The chain is that of the transformers loaders. The llama.cpp loader differs:
+
+- A range of 0 switches the penalties off.
+- dynatemp replaces the temperature.
+- do_sample is not read.
+- Mirostat leaves only the temperature before it.
+- tfs, top_a, the epsilon and eta cutoffs, smoothing, the encoder penalty and the n-grams are missing.
 """
 
 from __future__ import annotations

@@ -14,6 +14,7 @@ _BLOCK_ROWS = 8192
 _LARGEST_PIVOTED_RANK = 1500
 """Above this rank tokens are drawn by leverage alone: choosing them one after the other would take hours."""
 _CANDIDATES_PER_DIMENSION = 4
+"""Tokens drawn by leverage for each dimension, among which the pivots are chosen."""
 
 
 def float64_blocks(matrix: NDArray[np.float32]) -> Iterable[Float64s]:

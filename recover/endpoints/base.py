@@ -16,6 +16,10 @@ ClaimCall = Callable[[], object]
 """Called before each request of an answer but the first; raises where no further call is allowed."""
 
 
+MOST_TOKENS = 1 << 24
+"""No vocabulary is larger: a larger number is an error of the endpoint."""
+
+
 class QuestionKind(Enum):
     """What a question asks for."""
 

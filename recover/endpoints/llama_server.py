@@ -11,7 +11,7 @@ import httpx
 
 from ..errors import RecoverError
 from ..transport.api_client import HttpOptions
-from .base import Bias, ClaimCall, EndpointAnswer, EndpointLimits, QuestionKind, unlimited
+from .base import MOST_TOKENS, Bias, ClaimCall, EndpointAnswer, EndpointLimits, QuestionKind, unlimited
 from .http_endpoint import HttpEndpoint
 from .llama_server_completion import count_tokens_read, read_completion
 
@@ -24,8 +24,6 @@ _PRECISION = 4e-6
 """Relative error of probabilities after the biases: float32, as measured."""
 _PRECISION_BEFORE_BIASES = 2e-4
 """The same before the biases: the server sums 50,000 float32 one after the other."""
-_MOST_TOKENS = 1 << 24
-"""No vocabulary is larger: a larger number is an error of the server."""
 
 
 @dataclass(frozen=True)
@@ -80,7 +78,7 @@ class LlamaServerEndpoint(HttpEndpoint):
         if self._given_vocab_size is not None:
             return self._given_vocab_size
         size = self._model.get("n_vocab")
-        if not isinstance(size, int) or not 0 < size <= _MOST_TOKENS:
+        if not isinstance(size, int) or not 0 < size <= MOST_TOKENS:
             raise RecoverError(f"{self._http.shown_url}: it does not say how many tokens it has; give vocab_size")
         return size
 

@@ -19,12 +19,14 @@ from .token_texts import TokenTextTable
 
 _CHAT_WINDOW, _COMPLETION_WINDOW = 20, 5
 """The largest ``top_logprobs`` and ``logprobs`` that OpenAI's API reference allows."""
-_MAX_BIAS = 100.0
+_MAX_BIAS_NATS = 100.0
 """OpenAI's API reference: biases are from -100 to 100."""
 _MOST_BIASES = 300
 """OpenAI's API refuses more tokens in ``logit_bias``."""
-_PRECISION = 1e-5
-_LOWEST_LOGPROB = -200.0
+_PRECISION_NATS = 1e-5
+"""The APIs show logprobs as decimals of float32."""
+_LOWEST_LOGPROB_NATS = -200.0
+"""Lower values, such as OpenAI's -9999, stand for a token without a logprob."""
 
 
 @dataclass(frozen=True)
@@ -78,7 +80,9 @@ class OpenAIEndpoint(HttpEndpoint):
         self.vocab_size = len(self._table)
         self.collisions = self._table.ambiguous | self._table.without_bytes
         self.look_alikes = self._table.look_alikes
-        self.limits = limits or EndpointLimits(window, _MAX_BIAS, _MOST_BIASES, _PRECISION, _LOWEST_LOGPROB)
+        self.limits = limits or EndpointLimits(
+            window, _MAX_BIAS_NATS, _MOST_BIASES, _PRECISION_NATS, _LOWEST_LOGPROB_NATS
+        )
 
     @cached_property
     def identity(self) -> Mapping[str, Any]:  # type: ignore[override] # a cached_property can be set

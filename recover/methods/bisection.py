@@ -11,10 +11,10 @@ from ..errors import RecoverError
 from ..task import RecoveryTask
 from .choice_threshold import ChoiceThreshold, threshold_shift, uncertain_width
 
-_FIRST_BIAS = 16.0
+_FIRST_BIAS_NATS = 16.0
 """Chooses most tokens; doubled for others."""
-_LARGEST_BIAS = 512.0
-"""No two logits differ by more."""
+_LARGEST_BIAS_NATS = 512.0
+"""Larger than differences between logits are, by a wide margin."""
 _PILOT_TOKENS = 4
 """Tokens among which a first threshold is found, if no window shows a likely one."""
 _EQUAL_NATS = 1e-3
@@ -56,7 +56,7 @@ def bisection(task: RecoveryTask, tokens: Sequence[int]) -> None:
 
 def ranking(task: RecoveryTask, n: int) -> list[int]:
     """Return the ``n`` likeliest tokens in order: each is chosen once those before it are pushed down."""
-    push = min(_LARGEST_BIAS, task.limits.max_bias)
+    push = min(_LARGEST_BIAS_NATS, task.limits.max_bias)
     most = task.limits.most_biases
     ranked = [_likeliest(task)]
     while len(ranked) < n:
@@ -125,9 +125,9 @@ def _narrow_brackets(task: RecoveryTask, tokens: Sequence[int]) -> dict[int, _Br
 
 def _find_brackets(task: RecoveryTask, tokens: Sequence[int]) -> dict[int, _Bracket]:
     """Return for each token that can be chosen a bias with which it is, and one with which it is not."""
-    largest = min(task.limits.max_bias, _LARGEST_BIAS)
+    largest = min(task.limits.max_bias, _LARGEST_BIAS_NATS)
     brackets = {token: _Bracket() for token in tokens}
-    bias = min(_FIRST_BIAS, largest)
+    bias = min(_FIRST_BIAS_NATS, largest)
     remaining = list(tokens)
     while remaining:
         _vote(task, brackets, dict.fromkeys(remaining, bias))

@@ -14,9 +14,10 @@ _WIDEST_NATS = 0.5
 """An endpoint whose choices differ over a wider range draws its tokens."""
 _COARSEST_NATS = 0.25
 """How far biases may miss a sum; endpoints that round to integers miss it by more."""
-_COMMON_BIAS = 2.3719
+_COMMON_BIAS_NATS = 2.3719
 """A bias on both tokens: not a multiple of a step that an endpoint may round to."""
-_LEAST_COMMON_BIAS = 0.1
+_LEAST_COMMON_BIAS_NATS = 0.1
+"""A smaller bias on both tokens would not show whether biases add up."""
 _AGREEMENT_NATS = 0.02
 """A threshold and a shown logprob agree if they differ by less: the decimals that APIs show."""
 
@@ -81,8 +82,8 @@ def uncertain_width(task: RecoveryTask, threshold: ChoiceThreshold) -> float:
             )
     _compare_with_window(task, threshold, distance)
     coarsest = min(max(_COARSEST_NATS, 4 * distance), _WIDEST_NATS)
-    common = min(_COMMON_BIAS, task.limits.max_bias - high - 4 * coarsest)
-    while common >= _LEAST_COMMON_BIAS and not threshold.holds(task, distance, common_bias=common):
+    common = min(_COMMON_BIAS_NATS, task.limits.max_bias - high - 4 * coarsest)
+    while common >= _LEAST_COMMON_BIAS_NATS and not threshold.holds(task, distance, common_bias=common):
         distance *= 2
         if distance > coarsest:
             raise RecoverError(

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 from ..task import RecoveryTask
 
-_FIRST_BIAS = 100.0
+_FIRST_BIAS_NATS = 100.0
 """Chooses nearly any token, and is OpenAI's largest bias."""
-_LARGEST_BIAS = 1000.0
-"""No two logits differ by more."""
+_LARGEST_BIAS_NATS = 1000.0
+"""Larger than differences between logits are, by a wide margin."""
 
 
 def forced(task: RecoveryTask, tokens: Sequence[int]) -> None:
@@ -17,8 +17,8 @@ def forced(task: RecoveryTask, tokens: Sequence[int]) -> None:
 
     A token that is not chosen gets a larger bias; one that is not chosen with the largest stays NaN.
     """
-    largest = min(task.limits.max_bias, _LARGEST_BIAS)
-    bias = min(_FIRST_BIAS, largest)
+    largest = min(task.limits.max_bias, _LARGEST_BIAS_NATS)
+    bias = min(_FIRST_BIAS_NATS, largest)
     remaining = task.estimates.unknown(tokens)
     while remaining:
         questions = ({token: bias} for token in remaining)

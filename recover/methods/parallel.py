@@ -13,12 +13,12 @@ from ..numerics import from_anchor
 from ..task import RecoveryTask
 from .single import single_each
 
-_FIRST_BIAS = 40.0
-"""More than almost any two logits differ by, nats."""
+_FIRST_BIAS_NATS = 40.0
+"""More than almost any two logits differ by."""
 _MOST_ROUNDS = 30
 """Biases that grow by half each time reach any limit before."""
-_LEAST_REDUCTION = 0.25
-"""By how much a bias is reduced at least to see that it acts, nats."""
+_LEAST_REDUCTION_NATS = 0.25
+"""By how much a bias is reduced at least to see that it acts: well above the 0.02 nats of an API's decimals."""
 _PUSHED_GROWTH = 4
 """Each time so many times more tokens are pushed down."""
 
@@ -36,7 +36,7 @@ def parallel(task: RecoveryTask, tokens: Sequence[int]) -> None:
     answer that cannot be true, is left to `single`. What cannot be brought into the window, or is contradicted,
     stays NaN.
     """
-    first = task.bias_range.rounded(min(_FIRST_BIAS, task.bias_range.largest))
+    first = task.bias_range.rounded(min(_FIRST_BIAS_NATS, task.bias_range.largest))
     rounds = _ParallelRounds(task, first, anchor_bias=first)
     remaining = task.estimates.unknown(tokens)
     for _ in range(_MOST_ROUNDS):
@@ -171,7 +171,7 @@ class _ParallelRounds:
         """Ask again with smaller biases: a token that was shown without its bias now gives another logprob."""
         task, step, margin = self.task, self.task.profile.bias_step, self.task.base.margin
         asked_batches = [batch for batch in batches if batch]
-        reduction = max(_LEAST_REDUCTION, 4 * margin, step)
+        reduction = max(_LEAST_REDUCTION_NATS, 4 * margin, step)
         reduction = ceil(reduction / step) * step if step else reduction
         for batch, answers in zip(asked_batches, task.ask(self._questions(asked_batches, reduction)), strict=True):
             for token, values in self._values(batch, answers, reduction).items():

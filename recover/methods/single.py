@@ -18,14 +18,14 @@ _PILOT_TOKENS, _CHUNK_TOKENS = 32, 1024
 """Tokens that are asked for before the first bias is adapted to them, and before each further time."""
 _MOST_ROUNDS = 60
 """A search that halves an interval of biases ends long before."""
-_BIAS_STEP = 10.0
+_BIAS_STEP_NATS = 10.0
 """By how much a bias grows until the token is shown."""
-_FIRST_LIFT = 8.0
-"""Nats by which the first bias lifts a token above the window's last one."""
+_FIRST_LIFT_NATS = 8.0
+"""By how much the first bias lifts a token above the window's last one."""
 _AGREEMENT_NATS = 0.02
 """Values from two biases agree if they differ by less: the decimals that APIs show."""
-_LEAST_SIZE = 1e-300
-"""Keeps a logprob below 0, where its odds are finite."""
+_LEAST_SIZE_NATS = 1e-300
+"""Keeps a logprob below 0, where its odds are finite; near the smallest normal float64."""
 
 
 @dataclass
@@ -43,13 +43,13 @@ class _EvenOddsSearch:
     def increase(self, largest: float) -> None:
         """The token was not shown."""
         self.low = self.bias
-        self.bias = min(largest, self.bias + _BIAS_STEP if self.high == inf else (self.low + self.high) / 2)
+        self.bias = min(largest, self.bias + _BIAS_STEP_NATS if self.high == inf else (self.low + self.high) / 2)
 
     def decrease(self, bias: float) -> None:
         """The token left too little for the others: try ``bias`` if nothing speaks against it."""
         self.high = self.bias
         is_between = self.low < bias < self.high
-        self.bias = bias if is_between else max(self.bias - _BIAS_STEP, (self.low + self.high) / 2)
+        self.bias = bias if is_between else max(self.bias - _BIAS_STEP_NATS, (self.low + self.high) / 2)
 
     def restart(self, bias: float) -> None:
         """The endpoint cut the bias: search again below it."""
@@ -87,7 +87,7 @@ def _first_bias(task: RecoveryTask, done: Sequence[int]) -> float:
     """Return a bias that should bring the next tokens near even odds."""
     recovered = [token for token in done if task.estimates.is_known(token)]  # the others are contradicted
     if not recovered:
-        return _FIRST_LIFT - min(task.base.logprobs.values())
+        return _FIRST_LIFT_NATS - min(task.base.logprobs.values())
     return float(-np.median(task.estimates.logprobs[recovered]))
 
 
@@ -103,7 +103,7 @@ def _ask_each(task: RecoveryTask, searches: Sequence[_EvenOddsSearch]) -> list[_
             true = float(np.mean(values))
             after = min(answer.logprobs[search.token] for answer in answers)
             error = hypot(task.profile.precision, task.base.noise / len(values) ** 0.5)
-            task.estimates.add(search.token, values, single_error(after, min(true, -_LEAST_SIZE), error))
+            task.estimates.add(search.token, values, single_error(after, min(true, -_LEAST_SIZE_NATS), error))
         else:
             unfinished.append(search)
     return unfinished
@@ -112,7 +112,7 @@ def _ask_each(task: RecoveryTask, searches: Sequence[_EvenOddsSearch]) -> list[_
 def _read(task: RecoveryTask, search: _EvenOddsSearch, answers: Sequence[EndpointAnswer]) -> list[float]:
     """Return the logprob by each answer; if they do not give it, return nothing and choose another bias."""
     if any(not answer.logprobs and answer.token == search.token for answer in answers):
-        search.decrease(search.bias - _BIAS_STEP)  # some servers hide the window behind a token such as this
+        search.decrease(search.bias - _BIAS_STEP_NATS)  # some servers hide the window behind a token such as this
         return []
     if not all(search.token in answer.logprobs for answer in answers):
         search.increase(task.bias_range.largest)
@@ -120,7 +120,7 @@ def _read(task: RecoveryTask, search: _EvenOddsSearch, answers: Sequence[Endpoin
     after = [answer.logprobs[search.token] for answer in answers]
     log_remainder = log1mexp(max(after))
     if log_remainder < log(_MOST_ERROR_GROWTH * task.profile.precision):
-        search.decrease(search.bias - _BIAS_STEP)
+        search.decrease(search.bias - _BIAS_STEP_NATS)
         return []
     values = [from_single(value, search.bias) for value in after]
     true = max(values)

@@ -12,9 +12,9 @@ from ..numerics import from_anchor, from_penalty, penalty_error
 from ..task import RecoveryTask
 from .single import single_each
 
-_PUSH = 100.0
+_PUSH_NATS = 100.0
 """Pushes any token below all others, and is OpenAI's largest bias."""
-_ANCHOR_LIFT = 8.0
+_ANCHOR_LIFT_NATS = 8.0
 """Lifts the anchor to where it is drawn nearly always: e^8 is 3000."""
 _SPARE_NATS = 10.0
 """How far above the lowest shown logprob the next tokens must stay beside the anchor."""
@@ -63,8 +63,8 @@ class _NextTokens:
     """Asks for the tokens after the known ones. ``push``: the size of the bias that pushes a token down."""
 
     def __init__(self, task: RecoveryTask) -> None:
-        self.push = task.bias_range.rounded(min(_PUSH, task.limits.max_bias))
-        self._lift = task.bias_range.rounded(min(_ANCHOR_LIFT, task.bias_range.largest))
+        self.push = task.bias_range.rounded(min(_PUSH_NATS, task.limits.max_bias))
+        self._lift = task.bias_range.rounded(min(_ANCHOR_LIFT_NATS, task.bias_range.largest))
         self._task = task
         self._compared_at = np.inf
         """The remaining probability when `from_penalty` last agreed with `single`."""

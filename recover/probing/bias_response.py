@@ -11,18 +11,20 @@ from ..numerics import log_odds
 from ..query_session import QuerySession
 from .base_window import BaseWindow
 
-_LEAST_BIAS = 1.0
+_LEAST_BIAS_NATS = 1.0
 """A smaller bias would move logprobs by little more than noise does."""
-_LEAST_GAP = 2.0
-_BIAS_BEYOND_LOWEST = 20.0
+_LEAST_GAP_NATS = 2.0
+"""Biases on a pair of tokens differ by at least this much, so that the change stands out from noise."""
+_BIAS_BEYOND_LOWEST_NATS = 20.0
 """A bias this much larger than the lowest logprob's size lifts any token; larger ones are of no use."""
-_BIAS_STEPS = (0.0, 1.0)
+_BIAS_STEPS_NATS = (0.0, 1.0)
 """Tried steps: 0 for any number, 1 for an endpoint that rounds biases to integers."""
-_CHOOSING_BIAS = 100.0
+_CHOOSING_BIAS_NATS = 100.0
 """Chooses nearly any token, and is OpenAI's largest bias."""
 _EXPULSION_FACTOR = 5
-"""A token is pushed down by so many times `_CHOOSING_BIAS`, if the endpoint takes that."""
+"""A token is pushed down by so many times `_CHOOSING_BIAS_NATS`, if the endpoint takes that."""
 _PROBABILITY_TOLERANCE = 1e-3
+"""By how much the sum of two probabilities may exceed 1: logprobs are rounded."""
 
 
 class BiasEffect(NamedTuple):
@@ -68,7 +70,7 @@ class ChoiceResponse:
 
 def largest_useful_bias(limits: EndpointLimits) -> float:
     """Return the largest bias that the endpoint takes and that is of use."""
-    return min(limits.max_bias, _BIAS_BEYOND_LOWEST - limits.lowest)
+    return min(limits.max_bias, _BIAS_BEYOND_LOWEST_NATS - limits.lowest)
 
 
 def measure_choice_response(session: QuerySession, base: BaseWindow) -> ChoiceResponse:
@@ -76,14 +78,14 @@ def measure_choice_response(session: QuerySession, base: BaseWindow) -> ChoiceRe
     limit = session.endpoint.limits.max_bias
     if not base.logprobs:  # only tokens are shown: another one appears if the first is pushed down
         top = base.drawn[0]
-        bias = {} if top is None else {top: -min(limit, _EXPULSION_FACTOR * _CHOOSING_BIAS)}
+        bias = {} if top is None else {top: -min(limit, _EXPULSION_FACTOR * _CHOOSING_BIAS_NATS)}
         ((answer,),) = session.ask([bias])
         return ChoiceResponse(answer.token not in (top, None))
     top = base.ranked[0]
     token = session.prefer_whole_text(sorted(base.logprobs, key=lambda other: base.logprobs[other]))[0]
     if token == top:
         token = (top + 1) % session.endpoint.vocab_size
-    ((answer,),) = session.ask([{token: min(limit, _CHOOSING_BIAS)}])
+    ((answer,),) = session.ask([{token: min(limit, _CHOOSING_BIAS_NATS)}])
     if answer.token != token:
         return ChoiceResponse(False)
     own = answer.logprob
@@ -109,7 +111,7 @@ class BiasProbe:
     def measure(self) -> BiasResponse:
         """Return what biases do to logprobs: any bias, else whole numbers, else one bias in a call."""
         response = BiasResponse()
-        for step in _BIAS_STEPS:
+        for step in _BIAS_STEPS_NATS:
             measured = self._pair_response(step) if self._base.size > 1 else self._odds_response(step)
             if measured.largest or (step == 0 and measured.wrong_effect is None):
                 return measured
@@ -124,7 +126,7 @@ class BiasProbe:
         return TokenPair(ranked[-1], ranked[0])
 
     def _gap(self, pair: TokenPair) -> float:
-        return max(_LEAST_GAP, self._base.logprobs[pair.top] - self._base.logprobs[pair.token])
+        return max(_LEAST_GAP_NATS, self._base.logprobs[pair.top] - self._base.logprobs[pair.token])
 
     def _one_bias_response(self) -> BiasResponse | None:
         """Ask with one bias, for an endpoint that does not add two."""
@@ -139,17 +141,17 @@ class BiasProbe:
     def _pair_response(self, step: float) -> BiasResponse:
         """Find the largest bias that is added in full, for windows of two logprobs or more.
 
-        The least likely token gets a bias b, and the likeliest one as much less as brings the two near each other,
-        so that both are shown whatever b is: they must move against each other by the difference. Neither bias is
-        0, so that an endpoint which adds only one of them is noticed.
+        The least likely token gets a bias b. The likeliest one gets b minus the gap between their logprobs. This
+        brings the two near each other, so that both are shown for every b. Their difference must change by the
+        difference of the biases. Neither bias is 0: an endpoint that adds only one of them is noticed.
         """
         pair = self._pair()
         gap = ceil(self._gap(pair)) if step else self._gap(pair)
         useful = largest_useful_bias(self._limits)
         largest = bias = floor(useful) if step else useful
         response = BiasResponse()
-        while bias >= min(_LEAST_BIAS, largest) > 0:
-            other = bias - gap if bias - gap >= _LEAST_BIAS else -min(bias, _LEAST_BIAS)
+        while bias >= min(_LEAST_BIAS_NATS, largest) > 0:
+            other = bias - gap if bias - gap >= _LEAST_BIAS_NATS else -min(bias, _LEAST_BIAS_NATS)
             answer = self._ask(pair, {pair.token: bias, pair.top: other})
             if answer is not None:
                 effect = BiasEffect(self._moved(pair, answer), bias - other)
@@ -191,7 +193,7 @@ class BiasProbe:
         top = self._session.prefer_whole_text(self._base.ranked)[0]
         base, limit = self._base, self._limits.max_bias
         before = log_odds(min(base.logprobs[top], -base.precision))
-        bias = 1.0 - before if abs(1.0 - before) >= _LEAST_BIAS else 1.0
+        bias = 1.0 - before if abs(1.0 - before) >= _LEAST_BIAS_NATS else 1.0
         bias = max(-limit, min(limit, (round(bias) or 1) if step else bias))
         ((answer,),) = self._session.ask([{top: bias}])
         after = answer.logprobs.get(top)

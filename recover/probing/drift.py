@@ -9,9 +9,7 @@ from .base_window import BaseWindow
 
 QUESTIONS_PER_CHECK = 100
 """Questions between two checks: they cost one call in a hundred."""
-_PRECISION_FACTOR = 20
-_SPREAD_FACTOR = 3
-_NOISE_FACTOR = 5
+_PRECISION_FACTOR, _SPREAD_FACTOR, _NOISE_FACTOR = 20, 3, 5
 """A change is drift if it is larger than so many times the precision, the spread and the noise."""
 
 

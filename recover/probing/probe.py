@@ -12,8 +12,8 @@ from .profile import EndpointProfile
 
 _TOLERANCE_NATS = 0.02
 """A bias that moves logprobs by this much more or less is added as asked: the decimals that APIs show."""
-_NAMING_BIAS = 100.0
-"""Lifts a token to where the endpoint must name it."""
+_NAMING_BIAS_NATS = 100.0
+"""Lifts a token to where the endpoint must name it; OpenAI's largest bias."""
 
 
 def probe(session: QuerySession, base: BaseWindow, tokens: NDArray[np.intp]) -> EndpointProfile:
@@ -98,6 +98,6 @@ def _unnameable(session: QuerySession, tokens: NDArray[np.intp]) -> frozenset[in
     if not look_alikes:
         return frozenset()
     token = min(look_alikes)
-    ((answer,),) = session.ask([{token: min(_NAMING_BIAS, session.endpoint.limits.max_bias)}])
+    ((answer,),) = session.ask([{token: min(_NAMING_BIAS_NATS, session.endpoint.limits.max_bias)}])
     is_named = token == answer.token or token in answer.logprobs or not answer.unnamed
     return frozenset() if is_named else look_alikes

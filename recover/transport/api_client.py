@@ -19,12 +19,14 @@ from .redaction import Redaction
 
 _RETRIED_STATUS = frozenset({408, 409, 425, 429, 500, 502, 503, 504, 520, 521, 522, 523, 524, 529})
 """Time-outs, conflicts, rate limits and server errors; 520 to 529 are those of Cloudflare and of busy models."""
-_LONGEST_MESSAGE = 300
-"""Characters of a message; an API may answer with a whole page."""
+_LONGEST_MESSAGE_CHARACTERS = 300
+"""The longest excerpt of an error; an API may answer with a whole page."""
 _LONGEST_RETRY_AFTER_SECONDS = 600.0
+"""A longer pause that a server asks for is cut to this: ten minutes."""
 _LONGEST_TIMEOUT_SECONDS = 1e6
 """The system's clocks refuse much larger time-outs."""
 _KEPT_CONNECTIONS = 64
+"""Idle connections that stay open. The calls in flight have no such limit."""
 
 
 @dataclass(frozen=True)
@@ -177,7 +179,8 @@ class ApiClient:
     def _message(self, problem: str) -> str:
         """Return a problem as one line without secrets, shortened."""
         line = " ".join(self._redaction.of(problem).split())
-        return f"{self.shown_url}: {line if len(line) <= _LONGEST_MESSAGE else line[:_LONGEST_MESSAGE] + '…'}"
+        is_long = len(line) > _LONGEST_MESSAGE_CHARACTERS
+        return f"{self.shown_url}: {line[:_LONGEST_MESSAGE_CHARACTERS]}{'…' if is_long else ''}"
 
 
 def _read_key(name: str | None) -> str | None:

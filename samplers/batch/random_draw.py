@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
 
 from ..candidates import Candidates
+from ..mersenne_twister import BELOW_ONE
 from ..sequential_sums import BLOCK_ROWS, LONG_ROW
 from .sampling_data import Doubles, Floats, Ints, Mask
 
@@ -19,7 +19,6 @@ NumPy's exp is good to 3 units in the last place, and its sum of 512 of them to 
 """
 _PAGE_SIZE = 256
 """Numbers of a sequence that are generated at a time."""
-_BELOW_ONE = math.nextafter(1.0, 0.0)
 
 
 def uniform_numbers(seeds: Ints, positions: Ints) -> Doubles:
@@ -47,7 +46,7 @@ def _number_page(seed: int, page: int) -> list[float]:
     if page:  # zero bytes would take a word as well
         words.bytes(8 * _PAGE_SIZE * page)
     numbers = np.frombuffer(words.bytes(8 * _PAGE_SIZE), dtype="<u8").astype(np.float64) / 2.0**64
-    return np.minimum(numbers, _BELOW_ONE).tolist()
+    return np.minimum(numbers, BELOW_ONE).tolist()
 
 
 def softmax_weights(logits: Floats) -> Floats:

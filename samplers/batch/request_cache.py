@@ -19,6 +19,7 @@ _MAX_REQUESTS = 1024
 _GROWTH_COLUMNS = 256
 """Columns by which a table of texts grows, so that most steps need no new table."""
 _PADDING_ID = -1
+"""Stands behind the end of a text in a table of texts; no token has this id."""
 
 
 class _TextChange(NamedTuple):
