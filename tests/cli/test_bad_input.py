@@ -5,7 +5,7 @@ import pytest
 USAGE = {
     "-n 0": (["x", "-n", "0"], "-n: 0 is not ≥ 1, nor -1 for no limit"),
     "-n -2": (["x", "-n", "-2"], "-n: -2 is not ≥ 1"),
-    "-n text": (["x", "-n", "many"], "'--predict' / '--n-predict': Input should be a valid integer"),
+    "-n text": (["x", "-n", "many"], "'--predict' / '--n-predict': 'many' is not a whole number"),
     "-t 0": (["x", "-t", "0"], "-t: 0 is not within 1..512"),
     "-t 100000": (["x", "-t", "100000"], "-t: 100000 is not within 1..512"),
     "-c -1": (["x", "-c", "-1"], "-c: -1 is not within 0.."),

@@ -70,9 +70,9 @@ def test_cut_off(gen, stream):
 
 
 WRONG = {
-    "no JSON": (b'{"event": "start"}\nfoo\n', "stdin: line 2: Invalid JSON"),
+    "no JSON": (b'{"event": "start"}\nfoo\n', "stdin: line 2: not JSON"),
     "nothing": (b"", "stdin: there is no run in it"),
-    "one word": (b"garbage", "stdin: line 1: Invalid JSON"),
+    "one word": (b"garbage", "stdin: line 1: not JSON"),
     "a beginning": (b'{"event": "sta', "stdin: there is no run in it"),
     "other JSON": (b'{"a": 1}\n', "line 1: it is no event of a jsonl stream"),
     "a wrong field": (b'{"event": "token", "bytes": [300], "logprob": 0}\n', "line 1: "),
@@ -90,7 +90,7 @@ def test_good_lines_come_out_beside_wrong_ones(gen, stream):
         "inspect", "--top", "0", stdin=b"\xef\xbb\xbf" + b"".join([*lines[:2], b"foo\n", *lines[2:]]), code=1
     )
     assert "3 tokens (length)" in result.out
-    assert "stdin: line 3: Invalid JSON" in result.err
+    assert "stdin: line 3: not JSON" in result.err
 
 
 def test_numbers_beyond_what_can_be_added(gen):

@@ -7,14 +7,14 @@ GOOD = '{"id": "a", "text": "x", "error": null}\n'
 FAILED = '{"id": "b", "line": 2, "error": {"code": "c", "message": "m", "line": 2, "digest": "d"}}\n'
 ODD = {
     "no id": ('{"text": "a", "error": null}', "it names no request"),
-    "an id that is a number": ('{"id": 1, "text": "a", "error": null}', "id: Input should be a valid string"),
+    "an id that is a number": ('{"id": 1, "text": "a", "error": null}', "id: 1 is not a text"),
     "a line that is a list": (
         '{"id": "a", "error": {"line": [1], "digest": "d"}}',
-        "error.line: Input should be a valid integer",
+        "error.line: [1] is not a whole number",
     ),
     "a digest that is a table": (
         '{"id": "a", "error": {"line": 1, "digest": {}}}',
-        "error.digest: Input should be a valid string",
+        "error.digest: {} is not a text",
     ),
     "an error that is a text": ('{"id": "a", "error": "x"}', "error: Input should be a valid dictionary;"),
     "5,000 brackets": ('{"id": ' + "[" * 5000 + "]" * 5000 + "}", "it is nested too deeply"),
