@@ -12,6 +12,7 @@ from time import process_time
 
 MAX_SECONDS = 2.0
 """Processor seconds for one input."""
+TOO_SLOW = f"more than {MAX_SECONDS:g} seconds"
 MAX_MEGABYTES = 500
 """What one input may add to the process's peak."""
 TOP = Path(__file__).parents[2]
@@ -56,10 +57,10 @@ def examine(target: Target, data: bytes) -> Finding | None:
     try:
         finding = _run(target, data)
     except HangError:
-        finding = Finding("more than 2 seconds", "".join(traceback.format_exc().splitlines(True)[-12:]))
+        finding = Finding(TOO_SLOW, "".join(traceback.format_exc().splitlines(True)[-12:]))
     seconds, megabytes = process_time() - start, _peak_megabytes() - memory
     if finding is None and seconds > MAX_SECONDS:
-        finding = Finding("more than 2 seconds", f"{seconds:.1f} s, outside of Python")
+        finding = Finding(TOO_SLOW, f"{seconds:.1f} s, outside of Python")
     if finding is None and megabytes > MAX_MEGABYTES:
         finding = Finding(f"more than {MAX_MEGABYTES} MB", f"{megabytes} MB")
     return finding

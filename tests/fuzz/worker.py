@@ -21,6 +21,7 @@ except ImportError:
     atheris = None
 
 KEPT_INPUTS = 500
+SLOWER_BY = 2.5
 HANG_SECONDS = 30
 """After so many processor seconds beyond its time a worker is ended: it hangs outside of Python."""
 
@@ -34,9 +35,11 @@ class Fuzzer:
                 targets = import_module("tests.fuzz.targets")
         else:
             targets = import_module("tests.fuzz.targets")
-        from .target import examine
+        from . import target as target_module
 
-        self.target, self._examine = targets.TARGETS[name], examine
+        if atheris:  # its counters make all slower; what is too slow then is tried without them once more
+            target_module.MAX_SECONDS *= SLOWER_BY
+        self.target, self._examine = targets.TARGETS[name], target_module.examine
         self._random = random.Random(seed)
         self._deadline = process_time() + seconds
         limit = int(self._deadline) + HANG_SECONDS
