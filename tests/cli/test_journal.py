@@ -16,7 +16,7 @@ ODD = {
         '{"id": "a", "error": {"line": 1, "digest": {}}}',
         "error.digest: {} is not a text",
     ),
-    "an error that is a text": ('{"id": "a", "error": "x"}', "error: Input should be a valid dictionary;"),
+    "an error that is a text": ('{"id": "a", "error": "x"}', "error: 'x' is not an object;"),
     "5,000 brackets": ('{"id": ' + "[" * 5000 + "]" * 5000 + "}", "it is nested too deeply"),
     "NaN": ('{"id": "a", "text": NaN, "error": null}', "there is no number NaN"),
     "no object": ("[]", "it has neither an answer nor an error"),

@@ -26,7 +26,7 @@ ODD = {
     "a list for a key": (json.dumps({**ANSWER, "key": []}), "key: "),
     "two lengths": (json.dumps({**ANSWER, "bytes": []}), "ids, logprobs and bytes are not of one length"),
     "bytes that are none": (json.dumps({**ANSWER, "bytes": ["6g"]}), "non-hexadecimal"),
-    "no object": ("[]", "Input should be a valid dictionary"),
+    "no object": ("[]", "[] is not an object"),
 }
 
 
