@@ -1,7 +1,12 @@
-"""The README's tour: `python -m docs.tools.tour` runs its commands, and writes what they print into the README."""
+"""The README's tour: `python -m docs.tools.tour` runs its commands, and writes what they print into the README.
+
+Another processor computes other logits, and so other words. Logprobs of this machine are stored beside this module:
+where they differ, the outputs may differ too.
+"""
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
@@ -11,6 +16,8 @@ from pathlib import Path
 
 README = Path(__file__).parents[2] / "README.md"
 _BLOCK = re.compile(r"```console\n(.*?)```", re.DOTALL)
+LOGPROBS = Path(__file__).with_name("tour_logprobs.json")
+_MEASURE = 'gen score "The sea was calm, and nobody on the pier had expected that." --format json'
 _BEGIN, _END = "## A tour", "## Where to go on"
 
 
@@ -32,6 +39,12 @@ def run(command: str, folder: Path) -> str:
         text=True,
     )
     return result.stdout
+
+
+def measure_logprobs(folder: Path) -> list[float | None]:
+    """Logprobs of a text, nats, to the last bit as this machine computes them."""
+    logprobs: list[float | None] = json.loads(run(_MEASURE, folder))["token_logprobs"]
+    return logprobs
 
 
 def _parsed(block: str) -> tuple[str, str]:
@@ -56,4 +69,5 @@ def _renewed(readme: str, folder: Path) -> str:
 
 if __name__ == "__main__":
     with tempfile.TemporaryDirectory() as name:
+        LOGPROBS.write_text(json.dumps(measure_logprobs(Path(name))) + "\n", encoding="utf-8")
         README.write_text(_renewed(README.read_text(encoding="utf-8"), Path(name)), encoding="utf-8")
