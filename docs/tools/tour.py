@@ -1,6 +1,6 @@
 """The README's tour: `python -m docs.tools.tour` runs its commands, and writes what they print into the README.
 
-Another processor computes other logits, and so other words. Logprobs of this machine are stored beside this module:
+Another processor computes other logits, and so other words. Logprobs of this machine stand beside this module:
 where they differ, the outputs may differ too.
 """
 
