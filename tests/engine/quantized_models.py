@@ -1,6 +1,8 @@
 """Models of random weights in each quantisation that llama.cpp writes, made by its own function."""
 
+import ctypes
 import os
+from collections.abc import Mapping
 from pathlib import Path
 
 import llama_cpp.llama_cpp as lib
@@ -53,12 +55,21 @@ class QuantizedModels:
         return target
 
 
-def quantize(source: Path, target: Path, quantization: str) -> None:
-    """Quantise a model with llama.cpp's own function."""
+def quantize(source: Path, target: Path, quantization: str, importance: Mapping[str, int] | None = None) -> None:
+    """Quantise a model with llama.cpp's own function.
+
+    ``importance``: the row lengths of tensors by name, for an importance matrix where all weights count the same.
+    """
     params = lib.llama_model_quantize_default_params()
     names = [f"LLAMA_FTYPE_MOSTLY_{quantization}", f"LLAMA_FTYPE_ALL_{quantization}"]
     params.ftype = next(getattr(lib, name) for name in names if hasattr(lib, name))
     params.nthread = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1
+    entries = (lib.llama_model_imatrix_data * (len(importance or ()) + 1))()  # the last one has no name
+    for entry, (name, length) in zip(entries, (importance or {}).items(), strict=False):
+        entry.name, entry.size = name.encode(), length
+        entry.data = (ctypes.c_float * length)(*[1.0] * length)
+    if importance:
+        params.imatrix = entries
     code = lib.llama_model_quantize(os.fsencode(source), os.fsencode(target), params)
     if code != 0:
         raise RuntimeError(f"llama.cpp could not quantise {source} as {quantization} (code {code})")
