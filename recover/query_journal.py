@@ -185,5 +185,6 @@ def _problem(error: ValueError) -> str:
 
 
 def _shortened(value: object) -> str:
-    text = encode_json(value)
+    # The value is from a file: it may hold what strict JSON and UTF-8 cannot write.
+    text = json.dumps(value, ensure_ascii=False).encode(errors="backslashreplace").decode()
     return text if len(text) <= _LONGEST_VALUE else text[:_LONGEST_VALUE] + "…"

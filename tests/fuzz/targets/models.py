@@ -5,9 +5,11 @@ from __future__ import annotations
 import os
 import signal
 import struct
+import traceback
+from pathlib import Path
 
 from logitsmith.engine import Model, ModelError, check_gguf, generate
-from logitsmith.samplers import build
+from logitsmith.samplers import SamplingError, build
 
 from ...engine.big_model import write_model
 from ..target import Target
@@ -27,7 +29,7 @@ def gguf(data: bytes) -> None:
     _, status = os.waitpid(child, 0)
     assert not os.WIFSIGNALED(status), f"the process ended by {signal.Signals(os.WTERMSIG(status)).name}"
     code = os.WEXITSTATUS(status)
-    assert code != _OTHER_ERROR, "another exception than ModelError"
+    assert code != _OTHER_ERROR, _traceback().read_text()
     if code == _NOT_SO:
         raise ModelError(f"{path}: llama.cpp refuses it")
 
@@ -45,10 +47,16 @@ def _load(path: str) -> None:
             model.vocabulary.tokenize(b"t1 t2")
             list(generate(model, "t1", build("greedy"), max_tokens=2))
         os._exit(0)
-    except ModelError:
+    except (ModelError, SamplingError):  # the weights may be NaN
         os._exit(_NOT_SO)
     except BaseException:
+        _traceback().write_text(traceback.format_exc())
         os._exit(_OTHER_ERROR)
+
+
+def _traceback() -> Path:
+    """What the process leaves behind that opened the model."""
+    return folder() / "traceback.txt"
 
 
 def _seed() -> bytes:
