@@ -1,5 +1,6 @@
 """The engine: models, contexts, and the generation of text. The only room that imports llama_cpp."""
 
+from ..common.limits import MAX_SLOTS
 from .batch import BatchAnswer, BatchFailure, BatchOutcome, generate_many
 from .batch_exactness import BatchExactness, ExactnessLevel
 from .chat import Message, build_prompt, format_chat
@@ -12,7 +13,7 @@ from .generation_task import GenerationRequest, versions
 from .gguf import check_gguf
 from .gguf_metadata import read_metadata
 from .logprob_reader import LogprobReader, LogprobRequest
-from .model import MAX_SLOTS, Model, physical_cores
+from .model import Model, physical_cores
 from .model_path import locate
 from .native_log import set_abort_handler, set_log_sink
 from .scoring import score, score_choices, score_prompt

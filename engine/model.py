@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 
+from ..common.limits import INT32_MAX, MAX_SLOTS, MAX_THREADS
 from .batch_exactness import EXACT, BatchExactness
 from .context import Context
 from .decode_plan import DecodePlan
@@ -21,12 +22,6 @@ from .vocabulary import Vocabulary
 
 DEFAULT_CONTEXT_TOKENS = 4096
 """A compromise: room for long prompts, without the memory that the length a model was trained with may take."""
-MAX_SLOTS = 256
-"""LLAMA_MAX_SEQ: how many sequences llama.cpp can hold in one context."""
-_MAX_INT32 = 2**31 - 1
-"""llama.cpp's counts are 32-bit integers."""
-_MAX_THREADS = 512
-"""GGML_MAX_N_THREADS: llama.cpp ends the process on more."""
 _REQUESTS_PER_THREAD, _MAX_DEFAULT_PARALLEL = 4, 8
 """Enough requests to keep the threads busy; every slot takes memory. benchmarks/batch.py measures the speed."""
 
@@ -83,10 +78,10 @@ class Model:
         Raises ``ModelError``.
         """
         path = Path(path)
-        _check("n_ctx", n_ctx, 0, _MAX_INT32)
-        _check("threads", threads, 1, _MAX_THREADS)
-        _check("gpu_layers", gpu_layers, -1, _MAX_INT32)
-        _check("batch", batch, 1, _MAX_INT32)
+        _check("n_ctx", n_ctx, 0, INT32_MAX)
+        _check("threads", threads, 1, MAX_THREADS)
+        _check("gpu_layers", gpu_layers, -1, INT32_MAX)
+        _check("batch", batch, 1, INT32_MAX)
         header = check_is_model(path)
         for file, _ in lora:
             check_gguf(Path(file))

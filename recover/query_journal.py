@@ -14,15 +14,14 @@ from typing import Annotated, Any
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from ..common import AppendOnlyFile, parse_strict_json, problem_message, problem_sentence
+from ..common.limits import INT32_MAX
 from ..logprobs import encode_json
 from .endpoints.base import EndpointAnswer
 from .errors import RecoverError
 from .question import QuestionKey
 
 _VERSION = 1
-_MAX_NUMBER = 2**31 - 1
-"""The largest token id, and the most calls that an answer may have taken."""
-_TokenId = Annotated[int, Field(ge=0, le=_MAX_NUMBER)]
+_TokenId = Annotated[int, Field(ge=0, le=INT32_MAX)]
 _LONGEST_VALUE = 120
 """Characters of a value that a message quotes."""
 
@@ -41,7 +40,7 @@ class _StoredAnswer(BaseModel):
     ids: list[_TokenId]
     logprobs: list[float]
     bytes: list[str | None]
-    calls: int = Field(ge=0, le=_MAX_NUMBER)
+    calls: int = Field(ge=0, le=INT32_MAX)
     unnamed: list[float] = []
 
     @model_validator(mode="after")

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from .sequential_sums import position_of_share
 
 SEED_MAX = 2**32 - 1
-"""The largest seed: MT19937 takes 32 bits."""
+"""The largest seed: MT19937 takes 32 bits. ``common.limits`` has it too, since this room imports no other."""
 
 _BATCH_SIZE = 64
 """How many numbers are generated at a time."""

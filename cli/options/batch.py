@@ -8,6 +8,7 @@ from pathlib import Path
 
 import typer
 
+from ...common.limits import MAX_SLOTS, SEED_MAX
 from .flag import REQUIRED, Options, argument, flag, options_class
 from .grammar import GrammarOptions
 from .length import LengthOptions
@@ -18,9 +19,6 @@ from .prompt import ChatOptions
 from .sampling import SamplingOptions
 
 _batch = partial(flag, panel="Batch")
-_MAX_SEQUENCES = 256
-"""Sequences in one context, as llama.cpp is built (LLAMA_MAX_SEQ)."""
-_MAX_SEED = 2**32 - 1
 
 
 class BatchFormat(str, Enum):
@@ -41,7 +39,7 @@ class BatchSamplingOptions(SamplingOptions):
         help="Base seed for lines without one; combined with the line's id. [0]",
         default=0,
         called="--seed",
-        limit=within(0, _MAX_SEED, minus_one="a fresh one"),
+        limit=within(0, SEED_MAX, minus_one="a fresh one"),
     )
 
 
@@ -72,7 +70,7 @@ class BatchOptions(Options):
         "-np",
         metavar="N",
         help="Requests at a time. [by cores and memory, up to 8]",
-        limit=within(1, _MAX_SEQUENCES),
+        limit=within(1, MAX_SLOTS),
     )
     deterministic: bool = _batch(
         "--deterministic", help="Compute each exactly as gen does alone, to the last bit; slower.", default=False

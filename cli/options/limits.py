@@ -5,9 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import inf
 
-INT32_MAX = 2**31 - 1
-"""llama.cpp counts in 32-bit integers."""
-
 
 @dataclass(frozen=True)
 class Limit:

@@ -5,12 +5,11 @@ from __future__ import annotations
 from functools import partial
 from pathlib import Path
 
+from ...common.limits import INT32_MAX, MAX_THREADS
 from .flag import Options, flag, options_class
-from .limits import INT32_MAX, within
+from .limits import within
 
 _model = partial(flag, panel="Model")
-_MAX_THREADS = 512
-"""GGML_MAX_N_THREADS of llama.cpp: more would end the process."""
 
 
 @options_class
@@ -22,7 +21,7 @@ class ModelOptions(Options):
         "-c", "--ctx-size", help="Context in tokens; 0 = the model's. [4096]", limit=within(0, INT32_MAX)
     )
     threads: int | None = _model(
-        "-t", "--threads", help="CPU threads. [the physical cores]", limit=within(1, _MAX_THREADS)
+        "-t", "--threads", help="CPU threads. [the physical cores]", limit=within(1, MAX_THREADS)
     )
     gpu_layers: int = _model(
         "-ngl",

@@ -18,8 +18,6 @@ _COMMON_BIAS_NATS = 2.3719
 """A bias on both tokens: not a multiple of a step that an endpoint may round to."""
 _LEAST_COMMON_BIAS_NATS = 0.1
 """A smaller bias on both tokens would not show whether biases add up."""
-_AGREEMENT_NATS = 0.02
-"""A threshold and a shown logprob agree if they differ by less: the decimals that APIs show."""
 
 
 @dataclass(frozen=True)
@@ -119,7 +117,7 @@ def _compare_with_window(task: RecoveryTask, threshold: ChoiceThreshold, distanc
         return
     gap = logprobs[threshold.top] - logprobs[threshold.token]
     difference = abs((threshold.low + threshold.high) / 2 - gap)
-    if difference > max(_AGREEMENT_NATS, 10 * task.base.spread, 2 * task.profile.precision) + distance:
+    if difference > max(task.base.margin, 2 * task.profile.precision) + distance:
         raise RecoverError(
             f"token {threshold.token} is chosen from a bias of {threshold.high:.4g} on, but its logprob lacks "
             f"{gap:.4g} to the likeliest: biases do not act as asked, and bisection would measure something else"

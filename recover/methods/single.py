@@ -22,8 +22,6 @@ _BIAS_STEP_NATS = 10.0
 """By how much a bias grows until the token is shown."""
 _FIRST_LIFT_NATS = 8.0
 """By how much the first bias lifts a token above the window's last one."""
-_AGREEMENT_NATS = 0.02
-"""Values from two biases agree if they differ by less: the decimals that APIs show."""
 _LEAST_SIZE_NATS = 1e-300
 """Keeps a logprob below 0, where its odds are finite; near the smallest normal float64."""
 
@@ -141,7 +139,7 @@ def _is_confirmed(task: RecoveryTask, search: _EvenOddsSearch, values: Sequence[
         after = [answer.logprobs.get(search.token) for answer in answers]
         again = [from_single(value, bias) for value in after if value is not None and value < -precision]
         if len(again) == len(after):
-            if abs(np.mean(again) - np.mean(values)) <= max(_AGREEMENT_NATS, 10 * task.base.spread):
+            if abs(np.mean(again) - np.mean(values)) <= task.base.margin:
                 task.bias_range.confirm(search.bias)
                 return True
             break

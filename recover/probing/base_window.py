@@ -27,7 +27,8 @@ _LEAST_CUT_OFF = 1e-6
 _LIKELY_FACTOR = 100.0
 """A last token so many times likelier than all hidden ones together is a sign that the others were cut off."""
 _LEAST_MARGIN_NATS = 0.02
-"""Two values of one logprob that differ by less agree: the decimals that APIs show."""
+"""Two values of one logprob that differ by less agree. APIs show two decimals or more: rounding alone makes two
+values differ by up to 0.01, and this is twice as much."""
 
 
 @dataclass(frozen=True)

@@ -10,8 +10,6 @@ from .base_window import BaseWindow
 from .bias_response import BiasProbe, BiasResponse, ChoiceResponse, largest_useful_bias, measure_choice_response
 from .profile import EndpointProfile
 
-_TOLERANCE_NATS = 0.02
-"""A bias that moves logprobs by this much more or less is added as asked: the decimals that APIs show."""
 _NAMING_BIAS_NATS = 100.0
 """Lifts a token to where the endpoint must name it; OpenAI's largest bias."""
 
@@ -33,7 +31,7 @@ def probe(session: QuerySession, base: BaseWindow, tokens: NDArray[np.intp]) -> 
         return EndpointProfile(
             0, base.precision, chooses_token=choice.chooses_token, unnameable=unnameable, findings=findings
         )
-    response = BiasProbe(session, base, max(_TOLERANCE_NATS, 10 * base.spread)).measure()
+    response = BiasProbe(session, base, base.margin).measure()
     choice = ChoiceResponse(True) if response.largest else measure_choice_response(session, base)
     # A token that is chosen although biases are not added as asked gives no number.
     is_usable = response.wrong_effect is None

@@ -10,7 +10,8 @@ from logitsmith.cli.options.recover import RecoverOptions
 from logitsmith.cli.options.run import RunOptions
 from logitsmith.cli.options.score import ScoreOptions
 from logitsmith.cli.options.signature import check_options, field_types, takes_options
-from logitsmith.samplers import find_sampler
+from logitsmith.common import limits
+from logitsmith.samplers import SEED_MAX, find_sampler
 from typer.testing import CliRunner
 
 SETTINGS = {"grammar", "max_tokens", "stop", "system"}
@@ -116,3 +117,7 @@ def test_a_flag_sets_a_parameter_that_there_is():
             assert parameter[0] in find_sampler(sampler).model_fields, (sampler, parameter)
         else:
             assert sampler in SETTINGS
+
+
+def test_flags_and_samplers_take_the_same_seeds():
+    assert limits.SEED_MAX == SEED_MAX

@@ -1,0 +1,10 @@
+"""Numbers that llama.cpp is built with. Flags and the engine share them, and ``--help`` loads no engine."""
+
+INT32_MAX = 2**31 - 1
+"""llama.cpp's counts and token ids are 32-bit integers."""
+SEED_MAX = 2**32 - 1
+"""A seed is an unsigned 32-bit integer."""
+MAX_THREADS = 512
+"""GGML_MAX_N_THREADS: llama.cpp ends the process on more."""
+MAX_SLOTS = 256
+"""LLAMA_MAX_SEQ: how many sequences llama.cpp can hold in one context."""
