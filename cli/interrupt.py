@@ -7,15 +7,17 @@ import signal
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from threading import Event, Thread, current_thread, main_thread
+from threading import Event, Thread, Timer, current_thread, main_thread
 from types import FrameType
-from typing import NoReturn
+from typing import Any, NoReturn
 
 _SIGNALS = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
 _FIRST_SIGNAL_CODE = 128
 """Added to a signal's number, it is the exit code by which shells name the signal."""
 _SECONDS_TO_END = 2.0
 """How long the second signal waits for the run to end. A token takes less; a call that hangs takes more."""
+_SECONDS_TO_RAISE_AGAIN = 0.02
+"""After this time a signal whose exception was lost is sent again: a callback of llama.cpp's takes less."""
 _SECONDS_TO_FLUSH = 0.5
 """How long the end waits for what is still to be written to stdout."""
 
@@ -76,7 +78,7 @@ def interruptible() -> Iterator[Interrupt]:
         if handler != signal.SIG_IGN or number == signal.SIGINT:
             signal.signal(number, interrupt._receive)
     try:
-        with _ended_by_the_second_signal():
+        with _ended_by_the_second_signal(), _raised_again_when_lost(interrupt):
             yield interrupt
     except KeyboardInterrupt:
         interrupt.raise_if_requested()
@@ -84,6 +86,36 @@ def interruptible() -> Iterator[Interrupt]:
     finally:
         for number, handler in previous.items():
             signal.signal(number, handler)
+
+
+@contextmanager
+def _raised_again_when_lost(interrupt: Interrupt) -> Iterator[None]:
+    """While inside, the second signal is sent again if its exception is lost.
+
+    Python calls a signal handler inside a callback of llama.cpp's too, or inside a destructor. No exception leaves
+    these: Python passes it to ``sys.unraisablehook``, and the work would go on.
+    """
+    previous = sys.unraisablehook
+    timers: list[Timer] = []
+
+    def send_again(unraisable: Any) -> None:
+        if not (interrupt.requested and isinstance(unraisable.exc_value, (KeyboardInterrupt, SystemExit))):
+            previous(unraisable)
+            return
+        number = interrupt.exit_code - _FIRST_SIGNAL_CODE
+        # Not at once: this still runs inside the callback.
+        timer = Timer(_SECONDS_TO_RAISE_AGAIN, os.kill, (os.getpid(), number))
+        timer.daemon = True
+        timers.append(timer)
+        timer.start()
+
+    sys.unraisablehook = send_again
+    try:
+        yield
+    finally:
+        sys.unraisablehook = previous
+        for timer in timers:
+            timer.cancel()
 
 
 @contextmanager

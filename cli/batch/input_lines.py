@@ -109,7 +109,8 @@ def read_csv_lines(file: BinaryIO, template: PromptTemplate) -> Iterator[InputLi
         template.check(columns)
         yield from _read_rows(rows, columns, template)
     finally:
-        text.detach()
+        if not text.closed:  # a batch that ends early closes the file before this generator
+            text.detach()
 
 
 def _read_rows(rows: Any, columns: list[str], template: PromptTemplate) -> Iterator[InputLine]:

@@ -71,7 +71,7 @@ class _ResponseFormat(StrictModel):
     def grammar(self) -> str | Json | None:
         if self.json_schema is not None:
             return {"json_schema": self.json_schema.schema_}
-        return "json" if self.type == "json_object" else None
+        return "json_object" if self.type == "json_object" else None
 
 
 class _Body(StrictModel):

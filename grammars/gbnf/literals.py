@@ -57,7 +57,10 @@ def _parse_range(scanner: Scanner, class_start: int) -> tuple[int, int]:
         scanner.position += 1
         high = _parse_character(scanner, class_start, "[")
     if high < low:
-        scanner.fail(f"the range {scanner.source[start : scanner.position]} runs backwards", start)
+        text = scanner.source[start : scanner.position]
+        if "\n" in text or "\r" in text:  # nobody types a range that ends with a line end
+            scanner.fail("this [ is never closed", class_start)
+        scanner.fail(f"the range {text} runs backwards", start)
     return low, high
 
 

@@ -62,7 +62,9 @@ def test_openai_lines_give_openai_results(gen, work):
         completion("ids", prompt=[504, 2388], temperature=0, tools=None, stream_options=None, store=False),
         completion("one of one", prompt=["The sea"], seed=7),
         chat("chat", logprobs=True, top_logprobs=3),
-        chat("object", response_format={"type": "json_object"}, max_tokens=40),
+        chat(
+            "object", response_format={"type": "json_object"}, logit_bias={"75": 60, "109": 90}, max_tokens=9
+        ),  # [ }
         chat(
             "schema",
             max_tokens=None,
@@ -86,7 +88,7 @@ def test_openai_lines_give_openai_results(gen, work):
     assert len(body["plain"]["logprobs"]["top_logprobs"]) == 5
     assert len(body["chat"]["logprobs"]["content"][0]["top_logprobs"]) == 3
     assert isinstance(json.loads(body["schema"]["message"]["content"])["ok"], bool)
-    json.loads(body["object"]["message"]["content"])
+    assert isinstance(json.loads(body["object"]["message"]["content"]), dict)
     assert body["biased"]["text"] == " of" * 5
     assert "7 answered, 0 failed" in done.err
 
@@ -221,6 +223,23 @@ def test_stdin_to_stdout_and_a_closed_pipe(gen, work, environment):
     )
     assert done.stdout.count(b"\n") == 1
     assert b"Traceback" not in done.stderr
+
+
+def test_a_csv_batch_whose_reader_closes_ends_quietly(work, environment):
+    write(work / "in.csv", "id,text", *(f"{n},The" for n in range(40)))
+    command = f"{sys.executable} -m logitsmith.cli batch in.csv --template '{{text}}' --format jsonl -n 3 -c 256"
+    done = subprocess.run(
+        ["bash", "-o", "pipefail", "-c", f"{command} | head -1"],
+        capture_output=True,
+        env=environment,
+        cwd=work,
+        check=False,
+        timeout=100,
+    )
+    assert done.stdout.count(b"\n") == 1
+    assert done.returncode == 0
+    assert b"Traceback" not in done.stderr
+    assert b"closed file" not in done.stderr
 
 
 USAGE = {

@@ -75,6 +75,51 @@ def test_a_signal_while_python_ends_prints_nothing(environment, number):
     assert out.startswith(b"gen ")
 
 
+LOST = """
+import ctypes, os, sys, time
+from logitsmith.cli.interrupt import interruptible
+
+@ctypes.CFUNCTYPE(None)
+def call_back():
+    os.kill(os.getpid(), {number})
+    time.sleep(0.05)  # here Python calls the handler, and the exception cannot leave the callback
+
+with interruptible():
+    os.kill(os.getpid(), {number})
+    call_back()
+    try:
+        time.sleep(30)
+    finally:
+        os.write(1, b"left")
+"""
+
+
+@signals
+def test_the_second_signal_is_not_lost_in_a_callback(environment, number):
+    with start([sys.executable, "-c", LOST.format(number=int(number))], environment) as process:
+        out, err = process.communicate(timeout=20)
+    assert out == b"left"
+    assert b"ctypes" not in err
+    assert process.returncode in (CODES[number], -number)
+
+
+@pytest.mark.parametrize("seconds", [0.3, 0.6, 1.0])
+def test_the_second_ctrl_c_ends_a_batch_while_its_slots_are_made(environment, home, seconds):
+    lines = [json.dumps({"id": str(n), "prompt": "The", "max_tokens": 400}) + "\n" for n in range(12)]
+    (home / "in.jsonl").write_text("".join(lines))
+    with start([*GEN, "batch", "in.jsonl", "-o", "out.jsonl", "-v"], environment, cwd=home) as process:
+        while b"llama_context" not in (line := process.stderr.readline()):
+            assert line, "it ended early"
+        process.send_signal(signal.SIGINT)
+        time.sleep(seconds)
+        process.send_signal(signal.SIGINT)
+        started_at = time.monotonic()
+        _, err = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert time.monotonic() - started_at < 10
+    assert b"Traceback" not in err
+
+
 def in_shell(environment, command, cwd):
     program = f"exec {sys.executable} -m logitsmith.cli {command}"
     return subprocess.run(

@@ -111,6 +111,16 @@ TAKEN = {
         "emoji": '["😀", "é"]',
         "without blanks": '["a","b"]',
     },
+    "json_object": those(JSON_VALUES, "{")
+    | {
+        "of all kinds": '{"a": {}, "b": [], "c": "", "d": 0, "e": true, "f": null}',
+        "of objects": '{"a": {"b": {"c": []}}}',
+        "lines": '{\n  "a": 1\n}',
+        "a blank in empty braces": "{ }",
+        "an empty key": '{"": 0}',
+        "an escape in a key": r'{"\u00e9\"": 0}',
+        "emoji": '{"😀": "é"}',
+    },
     "json_lines": {
         "one line": '{"a": 1}\n',
         "two lines": '{"a": 1}\n{"b": 2}\n',
@@ -393,6 +403,8 @@ REFUSED = {
     | {"many digits": "[" + "1" * 21 + "]", "many decimals": "[0." + "1" * 21 + "]"},
     "json_array": those(NOT_JSON, "[")
     | {"nothing": "", "an object": "{}", "a number": "1", "a line break behind": "[]\n"},
+    "json_object": those(NOT_JSON, "{")
+    | {"nothing": "", "an array": "[]", "null": "null", "an array around": "[{}]", "a blank before": " {}"},
     "json_lines": {
         "nothing": "",
         "no line break at the end": '{"a": 1}',

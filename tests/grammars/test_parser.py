@@ -155,6 +155,8 @@ MISTAKES = {
     "beyond the last character": (r'root ::= "\U00110000"', 1, 11, "beyond the last character", " " * 10 + "^"),
     "half a surrogate pair": (r'root ::= "a\uD83D"', 1, 12, "half of a surrogate pair", " " * 11 + "^"),
     "an empty class": ("root ::= []", 1, 10, "this class is empty", " " * 9 + "^"),
+    "a range broken by a line end": ("root ::= [a-\nx ::= [b]", 1, 10, "this [ is never closed", " " * 9 + "^"),
+    "a range broken by CRLF": ("root ::= [a-\r\n", 1, 10, "this [ is never closed", " " * 9 + "^"),
     "a range backwards": ("root ::= [az-b]", 1, 12, "the range z-b runs backwards", " " * 11 + "^"),
     "a class of too many ranges": (
         "root ::= [" + "".join(chr(0x10000 + 2 * i) for i in range(MAX_RANGES + 1)) + "]",
