@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from .completion_search import search_completion
 from .errors import GrammarError
 from .gbnf import shortest_suffix
-from .limits import PARSER_LIMITS, SEARCH_LIMITS
+from .limits import MAX_COMPLETION_BYTES, PARSER_LIMITS, SEARCH_LIMITS
 from .parsed_grammar import ParsedGrammar
 from .tokenizer import tokenizer_of
 from .vocabulary import BYTE_VOCABULARY, Vocabulary
@@ -167,7 +167,11 @@ class GrammarState:
 
     def closing(self) -> list[int]:
         """The tokens that make the text a whole sentence; see `shortest_completion`. Raises ``GrammarError``."""
-        tokens = self.grammar.tokenizer.tokenize_bytes(shortest_completion(self.grammar, self.text))
+        completion = shortest_completion(self.grammar, self.text)
+        if len(completion) > MAX_COMPLETION_BYTES:
+            size = f"{len(completion):,} bytes; at most {MAX_COMPLETION_BYTES:,} are written"
+            raise GrammarError(f"the end of the sentence has {size}")
+        tokens = self.grammar.tokenizer.tokenize_bytes(completion)
         if self.copy().follow(tokens) < len(tokens):
             raise GrammarError("the vocabulary cannot write the end of the sentence")
         return tokens

@@ -21,5 +21,8 @@ PARSER_LIMITS = _limits(step_lexer_fuel=2_000_000)
 SEARCH_LIMITS = _limits(step_lexer_fuel=50_000)
 """For a search of thousands of steps. A counted repetition of ambiguous parts needs more fuel with each step."""
 
+MAX_COMPLETION_BYTES = 20_000
+"""The longest text that closes a sentence; llguidance takes 9 s to follow one of 100,000 bytes."""
+
 MAX_SOURCE_CHARACTERS = 1_000_000
 """The longest text of a grammar."""

@@ -102,7 +102,8 @@ def _cause(error: Exception) -> str:
     """The exception's name, and where in this project it came from."""
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if "logitsmith" in frame.filename]
     place = f"{Path(frames[-1].filename).name}:{frames[-1].name}" if frames else "?"
-    return f"{type(error).__name__} in {place}"
+    reason = f": {(str(error).splitlines() or [''])[-1][:80]}" if isinstance(error, AssertionError) else ""
+    return f"{type(error).__name__} in {place}{reason}"
 
 
 def _peak_megabytes() -> int:

@@ -28,7 +28,7 @@ def failing(error):
         (OwnError(" "), "OwnError without a message"),
         (OwnError("\ud800"), "OwnError that cannot be printed"),
         (KeyError("a"), "KeyError in ?"),
-        (AssertionError(), "AssertionError in ?"),
+        (AssertionError("a\nb"), "AssertionError in ?: b"),
     ],
 )
 def test_errors(error, key):

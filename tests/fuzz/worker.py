@@ -21,6 +21,8 @@ except ImportError:
     atheris = None
 
 KEPT_INPUTS = 500
+MOST_BYTES = 6 << 30
+"""The address space of a worker: an input that asks for more gets a MemoryError, and the machine is left alone."""
 SLOWER_BY = 2.5
 HANG_SECONDS = 30
 """After so many processor seconds beyond its time a worker is ended: it hangs outside of Python."""
@@ -44,6 +46,7 @@ class Fuzzer:
         self._deadline = process_time() + seconds
         limit = int(self._deadline) + HANG_SECONDS
         resource.setrlimit(resource.RLIMIT_CPU, (limit, limit + 5))
+        resource.setrlimit(resource.RLIMIT_AS, (MOST_BYTES, MOST_BYTES))
         self._last = os.open(folder / f"{name}.last", os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o644)
         self._folder = folder
         self.tried, self.findings = 0, {}

@@ -100,3 +100,11 @@ def test_a_grammar_that_names_tokens_cannot_be_closed():
     grammar = compile_grammar('root ::= <[1]> "b"', BYTE_VOCABULARY)
     with pytest.raises(GrammarError, match="names tokens"):
         grammar.start().closing()
+
+
+def test_an_end_that_is_too_long_is_refused():
+    state = compile_grammar('root ::= "a"{30000}').start()
+    with pytest.raises(
+        GrammarError, match=r"^the end of the sentence has 30,000 bytes; at most 20,000 are written$"
+    ):
+        state.closing()
