@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from .errors import prepare_streams, report_failures
+from .errors import BAD_USAGE, fail, prepare_streams, report_failures
 from .group import COMMANDS, Commands
 
 HELP = """Run a GGUF model and choose every token yourself.
@@ -69,4 +69,15 @@ def _with_default_command(arguments: list[str]) -> list[str]:
         return ["--help"]
     if arguments and arguments[0] in {"--help", "-h", "--version", *COMMANDS}:
         return arguments
+    if len(arguments) == 1:
+        _ask_about(arguments[0])
     return ["run", *arguments]
+
+
+def _ask_about(word: str) -> None:
+    """End the command if the word, which stands alone, is nearly a command."""
+    from .near_command import meant_command
+
+    meant = meant_command(word, list(COMMANDS))
+    if meant is not None:
+        fail(f"did you mean {meant}? for the text: gen run {word!r}", BAD_USAGE)

@@ -156,6 +156,11 @@ class Model:
         return max(1, min(limit, _free_memory_bytes() // 2 // slot_bytes))
 
     @property
+    def trained_context(self) -> int:
+        """The context length that the model was trained with, tokens."""
+        return self._native.trained_context
+
+    @property
     def name(self) -> str:
         """The file's name without its suffix."""
         return self.path.stem

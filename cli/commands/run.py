@@ -81,7 +81,7 @@ def _generate(setup: _Setup, model: Model, raw_prompt: str, interrupt: Interrupt
     logprobs = logprob_request(options.output, model.vocabulary)
     constraint = None if spec is None else start_constraint(spec, model)
     chain = build(settings.steps, seed=seed_of(settings), vocab=model.vocabulary)
-    prompt = build_prompt(model, raw_prompt, system=settings.system.value, chat=options.chat.chat)
+    prompt = build_prompt(model, raw_prompt, system=settings.system.value, chat=options.is_chat)
     with reading() as progress, interrupt.ending_soon():
         events: Iterator[Event] = generate(
             model,
@@ -102,7 +102,7 @@ def _generate(setup: _Setup, model: Model, raw_prompt: str, interrupt: Interrupt
             is_interrupted=lambda: interrupt.requested,
         )
         done = _render(events, options.output, raw_prompt, prompt)
-    _report(done, setup, chain.seed, interrupt)
+    _report(done, setup, chain.seed, model.context.length, interrupt)
 
 
 def _render(events: Iterator[Event], options: OutputOptions, raw_prompt: str, prompt: str) -> Done:
@@ -129,11 +129,21 @@ def _render(events: Iterator[Event], options: OutputOptions, raw_prompt: str, pr
     return render(events, sys.stdout, shape, prompt)
 
 
-def _report(done: Done, setup: _Setup, seed: int, interrupt: Interrupt) -> None:
-    """Print what there is to know about the run, and end the command if it was interrupted."""
+def _report(done: Done, setup: _Setup, seed: int, context_tokens: int, interrupt: Interrupt) -> None:
+    """Print what there is to know about the run, and end the command if it was interrupted.
+
+    Args:
+        done: the last event.
+        setup: the command line, the settings and the grammar.
+        seed: the chain's.
+        context_tokens: how many tokens the context holds.
+        interrupt: tells whether Ctrl-C was pressed.
+    """
     was_interrupted = done.finish_reason == "interrupted"
     if setup.spec is not None and done.complete is False and not was_interrupted:
         note(_why_incomplete(done, setup.options, setup.spec))
+    elif done.finish_reason == "context":
+        note(f"the text ends here because the context is full: it holds {context_tokens:,} tokens, see -c")
     if setup.options.output.stats:
         from ..render import stats
 
@@ -149,7 +159,7 @@ def _why_incomplete(done: Done, options: RunOptions, spec: GrammarSpec) -> str:
     if done.finish_reason == "stop":
         reason = "the model ended the text" if done.stop is None else f"the stop text {done.stop!r} came"
     elif done.finish_reason == "context":
-        reason = "the context is full"
+        reason = "the context is full, see -c"
     else:
         reason = f"{done.completion_tokens} tokens, see -n"
         was_closed = options.grammar.grammar_complete or options.length.max_tokens is None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING
 
+from ..errors import note
 from ..interrupt import Interrupt
 from ..options.model import LogOptions, ModelOptions
 
@@ -69,4 +70,12 @@ def load_model(options: ModelOptions, interrupt: Interrupt) -> Model:
     if interrupt.requested:
         model.close()
         raise KeyboardInterrupt
+    _report_long_context(options, model)
     return model
+
+
+def _report_long_context(options: ModelOptions, model: Model) -> None:
+    """Print a note if the context is longer than the model was trained for."""
+    requested, trained = options.context_size, model.trained_context
+    if requested is not None and 0 < trained < requested:
+        note(f"-c {requested}: the model was trained with {trained:,} tokens, and may write nonsense beyond")

@@ -1,36 +1,76 @@
-"""Where the prompt comes from: the argument, -p, -f, or stdin."""
+"""Where the prompt comes from: the argument, -p, -f, stdin, or stdin and one of these."""
 
 from __future__ import annotations
 
+import select
+import sys
+from contextlib import suppress
+from pathlib import Path
+
 import typer
 
-from ..errors import fail
+from ..errors import fail, note
 from ..options.prompt import PromptOptions
-from .files import input_name, input_path, read_input
+from .files import input_name, input_path, is_stdin, read_input
+
+_STDIN_PATIENCE_SECONDS = 2.0
+"""A program that writes into the pipe has begun by then; a pipe that was inherited by mistake stays silent."""
 
 
 def read_prompt(options: PromptOptions) -> str:
-    """Return the prompt's text. One source at a time; from a file or stdin, one newline at the end is cut.
+    """Return the prompt's text. From a file or stdin, one newline at the end is cut.
 
-    Ends the command with a message when there is none, more than one, or when the bytes are not UTF-8.
+    What is piped in stands before a prompt that is given in another way, on lines of its own. Ends the command
+    with a message when there is no prompt, more than one, when stdin is empty, or when the bytes are not UTF-8.
     """
     sources = {"PROMPT": options.prompt, "-p": options.prompt_option, "-f": options.file}
     given = [name for name, value in sources.items() if value is not None]
     if len(given) > 1:
         raise typer.BadParameter(f"the prompt is given twice, by {' and '.join(given)}")
-    text = options.prompt if options.prompt is not None else options.prompt_option
+    path = Path("-") if options.prompt == "-" else options.file
+    text = options.prompt_option if options.prompt is None or options.prompt == "-" else options.prompt
+    if path is not None and not is_stdin(path):
+        text = _read(path)
     if text is not None:
-        return text
-    path = input_path(options.file)
-    if path is None:
+        return _join(_read_piped(), text)
+    stdin = input_path(path)
+    if stdin is None:
         raise typer.BadParameter('there is no prompt: give one ("gen PROMPT"), -f FILE, or pipe it in')
-    return _decode(read_input(path), input_name(path)).removesuffix("\n")
+    piped = _read(stdin)
+    if not piped:
+        raise typer.BadParameter('there is no prompt: stdin is empty; gen "" starts a text without a prompt')
+    return piped
 
 
-def _decode(data: bytes, name: str) -> str:
+def _join(piped: str, text: str) -> str:
+    """What is piped in, then the prompt on a line of its own."""
+    return f"{piped}\n{text}" if piped and text else piped or text
+
+
+def _read_piped() -> str:
+    """What is piped in beside a prompt; empty if nothing is. A pipe in which nothing arrives is named."""
+    stdin = input_path(None)
+    if stdin is None:
+        return ""
+    with suppress(OSError, ValueError):  # not every stdin can be waited for
+        if not select.select([sys.stdin], [], [], _STDIN_PATIENCE_SECONDS)[0]:
+            note("waiting for stdin, which goes before the prompt; < /dev/null says that there is none")
+    try:
+        data = read_input(stdin)
+    except OSError:  # nohup opens stdin so that it cannot be read
+        return ""
+    return _text(data, stdin)
+
+
+def _read(path: Path) -> str:
+    return _text(read_input(path), path)
+
+
+def _text(data: bytes, path: Path) -> str:
+    """The text of a file's bytes, without one newline at its end."""
     from ...common import NotUTF8Error, decode_utf8
 
     try:
-        return decode_utf8(data)
+        return decode_utf8(data).removesuffix("\n")
     except NotUTF8Error as error:
-        fail(f"{name} is {error}")
+        fail(f"{input_name(path)} is {error}")

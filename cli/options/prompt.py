@@ -14,9 +14,11 @@ _prompt = partial(flag, panel="Prompt")
 
 @options_class
 class PromptOptions(Options):
-    """Where the prompt comes from: one of these, or stdin."""
+    """Where the prompt comes from: one of these, stdin, or stdin and then one of these."""
 
-    prompt: str | None = argument("PROMPT", help="The text to write on from.", called="the prompt")
+    prompt: str | None = argument(
+        "PROMPT", help="The text to write on from, after what is piped in; - is stdin.", called="the prompt"
+    )
     prompt_option: str | None = _prompt("-p", "--prompt", help="The prompt, as an option.", called="the prompt")
     file: Path | None = _prompt("-f", "--file", help="Read the prompt from a file; - is stdin.")
 

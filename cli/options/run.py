@@ -6,7 +6,7 @@ from .flag import Options, options_class
 from .grammar import ConstraintOptions
 from .length import LengthOptions, length_flag
 from .model import LogOptions, ModelOptions
-from .output import OutputOptions
+from .output import Format, OutputOptions
 from .prompt import ChatOptions, PromptOptions
 from .sampling import FullSamplingOptions
 
@@ -26,3 +26,13 @@ class RunOptions(Options):
     model: ModelOptions
     output: OutputOptions
     log: LogOptions
+
+    @property
+    def is_chat(self) -> bool | None:
+        """Whether the prompt goes through the chat template; None: if there is a system message.
+
+        The format of chat completions implies it.
+        """
+        if self.chat.chat is None and self.output.format is Format.openai_chat:
+            return True
+        return self.chat.chat

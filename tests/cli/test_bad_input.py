@@ -133,3 +133,26 @@ def test_no_prompt_at_a_terminal(environment):
     os.close(follower)
     assert done.returncode == 2
     assert b"there is no prompt" in done.stderr
+
+
+NEARLY_COMMANDS = {
+    "preset": "gen presets",
+    "grammar": "gen grammars",
+    "inspct": "gen inspect",
+    "recovery": "gen recover",
+    "help": "gen --help",
+    "version": "gen --version",
+    "models": "gen -m FILE",
+}
+
+
+@pytest.mark.parametrize(("word", "meant"), NEARLY_COMMANDS.items())
+def test_a_lone_word_that_is_nearly_a_command_asks(gen, word, meant):
+    result = gen(word, code=2)
+    assert result.err == f"gen: did you mean {meant}? for the text: gen run '{word}'\n"
+    assert gen(word, "-n", "1").err == gen("run", word, "-n", "1").err == ""
+
+
+@pytest.mark.parametrize("word", ["Hello", "sun", "watch", "Help!", "once"])
+def test_another_word_is_a_prompt(gen, word):
+    assert gen(word, GEN_MODEL="none.gguf", code=1).err == "gen: none.gguf: there is no such file\n"

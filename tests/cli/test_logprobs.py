@@ -38,7 +38,7 @@ def test_whole_rows(gen):
 
 @pytest.mark.parametrize("name", ["openai", "openai-chat", "together", "llama-server"])
 def test_shapes(gen, name):
-    out = gen(*RUN, "--format", name, "--logprobs", "2").out
+    out = gen(*RUN, "--no-chat", "--format", name, "--logprobs", "2").out
     found = json.loads(out)
     assert out.count("\n") == 1
     assert found["logprobs_from"] == "model"
@@ -59,7 +59,7 @@ def test_echo_in_the_shapes_that_have_it(gen):
 
 def test_streamed_chunks(gen):
     for name, part in (("openai", "text"), ("openai-chat", "delta")):
-        *events, end = gen(*RUN, "--format", name, "--stream").out.split("\n\n")[:-1]
+        *events, end = gen(*RUN, "--no-chat", "--format", name, "--stream").out.split("\n\n")[:-1]
         assert end == "data: [DONE]"
         choices = [json.loads(event.removeprefix("data: "))["choices"][0] for event in events]
         texts = [choice[part] if part == "text" else choice[part].get("content", "") for choice in choices]

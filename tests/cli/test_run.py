@@ -307,3 +307,64 @@ def test_control_characters_are_shown_on_a_terminal_and_kept_in_a_pipe(gen, envi
     escape = ["--chain", "greedy", "--logit-bias", "\x1b=1000", "-n", "3"]
     assert gen("Hello", *escape).out == "\x1b" * 3
     assert on_terminal(environment, *escape).endswith("␛␛␛\r\n")
+
+
+def prompt_of(gen, *arguments, **options):
+    """The prompt that the model reads."""
+    return gen(*arguments, "-n", "1", "--echo", "--seed", "7", **options).out
+
+
+@pytest.mark.parametrize("arguments", [["Summary:"], ["-p", "Summary:"], ["-f", "prompt.txt"]], ids=str)
+def test_what_is_piped_in_goes_before_the_prompt(gen, home, arguments):
+    (home / "work" / "prompt.txt").write_text("Summary:\n")
+    assert prompt_of(gen, *arguments, stdin="The sea was calm.\n").startswith("The sea was calm.\nSummary:")
+    assert prompt_of(gen, *arguments, stdin="").startswith("Summary:")
+
+
+def test_a_dash_is_stdin(gen):
+    assert prompt_of(gen, "-", stdin="The sea\n") == prompt_of(gen, "The sea")
+    assert prompt_of(gen, "", stdin="The sea\n") == prompt_of(gen, "The sea")
+
+
+@pytest.mark.parametrize("arguments", [[], ["-"], ["-f", "-"]], ids=str)
+@pytest.mark.parametrize("stdin", ["", "\n"], ids=repr)
+def test_an_empty_stdin_is_no_prompt(gen, arguments, stdin):
+    assert "there is no prompt: stdin is empty" in gen(*arguments, stdin=stdin, code=2).err
+
+
+def test_a_stdin_that_cannot_be_read_is_no_input(environment):
+    command = [sys.executable, "-m", "logitsmith.cli", "The sea", "-n", "1", "--echo"]
+    with Path(os.devnull).open("wb") as unreadable:  # as nohup gives it
+        done = subprocess.run(command, stdin=unreadable, capture_output=True, env=environment, check=True)
+    assert done.stdout.startswith(b"The sea")
+
+
+def test_a_stdin_that_stays_silent_is_named(environment):
+    command = [sys.executable, "-m", "logitsmith.cli", "Summary:", "-n", "1", "--echo"]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with subprocess.Popen(command, env=environment, **pipes) as process:
+        assert process.stderr.readline() == (
+            b"gen: note: waiting for stdin, which goes before the prompt; < /dev/null says that there is none\n"
+        )
+        out, _ = process.communicate(b"The sea.", timeout=60)
+    assert out.startswith(b"The sea.\nSummary:")
+
+
+def test_a_context_that_is_full_is_named(gen):
+    full = gen("The sea", "-c", "16", "-n", "-1", "--ignore-eos")
+    note = "gen: note: the text ends here because the context is full: it holds 16 tokens, see -c\n"
+    assert full.err == note
+    assert gen("The sea", "-c", "16", "-n", "3").err == ""
+
+
+def test_a_context_longer_than_the_models_is_named(gen):
+    assert gen("The sea", "-c", "8192", "-n", "1").err == ""
+    note = "gen: note: -c 8193: the model was trained with 8,192 tokens, and may write nonsense beyond\n"
+    assert gen("The sea", "-c", "8193", "-n", "1").err == note
+
+
+def test_the_format_of_chat_completions_implies_the_chat_template(gen):
+    run = ("Hi", "-n", "2", "--seed", "7", "--format", "openai-chat")
+    answers = [json.loads(gen(*run, *flag).out) for flag in ([], ["--chat"], ["--no-chat"])]
+    tokens = [answer["usage"]["prompt_tokens"] for answer in answers]
+    assert tokens[0] == tokens[1] > tokens[2] == 1

@@ -1,0 +1,25 @@
+"""A lone word that is nearly a command, and is no prompt in all likelihood."""
+
+from __future__ import annotations
+
+_SIMILARITY = 0.85
+"""A letter too few or too many in a command's name, and not another word of the language such as ``watch``."""
+
+_MEANT_BY_WORD = {
+    "chat": 'gen --chat "PROMPT"',
+    "help": "gen --help",
+    "model": "gen -m FILE",
+    "models": "gen -m FILE",
+    "version": "gen --version",
+}
+"""What people mean by a word that is a command elsewhere."""
+
+
+def meant_command(word: str, commands: list[str]) -> str | None:
+    """The command that the word probably stands for, as it is typed; None if the word looks like a prompt."""
+    from ..common import nearest_name
+
+    if word in _MEANT_BY_WORD:
+        return _MEANT_BY_WORD[word]
+    nearest = nearest_name(word, commands, _SIMILARITY)
+    return None if nearest is None else f"gen {nearest}"
