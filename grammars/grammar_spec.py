@@ -13,6 +13,7 @@ from .compile import compile_parsed_grammar
 from .errors import GrammarError
 from .grammar import Grammar, GrammarState
 from .grammar_files import read_grammar_file
+from .json_schema import open_object, parse_json_schema
 from .named_grammars import find_grammar
 from .parsed_grammar import ParsedGrammar, parse_grammar
 from .triggered_constraint import TriggeredConstraint
@@ -71,6 +72,11 @@ class GrammarSpec:
         """The grammar's kind, root, source and trigger, for a record of the run."""
         fields = {"kind": self.kind, "root": self.root, "source": self.source}
         return fields if self.after is None else {**fields, "after": self.after}
+
+    @property
+    def open_object(self) -> str | None:
+        """The JSON pointer of an object in a JSON Schema that allows keys it does not name; None without one."""
+        return open_object(parse_json_schema(self.source)) if self.kind == "json_schema" else None
 
     def check(self) -> None:
         """Raise ``GrammarError`` for what is wrong whatever the vocabulary."""

@@ -46,6 +46,30 @@ def parse_json_schema(source: str) -> dict[str, Any]:
     return schema
 
 
+def open_object(schema: dict[str, Any]) -> str | None:
+    """The JSON pointer of an object that names its properties and allows others; None if there is none.
+
+    Schemas below ``allOf`` are not looked at: they describe one object together.
+    """
+    remaining: list[tuple[str, Any]] = [("", schema)]
+    while remaining:
+        pointer, part = remaining.pop()
+        if not isinstance(part, dict):
+            continue
+        if part.get("properties") and not {"additionalProperties", "unevaluatedProperties"} & part.keys():
+            return pointer
+        for key in ("properties", "$defs", "definitions"):
+            named = part.get(key)
+            if isinstance(named, dict):
+                remaining += ((f"{pointer}/{key}/{name}", below) for name, below in named.items())
+        for key in ("anyOf", "oneOf", "prefixItems"):
+            listed = part.get(key)
+            if isinstance(listed, list):
+                remaining += ((f"{pointer}/{key}/{number}", below) for number, below in enumerate(listed))
+        remaining.append((f"{pointer}/items", part.get("items")))
+    return None
+
+
 def json_schema_to_lark(schema: dict[str, Any], style: dict[str, object]) -> str:
     """Return a Lark grammar of JSON that fits the schema; llguidance does the translation.
 

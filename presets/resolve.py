@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -26,6 +26,13 @@ class SettingValue:
     origin: str
 
 
+class IgnoredValue(NamedTuple):
+    """A flag without effect, and the flag that leaves its sampler out of the chain."""
+
+    flag: str
+    because_of: str
+
+
 @dataclass(frozen=True)
 class Settings:
     """All settings of a run.
@@ -35,6 +42,7 @@ class Settings:
         chain_origin: where the chain as a whole came from.
         grammar_base: the folder that a grammar's file is relative to: the preset's, if the preset names the
             grammar; else None.
+        ignored: the flags whose sampler an arrangement leaves out.
     """
 
     steps: tuple[StepSpec, ...]
@@ -45,6 +53,7 @@ class Settings:
     grammar: SettingValue
     chain_origin: str
     grammar_base: Path | None = None
+    ignored: tuple[IgnoredValue, ...] = ()
 
     def samplers(self) -> list[Sampler]:
         """Return the samplers of the chain, those that are off included."""
@@ -88,11 +97,25 @@ def resolve_settings(
             steps = override_step(steps, override)
         else:
             values[setting] = _setting(setting, override)
+    ignored: list[IgnoredValue] = []
     for arrangement in arrangements:
-        steps = order_steps(steps, arrangement)
+        arranged = order_steps(steps, arrangement)
+        ignored += _ignored_values(steps, arranged, arrangement.origin)
+        steps = arranged
     names_grammar = preset is not None and values["grammar"].origin == _origin(preset)
     base = preset_folder(preset) if preset is not None and names_grammar else None
-    return Settings(tuple(steps), chain_origin=chain_origin, grammar_base=base, **values)
+    return Settings(tuple(steps), chain_origin=chain_origin, grammar_base=base, ignored=tuple(ignored), **values)
+
+
+def _ignored_values(
+    steps: Sequence[StepSpec], arranged: Sequence[StepSpec], because_of: str
+) -> Iterator[IgnoredValue]:
+    """The flags that set a parameter of a step which is left out. A step that was off anyway is not missed."""
+    remaining = {id(step) for step in arranged}
+    for step in steps:
+        if id(step) not in remaining and not step.is_off:
+            flags = (origin for origin in step.origins.values() if origin.startswith("--"))
+            yield from (IgnoredValue(flag, because_of) for flag in dict.fromkeys(flags))
 
 
 def preset_folder(preset: Preset) -> Path | None:

@@ -10,7 +10,7 @@ import typer
 
 from ..errors import FAILED, note, say
 from ..inputs.files import open_input
-from ..inputs.grammar import grammar_folders
+from ..inputs.grammar import grammar_folders, hint_at_open_object
 from ..inputs.model import load_model, show_llama_cpp_messages
 from ..inputs.preset import open_preset
 from ..inputs.settings import fresh_seed, overrides, preset_name
@@ -98,7 +98,9 @@ def _check_defaults(options: BatchOptions) -> BatchDefaults:
     name = preset_name(sampling.preset)
     settings = resolve_settings(None if name == "model" else open_preset(name), chain=sampling.chain, flags=flags)
     if settings.grammar.value is not None:
-        resolve_grammar(settings.grammar.value, grammar_folders(), settings.grammar_base).check()
+        spec = resolve_grammar(settings.grammar.value, grammar_folders(), settings.grammar_base)
+        spec.check()
+        hint_at_open_object(spec)
     seed = _base_seed(sampling.seed)
     return BatchDefaults(name, sampling.chain, flags, seed, options.chat.chat, options.logprobs)
 

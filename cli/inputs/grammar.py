@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from ..errors import note
 from ..options.grammar import ConstraintOptions
 
 if TYPE_CHECKING:
@@ -40,6 +41,7 @@ def grammar_spec(options: ConstraintOptions, settings: Settings) -> GrammarSpec 
         spec.check()
     except GrammarError as error:
         raise error.within(settings.grammar.origin) from None
+    hint_at_open_object(spec)
     return spec
 
 
@@ -51,6 +53,14 @@ def _refuse_without_grammar(options: ConstraintOptions) -> None:
     ):
         if is_given:
             raise typer.BadParameter(f"{flag} needs a grammar")
+
+
+def hint_at_open_object(spec: GrammarSpec) -> None:
+    """Print a note if a JSON Schema allows keys that it does not name: few people mean that."""
+    pointer = spec.open_object
+    if pointer is not None:
+        place = f" at {pointer}" if pointer else ""
+        note(f'the JSON Schema allows other keys too{place}; "additionalProperties": false forbids them')
 
 
 def check_grammar(preset: Preset) -> None:

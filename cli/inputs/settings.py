@@ -38,13 +38,16 @@ def resolve_run_settings(options: RunOptions, metadata: Mapping[str, str] | None
             preset = presets.load_preset("default")
     else:
         preset = open_preset(name)
-    return presets.resolve_settings(
+    settings = presets.resolve_settings(
         preset,
         chain=sampling.chain,
         sets=sampling.set or (),
         flags=(*overrides(options), *_sampling_overrides(sampling)),
         arrangements=tuple(_arrangements(sampling)),
     )
+    for flag, because_of in settings.ignored:
+        note(f"{flag} has no effect: {because_of} leaves its sampler out")
+    return settings
 
 
 def preset_name(given: str | None) -> str:

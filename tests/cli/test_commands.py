@@ -187,6 +187,22 @@ def test_preset_copied_and_changed_runs(gen, home):
     assert gen("Hi", "-P", "./mine.yaml", "--format", "jsonl").lines[0]["max_tokens"] == 3
 
 
+IGNORED_FLAGS = {
+    "--samplers top_k;temperature --top-p 0.5": "--top-p has no effect: --samplers leaves its sampler out",
+    "--samplers top_k --set min_p.p=0.2": "--set min_p.p has no effect: --samplers leaves its sampler out",
+    "--mirostat 2 --top-k 5": "--top-k has no effect: --mirostat leaves its sampler out",
+    "--mirostat 2 --top-k 0": "",
+    "--mirostat 2 --temp 0.5 --logit-bias 5+1": "",
+    "--samplers top_p;top_k --top-p 0.5 --top-k 7": "",
+}
+
+
+@pytest.mark.parametrize(("flags", "note"), IGNORED_FLAGS.items())
+def test_a_flag_whose_sampler_is_left_out_is_named(gen, flags, note):
+    result = gen("x", *flags.split(), "--show-config")
+    assert result.err == (f"gen: note: {note}\n" if note else "")
+
+
 LLAMA_CPPS_FLAGS = {
     "--mirostat 2 --mirostat-ent 3 --mirostat-lr 0.2 --top-k 5": ["tau +3 ", "eta +0.2 ", "mirostat_v2"],
     "--mirostat 0 --mirostat-ent 3": [r"\] dist"],

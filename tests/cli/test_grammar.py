@@ -220,3 +220,28 @@ def test_an_inline_grammar_is_parsed_once(home, environment):
     )
     assert len(done.stdout.strip()) == 10
     assert done.stderr.count("parsed") == 1
+
+
+OPEN = '"properties": {"a": {"enum": [1]}}, "required": ["a"]'
+CLOSED = '"additionalProperties": false'
+HINT = 'gen: note: the JSON Schema allows other keys too{}; "additionalProperties": false forbids them\n'
+OPEN_SCHEMAS = {
+    "open": (f"{{{OPEN}}}", HINT.format("")),
+    "closed": (f"{{{OPEN}, {CLOSED}}}", ""),
+    "open below": (
+        f'{{"properties": {{"b": {{"items": {{{OPEN}}}}}}}, {CLOSED}}}',
+        HINT.format(" at /properties/b/items"),
+    ),
+    "no object": ('{"type": "integer"}', ""),
+}
+
+
+@pytest.mark.parametrize(("schema", "hint"), OPEN_SCHEMAS.values(), ids=OPEN_SCHEMAS)
+def test_a_schema_that_is_open_is_hinted_at(gen, schema, hint):
+    assert gen("x", *RUN, "-j", schema, "--show-config").err == hint
+
+
+@pytest.mark.parametrize(("name", "code"), [("open", 0), ("closed", 1)])
+def test_only_an_open_schema_takes_other_keys(gen, home, name, code):
+    (home / "work" / "schema.json").write_text(OPEN_SCHEMAS[name][0])
+    gen("grammars", "check", "schema.json", "--text-file", "-", stdin='{"a": 1, "z": 2}', code=code)
