@@ -101,9 +101,7 @@ def largest_count(slots: int) -> int:
     return max(_BASES[-1], min(slots, _MAX_ROWS))
 
 
-def choose_decode_plan(
-    rows: ProbeRows, slots: int, can_truncate: bool = True, is_every_count: bool = False
-) -> DecodePlan:
+def choose_decode_plan(rows: ProbeRows, slots: int, is_every_count: bool = False) -> DecodePlan:
     """Measure which numbers of rows give bit-identical logits, and choose those that a batch uses.
 
     Those that agree with a row alone are preferred. If not even two rows do, those that agree with two rows are
@@ -112,7 +110,6 @@ def choose_decode_plan(
     Args:
         rows: Computes rows in the model's own graph.
         slots: How many slots the batch has.
-        can_truncate: Whether tokens can be removed from a sequence, so that copies can be read.
         is_every_count: Test every number of rows, not only those at which llama.cpp may change kernels.
     """
     probe = _Probe(rows)
@@ -120,16 +117,14 @@ def choose_decode_plan(
     kernels = range(2, top + 1) if is_every_count else (*_KERNEL_COUNTS, 16, 32)
     useful = sorted({count for count in kernels if count <= top} | {2, top})
     alone = probe.agreeing_counts(1, useful)
-    if len(alone) > 1:
-        copies = 2 if can_truncate else 1
-        if probe.are_copies_equal(copies):
-            return DecodePlan(BatchExactness(ExactnessLevel.EXACT), alone[1:], copies)
+    if len(alone) > 1 and probe.are_copies_equal(2):
+        return DecodePlan(BatchExactness(ExactnessLevel.EXACT), alone[1:], 2)
     difference = probe.largest_difference
-    for base in _BASES if can_truncate else ():
+    for base in _BASES:
         counts = probe.agreeing_counts(base, useful)
         if counts and probe.are_copies_equal(base):
             return DecodePlan(BatchExactness(ExactnessLevel.AMONG_THEMSELVES, difference), counts, base)
-    return rounding_plan(slots, probe.largest_difference, can_truncate)
+    return rounding_plan(slots, probe.largest_difference)
 
 
 def rounding_plan(slots: int, largest_difference: float, can_truncate: bool = True) -> DecodePlan:

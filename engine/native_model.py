@@ -114,11 +114,6 @@ class NativeModel:
         return not (lib.llama_model_is_recurrent(self.handle) or lib.llama_model_is_hybrid(self.handle))
 
     @property
-    def is_hybrid(self) -> bool:
-        """True for a recurrent model some of whose layers have attention."""
-        return bool(lib.llama_model_is_hybrid(self.handle))
-
-    @property
     def layers(self) -> int:
         """How many layers the model has."""
         return int(lib.llama_model_n_layer(self.handle))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 from .batch_exactness import ExactnessLevel
@@ -28,12 +28,9 @@ class ContextRows:
         self._native = native
         self.contents = contents
         self._lengths = [1 + sequence % contents % 2 for sequence in range(sequences)]
-        if native.can_truncate:
-            native.decode_spans([self._history(sequence) for sequence in range(contents)], all_logits=False)
-            for sequence in range(contents, sequences):
-                native.copy(sequence % contents, sequence)
-        else:
-            self._read_separately(range(sequences))
+        native.decode_spans([self._history(sequence) for sequence in range(contents)], all_logits=False)
+        for sequence in range(contents, sequences):
+            native.copy(sequence % contents, sequence)
 
     def decode(self, first: int, count: int, copies: int = 1) -> list[ProbeRow]:
         """Decode rows, see `ProbeRows`."""
@@ -47,15 +44,8 @@ class ContextRows:
         indices = range(0, count * copies, copies)
         rows = [ProbeRow(native.logits_at(index).copy(), native.state_at(index).copy()) for index in indices]
         for number in sequences:
-            native.forget(self._lengths[number] if native.can_truncate else 0, number)
-        if not native.can_truncate:
-            self._read_separately(sequences)
+            native.forget(self._lengths[number], number)
         return rows
-
-    def _read_separately(self, sequences: Iterable[int]) -> None:
-        """Read the sequences' beginnings, each with the same call."""
-        for number in sequences:
-            self._native.decode_spans([self._history(number)], all_logits=False)
 
     def _history(self, sequence: int) -> SequenceSpan:
         return SequenceSpan([self._token(sequence, step) for step in range(self._lengths[sequence])], 0, sequence)
@@ -76,10 +66,9 @@ def probe_decode_plan(
     It takes about as long as 15 tokens, in a context of its own, which is freed before this returns.
     """
     slots = context.sequences
-    is_hybrid_and_long = model.is_hybrid and context.length > _CONTEXT_TOKENS
-    if model.uses_gpu or is_hybrid_and_long:
-        # A GPU divides the attention by the longest request. A hybrid model's single token has a kernel of its own
-        # beyond 256 tokens, and no copy of it can be removed.
+    if model.uses_gpu or not model.can_truncate:
+        # A GPU divides the attention by the longest request. A recurrent or hybrid model computes the sequences of
+        # a batch together, and cannot read a single token twice to compute it as one of two rows.
         return rounding_plan(slots, 0.0, model.can_truncate)
     contents = _CONTENTS_OF_FEW_LAYERS if model.layers < _FEW_LAYERS else _CONTENTS
     try:
@@ -89,7 +78,7 @@ def probe_decode_plan(
             plan = common_plan(plan, _probe(model, few, adapters, 1, is_every_count=True), slots)
     except ModelError:  # no memory for it; the batch may need less
         return rounding_plan(slots, 0.0, model.can_truncate)
-    if plan.exactness.level is ExactnessLevel.EXACT and model.can_truncate and context.length > _CONTEXT_TOKENS:
+    if plan.exactness.level is ExactnessLevel.EXACT and context.length > _CONTEXT_TOKENS:
         # Then `generate`, which reads a token alone, gets another kernel of flash attention.
         plan.exactness = replace(plan.exactness, alone_tokens=_CONTEXT_TOKENS)
     return plan
@@ -108,6 +97,6 @@ def _probe(
     native = NativeContext(model, options, adapters)
     try:
         rows = ContextRows(native, sequences, contents)
-        return choose_decode_plan(rows, context.sequences, model.can_truncate, is_every_count)
+        return choose_decode_plan(rows, context.sequences, is_every_count)
     finally:
         native.close()

@@ -129,13 +129,6 @@ def test_the_default_costs_few_rows():
     assert sum(rows.decodes) == 1 + 1 + 2 + 4 + 8 + 2
 
 
-def test_a_recurrent_model_has_no_copies():
-    plan = choose_decode_plan(ScriptedRows(tiled_from_8), 8, can_truncate=False)
-    assert (plan.exactness.level, plan.counts, plan.lone_copies) == (EXACT, (2, 4), 1)
-    plan = choose_decode_plan(ScriptedRows(other_than_alone), 8, can_truncate=False)
-    assert plan.exactness.level is ROUNDING
-
-
 def test_experts_allow_what_equal_and_different_rows_allow():
     exact = choose_decode_plan(ScriptedRows(one_kernel), 8)
     assert common_plan(exact, choose_decode_plan(ScriptedRows(tiled_from_8), 8), 8).counts == (2, 4)
