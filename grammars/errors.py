@@ -33,9 +33,11 @@ class GrammarError(LogitsmithError):
         return cls(message, *line_and_column(source, offset), source)
 
     def within(self, label: str) -> GrammarError:
-        """The same error with the grammar's name before it."""
+        """The same error with the grammar's name before it; a name that the label ends in is not said again."""
+        text = str(self)
+        head, _, rest = text.partition(": ")
         labelled = GrammarError(self.message, self.line, self.column)
-        labelled.args = (f"{label}: {self}",)
+        labelled.args = (f"{label}: {rest if _says_the_same(label, head) else text}",)
         return labelled
 
     def _full_text(self, source: str | None) -> str:
@@ -52,6 +54,12 @@ class GrammarError(LogitsmithError):
 def line_and_column(source: str, offset: int) -> tuple[int, int]:
     """The line and the column, from 1, of an offset in a text."""
     return source.count("\n", 0, offset) + 1, offset - source.rfind("\n", 0, offset)
+
+
+def _says_the_same(label: str, head: str) -> bool:
+    """True for labels such as ``--json-schema`` or ``--set grammar`` before ``JSON Schema`` or ``grammar``."""
+    last_word = label.rsplit(maxsplit=1)[-1] if label.strip() else ""
+    return last_word.removeprefix("--").replace("-", " ").casefold() == head.casefold()
 
 
 def _excerpt(line: str, column: int) -> tuple[str, str]:

@@ -83,6 +83,15 @@ class Draft:
         """Put a step that takes the most likely token into a slot."""
         self.put(slot, "greedy", {}, [key], comment)
 
+    def put_logit_bias(self) -> None:
+        """Put the biases of ``logit_bias``, a table of token ids and numbers, into the slot of that name."""
+        bias = self.table.raw("logit_bias") or {}
+        if not isinstance(bias, dict) or not all(str(key).isdecimal() for key in bias):
+            raise self.table.fault("logit_bias", "a table of token ids and numbers")
+        inner = ForeignTable(bias, f"{self.table.origin}: logit_bias")
+        params = {"bias": {int(key): inner.number(key, 0.0) for key in inner.values}}
+        self.put("logit_bias", "logit_bias", params, ["logit_bias"])
+
     def arranged(self, order: Iterable[str]) -> list[ForeignStep]:
         """The steps of these slots, in this order."""
         return [self.slots[slot] for slot in order if slot in self.slots]

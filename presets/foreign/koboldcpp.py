@@ -79,13 +79,8 @@ def _put_biases_and_dry(draft: Draft) -> None:
         draft.put("ignore_eos", "ignore_eos", {}, ["bypass_eos"])
     strings = [*table.texts("banned_tokens"), *table.texts("banned_strings")]
     draft.put("ban", "ban", {"strings": strings}, ["banned_tokens", "banned_strings"])
-    bias = table.raw("logit_bias") or {}
-    if not isinstance(bias, dict) or not all(str(key).isdecimal() for key in bias):
-        raise table.fault("logit_bias", "a table of token ids and numbers")
-    inner = ForeignTable(bias, f"{table.origin}: logit_bias")
-    params: dict[str, Any] = {"bias": {int(key): inner.number(key, 0.0) for key in inner.values}}
-    draft.put("logit_bias", "logit_bias", params, ["logit_bias"])
-    params = {
+    draft.put_logit_bias()
+    params: dict[str, Any] = {
         "multiplier": max(table.number("dry_multiplier", 0.0), 0.0),
         "base": table.number("dry_base", 1.75),
         "allowed_length": table.whole_number("dry_allowed_length", 2),

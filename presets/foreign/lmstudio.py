@@ -86,9 +86,7 @@ def _convert_old(values: Mapping[Any, Any], origin: str) -> Draft:
         draft.report("penalize_nl", "the penalties would have spared the newline")
     bias = table.raw("logit_bias")
     if isinstance(bias, dict) and bias and all(str(key).isdecimal() for key in bias):
-        inner = ForeignTable(bias, f"{origin}: logit_bias")
-        params = {"bias": {int(key): inner.number(key, 0.0) for key in inner.values}}
-        draft.put("logit_bias", "logit_bias", params, ["logit_bias"])
+        draft.put_logit_bias()
     elif bias:
         draft.report("logit_bias", "it is no table of token ids and numbers")
     draft.take_seed("seed")

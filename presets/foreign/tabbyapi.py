@@ -107,17 +107,13 @@ def _put_steps(draft: Draft) -> None:
 
 def _put_bans(draft: Draft) -> None:
     table = draft.table
-    bias = table.raw("logit_bias") or {}
-    if not isinstance(bias, dict) or not all(str(key).isdecimal() for key in bias):
-        raise table.fault("logit_bias", "a table of token ids and numbers")
-    inner = ForeignTable(bias, f"{table.origin}: logit_bias")
-    params: dict[str, Any] = {"bias": {int(key): inner.number(key, 0.0) for key in inner.values}}
-    draft.put("logit_bias", "logit_bias", params, ["logit_bias"])
+    draft.put_logit_bias()
     if table.flag("ban_eos_token", False):
         draft.put("ignore_eos", "ignore_eos", {}, ["ban_eos_token"])
     draft.put("min_tokens", "min_tokens", {"n": table.whole_number("min_tokens", 0)}, ["min_tokens"])
     tokens, strings = _ids(table, "banned_tokens"), table.texts("banned_strings")
-    params = {**({"tokens": tokens} if tokens else {}), **({"strings": strings} if strings else {})}
+    lists: dict[str, Any] = {"tokens": tokens, "strings": strings}
+    params = {key: values for key, values in lists.items() if values}
     draft.put("ban", "ban", params, ["banned_tokens", "banned_strings"])
     if _ids(table, "allowed_tokens"):
         draft.report("allowed_tokens", "all other tokens would have been banned")

@@ -37,8 +37,9 @@ def test_the_first_wrong_byte_is_named(data, place):
     [
         pytest.param("top_kk", "top_k", id="one letter too many"),
         pytest.param("min", "min_p", id="a part"),
+        pytest.param("tpo_p", "top_p", id="two letters swapped"),
         pytest.param("zzz", None, id="nothing near"),
     ],
 )
 def test_the_nearest_name(name, nearest):
-    assert nearest_name(name, ["top_k", "min_p"]) == nearest
+    assert nearest_name(name, ["typ_p", "top_p", "top_k", "min_p"]) == nearest

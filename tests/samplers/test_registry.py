@@ -123,7 +123,8 @@ def test_every_name_and_alias_is_found():
 
 @pytest.mark.parametrize(
     ("typed", "near"),
-    [("topk", "top_k"), ("tempreature", "temperature"), ("penalty_", "penalty"), ("min-q", "min_p")],
+    [("topk", "top_k"), ("tempreature", "temperature"), ("penalty_", "penalty"), ("min-q", "min_p"),
+     ("tpo_p", "top_p")],
 )  # fmt: skip
 def test_a_near_miss_is_suggested(typed, near):
     with pytest.raises(SamplingError) as caught:
