@@ -6,6 +6,7 @@ import mmap
 from dataclasses import dataclass
 from pathlib import Path
 
+from ..common import file_problem
 from .errors import ModelError
 from .gguf_header import DamagedError, HeaderReader
 from .gguf_rules import Values, describe_other_kind
@@ -52,12 +53,10 @@ def read_header(path: Path) -> GgufHeader:
                 needed = reader.bytes_needed()
                 size = len(data)
                 header = GgufHeader(reader.values, reader.tensor_count, reader.missing_bytes())
-    except FileNotFoundError:
-        raise ModelError(f"{path}: there is no such file") from None
     except IsADirectoryError:
         raise ModelError(f"{path}: this is a folder; give the .gguf file in it") from None
     except OSError as error:
-        raise ModelError(f"{path}: cannot be read: {error.strerror}") from None
+        raise ModelError(f"{path}: {file_problem(error, path)}") from None
     except ValueError as error:  # a path with a NUL in it
         raise ModelError(f"{str(path)!r}: no file can have this name: {error}") from None
     except DamagedError as error:

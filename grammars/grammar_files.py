@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ..common.text import NotUTF8Error, decode_utf8
+from ..common.text_files import TextFileError, read_text_file
 from .errors import GrammarError
 from .limits import MAX_SOURCE_CHARACTERS
 
@@ -17,14 +17,6 @@ _MAX_FILE_BYTES = 4 * MAX_SOURCE_CHARACTERS  # a character has at most 4 bytes i
 def read_grammar_file(path: Path) -> str:
     """Return the text of a grammar file. Raises ``GrammarError``."""
     try:
-        with path.open("rb") as file:
-            data = file.read(_MAX_FILE_BYTES + 1)
-    except (OSError, ValueError) as error:
-        problem = "it is a folder" if path.is_dir() else getattr(error, "strerror", None) or str(error)
-        raise GrammarError(f"{path}: cannot be read ({problem})") from None
-    if len(data) > _MAX_FILE_BYTES:
-        raise GrammarError(f"{path}: the file is larger than {_MAX_FILE_BYTES // 1_000_000} MB")
-    try:
-        return decode_utf8(data)
-    except NotUTF8Error as error:
-        raise GrammarError(f"{path}: line {error.line}: the file is not UTF-8") from None
+        return read_text_file(path, _MAX_FILE_BYTES)
+    except TextFileError as error:
+        raise GrammarError(f"{path}: {error}") from None

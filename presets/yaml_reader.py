@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Any
 
 import yaml
 from yaml.reader import ReaderError
 
-from ..common import NotUTF8Error, decode_utf8
+from ..common import TextFileError, decode_text_file, read_text_file
 from .errors import PresetError
 from .yaml_loader import MAX_VALUES, BoundedLoader, Yaml12Loader
 
@@ -86,12 +85,9 @@ def parse_yaml(text: str, origin: str, loader_class: type[BoundedLoader] = Yaml1
 def read_text(path: Path, origin: str) -> str:
     """Return the text of a file, without a byte order mark; raises ``PresetError`` as `read_yaml` does."""
     try:
-        with path.open("rb") as file:
-            # One byte more than allowed: a device or a pipe has no size to ask for.
-            data = file.read(MAX_FILE_BYTES + 1)
-    except (OSError, ValueError) as error:
-        raise PresetError(f"{origin}: {_file_message(path, error)}") from None
-    return decode_text(data, origin)
+        return read_text_file(path, MAX_FILE_BYTES)
+    except TextFileError as error:
+        raise PresetError(f"{origin}: {error}") from None
 
 
 def decode_text(data: bytes, origin: str) -> str:
@@ -99,23 +95,10 @@ def decode_text(data: bytes, origin: str) -> str:
 
     Raises ``PresetError`` for more than 1 MB, and for what is not UTF-8.
     """
-    if len(data) > MAX_FILE_BYTES:
-        raise PresetError(f"{origin}: the file is larger than 1 MB")
     try:
-        return decode_utf8(data)
-    except NotUTF8Error as error:
-        raise PresetError(f"{origin}: line {error.line}: the file is not UTF-8") from None
-
-
-def _file_message(path: Path, error: OSError | ValueError) -> str:
-    if isinstance(error, FileNotFoundError):
-        return "there is no such file"
-    # Not `Path.is_dir`, which may raise the same error again.
-    if isinstance(error, IsADirectoryError) or (isinstance(error, OSError) and os.path.isdir(path)):  # noqa: PTH112
-        return "it is a folder, not a file"
-    if isinstance(error, PermissionError):
-        return "the file may not be read (permission denied)"
-    return f"the file cannot be read ({getattr(error, 'strerror', None) or error})"
+        return decode_text_file(data, MAX_FILE_BYTES)
+    except TextFileError as error:
+        raise PresetError(f"{origin}: {error}") from None
 
 
 def _check_extent(value: Any, origin: str) -> None:

@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from ..errors import BAD_USAGE, fail, note, report_failures
+from ..inputs.files import file_errors_in_words
 from ..inputs.grammar import check_grammar
 from ..inputs.preset import import_file, list_sections, open_preset, report
 from ..options.presets import PresetExportOptions, PresetImportOptions
@@ -47,7 +48,9 @@ def show(name: Name) -> None:
         from ...presets import find_preset
         from ..render.text import terminal_safe
 
-        text = find_preset(name).path.read_text(encoding="utf-8", errors="replace")
+        path = find_preset(name).path
+        with file_errors_in_words(path):
+            text = path.read_text(encoding="utf-8", errors="replace")
         sys.stdout.write(terminal_safe(text, sys.stdout))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -39,11 +40,25 @@ def open_input(path: Path) -> Iterator[BinaryIO]:
             raise OSError(None, "it is closed", "stdin")
         # A copy of stdin that is not closed: a thread may still read from it when the run ends.
         yield os.fdopen(os.dup(sys.stdin.fileno()), "rb")
-    elif path.is_file():
-        with path.open("rb") as file:
+        return
+    with file_errors_in_words(path):
+        file = path.open("rb")
+    if stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+        with file:
             yield file
     else:  # a pipe, which such a thread may read as well
-        yield path.open("rb")
+        yield file
+
+
+@contextmanager
+def file_errors_in_words(path: Path) -> Iterator[None]:
+    """Raise an ``OSError`` again with the words of `file_problem`."""
+    try:
+        yield
+    except OSError as error:
+        from ...common import file_problem
+
+        raise OSError(error.errno, file_problem(error, path), str(path)) from None
 
 
 def read_input(path: Path) -> bytes:

@@ -17,6 +17,7 @@ from typing import IO
 import numpy as np
 from numpy.typing import NDArray
 
+from ...common import file_problem
 from ..errors import RecoverError
 from ..file_writing import write_file
 from ..npz_reading import DAMAGED_NPZ_ERRORS, open_npz
@@ -90,7 +91,9 @@ class Basis:
                 pieces = tuple(flat[a:b] for a, b in pairwise(ends))
                 return cls(data["matrix"], data["order"], str(data["source"]), pieces)._checked()
         except OSError as error:
-            raise RecoverError(f"{path}: {error.strerror or 'not a basis'}") from None
+            raise RecoverError(
+                f"{path}: {file_problem(error, path) if error.strerror else 'not a basis'}"
+            ) from None
         except DAMAGED_NPZ_ERRORS:
             raise RecoverError(f"{path}: not a basis; make one with gen recover-basis") from None
 

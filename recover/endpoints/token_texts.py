@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
+from ...common import file_problem
 from ..errors import RecoverError
 
 T = TypeVar("T", bytes, str)
@@ -84,7 +85,7 @@ def read_tiktoken(path: Path) -> list[bytes | None]:
                 text, token = line.split()
                 pieces[int(token)] = base64.b64decode(text, validate=True)
     except OSError as error:
-        raise RecoverError(f"{path}: {error.strerror}") from None
+        raise RecoverError(f"{path}: {file_problem(error, path)}") from None
     except ValueError:
         raise RecoverError(f"{path}: line {number} is not base64 and an id, as in a .tiktoken file") from None
     if not pieces or min(pieces) < 0 or max(pieces) > _MOST_UNUSED * len(pieces):

@@ -8,6 +8,7 @@ from typing import IO, Any
 
 import numpy as np
 
+from ...common import file_problem
 from ...logprobs import TokenLogprob, encode_json, finite_or_none
 from ..errors import RecoverError
 from ..file_writing import check_writable, write_file
@@ -90,7 +91,9 @@ def read_row(path: Path) -> Float64s:
         with open_npz(path) as data:
             ids, logprobs = data["ids"], np.asarray(data["logprobs"], dtype=np.float64)
     except OSError as error:
-        raise RecoverError(f"{path}: {error.strerror or 'not a recovery'}") from None
+        raise RecoverError(
+            f"{path}: {file_problem(error, path) if error.strerror else 'not a recovery'}"
+        ) from None
     except DAMAGED_NPZ_ERRORS:
         raise RecoverError(f"{path}: not a recovery that gen recover wrote as .npz") from None
     if ids.ndim != 1 or logprobs.shape != ids.shape:

@@ -47,7 +47,7 @@ USAGE = {
 FAILURES = {
     "missing model": (["x", "-m", "no.gguf"], b"", "no.gguf: there is no such file"),
     "folder as model": (["x", "-m", "."], b"", ".: this is a folder"),
-    "missing prompt file": (["-f", "no.txt"], b"", "no.txt: No such file or directory"),
+    "missing prompt file": (["-f", "no.txt"], b"", "no.txt: there is no such file"),
     "folder as prompt": (["-f", "."], b"", ".: Is a directory"),
     "stdin is not UTF-8": ([], b"ab\xff", "stdin is not UTF-8: byte 0xff at offset 2"),
     "prompt longer than the context": (["x " * 50, "-c", "32"], b"", "and the context holds 32; shorten it"),

@@ -115,4 +115,4 @@ def test_what_gen_writes_is_read(gen):
 
 
 def test_no_such_file(gen):
-    assert "none.jsonl: No such file" in gen("inspect", "none.jsonl", code=1).err
+    assert "none.jsonl: there is no such file" in gen("inspect", "none.jsonl", code=1).err

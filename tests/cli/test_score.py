@@ -127,7 +127,7 @@ WRONG = {
     ),
     "lines and a text": (["score", "a", "--jsonl", "-"], "a text cannot stand beside it", 2),
     "lines and choices": (["score", "--jsonl", "-", "--choices", "a"], "--choices cannot stand beside it", 2),
-    "no such file": (["score", "--jsonl", "none.jsonl"], "none.jsonl: No such file", 1),
+    "no such file": (["score", "--jsonl", "none.jsonl"], "none.jsonl: there is no such file", 1),
     "tokens in json": (["score", "a", "--tokens", "--format", "json"], "--tokens is for the table", 2),
 }
 

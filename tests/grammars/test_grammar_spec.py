@@ -69,7 +69,7 @@ WRONG = {
     "a number": ({"regex": 12}, "grammar.regex: 12 is not a text"),
     "an empty after": ({"regex": "a", "after": ""}, "the text after which it begins is empty"),
     "a root of a regex": ({"regex": "a", "root": "x"}, "a root rule belongs to GBNF, not to regex"),
-    "no such file": ({"file": "none.gbnf"}, "none.gbnf: cannot be read"),
+    "no such file": ({"file": "none.gbnf"}, "none.gbnf: there is no such file"),
     "a folder": ({"file": "."}, "it is a folder"),
     "a file of bytes": ({"file": "latin"}, "latin: line 2: the file is not UTF-8"),
     "what JSON has no number for": ({"json_schema": {"const": float("nan")}}, "grammar.json_schema is not JSON"),

@@ -152,7 +152,7 @@ def test_files(tmp_path):
         path.write_bytes(data)
         with pytest.raises(RecoverError, match="not a basis"):
             Basis.load(path)
-    with pytest.raises(RecoverError, match="No such file"):
+    with pytest.raises(RecoverError, match="there is no such file"):
         Basis.load(tmp_path / "no.npz")
     with pytest.raises(RecoverError, match="cannot be written: No such file"):
         basis.save(tmp_path / "no" / "b.npz")

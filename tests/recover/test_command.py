@@ -448,7 +448,7 @@ def test_flags_that_mean_nothing_are_refused(name):
 
 NOBODY = ["--endpoint", "http://127.0.0.1:9", "--api", "llama-server", "--retries", "0", "--vocab-size", "10"]
 FAILURES = {
-    "no such basis": (["--basis", "no.npz"], "no.npz: No such file"),
+    "no such basis": (["--basis", "no.npz"], "no.npz: there is no such file"),
     "output of no kind": (["-o", "x.txt"], "x.txt: the name ends in none of .npz, .json, .jsonl"),
     "no such folder": (["-o", "no/x.json"], "there is no folder no"),
     "a folder": (["-o", "folder.json"], "folder.json: it is a folder"),

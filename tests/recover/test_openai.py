@@ -219,7 +219,7 @@ def test_tiktoken_files(tmp_path):
         path.write_bytes(data)
         with pytest.raises(RecoverError, match=message):
             read_tiktoken(path)
-    with pytest.raises(RecoverError, match="No such file"):
+    with pytest.raises(RecoverError, match="there is no such file"):
         read_tiktoken(tmp_path / "no")
 
 
