@@ -46,3 +46,10 @@ def parse_yaml_1_1(text: str, origin: str) -> Any:
         raise
     except ValueError as error:  # a date such as 2024-99-99
         raise PresetError(f"{origin}: {error}") from None
+    except (
+        LookupError,
+        AttributeError,
+        TypeError,
+        ArithmeticError,
+    ):  # what PyYAML raises for `!!int ""` and the like
+        raise PresetError(f"{origin}: a value does not fit its tag") from None
