@@ -91,9 +91,8 @@ class Basis:
                 pieces = tuple(flat[a:b] for a, b in pairwise(ends))
                 return cls(data["matrix"], data["order"], str(data["source"]), pieces)._checked()
         except OSError as error:
-            raise RecoverError(
-                f"{path}: {file_problem(error, path) if error.strerror else 'not a basis'}"
-            ) from None
+            problem = file_problem(error, path) if error.strerror else "not a basis"
+            raise RecoverError(f"{path}: {problem}") from None
         except DAMAGED_NPZ_ERRORS:
             raise RecoverError(f"{path}: not a basis; make one with gen recover-basis") from None
 

@@ -91,9 +91,8 @@ def read_row(path: Path) -> Float64s:
         with open_npz(path) as data:
             ids, logprobs = data["ids"], np.asarray(data["logprobs"], dtype=np.float64)
     except OSError as error:
-        raise RecoverError(
-            f"{path}: {file_problem(error, path) if error.strerror else 'not a recovery'}"
-        ) from None
+        problem = file_problem(error, path) if error.strerror else "not a recovery"
+        raise RecoverError(f"{path}: {problem}") from None
     except DAMAGED_NPZ_ERRORS:
         raise RecoverError(f"{path}: not a recovery that gen recover wrote as .npz") from None
     if ids.ndim != 1 or logprobs.shape != ids.shape:

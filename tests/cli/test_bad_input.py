@@ -48,7 +48,7 @@ FAILURES = {
     "missing model": (["x", "-m", "no.gguf"], b"", "no.gguf: there is no such file"),
     "folder as model": (["x", "-m", "."], b"", ".: this is a folder"),
     "missing prompt file": (["-f", "no.txt"], b"", "no.txt: there is no such file"),
-    "folder as prompt": (["-f", "."], b"", ".: Is a directory"),
+    "folder as prompt": (["-f", "."], b"", ".: it is a folder, not a file"),
     "stdin is not UTF-8": ([], b"ab\xff", "stdin is not UTF-8: byte 0xff at offset 2"),
     "prompt longer than the context": (["x " * 50, "-c", "32"], b"", "and the context holds 32; shorten it"),
     "adapter that is missing": (["x", "--lora", "no.gguf=0.5"], b"", "no.gguf: there is no such file"),
