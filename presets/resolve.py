@@ -161,7 +161,12 @@ def _starting_value(preset: Preset | None, name: str) -> SettingValue:
 
 
 def _setting(name: str, override: Override) -> SettingValue:
-    """Return a setting's value, checked as a preset's would be; None stands for the default."""
+    """Return a setting's value, checked as a preset's would be; None stands for the default.
+
+    No token at all is for a single run, which then only reads its prompt; a preset has no use for it.
+    """
+    if name == "max_tokens" and type(override.value) is int and override.value == 0:
+        return SettingValue(0, override.origin)
     try:
         value = getattr(Preset.from_table({name: override.value}, origin=""), name)
     except PresetError as error:

@@ -59,7 +59,7 @@ def load_model(options: ModelOptions, interrupt: Interrupt) -> Model:
                 threads=options.threads,
                 gpu_layers=options.gpu_layers,
                 batch=options.batch_size,
-                mmap=not options.no_mmap,
+                mmap=options.mmap,
                 mlock=options.mlock,
                 lora=_adapters(options),
                 progress=report_and_go_on,

@@ -10,6 +10,7 @@ import typer
 
 from ..errors import note
 from ..options.flag import Options, walk_flags
+from ..options.length import UNTIL_CONTEXT_IS_FULL
 from ..options.run import RunOptions
 from ..options.sampling import FullSamplingOptions
 from .preset import open_preset, preset_of_model
@@ -92,6 +93,8 @@ def overrides(options: Options) -> Iterator[Override]:
         setting, _, key = flag.sets.partition(".")
         if setting == "grammar":  # a preset has one setting for it: a name, or a table of one key
             yield Override(flag.name, setting, {key: str(value)} if key else value)
+        elif flag.sets == "max_tokens":
+            yield Override(flag.name, flag.sets, -1 if value == UNTIL_CONTEXT_IS_FULL else value)
         elif not (is_mirostat_off and setting == "mirostat"):
             yield Override(flag.name, flag.sets, value)
 

@@ -5,7 +5,10 @@ from __future__ import annotations
 from functools import partial
 
 from .flag import Options, flag, options_class
-from .limits import at_least
+from .limits import Limit
+
+UNTIL_CONTEXT_IS_FULL = -2
+"""llama.cpp's number for it. Here -1, no limit, means the same: a context that is full ends every text."""
 
 length_flag = partial(flag, panel="Length")
 
@@ -18,8 +21,10 @@ class LengthOptions(Options):
         "-n",
         "--predict",
         "--n-predict",
-        help="Tokens to write at most; -1 = no limit. [256, then a grammar's sentence is closed]",
+        help="Tokens at most; 0 = only read, -1, -2 = until the context is full. [256, then a sentence is closed]",
         sets="max_tokens",
-        limit=at_least(1, minus_one="no limit"),
+        limit=Limit("≥ 0, nor -1 or -2 for no limit", UNTIL_CONTEXT_IS_FULL),
     )
-    stop: list[str] | None = length_flag("--stop", "-r", help="End before this text; repeatable.", sets="stop")
+    stop: list[str] | None = length_flag(
+        "--stop", "-r", "--reverse-prompt", help="End before this text; repeatable.", sets="stop"
+    )

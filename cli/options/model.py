@@ -5,11 +5,26 @@ from __future__ import annotations
 from functools import partial
 from pathlib import Path
 
+import typer
+
 from ...common.limits import INT32_MAX, MAX_THREADS
 from .flag import Options, flag, options_class
 from .limits import within
 
 _model = partial(flag, panel="Model")
+
+
+_ALL_LAYERS = -1
+
+
+def _layer_count(text: str | int) -> int:
+    """A number of layers, or ``all``."""
+    if text == "all":
+        return _ALL_LAYERS
+    try:
+        return int(text)
+    except ValueError:
+        raise typer.BadParameter(f"{text!r} is not a whole number, nor all") from None
 
 
 @options_class
@@ -27,8 +42,10 @@ class ModelOptions(Options):
         "-ngl",
         "--gpu-layers",
         "--n-gpu-layers",
-        help="Layers on the GPU; -1 = all. [0]",
+        metavar="N|all",
+        help="Layers on the GPU; all or -1: all. [0]",
         default=0,
+        parser=_layer_count,
         limit=within(-1, INT32_MAX),
     )
     batch_size: int = _model(
@@ -37,12 +54,19 @@ class ModelOptions(Options):
     lora: list[str] | None = _model(
         "--lora", metavar="FILE[=SCALE]", help="LoRA adapter; repeatable.", is_path=True
     )
-    no_mmap: bool = _model("--no-mmap", help="Read the whole file instead of mapping it.", default=False)
+    mmap: bool = _model("--mmap/--no-mmap", help="Map the file, or read the whole of it. [--mmap]", default=True)
     mlock: bool = _model("--mlock", help="Keep the model in RAM.", default=False)
+    no_warmup: bool = _model("--no-warmup", help="As ever: gen makes no trial run.", default=False)
 
 
 @options_class
 class LogOptions(Options):
     """What llama.cpp says of itself."""
 
-    verbose: bool = flag("-v", "--verbose", help="llama.cpp's own log, on stderr.", default=False, panel="Output")
+    verbose: bool = flag(
+        "-v",
+        "--verbose/--log-disable",
+        help="llama.cpp's own log, on stderr. [--log-disable]",
+        default=False,
+        panel="Output",
+    )

@@ -91,7 +91,7 @@ class OutputOptions(Options):
     """What is written, and in which format."""
 
     echo: bool = flag(
-        "--echo",
+        "--echo/--no-display-prompt",
         help="Write the prompt too; in JSON, its tokens with their logprobs.",
         default=False,
         panel="Prompt",

@@ -30,6 +30,8 @@ class ChatOptions(Options):
     chat: bool | None = _prompt("--chat/--no-chat", help="Put the prompt into the model's chat template.")
     system: str | None = _prompt("--system", "-sys", help="System message; implies --chat.", sets="system")
 
+    jinja: bool = _prompt("--jinja", help="As ever: the chat template is read as Jinja.", default=False)
+
     def check(self) -> None:
         """Refuse a system message without the template that would hold it."""
         if self.chat is False and self.system is not None:

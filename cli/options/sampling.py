@@ -27,7 +27,9 @@ class SamplingOptions(Options):
     )
     set: list[str] | None = _sampling("--set", metavar="NAME.PARAM=VALUE", help="Set one parameter; repeatable.")
     seed: int | None = _sampling("-s", "--seed", help="Same seed, same text; -1 picks one. [-1]", called="--seed")
-    temp: float | None = _sampling("--temp", help="Temperature; 0 = the most likely token.", sets="temperature.t")
+    temp: float | None = _sampling(
+        "--temp", "--temperature", help="Temperature; 0 = the most likely token.", sets="temperature.t"
+    )
     top_k: int | None = _sampling("--top-k", help="Keep the k most likely tokens; 0 = off.", sets="top_k.k")
     top_p: float | None = _sampling(
         "--top-p", help="Keep the likeliest tokens up to this mass; 1 = off.", sets="top_p.p"

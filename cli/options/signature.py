@@ -117,5 +117,6 @@ def _given(context: typer.Context) -> GivenFlags:
     for parameter in context.command.params:
         source = context.get_parameter_source(parameter.name or "")
         if parameter.name and source is not None and source.name == "COMMANDLINE":
-            names[parameter.name] = parameter.opts[0]
+            is_negated = context.params.get(parameter.name) is False and parameter.secondary_opts
+            names[parameter.name] = (parameter.secondary_opts if is_negated else parameter.opts)[0]
     return GivenFlags(names)

@@ -3,8 +3,9 @@
 import pytest
 
 USAGE = {
-    "-n 0": (["x", "-n", "0"], "-n: 0 is not ≥ 1, nor -1 for no limit"),
-    "-n -2": (["x", "-n", "-2"], "-n: -2 is not ≥ 1"),
+    "-n -3": (["x", "-n", "-3"], "-n: -3 is not ≥ 0, nor -1 or -2 for no limit"),
+    "-ngl auto": (["x", "-ngl", "auto"], "'auto' is not a whole number, nor all"),
+    "-ngl -2": (["x", "-ngl", "-2"], "-ngl: -2 is not within -1.."),
     "-n text": (["x", "-n", "many"], "'--predict' / '--n-predict': 'many' is not a whole number"),
     "-t 0": (["x", "-t", "0"], "-t: 0 is not within 1..512"),
     "-t 100000": (["x", "-t", "100000"], "-t: 100000 is not within 1..512"),

@@ -368,3 +368,37 @@ def test_the_format_of_chat_completions_implies_the_chat_template(gen):
     answers = [json.loads(gen(*run, *flag).out) for flag in ([], ["--chat"], ["--no-chat"])]
     tokens = [answer["usage"]["prompt_tokens"] for answer in answers]
     assert tokens[0] == tokens[1] > tokens[2] == 1
+
+
+SAME_RUNS = {
+    "--temperature": (["--temperature", "0.3"], ["--temp", "0.3"]),
+    "--reverse-prompt": (["--reverse-prompt", " the"], ["--stop", " the"]),
+    "-ngl all": (["-ngl", "all"], ["-ngl", "-1"]),
+    "-n -2": (["-n", "-2", "-c", "16", "--ignore-eos"], ["-n", "-1", "-c", "16", "--ignore-eos"]),
+    "--mmap": (["--no-mmap", "--mmap"], []),
+    "--no-mmap": (["--no-mmap"], []),
+    "--no-display-prompt": (["--echo", "--no-display-prompt"], []),
+    "--log-disable": (["-v", "--log-disable"], []),
+    "--no-warmup": (["--no-warmup"], []),
+    "--jinja": (["--chat", "--jinja"], ["--chat"]),
+}
+
+
+@pytest.mark.parametrize(("flags", "same"), SAME_RUNS.values(), ids=SAME_RUNS)
+def test_llama_cpps_other_names(gen, flags, same):
+    one, other = gen(*SEA, *flags), gen(*SEA, *same)
+    assert (one.out, one.err) == (other.out, other.err)
+
+
+def test_no_token_only_reads_the_prompt(gen):
+    assert (gen("The sea", "-n", "0").out, gen("The sea", "-n", "0", "--echo").out) == ("", "The sea")
+    start, *prompt, done = gen("The sea", "-n", "0", "--echo", "--format", "jsonl", "--logprobs", "0").lines
+    assert [line["token"] for line in prompt] == ["The", " sea"]
+    assert prompt[1]["logprob"] < 0
+    assert (start["max_tokens"], done["finish_reason"], done["usage"]["completion_tokens"]) == (0, "length", 0)
+
+
+def test_no_token_in_a_batch(gen, home):
+    (home / "work" / "one.jsonl").write_text('{"prompt": "The sea"}')
+    (line,) = gen("batch", "one.jsonl", "-n", "0", "--format", "jsonl", "--parallel", "1").lines
+    assert (line["text"], line["finish_reason"]) == ("", "length")
