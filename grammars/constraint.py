@@ -43,7 +43,8 @@ class Closable(Guide, Protocol):
 def as_guide(constraint: Constraint | None) -> Guide | None:
     """The constraint if it is a `Guide`, else None.
 
-    Looks at the class: the object's own properties may wait for a grammar that is still being compiled.
+    Looks at the class: ``isinstance`` with a runtime-checkable Protocol would read the object's ``is_complete``,
+    which may wait for a grammar that is still being compiled; ``issubclass`` refuses a Protocol with a property.
     """
     kind = type(constraint)
     return cast(Guide, constraint) if hasattr(kind, "forced") and hasattr(kind, "is_complete") else None

@@ -37,8 +37,9 @@ class Arrangement:
 def arrange_by_samplers(text: str) -> Arrangement:
     """llama.cpp's ``--samplers "top_k;top_p;temperature"``, or its letters. Raises ``PresetError``."""
     names = read_sequence(text, "--samplers")
-    steps = tuple(name for name in names if name != "adaptive_p")
-    return Arrangement("--samplers", steps, "adaptive_p" if "adaptive_p" in names else None)
+    selectors = [name for name in names if find_sampler(name).about.selects]
+    steps = tuple(name for name in names if name not in selectors)
+    return Arrangement("--samplers", steps, selectors[-1] if selectors else None)
 
 
 def arrange_by_mirostat(version: int) -> Arrangement:

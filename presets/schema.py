@@ -58,8 +58,4 @@ def _parameters(cls: type[Sampler]) -> dict[str, Any]:
     schema["title"] = cls.about.name
     for field in schema["properties"].values():
         field.pop("title", None)
-    if cls.about.name == "logit_bias":
-        # The sampler converts these two before pydantic checks for a number, so its own schema lacks them.
-        bans = [{"const": False}, {"const": "-inf"}]
-        schema["properties"]["bias"]["additionalProperties"] = {"anyOf": [{"type": "number"}, *bans]}
     return schema

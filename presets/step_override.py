@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from ..samplers import Sampler, Stage, StepSpec
+from ..samplers import Sampler, Stage, StepSpec, find_sampler
 from .errors import PresetError
 from .messages import make_step, shorten
 from .override import Override, StepTarget, step_target
@@ -22,11 +22,11 @@ def override_step(steps: Steps, override: Override) -> list[StepSpec]:
     - the sampler or the parameter is unknown,
     - the value is not allowed,
     - the sampler occurs several times,
-    - the chain ends in greedy, which would ignore the sampler.
+    - the chain ends in a step such as greedy, which would ignore the sampler.
     """
     origin = override.origin
-    target = _find_family(steps, step_target(override.target, origin))
-    steps = _make_dynamic(steps, target)
+    target = _redirect(steps, step_target(override.target, origin))
+    steps = _convert(steps, target)
     position = _find_position(steps, target, origin)
     if target.parameter is None:
         return _switch(steps, target, position, override)
@@ -39,32 +39,42 @@ def override_step(steps: Steps, override: Override) -> list[StepSpec]:
     return [*steps[:position], changed, *steps[position + 1 :]]
 
 
-def _find_family(steps: Steps, target: StepTarget) -> StepTarget:
-    """Return the target in the step of the same family that the chain has.
+def _redirect(steps: Steps, target: StepTarget) -> StepTarget:
+    """Return the target in the chain's step that stands for the target's sampler, or else the target itself.
 
     As in llama.cpp, temperature and dynatemp are one step, and its mirostat flags set either version.
     """
-    if target.name == "mirostat" and steps[-1].name == "mirostat_v2":
-        return replace(target, name="mirostat_v2")
-    if target.name == "temperature" and [step.name for step in _temperatures(steps)] == ["dynatemp"]:
-        return replace(target, name="dynatemp", parameter="temperature")
-    return target
+    family = _of_family(steps, target)
+    if len(family) != 1:
+        return target
+    about = family[0].sampler.about
+    if target.name not in about.stands_for:
+        return target
+    parameter = target.parameter and about.stands_for[target.name].get(target.parameter, target.parameter)
+    return replace(target, name=about.name, parameter=parameter)
 
 
-def _make_dynamic(steps: Steps, target: StepTarget) -> Steps:
-    """Turn the chain's only temperature step into dynatemp, if that is the target."""
-    temperatures = _temperatures(steps)
-    if target.name != "dynatemp" or [step.name for step in temperatures] != ["temperature"]:
+def _convert(steps: Steps, target: StepTarget) -> Steps:
+    """Turn the chain's only step of the target's family into the target, if the target stands for it."""
+    family = _of_family(steps, target)
+    about = find_sampler(target.name).about
+    if about.selects or len(family) != 1 or family[0].name not in about.stands_for:
         return steps
-    (fixed,) = temperatures
-    sampler = make_step("dynatemp", {"temperature": getattr(fixed.sampler, "t", None)}, fixed.origin)
-    origins = {**dict.fromkeys(type(sampler).model_fields, "default"), "temperature": fixed.origins["t"]}
-    dynamic = replace(fixed, sampler=sampler, origins=origins)
-    return [dynamic if step is fixed else step for step in steps]
+    (former,) = family
+    names = about.stands_for[former.name]
+    parameters = {name: names.get(name, name) for name in type(former.sampler).model_fields}
+    values = {new: getattr(former.sampler, old) for old, new in parameters.items()}
+    sampler = make_step(target.name, values, former.origin)
+    origins = dict.fromkeys(type(sampler).model_fields, "default")
+    origins.update({new: former.origins[old] for old, new in parameters.items()})
+    converted = replace(former, sampler=sampler, origins=origins)
+    return [converted if step is former else step for step in steps]
 
 
-def _temperatures(steps: Steps) -> list[StepSpec]:
-    return [step for step in steps if step.sampler.about.family == "temperature"]
+def _of_family(steps: Steps, target: StepTarget) -> list[StepSpec]:
+    """Return the steps of the target's family; none if it has no family."""
+    family = find_sampler(target.name).about.family
+    return [step for step in steps if family and step.sampler.about.family == family]
 
 
 def _find_position(steps: Steps, target: StepTarget, origin: str) -> int | None:
@@ -142,13 +152,13 @@ def other_selector_message(origin: str, name: str, steps: Steps) -> str:
 
 def _check_used(steps: Steps, sampler: Sampler, origin: str) -> None:
     """Refuse a step that greedy would ignore, unless it is off or asks for the most likely token itself."""
-    name = sampler.about.name
-    if steps[-1].name != "greedy" or not sampler.about.keeps_likeliest or sampler.is_neutral:
+    name, last = sampler.about.name, steps[-1]
+    if not last.sampler.about.takes_likeliest or not sampler.about.keeps_likeliest or sampler.is_neutral:
         return
     if name == "temperature" and getattr(sampler, "t", None) == 0:
         return
     raise PresetError(
-        f"{origin}: the chain ends in greedy, which ignores {name}; choose another preset or give a --chain"
+        f"{origin}: the chain ends in {last.name}, which ignores {name}; choose another preset or give a --chain"
     )
 
 
@@ -156,7 +166,7 @@ def _change(step: StepSpec, parameter: str, override: Override) -> StepSpec:
     """Return the step with another value of one parameter; a table of biases is added to the present one."""
     value, origin = override.value, override.origin
     present = getattr(step.sampler, parameter, None)
-    if (step.name, parameter) == ("logit_bias", "bias") and present and isinstance(value, Mapping):
+    if parameter in step.sampler.about.merged and present and isinstance(value, Mapping):
         value = {**present, **value}
         origin = ", ".join(dict.fromkeys([*step.origins[parameter].split(", "), origin]))
     given: dict[str, Any] = {name: getattr(step.sampler, name) for name in step.sampler.model_fields_set}

@@ -48,6 +48,14 @@ class About:
     removes such a step; it goes first."""
     family: str = ""
     """Samplers of one family are a single step of llama.cpp, such as temperature and dynatemp. Empty: none."""
+    stands_for: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    """Other samplers of the family that this one includes; for each, the parameters that have another name here.
+    If the chain has this step, a flag for the other sets this one. If it has the other, a flag for this one turns
+    that step into this one; a selector stays."""
+    takes_likeliest: bool = False
+    """True for a selector that takes the likeliest token: steps that keep it the likeliest change nothing."""
+    merged: tuple[str, ...] = ()
+    """Parameters whose value is a table; a flag or ``--set`` adds its entries instead of replacing the table."""
 
 
 @dataclass(frozen=True)

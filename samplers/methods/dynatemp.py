@@ -38,6 +38,7 @@ class Dynatemp(Sampler):
         stage=Stage.TEMPERATURE + 1,
         keeps_likeliest=True,
         family="temperature",
+        stands_for={"temperature": {"t": "temperature"}},
     )
 
     temperature: float = Field(default=0.8, ge=0, description="the middle of the range")

@@ -24,6 +24,7 @@ class Greedy(Selector):
         llama_cpp="equal",
         aliases=("argmax",),
         selects=True,
+        takes_likeliest=True,
     )
 
     def select(self, candidates: Candidates) -> int:

@@ -6,7 +6,7 @@ from typing import Annotated, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import AfterValidator, BeforeValidator, Field, PlainSerializer, field_validator
+from pydantic import AfterValidator, BeforeValidator, Field, PlainSerializer, WithJsonSchema, field_validator
 
 from ..array_types import Floats, Positions
 from ..base import FLOAT32_MAX, About, BuildContext, Sampler
@@ -48,6 +48,8 @@ def _write_bias(value: float) -> float | bool:
 Bias = Annotated[
     float,
     Field(allow_inf_nan=True),
+    # Pydantic's schema has only the number, since `_read_bias` converts the bans first.
+    WithJsonSchema({"anyOf": [{"type": "number"}, {"const": False}, {"const": "-inf"}]}),
     AfterValidator(_check_bias),
     BeforeValidator(_read_bias),
     PlainSerializer(_write_bias),
@@ -77,6 +79,7 @@ class LogitBias(Sampler):
         neutral={"bias": {}},
         stage=Stage.LOGIT_BIAS,
         is_bias=True,
+        merged=("bias",),
     )
 
     bias: dict[int | str, Bias] = Field(

@@ -35,6 +35,7 @@ class MirostatV2(MirostatBase):
         main="tau",
         selects=True,
         family="mirostat",
+        stands_for={"mirostat": {}},
     )
 
     def cut(self, candidates: Candidates) -> None:

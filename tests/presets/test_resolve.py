@@ -315,6 +315,11 @@ def test_temperature_and_dynatemp(chain: str, sets: list[str], left: list[Any]) 
     assert steps_after(chain, *sets) == left
 
 
+def test_dynatemp_has_no_other_parameters_for_temperature() -> None:
+    with pytest.raises(PresetError, match=r"^--set temp\.x: unknown parameter 'x'"):
+        steps_after("dynatemp(range=0.3)", "temp.x=0.5")
+
+
 def test_the_temperature_keeps_its_origin() -> None:
     settings = resolve_settings(
         preset(chain=["temp"]), sets=["dynatemp=0.3"], flags=[flag("temp", "temperature.t", 0.4)]

@@ -95,6 +95,12 @@ def test_facts_that_presets_go_by():
     biases = {name for name, about in abouts.items() if about.is_bias}
     assert biases == {"ban", "ignore_eos", "logit_bias", "min_tokens"}
     assert {name: about.family for name, about in abouts.items() if about.family} == FAMILIES
+    assert {name for name, about in abouts.items() if about.takes_likeliest} == {"greedy"}
+    for about in abouts.values():
+        for other, names in about.stands_for.items():
+            assert abouts[other].family == about.family
+            assert ENTRIES[other].model_fields.keys() >= names.keys()
+            assert ENTRIES[about.name].model_fields.keys() >= set(names.values())
 
 
 NAMES = {
