@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 
 _BIAS = re.compile(r"(?P<id>\d+)(?P<signed>[+-].+)|(?P<key>.+)=(?P<value>[^=]+)", re.DOTALL)
 
-_ESCAPES = {"n": "\n", "r": "\r", "t": "\t"}
-
 
 def resolve_run_settings(options: RunOptions, metadata: Mapping[str, str] | None) -> Settings:
     """Resolve flags over ``--set`` over the preset over the defaults.
@@ -125,13 +123,13 @@ def _arrangements(options: FullSamplingOptions) -> Iterator[Arrangement]:
 
 
 def _breakers(texts: Iterable[str]) -> list[str]:
-    """As in llama.cpp: ``none`` clears what came before it, and escapes stand for what cannot be typed."""
+    """As in llama.cpp: ``none`` clears what came before it."""
     breakers: list[str] = []
     for text in texts:
         if text == "none":
             breakers.clear()
         else:
-            breakers.append(re.sub(r"\\([nrt\\'\"])", lambda escape: _ESCAPES.get(escape[1], escape[1]), text))
+            breakers.append(text)
     return breakers
 
 

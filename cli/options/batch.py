@@ -15,7 +15,7 @@ from .length import LengthOptions
 from .limits import within
 from .model import LogOptions, ModelOptions
 from .output import output_flag
-from .prompt import ChatOptions
+from .prompt import ChatOptions, EscapeOptions
 from .sampling import SamplingOptions
 
 _batch = partial(flag, panel="Batch")
@@ -57,7 +57,7 @@ class BatchOptions(Options):
         "-o", "--output", help="Where results go, as they are made; - is stdout. [-]", default=Path("-")
     )
     template: str | None = _batch(
-        "--template", metavar="TEXT", help="The prompt of a CSV's row: 'Summarise: {text}'."
+        "--template", metavar="TEXT", help="The prompt of a CSV's row: 'Summarise: {text}'.", has_escapes=True
     )
     format: BatchFormat = _batch(
         "--format", help="openai: its batch output; jsonl: ours, shorter. [openai]", default=BatchFormat.openai
@@ -81,6 +81,7 @@ class BatchOptions(Options):
         "--logprobs", metavar="N", help="Logprobs, with the N likeliest tokens; -1 = all, in jsonl."
     )
     length: LengthOptions
+    escapes: EscapeOptions
     chat: ChatOptions
     model: ModelOptions
     log: LogOptions

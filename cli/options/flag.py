@@ -28,6 +28,7 @@ class Flag:
         limit: the numbers that are allowed; None: left to Typer, or to the room that takes the value.
         only_for: what the flag needs beside it, one of these, such as ``an --endpoint``; empty: nothing.
         is_path: a text that is a path: it may have bytes that are not UTF-8.
+        has_escapes: escapes such as ``\\n`` in a text are processed, unless ``--no-escape`` is given.
     """
 
     name: str
@@ -36,6 +37,7 @@ class Flag:
     limit: Limit | None = None
     only_for: tuple[str, ...] = ()
     is_path: bool = False
+    has_escapes: bool = False
 
 
 @dataclass_transform(frozen_default=True, kw_only_default=True)
@@ -74,6 +76,7 @@ def flag(
     limit: Limit | None = None,
     only_for: str | tuple[str, ...] = (),
     is_path: bool = False,
+    has_escapes: bool = False,
     **typer_arguments: Any,
 ) -> Any:
     """Declare a field that is an option of the command line; see `Flag`.
@@ -84,19 +87,27 @@ def flag(
         panel: the panel of the help; None: ``Options``.
         default: the value of a flag that is not given; `REQUIRED`: it must be given.
         called: the name in messages, if that is not the first one.
-        sets: see `Flag`, as the next three.
+        sets: see `Flag`, as the next four.
         limit: as above.
         only_for: as above.
         is_path: as above.
+        has_escapes: as above.
         typer_arguments: more arguments of ``typer.Option``, such as ``metavar``.
     """
     settings = {"show_default": False, **typer_arguments}
     parameter = typer.Option(*names, help=_escape(help), rich_help_panel=panel, **settings)
     only_for = (only_for,) if isinstance(only_for, str) else only_for
-    return _field(Flag(called or names[0], parameter, sets, limit, only_for, is_path), default)
+    return _field(Flag(called or names[0], parameter, sets, limit, only_for, is_path, has_escapes), default)
 
 
-def argument(metavar: str | None, *, called: str, help: str, default: Any = None) -> Any:  # noqa: A002
+def argument(
+    metavar: str | None,
+    *,
+    called: str,
+    help: str,  # noqa: A002 - named as Typer names it
+    default: Any = None,
+    has_escapes: bool = False,
+) -> Any:
     """Declare a field that is an argument of the command line, as `flag` declares an option.
 
     Args:
@@ -104,8 +115,10 @@ def argument(metavar: str | None, *, called: str, help: str, default: Any = None
         called: its name in messages.
         help: as in `flag`.
         default: as in `flag`.
+        has_escapes: as in `flag`.
     """
-    return _field(Flag(called, typer.Argument(metavar=metavar, help=_escape(help))), default)
+    parameter = typer.Argument(metavar=metavar, help=_escape(help))
+    return _field(Flag(called, parameter, has_escapes=has_escapes), default)
 
 
 def flag_of(declared: Any) -> Flag | None:

@@ -28,3 +28,11 @@ class LengthOptions(Options):
     stop: list[str] | None = length_flag(
         "--stop", "-r", "--reverse-prompt", help="End before this text; repeatable.", sets="stop"
     )
+    stop: list[str] | None = length_flag(
+        "--stop",
+        "-r",
+        "--reverse-prompt",
+        help="End before this text; repeatable.",
+        sets="stop",
+        has_escapes=True,
+    )

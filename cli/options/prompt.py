@@ -17,10 +17,27 @@ class PromptOptions(Options):
     """Where the prompt comes from: one of these, stdin, or stdin and then one of these."""
 
     prompt: str | None = argument(
-        "PROMPT", help="The text to write on from, after what is piped in; - is stdin.", called="the prompt"
+        "PROMPT",
+        help="The text to write on from, after what is piped in; - is stdin.",
+        called="the prompt",
+        has_escapes=True,
     )
-    prompt_option: str | None = _prompt("-p", "--prompt", help="The prompt, as an option.", called="the prompt")
+    prompt_option: str | None = _prompt(
+        "-p", "--prompt", help="The prompt, as an option.", called="the prompt", has_escapes=True
+    )
     file: Path | None = _prompt("-f", "--file", help="Read the prompt from a file; - is stdin.")
+
+
+@options_class
+class EscapeOptions(Options):
+    """Whether the escapes in texts of the command line are processed."""
+
+    escape: bool = _prompt(
+        "-e",
+        "--escape/--no-escape",
+        help=r"Process \n \r \t \' \" \\ \xHH in prompts, --stop and breakers typed here; not in files. [on]",
+        default=True,
+    )
 
 
 @options_class

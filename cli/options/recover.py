@@ -14,7 +14,7 @@ from .given import GivenFlags
 from .limits import POSITIVE, at_least
 from .model import LogOptions, ModelOptions
 from .paths import refuse_same_file
-from .prompt import PromptOptions
+from .prompt import EscapeOptions, PromptOptions
 
 _method = partial(flag, panel="What to recover, and how")
 _output = partial(flag, panel="Output")
@@ -37,7 +37,9 @@ class Method(str, Enum):
 class RecoverPromptOptions(PromptOptions):
     """Where the prompt comes from: one of these, or stdin."""
 
-    prompt: str | None = argument("PROMPT", help="The text whose next token is asked about.", called="the prompt")
+    prompt: str | None = argument(
+        "PROMPT", help="The text whose next token is asked about.", called="the prompt", has_escapes=True
+    )
 
 
 @options_class
@@ -127,6 +129,7 @@ class RecoverOptions(Options):
 
     given: GivenFlags
     prompt: RecoverPromptOptions
+    escapes: EscapeOptions
     endpoint: EndpointOptions
     method: MethodOptions
     calls: CallOptions

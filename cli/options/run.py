@@ -7,7 +7,7 @@ from .grammar import ConstraintOptions
 from .length import LengthOptions, length_flag
 from .model import LogOptions, ModelOptions
 from .output import Format, OutputOptions
-from .prompt import ChatOptions, PromptOptions
+from .prompt import ChatOptions, EscapeOptions, PromptOptions
 from .sampling import FullSamplingOptions
 
 
@@ -16,6 +16,7 @@ class RunOptions(Options):
     """The options of `gen run`."""
 
     prompt: PromptOptions
+    escapes: EscapeOptions
     chat: ChatOptions
     sampling: FullSamplingOptions
     grammar: ConstraintOptions

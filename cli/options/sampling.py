@@ -89,7 +89,10 @@ class FullSamplingOptions(SamplingOptions):
         "--dry-penalty-last-n", help="DRY looks at the last N tokens; -1 = all. [-1]", sets="dry.last_n"
     )
     dry_sequence_breaker: list[str] | None = _more(
-        "--dry-sequence-breaker", metavar="TEXT", help="Instead of newline : \" and *; 'none' clears; repeatable."
+        "--dry-sequence-breaker",
+        metavar="TEXT",
+        help="Instead of newline : \" and *; 'none' clears; repeatable.",
+        has_escapes=True,
     )
     mirostat: int | None = _more(
         "--mirostat", min=0, max=2, help="1 or 2 selects; only bias and temperature stay before it. 0 = off."

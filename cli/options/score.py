@@ -11,7 +11,7 @@ import typer
 from .flag import Options, argument, flag, options_class
 from .limits import at_least
 from .model import LogOptions, ModelOptions
-from .prompt import PromptOptions
+from .prompt import EscapeOptions, PromptOptions
 
 _score = partial(flag, panel="Scoring")
 
@@ -29,7 +29,7 @@ class ScoredTextOptions(PromptOptions):
     """Where the text comes from, or the prompt of the choices."""
 
     prompt: str | None = argument(
-        "TEXT", help="The text to score; with --choices, the prompt.", called="the prompt"
+        "TEXT", help="The text to score; with --choices, the prompt.", called="the prompt", has_escapes=True
     )
     file: Path | None = _score("-f", "--file", help="Read the text from a file; - is stdin.")
 
@@ -39,8 +39,9 @@ class ScoreOptions(Options):
     """The options of `gen score`."""
 
     text: ScoredTextOptions
+    escapes: EscapeOptions
     choices: list[str] | None = _score(
-        "--choices", "--choice", metavar="TEXT", help="Score this behind the prompt; repeatable."
+        "--choices", "--choice", metavar="TEXT", help="Score this behind the prompt; repeatable.", has_escapes=True
     )
     lines: Path | None = _score(
         "--jsonl", help='A file of {"prompt", "choices"} or {"text"}, one a line; - is stdin. Prints JSONL.'

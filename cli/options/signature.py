@@ -10,11 +10,14 @@ from typing import Annotated, Any, TypeVar, get_type_hints
 import typer
 
 from ..errors import report_failures, require_stdout
+from ..escapes import process_escapes
 from .flag import Flag, Options, flag_of, walk_flags
 from .given import GivenFlags
 
 OptionsT = TypeVar("OptionsT", bound=Options)
 _CONTEXT = "context"
+_ESCAPE = "escape"
+"""The field that says whether escapes are processed; each command that takes texts with escapes has it."""
 _TYPES: dict[type[Options], Mapping[str, Any]] = {}
 """The types of the fields of each class: to find them takes longer than all else here."""
 
@@ -103,13 +106,22 @@ def _build(cls: type[OptionsT], values: Mapping[str, Any]) -> OptionsT:
     built = {}
     for declared in fields(cls):
         declared_type = field_types(cls)[declared.name]
-        if flag_of(declared) is not None:
-            built[declared.name] = values[declared.name]
+        described = flag_of(declared)
+        if described is not None:
+            value = values[declared.name]
+            built[declared.name] = _unescape(value) if described.has_escapes and values[_ESCAPE] else value
         elif declared_type is GivenFlags:
             built[declared.name] = _given(values[_CONTEXT])
         else:
             built[declared.name] = _build(declared_type, values)
     return cls(**built)
+
+
+def _unescape(value: Any) -> Any:
+    """A text, or each text of a list, with its escapes processed; None stays."""
+    if value is None:
+        return None
+    return [process_escapes(text) for text in value] if isinstance(value, list) else process_escapes(value)
 
 
 def _given(context: typer.Context) -> GivenFlags:
