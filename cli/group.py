@@ -8,6 +8,7 @@ import typer
 from typer.core import TyperGroup
 from typer.main import get_command
 
+from .single_dash import never_bundle_flags
 from .startup import import_command, skip_absent_options
 
 COMMANDS = {
@@ -54,6 +55,7 @@ class Commands(TyperGroup):
         command = get_command(app)
         command.name = name
         skip_absent_options(command)
+        never_bundle_flags(command)
         return command
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
