@@ -26,9 +26,6 @@ class LengthOptions(Options):
         limit=Limit("≥ 0, nor -1 or -2 for no limit", UNTIL_CONTEXT_IS_FULL),
     )
     stop: list[str] | None = length_flag(
-        "--stop", "-r", "--reverse-prompt", help="End before this text; repeatable.", sets="stop"
-    )
-    stop: list[str] | None = length_flag(
         "--stop",
         "-r",
         "--reverse-prompt",

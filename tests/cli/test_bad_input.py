@@ -26,7 +26,7 @@ USAGE = {
         ["-hff", "foo/bar", "Hi"],
         "-hff is a model file of Hugging Face in llama.cpp; download the GGUF file and name it: -m FILE",
     ),
-    "llama.cpp's -no-cnv": (["x", "-no-cnv"], "-no-cnv is no conversation mode in llama.cpp; use --no-chat"),
+    "llama.cpp's -no-cnv": (["x", "-no-cnv"], "-no-cnv is conversation mode off in llama.cpp; use --no-chat"),
     "llama.cpp's -st": (["x", "-st"], "-st is a single turn in llama.cpp; leave it out: gen ends after one"),
     "llama.cpp's -np": (
         ["x", "-np", "4"],
