@@ -8,3 +8,7 @@ MAX_THREADS = 512
 """GGML_MAX_N_THREADS: llama.cpp ends the process on more."""
 MAX_SLOTS = 256
 """LLAMA_MAX_SEQ: how many sequences llama.cpp can hold in one context."""
+CACHE_TYPES = ("f32", "f16", "bf16", "q8_0", "q4_0", "q4_1", "iq4_nl", "q5_0", "q5_1")
+"""The number formats of llama.cpp's cache of keys and values (kv_cache_types)."""
+ROPE_SCALINGS = ("none", "linear", "yarn")
+"""The scalings of RoPE that llama.cpp's flag takes."""

@@ -4,6 +4,7 @@ from ..common.limits import MAX_SLOTS
 from .batch import BatchAnswer, BatchFailure, BatchOutcome, generate_many
 from .batch_exactness import BatchExactness, ExactnessLevel
 from .chat import Message, build_prompt, format_chat
+from .compute_options import ComputeOptions
 from .context import Context
 from .continuation import Continuation, tokenize_continuation
 from .errors import ModelError
@@ -26,6 +27,7 @@ __all__ = [
     "BatchExactness",
     "BatchFailure",
     "BatchOutcome",
+    "ComputeOptions",
     "Context",
     "Continuation",
     "Done",

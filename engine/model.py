@@ -10,6 +10,7 @@ from types import TracebackType
 
 from ..common.limits import INT32_MAX, MAX_SLOTS, MAX_THREADS
 from .batch_exactness import EXACT, BatchExactness
+from .compute_options import ComputeOptions
 from .context import Context
 from .decode_plan import DecodePlan
 from .errors import ModelError
@@ -22,6 +23,7 @@ from .vocabulary import Vocabulary
 
 DEFAULT_CONTEXT_TOKENS = 4096
 """A compromise: room for long prompts, without the memory that the length a model was trained with may take."""
+_LLAMA_CPPS_DEFAULTS = ComputeOptions()
 _REQUESTS_PER_THREAD, _MAX_DEFAULT_PARALLEL = 4, 8
 """Enough requests to keep the threads busy; every slot takes memory. benchmarks/batch.py measures the speed."""
 
@@ -59,6 +61,7 @@ class Model:
         mmap: bool = True,
         mlock: bool = False,
         lora: Sequence[tuple[str | Path, float]] = (),
+        compute: ComputeOptions = _LLAMA_CPPS_DEFAULTS,
         progress: Callable[[float], bool] | None = None,
     ) -> Model:
         """Load a model.
@@ -73,6 +76,7 @@ class Model:
             mmap: Map the file into memory instead of reading it.
             mlock: Keep the model from being swapped out.
             lora: Adapter files with their scales.
+            compute: What is rarely set: flash attention, the types of the cache, RoPE.
             progress: Called with the fraction that is loaded, 0 to 1. When it returns False, loading stops.
 
         Raises ``ModelError``.
@@ -95,7 +99,8 @@ class Model:
             if reason := native.why_it_cannot_generate():
                 raise ModelError(f"{path}: {reason}")
             length = _context_length(n_ctx, native.trained_context)
-            model = cls(path, native, ContextOptions(length, threads or physical_cores(), min(batch, length)))
+            threads = threads or physical_cores()
+            model = cls(path, native, ContextOptions(length, threads, min(batch, length), compute=compute))
             model.lora = tuple((Path(file), scale) for file, scale in lora)
             model._adapters = [(native.load_adapter(str(file)), scale) for file, scale in lora]
         except BaseException:
@@ -121,7 +126,8 @@ class Model:
         options = self._options
         batch = max(options.batch, count)
         length = options.length + (plan.lone_copies - 1 if plan is not None else 0)
-        native = NativeContext(self._native, ContextOptions(length, options.threads, batch, count), self._adapters)
+        context = replace(options, length=length, batch=batch, sequences=count)
+        native = NativeContext(self._native, context, self._adapters)
         return SequenceSlots(native, count, options.batch, isolated, plan)
 
     def batch_exactness(self, parallel: int, isolated: bool = False) -> BatchExactness:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import llama_cpp.llama_cpp as lib
 import numpy as np
 from numpy.typing import NDArray
 
+from .compute_options import ComputeOptions
 from .errors import ModelError
 from .native_log import failed_assertions_as_errors, last_complaint, reason_suffix
 from .native_model import NativeModel
@@ -36,7 +37,8 @@ class ContextOptions:
     """The size of a context, and how it computes.
 
     Attributes: ``length``, tokens per sequence; ``threads``; ``batch``, the most tokens that are read at once;
-    ``sequences``, how many there are; ``keeps_states``, whether the hidden states of all tokens are kept.
+    ``sequences``, how many there are; ``keeps_states``, whether the hidden states of all tokens are kept;
+    ``compute``, what else llama.cpp's flags set.
     """
 
     length: int
@@ -44,6 +46,7 @@ class ContextOptions:
     batch: int = 512
     sequences: int = 1
     keeps_states: bool = False
+    compute: ComputeOptions = field(default_factory=ComputeOptions)
 
 
 class SequenceSpan(NamedTuple):
@@ -72,6 +75,7 @@ class NativeContext:
         params.n_seq_max = options.sequences
         params.n_batch = params.n_ubatch = options.batch
         params.n_threads = params.n_threads_batch = options.threads
+        options.compute.apply(params)
         if options.keeps_states:
             params.embeddings, params.pooling_type = True, lib.LLAMA_POOLING_TYPE_NONE
         with failed_assertions_as_errors():

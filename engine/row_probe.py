@@ -93,7 +93,7 @@ def _probe(
 ) -> DecodePlan:
     largest = largest_count(context.sequences)
     sequences = max(largest, contents) + 1
-    options = ContextOptions(_CONTEXT_TOKENS, context.threads, 2 * sequences, sequences, True)
+    options = ContextOptions(_CONTEXT_TOKENS, context.threads, 2 * sequences, sequences, True, context.compute)
     native = NativeContext(model, options, adapters)
     try:
         rows = ContextRows(native, sequences, contents)

@@ -10,7 +10,7 @@ from ..interrupt import Interrupt
 from ..options.model import LogOptions, ModelOptions
 
 if TYPE_CHECKING:
-    from ...engine import Model
+    from ...engine import ComputeOptions, Model
 
 
 def _adapters(options: ModelOptions) -> list[tuple[str, float]]:
@@ -23,6 +23,22 @@ def _adapters(options: ModelOptions) -> list[tuple[str, float]]:
         except ValueError:
             files.append((text, 1.0))  # the = belongs to the file's name
     return files
+
+
+def _compute_options(options: ModelOptions) -> ComputeOptions:
+    from ...engine import ComputeOptions
+
+    scale = options.rope_scale
+    return ComputeOptions(
+        batch_threads=options.batch_threads,
+        microbatch=options.microbatch,
+        flash_attention=options.flash_attention.value,
+        cache_type_k=options.cache_type_k.value,
+        cache_type_v=options.cache_type_v.value,
+        rope_scaling=None if options.rope_scaling is None else options.rope_scaling.value,
+        rope_freq_base=options.rope_freq_base,
+        rope_freq_scale=options.rope_freq_scale if scale is None else 1 / scale,
+    )
 
 
 def show_llama_cpp_messages(options: LogOptions) -> None:
@@ -62,6 +78,7 @@ def load_model(options: ModelOptions, interrupt: Interrupt) -> Model:
                 mmap=options.mmap,
                 mlock=options.mlock,
                 lora=_adapters(options),
+                compute=_compute_options(options),
                 progress=report_and_go_on,
             )
         except ModelError:

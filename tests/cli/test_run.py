@@ -3,6 +3,7 @@
 import json
 import os
 import pty
+import re
 import signal
 import subprocess
 import sys
@@ -402,3 +403,57 @@ def test_no_token_in_a_batch(gen, home):
     (home / "work" / "one.jsonl").write_text('{"prompt": "The sea"}')
     (line,) = gen("batch", "one.jsonl", "-n", "0", "--format", "jsonl", "--parallel", "1").lines
     assert (line["text"], line["finish_reason"]) == ("", "length")
+
+
+LLAMA_CPPS_WORDS = {
+    "-fa on": r"flash_attn += enabled",
+    "-fa off": r"flash_attn += disabled",
+    "--flash-attn auto": r"flash_attn += auto",
+    "-ub 16": r"n_ubatch += 16\n",
+    "-ub 4096": r"n_ubatch += 512\n",
+    "-ctk q8_0": r"K \(q8_0\).* V \(f16\)",
+    "--cache-type-k bf16 --cache-type-v f32": r"K \(bf16\).* V \(f32\)",
+    "-fa on -ctk q4_0 -ctv q5_1": r"K \(q4_0\).* V \(q5_1\)",
+    "-ctv iq4_nl": r"V \(iq4_nl\)",
+    "--rope-freq-base 50000": r"freq_base += 50000\.0",
+    "--rope-freq-scale 0.25": r"freq_scale += 0\.25\n",
+    "--rope-scale 4": r"freq_scale += 0\.25\n",
+    "--rope-scaling yarn --rope-scale 2": r"freq_scale += 0\.5\n",
+}
+
+
+@pytest.mark.parametrize(("flags", "words"), LLAMA_CPPS_WORDS.items())
+def test_flags_of_the_context_reach_llama_cpp(gen, flags, words):
+    assert re.search(words, gen("The sea was", "-n", "1", "-v", *flags.split()).err)
+
+
+def test_threads_for_the_prompt(gen):
+    """llama.cpp does not log them; they change no token."""
+    assert (
+        gen(*SEA, "-t", "1", "-tb", "2").out == gen(*SEA, "-t", "2", "--threads-batch", "1").out == gen(*SEA).out
+    )
+
+
+def logprobs_of(gen, *flags):
+    run = ("The sea was calm and the", "-n", "0", "--echo", "--format", "jsonl", "--logprobs", "0")
+    return [line["logprob"] for line in gen(*run, *flags).lines if line["event"] == "prompt"][1:]
+
+
+def test_the_cache_and_rope_change_the_numbers(gen):
+    plain = logprobs_of(gen)
+    coarse, scaled, none = (
+        logprobs_of(gen, *flags.split())
+        for flags in ("-ctk q4_0 -ctv q4_0", "--rope-scale 8", "--rope-scale 8 --rope-scaling none")
+    )
+    assert coarse != plain
+    assert coarse == pytest.approx(plain, abs=2)
+    assert scaled != plain
+    assert none == plain
+
+
+def test_the_types_of_the_cache_hold_in_a_batch(gen, home):
+    (home / "work" / "two.jsonl").write_text('{"id": "a", "prompt": "The sea"}\n{"id": "b", "prompt": "A"}\n')
+    run = ("batch", "two.jsonl", "--format", "jsonl", "-n", "4", "--parallel", "2", "-c", "64", "-v")
+    result = gen(*run, "-ctk", "q8_0", "-ctv", "q8_0")
+    assert len(result.out.splitlines()) == 2
+    assert set(re.findall(r"K \((\w+)\)", result.err)) == {"q8_0"}
