@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
-
-import llama_cpp.llama_cpp as lib
 
 from ..common.limits import CACHE_TYPES, INT32_MAX, MAX_THREADS, ROPE_SCALINGS
 from .errors import ModelError
 
-_BF16 = 30
-"""GGML_TYPE_BF16, which the binding does not name."""
-_CACHE_TYPE_IDS = {name: int(getattr(lib, f"GGML_TYPE_{name.upper()}", _BF16)) for name in CACHE_TYPES}
-_FLASH_ATTENTION_TYPES: Mapping[str, int] = {"on": 1, "off": 0, "auto": -1}
+_CACHE_TYPE_IDS = dict(zip(CACHE_TYPES, (0, 1, 30, 8, 2, 3, 20, 6, 7), strict=True))
+"""ggml_type, see ggml.h."""
+_FLASH_ATTENTION_TYPES = {"on": 1, "off": 0, "auto": -1}
 """llama_flash_attn_type, see llama.h."""
-_ROPE_SCALING_TYPES: Mapping[str, int] = {
-    name: int(getattr(lib, f"LLAMA_ROPE_SCALING_TYPE_{name.upper()}")) for name in ROPE_SCALINGS
-}
+_ROPE_SCALING_TYPES = dict(zip(ROPE_SCALINGS, (0, 1, 2), strict=True))
+"""llama_rope_scaling_type, see llama.h."""
 
 
 @dataclass(frozen=True)
