@@ -14,7 +14,7 @@ from .yaml_reader import parse_yaml_scalar
 SETTINGS = ("seed", "max_tokens", "stop", "system", "grammar")
 """The settings beside the samplers' parameters."""
 
-_TARGET = re.compile(r"(?P<name>[^.#]+)(?:#(?P<occurrence>\d+))?(?:\.(?P<parameter>[^#]+))?")
+_TARGET = re.compile(r"(?P<name>[^.#]+)(?:#(?P<occurrence>[1-9][0-9]{0,8}))?(?:\.(?P<parameter>[^#]+))?")
 
 
 @dataclass(frozen=True)
@@ -82,7 +82,7 @@ def step_target(text: str, origin: str) -> StepTarget:
     has no main parameter if none is named.
     """
     match = _TARGET.fullmatch(text.strip())
-    if match is None or match["occurrence"] == "0":
+    if match is None:
         raise PresetError(f"{origin}: {shorten(text)} is not name, name.parameter or name#2.parameter (from #1)")
     try:
         cls = find_sampler(match["name"])
