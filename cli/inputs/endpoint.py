@@ -103,7 +103,12 @@ def _http(options: CallOptions, key_variable: str | None) -> HttpOptions:
         last_problem = problem
 
     return HttpOptions(
-        timeout=options.timeout, retries=options.retries, rate=options.rate, key_env=key_variable, on_retry=report
+        timeout=options.timeout,
+        retries=options.retries,
+        rate=options.rate,
+        key_env=key_variable,
+        on_retry=report,
+        waits_for_server=options.wait,
     )
 
 

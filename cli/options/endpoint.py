@@ -101,6 +101,12 @@ class CallOptions(Options):
         limit=at_least(0),
         only_for=ENDPOINT,
     )
+    wait: bool = _calls(
+        "--wait",
+        help="Retry also where nothing answers yet, such as a server that starts.",
+        default=False,
+        only_for=ENDPOINT,
+    )
     max_calls: int | None = _calls(
         "--max-calls", help="Stop after this many answered calls, those of --verify included.", limit=at_least(1)
     )

@@ -42,6 +42,7 @@ class HttpOptions:
         rate: calls per second at most; None: no limit.
         key_env: the environment variable that holds the key.
         on_retry: called with what is wrong before each retry.
+        waits_for_server: try again also where no connection is made before the first answer: a server that starts.
     """
 
     timeout: float = 60.0
@@ -51,6 +52,7 @@ class HttpOptions:
     rate: float | None = None
     key_env: str | None = None
     on_retry: Callable[[str], object] | None = None
+    waits_for_server: bool = True
 
     def check(self) -> None:
         """Raise ``RecoverError`` for a value out of range."""
@@ -92,6 +94,7 @@ class ApiClient:
             limits=httpx.Limits(max_connections=None, max_keepalive_connections=_KEPT_CONNECTIONS),
         )
         self._stopped = Event()
+        self._has_answered = False
         self._lock = Lock()
         self._next_call = 0.0
 
@@ -141,9 +144,13 @@ class ApiClient:
         except (ResponseTimeoutError, httpx.TimeoutException):
             raise _TemporaryError(f"no answer within {self._options.timeout:g} s") from None
         except httpx.TransportError as error:
+            is_absent = isinstance(error, httpx.ConnectError) and not self._has_answered
+            if is_absent and not self._options.waits_for_server:
+                raise RecoverError(self._message(f"no connection: {error}")) from None
             raise _TemporaryError(f"no connection: {error}") from None
         except (httpx.HTTPError, httpx.InvalidURL, UnicodeError) as error:
             raise RecoverError(self._message(str(error))) from None
+        self._has_answered = True
         return self._value(response)
 
     def _value(self, response: HttpResponse) -> Any:

@@ -415,7 +415,16 @@ USAGE = {
         for value in values
     },
 }
-LOCAL = ("--api-chat", "--key-env X", "--pre-sampling", "--slot 0", "--vocab-size 9", "--timeout 9", "--retries 9")
+LOCAL = (
+    "--api-chat",
+    "--key-env X",
+    "--pre-sampling",
+    "--slot 0",
+    "--vocab-size 9",
+    "--timeout 9",
+    "--retries 9",
+    "--wait",
+)
 HERE = ("-c 9", "-t 1", "-ngl 0", "-b 9", "--lora x", "--no-mmap", "--mlock")
 SERVER = ["--endpoint", "http://127.0.0.1:9", "--api", "llama-server"]
 OPENAI = [*SERVER[:2], "--api", "openai", "--api-model", "m", "--tokenizer", "t"]
@@ -463,6 +472,18 @@ def invoked(*arguments):
     """The command in this process, which starts faster; its exit code, and all that it said on one line."""
     done = CliRunner().invoke(app, list(arguments))
     return done.exit_code, " ".join(done.output.replace("│", " ").split())
+
+
+def test_a_refused_connection_ends_at_once_unless_the_server_is_waited_for():
+    retries = NOBODY.index("--retries") + 1
+    often = [*NOBODY[:retries], "8", *NOBODY[retries + 1 :]]
+    started_at = time.monotonic()
+    code, said = invoked("recover", "x", *often)
+    assert (code, "no connection" in said, "trying again" in said) == (1, True, False)
+    assert time.monotonic() - started_at < 10
+    twice = [*NOBODY[:retries], "1", *NOBODY[retries + 1 :]]
+    code, said = invoked("recover", "x", *twice, "--wait")
+    assert (code, "trying again" in said, "(try 2)" in said) == (1, True, True)
 
 
 @pytest.mark.parametrize("name", USAGE)

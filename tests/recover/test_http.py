@@ -433,3 +433,26 @@ def test_a_recovery_through_all_kinds_of_faults():
     assert found.complete
     assert abs(found.logprobs - fake.row).max() < 1e-9
     assert found.queries == fake.calls
+
+
+def test_a_server_that_is_not_there_is_not_waited_for():
+    told = []
+    http = ApiClient("http://127.0.0.1:9", HttpOptions(waits_for_server=False, on_retry=told.append))
+    with pytest.raises(RecoverError, match=r"no connection: [^(]*$"):
+        http.get("x")
+    http.close()
+    assert told == []
+
+
+def test_a_server_that_goes_away_is_waited_for():
+    told = []
+    answer, _ = scripted()
+    with api(answer) as url:
+        http = ApiClient(url, HttpOptions(**QUICK, retries=1, waits_for_server=False, on_retry=told.append))
+        http.get("x")
+        http._client.close()
+        http._client = httpx.Client(base_url="http://127.0.0.1:9")
+        with pytest.raises(RecoverError, match=r"no connection: .*\(try 2\)"):
+            http.get("x")
+        http.close()
+    assert len(told) == 1
