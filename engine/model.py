@@ -15,6 +15,7 @@ from .context import Context
 from .decode_plan import DecodePlan
 from .errors import ModelError
 from .gguf import check_gguf, check_is_model, duplicate_token
+from .metadata_overrides import MetadataOverrides, check_overrides
 from .native_context import ContextOptions, NativeContext
 from .native_model import LoadOptions, NativeModel
 from .row_probe import probe_decode_plan
@@ -61,6 +62,7 @@ class Model:
         mmap: bool = True,
         mlock: bool = False,
         lora: Sequence[tuple[str | Path, float]] = (),
+        overrides: MetadataOverrides | None = None,
         compute: ComputeOptions = _LLAMA_CPPS_DEFAULTS,
         progress: Callable[[float], bool] | None = None,
     ) -> Model:
@@ -76,6 +78,7 @@ class Model:
             mmap: Map the file into memory instead of reading it.
             mlock: Keep the model from being swapped out.
             lora: Adapter files with their scales.
+            overrides: Values that stand in for those of the file's metadata, by key.
             compute: What is rarely set: flash attention, the types of the cache, RoPE.
             progress: Called with the fraction that is loaded, 0 to 1. When it returns False, loading stops.
 
@@ -89,7 +92,8 @@ class Model:
         header = check_is_model(path)
         for file, _ in lora:
             check_gguf(Path(file))
-        options = LoadOptions(gpu_layers, mmap, mlock, header.missing_bytes)
+        check_overrides(overrides or {}, header.values)
+        options = LoadOptions(gpu_layers, mmap, mlock, header.missing_bytes, overrides or {})
         try:
             native = NativeModel(str(path), options, progress)
         except ModelError as error:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import repeat
 from typing import Any
@@ -13,6 +13,7 @@ from typing import Any
 import llama_cpp.llama_cpp as lib
 
 from .errors import ModelError
+from .metadata_overrides import MetadataOverrides
 from .native_log import failed_assertions_as_errors, reason_suffix
 
 # Called for each token of a vocabulary. A PYFUNCTYPE keeps Python's lock, which is faster than releasing it.
@@ -38,13 +39,14 @@ class LoadOptions:
     """How llama.cpp loads a model file.
 
     Attributes: ``gpu_layers``, layers on the GPU, -1 for all; ``mmap``, whether the file is mapped into memory;
-    ``mlock``, whether it is locked there; ``missing_bytes``, see `GgufHeader`.
+    ``mlock``, whether it is locked there; ``missing_bytes``, see `GgufHeader`; ``overrides``, metadata by key.
     """
 
     gpu_layers: int = 0
     mmap: bool = True
     mlock: bool = False
     missing_bytes: frozenset[int] = frozenset()
+    overrides: MetadataOverrides = field(default_factory=dict)
 
 
 class NativeModel:
@@ -61,6 +63,8 @@ class NativeModel:
         # With AMX, builds by some GCC versions lose stores to the tile configuration and crash in the first
         # prompt (llama.cpp issue 20824); without the extra buffers the AVX-512 kernels are used.
         params.use_extra_bufts = b"AMX_INT8 = 1" not in lib.llama_print_system_info()
+        overrides = _native_overrides(options.overrides)
+        params.kv_overrides = overrides
         callback = lib.llama_progress_callback(lambda fraction, _user: progress is None or progress(fraction))
         params.progress_callback = callback
         with failed_assertions_as_errors():
@@ -277,3 +281,19 @@ def _load_mode(options: LoadOptions) -> int:
     if options.mlock:
         return int(lib.LLAMA_LOAD_MODE_MMAP_MLOCK if options.mmap else lib.LLAMA_LOAD_MODE_MLOCK)
     return int(lib.LLAMA_LOAD_MODE_MMAP if options.mmap else lib.LLAMA_LOAD_MODE_NONE)
+
+
+def _native_overrides(overrides: MetadataOverrides) -> Any:
+    """A C array of overrides; an empty key ends it."""
+    array = (lib.llama_model_kv_override * (len(overrides) + 1))()
+    for native, (key, value) in zip(array, overrides.items(), strict=False):
+        native.key = key.encode()
+        if isinstance(value, bool):
+            native.tag, native.value.val_bool = lib.LLAMA_KV_OVERRIDE_TYPE_BOOL, value
+        elif isinstance(value, int):
+            native.tag, native.value.val_i64 = lib.LLAMA_KV_OVERRIDE_TYPE_INT, value
+        elif isinstance(value, float):
+            native.tag, native.value.val_f64 = lib.LLAMA_KV_OVERRIDE_TYPE_FLOAT, value
+        else:
+            native.tag, native.value.val_str = lib.LLAMA_KV_OVERRIDE_TYPE_STR, value.encode()
+    return array

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
+
+import typer
 
 from ..errors import note
 from ..interrupt import Interrupt
@@ -23,6 +26,26 @@ def _adapters(options: ModelOptions) -> list[tuple[str, float]]:
         except ValueError:
             files.append((text, 1.0))  # the = belongs to the file's name
     return files
+
+
+_READ_OVERRIDE: Mapping[str, Callable[[str], int | float | bool | str]] = {
+    "int": int,
+    "float": float,
+    "bool": lambda text: {"true": True, "false": False}[text],
+    "str": str,
+}
+
+
+def _override(text: str) -> tuple[str, int | float | bool | str]:
+    """Read ``KEY=TYPE:VALUE``. Raises ``typer.BadParameter``."""
+    key, _, typed = text.partition("=")
+    kind, _, value = typed.partition(":")
+    try:
+        return key, _READ_OVERRIDE[kind](value)
+    except (KeyError, ValueError):
+        raise typer.BadParameter(
+            f"--override-kv: {text!r} is not KEY=TYPE:VALUE with int, float, bool (true, false) or str"
+        ) from None
 
 
 def _compute_options(options: ModelOptions) -> ComputeOptions:
@@ -61,6 +84,7 @@ def load_model(options: ModelOptions, interrupt: Interrupt) -> Model:
     from ...presets import user_config
     from ..render.progress import loading
 
+    overrides = dict(_override(item) for text in options.override_kv or () for item in text.split(","))
     path, _ = locate(str(options.model) if options.model else None, user_config().model)
 
     def report_and_go_on(fraction: float) -> bool:
@@ -78,6 +102,7 @@ def load_model(options: ModelOptions, interrupt: Interrupt) -> Model:
                 mmap=options.mmap,
                 mlock=options.mlock,
                 lora=_adapters(options),
+                overrides=overrides,
                 compute=_compute_options(options),
                 progress=report_and_go_on,
             )

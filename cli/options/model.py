@@ -110,6 +110,11 @@ class ModelOptions(Options):
     rope_freq_scale: float | None = _model(
         "--rope-freq-scale", metavar="N", help="RoPE's frequencies times N, as --rope-scale 1/N.", limit=POSITIVE
     )
+    override_kv: list[str] | None = _model(
+        "--override-kv",
+        metavar="KEY=TYPE:VALUE",
+        help="Another value in the GGUF's metadata; int, float, bool or str; repeatable.",
+    )
     lora: list[str] | None = _model(
         "--lora", metavar="FILE[=SCALE]", help="LoRA adapter; repeatable.", is_path=True
     )

@@ -18,6 +18,8 @@ USAGE = {
     "-ctv without flash attention": (["x", "-fa", "off", "-ctv", "q8_0"], "-ctv q8_0 needs flash attention"),
     "--rope-scale 0": (["x", "--rope-scale", "0"], "--rope-scale: 0 is not a number > 0"),
     "two factors of RoPE": (["x", "--rope-scale", "2", "--rope-freq-scale", "0.5"], "set one factor; give one"),
+    "an override of no type": (["x", "--override-kv", "a=b"], "--override-kv: 'a=b' is not KEY=TYPE:VALUE"),
+    "an override that is no bool": (["x", "--override-kv", "a=bool:1"], "'a=bool:1' is not KEY=TYPE:VALUE"),
     "-b 0": (["x", "-b", "0"], "-b: 0 is not within 1.."),
     "a stop that is not UTF-8": (["x", "--stop", b"\xff"], "--stop is not UTF-8"),
     "a prompt that is not UTF-8": ([b"\xff"], "the prompt is not UTF-8"),

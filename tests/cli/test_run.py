@@ -457,3 +457,24 @@ def test_the_types_of_the_cache_hold_in_a_batch(gen, home):
     result = gen(*run, "-ctk", "q8_0", "-ctv", "q8_0")
     assert len(result.out.splitlines()) == 2
     assert set(re.findall(r"K \((\w+)\)", result.err)) == {"q8_0"}
+
+
+def test_metadata_is_overridden(gen):
+    run = ("Hi", "-n", "1", "--format", "jsonl", "--override-kv")
+    assert gen(*run[:-1]).lines[0]["prompt_tokens"] == 1
+    assert gen(*run, "tokenizer.ggml.add_bos_token=bool:true").lines[0]["prompt_tokens"] == 2
+    both = "tokenizer.ggml.add_bos_token=bool:true,tokenizer.ggml.bos_token_id=int:5"
+    assert gen(*run, both, "--echo").lines[1]["id"] == 5
+    assert "freq_base     = 5000.0" in gen(*run, "llama.rope.freq_base=float:5000", "-v").err
+
+
+WRONG_OVERRIDES = {
+    "llama.context_length=str:9": "override of llama.context_length: the file holds int, not str",
+    "llama.block_count=int:0": "override: llama.block_count is 0, not within 1..512",
+    f"{'k' * 128}=int:1": "key and text have at most 127 bytes",
+}
+
+
+@pytest.mark.parametrize(("override", "message"), WRONG_OVERRIDES.items(), ids=range(3))
+def test_an_override_that_llama_cpp_would_ignore_is_refused(gen, override, message):
+    assert message in gen("Hi", "--override-kv", override, code=1).err
