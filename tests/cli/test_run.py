@@ -465,7 +465,8 @@ def test_metadata_is_overridden(gen):
     assert gen(*run, "tokenizer.ggml.add_bos_token=bool:true").lines[0]["prompt_tokens"] == 2
     both = "tokenizer.ggml.add_bos_token=bool:true,tokenizer.ggml.bos_token_id=int:5"
     assert gen(*run, both, "--echo").lines[1]["id"] == 5
-    assert "freq_base     = 5000.0" in gen(*run, "llama.rope.freq_base=float:5000", "-v").err
+    log = gen(*run, "llama.rope.freq_base=float:5000", "-v").err
+    assert re.search(r"llama_context: freq_base += 5000\.0", log)
 
 
 WRONG_OVERRIDES = {
