@@ -8,7 +8,6 @@ import typer
 from typer.core import TyperGroup
 from typer.main import get_command
 
-from .single_dash import never_bundle_flags
 from .startup import import_command, skip_absent_options
 
 COMMANDS = {
@@ -47,6 +46,8 @@ class Commands(TyperGroup):
         """The command; None if none has this name."""
         if name not in COMMANDS:
             return None
+        from .single_dash import never_bundle_flags
+
         module = import_command(name)
         app = getattr(module, "app", None)
         if app is None:  # a single command, and not a group of them
