@@ -249,7 +249,7 @@ USAGE = {
     "no column": (("--template", "a"), "names no column"),
     "an unknown column": (("--template", "{nonsuch}"), "there is no column 'nonsuch'"),
     "parallel": (("--template", "{a}", "--parallel", "0"), "not within 1..256"),
-    "length": (("--template", "{a}", "-n", "0"), "-n: 0"),
+    "length": (("--template", "{a}", "-n", "-3"), "-n: -3"),
     "chain": (("--template", "{a}", "--chain", "top-q"), "top-q"),
     "two grammars": (("--template", "{a}", "--grammar", "json", "--regex", "a"), "one at a time"),
     "rows in openai": (("--template", "{a}", "--logprobs", "-1"), "--logprobs"),
