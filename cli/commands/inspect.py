@@ -11,12 +11,13 @@ import typer
 from ..errors import FAILED, fail, say
 from ..inputs.files import input_name, input_path, is_stdin, open_input
 from ..interrupt import ignored_interrupts
-from ..options.inspect import InspectOptions
+from ..options.inspect import Color, InspectOptions
 from ..options.signature import takes_options
 
 if TYPE_CHECKING:
     from ...logprobs import StreamError
 
+_COLORED = {Color.auto: None, Color.always: True, Color.never: False}
 _MAX_PROBLEMS = 20
 """Wrong lines that are reported one by one."""
 
@@ -39,7 +40,12 @@ def inspect(options: InspectOptions) -> None:
     # Ctrl-C is for the program that writes the pipe; it then ends the stream in order.
     with ignored_interrupts() if is_stdin(path) else nullcontext(), open_input(path) as lines:
         events = read_stream(lines, problems.append)
-        has_events = show(events, options.top, None if options.source is None else options.source.value)
+        has_events = show(
+            events,
+            options.top,
+            None if options.source is None else options.source.value,
+            _COLORED[options.color],
+        )
     _report(problems, has_events, input_name(path))
 
 

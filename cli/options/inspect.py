@@ -15,6 +15,14 @@ class OneSource(str, Enum):
     chain = "chain"
 
 
+class Color(str, Enum):
+    """When colours are written."""
+
+    auto = "auto"
+    always = "always"
+    never = "never"
+
+
 @options_class
 class InspectOptions(Options):
     """The options of `gen inspect`."""
@@ -22,3 +30,6 @@ class InspectOptions(Options):
     file: Path | None = argument("RUN.JSONL", called="the run", help="What gen --format jsonl wrote. [stdin]")
     top: int | None = flag("--top", min=0, help="A table of the tokens, with this many alternatives each.")
     source: OneSource | None = flag("--logprobs-from", help="Which distribution, if the run has both. [model]")
+    color: Color = flag(
+        "--color", help="Tint the text; auto: on a terminal, without NO_COLOR. [auto]", default=Color.auto
+    )

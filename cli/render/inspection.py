@@ -9,6 +9,7 @@ from math import exp
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from rich.console import Console
     from rich.text import Text
 
     from ...logprobs import (
@@ -36,13 +37,16 @@ class _InspectedRun:
     tokens: list[_InspectedToken] = field(default_factory=list)
 
 
-def show(events: Iterable[RecordedEvent], top: int | None, source: LogprobSource | None) -> bool:
+def show(
+    events: Iterable[RecordedEvent], top: int | None, source: LogprobSource | None, is_colored: bool | None = None
+) -> bool:
     """Print tokens as they are read, then a table of them, then the means.
 
     Args:
         events: a recorded run.
         top: alternatives of each token in the table; None: no table.
         source: the distribution to show if the run has two; None: the first.
+        is_colored: whether the text is tinted; None: on a terminal, unless NO_COLOR is set.
 
     Returns whether the run has an event.
     """
@@ -50,7 +54,7 @@ def show(events: Iterable[RecordedEvent], top: int | None, source: LogprobSource
 
     run = _InspectedRun()
     try:
-        _print_text(events, source, run)
+        _print_text(events, source, run, _console(is_colored))
     finally:
         if run.tokens:
             print("\n")
@@ -64,13 +68,22 @@ def show(events: Iterable[RecordedEvent], top: int | None, source: LogprobSource
     return True
 
 
-def _print_text(events: Iterable[RecordedEvent], source: LogprobSource | None, run: _InspectedRun) -> None:
-    """Print each token and add it to ``run``, so that a broken run is shown as far as it goes."""
+def _console(is_colored: bool | None) -> Console:
     from rich.console import Console
 
+    if is_colored is None:
+        return Console(highlight=False, soft_wrap=True)
+    if not is_colored:
+        return Console(highlight=False, soft_wrap=True, color_system=None)
+    return Console(highlight=False, soft_wrap=True, force_terminal=True, color_system="truecolor", no_color=False)
+
+
+def _print_text(
+    events: Iterable[RecordedEvent], source: LogprobSource | None, run: _InspectedRun, console: Console
+) -> None:
+    """Print each token and add it to ``run``, so that a broken run is shown as far as it goes."""
     from ...logprobs import RecordedDone, RecordedStart, RecordedTokenLine
 
-    console = Console(highlight=False, soft_wrap=True)
     for event in events:
         if isinstance(event, RecordedStart):
             run.start = event

@@ -116,3 +116,11 @@ def test_what_gen_writes_is_read(gen):
 
 def test_no_such_file(gen):
     assert "none.jsonl: there is no such file" in gen("inspect", "none.jsonl", code=1).err
+
+
+def test_color_is_written_when_it_is_asked_for(gen):
+    run = gen("The sea was", "-n", "2", "--seed", "7", "--format", "jsonl", "--logprobs", "0").out
+    plain = gen("inspect", stdin=run).out
+    assert "\x1b" not in plain
+    assert gen("inspect", "--color", "never", stdin=run).out == plain
+    assert gen("inspect", "--color", "always", stdin=run).out.startswith("\x1b[30;48;2;")
