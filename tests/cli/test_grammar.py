@@ -7,7 +7,8 @@ import sys
 import pytest
 
 SCHEMA = (
-    '{"type": "object", "properties": {"a": {"type": "integer", "maximum": 99, "minimum": 0}}, "required": ["a"]}'
+    '{"type": "object", "properties": {"a": {"type": "integer", "maximum": 99, "minimum": 0}}, "required": ["a"],'
+    ' "additionalProperties": false}'
 )
 RUN = ("-t", "1", "--seed", "1", "-n", "40")
 

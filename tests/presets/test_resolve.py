@@ -242,7 +242,7 @@ def test_unknown_sampler_names_the_settings_too() -> None:
 
 REFUSED_FLAGS = {
     "range": (flag("top-p", "top_p.p", 1.5), "--top-p: 1.5 is not within 0..1"),
-    "max_tokens": (Override("-n", "max_tokens", 0), "-n: 0 is not a whole number ≥ 1, or -1 for no limit"),
+    "max_tokens": (Override("-n", "max_tokens", -3), "-n: -3 is not a whole number ≥ 1, or -1 for no limit"),
     "unknown": (flag("x", "nope.x", 1), "--x: unknown sampler 'nope'; "),
 }
 
