@@ -147,7 +147,7 @@ def test_shared_beginnings_are_read_once(model):
     "before",
     [
         pytest.param("", id="short"),
-        pytest.param(SYSTEM, id="of two pieces"),
+        pytest.param(SYSTEM, id="of two pieces", marks=pytest.mark.slow),
         pytest.param(SYSTEM * 5, id="of many", marks=pytest.mark.slow),
     ],
 )

@@ -34,7 +34,7 @@ def row_lengths(source):
 @pytest.mark.parametrize(
     "quantization",
     [
-        pytest.param(name, marks=pytest.mark.slow if name.startswith(("IQ1", "IQ2")) else ())
+        pytest.param(name, marks=pytest.mark.slow if name.startswith(("IQ1", "IQ2", "IQ3_XXS")) else ())
         for name in QUANTIZATIONS  # the smallest ones take seconds to write
     ],
 )
