@@ -5,7 +5,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 ROOMS  := cli common engine grammars logprobs presets recover samplers
 
-.PHONY: demo test proof faults fuzz lint typecheck links docs docs-serve clean
+.PHONY: demo test proof faults fuzz lint typecheck links docs docs-serve browser clean
 
 demo: $(VENV)/.model
 	$(BIN)/gen "Once upon a time, in a lighthouse by the sea," --seed 7 -n 160 --stats
@@ -21,7 +21,7 @@ proof: $(VENV)/.test
 faults: $(VENV)/.test
 	$(BIN)/python -m pytest -m slow -n auto --dist worksteal -rP tests/faults
 
-# Odd inputs for SECONDS of processor time, over all targets or some of them: make fuzz SECONDS=600 TARGETS="gbnf lark".
+# Odd inputs for SECONDS of processor time, over all targets or some of them: make fuzz SECONDS=600 TARGETS="gbnf score-lines".
 SECONDS ?= 60
 fuzz: $(VENV)/.fuzz
 	nice $(BIN)/python -m tests.fuzz $(SECONDS) $(TARGETS)
@@ -67,6 +67,13 @@ $(VENV)/.test: pyproject.toml | $(VENV)/bin/python
 $(VENV)/.fuzz: $(VENV)/.test
 	@$(BIN)/python tools/install.py model,test,fuzz \
 	  || echo "atheris does not install here: inputs are made without looking at what code they reach" >&2
+	@touch $@
+
+# What drives a browser in the tests of the report. The browser is the system's: apt-get install chromium.
+browser: $(VENV)/.browser
+
+$(VENV)/.browser: $(VENV)/.test
+	$(BIN)/python tools/install.py model,test,browser
 	@touch $@
 
 $(VENV)/.docs: pyproject.toml | $(VENV)/bin/python

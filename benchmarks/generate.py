@@ -49,7 +49,7 @@ def _compare(model: Model, count: int, rounds: int) -> None:
     sides: dict[str, Run] = {
         "native": lambda: native.run(prompt, count),
         "default": lambda: _ours(model, prompt, count, None, text.render),
-        "default, jsonl, 5 logprobs": lambda: _ours(model, prompt, count, 5, jsonl.render),
+        "default, jsonl, 5 logprobs": lambda: _ours(model, prompt, count, 5, _render_jsonl),
     }
     tokens = {name: run()[0] for name, run in sides.items()}  # also the warm-up
     same = len({tuple(made) for made in tokens.values()}) == 1
@@ -76,6 +76,10 @@ def _compare(model: Model, count: int, rounds: int) -> None:
         plain = statistics.median(a / b for a, b in zip(totals["native"], totals[name], strict=True))
         gap, pace = (token - decode) * 1e6, 1 / token
         print(f"{name:28} {gap:18,.0f} {pace:9.1f} {base / token:7.3f} {plain:8.3f} {own / token:8.3f}")
+
+
+def _render_jsonl(events: Iterable[Event], out: io.StringIO) -> object:
+    return jsonl.render(events, out, "", "gen")
 
 
 def _ours(

@@ -86,7 +86,7 @@ def _write(model: Model, count: int, request: dict[str, object]) -> list[float]:
             if isinstance(event, Token):
                 moments.append(perf_counter())
 
-    jsonl.render(watched(), io.StringIO())
+    jsonl.render(watched(), io.StringIO(), PROMPT, "gen")
     return moments
 
 

@@ -3,9 +3,9 @@
 python -m benchmarks.start [--rounds 20]
 
 Each command and its peer are started in turn; what counts is the median of the ratios, round by round, of the time
-by the clock and of the processor's. The peer of `gen --help` imports its two libraries; that of `gen -n 1` imports
-llama-cpp-python and loads the same model with the same context. Memory is the highest resident set while 64 tokens
-are written in a context of 2,048.
+by the clock and of the processor's. The peer of `gen --help` imports its two libraries, that of a completion in a
+shell one of them; that of `gen -n 1` imports llama-cpp-python and loads the same model with the same context.
+Memory is the highest resident set while 64 tokens are written in a context of 2,048.
 """
 
 from __future__ import annotations
@@ -37,6 +37,8 @@ for _ in range(64):
     token[0] = lib.llama_sampler_sample(greedy, context, -1)
 """
 GEN = [sys.executable, "-m", "logitsmith.cli"]
+COMPLETION = ["env", "_GEN_COMPLETE=bash", "_GEN_COMPLETE_LINE=gen Hello -P "]
+"""What a shell asks at a Tab."""
 PROMPT = ["Hello", "-c", "2048"]
 
 
@@ -57,6 +59,7 @@ def main() -> None:
     load = LOAD.format(path=path)
     pairs = {
         "gen --help / import typer, rich": ([*GEN, "--help"], _python("import typer, rich")),
+        "a completion / import typer": ([*COMPLETION, *GEN], _python("import typer")),
         "gen -n 1 / llama_cpp, loaded": ([*GEN, *PROMPT, "-n", "1"], _python(load)),
     }
     print(f"{'start':34} {'ms':>6} {'peer':>6} {'ratio':>6} {'processor ms':>13} {'peer':>6} {'ratio':>6}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 
 from .startup import few_collections
@@ -16,6 +17,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """
     try:
         with few_collections():
+            if arguments is None and "_GEN_COMPLETE" in os.environ:
+                from .completion import answer
+
+                answer(os.environ["_GEN_COMPLETE"], os.environ.get("_GEN_COMPLETE_LINE", ""))
+                return
             if arguments is None:
                 from .interrupt import exit_on_signals
 

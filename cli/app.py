@@ -27,7 +27,6 @@ app = typer.Typer(
     help=HELP,
     epilog="gen run --help lists every option of a run: model, prompt, sampling, output.",
     cls=Commands,
-    rich_markup_mode="rich",
     subcommand_metavar="PROMPT | COMMAND [ARGS]...",
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -58,9 +57,10 @@ def start(arguments: Sequence[str] | None = None) -> None:
     words = list(sys.argv[1:] if arguments is None else arguments)
     try:
         with report_failures():
-            app(args=_with_default_command(words), prog_name="gen", standalone_mode=True)
+            code = app(args=_with_default_command(words), prog_name="gen", standalone_mode=False)
     except typer.Exit as end:  # a failure outside of a command
-        sys.exit(end.exit_code)
+        code = end.exit_code
+    sys.exit(code or 0)
 
 
 def _with_default_command(arguments: list[str]) -> list[str]:
@@ -70,14 +70,16 @@ def _with_default_command(arguments: list[str]) -> list[str]:
     if arguments and arguments[0] in {"--help", "-h", "--version", *COMMANDS}:
         return arguments
     if len(arguments) == 1:
-        _ask_about(arguments[0])
+        _ask_about(arguments[0], f"for the text: gen run {arguments[0]!r}")
+    elif len(arguments) > 1 and not arguments[0].startswith("-") and not arguments[1].startswith("-"):
+        _ask_about(arguments[0], "a prompt of several words stands in quotes")  # `gen run` takes one word
     return ["run", *arguments]
 
 
-def _ask_about(word: str) -> None:
-    """End the command if the word, which stands alone, is nearly a command."""
+def _ask_about(word: str, otherwise: str) -> None:
+    """End the command if the word is nearly a command; ``otherwise``: what to type if it is a prompt."""
     from .near_command import meant_command
 
     meant = meant_command(word, list(COMMANDS))
     if meant is not None:
-        fail(f"did you mean {meant}? for the text: gen run {word!r}", BAD_USAGE)
+        fail(f"did you mean {meant}? {otherwise}", BAD_USAGE)

@@ -12,7 +12,12 @@ from typing import NoReturn, TextIO
 
 import typer
 
+from .visible_bar import erase_bar
+
 FAILED, BAD_USAGE, INTERRUPTED = 1, 2, 130
+
+_PACKAGES_BY_MODULE = {"yaml": "pyyaml", "llama_cpp": "llama-cpp-python", "array_api_compat": "array-api-compat"}
+"""The packages that are installed under another name than they are imported."""
 
 _SINKS: list[TextIO] = []
 """They stay open as long as the process lives."""
@@ -36,13 +41,28 @@ def report_failures() -> Iterator[None]:
         raise typer.Exit(INTERRUPTED) from None
     except OSError as error:
         fail(f"{error.filename or 'output'}: {error.strerror}")
-    except (typer.Exit, typer.BadParameter):
+    except typer.Exit:
         raise
+    except ModuleNotFoundError as error:
+        module = (error.name or "").partition(".")[0]
+        if module in ("", __name__.partition(".")[0]):
+            raise
+        package = _PACKAGES_BY_MODULE.get(module, module)
+        fail(f"the Python package {package} is not installed here; pip install {package}")
     except Exception as error:
         code = getattr(error, "exit_code", None)
         if code is None:
             raise
-        fail(str(error), code)
+        fail(_sentence(error), code)
+
+
+def _sentence(error: Exception) -> str:
+    """What is wrong. What typer refuses has a sentence of ours."""
+    if hasattr(error, "format_message"):
+        from .usage_errors import usage_sentence
+
+        return usage_sentence(error)
+    return str(error)
 
 
 class ClosedOutput(io.TextIOBase):
@@ -83,6 +103,7 @@ def fail(message: str, exit_code: int = FAILED) -> NoReturn:
 
 def give_up(reason: str) -> NoReturn:
     """End the process at once: llama.cpp is about to abort it, and no other Python code may run."""
+    erase_bar()
     say(f"gen: llama.cpp gave up: {reason.strip()}")
     sys.stderr.flush()
     os._exit(FAILED)

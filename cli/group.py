@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from textwrap import wrap
 from typing import Any
 
 import typer
@@ -13,19 +14,23 @@ from .startup import import_command, skip_absent_options
 COMMANDS = {
     "run": ("Generate", "Write on from a prompt, token by token, through your chain of samplers."),
     "batch": ("Generate", "Answer a file of requests, several at a time, each as if it were alone."),
+    "next": ("Generate", "Show what the next token would be drawn from, step by step of the chain."),
     "score": ("Generate", "Score a text by the model's own logprobs, or several continuations of a prompt."),
     "inspect": (
         "Look up",
-        "Show a run of gen --format jsonl: its tokens tinted by probability, their surprise and entropy.",
+        "Show runs of gen --format jsonl: tokens tinted by probability, their surprise and entropy.",
     ),
     "recover": (
         "Recover",
         "Recover the logprobs of all tokens, or of some, from an API that shows a few per call.",
     ),
     "recover-basis": ("Recover", "Make a basis of a model's logits, by which a few logprobs give the whole row."),
+    "models": ("Look up", "List the models on this machine, show one, or download one."),
     "samplers": ("Look up", "List the samplers, or show one: formula, parameters, ranges, source."),
     "grammars": ("Look up", "List, show, check and try grammars."),
     "presets": ("Look up", "List, show, check, import and export presets."),
+    "doctor": ("Set up", "Show what gen finds here, and what is wrong: a page for a bug report."),
+    "completion": ("Set up", "Print the script by which a shell completes gen's command lines."),
 }
 """The commands, each with its panel in the help and the first sentence of its own help.
 
@@ -36,7 +41,7 @@ _OPTIONS = "Options"
 
 
 class Commands(TyperGroup):
-    """The commands of `gen`. Their help is plain text: to import rich for it would double its 66 ms."""
+    """The commands of `gen`. A command is imported when it is needed."""
 
     def list_commands(self, ctx: Any) -> list[str]:
         """The names, in the order of the help."""
@@ -46,30 +51,39 @@ class Commands(TyperGroup):
         """The command; None if none has this name."""
         if name not in COMMANDS:
             return None
+        from .bare_flags import allow_bare_flags
+        from .help_page import show_plain_help
         from .single_dash import never_bundle_flags
 
         module = import_command(name)
         app = getattr(module, "app", None)
         if app is None:  # a single command, and not a group of them
-            app = typer.Typer(add_completion=False, rich_markup_mode="rich")
+            app = typer.Typer(add_completion=False)
             app.command(name)(getattr(module, name.replace("-", "_")))
         command = get_command(app)
         command.name = name
         skip_absent_options(command)
         never_bundle_flags(command)
+        allow_bare_flags(command)
+        show_plain_help(command)
         return command
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         """Write usage, text, examples, commands and options."""
-        self.format_usage(ctx, formatter)
-        formatter.write_paragraph()
-        formatter.write((self.help or "").strip("\n") + "\n")
-        panels: dict[str, list[tuple[str, str]]] = {}
-        for name, (panel, summary) in COMMANDS.items():
-            panels.setdefault(panel, []).append((name, summary))
-        panels[_OPTIONS] = [record for option in self.get_params(ctx) if (record := option.get_help_record(ctx))]
-        for panel, rows in panels.items():
-            with formatter.section(panel):
-                formatter.write_dl(rows)
-        formatter.write_paragraph()
-        formatter.write((self.epilog or "").strip("\n") + "\n")
+        from .help_page import HelpRow, page_width, parameter_name, section, wrap_command_lines, wrap_usage
+
+        width = page_width()
+        intro, examples = (self.help or "").strip("\n").split("\n\n  ", 1)
+        panels: dict[str, list[HelpRow]] = {}
+        for name, (panel, meaning) in COMMANDS.items():
+            panels.setdefault(panel, []).append(HelpRow(name, meaning))
+        options: list[Any] = self.get_params(ctx)
+        panels[_OPTIONS] = [HelpRow(parameter_name(option), option.help or "") for option in options]
+        parts = [
+            wrap_usage("gen PROMPT | COMMAND [OPTIONS]", width),
+            *("\n".join(wrap(paragraph, width)) for paragraph in intro.split("\n\n")),
+            wrap_command_lines(examples, width),
+            *(section(title, rows, width) for title, rows in panels.items()),
+            "\n".join(wrap(self.epilog or "", width, break_on_hyphens=False)),
+        ]
+        formatter.write("\n\n".join(parts))

@@ -5,17 +5,19 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from threading import Event, Thread, Timer, current_thread, main_thread
 from types import FrameType
 from typing import Any, NoReturn
 
+from .visible_bar import erase_bar
+
 _SIGNALS = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
 _FIRST_SIGNAL_CODE = 128
 """Added to a signal's number, it is the exit code by which shells name the signal."""
 _SECONDS_TO_END = 2.0
-"""How long the second signal waits for the run to end. A token takes less; a call that hangs takes more."""
+"""How long the second signal waits for the run to end. llama.cpp takes less; a call that hangs takes more."""
 _SECONDS_TO_RAISE_AGAIN = 0.02
 """After this time a signal whose exception was lost is sent again: a callback of llama.cpp's takes less."""
 _SECONDS_TO_FLUSH = 0.5
@@ -26,13 +28,26 @@ class Interrupt:
     """Whether the user or the system asked the run to end.
 
     Attributes: ``requested``, true from the first signal on; ``exit_code``: 130 for Ctrl-C, 143 for SIGTERM, 129
-    for SIGHUP.
+    for SIGHUP; ``aborted``, the exception of a call that was aborted.
     """
 
     def __init__(self) -> None:
         self.requested = False
         self.exit_code = _FIRST_SIGNAL_CODE + signal.SIGINT
         self._ends_soon = False
+        self._signal_count = 0
+        """How many signals C saw. While a C function runs, Python makes one of several."""
+        self._abort: Callable[[], object] | None = None
+        self.aborted: type[BaseException] = KeyboardInterrupt
+
+    def abort_with(self, abort: Callable[[], object], aborted: type[Exception]) -> None:
+        """Call ``abort`` when what is being computed is not needed any more: it ends a long call into C.
+
+        It is called at the second signal, in `ending_soon` at the first one, and in a thread of its own.
+        ``aborted``: what the call then raises. It may come before the signal's own exception, and counts as that.
+        """
+        self._abort = abort
+        self.aborted = aborted
 
     def raise_if_requested(self) -> None:
         """End the command if a signal came, where nothing is to be kept.
@@ -55,13 +70,22 @@ class Interrupt:
             self._ends_soon = False
 
     def _receive(self, number: int, _frame: FrameType | None) -> None:
-        if not self.requested:
+        is_first = not self.requested
+        if is_first:
             self.requested = True
             self.exit_code = _FIRST_SIGNAL_CODE + number
-        elif self._ends_soon:
+        if is_first and self._signal_count < 2:
+            return
+        if self._ends_soon:
             self._ends_soon = False
         else:
             self.raise_if_requested()
+
+    def _watch(self, signal_count: int) -> None:
+        """Called in a thread after each signal, also while the main thread is in a C function."""
+        self._signal_count = signal_count
+        if self._abort is not None and (self._ends_soon or signal_count > 1):
+            self._abort()
 
 
 @contextmanager
@@ -78,10 +102,11 @@ def interruptible() -> Iterator[Interrupt]:
         if handler != signal.SIG_IGN or number == signal.SIGINT:
             signal.signal(number, interrupt._receive)
     try:
-        with _ended_by_the_second_signal(), _raised_again_when_lost(interrupt):
+        with _ended_by_the_second_signal(interrupt), _raised_again_when_lost(interrupt):
             yield interrupt
-    except KeyboardInterrupt:
-        interrupt.raise_if_requested()
+    except BaseException as error:
+        if isinstance(error, (KeyboardInterrupt, interrupt.aborted)):
+            interrupt.raise_if_requested()
         raise
     finally:
         for number, handler in previous.items():
@@ -119,7 +144,7 @@ def _raised_again_when_lost(interrupt: Interrupt) -> Iterator[None]:
 
 
 @contextmanager
-def _ended_by_the_second_signal() -> Iterator[None]:
+def _ended_by_the_second_signal(interrupt: Interrupt) -> Iterator[None]:
     """While inside, the second signal ends the process if Python does not leave in time."""
     reading, writing = os.pipe()
     os.set_blocking(writing, False)
@@ -133,11 +158,14 @@ def _ended_by_the_second_signal() -> Iterator[None]:
             if not received:
                 return
             numbers += [number for number in received if number in _SIGNALS]
+            if numbers:
+                interrupt._watch(len(numbers))
         if not has_left.wait(_SECONDS_TO_END):
             # In a thread: it would wait forever if the main thread waits for the reader of a full pipe.
             flusher = Thread(target=_flush_stdout, daemon=True)
             flusher.start()
             flusher.join(_SECONDS_TO_FLUSH)
+            erase_bar()
             os._exit(_FIRST_SIGNAL_CODE + numbers[0])
 
     watcher = Thread(target=watch, name="signals", daemon=True)
@@ -175,6 +203,7 @@ def leave_on_signals() -> None:
 
     def leave(number: int, _frame: FrameType | None) -> None:
         _flush_stdout()
+        erase_bar()
         os._exit(_FIRST_SIGNAL_CODE + number)
 
     for number in _SIGNALS:

@@ -1,17 +1,17 @@
-"""Flags of llama.cpp with one dash that are no flags of `gen`: what they mean, and what to use here.
+"""Flags of llama.cpp that are no flags of `gen`: what they mean, and what to use here.
 
-The names are those of llama.cpp's common/arg.cpp. Where a command has such a flag, its row is not used.
+The names are those of llama.cpp's common/arg.cpp. Where a command has such a flag itself, its row is not used.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import NamedTuple
 
 
 class ForeignFlag(NamedTuple):
-    """``meaning``: what the flag is in llama.cpp. ``advice``: what to do here."""
+    """``names``: all names of one flag. ``meaning``: what it is in llama.cpp. ``advice``: what to do here."""
 
+    names: str
     meaning: str
     advice: str
 
@@ -20,60 +20,99 @@ _DOWNLOAD = "download the GGUF file and name it: -m FILE"
 _NO_DRAFT = "gen has no draft model; --lookup N guesses from the text"
 _NO_CHOICE = "leave it out: llama.cpp's default is used"
 _ONE_ANSWER = "leave it out: gen ends after one answer"
+_TEXT_ONLY = "leave it out: gen reads text only"
 _SERVER = "leave it out: gen is no server"
 _UNLOCKED = "leave it out: gen sets no CPU affinity; see taskset"
+_GPU = "use -ngl N for the number of layers on the GPU"
+_NO_CACHE = "leave it out: gen keeps no cache between runs"
+_YARN = "use --rope-scaling yarn"
+_LOG = "use -v, which prints llama.cpp's log on stderr"
+_REASONING = "leave it out: gen prints what the model writes, as it is"
 
-SINGLE_DASH_FLAGS: Mapping[str, ForeignFlag] = {
-    "-C": ForeignFlag("the CPU mask", _UNLOCKED),
-    "-Cb": ForeignFlag("the CPU mask for batches", _UNLOCKED),
-    "-Cr": ForeignFlag("the CPU range", _UNLOCKED),
-    "-Crb": ForeignFlag("the CPU range for batches", _UNLOCKED),
-    "-a": ForeignFlag("the model's alias", _SERVER),
-    "-bf": ForeignFlag("a prompt file, byte for byte", "use -f FILE"),
-    "-cb": ForeignFlag("continuous batching", "use gen batch, which has it"),
-    "-cd": ForeignFlag("the draft model's context", _NO_DRAFT),
-    "-cl": ForeignFlag("the list of cached models", "use gen -m FILE"),
-    "-cmoe": ForeignFlag("keep the experts on the CPU", "use -ngl N with fewer layers"),
-    "-cnv": ForeignFlag("conversation mode", "use --chat for one answer"),
-    "-co": ForeignFlag("colours", "leave it out"),
-    "-ctk": ForeignFlag("the type of cached keys", _NO_CHOICE),
-    "-ctv": ForeignFlag("the type of cached values", _NO_CHOICE),
-    "-dev": ForeignFlag("the devices", "use -ngl N for the GPU's layers"),
-    "-dr": ForeignFlag("a model of Docker's registry", _DOWNLOAD),
-    "-fa": ForeignFlag("flash attention", _NO_CHOICE),
-    "-gan": ForeignFlag("the group-attention factor", _NO_CHOICE),
-    "-gaw": ForeignFlag("the group-attention width", _NO_CHOICE),
-    "-hf": ForeignFlag("a model of Hugging Face", _DOWNLOAD),
-    "-hff": ForeignFlag("a model file of Hugging Face", _DOWNLOAD),
-    "-hfr": ForeignFlag("a model of Hugging Face", _DOWNLOAD),
-    "-hft": ForeignFlag("the token for Hugging Face", _DOWNLOAD),
-    "-i": ForeignFlag("interactive mode", _ONE_ANSWER),
-    "-if": ForeignFlag("interactive mode", _ONE_ANSWER),
-    "-kvu": ForeignFlag("the unified KV cache", _NO_CHOICE),
-    "-lv": ForeignFlag("the verbosity of the log", "use -v"),
-    "-md": ForeignFlag("the draft model", _NO_DRAFT),
-    "-mg": ForeignFlag("the main GPU", _NO_CHOICE),
-    "-mli": ForeignFlag("input of several lines", "pipe the prompt in, or use -f FILE"),
-    "-mm": ForeignFlag("the projector for pictures", "leave it out: gen reads text only"),
-    "-mu": ForeignFlag("a model's URL", _DOWNLOAD),
-    "-ncmoe": ForeignFlag("keep some experts on the CPU", "use -ngl N with fewer layers"),
-    "-ngld": ForeignFlag("the draft model's layers on the GPU", _NO_DRAFT),
-    "-nkvo": ForeignFlag("the KV cache in the CPU's memory", _NO_CHOICE),
-    "-no-cnv": ForeignFlag("conversation mode off", "use --no-chat, or leave it out"),
-    "-nocb": ForeignFlag("continuous batching off", "use gen batch --deterministic"),
-    "-np": ForeignFlag("the number of parallel requests", "use gen batch -np N"),
-    "-nr": ForeignFlag("repacking of weights off", _NO_CHOICE),
-    "-ns": ForeignFlag("the number of sequences", "use gen batch with a line for each"),
-    "-ot": ForeignFlag("where single tensors are kept", "use -ngl N for the GPU's layers"),
-    "-ptc": ForeignFlag("print the count of tokens", "use --stats"),
-    "-sm": ForeignFlag("how the model is split over GPUs", _NO_CHOICE),
-    "-sp": ForeignFlag("print special tokens", "use --format jsonl, which has their ids"),
-    "-sps": ForeignFlag("the similarity for reusing a slot", _SERVER),
-    "-st": ForeignFlag("a single turn", _ONE_ANSWER),
-    "-sysf": ForeignFlag("a file with the system message", 'use --system "$(cat FILE)"'),
-    "-tb": ForeignFlag("the threads for prompts", "use -t N, which is for both"),
-    "-td": ForeignFlag("the draft model's threads", _NO_DRAFT),
-    "-to": ForeignFlag("the server's time-out", _SERVER),
-    "-ts": ForeignFlag("the share of each GPU", _NO_CHOICE),
-    "-ub": ForeignFlag("the physical batch", "use -b N"),
-}
+FOREIGN_FLAGS = (
+    ForeignFlag("-C --cpu-mask -Cr --cpu-range --cpu-strict", "where threads run", _UNLOCKED),
+    ForeignFlag(
+        "-Cb --cpu-mask-batch -Crb --cpu-range-batch --cpu-strict-batch",
+        "where the threads that read prompts run",
+        _UNLOCKED,
+    ),
+    ForeignFlag("--prio --prio-batch", "the priority of the process", "leave it out; see nice"),
+    ForeignFlag("--poll --poll-batch", "how threads wait", _NO_CHOICE),
+    ForeignFlag("-a --alias", "the model's alias", _SERVER),
+    ForeignFlag("-bf --binary-file", "a prompt file, byte for byte", "use -f FILE, which must be UTF-8"),
+    ForeignFlag("-bs --backend-sampling", "sampling on the GPU", "leave it out: gen samples with NumPy"),
+    ForeignFlag("-cb --cont-batching", "continuous batching", "use gen batch, which has it"),
+    ForeignFlag("-nocb --no-cont-batching", "continuous batching off", "use gen batch --deterministic"),
+    ForeignFlag("-cl --cache-list", "the list of downloaded models", "use gen models"),
+    ForeignFlag(
+        "-cmoe --cpu-moe -ncmoe --n-cpu-moe", "experts in the CPU's memory", "use -ngl N with fewer layers"
+    ),
+    ForeignFlag("-cnv --conversation", "conversation mode", "use --chat for one answer"),
+    ForeignFlag("-no-cnv --no-conversation", "conversation mode off", "use --no-chat, or leave it out"),
+    ForeignFlag("-co", "the colours", "leave it out"),
+    ForeignFlag("-cram --cache-ram", "the memory of a server's cache of prompts", _SERVER),
+    ForeignFlag("-dev --device --list-devices", "which devices compute", _GPU),
+    ForeignFlag("-dio --direct-io -ndio --no-direct-io", "reading past the system's cache", _NO_CHOICE),
+    ForeignFlag("-lm --load-mode", "how the file is read", "use --mmap, --no-mmap or --mlock"),
+    ForeignFlag("-dr --docker-repo", "a model of Docker's registry", _DOWNLOAD),
+    ForeignFlag("-dt --defrag-thold", "when the cache is defragmented, which it no longer is", "leave it out"),
+    ForeignFlag("-fit --fit -fitt --fit-target -fitc --fit-ctx", "settings that fit into the GPU's memory", _GPU),
+    ForeignFlag("-gan --grp-attn-n -gaw --grp-attn-w", "group attention", "use --rope-scale N"),
+    ForeignFlag("-hft --hf-token", "the token for Hugging Face", "set HF_TOKEN, or run `hf auth login` once"),
+    ForeignFlag("-mu --model-url", "a model's URL", _DOWNLOAD),
+    ForeignFlag("--offline", "no download", "set HF_HUB_OFFLINE=1"),
+    ForeignFlag("-i --interactive -if --interactive-first", "interactive mode", _ONE_ANSWER),
+    ForeignFlag("-st --single-turn", "a single turn", _ONE_ANSWER),
+    ForeignFlag("-mli --multiline-input", "typed input of several lines", "pipe the prompt in, or use -f FILE"),
+    ForeignFlag("--in-prefix-bos", "BOS before typed input", "leave it out: gen adds BOS as the model wants it"),
+    ForeignFlag("--simple-io", "plain input and output", "leave it out"),
+    ForeignFlag("-kvu --kv-unified -no-kvu --no-kv-unified", "one cache for all sequences", _NO_CHOICE),
+    ForeignFlag("-kvo --kv-offload -nkvo --no-kv-offload", "where the cache is kept", _NO_CHOICE),
+    ForeignFlag("--op-offload --no-op-offload", "which operations a GPU takes over", _NO_CHOICE),
+    ForeignFlag("-nr --repack --no-repack --no-host", "how weights are kept in memory", _NO_CHOICE),
+    ForeignFlag("--swa-full", "a whole cache for sliding windows", "leave it out: it is so here"),
+    ForeignFlag("--yarn-orig-ctx --yarn-ext-factor --yarn-attn-factor", "YaRN in detail", _YARN),
+    ForeignFlag("--yarn-beta-slow --yarn-beta-fast", "YaRN in detail", _YARN),
+    ForeignFlag("--lora-scaled", "an adapter with its scale", "use --lora FILE=SCALE"),
+    ForeignFlag(
+        "--control-vector --control-vector-scaled --control-vector-layer-range",
+        "a control vector",
+        "leave it out: gen has none",
+    ),
+    ForeignFlag("--warmup", "a trial run before the first token", "leave it out: gen makes none"),
+    ForeignFlag("--check-tensors", "a check of the file's numbers", "leave it out"),
+    ForeignFlag("-ot --override-tensor", "where single tensors are kept", _GPU),
+    ForeignFlag("-lv --verbosity --log-verbosity", "the verbosity of the log", _LOG),
+    ForeignFlag("--log-file --log-colors --log-prefix --log-timestamps", "the form of the log", _LOG),
+    ForeignFlag("--perf --no-perf", "the printing of timings", "use --stats"),
+    ForeignFlag("-ptc --print-token-count", "the count of tokens", "use --stats"),
+    ForeignFlag("--verbose-prompt", "a print of the prompt's tokens", "use --echo --format jsonl"),
+    ForeignFlag("-sp --special", "a print of special tokens", "use --format jsonl, which has their ids"),
+    ForeignFlag("--prompt-cache --prompt-cache-all --prompt-cache-ro", "a file with a prompt's state", _NO_CACHE),
+    ForeignFlag("-sysf --system-prompt-file", "a file with the system message", 'use --system "$(cat FILE)"'),
+    ForeignFlag("--no-jinja", "chat templates without Jinja", "use --no-chat to leave the template out"),
+    ForeignFlag("--skip-chat-parsing", "answers without the parts that a server names", _REASONING),
+    ForeignFlag("-rea --reasoning --reasoning-format --reasoning-budget", "the model's reasoning", _REASONING),
+    ForeignFlag("-mm --mmproj -mmu --mmproj-url --no-mmproj --image", "the projector for pictures", _TEXT_ONLY),
+    ForeignFlag("-np --parallel", "the number of parallel requests", "use gen batch -np N"),
+    ForeignFlag("-ns --sequences", "the number of sequences", "use gen batch with a line for each"),
+    ForeignFlag("-lcs --lookup-cache-static -lcd --lookup-cache-dynamic", "a file of guesses", "use --lookup N"),
+    ForeignFlag("-md --model-draft --spec-draft-model", "the draft model", _NO_DRAFT),
+    ForeignFlag("-hfd -hfrd --hf-repo-draft", "the draft model", _NO_DRAFT),
+    ForeignFlag("-cd --ctx-size-draft", "the draft model's context", _NO_DRAFT),
+    ForeignFlag("-td --threads-draft -tbd --threads-batch-draft", "the draft model's threads", _NO_DRAFT),
+    ForeignFlag("-ngld --gpu-layers-draft --n-gpu-layers-draft", "the draft model's layers on the GPU", _NO_DRAFT),
+    ForeignFlag("-ctkd --cache-type-k-draft -ctvd --cache-type-v-draft", "the draft model's cache", _NO_DRAFT),
+    ForeignFlag("--draft --draft-n --draft-max --draft-min --spec-type", "guesses of the draft model", _NO_DRAFT),
+    ForeignFlag("--host --port --api-key --timeout -to --threads-http", "how a server listens", _SERVER),
+    ForeignFlag("-sps --slot-prompt-similarity --slots --metrics --props", "what a server offers", _SERVER),
+)
+"""Each flag once, with all its names."""
+
+_BY_NAME = {name: flag for flag in FOREIGN_FLAGS for name in flag.names.split()}
+
+
+def foreign_flag_sentence(name: str) -> str | None:
+    """What a flag means in llama.cpp, and what to do here; None if llama.cpp has no such flag either."""
+    flag = _BY_NAME.get(name)
+    return None if flag is None else f"{name} is {flag.meaning} in llama.cpp; {flag.advice}"

@@ -1,4 +1,4 @@
-"""A lone word that is nearly a command, and is no prompt in all likelihood."""
+"""A word that is nearly a command: alone or before other words, it is probably no prompt."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ _SIMILARITY = 0.85
 _MEANT_BY_WORD = {
     "chat": 'gen --chat "PROMPT"',
     "help": "gen --help",
-    "model": "gen -m FILE",
-    "models": "gen -m FILE",
+    "list": "gen models",
+    "pull": "gen models pull hf:USER/REPO",
     "version": "gen --version",
 }
 """What people mean by a word that is a command elsewhere."""

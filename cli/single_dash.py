@@ -44,12 +44,12 @@ def _is_one_flag(word: str, flags: Any) -> bool:
 
 def _refuse(word: str, flags: list[str], context: Any) -> NoReturn:
     """Raise ``typer.BadParameter`` that says what the word means in llama.cpp, and what to write here."""
-    from .llama_cpp_flags import SINGLE_DASH_FLAGS
+    from .llama_cpp_flags import foreign_flag_sentence
 
     name, equals, value = word.partition("=")
-    foreign = SINGLE_DASH_FLAGS.get(name)
+    foreign = foreign_flag_sentence(name)
     if foreign is not None:
-        message = f"{name} is {foreign.meaning} in llama.cpp; {foreign.advice}"
+        message = foreign
     elif equals and name in flags:
         message = f"{word}: write {name} {value}"
     elif f"-{name}" in flags:

@@ -14,8 +14,6 @@ from importlib import import_module
 from types import ModuleType
 from typing import Any
 
-import typer
-
 _ALLOCATIONS_BETWEEN_COLLECTIONS = 200_000
 """More than the imports of a run make, so that none of them is searched for garbage."""
 
@@ -51,29 +49,11 @@ def skip_absent_options(command: Any) -> None:
     typer makes a validator for each option, given or not, and a run has some seventy options.
     Gain: 3 ms for a run.
     """
+    for subcommand in getattr(command, "commands", {}).values():
+        skip_absent_options(subcommand)
     for parameter in command.params:
-        _explain_refusal(parameter)
         if parameter.nargs == 1 and not parameter.required and not parameter.callback:
             _skip_if_absent(parameter)
-
-
-def _explain_refusal(parameter: Any) -> None:
-    """Let a refused value have a message of ours in place of pydantic's."""
-    process = parameter.process_value
-
-    def process_value(context: Any, value: Any) -> Any:
-        try:
-            return process(context, value)
-        except typer.BadParameter as error:
-            problems = getattr(error.__cause__, "errors", None)
-            if problems is None:
-                raise
-            from ..common import problem_message
-
-            message = problem_message(problems()[0])
-            raise typer.BadParameter(message, ctx=error.ctx, param=error.param) from None
-
-    parameter.process_value = process_value
 
 
 def _skip_if_absent(parameter: Any) -> None:

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from .errors import LogitsmithError
     from .named_files import SearchFolder, find_named_files, search_path
     from .strict_json import NonFiniteNumberError, parse_strict_json
-    from .text import NotUTF8Error, decode_utf8, is_utf8, nearest_name
+    from .text import NotUTF8Error, count_noun, decode_utf8, is_utf8, nearest_name, one_of, shorten
     from .text_files import TextFileError, decode_text_file, file_problem, read_text_file
     from .validation import problem_message, problem_sentence
     from .whole_file import write_whole_file
@@ -23,17 +23,20 @@ __all__ = [
     "NotUTF8Error",
     "SearchFolder",
     "TextFileError",
+    "count_noun",
     "decode_text_file",
     "decode_utf8",
     "file_problem",
     "find_named_files",
     "is_utf8",
     "nearest_name",
+    "one_of",
     "parse_strict_json",
     "problem_message",
     "problem_sentence",
     "read_text_file",
     "search_path",
+    "shorten",
     "write_whole_file",
 ]
 
@@ -45,7 +48,7 @@ __getattr__ = lazy_exports(
         "errors": "LogitsmithError",
         "named_files": "SearchFolder find_named_files search_path",
         "strict_json": "NonFiniteNumberError parse_strict_json",
-        "text": "NotUTF8Error decode_utf8 is_utf8 nearest_name",
+        "text": "NotUTF8Error count_noun decode_utf8 is_utf8 nearest_name one_of shorten",
         "text_files": "TextFileError decode_text_file file_problem read_text_file",
         "validation": "problem_message problem_sentence",
         "whole_file": "write_whole_file",

@@ -12,3 +12,7 @@ CACHE_TYPES = ("f32", "f16", "bf16", "q8_0", "q4_0", "q4_1", "iq4_nl", "q5_0", "
 """The number formats of llama.cpp's cache of keys and values (kv_cache_types)."""
 ROPE_SCALINGS = ("none", "linear", "yarn")
 """The scalings of RoPE that llama.cpp's flag takes."""
+SPLIT_MODES = ("none", "layer", "row", "tensor")
+"""How llama.cpp divides a model among GPUs."""
+NUMA_STRATEGIES = ("distribute", "isolate", "numactl")
+"""How llama.cpp uses several NUMA nodes."""

@@ -1,9 +1,15 @@
-"""Text: bytes to text, and the known name that is nearest to a mistyped one."""
+"""Text: bytes to text, counts and choices in words, and the known name that is nearest to a mistyped one."""
 
 from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable
+from reprlib import Repr
+from typing import Any
+
+_MAX_VALUE_CHARACTERS = 60
+_REPR = Repr()
+_REPR.maxstring = _REPR.maxother = _MAX_VALUE_CHARACTERS
 
 
 class NotUTF8Error(ValueError):
@@ -39,6 +45,17 @@ def is_utf8(data: bytes) -> bool:
     return True
 
 
+def count_noun(count: int, noun: str) -> str:
+    """Return the number with its noun, as in ``1 token`` and ``2,000 tokens``. The plural is formed by an s."""
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
+def one_of(choices: Iterable[str]) -> str:
+    """Return the choices in words: ``a, b or c``."""
+    names = list(choices)
+    return " or ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
+
+
 def nearest_name(name: str, known: Iterable[str], similarity: float = 0.6) -> str | None:
     """Return the known name most like ``name``; None if none is at least this similar (0 to 1, see `difflib`).
 
@@ -59,3 +76,8 @@ def _is_swapped(name: str, other: str) -> bool:
         return False
     first, second = differing
     return (name[first], name[second]) == (other[second], other[first])
+
+
+def shorten(value: Any) -> str:
+    """Return the value as Python writes it, cut to a length that fits into a sentence."""
+    return _REPR.repr(value)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from reprlib import Repr
 from typing import TYPE_CHECKING
+
+from .text import count_noun, shorten
 
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
@@ -15,37 +16,95 @@ _KINDS = {
     "float_parsing": "a number",
     "float_type": "a number",
     "int_parsing": "a whole number",
+    "int_parsing_size": "a whole number of this size",
     "int_type": "a whole number",
     "int_from_float": "a whole number",
+    "finite_number": "a finite number",
     "string_type": "a text",
+    "string_unicode": "a text",
     "bool_type": "true or false",
     "bool_parsing": "true or false",
+    "none_required": "null",
     "list_type": "a list",
+    "tuple_type": "a list",
     "dict_type": "an object",
+    "mapping_type": "an object",
     "model_type": "an object",
+    "model_attributes_type": "an object",
     "dataclass_type": "an object",
+    "path_type": "a path",
 }
 """What pydantic misses, by the type of its error."""
-_BOUNDS = {"less_than_equal": ("≤", "le"), "greater_than_equal": ("≥", "ge")}
+_BOUNDS = {
+    "less_than": ("<", "lt"),
+    "less_than_equal": ("≤", "le"),
+    "greater_than": (">", "gt"),
+    "greater_than_equal": ("≥", "ge"),
+}
 """Sign and limit of pydantic's errors of range."""
-_REPR = Repr()
-_REPR.maxstring = _REPR.maxother = 60
+_LENGTHS = {
+    "too_short": ("item", "min_length"),
+    "too_long": ("item", "max_length"),
+    "string_too_short": ("character", "min_length"),
+    "string_too_long": ("character", "max_length"),
+}
+"""What is counted, and the limit of pydantic's errors of length."""
+_OWN_VALIDATORS = ("value_error", "assertion_error")
+_JSON_WORDS = {"True": "true", "False": "false", "None": "null"}
 
 
 def problem_message(problem: ErrorDetails) -> str:
     """Return what is wrong, without the field, such as ``'abc' is not a number``.
 
-    A message of our own validators comes without pydantic's prefix.
+    A message of our own validators comes without pydantic's prefix. No sentence is pydantic's.
     """
-    kind = problem["type"]
+    kind, value = problem["type"], _value_text(problem["input"])
     if kind in _KINDS:
-        return f"{_REPR.repr(problem['input'])} is not {_KINDS[kind]}"
-    if kind in _BOUNDS:
-        sign, limit = _BOUNDS[kind]
-        return f"{problem['input']} is not {sign} {problem['ctx'][limit]}"
-    if kind == "json_invalid":
-        return "not JSON: " + re.sub(r" at line 1 column (\d+)$", r" at column \1", problem["ctx"]["error"])
-    return problem["msg"].removeprefix("Value error, ")
+        return f"{value} is not {_KINDS[kind]}"
+    if kind in _LENGTHS:
+        return _length_message(problem)
+    if kind in _OWN_VALIDATORS:
+        return str(problem["ctx"]["error"])
+    context = problem.get("ctx", {})
+    match kind:
+        case "missing":
+            message = "it is missing"
+        case "extra_forbidden":
+            message = "there is no such field"
+        case "json_invalid":
+            message = "not JSON: " + re.sub(r" at line 1 column (\d+)$", r" at column \1", context["error"])
+        case "literal_error" | "enum":
+            message = _choice_message(value, context["expected"])
+        case _ if kind in _BOUNDS:
+            sign, limit = _BOUNDS[kind]
+            message = f"{problem['input']} is not {sign} {context[limit]}"
+        case _:
+            message = f"{value} cannot stand here"
+    return message
+
+
+def _length_message(problem: ErrorDetails) -> str:
+    noun, key = _LENGTHS[problem["type"]]
+    limit, length = problem["ctx"][key], len(problem["input"])
+    if limit == 0:
+        return f"it has {count_noun(length, noun)}, and has to be empty"
+    if length == 0:
+        return "it is empty"
+    bound = "at least" if key == "min_length" else "at most"
+    return f"it has {count_noun(length, noun)}; {bound} {limit:,} can stand here"
+
+
+def _choice_message(value: str, expected: str) -> str:
+    """``expected``: the choices as pydantic lists them, such as ``'a', 'b' or False``."""
+    choices = re.sub(r"\b(True|False|None)\b", lambda word: _JSON_WORDS[word[0]], expected)
+    is_single = " or " not in choices
+    return f"{value} is not supported, only {choices}" if is_single else f"{value} is not {choices}"
+
+
+def _value_text(value: object) -> str:
+    """The value in a message: as Python writes it, but JSON's words, and cut to a length that fits."""
+    text = shorten(value)
+    return _JSON_WORDS.get(text, text)
 
 
 def problem_sentence(path: Iterable[object], message: str) -> str:

@@ -1,32 +1,71 @@
 """The engine: models, contexts, and the generation of text. The only room that imports llama_cpp."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ..common.lazy_exports import lazy_exports
 from ..common.limits import MAX_SLOTS
-from .batch import BatchAnswer, BatchFailure, BatchOutcome, generate_many
-from .batch_exactness import BatchExactness, ExactnessLevel
-from .chat import Message, build_prompt, format_chat
-from .compute_options import ComputeOptions
-from .context import Context
-from .continuation import Continuation, tokenize_continuation
-from .errors import ModelError
-from .events import Done, Event, PromptToken, Start, Timings, Token
-from .generation import generate
-from .generation_task import GenerationRequest, versions
-from .gguf import check_gguf
-from .gguf_metadata import read_metadata
-from .logprob_reader import LogprobReader, LogprobRequest
-from .model import Model, physical_cores
-from .model_path import locate
-from .native_log import set_abort_handler, set_log_sink
-from .scoring import score, score_choices, score_prompt
-from .text_stream import TextStream
-from .vocabulary import Vocabulary
+
+if TYPE_CHECKING:
+    from .batch import BatchAnswer, BatchFailure, BatchOutcome, generate_many
+    from .batch_exactness import BatchExactness, ExactnessLevel
+    from .chat import (
+        build_prompt,
+        check_chat_template,
+        format_chat,
+        frame_input,
+        is_chat_template,
+        open_chat_template,
+    )
+    from .chat_template import ChatPrompt, ChatTemplate, JinjaChatTemplate, Message, ReasoningTags
+    from .compute_options import ComputeOptions
+    from .context import Context
+    from .continuation import Continuation, tokenize_continuation
+    from .errors import AbortedError, ModelError
+    from .events import Done, Event, PromptToken, Start, Timings, Token
+    from .generation import generate
+    from .generation_task import GenerationRequest, versions
+    from .gguf import check_gguf
+    from .gguf_metadata import read_metadata
+    from .gpu_options import GpuOptions
+    from .logprob_reader import LogprobReader, LogprobRequest
+    from .model import Model, physical_cores
+    from .model_files import (
+        HubReference,
+        ModelEntry,
+        ModelFacts,
+        ModelNotHereError,
+        ModelSummary,
+        PullProgress,
+        list_models,
+        parse_hub_reference,
+        pull_model,
+        read_facts,
+        read_summaries,
+        resolve_model,
+    )
+    from .model_path import locate
+    from .native_build import LlamaCppBuild, llama_cpp_build
+    from .native_chat_template import builtin_chat_templates
+    from .native_gpu import supports_gpu
+    from .native_log import set_abort_handler, set_log_sink
+    from .native_numa import use_numa
+    from .next_token import ChainComparison, NextToken, trace_next
+    from .scoring import score, score_choices, score_prompt
+    from .text_stream import TextStream
+    from .vocabulary import Vocabulary
 
 __all__ = [
     "MAX_SLOTS",
+    "AbortedError",
     "BatchAnswer",
     "BatchExactness",
     "BatchFailure",
     "BatchOutcome",
+    "ChainComparison",
+    "ChatPrompt",
+    "ChatTemplate",
     "ComputeOptions",
     "Context",
     "Continuation",
@@ -34,30 +73,91 @@ __all__ = [
     "Event",
     "ExactnessLevel",
     "GenerationRequest",
+    "GpuOptions",
+    "HubReference",
+    "JinjaChatTemplate",
+    "LlamaCppBuild",
     "LogprobReader",
     "LogprobRequest",
     "Message",
     "Model",
+    "ModelEntry",
     "ModelError",
+    "ModelFacts",
+    "ModelNotHereError",
+    "ModelSummary",
+    "NextToken",
     "PromptToken",
+    "PullProgress",
+    "ReasoningTags",
     "Start",
     "TextStream",
     "Timings",
     "Token",
     "Vocabulary",
     "build_prompt",
+    "builtin_chat_templates",
+    "check_chat_template",
     "check_gguf",
     "format_chat",
+    "frame_input",
     "generate",
     "generate_many",
+    "is_chat_template",
+    "list_models",
+    "llama_cpp_build",
     "locate",
+    "open_chat_template",
+    "parse_hub_reference",
     "physical_cores",
+    "pull_model",
+    "read_facts",
     "read_metadata",
+    "read_summaries",
+    "resolve_model",
     "score",
     "score_choices",
     "score_prompt",
     "set_abort_handler",
     "set_log_sink",
+    "supports_gpu",
     "tokenize_continuation",
+    "trace_next",
+    "use_numa",
     "versions",
 ]
+
+# A search for model files needs no llama_cpp, whose import takes half a second; a run of text needs no traces.
+__getattr__ = lazy_exports(
+    __name__,
+    {
+        "batch": "BatchAnswer BatchFailure BatchOutcome generate_many",
+        "batch_exactness": "BatchExactness ExactnessLevel",
+        "chat": "build_prompt check_chat_template format_chat frame_input is_chat_template open_chat_template",
+        "chat_template": "ChatPrompt ChatTemplate JinjaChatTemplate Message ReasoningTags",
+        "compute_options": "ComputeOptions",
+        "context": "Context",
+        "continuation": "Continuation tokenize_continuation",
+        "errors": "AbortedError ModelError",
+        "events": "Done Event PromptToken Start Timings Token",
+        "generation": "generate",
+        "generation_task": "GenerationRequest versions",
+        "gguf": "check_gguf",
+        "gguf_metadata": "read_metadata",
+        "gpu_options": "GpuOptions",
+        "logprob_reader": "LogprobReader LogprobRequest",
+        "model": "Model physical_cores",
+        "model_files": "HubReference ModelEntry ModelFacts ModelNotHereError ModelSummary PullProgress"
+        " list_models parse_hub_reference pull_model read_facts read_summaries resolve_model",
+        "model_path": "locate",
+        "native_build": "LlamaCppBuild llama_cpp_build",
+        "native_chat_template": "builtin_chat_templates",
+        "native_gpu": "supports_gpu",
+        "native_log": "set_abort_handler set_log_sink",
+        "native_numa": "use_numa",
+        "next_token": "ChainComparison NextToken trace_next",
+        "scoring": "score score_choices score_prompt",
+        "text_stream": "TextStream",
+        "vocabulary": "Vocabulary",
+    },
+)

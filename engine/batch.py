@@ -10,7 +10,7 @@ from ..grammars import GrammarError
 from ..samplers import SamplingError
 from .batch_exactness import EXACT, BatchExactness
 from .decoder_driver import DecoderDriver
-from .errors import ModelError
+from .errors import AbortedError, ModelError
 from .events import Done, Start, Token
 from .generation_task import GenerationRequest, GenerationTask
 from .model import Model
@@ -149,6 +149,8 @@ class _Scheduler:
             running = _RunningRequest(self._model, request, slot)
             token_count = running.begin(self._slots)
             outcome = running.answer_if_done()
+        except AbortedError:
+            raise
         except (ModelError, SamplingError, GrammarError) as error:
             outcome = BatchFailure(request.key, error)
         if outcome is None:

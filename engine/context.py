@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
-from .errors import ModelError
+from ..common import count_noun
+from .errors import AbortedError, ModelError
 from .native_context import Logits, NativeContext
 
 Progress = Callable[[int, int], None]
@@ -15,6 +16,18 @@ _MAX_ROWS = 63
 
 _MAX_LOGITS_BYTES = 32_000_000
 """Memory for the logits of a small batch: 63 rows of 127,000 tokens. Larger vocabularies get fewer rows."""
+
+
+def check_prompt(prompt: Sequence[int], length: int, holder: str) -> None:
+    """Raise ``ModelError`` for a prompt that is empty or has more than ``length`` tokens.
+
+    ``holder``: the words before that number in the message.
+    """
+    if not prompt:
+        raise ModelError("the prompt is empty")
+    if len(prompt) > length:
+        tokens = count_noun(len(prompt), "token")
+        raise ModelError(f"the prompt has {tokens} and {holder} {length:,}; shorten it, or give a larger -c")
 
 
 class Context:
@@ -32,6 +45,8 @@ class Context:
         self.max_rows = min(batch, _MAX_ROWS, max(1, _MAX_LOGITS_BYTES // (4 * native.width)))
         self.length = native.length
         self.tokens: list[int] = []
+        self._is_shifted = False
+        """True after `discard`: what is held is not what reading the same tokens would give."""
 
     def read(
         self,
@@ -46,7 +61,8 @@ class Context:
             prompt: The tokens.
             progress: Called after each batch.
             is_interrupted: Called at short intervals, also within a batch. Once it returns True, reading ends;
-                ``tokens`` then holds what was read, and a later call continues from there.
+                ``tokens`` then holds what was read, and a later call continues from there. So it does after
+                `Model.abort`, which raises ``AbortedError`` without this argument.
             small_batches: Read as `push_each` does: at most ``max_rows`` tokens at once, and none alone.
 
         Raises ``ModelError`` when the prompt is empty or longer than the context.
@@ -57,11 +73,15 @@ class Context:
             size = self.max_rows if small_batches else self._batch
             for start in range(kept, len(prompt), size):
                 batch = prompt[start : start + size]
-                if small_batches and len(batch) == 1:
-                    self._push_lone(batch[0])
-                elif self._native.decode(batch, start):
-                    self.tokens.extend(batch)
-                else:
+                try:
+                    if small_batches and len(batch) == 1:
+                        self._push_lone(batch[0])
+                    else:
+                        self._native.decode(batch, start)
+                        self.tokens.extend(batch)
+                except AbortedError:
+                    if is_interrupted is None:
+                        raise
                     break
                 if progress is not None:
                     progress(len(self.tokens), len(prompt))
@@ -75,6 +95,7 @@ class Context:
         self.check(prompt)
         self._native.forget(0)
         self.tokens.clear()
+        self._is_shifted = False
         yield from self.push_each(prompt)
 
     def push_each(self, tokens: Sequence[int]) -> Iterator[Logits]:
@@ -103,10 +124,25 @@ class Context:
             self.tokens.clear()
             self.read(kept, small_batches=True)
 
+    @property
+    def why_it_cannot_shift(self) -> str | None:
+        """The reason why `discard` must not be called; None if it may be."""
+        return self._native.why_it_cannot_shift
+
+    def discard(self, start: int, count: int) -> None:
+        """Remove ``count`` tokens from ``start`` on; those after them move up.
+
+        These are not computed again, and llama.cpp rotates the keys of all tokens, which changes even those that
+        stay where they are (greatly with gpt-oss). So no other prompt reuses any of them.
+        """
+        self._native.discard(start, start + count, len(self.tokens))
+        del self.tokens[start : start + count]
+        self._is_shifted = True
+
     def push(self, token: int) -> None:
         """Append one token. Raises ``ModelError`` when the context is full."""
         if self.is_full:
-            raise ModelError(f"the context is full: it holds {self.length:,} tokens")
+            raise ModelError(f"the context is full: it holds {count_noun(self.length, 'token')}")
         self._native.decode((token,), len(self.tokens))
         self.tokens.append(token)
 
@@ -119,7 +155,7 @@ class Context:
             self.push(tokens[0])
             return [self._native.logits()]
         if len(self.tokens) + len(tokens) > self.length:
-            raise ModelError(f"the context is full: it holds {self.length:,} tokens")
+            raise ModelError(f"the context is full: it holds {count_noun(self.length, 'token')}")
         self._native.decode(tokens, len(self.tokens), all_logits=True)
         self.tokens.extend(tokens)
         return [self._native.logits_at(index) for index in range(len(tokens))]
@@ -147,21 +183,16 @@ class Context:
 
     def check(self, prompt: Sequence[int]) -> None:
         """Raise ``ModelError`` for a prompt that is empty or does not fit."""
-        if not prompt:
-            raise ModelError("the prompt is empty")
-        if len(prompt) > self.length:
-            raise ModelError(
-                f"the prompt has {len(prompt):,} tokens and the context holds {self.length:,}; "
-                f"shorten it, or give a larger -c"
-            )
+        check_prompt(prompt, self.length, "the context holds")
 
     def _keep_common_prefix(self, prompt: Sequence[int]) -> int:
         """Drop what differs from the prompt, and at least its last token; returns how many tokens remain."""
         common = 0
-        for held, token in zip(self.tokens, prompt[:-1], strict=False):
+        for held, token in zip(() if self._is_shifted else self.tokens, prompt[:-1], strict=False):
             if held != token:
                 break
             common += 1
+        self._is_shifted = False
         # Needed even if all tokens are kept: an aborted batch may have left some of its own.
         if not self._native.forget(common):
             # The state of a recurrent model cannot be truncated.

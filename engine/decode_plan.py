@@ -140,7 +140,7 @@ def common_plan(first: DecodePlan, second: DecodePlan, slots: int) -> DecodePlan
     if levels == {ExactnessLevel.EXACT}:
         return DecodePlan(first.exactness, counts, first.lone_copies)
     difference = max(first.exactness.largest_difference, second.exactness.largest_difference)
-    return rounding_plan(slots, difference, first.lone_copies > 1)
+    return rounding_plan(slots, difference)
 
 
 class _Probe:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 from time import perf_counter
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from ..grammars import Constraint
 from ..samplers import Chain
@@ -16,6 +16,9 @@ from .native_context import Logits
 from .prompt_lookup import PromptLookup
 from .text_stream import TextStream
 from .vocabulary import Vocabulary
+
+if TYPE_CHECKING:
+    from .trace_reader import TraceReader
 
 
 class NeedLogits(NamedTuple):
@@ -52,6 +55,9 @@ class Decoder:
     Attributes:
         jump: True if forced tokens are read in one batch.
         lookup: guesses tokens; None: no token is guessed.
+        make_room: discards older tokens of a full sequence, after the last ones, whose number it is given; returns
+            False if it cannot. None: a full sequence ends the text.
+        tracer: samples in place of the chain, and tells how; None: the run is not traced.
         token_count: the tokens made so far.
         forced_count: how many of them were forced.
         chain_seconds: the time spent in the chain.
@@ -65,6 +71,8 @@ class Decoder:
     stream: TextStream
     jump: bool
     lookup: PromptLookup | None = None
+    make_room: Callable[[int], bool] | None = None
+    tracer: TraceReader | None = None
     token_count: int = 0
     forced_count: int = 0
     chain_seconds: float = 0.0
@@ -99,7 +107,7 @@ class Decoder:
                 return "length"
             if is_interrupted is not None and is_interrupted():
                 return "interrupted"
-            if self._is_full:
+            if self._is_full and not self._has_made_room():
                 return "context"
             forced = self._forced(limit - self.token_count)
             if forced:
@@ -113,7 +121,7 @@ class Decoder:
         `is_complete` stays False if there is no way to complete it.
         """
         tokens = [] if self._tracker is None else self._tracker.completion()
-        while tokens and not self._has_stopped() and not self._is_full:
+        while tokens and not self._has_stopped() and not (self._is_full and not self._has_made_room()):
             count = self._max_forced()
             yield from self._follow(tokens[:count])
             tokens = tokens[count:]
@@ -124,6 +132,13 @@ class Decoder:
     @property
     def _is_full(self) -> bool:
         return self._pending is not None and self.capacity.remaining + self._rejected <= 0
+
+    def _has_made_room(self) -> bool:
+        """True if a full sequence has room again."""
+        if self.make_room is None or not self.make_room(self._rejected):
+            return False
+        self._rejected = 0
+        return True
 
     def _max_forced(self) -> int:
         """How many forced tokens one batch can take; the pending token is in the batch, the last one is not."""
@@ -190,8 +205,11 @@ class Decoder:
         tracker = self._tracker
         mask = None if tracker is None else tracker.mask()
         began = perf_counter()
-        candidates = None
-        if self.reader.reads_chain:
+        candidates, tracer = None, self.tracer
+        if tracer is not None:
+            token = tracer.sample(logits, mask)
+            candidates = tracer.candidates
+        elif self.reader.reads_chain:
             candidates = self.chain.apply(logits, mask)
             token = self.chain.draw(candidates)
         else:
@@ -199,6 +217,7 @@ class Decoder:
         if forced is not None:  # the chain draws all the same: its random numbers stay in step
             token = forced
             self.forced_count += 1
+        trace = None if tracer is None else tracer.read(token, forced is not None)
         self.chain.accept(token)
         self.chain_seconds += perf_counter() - began
         if tracker is not None:
@@ -207,7 +226,7 @@ class Decoder:
         distributions = self.reader.read(logits, token, candidates)
         is_control = self.vocabulary.is_control(token)
         text = "" if is_control else self.stream.push(data)
-        event = Token(self.token_count, token, data, text, is_control, distributions)
+        event = Token(self.token_count, token, data, text, is_control, distributions, trace=trace)
         self.token_count += 1
         self._pending = token
         if self.lookup is not None:

@@ -1,4 +1,4 @@
-"""The exception of this room."""
+"""The exceptions of this room."""
 
 from __future__ import annotations
 
@@ -7,3 +7,10 @@ from ..common import LogitsmithError
 
 class ModelError(LogitsmithError, RuntimeError):
     """A model that cannot be found, loaded or run. The message says what, where and what to do."""
+
+
+class AbortedError(ModelError):
+    """`Model.abort` ended what llama.cpp was computing."""
+
+    def __init__(self) -> None:
+        super().__init__("the computation was aborted")

@@ -27,6 +27,7 @@ class Start:
         stop: the stop texts.
         versions: the versions of this package and of the binding.
         batch_exactness: what holds for the answers of its batch; None without a batch.
+        trace: how many of the likeliest tokens of each stage the traces have; None: the run is not traced.
     """
 
     model: str
@@ -42,6 +43,7 @@ class Start:
     stop: tuple[str, ...]
     versions: dict[str, str]
     batch_exactness: BatchExactness | None = None
+    trace: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +84,8 @@ class Done:
         drafted_tokens: how many tokens the lookup guessed; None without a lookup.
         accepted_tokens: how many of these guesses were right; None without a lookup.
         timings: seconds.
+        context_shifts: how often older tokens were discarded because the context was full; None without
+            ``keep_on_shift``.
     """
 
     finish_reason: str
@@ -95,6 +99,7 @@ class Done:
     drafted_tokens: int | None
     accepted_tokens: int | None
     timings: Timings
+    context_shifts: int | None = None
 
 
 Event = Start | PromptToken | Token | Done

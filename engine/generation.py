@@ -9,7 +9,9 @@ from time import perf_counter
 from ..grammars import Constraint
 from ..samplers import Chain
 from .context import Context, Progress
+from .context_shift import ContextShift
 from .decoder_driver import DecoderDriver
+from .errors import AbortedError
 from .events import Event, PromptToken, Token
 from .generation_task import GenerationRequest, GenerationTask
 from .logprob_reader import LogprobRequest
@@ -32,6 +34,8 @@ def generate(  # noqa: PLR0913 - the arguments are public
     jump: bool = True,
     complete_sentence: bool = False,
     lookup: int = 0,
+    keep_on_shift: int | None = None,
+    trace: int | None = None,
     progress: Progress | None = None,
     is_interrupted: Callable[[], bool] | None = None,
 ) -> Iterator[Event]:
@@ -58,6 +62,10 @@ def generate(  # noqa: PLR0913 - the arguments are public
         lookup: Guess up to this many tokens from the text so far, and read them in one batch. The chain draws each
             token all the same: only the time changes, if llama.cpp computes the same logits for a token alone
             and in a batch.
+        keep_on_shift: Go on when the context is full, as llama.cpp's context shift: keep this many tokens of the
+            prompt, -1 for all; discard half of the others, and move the rest up. None: the text ends there.
+        trace: Record in `Token.trace` what each step of the chain did, with this many of the likeliest tokens of
+            each stage; None: nothing is recorded. Tokens and logprobs are the same with and without.
         progress: Called while the prompt is read.
         is_interrupted: Called while the prompt is read and before each token. Once it returns True, the run ends
             with the finish reason ``interrupted``.
@@ -66,10 +74,11 @@ def generate(  # noqa: PLR0913 - the arguments are public
     """
     logprobs = LogprobRequest(top_logprobs, logprobs_from, tuple(logprob_of))
     request = GenerationRequest(
-        prompt, chain, constraint, stop, max_tokens, logprobs, jump, complete_sentence, lookup
+        prompt, chain, constraint, stop, max_tokens, logprobs, jump, complete_sentence, lookup, trace
     )
     context = model.context
-    task = GenerationTask(model, request, context)
+    shift = None if keep_on_shift is None else ContextShift(context, keep_on_shift)
+    task = GenerationTask(model, request, context, shift)
     prompt_ids = task.prompt_ids
     context.check(prompt_ids)
     began = perf_counter()
@@ -84,8 +93,12 @@ def generate(  # noqa: PLR0913 - the arguments are public
     reason: str | None = "interrupted"
     if len(context.tokens) == len(prompt_ids):
         driver = DecoderDriver(task.decode(is_interrupted))
-        yield from _decode(driver, context)
-        reason = driver.finish_reason
+        try:
+            yield from _decode(driver, context)
+            reason = driver.finish_reason
+        except AbortedError:
+            if is_interrupted is None:
+                raise
     yield task.done_event(reason or "", prompt_seconds, perf_counter() - began)
 
 

@@ -6,11 +6,12 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from importlib.metadata import version
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..grammars import Constraint, as_closable
 from ..samplers import Chain
 from .batch_exactness import BatchExactness
+from .context_shift import ContextShift
 from .decoder import Decoder, Decoding, SequenceCapacity
 from .errors import ModelError
 from .events import Done, Start, Timings
@@ -20,6 +21,9 @@ from .native_log import BINDING_VERSION
 from .prompt_lookup import PromptLookup
 from .text_stream import TextStream
 from .vocabulary import Vocabulary
+
+if TYPE_CHECKING:
+    from .trace_reader import TraceReader
 
 
 @dataclass(frozen=True)
@@ -39,6 +43,7 @@ class GenerationRequest:
     jump: bool = True
     complete_sentence: bool = False
     lookup: int = 0
+    trace: int | None = None
     key: object = None
 
 
@@ -46,29 +51,40 @@ class GenerationTask:
     """A request that is being carried out, with its decoder and its first and last event.
 
     Attributes: ``request``; ``prompt_ids``, the prompt's tokens. Raises ``ModelError`` for a request that cannot
-    be carried out.
+    be carried out. ``shift``: what to do when ``capacity`` is used up; None: the text ends.
     """
 
-    def __init__(self, model: Model, request: GenerationRequest, capacity: SequenceCapacity) -> None:
+    def __init__(
+        self,
+        model: Model,
+        request: GenerationRequest,
+        capacity: SequenceCapacity,
+        shift: ContextShift | None = None,
+    ) -> None:
         if request.max_tokens is not None and request.max_tokens < 0:
             raise ModelError(f"max_tokens: {request.max_tokens} is not ≥ 0")
         if request.complete_sentence and as_closable(request.constraint) is None:
             raise ModelError("complete_sentence: only a text under a grammar can be completed")
         self.request = request
-        self.prompt_ids = _prompt_ids(model.vocabulary, request.prompt)
+        self.prompt_ids = prompt_token_ids(model.vocabulary, request.prompt)
         self._model = model
         self._stops = (request.stop,) if isinstance(request.stop, str) else tuple(request.stop)
         self._stream = TextStream(self._stops)
         self._lookup = _prompt_lookup(model, request, self.prompt_ids)
+        self._shift = shift
+        if shift is not None:
+            shift.keep_of_prompt(len(self.prompt_ids), model.vocabulary.adds_bos)
         self._decoder = Decoder(
             vocabulary=model.vocabulary,
-            capacity=capacity,
+            capacity=capacity if shift is None else shift,
             chain=request.chain,
             constraint=request.constraint,
             reader=LogprobReader(model.vocabulary, request.logprobs),
             stream=self._stream,
             jump=request.jump,
             lookup=self._lookup,
+            make_room=None if shift is None else shift.make_room,
+            tracer=_trace_reader(model, request),
         )
 
     def start_event(self, cached_tokens: int, context: int, exactness: BatchExactness | None = None) -> Start:
@@ -89,6 +105,7 @@ class GenerationTask:
             stop=self._stops,
             versions=versions(),
             batch_exactness=exactness,
+            trace=self.request.trace,
         )
 
     def decode(self, is_interrupted: Callable[[], bool] | None = None) -> Decoding:
@@ -115,6 +132,7 @@ class GenerationTask:
             drafted_tokens=None if self._lookup is None else self._lookup.drafted,
             accepted_tokens=None if self._lookup is None else self._lookup.accepted,
             timings=Timings(prompt_seconds, generation_seconds, decoder.chain_seconds, decoder.grammar_seconds),
+            context_shifts=None if self._shift is None else self._shift.count,
         )
 
 
@@ -131,7 +149,15 @@ def _prompt_lookup(model: Model, request: GenerationRequest, prompt_ids: Sequenc
     return PromptLookup(request.lookup, prompt_ids) if request.lookup else None
 
 
-def _prompt_ids(vocabulary: Vocabulary, prompt: str | bytes | Sequence[int]) -> list[int]:
+def _trace_reader(model: Model, request: GenerationRequest) -> TraceReader | None:
+    if request.trace is None:
+        return None
+    from .trace_reader import TraceReader  # noqa: PLC0415 - few runs are traced
+
+    return TraceReader(model.vocabulary, request.chain, request.trace)
+
+
+def prompt_token_ids(vocabulary: Vocabulary, prompt: str | bytes | Sequence[int]) -> list[int]:
     """The tokens of a prompt: text, UTF-8 bytes, or ids. Raises ``ModelError``."""
     if isinstance(prompt, str):
         try:

@@ -10,6 +10,7 @@ from ..common import file_problem
 from .errors import ModelError
 from .gguf_header import DamagedError, HeaderReader
 from .gguf_rules import Values, describe_other_kind
+from .model_files.parts import part_paths
 
 _LOOKS_LIKE = {
     b"version https://git-lfs": "a Git LFS pointer; fetch the real file with `git lfs pull`",
@@ -69,13 +70,17 @@ def read_header(path: Path) -> GgufHeader:
 
 
 def check_is_model(path: Path) -> GgufHeader:
-    """Read the header, and raise ``ModelError`` unless the file is a whole language model, or its first part."""
+    """Read the header, and raise ``ModelError`` unless this is a language model, with all parts of a split one."""
     header = read_header(path)
     kind = describe_other_kind(header.values)
     if kind is None and header.values.get("tokenizer.ggml.model") and not header.tensor_count:
         kind = "a vocabulary without tensors; give a whole model"
     if kind is not None:
         raise ModelError(f"{path}: this is {kind}")
+    for part in part_paths(path)[1:] if "split.count" in header.values else ():
+        if not part.is_file():
+            raise ModelError(f"{part}: this part of the model is missing; all parts must lie in one folder")
+        check_gguf(part)
     return header
 
 

@@ -10,6 +10,7 @@ import mmap
 import struct
 from collections.abc import Iterator
 
+from ..common import count_noun
 from .gguf_rules import faults, missing_bytes
 
 _STRING, _ARRAY = 8, 9
@@ -66,6 +67,20 @@ class HeaderReader:
 
     def bytes_needed(self) -> int:
         """How many bytes the file must have at least. Raises ``DamagedError``."""
+        self._read_counts_and_metadata()
+        if self.tensor_count and (fault := next(faults(self.values), None)):
+            raise DamagedError(fault)
+        ends = [self._tensor() for _ in range(self.tensor_count)]
+        return self._file_bytes(max(ends, default=0))
+
+    def _file_bytes(self, data_bytes: int) -> int:
+        """The header that was read, the padding behind it, and the tensors' data."""
+        if not self.tensor_count:
+            return self._offset
+        alignment = int(self.values.get("general.alignment", _DEFAULT_ALIGNMENT_BYTES)) or _DEFAULT_ALIGNMENT_BYTES
+        return -(-self._offset // alignment) * alignment + data_bytes
+
+    def _read_counts_and_metadata(self) -> None:
         version = self._number("<I")
         if version not in (2, 3):
             if version and version & 0xFFFF == 0:
@@ -75,12 +90,6 @@ class HeaderReader:
         self.tensor_count, pairs = self._number("<Q"), self._number("<Q")
         for _ in range(pairs):
             self._metadata()
-        if self.tensor_count and (fault := next(faults(self.values), None)):
-            raise DamagedError(fault)
-        ends = [self._tensor() for _ in range(self.tensor_count)]
-        alignment = int(self.values.get("general.alignment", _DEFAULT_ALIGNMENT_BYTES))
-        start = -(-self._offset // alignment) * alignment
-        return start + max(ends, default=0) if ends else self._offset
 
     def _number(self, format_: str) -> int:
         start = self._offset
@@ -90,13 +99,15 @@ class HeaderReader:
 
     def _skip(self, count: int, item: str) -> None:
         if count > len(self._data) - self._offset:
-            raise DamagedError(f"{item} runs past the end of the file, which has {len(self._data):,} bytes")
+            raise DamagedError(
+                f"{item} runs past the end of the file, which has {count_noun(len(self._data), 'byte')}"
+            )
         self._offset += count
 
     def _string(self, item: str, max_bytes: int = _MAX_STRING_BYTES) -> bytes:
         length = self._number("<Q")
         if length > max_bytes:
-            raise DamagedError(f"{item} is {length:,} bytes long")
+            raise DamagedError(f"{item} is {count_noun(length, 'byte')} long")
         start = self._offset
         self._skip(length, item)
         return self._data[start : self._offset]
@@ -141,6 +152,11 @@ class HeaderReader:
             self._skip(self._scalar_bytes(value_type, key) * count, f"the list {key!r}")
             return
         start = self._offset
+        self._skip_strings(key, count)
+        if key == "tokenizer.ggml.tokens":
+            self._tokens = (start, self._offset, count)
+
+    def _skip_strings(self, key: str, count: int) -> None:
         # This loop takes most of the time: a vocabulary has a hundred thousand strings.
         data, offset, length_of = self._data, self._offset, struct.Struct("<Q").unpack_from
         end = len(data) - 8
@@ -150,8 +166,6 @@ class HeaderReader:
             offset += 8 + length_of(data, offset)[0]
         self._offset = offset
         self._skip(0, f"the list {key!r}")
-        if key == "tokenizer.ggml.tokens":
-            self._tokens = (start, offset, count)
 
     def _scalar_bytes(self, value_type: int, key: str) -> int:
         if value_type not in _SCALAR_BYTES:

@@ -12,10 +12,11 @@ def read_metadata(path: Path) -> dict[str, str]:
 
     Raises ``ModelError`` for a file that `check_gguf` refuses.
     """
-    return {key: _text(value) for key, value in read_header(path).values.items()}
+    return {key: metadata_text(value) for key, value in read_header(path).values.items()}
 
 
-def _text(value: int | float | bytes) -> str:
+def metadata_text(value: int | float | bytes) -> str:
+    """Return a value of a GGUF's metadata as llama.cpp writes it as text."""
     if isinstance(value, bytes):
         return value.decode("utf-8", "replace")
     if isinstance(value, bool):

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import isnan, log
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..logprobs import Distribution, LogprobSource, TokenLogprob
-from ..samplers import Candidates
+from ..samplers import Candidates, SoftmaxWorkspace
 from .errors import ModelError
 from .native_context import Logits
 from .vocabulary import Vocabulary
@@ -58,8 +57,7 @@ class LogprobReader:
         self._top_count = request.top_count or 0
         self._token_ids = np.array(request.token_ids, dtype=np.intp)
         self.reads_chain = "chain" in self._sources
-        # Two work arrays that every step uses again.
-        self._differences = self._weights = np.empty(0, dtype=np.float32)
+        self._workspace = SoftmaxWorkspace()
 
     def read(self, logits: Logits, token: int, candidates: Candidates | None = None) -> tuple[Distribution, ...]:
         """Return the distributions of one step.
@@ -77,7 +75,8 @@ class LogprobReader:
     def _of_model(self, logits: Logits, token: int) -> Distribution:
         """The model's own distribution: log-softmax of its logits."""
         candidates = Candidates(logits)
-        log_total, entropy = self._sums(logits, candidates.max)
+        sums = self._workspace.sums(logits, candidates.max)
+        log_total, entropy = sums.log_total, sums.entropy
         top_count = self._top_count
         top_ids = candidates.top_positions(top_count)
         return Distribution(
@@ -91,7 +90,8 @@ class LogprobReader:
 
     def _of_chain(self, candidates: Candidates, token: int) -> Distribution:
         """The distribution that the token was drawn from. Tokens that the chain removed have no logprob."""
-        log_total, entropy = self._sums(candidates.logits, candidates.max)
+        sums = self._workspace.sums(candidates.logits, candidates.max)
+        log_total, entropy = sums.log_total, sums.entropy
         chosen = np.flatnonzero(candidates.ids == token)
         top_count = self._top_count
         top = candidates.top_positions(top_count)
@@ -107,21 +107,6 @@ class LogprobReader:
             entropy,
             _row_bytes(row, log_total) if row is not None and top_count < 0 else None,
         )
-
-    def _sums(self, logits: Logits, highest: np.float32) -> tuple[float, float]:
-        """Return log(sum(exp(logit))) and the entropy of the softmax, in nats. ``highest``: the highest logit."""
-        if self._differences.size < logits.size:
-            self._differences, self._weights = (np.empty(logits.size, dtype=np.float32) for _ in range(2))
-        differences, weights = self._differences[: logits.size], self._weights[: logits.size]
-        with np.errstate(over="ignore"):  # the difference of two finite logits may exceed float32
-            np.subtract(logits, highest, out=differences)
-        np.exp(differences, out=weights)
-        total = float(np.add.reduce(weights, dtype=np.float64))
-        moment = float(differences.dot(weights))
-        if isnan(moment):  # 0 x -inf, of tokens with probability 0
-            possible = weights > 0
-            moment = float(differences[possible].dot(weights[possible]))
-        return float(highest) + log(total), log(total) - moment / total
 
     def _requested_logprobs(self, row: Logits, log_total: float) -> tuple[TokenLogprob, ...]:
         """The tokens that are read at every step, with their logprobs. ``row``: logits by token id."""

@@ -19,7 +19,7 @@ def check_overrides(overrides: MetadataOverrides, values: Values) -> None:
 
     ``values``: the GGUF's own. A key that it lacks may be overridden with any type.
     """
-    encoded = {key: value.encode() if isinstance(value, str) else value for key, value in overrides.items()}
+    encoded = {key: _encoded(key, value) for key, value in overrides.items()}
     for key, value in encoded.items():
         if not 1 <= len(key.encode()) <= _MAX_BYTES or (isinstance(value, bytes) and len(value) > _MAX_BYTES):
             raise ModelError(f"override of {key!r}: key and text have at most {_MAX_BYTES} bytes")
@@ -30,6 +30,15 @@ def check_overrides(overrides: MetadataOverrides, values: Values) -> None:
     for fault in faults({**values, **encoded}):
         if fault not in faults_without:
             raise ModelError(f"override: {fault}")
+
+
+def _encoded(key: str, value: int | float | bool | str) -> int | float | bool | bytes:
+    """The value; a text in UTF-8, as llama.cpp takes it and the key."""
+    try:
+        key.encode()
+        return value.encode() if isinstance(value, str) else value
+    except UnicodeEncodeError:
+        raise ModelError(f"override of {key!a}: key and text must be UTF-8") from None
 
 
 def _type_name(value: int | float | bool | bytes) -> str:

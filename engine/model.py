@@ -15,7 +15,9 @@ from .context import Context
 from .decode_plan import DecodePlan
 from .errors import ModelError
 from .gguf import check_gguf, check_is_model, duplicate_token
+from .gpu_options import GpuOptions
 from .metadata_overrides import MetadataOverrides, check_overrides
+from .model_files.parts import first_part
 from .native_context import ContextOptions, NativeContext
 from .native_model import LoadOptions, NativeModel
 from .row_probe import probe_decode_plan
@@ -25,6 +27,7 @@ from .vocabulary import Vocabulary
 DEFAULT_CONTEXT_TOKENS = 4096
 """A compromise: room for long prompts, without the memory that the length a model was trained with may take."""
 _LLAMA_CPPS_DEFAULTS = ComputeOptions()
+_LLAMA_CPPS_GPU_DEFAULTS = GpuOptions()
 _REQUESTS_PER_THREAD, _MAX_DEFAULT_PARALLEL = 4, 8
 """Enough requests to keep the threads busy; every slot takes memory. benchmarks/batch.py measures the speed."""
 
@@ -46,7 +49,7 @@ class Model:
         self.path = path
         self.lora: tuple[tuple[Path, float], ...] = ()
         self.threads = context.threads
-        self.vocabulary = Vocabulary(native)
+        self.vocabulary = Vocabulary(native.vocabulary)
         self.metadata = native.metadata()
         self.chat_template = native.chat_template()
 
@@ -64,12 +67,13 @@ class Model:
         lora: Sequence[tuple[str | Path, float]] = (),
         overrides: MetadataOverrides | None = None,
         compute: ComputeOptions = _LLAMA_CPPS_DEFAULTS,
+        gpu: GpuOptions = _LLAMA_CPPS_GPU_DEFAULTS,
         progress: Callable[[float], bool] | None = None,
     ) -> Model:
         """Load a model.
 
         Args:
-            path: The GGUF file.
+            path: The GGUF file; of a split model, any part.
             n_ctx: Tokens of context; None: 4,096, or fewer if the model was trained with fewer; 0: all that it was
                 trained with.
             threads: Default: the physical cores.
@@ -80,11 +84,12 @@ class Model:
             lora: Adapter files with their scales.
             overrides: Values that stand in for those of the file's metadata, by key.
             compute: What is rarely set: flash attention, the types of the cache, RoPE.
+            gpu: How the model is divided among several GPUs.
             progress: Called with the fraction that is loaded, 0 to 1. When it returns False, loading stops.
 
         Raises ``ModelError``.
         """
-        path = Path(path)
+        path = first_part(Path(path))
         _check("n_ctx", n_ctx, 0, INT32_MAX)
         _check("threads", threads, 1, MAX_THREADS)
         _check("gpu_layers", gpu_layers, -1, INT32_MAX)
@@ -93,7 +98,7 @@ class Model:
         for file, _ in lora:
             check_gguf(Path(file))
         check_overrides(overrides or {}, header.values)
-        options = LoadOptions(gpu_layers, mmap, mlock, header.missing_bytes, overrides or {})
+        options = LoadOptions(gpu_layers, mmap, mlock, header.missing_bytes, overrides or {}, gpu)
         try:
             native = NativeModel(str(path), options, progress)
         except ModelError as error:
@@ -146,7 +151,7 @@ class Model:
         """How a batch decodes rows; None if each request is computed separately."""
         _check("parallel", count, 1, MAX_SLOTS)
         self._check_open()
-        if isolated or count == 1:
+        if isolated or count == 1 or not self._native.decodes_sequences_together:
             return None
         if count not in self._decode_plans:
             context = replace(self._options, sequences=count)
@@ -177,8 +182,17 @@ class Model:
 
     def special_text(self, name: str) -> str:
         """The text of the special token ``bos`` or ``eos``; empty if there is none."""
-        token = self._native.special(name)
+        token = self._native.vocabulary.special(name)
         return "" if token is None else self.vocabulary.piece(token).decode("utf-8", "replace")
+
+    def abort(self) -> None:
+        """End what llama.cpp is computing for this model, within milliseconds; or, if it is idle, what comes next.
+
+        Safe from any thread. `generate` and `score` end as if interrupted if they have ``is_interrupted``; every
+        other call raises ``AbortedError``. The model can be used again. A GPU other than Apple's finishes what it
+        began.
+        """
+        self._native.abort_flag.set()
 
     def close(self) -> None:
         """Free the context and the model."""

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .compute_options import ComputeOptions
-from .errors import ModelError
+from .errors import AbortedError, ModelError
 from .native_log import failed_assertions_as_errors, last_complaint, reason_suffix
 from .native_model import NativeModel
 
@@ -75,6 +75,7 @@ class NativeContext:
         params.n_seq_max = options.sequences
         params.n_batch = params.n_ubatch = options.batch
         params.n_threads = params.n_threads_batch = options.threads
+        params.abort_callback, params.abort_callback_data = model.abort_flag.callback, model.abort_flag.address
         options.compute.apply(params)
         if options.keeps_states:
             params.embeddings, params.pooling_type = True, lib.LLAMA_POOLING_TYPE_NONE
@@ -88,9 +89,10 @@ class NativeContext:
         # llama.cpp rounds the length up; the user gets what was asked for.
         self.length = min(options.length, int(lib.llama_n_ctx_seq(self.handle)))
         self.can_truncate = model.can_truncate
+        self._abort_flag = model.abort_flag
         self._has_one_sequence = options.sequences == 1
         self._memory = lib.llama_get_memory(self.handle)
-        self.width, self._state_width = model.size, model.state_width
+        self.width, self._state_width = model.vocabulary.size, model.state_width
         self._address = 0
         self._view: Logits = np.empty(0, dtype=np.float32)
         self._batch = lib.llama_batch_init(options.batch, 0, 1)
@@ -116,10 +118,10 @@ class NativeContext:
         if lib.llama_set_adapters_lora(self.handle, handles, len(adapters), scales) != 0:
             raise ModelError(f"llama.cpp could not attach the LoRA adapter: {last_complaint()}")
 
-    def decode(self, tokens: Sequence[int], position: int, all_logits: bool = False) -> bool:
+    def decode(self, tokens: Sequence[int], position: int, all_logits: bool = False) -> None:
         """Read tokens, the first of them at ``position``, and keep the last one's logits, or ``all_logits``.
 
-        Returns False when the call was aborted, see `abort_when`.
+        Raises ``ModelError``; ``AbortedError`` when the call was aborted.
         """
         count = len(tokens)
         if count == 1:
@@ -129,12 +131,12 @@ class NativeContext:
             self._positions[:count] = range(position, position + count)
             self._logits_flags[:count] = all_logits
             self._logits_flags[count - 1] = 1
-        return self._run(count)
+        self._run(count)
 
-    def decode_spans(self, spans: Sequence[SequenceSpan], all_logits: bool = True) -> bool:
+    def decode_spans(self, spans: Sequence[SequenceSpan], all_logits: bool = True) -> None:
         """Read tokens of several sequences at once, and keep ``all_logits``, or those of each span's last token.
 
-        Returns False when the call was aborted.
+        Raises as `decode` does.
         """
         count = 0
         for tokens, position, sequence in spans:
@@ -146,33 +148,35 @@ class NativeContext:
             for i in range(count, end):
                 self._batch.seq_id[i][0] = sequence
             count = end
-        return self._run(count)
+        self._run(count)
 
-    def _run(self, count: int) -> bool:
+    def _run(self, count: int) -> None:
         self._batch.n_tokens = count
         code = lib.llama_decode(self.handle, self._batch)
         if code == _ABORTED:
-            return False
+            self._abort_flag.clear()
+            last_complaint()  # llama.cpp logs an abort as an error
+            raise AbortedError
         if code != 0:
             raise ModelError(f"llama.cpp could not decode (code {code}){reason_suffix()}")
-        return True
 
     @contextmanager
     def abort_when(self, is_interrupted: Callable[[], bool] | None) -> Iterator[None]:
         """While inside, call ``is_interrupted`` at each node of the graph; when it returns True, abort `decode`.
 
         A batch of a prompt can take many seconds, in which Python cannot react to Ctrl-C. For a single token,
-        these calls would take more time than they save.
+        these calls would take more time than they save; there, the abort flag alone is read.
         """
         if is_interrupted is None:
             yield
             return
-        callback = lib.ggml_abort_callback(lambda _data: is_interrupted())
+        flag = self._abort_flag
+        callback = lib.ggml_abort_callback(lambda _data: flag.is_set or is_interrupted())
         lib.llama_set_abort_callback(self.handle, callback, None)
         try:
             yield
         finally:
-            lib.llama_set_abort_callback(self.handle, lib.ggml_abort_callback(), None)
+            lib.llama_set_abort_callback(self.handle, flag.callback, flag.address)
 
     def logits(self) -> Logits:
         """The logits of the last token, float32 (V,), in llama.cpp's memory; the next call overwrites them."""
@@ -208,6 +212,23 @@ class NativeContext:
             lib.llama_memory_clear(self._memory, False)
             return True
         return bool(lib.llama_memory_seq_rm(self._memory, sequence, position, -1))
+
+    @property
+    def why_it_cannot_shift(self) -> str | None:
+        """The reason why tokens within a sequence cannot be removed and replaced by later ones; None: they can."""
+        if not self.can_truncate:
+            return "it is recurrent"
+        if not lib.llama_memory_can_shift(self._memory):
+            return "llama.cpp cannot change the positions of its tokens (M-RoPE and others)"
+        return None
+
+    def discard(self, start: int, end: int, length: int) -> None:
+        """Remove the tokens ``start`` to ``end`` of the only sequence, which has ``length`` tokens.
+
+        Those after them move up: llama.cpp rotates their keys, and computes nothing else again.
+        """
+        lib.llama_memory_seq_rm(self._memory, 0, start, end)
+        lib.llama_memory_seq_add(self._memory, 0, end, length, start - end)
 
     def copy(self, source: int, target: int) -> None:
         """Copy all tokens of one sequence into another, empty one."""

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from .batch_exactness import ExactnessLevel
 from .decode_plan import DecodePlan, ProbeRow, choose_decode_plan, common_plan, largest_count, rounding_plan
-from .errors import ModelError
+from .errors import AbortedError, ModelError
 from .native_context import ContextOptions, NativeContext, SequenceSpan
 from .native_model import NativeModel
 
@@ -35,12 +35,7 @@ class ContextRows:
     def decode(self, first: int, count: int, copies: int = 1) -> list[ProbeRow]:
         """Decode rows, see `ProbeRows`."""
         native, sequences = self._native, range(first, first + count)
-        native.decode_spans(
-            [
-                SequenceSpan([self._token(number, -1)] * copies, self._lengths[number], number)
-                for number in sequences
-            ]
-        )
+        native.decode_spans([self._next_token(number, copies) for number in sequences])
         indices = range(0, count * copies, copies)
         rows = [ProbeRow(native.logits_at(index).copy(), native.state_at(index).copy()) for index in indices]
         for number in sequences:
@@ -50,7 +45,7 @@ class ContextRows:
     def _history(self, sequence: int) -> SequenceSpan:
         return SequenceSpan([self._token(sequence, step) for step in range(self._lengths[sequence])], 0, sequence)
 
-    def _next(self, sequence: int, copies: int) -> SequenceSpan:
+    def _next_token(self, sequence: int, copies: int) -> SequenceSpan:
         return SequenceSpan([self._token(sequence, -1)] * copies, self._lengths[sequence], sequence)
 
     def _token(self, sequence: int, step: int) -> int:
@@ -76,8 +71,10 @@ def probe_decode_plan(
         if model.is_mixture:  # equal rows all go to the same experts, which may get any of these numbers of rows
             few = replace(context, sequences=min(slots, _MIXTURE_ROWS))
             plan = common_plan(plan, _probe(model, few, adapters, 1, is_every_count=True), slots)
+    except AbortedError:
+        raise
     except ModelError:  # no memory for it; the batch may need less
-        return rounding_plan(slots, 0.0, model.can_truncate)
+        return rounding_plan(slots, 0.0)
     if plan.exactness.level is ExactnessLevel.EXACT and context.length > _CONTEXT_TOKENS:
         # Then `generate`, which reads a token alone, gets another kernel of flash attention.
         plan.exactness = replace(plan.exactness, alone_tokens=_CONTEXT_TOKENS)

@@ -7,9 +7,10 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain, islice
 
+from ..common import count_noun
 from ..logprobs import Distribution
 from .context import Progress
-from .errors import ModelError
+from .errors import AbortedError, ModelError
 from .events import PromptToken
 from .logprob_reader import LogprobReader, LogprobRequest
 from .model import Model
@@ -37,7 +38,7 @@ def score_prompt(
     Raises ``ModelError``.
     """
     scorer = _Scorer(model, LogprobReader(model.vocabulary, logprobs), is_interrupted)
-    return _prompt_tokens(model, ids, scorer.read(ids, progress))
+    return _prompt_tokens(model, ids, scorer.until_aborted(scorer.read(ids, progress)))
 
 
 def score(  # noqa: PLR0913 - the arguments are public
@@ -74,7 +75,7 @@ def score(  # noqa: PLR0913 - the arguments are public
     if not 0 < stride < length:
         raise ModelError(f"stride: {stride} is not within 1..{length - 1}, less than the context")
     scorer = _Scorer(model, LogprobReader(model.vocabulary, logprobs), is_interrupted)
-    return _prompt_tokens(model, ids, scorer.read_windows(ids, stride, progress))
+    return _prompt_tokens(model, ids, scorer.until_aborted(scorer.read_windows(ids, stride, progress)))
 
 
 def score_choices(
@@ -117,8 +118,8 @@ def _check_choices(model: Model, prompt: Sequence[int], choices: Sequence[Sequen
             raise ModelError(f"choice {number} has no tokens")
         if len(prompt) + len(ids) - 1 > length:
             raise ModelError(
-                f"choice {number} does not fit: the prompt has {len(prompt):,} tokens, the choice {len(ids):,}, "
-                f"and the context holds {length:,}; give a larger -c"
+                f"choice {number} does not fit: the prompt has {count_noun(len(prompt), 'token')}, "
+                f"the choice {len(ids):,}, and the context holds {length:,}; give a larger -c"
             )
     model.vocabulary.check(prompt)
 
@@ -134,6 +135,14 @@ class _Scorer:
     model: Model
     reader: LogprobReader
     is_interrupted: Callable[[], bool] | None
+
+    def until_aborted(self, distributions: Iterator[Distributions]) -> Iterator[Distributions]:
+        """End where `Model.abort` ends the computation, if there is an ``is_interrupted``; otherwise raise."""
+        try:
+            yield from distributions
+        except AbortedError:
+            if self.is_interrupted is None:
+                raise
 
     def read(self, ids: Sequence[int], progress: Progress | None) -> Iterator[Distributions]:
         """Read a text that fits into the context."""

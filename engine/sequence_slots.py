@@ -9,8 +9,8 @@ from typing import NamedTuple
 import numpy as np
 
 from .batch_exactness import EXACT, BatchExactness
+from .context import check_prompt
 from .decode_plan import DecodePlan
-from .errors import ModelError
 from .native_context import Logits, NativeContext, SequenceSpan
 
 PROMPT_CHUNK_TOKENS = 64
@@ -89,13 +89,7 @@ class SequenceSlots:
 
         Raises ``ModelError`` for a prompt that is empty or does not fit.
         """
-        if not prompt:
-            raise ModelError("the prompt is empty")
-        if len(prompt) > slot.length:
-            raise ModelError(
-                f"the prompt has {len(prompt):,} tokens and a request has room for {slot.length:,}; "
-                f"shorten it, or give a larger -c"
-            )
+        check_prompt(prompt, slot.length, "a request has room for")
         ends = self._chunk_ends(len(prompt))
         kept = self._copy_prefix(slot, prompt, ends) if self._can_truncate else 0
         self._truncate(slot, kept)

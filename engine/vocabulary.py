@@ -8,7 +8,7 @@ from operator import index
 from typing import SupportsIndex
 
 from .errors import ModelError
-from .native_model import NativeModel
+from .native_vocabulary import NativeVocabulary
 
 
 class Vocabulary:
@@ -18,7 +18,7 @@ class Vocabulary:
     token, of a text), ids or None; ``adds_bos``, whether a prompt begins with ``bos``.
     """
 
-    def __init__(self, native: NativeModel) -> None:
+    def __init__(self, native: NativeVocabulary) -> None:
         self._native = native
         self._pieces: dict[int, bytes] = {}
         self.size = native.size

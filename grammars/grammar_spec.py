@@ -31,7 +31,7 @@ GRAMMAR_KEYS = {
 }
 """The keys of a table, one of which gives the grammar, and their kinds."""
 
-_OPTIONAL_KEYS = ("root", "after")
+_OPTIONAL_KEYS = ("root", "after", "schema_lenient")
 
 Folders = Sequence[tuple[str, Path]]
 
@@ -46,6 +46,7 @@ class GrammarSpec:
         source: its text.
         root: the rule with which sentences of a GBNF grammar begin.
         after: the text after which it applies; None: from the beginning.
+        schema_lenient: True if a JSON Schema is used without what is not supported.
     """
 
     label: str
@@ -53,12 +54,13 @@ class GrammarSpec:
     source: str
     root: str = "root"
     after: str | None = None
+    schema_lenient: bool = False
 
     @cached_property
     def parsed(self) -> ParsedGrammar:
         """The grammar, parsed. Raises ``GrammarError``."""
         try:
-            return parse_grammar(self.source, self.kind, self.root)
+            return parse_grammar(self.source, self.kind, self.root, self.schema_lenient)
         except GrammarError as error:
             raise error.within(self.label) from None
 
@@ -68,10 +70,19 @@ class GrammarSpec:
         return self.parsed.names_tokens
 
     @property
+    def left_out(self) -> tuple[str, ...]:
+        """The JSON pointers of what is left out of a JSON Schema. Raises ``GrammarError``."""
+        return self.parsed.left_out
+
+    @property
     def description(self) -> dict[str, str]:
-        """The grammar's kind, root, source and trigger, for a record of the run."""
+        """The grammar's kind, root, source, trigger and what is left out, for a record of the run."""
         fields = {"kind": self.kind, "root": self.root, "source": self.source}
-        return fields if self.after is None else {**fields, "after": self.after}
+        if self.after is not None:
+            fields["after"] = self.after
+        if self.schema_lenient and self.left_out:
+            fields["left_out"] = ", ".join(self.left_out)
+        return fields
 
     @property
     def open_object(self) -> str | None:
@@ -120,14 +131,17 @@ def resolve_grammar(
     root = table.get("root", "root")
     if root != "root" and GRAMMAR_KEYS[key] != "gbnf":
         raise GrammarError(f"grammar: a root rule belongs to GBNF, not to {key}")
-    return GrammarSpec(label, GRAMMAR_KEYS[key], source, root, table.get("after"))
+    schema_lenient = table.get("schema_lenient", False)
+    if schema_lenient and GRAMMAR_KEYS[key] != "json_schema":
+        raise GrammarError(f"grammar: schema_lenient belongs to a JSON Schema, not to {key}")
+    return GrammarSpec(label, GRAMMAR_KEYS[key], source, root, table.get("after"), schema_lenient)
 
 
 def grammar_table(value: str | Mapping[str, Any]) -> dict[str, Any]:
     """Return the table that a text stands for; a table as it is.
 
-    A text is GBNF if it has a ``::=``, else a name. A table has one of `GRAMMAR_KEYS`, and may have ``root`` and
-    ``after``.
+    A text is GBNF if it has a ``::=``, else a name. A table has one of `GRAMMAR_KEYS`, and may have ``root``,
+    ``after`` and ``schema_lenient``.
     """
     return dict(value) if isinstance(value, Mapping) else {"gbnf" if "::=" in value else "name": value}
 
@@ -137,14 +151,17 @@ def _grammar_key(table: Mapping[str, Any]) -> str:
     unknown = [key for key in table if key not in (*GRAMMAR_KEYS, *_OPTIONAL_KEYS)]
     if unknown:
         raise GrammarError(
-            f"grammar: unknown key {unknown[0]!r}; there are {', '.join(GRAMMAR_KEYS)}, root and after"
+            f"grammar: unknown key {unknown[0]!r}; there are {', '.join((*GRAMMAR_KEYS, *_OPTIONAL_KEYS))}"
         )
     given = [key for key in GRAMMAR_KEYS if key in table]
     if len(given) != 1:
         listed = " and ".join(given) or "none of them"
         raise GrammarError(f"grammar: one of {', '.join(GRAMMAR_KEYS)} is needed, and there is {listed}")
     for key, content in table.items():
-        if not isinstance(content, str) and not (key == "json_schema" and isinstance(content, (Mapping, bool))):
+        if key == "schema_lenient":
+            if not isinstance(content, bool):
+                raise GrammarError(f"grammar.{key}: {content!r} is not true or false")
+        elif not isinstance(content, str) and not (key == "json_schema" and isinstance(content, (Mapping, bool))):
             raise GrammarError(f"grammar.{key}: {content!r} is not a text")
     return given[0]
 

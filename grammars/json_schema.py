@@ -19,7 +19,8 @@ ONE_LINE_STYLE: dict[str, object] = {
 If blanks could stand anywhere, a model might write them forever, and hardly any text would be forced.
 """
 
-_TOO_DEEP = "the JSON Schema is nested too deeply"
+TOO_DEEP = "the JSON Schema is nested too deeply"
+_FILE_NAME = re.compile(r"[^\s{}\[\]\"]+\.json")
 _HALF_OF_A_PAIR = re.compile(r"(?<!\\)(?:\\\\)*\\ud[89ab][0-9a-f]{2}(?!\\ud[c-f])")
 
 
@@ -28,11 +29,13 @@ def parse_json_schema(source: str) -> dict[str, Any]:
     try:
         schema = parse_strict_json(source)
     except json.JSONDecodeError as error:
+        if _FILE_NAME.fullmatch(source):
+            raise GrammarError(f"{source!r} is not JSON but looks like a file; give a file by -jf") from None
         raise GrammarError(f"not JSON: {error.msg}", error.lineno, error.colno, source) from None
     except NonFiniteNumberError as error:
         raise GrammarError(f"not JSON: {error}") from None
     except RecursionError:
-        raise GrammarError(_TOO_DEEP) from None
+        raise GrammarError(TOO_DEEP) from None
     except ValueError:
         raise GrammarError("the JSON Schema has a number of too many digits") from None
     if schema is True:
@@ -79,7 +82,7 @@ def json_schema_to_lark(schema: dict[str, Any], style: dict[str, object]) -> str
     try:
         text = json.dumps({**schema, "x-guidance": {**style, **schema.get("x-guidance", {})}}, allow_nan=False)
     except RecursionError:
-        raise GrammarError(_TOO_DEEP) from None
+        raise GrammarError(TOO_DEEP) from None
     except ValueError:
         raise GrammarError("the JSON Schema has a number that is too large") from None
     if _HALF_OF_A_PAIR.search(text):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Any
 
 from llguidance import regex_to_lark
 
@@ -12,6 +13,8 @@ from .errors import GrammarError, line_and_column
 from .gbnf import GbnfGrammar, parse_gbnf
 from .json_schema import ONE_LINE_STYLE, json_schema_to_lark, parse_json_schema
 from .limits import MAX_SOURCE_CHARACTERS
+from .schema_errors import loosen
+from .schema_keywords import remove_unsupported
 from .vocabulary import Vocabulary
 
 KINDS = ("gbnf", "json_schema", "regex", "lark")
@@ -33,6 +36,8 @@ class ParsedGrammar:
         root: the rule with which sentences begin; only GBNF has it.
         names_tokens: True if it names tokens, so that text alone cannot say whether it is a sentence.
         gbnf: the rules of a GBNF grammar, None for the other kinds.
+        schema: a JSON Schema as it is used, without what is left out; None for the other kinds.
+        left_out: the JSON pointers of what is left out of a JSON Schema.
         lenient_lark: a translation for texts from elsewhere, whose blanks may differ; None if it is the same.
     """
 
@@ -41,6 +46,8 @@ class ParsedGrammar:
     root: str
     names_tokens: bool = False
     gbnf: GbnfGrammar | None = None
+    schema: dict[str, Any] | None = None
+    left_out: tuple[str, ...] = ()
     lenient_lark: str | None = None
     _lark: str = ""  # the translation, except for GBNF
 
@@ -59,13 +66,16 @@ class ParsedGrammar:
 
 # A batch asks for the same few grammars again and again.
 @lru_cache(maxsize=16)
-def parse_grammar(source: str, kind: str = "gbnf", root: str = "root") -> ParsedGrammar:
+def parse_grammar(
+    source: str, kind: str = "gbnf", root: str = "root", schema_lenient: bool = False
+) -> ParsedGrammar:
     """Parse a grammar. Raises ``GrammarError``, with line and column where the mistake has a position.
 
     Args:
         source: the grammar's text.
         kind: one of ``KINDS``.
         root: the rule with which sentences of a GBNF grammar begin.
+        schema_lenient: leave out what is not supported in a JSON Schema, instead of refusing it.
     """
     if kind not in KINDS:
         raise GrammarError(f"unknown kind of grammar {kind!r}; there are {', '.join(KINDS)}")
@@ -79,14 +89,28 @@ def parse_grammar(source: str, kind: str = "gbnf", root: str = "root") -> Parsed
             gbnf = parse_gbnf(source, root)
             return ParsedGrammar(source, kind, root, gbnf.names_tokens, gbnf)
         case "json_schema":
-            schema = parse_json_schema(source)
-            lark = json_schema_to_lark(schema, ONE_LINE_STYLE) + _OPTIONS
-            lenient = json_schema_to_lark(schema, {}) + _OPTIONS
-            return ParsedGrammar(source, kind, root, lenient_lark=lenient, _lark=lark)
+            return _parse_schema(source, root, schema_lenient)
         case "regex":
             return ParsedGrammar(source, kind, root, _lark=_regex_to_lark(source) + _OPTIONS)
         case _:
             return ParsedGrammar(source, kind, root, _lark_names_tokens(source), _lark=f"{source}\n{_OPTIONS}")
+
+
+def _parse_schema(source: str, root: str, is_lenient: bool) -> ParsedGrammar:
+    schema = parse_json_schema(source)
+    is_lenient = is_lenient or schema.get("x-guidance", {}).get("lenient") is True
+    left_out = remove_unsupported(schema, is_lenient=is_lenient)
+    if is_lenient:
+        left_out += loosen(schema)
+    return ParsedGrammar(
+        source,
+        "json_schema",
+        root,
+        schema=schema,
+        left_out=tuple(left_out),
+        lenient_lark=json_schema_to_lark(schema, {}) + _OPTIONS,
+        _lark=json_schema_to_lark(schema, ONE_LINE_STYLE) + _OPTIONS,
+    )
 
 
 def _refuse_surrogates(source: str) -> None:

@@ -1,4 +1,4 @@
-"""Random sentences of a GBNF grammar, without a model."""
+"""Random sentences of a grammar, without a model."""
 
 from __future__ import annotations
 
@@ -6,10 +6,12 @@ from math import inf
 from random import Random
 from typing import cast
 
+from .compile import compile_grammar
 from .errors import GrammarError
 from .gbnf import GbnfGrammar, Node, Rules, ShortestTexts
 from .gbnf.nodes import AltNode, CharsNode, RefNode, RepeatNode, SeqNode, TextNode
 from .parsed_grammar import parse_grammar
+from .random_walk import random_walk
 
 _LONG_SENTENCE = 200
 """From this length on, in characters and open nodes, a sentence takes the shortest way to its end."""
@@ -18,13 +20,32 @@ _CONTINUE_PROBABILITY = 0.7
 """The probability of one more turn of a repetition, and of a letter or digit where there are other characters."""
 
 
-def random_sentence(source: str, seed: int | None = None, root: str = "root") -> str:
-    """Return a random sentence of a GBNF grammar. Raises ``GrammarError``, also where the grammar names tokens."""
+def random_sentence(
+    source: str,
+    seed: int | None = None,
+    root: str = "root",
+    *,
+    kind: str = "gbnf",
+    schema_lenient: bool = False,
+) -> str:
+    """Return a random sentence of a grammar.
+
+    Args:
+        source: the grammar's text.
+        seed: the same seed gives the same sentence; None: a random one.
+        root: the rule with which sentences of a GBNF grammar begin.
+        kind: as of `compile_grammar`.
+        schema_lenient: as of `compile_grammar`.
+
+    Raises ``GrammarError``, also where the grammar names tokens.
+    """
+    generator = Random(seed)  # noqa: S311 - no secret
+    if kind != "gbnf":
+        return random_walk(compile_grammar(source, kind=kind, schema_lenient=schema_lenient), generator)
     grammar = cast(GbnfGrammar, parse_grammar(source, "gbnf", root).gbnf)
     grammar.find_token_ids(None)
     if grammar.names_tokens:
         raise GrammarError("the grammar names tokens; only a model can write its sentences")
-    generator = Random(seed)  # noqa: S311 - no secret
     return _SentenceWriter(grammar.rules, grammar.shortest_texts, generator).write(root)
 
 

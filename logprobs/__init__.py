@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from .json_encoder import encode_json
     from .jsonl_lines import done_line, prompt_line, start_line, token_line
     from .llama_server_format import llama_server_completion
+    from .next_token import ChainDistance, TracedChain, next_token_fields
     from .openai_format import (
         chat_chunk,
         chat_completion,
@@ -33,33 +34,48 @@ if TYPE_CHECKING:
         RecordedDone,
         RecordedEvent,
         RecordedStart,
+        RecordedToken,
         RecordedTokenLine,
         StreamError,
         read_stream,
+        split_runs,
     )
+    from .recorded_trace import RecordedCandidate, RecordedDraw, RecordedStage, RecordedTrace
     from .records import Distribution, LogprobSource, TokenLogprob, TokenRecord, display_text, finite_or_none
     from .scores import MeanSurprise, Score, choice_scores, text_score
     from .server_sent_events import SERVER_SENT_DONE, server_sent
     from .together_format import together_completion
+    from .trace import Trace, TraceCandidate, TraceDraw, TraceStage
 
 __all__ = [
     "SERVER_SENT_DONE",
+    "ChainDistance",
     "Completion",
     "CompletionFinish",
     "CompletionHead",
     "Distribution",
     "LogprobSource",
     "MeanSurprise",
+    "RecordedCandidate",
     "RecordedDistribution",
     "RecordedDone",
+    "RecordedDraw",
     "RecordedEvent",
+    "RecordedStage",
     "RecordedStart",
+    "RecordedToken",
     "RecordedTokenLine",
+    "RecordedTrace",
     "Score",
     "StreamError",
     "TextOffsets",
     "TokenLogprob",
     "TokenRecord",
+    "Trace",
+    "TraceCandidate",
+    "TraceDraw",
+    "TraceStage",
+    "TracedChain",
     "batch_error",
     "batch_id",
     "chat_chunk",
@@ -73,12 +89,14 @@ __all__ = [
     "failure_line",
     "finite_or_none",
     "llama_server_completion",
+    "next_token_fields",
     "openai_failure_line",
     "openai_result_line",
     "prompt_line",
     "read_stream",
     "result_line",
     "server_sent",
+    "split_runs",
     "start_line",
     "text_chunk",
     "text_completion",
@@ -97,13 +115,16 @@ __getattr__ = lazy_exports(
         "server_sent_events": "SERVER_SENT_DONE server_sent",
         "jsonl_lines": "done_line prompt_line start_line token_line",
         "llama_server_format": "llama_server_completion",
+        "next_token": "ChainDistance TracedChain next_token_fields",
         "openai_format": "chat_chunk chat_completion chat_first_chunk chat_last_chunk "
         "text_chunk text_completion text_last_chunk",
-        "recorded_stream": "RecordedDistribution RecordedDone RecordedEvent RecordedStart RecordedTokenLine "
-        "StreamError read_stream",
+        "recorded_stream": "RecordedDistribution RecordedDone RecordedEvent RecordedStart RecordedToken "
+        "RecordedTokenLine StreamError read_stream split_runs",
+        "recorded_trace": "RecordedCandidate RecordedDraw RecordedStage RecordedTrace",
         "records": "Distribution LogprobSource TokenRecord TokenLogprob finite_or_none display_text",
         "completion": "Completion CompletionFinish CompletionHead TextOffsets",
         "scores": "MeanSurprise Score choice_scores text_score",
         "together_format": "together_completion",
+        "trace": "Trace TraceCandidate TraceDraw TraceStage",
     },
 )

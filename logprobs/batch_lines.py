@@ -41,18 +41,19 @@ def openai_failure_line(name: str, error: Json) -> Json:
 def result_line(  # noqa: PLR0913 - the fields of a line
     name: str, line: int, completion: Completion, complete: bool | None, *, seed: int, exactness: str
 ) -> Json:
-    """Our line of an answer: ``id, line, seed, finish_reason, stop, text, usage``, and ``tokens`` with logprobs.
+    """Our line of an answer: ``id, line, seed, finish_reason, stop, text, usage``; ``tokens`` if they are read.
 
     Args:
         name: the request's id.
         line: the line of the request, from 1.
-        completion: the run. Its tokens have the fields of the jsonl stream.
+        completion: the run. Its tokens have the fields of the jsonl stream; they are left out if
+            they have neither logprobs nor a trace.
         complete: True if the text is a whole sentence of its grammar; None without a grammar.
         seed: the request's seed.
         exactness: whether other requests can have changed the answer.
     """
     finish = completion.finish
-    has_logprobs = completion.head.source is not None
+    has_tokens = completion.head.source is not None or any(token.trace for token in completion.tokens)
     return {
         "id": name,
         "line": line,
@@ -63,7 +64,7 @@ def result_line(  # noqa: PLR0913 - the fields of a line
         "text": finish.text,
         "usage": usage(completion.head, finish.completion_tokens),
         "batch_exactness": exactness,
-        **({"tokens": [token_fields(token) for token in completion.tokens]} if has_logprobs else {}),
+        **({"tokens": [token_fields(token) for token in completion.tokens]} if has_tokens else {}),
         "error": None,
     }
 

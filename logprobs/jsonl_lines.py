@@ -35,7 +35,8 @@ def token_fields(token: TokenRecord) -> dict[str, Any]:
 
     ``index, id, token, bytes``; ``logprobs_from`` and, of that source, ``logprob, top_logprobs[], entropy`` and
     where requested ``logprob_of[]`` and ``row``; ``text``, the text that can be shown once the token is there.
-    With two sources these fields are the model's, and ``chain`` holds the chain's.
+    With two sources these fields are the model's, and ``chain`` holds the chain's. ``trace``, if the run is
+    traced.
     """
     first: dict[str, Any] = {"logprob": None, "top_logprobs": []}
     if token.distributions:
@@ -51,6 +52,7 @@ def token_fields(token: TokenRecord) -> dict[str, Any]:
         **first,
         "text": token.text,
         **{other.source: _distribution_fields(other) for other in token.distributions[1:]},
+        **({} if token.trace is None else {"trace": token.trace.as_json()}),
     }
 
 

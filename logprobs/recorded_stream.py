@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import codecs
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import count, groupby
+from math import log
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, Field, TypeAdapter, ValidationError
 
-from ..common import problem_message, problem_sentence
+from ..common import parse_strict_json, problem_message, problem_sentence
+from .recorded_trace import Byte, Nats, RecordedTrace
 from .records import LogprobSource
 
-Byte = Annotated[int, Field(ge=0, le=255)]
-Nats = Annotated[float, Field(allow_inf_nan=False)]
 Logprob = Annotated[float, Field(le=1e-3, allow_inf_nan=False)]
 """A log-probability in nats; rounding may put it a little above 0."""
 
@@ -31,8 +32,9 @@ class StreamError(Exception):
 
 
 class RecordedToken(BaseModel):
-    """A token by its bytes (``data``), with its logprob in nats; None where there is none."""
+    """A token by its id and bytes (``data``), with its logprob in nats; None where there is none."""
 
+    id: int | None = None
     data: Annotated[list[Byte], Field(alias="bytes")]
     logprob: Logprob | None
 
@@ -46,32 +48,67 @@ class RecordedDistribution(BaseModel):
 
 
 class RecordedStart(BaseModel, extra="allow"):
-    """The first line."""
+    """The first line of a run. A line of a batch's results gives one too: ``id`` is then its request's."""
 
-    event: Literal["start"]
+    event: Literal["start"] = "start"
     model: str = "?"
     seed: int | None = None
+    id: str | None = None
 
 
 class RecordedTokenLine(RecordedToken, RecordedDistribution):
     """A token of the prompt, or one that was written."""
 
-    event: Literal["prompt", "token"]
+    event: Literal["prompt", "token"] = "token"
     text: str = ""
     logprobs_from: LogprobSource | None = None
     chain: RecordedDistribution | None = None
+    trace: RecordedTrace | None = None
 
     def distribution(self, source: LogprobSource) -> RecordedDistribution | None:
-        """The distribution of this source, None if it was not recorded. A line without a source is the model's."""
+        """The distribution of this source, None if it was not recorded. A line without a source is the model's.
+
+        What is missing comes from a trace: the model's from its first stage, the chain's from its last one.
+        """
+        recorded = self._recorded_distribution(source)
+        if self.trace is None:
+            return recorded
+        traced = self._traced_distribution(self.trace, 0 if source == "model" else -1)
+        if recorded is None or recorded.logprob is None:
+            return traced
+        if recorded.top_logprobs:
+            return recorded
+        return RecordedDistribution.model_construct(
+            logprob=recorded.logprob, top_logprobs=traced.top_logprobs, entropy=recorded.entropy
+        )
+
+    def _traced_distribution(self, trace: RecordedTrace, stage: int) -> RecordedDistribution:
+        """The distribution at a stage of the trace."""
+        candidate = trace.candidate(self.id)
+        present = [other for other in trace.candidates if other.probs[stage] is not None]
+        return RecordedDistribution.model_construct(
+            logprob=None if candidate is None else _logprob(candidate.probs[stage]),
+            top_logprobs=[
+                RecordedToken.model_construct(id=other.id, data=other.data, logprob=_logprob(other.probs[stage]))
+                for other in sorted(present, key=lambda other: -(other.probs[stage] or 0.0))
+            ],
+            entropy=trace.stages[stage].entropy,
+        )
+
+    def _recorded_distribution(self, source: LogprobSource) -> RecordedDistribution | None:
         if self.logprobs_from == source or (self.logprobs_from is None and source == "model"):
             return self
         return self.chain if source == "chain" else None
 
 
+def _logprob(probability: float | None) -> float | None:
+    return log(probability) if probability else None
+
+
 class RecordedDone(BaseModel, extra="allow"):
     """The last line."""
 
-    event: Literal["done"]
+    event: Literal["done"] = "done"
     finish_reason: str | None = None
 
 
@@ -79,26 +116,113 @@ RecordedEvent = RecordedStart | RecordedTokenLine | RecordedDone
 _EVENT: TypeAdapter[Any] = TypeAdapter(Annotated[RecordedEvent, Field(discriminator="event")])
 
 
+class _BatchLine(BaseModel, extra="allow"):
+    """A line of a batch's results."""
+
+    id: str
+    line: int
+    seed: int | None = None
+    finish_reason: str | None = None
+    tokens: list[RecordedTokenLine] | None = None
+    error: Any = None
+
+
 def read_stream(
     lines: Iterable[bytes], wrong: Callable[[StreamError], object] | None = None
 ) -> Iterator[RecordedEvent]:
     """Read the events of a stream, one per line. A last line that was cut off ends the stream.
 
-    ``wrong`` is called with the error of any other line that is no event; then reading goes on. Without ``wrong``
-    such a line raises ``StreamError``.
+    A line of a batch's results gives the events of a run. ``wrong`` is called with the error of any other line
+    that is no event; then reading goes on. Without ``wrong`` such a line raises ``StreamError``.
     """
     for number, line in enumerate(lines, 1):
         data = line.removeprefix(codecs.BOM_UTF8) if number == 1 else line
         if not data.strip():
             continue
         try:
-            yield _EVENT.validate_json(data)
+            yield from _read_line(data)
         except ValidationError as error:
             if _is_cut_off(error, data):
                 return
-            if wrong is None:
-                raise _stream_error(error, number) from None
-            wrong(_stream_error(error, number))
+            problem = _stream_error(error, number)
+        except StreamError as error:
+            problem = StreamError(f"line {number}: {error}")
+        else:
+            continue
+        if wrong is None:
+            raise problem from None
+        wrong(problem)
+
+
+def split_runs(events: Iterable[RecordedEvent]) -> Iterator[Iterator[RecordedEvent]]:
+    """Split events into those of each run, which a `RecordedStart` begins.
+
+    The events of a run have to be taken before the next run.
+    """
+    numbers = count()
+    number = next(numbers)
+
+    def run_number(event: RecordedEvent) -> int:
+        nonlocal number
+        if isinstance(event, RecordedStart):
+            number = next(numbers)
+        return number
+
+    for _, run in groupby(events, run_number):
+        yield run
+
+
+def _read_line(data: bytes) -> Sequence[RecordedEvent]:
+    """The events of a line. Raises ``ValidationError``, or ``StreamError`` for a batch's line without tokens."""
+    try:
+        return (_EVENT.validate_json(data),)
+    except ValidationError as error:
+        kind = error.errors()[0]["type"]
+        if kind == "union_tag_not_found":
+            return _batch_events(_batch_line(data, error))
+        if kind != "json_invalid" or _SURROGATE not in data:
+            raise
+        try:
+            value = parse_strict_json(data)
+        except ValueError:
+            raise error from None
+        return (_EVENT.validate_python(_replace_surrogates(value)),)
+
+
+def _batch_line(data: bytes, no_event: ValidationError) -> _BatchLine:
+    """Read a line of a batch's results. Raises ``no_event`` if it is none, ``StreamError`` for wrong tokens."""
+    try:
+        return _BatchLine.model_validate_json(data)
+    except ValidationError as error:
+        problem = error.errors(include_url=False)[0]
+        if problem["loc"][:1] != ("tokens",):
+            raise no_event from None
+        raise StreamError(problem_sentence(problem["loc"], problem_message(problem))) from None
+
+
+def _batch_events(result: _BatchLine) -> Sequence[RecordedEvent]:
+    if result.error is not None:
+        message = result.error.get("message") if isinstance(result.error, dict) else None
+        raise StreamError(f"request {result.id} has no answer" + (f" ({message})" if message else ""))
+    if result.tokens is None:
+        raise StreamError(f"the answer of {result.id} has no tokens; gen batch writes them with --logprobs N")
+    start = RecordedStart(id=result.id, seed=result.seed)
+    return (start, *result.tokens, RecordedDone(finish_reason=result.finish_reason))
+
+
+_SURROGATE = b"\\ud"
+"""How the escape of a half of a surrogate pair begins; pydantic refuses it, Python's json reads it."""
+
+
+def _replace_surrogates(value: Any) -> Any:
+    """The value with U+FFFD for each half of a surrogate pair, which is no character and no UTF-8."""
+    if isinstance(value, str):
+        return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    if isinstance(value, list):
+        return [_replace_surrogates(item) for item in value]
+    if isinstance(value, dict):
+        return {_replace_surrogates(key): _replace_surrogates(item) for key, item in value.items()}
+    return value
 
 
 def _is_cut_off(error: ValidationError, line: bytes) -> bool:
@@ -107,6 +231,6 @@ def _is_cut_off(error: ValidationError, line: bytes) -> bool:
 
 def _stream_error(error: ValidationError, number: int) -> StreamError:
     problem = error.errors(include_url=False)[0]
-    if problem["type"] in _NO_EVENT_ERRORS:
+    if problem["type"] in _NO_EVENT_ERRORS and len(problem["loc"]) == 0:
         return StreamError(f"line {number}: it is no event of a jsonl stream")
     return StreamError(f"line {number}: {problem_sentence(problem['loc'][1:], problem_message(problem))}")

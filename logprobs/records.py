@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from .trace import Trace
 
 LogprobSource = Literal["model", "chain"]
 """``model``: log-softmax of the untouched logits; ``chain``: of what the chain left, which was drawn from."""
@@ -67,6 +70,7 @@ class TokenRecord:
         distributions: one per source.
         added_bytes: how many of the first bytes the tokenizer added: the space that SentencePiece puts before a
             text.
+        trace: how it was chosen; None if the run is not traced.
     """
 
     index: int
@@ -76,6 +80,7 @@ class TokenRecord:
     special: bool
     distributions: tuple[Distribution, ...] = ()
     added_bytes: int = 0
+    trace: Trace | None = None
 
     @property
     def chosen(self) -> TokenLogprob:

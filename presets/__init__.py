@@ -3,21 +3,11 @@
 from typing import TYPE_CHECKING
 
 from ..common.lazy_exports import lazy_exports
-from .chain_arrangement import Arrangement, arrange_by_adaptive_p, arrange_by_mirostat, arrange_by_samplers
-from .errors import PresetError
-from .override import Override, parse_set
-from .preset import Preset
-from .preset_loader import load_preset
-from .resolve import Settings, SettingValue, preset_folder, resolve_settings
-from .schema import preset_json_schema
-from .search import PresetEntry, config_folder, find_preset, list_presets, names_file, split_section
-from .user_defaults import UserConfig, user_config
-from .yaml_reader import parse_yaml_scalar
 
 if TYPE_CHECKING:
+    from .chain_arrangement import Arrangement, arrange_by_adaptive_p, arrange_by_mirostat, arrange_by_samplers
+    from .errors import PresetError
     from .foreign import (
-        EXPORT_FORMATS,
-        FORMATS,
         AmbiguousFormatError,
         Exported,
         Imported,
@@ -29,11 +19,22 @@ if TYPE_CHECKING:
         import_text,
         load_any_preset,
     )
+    from .foreign_formats import EXPORT_FORMATS, FORMATS
     from .gguf_preset import preset_from_metadata
+    from .llama_cpp_names import LLAMA_CPP_SAMPLERS
+    from .override import Override, parse_set
+    from .preset import Preset
+    from .preset_loader import load_preset
+    from .resolve import Settings, SettingValue, preset_folder, resolve_settings
+    from .schema import preset_json_schema
+    from .search import PresetEntry, config_folder, find_preset, list_presets, names_file, split_section
+    from .user_defaults import UserConfig, config_file, user_config
+    from .yaml_reader import parse_yaml_scalar
 
 __all__ = [
     "EXPORT_FORMATS",
     "FORMATS",
+    "LLAMA_CPP_SAMPLERS",
     "AmbiguousFormatError",
     "Arrangement",
     "Exported",
@@ -50,6 +51,7 @@ __all__ = [
     "arrange_by_adaptive_p",
     "arrange_by_mirostat",
     "arrange_by_samplers",
+    "config_file",
     "config_folder",
     "export_preset",
     "find_preset",
@@ -70,12 +72,24 @@ __all__ = [
     "user_config",
 ]
 
-# Few runs read a file of another tool.
+# Few runs read a file of another tool, and a search for presets needs no samplers.
 __getattr__ = lazy_exports(
     __name__,
     {
-        "foreign": "AmbiguousFormatError EXPORT_FORMATS FORMATS Exported Imported LoadedPreset MissingSectionError"
-        " export_preset import_metadata import_preset import_text load_any_preset",
+        "chain_arrangement": "Arrangement arrange_by_adaptive_p arrange_by_mirostat arrange_by_samplers",
+        "errors": "PresetError",
+        "foreign": "AmbiguousFormatError Exported Imported LoadedPreset MissingSectionError export_preset"
+        " import_metadata import_preset import_text load_any_preset",
+        "foreign_formats": "EXPORT_FORMATS FORMATS",
         "gguf_preset": "preset_from_metadata",
+        "llama_cpp_names": "LLAMA_CPP_SAMPLERS",
+        "override": "Override parse_set",
+        "preset": "Preset",
+        "preset_loader": "load_preset",
+        "resolve": "Settings SettingValue preset_folder resolve_settings",
+        "schema": "preset_json_schema",
+        "search": "PresetEntry config_folder find_preset list_presets names_file split_section",
+        "user_defaults": "UserConfig config_file user_config",
+        "yaml_reader": "parse_yaml_scalar",
     },
 )

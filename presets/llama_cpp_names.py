@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from ..common import shorten
 from .errors import PresetError
-from .messages import shorten
 
 _SAMPLERS = (
     ("e", "penalties", "penalties"),
@@ -19,6 +19,9 @@ _SAMPLERS = (
     ("a", "adaptive_p", "adaptive_p"),
 )
 """llama.cpp's letter and name for a sampler (common/sampling.cpp), and the name here."""
+
+LLAMA_CPP_SAMPLERS = tuple(theirs for _, theirs, _ in _SAMPLERS)
+"""llama.cpp's names, as its ``--samplers`` takes them."""
 
 _BY_LETTER = {letter: name for letter, _, name in _SAMPLERS}
 _BY_NAME = {
@@ -40,6 +43,6 @@ def read_sequence(sequence: str, origin: str) -> list[str]:
         return [_BY_LETTER[letter] for letter in parts[0]]
     for part in parts:
         if part not in _BY_NAME:
-            known = ", ".join(theirs for _, theirs, _ in _SAMPLERS)
+            known = ", ".join(LLAMA_CPP_SAMPLERS)
             raise PresetError(f"{origin}: {shorten(part)} is not a sampler of llama.cpp; known: {known}")
     return [_BY_NAME[part] for part in parts]

@@ -1,35 +1,16 @@
-"""Messages in one sentence: values, near names and refused fields in words."""
+"""Messages in one sentence: refused keys, fields and parameters in words."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from reprlib import Repr
+from collections.abc import Mapping
 from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
-from ..common import nearest_name, problem_message
+from ..common import problem_message, shorten
 from ..samplers import Sampler, SamplingError, make_sampler
 from .errors import PresetError
-
-_MAX_VALUE_CHARACTERS = 60
-_SIMILARITY = 0.5
-"""From this similarity on, a known name is suggested (see `difflib`)."""
-
-_REPR = Repr()
-_REPR.maxstring = _REPR.maxother = _MAX_VALUE_CHARACTERS
-
-
-def shorten(value: Any) -> str:
-    """Return the value as Python writes it, cut to a length that fits into a sentence."""
-    return _REPR.repr(value)
-
-
-def name_hint(name: str, known: Iterable[str]) -> str:
-    """Return ``did you mean X?`` if a known name is similar, else ``known: A, B``."""
-    names = list(known)
-    near = nearest_name(name.lower(), names, _SIMILARITY)
-    return f"did you mean {near}?" if near else f"known: {', '.join(names) or 'none'}"
+from .hints import name_hint
 
 
 def check_keys(model: type[BaseModel], table: Mapping[Any, Any]) -> None:

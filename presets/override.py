@@ -6,9 +6,9 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
+from ..common import shorten
 from ..samplers import SamplingError, find_sampler
 from .errors import PresetError
-from .messages import shorten
 from .yaml_reader import parse_yaml_scalar
 
 SETTINGS = ("seed", "max_tokens", "stop", "system", "grammar")

@@ -17,9 +17,10 @@ from pydantic import (
     model_validator,
 )
 
+from ..common import shorten
 from ..samplers import SEED_MAX, Sampler, parse_chain
 from .errors import PresetError
-from .messages import check_keys, field_message, shorten
+from .messages import check_keys, field_message
 
 DEFAULT_CHAIN: tuple[Any, ...] = (
     {"penalties": {"last_n": 64, "repeat": 1.0}},

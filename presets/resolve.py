@@ -27,10 +27,10 @@ class SettingValue:
 
 
 class IgnoredValue(NamedTuple):
-    """A flag without effect, and the flag that leaves its sampler out of the chain."""
+    """A flag without effect, and why, as the end of a sentence: ``--samplers leaves its sampler out``."""
 
     flag: str
-    because_of: str
+    reason: str
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class Settings:
         chain_origin: where the chain as a whole came from.
         grammar_base: the folder that a grammar's file is relative to: the preset's, if the preset names the
             grammar; else None.
-        ignored: the flags whose sampler an arrangement leaves out.
+        ignored: the flags whose sampler an arrangement leaves out, or which is off.
     """
 
     steps: tuple[StepSpec, ...]
@@ -102,6 +102,7 @@ def resolve_settings(
         arranged = order_steps(steps, arrangement)
         ignored += _ignored_values(steps, arranged, arrangement.origin)
         steps = arranged
+    ignored += _values_of_steps_that_are_off(steps)
     names_grammar = preset is not None and values["grammar"].origin == _origin(preset)
     base = preset_folder(preset) if preset is not None and names_grammar else None
     return Settings(tuple(steps), chain_origin=chain_origin, grammar_base=base, ignored=tuple(ignored), **values)
@@ -115,7 +116,27 @@ def _ignored_values(
     for step in steps:
         if id(step) not in remaining and not step.is_off:
             flags = (origin for origin in step.origins.values() if origin.startswith("--"))
-            yield from (IgnoredValue(flag, because_of) for flag in dict.fromkeys(flags))
+            yield from (
+                IgnoredValue(flag, f"{because_of} leaves its sampler out") for flag in dict.fromkeys(flags)
+            )
+
+
+def _values_of_steps_that_are_off(steps: Sequence[StepSpec]) -> Iterator[IgnoredValue]:
+    """The flags that set a parameter of a step which is off, unless a flag turned the step off."""
+    for step in steps:
+        flags = {name: origin for name, origin in step.origins.items() if origin.startswith("--")}
+        switches = [name for name in step.sampler.about.neutral if name not in flags]
+        if not flags or not step.is_off or len(switches) < len(step.sampler.about.neutral):
+            continue
+        values = " and ".join(f"{name} {_plain(getattr(step.sampler, name))}" for name in switches)
+        for flag in dict.fromkeys(flags.values()):
+            if flag != "--chain":
+                yield IgnoredValue(flag, f"{step.name} is off, with {values}")
+
+
+def _plain(value: Any) -> str:
+    """A value as a person writes it: a number without idle zeros."""
+    return f"{value:g}" if isinstance(value, (int, float)) else str(value)
 
 
 def preset_folder(preset: Preset) -> Path | None:

@@ -23,7 +23,8 @@ def preset_json_schema() -> dict[str, Any]:
 def _chain(samplers: dict[str, type[Sampler]]) -> dict[str, Any]:
     names = {spelling: cls for cls in samplers.values() for spelling in _spellings(cls)}
     name_only = {"enum": list(names), "description": "a sampler with its default parameters"}
-    items = [name_only, *(_step(spelling, cls) for spelling, cls in names.items())]
+    step_text = {"type": "string", "pattern": "[0-9(=]", "description": "a step in the compact notation: temp0.8"}
+    items = [name_only, step_text, *(_step(spelling, cls) for spelling, cls in names.items())]
     return {
         "anyOf": [
             {"type": "array", "items": {"anyOf": items}},

@@ -10,12 +10,14 @@ from pathlib import Path
 
 from ..common import SearchFolder, find_named_files, search_path
 from .errors import PresetError
-from .messages import name_hint
+from .hints import name_hint
 
 BUILT_IN = Path(__file__).parent / "builtin"
 """The folder of the presets that come with the package."""
 
 _SUFFIXES = (".yaml", ".yml")
+_FOREIGN_SUFFIXES = (".json", ".ini", ".presets", ".settings", ".gguf", ".txt", ".modelfile")
+"""Of other tools' presets, besides those of YAML files."""
 _SECTION_MARK = "#"
 """Stands between the path of a file and the name of one of its presets."""
 
@@ -49,6 +51,8 @@ def find_preset(name_or_path: str) -> PresetEntry:
     known = {entry.name: entry for entry in list_presets() if not entry.shadowed}
     if name_or_path in known:
         return known[name_or_path]
+    if _looks_like_file(split_section(name_or_path)[0]):
+        raise PresetError(f"{name_or_path}: there is no such file; gen presets lists what has a name")
     hint = name_hint(name_or_path, sorted(known))
     if hint.startswith("did"):
         hint = f"{hint} (known: {', '.join(sorted(known))})"
@@ -75,6 +79,12 @@ def is_path(text: str) -> bool:
     """True if the text is a path: it has a separator or a suffix of YAML files."""
     separators = {"/", os.sep, os.altsep or os.sep}
     return text.lower().endswith(_SUFFIXES) or any(separator in text for separator in separators)
+
+
+def _looks_like_file(text: str) -> bool:
+    """True if the text ends as files of other tools' presets do."""
+    name = text.partition(_SECTION_MARK)[0].lower()
+    return name.endswith(_FOREIGN_SUFFIXES) or name == "modelfile"
 
 
 def list_presets() -> list[PresetEntry]:

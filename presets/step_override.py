@@ -6,12 +6,20 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from ..common import shorten
 from ..samplers import Sampler, Stage, StepSpec, find_sampler
 from .errors import PresetError
-from .messages import make_step, shorten
+from .messages import make_step
 from .override import Override, StepTarget, step_target
 
 Steps = Sequence[StepSpec]
+
+_SELECTING_FLAGS = {
+    "--mirostat-lr": "--mirostat 2",
+    "--mirostat-ent": "--mirostat 2",
+    "--adaptive-decay": "--adaptive-target N",
+}
+"""By the flag of a selector's parameter, the flag that lets the selector select."""
 
 
 def override_step(steps: Steps, override: Override) -> list[StepSpec]:
@@ -144,10 +152,9 @@ def _is_later(step: StepSpec, stage: int) -> bool:
 
 def other_selector_message(origin: str, name: str, steps: Steps) -> str:
     """Return the message about a selecting step that is not the one at the end of the chain."""
-    return (
-        f"{origin}: the chain selects by {steps[-1].name}, not by {name}; "
-        f"choose another preset or give a --chain that ends in {name}"
-    )
+    flag = _SELECTING_FLAGS.get(origin)
+    advice = f"add {flag}" if flag else f"choose another preset or give a --chain that ends in {name}"
+    return f"{origin}: the chain selects by {steps[-1].name}, not by {name}; {advice}"
 
 
 def _check_used(steps: Steps, sampler: Sampler, origin: str) -> None:

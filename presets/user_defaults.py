@@ -19,21 +19,38 @@ class UserConfig(BaseModel):
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
-    needed: ClassVar[Mapping[str, str]] = {"model": "a path", "preset": "a name or a path"}
+    needed: ClassVar[Mapping[str, str]] = {
+        "model": "a path or a model's name",
+        "preset": "a name or a path",
+        "model_folders": "a list of folders",
+    }
     """What each key takes, in words, for messages."""
 
-    model: str | None = Field(default=None, min_length=1, description="path of the model, if none is given")
+    model: str | None = Field(
+        default=None, min_length=1, description="path or name of the model, if none is given"
+    )
     preset: str | None = Field(default=None, min_length=1, description="name of the preset, if none is given")
+    model_folders: tuple[str, ...] = Field(
+        default=(),
+        strict=False,
+        description="folders in which models are looked for, besides other tools'",
+    )
+
+
+def config_file() -> Path:
+    """The file of the user's configuration, which need not exist."""
+    return config_folder() / "config.yaml"
 
 
 def user_config() -> UserConfig:
     """Return the user's configuration; an empty one if there is no file.
 
-    A path may begin with ``~``; a relative one counts from the file's folder. Raises ``PresetError`` that names
+    A path may begin with ``~``; a relative one counts from the file's folder. A ``model`` that looks like no path
+    is a name, and left as it is. Raises ``PresetError`` that names
     the file and the key, for an unknown key and for a value that is not allowed, and if the file cannot
     be read.
     """
-    path = config_folder() / "config.yaml"
+    path = config_file()
     origin = str(path)
     table = {} if _is_missing(path) else read_table(path, origin, empty={})
     try:
@@ -46,8 +63,17 @@ def user_config() -> UserConfig:
     preset = config.preset
     if preset is not None and is_path(preset):
         preset = _absolute(preset, path.parent)
-    model = None if config.model is None else _absolute(config.model, path.parent)
-    return UserConfig(model=model, preset=preset)
+    model = config.model
+    if model is not None and _is_model_path(model, path.parent):
+        model = _absolute(model, path.parent)
+    folders = tuple(_absolute(folder, path.parent) for folder in config.model_folders)
+    return UserConfig(model=model, preset=preset, model_folders=folders)
+
+
+def _is_model_path(text: str, folder: Path) -> bool:
+    """True for a path of a model; False for a name such as ``ollama:llama3.2:1b``."""
+    looks_like_path = text.lower().endswith(".gguf") and not text.startswith("hf:")
+    return looks_like_path or text.startswith((".", "/", "~")) or (folder / text).exists()
 
 
 def _is_missing(path: Path) -> bool:

@@ -24,7 +24,7 @@ from .results.result_files import (
     save_recovery,
 )
 from .settings import RecoverySettings
-from .transport.api_client import HttpOptions
+from .transport.api_client import HttpOptions, Retry
 from .verification import Verification, verify
 
 __all__ = [
@@ -44,6 +44,7 @@ __all__ = [
     "RecoverError",
     "Recovery",
     "RecoverySettings",
+    "Retry",
     "TokenTextTable",
     "Verification",
     "basis_from_rows",

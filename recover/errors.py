@@ -10,8 +10,9 @@ class RecoverError(LogitsmithError, RuntimeError):
 
     The message says what, where and what to do; it holds no secrets. ``status``: the HTTP status of the API's
     answer, if that is the reason. ``kept``: a checkpoint keeps the answers before the failure, so a new try
-    continues.
+    continues. ``is_absent``: nobody answers at the URL.
     """
 
     status: int | None = None
     kept: bool = False
+    is_absent: bool = False

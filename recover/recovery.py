@@ -107,6 +107,9 @@ class _RecoveryRun:
             self._notes.extend(profile.findings)
             self._method = self._chosen_method(profile)
             if self._is_answered(base):
+                self._notes.append(
+                    f"the first window already shows all that was asked for; {self._method} had nothing to do"
+                )
                 return None
             check_method(profile, self._method)
             self._run_method(self._task(base, profile))

@@ -1,6 +1,11 @@
 """Samplers in NumPy: candidates, chains of samplers, and the registry that names them."""
 
-from .base import About, BuildContext, Sampler, Selector
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+from .base import About, BuildContext, Sampler, Selection, Selector
 from .candidates import Candidates
 from .chain import Chain
 from .chain_builder import build, make_sampler, parse_chain
@@ -13,16 +18,28 @@ from .stage import Stage
 from .step_spec import StepSpec
 from .vocabulary import Vocabulary
 
+if TYPE_CHECKING:
+    from .chain_recorder import ChainRecord, ChainRecorder, DrawInterval, StageRecord
+    from .softmax_sums import SoftmaxWorkspace
+    from .stage_candidates import StageCandidates
+
 __all__ = [
     "SEED_MAX",
     "About",
     "BuildContext",
     "Candidates",
     "Chain",
+    "ChainRecord",
+    "ChainRecorder",
+    "DrawInterval",
     "Sampler",
     "SamplingError",
+    "Selection",
     "Selector",
+    "SoftmaxWorkspace",
     "Stage",
+    "StageCandidates",
+    "StageRecord",
     "StepError",
     "StepSpec",
     "Vocabulary",
@@ -35,3 +52,21 @@ __all__ = [
     "parse_chain",
     "parse_notation",
 ]
+
+_MODULE_OF = {
+    "ChainRecord": "chain_recorder",
+    "ChainRecorder": "chain_recorder",
+    "DrawInterval": "chain_recorder",
+    "SoftmaxWorkspace": "softmax_sums",
+    "StageCandidates": "stage_candidates",
+    "StageRecord": "chain_recorder",
+}
+"""Names that a run without a trace does not need; they are imported when they are first used."""
+
+
+def __getattr__(name: str) -> object:
+    if name not in _MODULE_OF:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value: object = getattr(import_module(f".{_MODULE_OF[name]}", __name__), name)
+    globals()[name] = value
+    return value

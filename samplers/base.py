@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, GetCoreSchemaHandler, GetJsonSchemaHandler, field_validator
 from pydantic_core import CoreSchema
 from pydantic_core.core_schema import no_info_before_validator_function
 
-from .array_types import HIGHEST
+from .array_types import HIGHEST, Floats
 from .candidates import Candidates
 from .errors import SamplingError
 from .vocabulary import Vocabulary
+
+if TYPE_CHECKING:
+    from .stage_candidates import StageCandidates
 
 FLOAT32_MAX = float(HIGHEST)
 """The largest parameter: samplers compute in float32."""
@@ -124,6 +127,19 @@ class Sampler(BaseModel):
     def accept(self, token: int) -> None:
         """Note the token that was emitted."""
 
+    def note(self, before: StageCandidates, after: StageCandidates) -> str | None:
+        """Return what the last `apply` or `select` did, in a few words and numbers; None: the rows say it all.
+
+        Called only while a chain is traced, and before `accept`. ``before``, ``after``: the candidates that it got
+        and those that it left. It changes no state.
+        """
+        return None
+
+    @property
+    def roll(self) -> float | None:
+        """The random number by which the last `apply` decided whether to act; None if it draws none."""
+        return None
+
 
 class Selector(Sampler):
     """A sampler that picks the token: the last step of a chain."""
@@ -131,6 +147,25 @@ class Selector(Sampler):
     def select(self, candidates: Candidates) -> int:
         """Return the id of one of the candidates."""
         raise NotImplementedError
+
+    def trace_select(self, candidates: Candidates) -> Selection:
+        """Select as `select` does, and return by which random number too. Called in place of it by a trace."""
+        return Selection(self.select(candidates))
+
+
+class Selection(NamedTuple):
+    """A token, and how it was drawn from the candidates that `select` leaves."""
+
+    token: int
+    u: float | None = None
+    """The random number, in [0, 1); None if chance did not decide."""
+    weights: Floats | None = None
+    """The weights of these candidates, float32 (n,); None if chance did not decide.
+
+    The token is that of the first row whose running sum of weights, in float64, reaches u times their total.
+    """
+    note: str | None = None
+    """What `note` cannot say, since it depends on a state that the draw changed; None: `note` is asked."""
 
 
 def need_vocabulary(context: BuildContext, parameter: str) -> Vocabulary:

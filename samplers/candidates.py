@@ -110,6 +110,13 @@ class Candidates:
             self._max = highest
         return self._max
 
+    def snapshot(self) -> Candidates:
+        """Return candidates that stay as these are now. The arrays are shared: no step writes to them."""
+        same = object.__new__(Candidates)
+        for name in Candidates.__slots__:
+            setattr(same, name, getattr(self, name))
+        return same
+
     def weights(self) -> Floats:
         """exp(logit - max), float32 (n,), correctly rounded. C's expf differs in about 1 of 2,000 values."""
         if self._exp is None:

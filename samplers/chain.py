@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
+from copy import copy
 from math import isfinite
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +17,9 @@ from .candidates import Candidates
 from .errors import SamplingError, StepError
 from .methods.dist import Dist
 from .step_spec import StepSpec
+
+if TYPE_CHECKING:
+    from .chain_step import ApplyingStep, SelectingStep
 
 
 class Chain:
@@ -45,8 +49,8 @@ class Chain:
         selector = self.steps[-1]
         if not isinstance(selector, Selector):
             raise SamplingError(f"{selector.about.name} says that it selects, but is not a Selector")
-        self._selector = selector
-        self._before = self.steps[:-1]
+        self._selector: SelectingStep = selector
+        self._before: tuple[ApplyingStep, ...] = self.steps[:-1]
         self._listeners = [s for s in self.steps if type(s).accept is not Sampler.accept]
         for step, spec in zip(self.steps, specs, strict=True):
             _bind(step, spec, context)
@@ -59,7 +63,7 @@ class Chain:
             try:
                 step.reset(prompt)
             except Exception as error:
-                raise _named(step, "reset", error) from error
+                raise step_error(step, "reset", error) from error
 
     # Finite logits may lie further apart than float32 reaches; each step handles the overflow.
     @np.errstate(over="ignore")
@@ -93,7 +97,7 @@ class Chain:
             except Exception as error:
                 if not len(candidates):
                     raise SamplingError(f"{step.about.name}: left no candidate") from error
-                raise _named(step, "apply", error) from error
+                raise step_error(step, "apply", error) from error
             if not isfinite(highest):
                 raise SamplingError(f"{step.about.name}: left no finite logit")
         return candidates
@@ -103,7 +107,7 @@ class Chain:
         try:
             token = step.select(candidates)
         except Exception as error:
-            raise _named(step, "select", error) from error
+            raise step_error(step, "select", error) from error
         if not 0 <= token < candidates.vocabulary:
             raise SamplingError(f"{step.about.name}: selected {token}, not within 0..{candidates.vocabulary - 1}")
         return token
@@ -114,7 +118,13 @@ class Chain:
             try:
                 step.accept(token)
             except Exception as error:
-                raise _named(step, "accept", error) from error
+                raise step_error(step, "accept", error) from error
+
+    def with_steps(self, before: tuple[ApplyingStep, ...], selector: SelectingStep) -> Chain:
+        """Return a chain that runs these in place of its steps. It shares everything else with this one."""
+        chain = copy(self)
+        chain._before, chain._selector = before, selector
+        return chain
 
     @property
     def config(self) -> list[dict[str, dict[str, Any]]]:
@@ -139,7 +149,7 @@ def check_selection(samplers: Sequence[Sampler]) -> None:
         raise SamplingError(f"chain[{i}] {name} selects a token, so it must be the last step; {after} follows")
 
 
-def _named(step: Sampler, verb: str, error: Exception) -> Exception:
+def step_error(step: ApplyingStep | SelectingStep, verb: str, error: Exception) -> Exception:
     """A step's exception as a ``SamplingError`` with the step's name; the step may be another package's."""
     if isinstance(error, SamplingError):
         return error
@@ -152,7 +162,7 @@ def _bind(step: Sampler, spec: StepSpec, context: BuildContext) -> None:
     except SamplingError as error:
         raise StepError(_with_place(spec, str(error))) from None
     except Exception as error:
-        raise _named(step, "bind", error) from error
+        raise step_error(step, "bind", error) from error
 
 
 def _with_place(spec: StepSpec, message: str) -> str:

@@ -10,7 +10,7 @@ from pydantic import ValidationError
 
 from .base import BuildContext, Sampler
 from .chain import Chain, check_selection
-from .compact_notation import parse_notation
+from .compact_notation import parse_notation, parse_step
 from .errors import SamplingError
 from .mersenne_twister import SEED_MAX
 from .near_names import nearest_name
@@ -87,6 +87,8 @@ def make_sampler(step: str | Mapping[str, Any] | Sampler, origin: str) -> Sample
 
 
 def _name_and_value(step: object, origin: str) -> tuple[str, Any]:
+    if isinstance(step, str):
+        step = parse_step(step, origin)
     if isinstance(step, str):
         return step, None
     if isinstance(step, Mapping) and len(step) == 1:

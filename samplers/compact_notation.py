@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any
 
 from .errors import SamplingError
@@ -40,10 +40,29 @@ def parse_notation(text: str) -> list[Any]:
     ]
 
 
+def parse_step(text: str, origin: str) -> Any:
+    """Return one step of a list that is written in the notation, such as ``temp0.8``; a name stays a name.
+
+    ``origin`` begins the message. Raises ``SamplingError``.
+    """
+    if is_known(text):
+        return text
+    if next(_split(text, ">")) != text:
+        raise SamplingError(
+            f"{origin}: {_shown(text)!r} is a chain of several steps; write each as an item of the list"
+        )
+    step = _step(text.strip(), origin)
+    if isinstance(step, Mapping) and not any(is_known(name) for name in step):
+        return text  # its name is refused as a whole, with the nearest one that exists
+    return step
+
+
 def _step(step: str, origin: str) -> Any:
     text = _single_spaced(step)
     call = _CALL.fullmatch(text)
     if call and _is_balanced(call["params"]):
+        if _MAIN.fullmatch(call["params"].strip()):  # top_k(40), as in a program
+            return {call["name"]: _number(call["params"].strip())}
         pairs = list(_split(call["params"], ",")) if call["params"].strip() else []
         fields = _fields(call["name"])
         return {call["name"]: _table([_pair(pair, fields, origin) for pair in pairs], origin)}

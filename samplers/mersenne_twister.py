@@ -45,6 +45,12 @@ class MersenneTwister:
             self._ready = numbers[::-1].tolist()
         return self._ready.pop()
 
+    def peek(self) -> float:
+        """Return the number that `uniform` gives next. It is not taken."""
+        number = self.uniform()
+        self._ready.append(number)
+        return number
+
     def uniform_float(self) -> np.float32:
         """Return the next number of one 32-bit word, in [0, 1): ``uniform_real_distribution<float>``.
 

@@ -8,9 +8,10 @@ import numpy as np
 from pydantic import Field
 
 from .array_types import Floats
-from .base import BuildContext, Selector
+from .base import BuildContext, Selection, Selector
 from .candidates import Candidates
 from .mersenne_twister import MersenneTwister
+from .note_words import short_number
 
 
 def surprises(probs: Floats) -> Floats:
@@ -63,3 +64,11 @@ class MirostatBase(Selector):
         error = surprises(measured[position : position + 1])[0] - np.float32(self.tau)
         self._mu = self._mu - np.float32(self.eta) * error
         return int(candidates.ids[position])
+
+    def trace_select(self, candidates: Candidates) -> Selection:
+        """Draw as `select` does; return the random number and mu before the draw too."""
+        mu, u = self.mu, self._random.peek()
+        token = self.select(candidates)
+        is_drawn = candidates.llama_cpp_count > 1
+        note = f"mu {short_number(float(mu))} bits"
+        return Selection(token, u if is_drawn else None, candidates.llama_cpp_probs(), note)

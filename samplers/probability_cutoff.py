@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 from pydantic import Field, model_validator
 
 from .base import Sampler
 from .candidates import Candidates
+from .note_words import short_number
+
+if TYPE_CHECKING:
+    from .stage_candidates import StageCandidates
 
 
 class ProbabilityCutoff(Sampler):
@@ -34,3 +40,13 @@ class ProbabilityCutoff(Sampler):
         probs = candidates.probs()
         candidates.keep(probs >= min(floor, np.maximum.reduce(probs)))
         candidates.masked_count = 0
+
+    def note(self, before: StageCandidates, after: StageCandidates) -> str:
+        """Say which probability was needed."""
+        floor = self.epsilon * self.unit
+        return self._needed(short_number(floor), floor, before)
+
+    def _needed(self, words: str, floor: float, before: StageCandidates) -> str:
+        """The note on a floor; ``words``: how it is written."""
+        is_above_all = floor > before.highest_probability
+        return f"p >= {words}: none, the likeliest stays" if is_above_all else f"p >= {words}"

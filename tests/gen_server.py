@@ -8,14 +8,18 @@ import importlib
 import json
 import os
 import pkgutil
+import re
 import signal
 import socket
 import subprocess
 import sys
+import termios
 from pathlib import Path
 from tempfile import TemporaryFile
+from threading import Thread
 
 LONGEST_REQUEST_BYTES = 1 << 16
+STYLE = re.compile(r"\x1b\[[0-9;]*m")
 
 
 class GenServer:
@@ -38,28 +42,52 @@ class GenServer:
         self._socket.close()
         self._process.wait()
 
+    def run_on_terminal(self, arguments, *, columns, cwd, env, timeout):
+        """Run a command on a terminal of this width to its end. Returns the text of the screen, without styles."""
+        leader, follower = os.openpty()
+        termios.tcsetwinsize(follower, (1000, columns))
+        written = []
+        with os.fdopen(leader, "rb", buffering=0) as screen, os.fdopen(follower, "rb+", buffering=0) as terminal:
+            reader = Thread(target=collect, args=(screen, written))
+            reader.start()
+            code = self._call(arguments, [terminal.fileno()] * 3, cwd=cwd, env=env, timeout=timeout)
+            terminal.close()
+            reader.join()
+        return STYLE.sub("", b"".join(written).decode().replace("\r\n", "\n")), code
+
     def run(self, arguments, *, stdin, cwd, env, timeout):
         """Run a command to its end. Returns what it wrote to stdout and stderr, and its exit code."""
         with TemporaryFile() as source, TemporaryFile() as out, TemporaryFile() as err:
             source.write(stdin)
             source.seek(0)
-            request = {"arguments": [os.fsdecode(argument) for argument in arguments], "cwd": str(cwd), "env": env}
             streams = [stream.fileno() for stream in (source, out, err)]
-            socket.send_fds(self._socket, [json.dumps(request).encode()], streams)
-            pid = int(self._socket.recv(LONGEST_REQUEST_BYTES))
-            self._socket.settimeout(timeout)
-            try:
-                code = int(self._socket.recv(LONGEST_REQUEST_BYTES))
-            except TimeoutError:
-                os.kill(pid, signal.SIGKILL)
-                self._socket.settimeout(None)
-                self._socket.recv(LONGEST_REQUEST_BYTES)
-                raise
-            finally:
-                self._socket.settimeout(None)
+            code = self._call(arguments, streams, cwd=cwd, env=env, timeout=timeout)
             out.seek(0)
             err.seek(0)
             return out.read(), err.read(), code
+
+    def _call(self, arguments, streams, *, cwd, env, timeout):
+        """Let a child run the command with these three streams, and return its exit code."""
+        request = {"arguments": [os.fsdecode(argument) for argument in arguments], "cwd": str(cwd), "env": env}
+        socket.send_fds(self._socket, [json.dumps(request).encode()], streams)
+        pid = int(self._socket.recv(LONGEST_REQUEST_BYTES))
+        self._socket.settimeout(timeout)
+        try:
+            return int(self._socket.recv(LONGEST_REQUEST_BYTES))
+        except TimeoutError:
+            os.kill(pid, signal.SIGKILL)
+            self._socket.settimeout(None)
+            self._socket.recv(LONGEST_REQUEST_BYTES)
+            raise
+        finally:
+            self._socket.settimeout(None)
+
+
+def collect(screen, written):
+    """Append what a terminal shows to ``written``, until no process writes to it any more."""
+    with contextlib.suppress(OSError):
+        while data := screen.read(1 << 16):
+            written.append(data)
 
 
 def serve(connection):
@@ -87,6 +115,10 @@ def run_command(request, streams):
     for target, stream in enumerate(streams):
         os.dup2(stream, target)
         os.close(stream)
+    if os.isatty(1):  # the streams that were made for a file would seek
+        sys.stdin = os.fdopen(0, closefd=False)
+        sys.stdout = sys.__stdout__ = os.fdopen(1, "w", buffering=1, closefd=False)
+        sys.stderr = sys.__stderr__ = os.fdopen(2, "w", buffering=1, closefd=False)
     os.chdir(request["cwd"])
     os.environ.clear()
     os.environ.update(request["env"])

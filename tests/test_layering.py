@@ -1,6 +1,8 @@
 """The imports run one way: a room imports only from floors below its own."""
 
 import ast
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -58,12 +60,36 @@ def test_samplers_import_no_other_room(path):
 def test_only_the_engine_imports_llama_cpp(path):
     names = {name.split(".")[0] for name in imports(path)}
     allowed = path.relative_to(ROOT).as_posix() in (
+        "engine/native_abort_flag.py",
+        "engine/native_build.py",
+        "engine/native_gpu.py",
         "engine/native_log.py",
         "engine/native_model.py",
+        "engine/native_numa.py",
+        "engine/native_vocabulary.py",
         "engine/native_context.py",
-        "engine/chat.py",
+        "engine/native_chat_template.py",
     )
     assert allowed or "llama_cpp" not in names
+
+
+def test_one_module_imports_the_hub():
+    importers = {
+        path.relative_to(ROOT).as_posix() for path in FILES if any("huggingface_hub" in n for n in imports(path))
+    }
+    assert importers == {"engine/model_files/hub_requests.py"}
+
+
+def test_model_files_need_no_llama_cpp():
+    program = (
+        "import sys\n"
+        "from logitsmith.engine import list_models, read_facts, read_summaries, resolve_model\n"
+        "(entry, *_) = list_models()\n"
+        "list(read_summaries([entry])), read_facts(resolve_model(str(entry.path)))\n"
+        "print(sorted({'llama_cpp', 'numpy', 'huggingface_hub'} & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True, text=True)
+    assert done.stdout == "[]\n"
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(ROOT)))

@@ -6,9 +6,12 @@ import sys
 import sysconfig
 import venv
 import zipfile
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
+
+from tools.man_pages import man_pages
 
 ROOT = Path(__file__).parent.parent
 ROOMS = ("cli", "common", "engine", "grammars", "logprobs", "presets", "recover", "samplers")
@@ -33,6 +36,13 @@ def test_every_file_of_the_rooms_is_in_the_wheel(wheel):
     expected = {f"logitsmith/{name}" for name in tracked.stdout.split()}
     found = {name for name in zipfile.ZipFile(wheel).namelist() if name.startswith("logitsmith/")}
     assert found == expected
+
+
+def test_the_manual_pages_are_in_the_wheel(wheel):
+    with zipfile.ZipFile(wheel) as archive:
+        names = [name for name in archive.namelist() if ".data/data/share/man/man1/" in name]
+        pages = {name.rpartition("/")[2]: archive.read(name).decode() for name in names}
+    assert pages == man_pages(version("logitsmith"))
 
 
 def test_wheel_works_in_a_clean_environment(wheel, tmp_path):

@@ -160,6 +160,8 @@ class ChatBody(_Body):
     max_completion_tokens: int | None = None
     logprobs: bool | None = None
     top_logprobs: int | None = Field(default=None, ge=0)
+    chat_template: str | None = None
+    chat_template_kwargs: Json | None = None
 
 
 class OpenAILine(StrictModel):

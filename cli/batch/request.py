@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, ValidationError, model_validator
 
-from ...common import problem_message, problem_sentence
+from ...common import nearest_name, problem_message, problem_sentence
 from ...presets import Override
 from ..inputs.json_lines import InvalidLineError
 from .openai_line import ChatBody, ChatMessage, CompletionBody, Json, OpenAILine, StrictModel
@@ -21,7 +21,8 @@ class BatchRequest:
 
     ``line``: its line number, from 1. ``prompt``: text or token ids; None if there are ``messages``.
     ``overrides``: settings that go before the preset's; ``sets``: more of them, as texts that `--set` takes.
-    ``logprobs``: how many of the likeliest tokens to report, -1 for all, None for none.
+    ``logprobs``: how many of the likeliest tokens to report, -1 for all, None for none. ``trace``: how many to
+    trace through the chain, None for no trace. ``chat_template`` and ``chat_template_kwargs``: as the flags.
     """
 
     id: str
@@ -34,6 +35,9 @@ class BatchRequest:
     sets: tuple[str, ...] = ()
     logprobs: int | None = None
     logprobs_from: str = "model"
+    trace: int | None = None
+    chat_template: str | None = None
+    chat_template_kwargs: Json | None = None
 
 
 class _ShortLine(StrictModel):
@@ -50,12 +54,18 @@ class _ShortLine(StrictModel):
     json_schema: Json | bool | None = None
     logprobs: int | None = Field(default=None, ge=-1)
     logprobs_from: Literal["model", "chain", "both"] = "model"
+    trace: int | None = Field(default=None, ge=0)
+    chat_template: str | None = None
+    chat_template_kwargs: Json | None = None
 
     @model_validator(mode="after")
     def _is_consistent(self) -> _ShortLine:
         for first, second in (("prompt", "messages"), ("grammar", "json_schema")):
             if getattr(self, first) is not None and getattr(self, second) is not None:
                 raise ValueError(f"{first} and {second} exclude each other")
+        has_template = self.chat_template is not None or self.chat_template_kwargs is not None
+        if has_template and isinstance(self.prompt, list):
+            raise ValueError("a prompt of token ids goes through no chat template")
         if self.prompt is None and self.messages is None:
             raise ValueError("there is neither a prompt nor messages")
         return self
@@ -68,7 +78,8 @@ def parse_request(record: Json, line: int) -> BatchRequest:
             return _parse_openai(OpenAILine.model_validate(record), line)
         return _parse_short(_ShortLine.model_validate(record), line)
     except ValidationError as error:
-        raise InvalidLineError(_first_problem(error)) from None
+        fields = OpenAILine if error.title == OpenAILine.__name__ else _ShortLine
+        raise InvalidLineError(_first_problem(error, fields)) from None
 
 
 def find_request_id(record: object) -> str | None:
@@ -91,7 +102,8 @@ def _parse_openai(line: OpenAILine, number: int) -> BatchRequest:
         body = ChatBody.model_validate(line.body)
         overrides = tuple(body.overrides())
     except ValidationError as error:
-        raise InvalidLineError(_first_problem(error, "body")) from None
+        fields = CompletionBody if line.url == "/v1/completions" else ChatBody
+        raise InvalidLineError(_first_problem(error, fields, "body")) from None
     except ValueError as error:
         raise InvalidLineError(str(error)) from None
     if body.top_logprobs is not None and not body.logprobs:
@@ -100,7 +112,16 @@ def _parse_openai(line: OpenAILine, number: int) -> BatchRequest:
         raise InvalidLineError("body: max_tokens and max_completion_tokens are the same; give one")
     top = (body.top_logprobs or 0) if body.logprobs else None
     messages = [message.template_message() for message in body.messages]
-    return BatchRequest(line.custom_id, number, None, messages, overrides, logprobs=top)
+    return BatchRequest(
+        line.custom_id,
+        number,
+        None,
+        messages,
+        overrides,
+        logprobs=top,
+        chat_template=body.chat_template,
+        chat_template_kwargs=body.chat_template_kwargs,
+    )
 
 
 def _parse_short(line: _ShortLine, number: int) -> BatchRequest:
@@ -125,20 +146,33 @@ def _parse_short(line: _ShortLine, number: int) -> BatchRequest:
         sets=tuple(sets),
         logprobs=line.logprobs,
         logprobs_from=line.logprobs_from,
+        trace=line.trace,
+        chat_template=line.chat_template,
+        chat_template_kwargs=line.chat_template_kwargs,
     )
 
 
-def _first_problem(error: ValidationError, prefix: str = "") -> str:
-    """What is wrong with the first wrong field, as one sentence that begins with the field's path."""
+def _first_problem(error: ValidationError, fields: type[StrictModel], prefix: str = "") -> str:
+    """What is wrong with the first wrong field, as one sentence that begins with the field's path.
+
+    Args:
+        error: pydantic's.
+        fields: the model, whose field is suggested for one that is nearly of its name.
+        prefix: the field that holds the model; empty: none.
+    """
     errors = error.errors(include_url=False)
     # A field of several types gets an error for each; the longest path belongs to the type that was meant.
     same_field = (other for other in errors if other["loc"][:1] == errors[0]["loc"][:1])
     first = max(same_field, key=lambda other: len(other["loc"]))
-    path = [part for part in first["loc"] if not _is_type_name(part)]
     is_unknown = first["type"] == "extra_forbidden"
-    message = (
-        "there is no such field, or nothing here can do what it asks" if is_unknown else problem_message(first)
-    )
+    # An unknown field has a name of the user's, which may look like pydantic's names of types.
+    unknown_names = first["loc"][-1:] if is_unknown else ()
+    path = [part for part in first["loc"] if part in unknown_names or not _is_type_name(part)]
+    message = problem_message(first)
+    if is_unknown:
+        names = [field.alias or name for name, field in fields.model_fields.items()] if len(path) == 1 else []
+        near = nearest_name(str(path[-1]), names)
+        message += f"; did you mean {near}?" if near else ", or nothing here can do what it asks"
     return problem_sentence([prefix, *path] if prefix else path, message)
 
 

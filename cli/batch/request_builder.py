@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
+from typing import Any
 
-from ...engine import GenerationRequest, LogprobRequest, Model, build_prompt, format_chat
-from ...grammars import Constraint, resolve_grammar
+from ...engine import (
+    ChatTemplate,
+    GenerationRequest,
+    LogprobRequest,
+    Model,
+    build_prompt,
+    format_chat,
+    open_chat_template,
+)
+from ...grammars import Constraint, grammar_table, resolve_grammar
 from ...presets import (
     Override,
     Preset,
@@ -17,7 +26,9 @@ from ...presets import (
     resolve_settings,
 )
 from ...samplers import build
-from ..inputs.grammar import grammar_folders
+from ..errors import note
+from ..inputs.chat_template import chat_template_source
+from ..inputs.grammar import grammar_folders, report_left_out
 from ..inputs.json_lines import InvalidLineError
 from ..inputs.preset import open_preset, preset_of_model
 from ..inputs.settings import has_default_length, token_limit
@@ -29,7 +40,9 @@ class BatchDefaults:
     """What the flags set for every line that does not set it itself.
 
     ``base_seed``: combined with a line's id, the seed of a line without one. ``chat``: whether prompts go through
-    the chat template; None: if there is a system message.
+    the chat template; None: if there is a system message. ``schema_lenient``: what is not supported in a JSON
+    Schema is left out; ``left_out``: what that is in the flags' own schema, which was reported. ``chat_template``:
+    see `open_chat_template`; ``chat_template_kwargs``: its variables.
     """
 
     preset: str
@@ -38,6 +51,11 @@ class BatchDefaults:
     base_seed: int
     chat: bool | None
     logprobs: int | None
+    trace: int | None = None
+    schema_lenient: bool = False
+    left_out: tuple[str, ...] = ()
+    chat_template: str | None = None
+    chat_template_kwargs: Mapping[str, Any] | None = None
 
 
 class RequestBuilder:
@@ -50,6 +68,8 @@ class RequestBuilder:
     def __init__(self, model: Model, defaults: BatchDefaults) -> None:
         self._model, self._defaults = model, defaults
         self._presets: dict[str, Preset] = {}
+        self._reported = {defaults.left_out, ()}
+        self._reported_notes: set[str] = set()
         self._load_preset(defaults.preset)  # a fault in it ends the batch before the first line
 
     def build(self, request: BatchRequest) -> GenerationRequest:
@@ -70,6 +90,7 @@ class RequestBuilder:
             max_tokens=token_limit(settings),
             logprobs=LogprobRequest(top_logprobs, request.logprobs_from),
             complete_sentence=constraint is not None and has_default_length(settings),
+            trace=self._defaults.trace if request.trace is None else request.trace,
             key=request.id,
         )
 
@@ -102,16 +123,52 @@ class RequestBuilder:
         value = settings.grammar.value
         if value is None:
             return None
-        return resolve_grammar(value, grammar_folders(), settings.grammar_base).start(self._model.vocabulary)
+        value = batch_grammar(value, is_lenient=self._defaults.schema_lenient)
+        spec = resolve_grammar(value, grammar_folders(), settings.grammar_base)
+        if spec.left_out not in self._reported:
+            self._reported.add(spec.left_out)
+            report_left_out(spec)
+        return spec.start(self._model.vocabulary)
 
     def _prompt(self, request: BatchRequest, settings: Settings) -> str | Sequence[int]:
         if request.messages is not None:
-            return format_chat(self._model, request.messages)
+            return format_chat(self._model, request.messages, self._chat_template(request), self._report)
         if isinstance(request.prompt, str):
             return build_prompt(
-                self._model, request.prompt, system=settings.system.value, chat=self._defaults.chat
+                self._model,
+                request.prompt,
+                system=settings.system.value,
+                chat=self._defaults.chat,
+                template=self._chat_template(request),
+                report=self._report,
             )
         return request.prompt or ""
+
+    def _chat_template(self, request: BatchRequest) -> ChatTemplate | None:
+        """The template of a line, by its fields and the flags; None: nothing says one."""
+        defaults = self._defaults
+        source, variables = request.chat_template, request.chat_template_kwargs
+        if defaults.chat is False and request.messages is None and (source is not None or variables is not None):
+            raise InvalidLineError("the line sets a chat template, and --no-chat leaves it out")
+        source = defaults.chat_template if source is None else chat_template_source(source)
+        if variables is not None or defaults.chat_template_kwargs is not None:
+            variables = {**(defaults.chat_template_kwargs or {}), **(variables or {})}
+        if source is None and variables is None:
+            return None
+        return open_chat_template(self._model, source, variables)
+
+    def _report(self, sentence: str) -> None:
+        """Print a note, once in a batch."""
+        if sentence not in self._reported_notes:
+            self._reported_notes.add(sentence)
+            note(sentence)
+
+
+def batch_grammar(value: str | Mapping[str, Any], *, is_lenient: bool) -> str | Mapping[str, Any]:
+    """Return the grammar of a line or of the flags; a JSON Schema becomes lenient with ``--schema-lenient``."""
+    table = grammar_table(value)
+    is_schema = "json_schema" in table or "json_schema_file" in table
+    return {"schema_lenient": True, **table} if is_lenient and is_schema else value
 
 
 def derive_seed(base_seed: int, request_id: str) -> int:

@@ -18,9 +18,11 @@ class ResultFormat:
         self._is_openai = name == "openai"
 
     def check(self, request: BatchRequest) -> None:
-        """Raise ``InvalidLineError`` for logprobs that the format has no place for."""
+        """Raise ``InvalidLineError`` for logprobs or a trace that the format has no room for."""
         if self._is_openai and (request.logprobs == -1 or request.logprobs_from == "both"):
             raise InvalidLineError("OpenAI's format has no room for these logprobs; --format jsonl has")
+        if self._is_openai and request.trace is not None:
+            raise InvalidLineError("trace: OpenAI's format has no room for it; --format jsonl has")
 
     def answer_record(self, request: BatchRequest, answer: BatchAnswer) -> dict[str, Any]:
         """The record of an answer."""

@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from ...common import count_noun
 from ..errors import FAILED, note, say
+from ..inputs.chat_template import ChatTemplateFlags
 from ..inputs.files import open_input
-from ..inputs.grammar import grammar_folders, hint_at_open_object
+from ..inputs.grammar import grammar_folders, report_schema
 from ..inputs.model import load_model, show_llama_cpp_messages
-from ..inputs.preset import open_preset
-from ..inputs.settings import fresh_seed, overrides, preset_name
+from ..inputs.settings import fresh_seed, open_chosen_preset, overrides, preset_name
 from ..interrupt import Interrupt, interruptible
 from ..options.batch import BatchFormat, BatchOptions
 from ..options.signature import takes_options
@@ -31,7 +32,8 @@ def batch(options: BatchOptions) -> None:
     """Answer a file of requests, several at a time, each as if it were alone.
 
     A line is OpenAI's batch format, or {"id", "prompt" or "messages", "preset", "chain", "set", "seed",
-    "max_tokens", "stop", "grammar" or "json_schema", "logprobs"}. The flags hold for what a line leaves open.
+    "max_tokens", "stop", "grammar" or "json_schema", "logprobs", "trace", "chat_template",
+    "chat_template_kwargs"}. The flags hold for what a line leaves open.
     """
     from ..batch.journal import closed_at_end
     from ..render.batch import BatchProgress
@@ -91,18 +93,37 @@ def _check_defaults(options: BatchOptions) -> BatchDefaults:
     """What the flags set for all lines, checked as far as that needs no model."""
     from ...grammars import resolve_grammar
     from ...presets import parse_set, resolve_settings
-    from ..batch.request_builder import BatchDefaults
+    from ..batch.request_builder import BatchDefaults, batch_grammar
 
     sampling = options.sampling
     flags = (*map(parse_set, sampling.set or ()), *overrides(options))
     name = preset_name(sampling.preset)
-    settings = resolve_settings(None if name == "model" else open_preset(name), chain=sampling.chain, flags=flags)
+    settings = resolve_settings(
+        None if name == "model" else open_chosen_preset(name, sampling.preset), chain=sampling.chain, flags=flags
+    )
+    is_lenient = options.grammar.schema_lenient
+    left_out: tuple[str, ...] = ()
     if settings.grammar.value is not None:
-        spec = resolve_grammar(settings.grammar.value, grammar_folders(), settings.grammar_base)
+        value = batch_grammar(settings.grammar.value, is_lenient=is_lenient)
+        spec = resolve_grammar(value, grammar_folders(), settings.grammar_base)
         spec.check()
-        hint_at_open_object(spec)
+        report_schema(spec)
+        left_out = spec.left_out
     seed = _base_seed(sampling.seed)
-    return BatchDefaults(name, sampling.chain, flags, seed, options.chat.chat, options.logprobs)
+    chat_template = ChatTemplateFlags(options.chat)
+    return BatchDefaults(
+        name,
+        sampling.chain,
+        flags,
+        seed,
+        options.chat.chat,
+        options.logprobs,
+        trace=options.trace,
+        schema_lenient=is_lenient,
+        left_out=left_out,
+        chat_template=chat_template.source,
+        chat_template_kwargs=chat_template.variables,
+    )
 
 
 def _base_seed(seed: int) -> int:
@@ -149,5 +170,5 @@ def _answer(options: BatchOptions, parts: _BatchParts, interrupt: Interrupt) -> 
         # Lines of a pipe may come slowly, and the requests that are being answered should not wait for them.
         runner.run(model, lines if options.reads_file else BackgroundLines(lines), policy, display)
     if runner.unmatched_results and not interrupt.requested:
-        count = f"{runner.unmatched_results:,}"
-        note(f"{options.output} also holds {count} results of requests that are not in this file")
+        results = count_noun(runner.unmatched_results, "result")
+        note(f"{options.output} also holds {results} for requests that are not in this file")

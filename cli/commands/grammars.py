@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,13 +11,14 @@ import typer
 
 from ..errors import FAILED, fail, report_failures
 from ..inputs.files import read_input
+from ..inputs.grammar import report_left_out
 from ..options.grammars import GrammarCheckOptions, GrammarNameOptions, GrammarSampleOptions
 from ..options.signature import takes_options
 
 if TYPE_CHECKING:
     from ...grammars import GrammarSpec, Mismatch
 
-app = typer.Typer(help="List, show, check and try grammars.", rich_markup_mode="rich", add_completion=False)
+app = typer.Typer(help="List, show, check and try grammars.", add_completion=False)
 
 _SHOWN_BEFORE, _SHOWN = 60, 100
 """Characters of a line that are shown before a mismatch, and altogether: they fit a wide terminal."""
@@ -43,10 +45,15 @@ def list_() -> None:
 @app.command()
 @takes_options(GrammarNameOptions)
 def show(options: GrammarNameOptions) -> None:
-    """Print a grammar's text."""
+    """Print a grammar's text; with --schema-lenient, a JSON Schema as it is used."""
     from ..render.text import terminal_safe
 
-    sys.stdout.write(terminal_safe(_find_spec(options.name).source, sys.stdout))
+    spec = _find_spec(options.name, is_lenient=options.schema_lenient)
+    text = spec.source
+    if spec.schema_lenient:
+        report_left_out(spec)
+        text = json.dumps(spec.parsed.schema, indent=2, ensure_ascii=False) + "\n"
+    sys.stdout.write(terminal_safe(text, sys.stdout))
 
 
 @app.command()
@@ -57,8 +64,9 @@ def check(options: GrammarCheckOptions) -> None:
     Exit code 1: the text does not match; 2: the grammar is wrong.
     """
     name = options.name
-    spec = _find_spec(name, options.root)
+    spec = _find_spec(name, options.root, is_lenient=options.schema_lenient)
     spec.check()
+    report_left_out(spec)
     text = options.text if options.text_file is None else _read_text(options.text_file)
     if text is None:
         print(f"{name}: ok")
@@ -74,23 +82,25 @@ def check(options: GrammarCheckOptions) -> None:
 @app.command()
 @takes_options(GrammarSampleOptions)
 def sample(options: GrammarSampleOptions) -> None:
-    """Print random sentences of a GBNF grammar, made with no model."""
+    """Print random sentences of a grammar, made with no model."""
     from ...grammars import GrammarError, random_sentence
     from ..render.text import terminal_safe
 
-    spec = _find_spec(options.name, options.root)
-    if spec.kind != "gbnf":
-        fail(f"{options.name}: sentences can be made of GBNF only")
+    spec = _find_spec(options.name, options.root, is_lenient=options.schema_lenient)
+    spec.check()
+    report_left_out(spec)
     for number in range(options.count):
         seed = None if options.seed is None else options.seed + number
         try:
-            sentence = random_sentence(spec.source, seed, spec.root)
+            sentence = random_sentence(
+                spec.source, seed, spec.root, kind=spec.kind, schema_lenient=spec.schema_lenient
+            )
         except GrammarError as error:
             raise error.within(spec.label) from None
         print(terminal_safe(sentence.removesuffix("\n"), sys.stdout))
 
 
-def _find_spec(name: str, root: str = "root") -> GrammarSpec:
+def _find_spec(name: str, root: str = "root", *, is_lenient: bool = False) -> GrammarSpec:
     """A grammar by its name, or by its file, whose ending names the kind."""
     from ...grammars import KIND_OF_SUFFIX, GrammarError, GrammarSpec, read_grammar_file, resolve_grammar
     from ..inputs.grammar import grammar_folders
@@ -100,12 +110,17 @@ def _find_spec(name: str, root: str = "root") -> GrammarSpec:
     if kind is not None:
         if root != "root" and kind != "gbnf":
             raise GrammarError(f"{name}: --root names a rule of GBNF, and this is a {path.suffix} file")
+        if is_lenient and kind != "json_schema":
+            raise GrammarError(f"{name}: --schema-lenient is for a JSON Schema, and this is a {path.suffix} file")
         source = read_grammar_file(path)
-        return GrammarSpec(name, kind, source.rstrip("\n") if kind == "regex" else source, root)
+        text = source.rstrip("\n") if kind == "regex" else source
+        return GrammarSpec(name, kind, text, root, schema_lenient=is_lenient)
     if "/" in name or path.suffix:
         raise GrammarError(
             f"{name}: the kind of a grammar file is told by its ending: {', '.join(KIND_OF_SUFFIX)}"
         )
+    if is_lenient:
+        raise GrammarError(f"{name}: --schema-lenient is for a JSON Schema, and this is GBNF")
     table: dict[str, Any] = {"name": name, "root": root}
     return resolve_grammar(table, grammar_folders())
 

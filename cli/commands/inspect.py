@@ -1,9 +1,11 @@
-"""`gen inspect`: a look at a run that was written as jsonl."""
+"""`gen inspect`: a look at runs that were written as jsonl."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import typer
@@ -11,50 +13,156 @@ import typer
 from ..errors import FAILED, fail, say
 from ..inputs.files import input_name, input_path, is_stdin, open_input
 from ..interrupt import ignored_interrupts
-from ..options.inspect import Color, InspectOptions
+from ..options.inspect import InspectOptions
 from ..options.signature import takes_options
 
 if TYPE_CHECKING:
-    from ...logprobs import StreamError
+    from ...logprobs import LogprobSource, RecordedEvent, StreamError
+    from ..render.report.run_data import RunData
 
-_COLORED = {Color.auto: None, Color.always: True, Color.never: False}
 _MAX_PROBLEMS = 20
 """Wrong lines that are reported one by one."""
 
 
 @takes_options(InspectOptions)
 def inspect(options: InspectOptions) -> None:
-    """Show a run of gen --format jsonl: its tokens tinted by probability, their surprise and entropy.
+    """Show runs of gen --format jsonl: tokens tinted by probability, their surprise and entropy.
 
     Reads along while a run is written: gen "..." --format jsonl | gen inspect
-    """
-    from ...logprobs import read_stream
-    from ..render.inspection import show
 
-    path = input_path(options.file)
-    if path is None:
+      gen inspect run.jsonl --top 5
+      gen inspect run.jsonl --token 12
+      gen inspect a.jsonl b.jsonl --html both.html
+    """
+    inputs = [_Input(path) for path in _paths(options)]
+    ids = frozenset(options.id or ())
+    if options.token is not None or options.text is not None:
+        _print_token(inputs, options, ids)
+    elif options.html is None:
+        _print(inputs, options, ids)
+    else:
+        _write_page(inputs, options, options.html, ids)
+    missing = ids.difference(*(item.ids for item in inputs))
+    if missing:
+        names = sorted(set().union(*(item.ids for item in inputs)))
+        fail(f"--id: there is no answer of {', '.join(sorted(missing))}{_nearest(missing, names)}")
+    _report(inputs)
+
+
+@dataclass
+class _Input:
+    """A file of runs, and what was found while it was read."""
+
+    path: Path
+    problems: list[StreamError] = field(default_factory=list)
+    ids: set[str] = field(default_factory=set)
+    """The requests whose answers it holds."""
+    has_run: bool = False
+
+    @property
+    def name(self) -> str:
+        return input_name(self.path)
+
+    def runs(self, ids: frozenset[str]) -> Iterator[Iterator[RecordedEvent]]:
+        """The runs of the file; of a batch's results only those of ``ids``, if there are any."""
+        from ...logprobs import read_stream, split_runs
+
+        # Ctrl-C is for the program that writes the pipe; it then ends the stream in order.
+        with ignored_interrupts() if is_stdin(self.path) else nullcontext(), open_input(self.path) as lines:
+            for run in split_runs(read_stream(lines, self.problems.append)):
+                yield from self._chosen(run, ids)
+
+    def _chosen(self, run: Iterator[RecordedEvent], ids: frozenset[str]) -> Iterator[Iterator[RecordedEvent]]:
+        from itertools import chain
+
+        from ...logprobs import RecordedStart
+
+        first = next(run)
+        name = first.id if isinstance(first, RecordedStart) else None
+        if name is not None:
+            self.ids.add(name)
+        self.has_run = True
+        if not ids or name in ids:
+            yield chain([first], run)
+
+
+def _paths(options: InspectOptions) -> Sequence[Path]:
+    files: Sequence[Path | None] = options.files or [None]
+    paths = [input_path(file) for file in files]
+    if None in paths:
         raise typer.BadParameter(
             "there is no run: give a file, or pipe one in (gen ... --format jsonl | gen inspect)"
         )
-    problems: list[StreamError] = []
-    # Ctrl-C is for the program that writes the pipe; it then ends the stream in order.
-    with ignored_interrupts() if is_stdin(path) else nullcontext(), open_input(path) as lines:
-        events = read_stream(lines, problems.append)
-        has_events = show(
-            events,
-            options.top,
-            None if options.source is None else options.source.value,
-            _COLORED[options.color],
-        )
-    _report(problems, has_events, input_name(path))
+    return [path for path in paths if path is not None]
 
 
-def _report(problems: Sequence[StreamError], has_events: bool, name: str) -> None:
-    for problem in problems[:_MAX_PROBLEMS]:
-        say(f"gen: {name}: {problem}")
-    if len(problems) > _MAX_PROBLEMS:
-        say(f"gen: {name}: and {len(problems) - _MAX_PROBLEMS:,} further lines that are no events")
-    if problems:
+def _source(options: InspectOptions) -> LogprobSource | None:
+    return None if options.source is None else options.source.value
+
+
+def _print(inputs: Sequence[_Input], options: InspectOptions, ids: frozenset[str]) -> None:
+    from ..render.inspection import RunPrinter
+
+    printer = RunPrinter(options.top, _source(options), options.color.is_colored)
+    for item in inputs:
+        for run in item.runs(ids):
+            printer.show(run, item.name if len(inputs) > 1 else None)
+
+
+def _print_token(inputs: Sequence[_Input], options: InspectOptions, ids: frozenset[str]) -> None:
+    """Show the trace of one token of each run. A run without it, or without a trace, is a failure."""
+    from ..render.token_trace import TokenSearch, show_token
+
+    for item in inputs:
+        for run in item.runs(ids):
+            search = TokenSearch(options.token, options.text)
+            line = search.find(run)
+            if line is None:
+                fail(f"{item.name}: there is no {search.words}; the run has {search.written:,} tokens")
+            if line.trace is None:
+                fail(f"{item.name}: this run has no traces; gen run --format jsonl --trace writes them")
+            if item is not inputs[0]:
+                print()
+            show_token(line, line.trace, search.written - 1)
+
+
+def _write_page(inputs: Sequence[_Input], options: InspectOptions, target: Path, ids: frozenset[str]) -> None:
+    from ...common import count_noun, write_whole_file
+    from ..render.report.report_page import page
+    from ..render.report.run_data import RunReader
+
+    source = _source(options)
+    packed = [RunReader(item.name, source).read(run) for item in inputs for run in item.runs(ids)]
+    runs: list[RunData] = [run for run in packed if run is not None]
+    if not runs:
+        return
+    data = page(runs).encode()
+    write_whole_file(target, lambda file: file.write(data))
+    tokens = count_noun(sum(run.tokens for run in runs), "token")
+    say(f"gen: {target}: {count_noun(len(runs), 'run')}, {tokens}, {len(data) / 1e6:.2f} MB")
+
+
+def _nearest(missing: frozenset[str], names: Sequence[str]) -> str:
+    from ...common import nearest_name
+
+    nearest = nearest_name(min(missing), names)
+    return "" if nearest is None else f"; did you mean {nearest}?"
+
+
+def _report(inputs: Sequence[_Input]) -> None:
+    """Report wrong lines and empty files; the command then fails."""
+    from ...common import count_noun
+
+    for item in inputs:
+        if item.problems and not item.has_run:
+            say(f"gen: {item.name}: this is no run of gen --format jsonl; {item.problems[0]}")
+            continue
+        for problem in item.problems[:_MAX_PROBLEMS]:
+            say(f"gen: {item.name}: {problem}")
+        if len(item.problems) > _MAX_PROBLEMS:
+            further = count_noun(len(item.problems) - _MAX_PROBLEMS, "further line")
+            say(f"gen: {item.name}: and {further} that hold no event")
+        if not item.problems and not item.has_run:
+            say(f"gen: {item.name}: there is no run in it")
+    if any(item.problems or not item.has_run for item in inputs):
         raise typer.Exit(FAILED)
-    if not has_events:
-        fail(f"{name}: there is no run in it")

@@ -4,24 +4,21 @@ from __future__ import annotations
 
 import shlex
 import sys
-from typing import Annotated
+from pathlib import Path
 
 import typer
 
 from ..errors import BAD_USAGE, fail, note, report_failures
-from ..inputs.files import file_errors_in_words
+from ..inputs.files import file_errors_in_words, is_stdin
 from ..inputs.grammar import check_grammar
 from ..inputs.preset import import_file, list_sections, open_preset, report
-from ..options.presets import PresetExportOptions, PresetImportOptions
+from ..options.presets import PresetExportOptions, PresetImportOptions, PresetNameOptions
 from ..options.signature import takes_options
 
 app = typer.Typer(
     help="List, show, check, import and export presets.",
-    rich_markup_mode="rich",
     add_completion=False,
 )
-
-Name = Annotated[str, typer.Argument(help="A preset's name, or a file.")]
 
 
 @app.callback(invoke_without_command=True)
@@ -42,27 +39,27 @@ def list_() -> None:
 
 
 @app.command()
-def show(name: Name) -> None:
+@takes_options(PresetNameOptions)
+def show(options: PresetNameOptions) -> None:
     """Print a preset's YAML."""
-    with report_failures():
-        from ...presets import find_preset
-        from ..render.text import terminal_safe
+    from ...presets import find_preset
+    from ..render.text import terminal_safe
 
-        path = find_preset(name).path
-        with file_errors_in_words(path):
-            text = path.read_text(encoding="utf-8", errors="replace")
-        sys.stdout.write(terminal_safe(text, sys.stdout))
+    path = find_preset(options.name).path
+    with file_errors_in_words(path):
+        text = path.read_text(encoding="utf-8", errors="replace")
+    sys.stdout.write(terminal_safe(text, sys.stdout))
 
 
 @app.command()
-def check(file: Name) -> None:
+@takes_options(PresetNameOptions)
+def check(options: PresetNameOptions) -> None:
     """Say whether a preset file is right; if not, what is wrong and where."""
-    with report_failures():
-        preset = open_preset(file)
-        steps = [sampler.about.name for sampler in preset.samplers()]
-        if preset.grammar is not None:
-            check_grammar(preset)
-        print(f"{file}: ok ({' > '.join(steps)})")
+    preset = open_preset(options.name)
+    steps = [sampler.about.name for sampler in preset.samplers()]
+    if preset.grammar is not None:
+        check_grammar(preset)
+    print(f"{options.name}: ok ({' > '.join(steps)})")
 
 
 @app.command()
@@ -92,12 +89,14 @@ def import_(options: PresetImportOptions) -> None:
         raise PresetError(list_sections(error, "--section NAME")) from None
     except AmbiguousFormatError as error:
         raise PresetError(f"{error} with --from FORMAT") from None
-    text = imported.yaml_text()
+    if imported.other_format is not None:
+        report([f"the content looks like {imported.other_format}; it is read as {imported.format}"])
     report(imported.reported)
     if options.save is None:
-        sys.stdout.write(terminal_safe(text, sys.stdout))
+        sys.stdout.write(terminal_safe(imported.yaml_text(), sys.stdout))
     else:
-        _save(options.save, text, may_replace=options.force)
+        folder = Path() if is_stdin(options.file) else options.file.parent
+        _save(options.save, imported.yaml_text(folder), may_replace=options.force)
 
 
 @app.command()

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import typer
 
+from ...common import count_noun
 from ..errors import FAILED, note, say
 from ..inputs.endpoint import count_tokens, open_endpoint
 from ..inputs.model import show_llama_cpp_messages
@@ -31,22 +34,37 @@ def recover(options: RecoverOptions) -> None:
     if options.output.file is not None:
         check_output_path(options.output.file)
     prompt = read_prompt(options.prompt)
-    with interruptible() as interrupt, open_endpoint(options, interrupt) as endpoint:
+    with interruptible() as interrupt, _advice(), open_endpoint(options, interrupt) as endpoint:
         if options.calls.dry_run:
             _show_plan(endpoint, prompt, options)
         else:
             _run(endpoint, prompt, options, interrupt)
 
 
+@contextmanager
+def _advice() -> Iterator[None]:
+    """Add what to do to the failure of an endpoint where nobody answers."""
+    from ...recover import RecoverError
+
+    try:
+        yield
+    except RecoverError as error:
+        if error.is_absent:
+            raise RecoverError(f"{error}; --wait waits for a server that starts") from None
+        raise
+
+
 def _show_plan(endpoint: Endpoint, prompt: str, options: RecoverOptions) -> None:
     from ...recover import estimate_calls
+    from ..render.progress import recovering
     from ..render.recovery import show_plan
 
     method = options.method
-    estimates = estimate_calls(
-        endpoint, prompt, method.method.value, method.top, method.token_ids, settings=_settings(options)
-    )
-    count, is_guess = count_tokens(endpoint, prompt)
+    with recovering("Planning"):
+        estimates = estimate_calls(
+            endpoint, prompt, method.method.value, method.top, method.token_ids, settings=_settings(options)
+        )
+        count, is_guess = count_tokens(endpoint, prompt)
     show_plan(estimates, count, is_guess, options.calls.prices)
 
 
@@ -87,11 +105,14 @@ def _run(endpoint: Endpoint, prompt: str, options: RecoverOptions, interrupt: In
     render.write(recovery, output.output, about)
     render.summary(recovery)
     if recovery.stopped is not None:
-        _end_early(recovery.stopped, f"after {recovery.sent:,} calls; {_how_to_go_on(checkpoint)}", interrupt)
+        _end_early(
+            recovery.stopped, f"after {count_noun(recovery.sent, 'call')}; {_how_to_go_on(checkpoint)}", interrupt
+        )
     if checkpoint is not None:
         checkpoint.unlink(missing_ok=True)
     if output.verify is not None:
-        verification = verify(endpoint, prompt, recovery, output.verify, settings)
+        with recovering("Verifying"):
+            verification = verify(endpoint, prompt, recovery, output.verify, settings)
         render.show_verification(verification)
         if verification.stopped is not None:
             _end_early(verification.stopped, "while verifying; what was recovered is whole", interrupt)

@@ -9,11 +9,15 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from ...common import count_noun
 from ..errors import note
+from ..inputs.chat_template import ChatTemplateFlags
 from ..inputs.grammar import grammar_spec, start_constraint
 from ..inputs.logprobs import logprob_request
 from ..inputs.model import load_model, show_llama_cpp_messages
-from ..inputs.prompt import read_prompt
+from ..inputs.prepared_prompt import PreparedPrompt, prepare_prompt
+from ..inputs.prompt import PromptText, read_prompt_text
+from ..inputs.replay import replay_command
 from ..inputs.settings import has_default_length, preset_name, resolve_run_settings, seed_of, token_limit
 from ..interrupt import Interrupt, interruptible
 from ..options.output import Format, OutputOptions
@@ -41,13 +45,14 @@ def run(options: RunOptions) -> None:
     if options.output.show_config and setup is not None:
         show_settings(setup.settings, setup.spec)
         return
-    raw_prompt = "" if options.output.show_config else read_prompt(options.prompt)
+    template = ChatTemplateFlags(options.chat)
+    typed = PromptText("", "") if options.output.show_config else read_prompt_text(options.prompt)
     with interruptible() as interrupt, load_model(options.model, interrupt) as model:
         setup = setup or _set_up(options, model.metadata)
         if options.output.show_config:
             show_settings(setup.settings, setup.spec)
         else:
-            _generate(setup, model, raw_prompt, interrupt)
+            _generate(setup, model, typed, template, interrupt)
 
 
 @dataclass(frozen=True)
@@ -64,28 +69,33 @@ def _set_up(options: RunOptions, metadata: Mapping[str, str] | None) -> _Setup:
     return _Setup(options, settings, grammar_spec(options.grammar, settings))
 
 
-def _generate(setup: _Setup, model: Model, raw_prompt: str, interrupt: Interrupt) -> None:
+def _generate(
+    setup: _Setup, model: Model, typed: PromptText, template: ChatTemplateFlags, interrupt: Interrupt
+) -> None:
     """Build, iterate, render.
 
     Args:
         setup: the command line, the settings and the grammar.
         model: the model.
-        raw_prompt: the prompt without a chat template.
+        typed: the prompt without a chat template.
+        template: the flags of the chat template.
         interrupt: tells whether Ctrl-C was pressed.
     """
-    from ...engine import build_prompt, generate
+    from ...engine import generate
     from ...samplers import build
     from ..render.progress import reading
 
     options, settings, spec = setup.options, setup.settings, setup.spec
     logprobs = logprob_request(options.output, model.vocabulary)
+    if options.context.keep is not None and not options.context.context_shift:
+        note("--keep has no effect without --context-shift")
     constraint = None if spec is None else start_constraint(spec, model)
     chain = build(settings.steps, seed=seed_of(settings), vocab=model.vocabulary)
-    prompt = build_prompt(model, raw_prompt, system=settings.system.value, chat=options.is_chat)
+    prompt = prepare_prompt(model, typed.text, settings, options, template)
     with reading() as progress, interrupt.ending_soon():
         events: Iterator[Event] = generate(
             model,
-            prompt,
+            prompt.tokens,
             chain,
             constraint,
             stop=settings.stop.value,
@@ -96,37 +106,40 @@ def _generate(setup: _Setup, model: Model, raw_prompt: str, interrupt: Interrupt
             echo=options.output.echo and logprobs.top_count is not None,
             jump=not options.grammar.no_jump,
             lookup=options.lookup,
+            keep_on_shift=options.keep_on_shift,
+            trace=options.output.trace,
             complete_sentence=constraint is not None
             and (options.grammar.grammar_complete or has_default_length(settings)),
             progress=progress,
             is_interrupted=lambda: interrupt.requested,
         )
-        done = _render(events, options.output, raw_prompt, prompt)
+        command = replay_command(chain.seed if settings.seed.value is None else None, typed.piped)
+        done = _render(events, options.output, prompt, command)
     _report(done, setup, chain.seed, model.context.length, interrupt)
 
 
-def _render(events: Iterator[Event], options: OutputOptions, raw_prompt: str, prompt: str) -> Done:
+def _render(events: Iterator[Event], options: OutputOptions, prompt: PreparedPrompt, command: str) -> Done:
     """Write the events in the requested format.
 
     Args:
         events: the events of the run.
         options: the format, and what goes into it.
-        raw_prompt: the prompt without a chat template.
-        prompt: the same in its chat template, if there is one.
+        prompt: the prompt, with and without a chat template.
+        command: what makes the run again.
     """
     if options.format is Format.text:
         from ..render.text import render as render_text
 
-        return render_text(events, sys.stdout, raw_prompt if options.echo else "")
+        return render_text(events, sys.stdout, prompt.shown if options.echo else "", options.color.is_colored)
     if options.format is Format.jsonl:
         from ..render.jsonl import render as render_jsonl
 
-        return render_jsonl(events, sys.stdout)
+        return render_jsonl(events, sys.stdout, prompt.shown, command)
     from ..render.api_shapes import ApiShape, render
 
-    is_templated = prompt != raw_prompt
+    is_templated = prompt.text != prompt.shown
     shape = ApiShape(options.format.value, options.stream, options.echo, is_templated)
-    return render(events, sys.stdout, shape, prompt)
+    return render(events, sys.stdout, shape, prompt.text)
 
 
 def _report(done: Done, setup: _Setup, seed: int, context_tokens: int, interrupt: Interrupt) -> None:
@@ -143,7 +156,10 @@ def _report(done: Done, setup: _Setup, seed: int, context_tokens: int, interrupt
     if setup.spec is not None and done.complete is False and not was_interrupted:
         note(_why_incomplete(done, setup.options, setup.spec))
     elif done.finish_reason == "context":
-        note(f"the text ends here because the context is full: it holds {context_tokens:,} tokens, see -c")
+        advice = "-c makes it larger"
+        if not setup.options.context.context_shift:
+            advice += ", --context-shift discards older tokens"
+        note(f"the text ends here because the context is full: it holds {context_tokens:,} tokens; {advice}")
     if setup.options.output.stats:
         from ..render import stats
 
@@ -159,9 +175,9 @@ def _why_incomplete(done: Done, options: RunOptions, spec: GrammarSpec) -> str:
     if done.finish_reason == "stop":
         reason = "the model ended the text" if done.stop is None else f"the stop text {done.stop!r} came"
     elif done.finish_reason == "context":
-        reason = "the context is full, see -c"
+        reason = "the context is full, see -c and --context-shift"
     else:
-        reason = f"{done.completion_tokens} tokens, see -n"
+        reason = f"{count_noun(done.completion_tokens, 'token')}, see -n"
         was_closed = options.grammar.grammar_complete or options.length.max_tokens is None
         advice = ", and it could not be closed" if was_closed else "; --grammar-complete closes the sentence"
         hint = advice + hint

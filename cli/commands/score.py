@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from ...common import count_noun
 from ..errors import note
 from ..inputs.model import load_model, show_llama_cpp_messages
 from ..inputs.prompt import read_prompt
@@ -64,7 +65,7 @@ def _show_text(model: Model, text: str, options: ScoreOptions, interrupt: Interr
     elif options.is_table:
         scores.show_text(tokens, options.tokens)
     if interrupt.requested:
-        note(f"interrupted: the score is that of the first {len(tokens):,} tokens")
+        note(f"interrupted: the score is that of the first {count_noun(len(tokens), 'token')}")
     elif len(tokens) == 1:
         note("a text of one token has no logprob: nothing comes before it")
 

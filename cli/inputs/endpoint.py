@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..errors import note
 from ..interrupt import Interrupt
 from ..options.endpoint import Api, CallOptions
 from .model import load_model
@@ -93,21 +92,14 @@ def _pieces(path: Path) -> list[bytes | None]:
 
 def _http(options: CallOptions, key_variable: str | None) -> HttpOptions:
     from ...recover import HttpOptions
-
-    last_problem: str | None = None
-
-    def report(problem: str) -> None:
-        nonlocal last_problem
-        if problem != last_problem:  # once is enough while it lasts
-            note(f"{problem}; trying again")
-        last_problem = problem
+    from ..render.retries import RETRIES
 
     return HttpOptions(
         timeout=options.timeout,
         retries=options.retries,
         rate=options.rate,
         key_env=key_variable,
-        on_retry=report,
+        on_retry=RETRIES.show,
         waits_for_server=options.wait,
     )
 

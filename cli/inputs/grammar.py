@@ -36,12 +36,14 @@ def grammar_spec(options: ConstraintOptions, settings: Settings) -> GrammarSpec 
         value = {**grammar_table(value), "root": options.grammar_root}
     if options.grammar_after is not None:
         value = {**grammar_table(value), "after": options.grammar_after}
+    if options.schema_lenient:
+        value = {**grammar_table(value), "schema_lenient": True}
     try:
         spec = resolve_grammar(value, grammar_folders(), settings.grammar_base)
         spec.check()
     except GrammarError as error:
         raise error.within(settings.grammar.origin) from None
-    hint_at_open_object(spec)
+    report_schema(spec)
     return spec
 
 
@@ -50,13 +52,26 @@ def _refuse_without_grammar(options: ConstraintOptions) -> None:
         ("--grammar-root", options.grammar_root is not None),
         ("--grammar-after", options.grammar_after is not None),
         ("--grammar-complete", options.grammar_complete),
+        ("--schema-lenient", options.schema_lenient),
     ):
         if is_given:
             raise typer.BadParameter(f"{flag} needs a grammar")
 
 
-def hint_at_open_object(spec: GrammarSpec) -> None:
-    """Print a note if a JSON Schema allows keys that it does not name: few people mean that."""
+def report_left_out(spec: GrammarSpec) -> None:
+    """Print a note of what is left out of a JSON Schema, if anything is."""
+    if spec.left_out:
+        note(f"left out of the JSON Schema: {', '.join(spec.left_out)}")
+
+
+def report_schema(spec: GrammarSpec) -> None:
+    """Print notes of what is left out of a JSON Schema, and of keys that it allows without a name."""
+    report_left_out(spec)
+    _hint_at_open_object(spec)
+
+
+def _hint_at_open_object(spec: GrammarSpec) -> None:
+    """Few people mean a schema that allows keys which it does not name."""
     pointer = spec.open_object
     if pointer is not None:
         place = f" at {pointer}" if pointer else ""

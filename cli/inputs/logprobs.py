@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from ...common import is_utf8
 from ..options.output import FORMATS, OutputOptions
 
 if TYPE_CHECKING:
@@ -35,6 +36,8 @@ def logprob_request(options: OutputOptions, vocabulary: Vocabulary) -> LogprobRe
 
 def _parse_tokens(texts: str, vocabulary: Vocabulary) -> list[int]:
     """The tokens of ``yes, " no", <[42]>``: texts, bare or as JSON writes them, and ids."""
+    if not is_utf8(texts.encode(errors="surrogateescape")):
+        raise typer.BadParameter("--logprob-of: it is not UTF-8")
     tokens = []
     offset = 0
     while True:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import typer
@@ -13,7 +14,8 @@ from ..interrupt import Interrupt
 from ..options.model import LogOptions, ModelOptions
 
 if TYPE_CHECKING:
-    from ...engine import ComputeOptions, Model
+    from ...engine import ComputeOptions, GpuOptions, HubReference, Model, ModelError, PullProgress
+    from ...presets import UserConfig
 
 
 def _adapters(options: ModelOptions) -> list[tuple[str, float]]:
@@ -64,6 +66,34 @@ def _compute_options(options: ModelOptions) -> ComputeOptions:
     )
 
 
+def _gpu_options(options: ModelOptions) -> GpuOptions:
+    """The settings of GPUs; prints a note on flags that mean nothing without one."""
+    from ...engine import GpuOptions, supports_gpu
+
+    flags = {
+        "-ngl": options.gpu_layers or None,
+        "-sm": options.split_mode,
+        "-mg": options.main_gpu,
+        "-ts": options.tensor_split,
+    }
+    given = [name for name, value in flags.items() if value is not None]
+    if given and not supports_gpu():
+        verb = "has" if len(given) == 1 else "have"
+        note(f"{', '.join(given)} {verb} no effect: llama.cpp finds no GPU that it was built for")
+    return GpuOptions(
+        split_mode="layer" if options.split_mode is None else options.split_mode.value,
+        main_gpu=options.main_gpu or 0,
+        tensor_split=options.gpu_shares,
+    )
+
+
+def _use_numa(options: ModelOptions) -> None:
+    from ...engine import use_numa
+
+    if options.numa is not None and not use_numa(options.numa.value):
+        note("--numa has no effect: this machine has one NUMA node")
+
+
 def show_llama_cpp_messages(options: LogOptions) -> None:
     """Print why, if llama.cpp is about to abort the process; with ``--verbose``, print its log on stderr."""
     from ...engine import set_abort_handler, set_log_sink
@@ -75,17 +105,74 @@ def show_llama_cpp_messages(options: LogOptions) -> None:
         set_log_sink(lambda line: sys.stderr.write(terminal_safe(line, sys.stderr)))
 
 
+def find_model_file(text: str | None) -> Path:
+    """Return the file of the model that a text, the environment or the user's config names.
+
+    A model of Hugging Face that is not here is downloaded, as llama.cpp does it. ``text``: the value of ``-m``;
+    None: it is not given. Raises ``ModelError``.
+    """
+    from ...presets import user_config
+
+    return _find_model_file(text, user_config(), None)[0]
+
+
+def _find_model_file(text: str | None, config: UserConfig, interrupt: Interrupt | None) -> tuple[Path, str]:
+    """Return the file as `find_model_file` does, and its origin, as `locate` names it."""
+    from ...engine import ModelError, ModelNotHereError, locate, resolve_model
+
+    path, origin = locate(text or None, config.model)
+    if path.is_file():
+        return path, origin
+    try:
+        return resolve_model(text or str(path), config.model_folders), origin
+    except ModelNotHereError as error:
+        return pull(error.reference, interrupt), origin
+    except ModelError as error:
+        raise _with_origin(error, origin) from None
+
+
+def _with_origin(error: ModelError, origin: str) -> ModelError:
+    """The error with the variable or the config that names the model, if one of them does."""
+    from ...engine import ModelError
+    from ...presets import config_file
+
+    start = {"$GEN_MODEL": "$GEN_MODEL: ", "config": f"{config_file()}: model: "}.get(origin, "")
+    return ModelError(f"{start}{error}")
+
+
+def pull(reference: HubReference, interrupt: Interrupt | None = None) -> Path:
+    """Download a model, with a bar on a terminal; returns its file. Raises ``ModelError``."""
+    from ...engine import pull_model
+    from ..render.progress import pulling
+
+    with pulling(str(reference)) as show:
+
+        def report(progress: PullProgress) -> None:
+            if interrupt is not None:
+                interrupt.raise_if_requested()
+            show(progress)
+
+        try:
+            return pull_model(reference, report)
+        except KeyboardInterrupt:
+            note(f"{reference}: what came so far is kept; the same command goes on from there")
+            raise
+
+
 def load_model(options: ModelOptions, interrupt: Interrupt) -> Model:
     """Find and load the model that the options, the environment or the user's config name.
 
     Raises ``ModelError``, and ``KeyboardInterrupt`` after Ctrl-C.
     """
-    from ...engine import Model, ModelError, locate
+    from ...engine import AbortedError, Model, ModelError
     from ...presets import user_config
     from ..render.progress import loading
 
     overrides = dict(_override(item) for text in options.override_kv or () for item in text.split(","))
-    path, _ = locate(str(options.model) if options.model else None, user_config().model)
+    path, origin = _find_model_file(options.model_text, user_config(), interrupt)
+
+    _use_numa(options)
+    gpu = _gpu_options(options)
 
     def report_and_go_on(fraction: float) -> bool:
         show(fraction)
@@ -104,14 +191,16 @@ def load_model(options: ModelOptions, interrupt: Interrupt) -> Model:
                 lora=_adapters(options),
                 overrides=overrides,
                 compute=_compute_options(options),
+                gpu=gpu,
                 progress=report_and_go_on,
             )
-        except ModelError:
+        except ModelError as error:
             interrupt.raise_if_requested()
-            raise
+            raise _with_origin(error, origin) from None
     if interrupt.requested:
         model.close()
         raise KeyboardInterrupt
+    interrupt.abort_with(model.abort, AbortedError)
     _report_long_context(options, model)
     return model
 

@@ -6,6 +6,7 @@ import select
 import sys
 from contextlib import suppress
 from pathlib import Path
+from typing import NamedTuple
 
 import typer
 
@@ -17,8 +18,20 @@ _STDIN_PATIENCE_SECONDS = 2.0
 """A program that writes into the pipe has begun by then; a pipe that was inherited by mistake stays silent."""
 
 
+class PromptText(NamedTuple):
+    """A prompt, and the part of it that came from stdin; empty if none did."""
+
+    text: str
+    piped: str
+
+
 def read_prompt(options: PromptOptions) -> str:
-    """Return the prompt's text. From a file or stdin, one newline at the end is cut.
+    """Return the prompt's text; see `read_prompt_text`."""
+    return read_prompt_text(options).text
+
+
+def read_prompt_text(options: PromptOptions) -> PromptText:
+    """Return the prompt. From a file or stdin, one newline at the end is cut.
 
     What is piped in stands before a prompt that is given in another way, on lines of its own. Ends the command
     with a message when there is no prompt, more than one, when stdin is empty, or when the bytes are not UTF-8.
@@ -39,12 +52,12 @@ def read_prompt(options: PromptOptions) -> str:
     piped = _read(stdin)
     if not piped:
         raise typer.BadParameter('there is no prompt: stdin is empty; gen "" starts a text without a prompt')
-    return piped
+    return PromptText(piped, piped)
 
 
-def _join(piped: str, text: str) -> str:
+def _join(piped: str, text: str) -> PromptText:
     """What is piped in, then the prompt on a line of its own."""
-    return f"{piped}\n{text}" if piped and text else piped or text
+    return PromptText(f"{piped}\n{text}" if piped and text else piped or text, piped)
 
 
 def _read_piped() -> str:

@@ -11,17 +11,18 @@ import typer
 from ..errors import note
 from ..options.flag import Options, walk_flags
 from ..options.length import UNTIL_CONTEXT_IS_FULL
-from ..options.run import RunOptions
 from ..options.sampling import FullSamplingOptions
 from .preset import open_preset, preset_of_model
 
 if TYPE_CHECKING:
-    from ...presets import Arrangement, Override, Settings
+    from ...presets import Arrangement, Override, Preset, Settings
+    from ..options.next import NextOptions
+    from ..options.run import RunOptions
 
 _BIAS = re.compile(r"(?P<id>\d+)(?P<signed>[+-].+)|(?P<key>.+)=(?P<value>[^=]+)", re.DOTALL)
 
 
-def resolve_run_settings(options: RunOptions, metadata: Mapping[str, str] | None) -> Settings:
+def resolve_run_settings(options: RunOptions | NextOptions, metadata: Mapping[str, str] | None) -> Settings:
     """Resolve flags over ``--set`` over the preset over the defaults.
 
     ``metadata``: the GGUF's, needed for ``--preset model`` only. Raises ``PresetError``.
@@ -36,7 +37,7 @@ def resolve_run_settings(options: RunOptions, metadata: Mapping[str, str] | None
             note("this model names no sampling settings (general.sampling.*); the preset default is used")
             preset = presets.load_preset("default")
     else:
-        preset = open_preset(name)
+        preset = open_chosen_preset(name, sampling.preset)
     settings = presets.resolve_settings(
         preset,
         chain=sampling.chain,
@@ -44,8 +45,8 @@ def resolve_run_settings(options: RunOptions, metadata: Mapping[str, str] | None
         flags=(*overrides(options), *_sampling_overrides(sampling)),
         arrangements=tuple(_arrangements(sampling)),
     )
-    for flag, because_of in settings.ignored:
-        note(f"{flag} has no effect: {because_of} leaves its sampler out")
+    for flag, reason in settings.ignored:
+        note(f"{flag} has no effect: {reason}")
     return settings
 
 
@@ -54,6 +55,21 @@ def preset_name(given: str | None) -> str:
     from ...presets import user_config
 
     return given or user_config().preset or "default"
+
+
+def open_chosen_preset(name: str, given: str | None) -> Preset:
+    """Open the preset of this name; an error of one that the user's config names begins with that file.
+
+    ``given``: the value of ``--preset``. Raises ``PresetError``.
+    """
+    from ...presets import PresetError, config_file, user_config
+
+    try:
+        return open_preset(name)
+    except PresetError as error:
+        if given or user_config().preset is None:
+            raise
+        raise PresetError(f"{config_file()}: preset: {error}") from None
 
 
 def seed_of(settings: Settings) -> int:

@@ -14,7 +14,7 @@ from .grammar import GrammarOptions
 from .length import LengthOptions
 from .limits import within
 from .model import LogOptions, ModelOptions
-from .output import output_flag
+from .output import output_flag, trace_flag
 from .prompt import ChatOptions, EscapeOptions
 from .sampling import SamplingOptions
 
@@ -80,6 +80,7 @@ class BatchOptions(Options):
     logprobs: int | None = output_flag(
         "--logprobs", metavar="N", help="Logprobs, with the N likeliest tokens; -1 = all, in jsonl."
     )
+    trace: int | None = trace_flag()
     length: LengthOptions
     escapes: EscapeOptions
     chat: ChatOptions
@@ -106,6 +107,8 @@ class BatchOptions(Options):
         least_logprobs = -1 if self.format is BatchFormat.jsonl else 0
         if self.logprobs is not None and self.logprobs < least_logprobs:
             raise typer.BadParameter(f"--logprobs: {self.logprobs} is not ≥ 0, nor, in jsonl, -1 for all")
+        if self.trace is not None and self.format is not BatchFormat.jsonl:
+            raise typer.BadParameter(f"--trace: --format {self.format.value} has no room for it; jsonl has")
         if self.resume and self.prints_results:
             raise typer.BadParameter("--resume goes on with a file; name it with -o")
         if self.template is None and self.requests.suffix.lower() == ".csv":

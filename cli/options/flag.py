@@ -4,12 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, fields
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import typer
-from typing_extensions import dataclass_transform
 
+from .completes import Completes
 from .limits import Limit
+
+if TYPE_CHECKING:
+    from typing_extensions import dataclass_transform
+else:
+
+    def dataclass_transform(**_: object) -> object:
+        """Do nothing: only type checkers need it, and its module takes 5 ms of each start."""
+        return lambda function: function
+
 
 T = TypeVar("T")
 _FLAG = "flag"
@@ -29,6 +38,8 @@ class Flag:
         only_for: what the flag needs beside it, one of these, such as ``an --endpoint``; empty: nothing.
         is_path: a text that is a path: it may have bytes that are not UTF-8.
         has_escapes: escapes such as ``\\n`` in a text are processed, unless ``--no-escape`` is given.
+        completes: what stands for the value when a shell completes it; None: what the type says.
+        names: on the command line, as ``--mmap/--no-mmap`` for one that can be switched off; none for an argument.
     """
 
     name: str
@@ -38,6 +49,8 @@ class Flag:
     only_for: tuple[str, ...] = ()
     is_path: bool = False
     has_escapes: bool = False
+    completes: Completes | None = None
+    names: tuple[str, ...] = ()
 
 
 @dataclass_transform(frozen_default=True, kw_only_default=True)
@@ -77,6 +90,7 @@ def flag(
     only_for: str | tuple[str, ...] = (),
     is_path: bool = False,
     has_escapes: bool = False,
+    completes: Completes | None = None,
     **typer_arguments: Any,
 ) -> Any:
     """Declare a field that is an option of the command line; see `Flag`.
@@ -87,17 +101,19 @@ def flag(
         panel: the panel of the help; None: ``Options``.
         default: the value of a flag that is not given; `REQUIRED`: it must be given.
         called: the name in messages, if that is not the first one.
-        sets: see `Flag`, as the next four.
+        sets: see `Flag`, as the next five.
         limit: as above.
         only_for: as above.
         is_path: as above.
         has_escapes: as above.
+        completes: as above.
         typer_arguments: more arguments of ``typer.Option``, such as ``metavar``.
     """
     settings = {"show_default": False, **typer_arguments}
     parameter = typer.Option(*names, help=_escape(help), rich_help_panel=panel, **settings)
     only_for = (only_for,) if isinstance(only_for, str) else only_for
-    return _field(Flag(called or names[0], parameter, sets, limit, only_for, is_path, has_escapes), default)
+    described = Flag(called or names[0], parameter, sets, limit, only_for, is_path, has_escapes, completes, names)
+    return _field(described, default)
 
 
 def argument(
@@ -107,6 +123,7 @@ def argument(
     help: str,  # noqa: A002 - named as Typer names it
     default: Any = None,
     has_escapes: bool = False,
+    completes: Completes | None = None,
 ) -> Any:
     """Declare a field that is an argument of the command line, as `flag` declares an option.
 
@@ -116,9 +133,10 @@ def argument(
         help: as in `flag`.
         default: as in `flag`.
         has_escapes: as in `flag`.
+        completes: as in `flag`.
     """
     parameter = typer.Argument(metavar=metavar, help=_escape(help))
-    return _field(Flag(called, parameter, has_escapes=has_escapes), default)
+    return _field(Flag(called, parameter, has_escapes=has_escapes, completes=completes), default)
 
 
 def flag_of(declared: Any) -> Flag | None:

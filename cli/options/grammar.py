@@ -7,6 +7,7 @@ from pathlib import Path
 
 import typer
 
+from .completes import Completes
 from .flag import Options, flag, options_class, walk_flags
 
 _grammar = partial(flag, panel="Grammar (one of the first six)")
@@ -17,7 +18,11 @@ class GrammarOptions(Options):
     """Where a grammar comes from: one of these."""
 
     grammar: str | None = _grammar(
-        "--grammar", metavar="NAME|GBNF", help="A grammar's name (gen grammars), or GBNF itself.", sets="grammar"
+        "--grammar",
+        metavar="NAME|GBNF",
+        help="A grammar's name (gen grammars), or GBNF itself.",
+        sets="grammar",
+        completes=Completes.GRAMMAR_NAME,
     )
     grammar_file: Path | None = _grammar("--grammar-file", help="A GBNF file.", sets="grammar.file")
     json_schema: str | None = _grammar(
@@ -37,6 +42,12 @@ class GrammarOptions(Options):
     regex: str | None = _grammar("--regex", help="Text that matches as a whole.", sets="grammar.regex")
     lark_file: Path | None = _grammar(
         "--lark-file", help="A grammar in llguidance's Lark.", sets="grammar.lark_file"
+    )
+
+    schema_lenient: bool = _grammar(
+        "--schema-lenient",
+        help="Leave out what is not supported in a JSON Schema, and list it.",
+        default=False,
     )
 
     def check(self) -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import typer
 
+from .completes import Completes
 from .flag import REQUIRED, Options, argument, flag, options_class
 
 
@@ -18,6 +19,12 @@ class GrammarNameOptions(Options):
         called="the grammar's name",
         help="A grammar's name, or a file: .gbnf, .json (schema), .regex, .lark.",
         default=REQUIRED,
+        completes=Completes.GRAMMAR,
+    )
+    schema_lenient: bool = flag(
+        "--schema-lenient",
+        help="Leave out what is not supported in a JSON Schema, and list it.",
+        default=False,
     )
 
 

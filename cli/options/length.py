@@ -5,10 +5,10 @@ from __future__ import annotations
 from functools import partial
 
 from .flag import Options, flag, options_class
-from .limits import Limit
+from .limits import Limit, at_least
 
 UNTIL_CONTEXT_IS_FULL = -2
-"""llama.cpp's number for it. Here -1, no limit, means the same: a context that is full ends every text."""
+"""llama.cpp's number for it: also with ``--context-shift``. Else -1, no limit, means the same."""
 
 length_flag = partial(flag, panel="Length")
 
@@ -32,4 +32,21 @@ class LengthOptions(Options):
         help="End before this text; repeatable.",
         sets="stop",
         has_escapes=True,
+    )
+
+
+@options_class
+class ContextShiftOptions(Options):
+    """What happens when the context is full."""
+
+    context_shift: bool = length_flag(
+        "--context-shift/--no-context-shift",
+        help="When the context is full, discard older tokens and go on. [--no-context-shift]",
+        default=False,
+    )
+    keep: int | None = length_flag(
+        "--keep",
+        metavar="N",
+        help="Tokens of the prompt that are never discarded; -1 = all. [0]",
+        limit=at_least(0, minus_one="all"),
     )

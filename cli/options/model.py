@@ -8,7 +8,8 @@ from pathlib import Path
 
 import typer
 
-from ...common.limits import CACHE_TYPES, INT32_MAX, MAX_THREADS, ROPE_SCALINGS
+from ...common.limits import CACHE_TYPES, INT32_MAX, MAX_THREADS, NUMA_STRATEGIES, ROPE_SCALINGS, SPLIT_MODES
+from .completes import Completes
 from .flag import Options, flag, options_class
 from .limits import POSITIVE, within
 
@@ -30,6 +31,10 @@ CacheType = Enum("CacheType", {name: name for name in CACHE_TYPES}, type=str)  #
 """The number format of a cache of keys or values."""
 RopeScaling = Enum("RopeScaling", {name: name for name in ROPE_SCALINGS}, type=str)  # type: ignore[misc]
 """How RoPE is scaled."""
+SplitMode = Enum("SplitMode", {name: name for name in SPLIT_MODES}, type=str)  # type: ignore[misc]
+"""How a model is divided among GPUs."""
+NumaStrategy = Enum("NumaStrategy", {name: name for name in NUMA_STRATEGIES}, type=str)  # type: ignore[misc]
+"""How several NUMA nodes are used."""
 _F16 = CacheType("f16")
 _CACHE_TYPE_NAMES = ", ".join(CACHE_TYPES)
 
@@ -48,7 +53,22 @@ def _layer_count(text: str | int) -> int:
 class ModelOptions(Options):
     """Which model, and how it computes."""
 
-    model: Path | None = _model("-m", "--model", help="GGUF file. [$GEN_MODEL, the config, the bundled model]")
+    model: str | None = _model(
+        "-m",
+        "--model",
+        metavar="MODEL",
+        help="GGUF file; or a name, see gen models. [$GEN_MODEL, the config, the bundled model]",
+        is_path=True,
+        completes=Completes.MODEL,
+    )
+    hub_repository: str | None = _model(
+        "-hf",
+        "-hfr",
+        "--hf-repo",
+        metavar="USER/REPO[:QUANT]",
+        help="A model of Hugging Face; it is downloaded if it is not here.",
+    )
+    hub_file: str | None = _model("-hff", "--hf-file", metavar="FILE", help="Which file of the -hf model.")
     context_size: int | None = _model(
         "-c", "--ctx-size", help="Context in tokens; 0 = the model's. [4096]", limit=within(0, INT32_MAX)
     )
@@ -64,6 +84,17 @@ class ModelOptions(Options):
         default=0,
         parser=_layer_count,
         limit=within(-1, INT32_MAX),
+    )
+    split_mode: SplitMode | None = _model("-sm", "--split-mode", help="How several GPUs share the model. [layer]")
+    main_gpu: int | None = _model(
+        "-mg",
+        "--main-gpu",
+        metavar="N",
+        help="The GPU of -sm none, or of intermediate results with row. [0]",
+        limit=within(-1, INT32_MAX),
+    )
+    tensor_split: str | None = _model(
+        "-ts", "--tensor-split", metavar="N,N,…", help="The share of each GPU, such as 3,1. [by free memory]"
     )
     batch_size: int = _model(
         "-b", "--batch-size", help="Prompt tokens at a time. [512]", default=512, limit=within(1, INT32_MAX)
@@ -116,16 +147,57 @@ class ModelOptions(Options):
         help="Another value in the GGUF's metadata; int, float, bool or str; repeatable.",
     )
     lora: list[str] | None = _model(
-        "--lora", metavar="FILE[=SCALE]", help="LoRA adapter; repeatable.", is_path=True
+        "--lora",
+        metavar="FILE[=SCALE]",
+        help="LoRA adapter; repeatable.",
+        is_path=True,
+        completes=Completes.MODEL,
     )
     mmap: bool = _model("--mmap/--no-mmap", help="Map the file, or read the whole of it. [--mmap]", default=True)
     mlock: bool = _model("--mlock", help="Keep the model in RAM.", default=False)
+    numa: NumaStrategy | None = _model(
+        "--numa",
+        metavar="distribute|isolate|numactl",
+        help="Which NUMA nodes compute: all, the own one, or as numactl says.",
+    )
     no_warmup: bool = _model("--no-warmup", help="As ever: gen makes no trial run.", default=False)
 
+    @property
+    def gpu_shares(self) -> tuple[float, ...]:
+        """The numbers of ``--tensor-split``, empty without it. Raises ``typer.BadParameter``."""
+        if self.tensor_split is None:
+            return ()
+        try:
+            shares = tuple(float(part) for part in self.tensor_split.replace("/", ",").split(","))
+        except ValueError:
+            shares = ()
+        if not (any(shares) and all(0 <= share < float("inf") for share in shares)):
+            raise typer.BadParameter(
+                f"-ts: {self.tensor_split!r} is not a list of numbers ≥ 0 with commas, such as 3,1"
+            )
+        return shares
+
+    @property
+    def model_text(self) -> str | None:
+        """What names the model: the value of ``-m``, or that of ``-hf`` as ``-m`` would take it; None: neither."""
+        if self.hub_repository is None:
+            return self.model
+        return f"hf:{self.hub_repository.removeprefix('hf:')}" + (f"/{self.hub_file}" if self.hub_file else "")
+
+    @property
+    def model_path(self) -> Path | None:
+        """The value of ``-m`` as a path; None if it is not given."""
+        return None if self.model is None else Path(self.model)
+
     def check(self) -> None:
-        """Refuse two factors of RoPE, and a cache that llama.cpp cannot make."""
+        """Refuse two models, two factors of RoPE, shares that are no numbers, and a cache that cannot be made."""
+        if self.hub_repository is not None and self.model is not None:
+            raise typer.BadParameter("-m and -hf both name a model; give one")
+        if self.hub_file is not None and self.hub_repository is None:
+            raise typer.BadParameter("-hff names a file of a repository; give that with -hf USER/REPO")
         if self.rope_scale is not None and self.rope_freq_scale is not None:
             raise typer.BadParameter("--rope-scale and --rope-freq-scale set one factor; give one")
+        _ = self.gpu_shares
         if self.flash_attention is FlashAttention.off and "q" in self.cache_type_v.value:
             raise typer.BadParameter(f"-ctv {self.cache_type_v.value} needs flash attention, and -fa off is given")
 
@@ -137,6 +209,7 @@ class LogOptions(Options):
     verbose: bool = flag(
         "-v",
         "--verbose/--log-disable",
+        "--log-verbose",
         help="llama.cpp's own log, on stderr. [--log-disable]",
         default=False,
         panel="Output",

@@ -7,9 +7,12 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from functools import partial
 from itertools import groupby
+from typing import Any
 
 import typer
 
+from ..bare_flags import DEFAULT_TRACE_COUNT
+from .color import COLOR_METAVAR, Color
 from .flag import Options, flag, options_class
 from .limits import at_least
 
@@ -54,6 +57,7 @@ class FormatFeatures:
         logprobs: what ``--logprobs``, ``--logprobs-from`` and ``--logprob-of`` may ask for.
         default_logprobs: the number of likeliest tokens where ``--logprobs`` does not say it; None: no logprobs.
         has_echo: True if ``--echo`` adds the prompt.
+        has_trace: True if ``--trace`` adds the stages of the chain.
         why_not_streamed: why ``--stream`` is refused, after the format's name; None: it is not.
     """
 
@@ -61,6 +65,7 @@ class FormatFeatures:
     logprobs: LogprobRoom = LogprobRoom.NONE
     default_logprobs: int | None = None
     has_echo: bool = False
+    has_trace: bool = False
     why_not_streamed: str | None = None
 
 
@@ -68,7 +73,9 @@ _STREAMS, _OBJECT = "streams anyway", "is one object"
 _JSON = "one JSON object"
 FORMATS: Mapping[Format, FormatFeatures] = {
     Format.text: FormatFeatures(has_echo=True, why_not_streamed=_STREAMS),
-    Format.jsonl: FormatFeatures("one event a line", LogprobRoom.ALL, 0, has_echo=True, why_not_streamed=_STREAMS),
+    Format.jsonl: FormatFeatures(
+        "one event a line", LogprobRoom.ALL, 0, has_echo=True, has_trace=True, why_not_streamed=_STREAMS
+    ),
     Format.openai: FormatFeatures(_JSON, LogprobRoom.LIKELIEST, has_echo=True),
     Format.openai_chat: FormatFeatures(_JSON, LogprobRoom.LIKELIEST),
     Format.together: FormatFeatures(_JSON, LogprobRoom.LIKELIEST, has_echo=True, why_not_streamed=_OBJECT),
@@ -86,12 +93,23 @@ def _formats_help() -> str:
     return "; ".join(parts)
 
 
+def trace_flag() -> Any:
+    """The flag of `gen run` and `gen batch` for traces. Its number may be left out; see ``cli/bare_flags.py``."""
+    return output_flag(
+        "--trace",
+        metavar="[N]",
+        help=f"What each step did to the N likeliest tokens, in jsonl. [{DEFAULT_TRACE_COUNT}]",
+        limit=at_least(0),
+    )
+
+
 @options_class
 class OutputOptions(Options):
     """What is written, and in which format."""
 
     echo: bool = flag(
         "--echo/--no-display-prompt",
+        "--display-prompt",
         help="Write the prompt too; in JSON, its tokens with their logprobs.",
         default=False,
         panel="Prompt",
@@ -120,6 +138,14 @@ class OutputOptions(Options):
     logprob_of: str | None = output_flag(
         "--logprob-of", metavar="TEXTS", help="These tokens' logprobs at every step, in jsonl: 'yes, \" no\"'."
     )
+    color: Color = output_flag(
+        "--color",
+        "-co",
+        metavar=COLOR_METAVAR,
+        help="The prompt of --echo in yellow; auto: on a terminal, without NO_COLOR. [auto]",
+        default=Color.auto,
+    )
+    trace: int | None = trace_flag()
     stats: bool = output_flag("--stats", help="Speed and counts, on stderr, at the end.", default=False)
     show_config: bool = output_flag(
         "--show-config", help="Print the settings, where each is from, and stop.", default=False
@@ -128,12 +154,16 @@ class OutputOptions(Options):
     def check(self) -> None:
         """Refuse what the format has no room for."""
         name, features = self.format.value, FORMATS[self.format]
+        if self.color.is_colored and self.format is not Format.text:
+            raise typer.BadParameter(f"--color {self.color.value} is for --format text; {name} has no colours")
         if features.logprobs is LogprobRoom.NONE:
             self._refuse_logprobs()
         elif features.logprobs is LogprobRoom.LIKELIEST:
             self._refuse_what_only_jsonl_has()
         if self.echo and not features.has_echo:
             raise typer.BadParameter(f"--echo: --format {name} has no room for the prompt's tokens")
+        if self.trace is not None and not features.has_trace:
+            raise typer.BadParameter(f"--trace: --format {name} has no room for it; --format jsonl has")
         if self.stream and features.why_not_streamed is not None:
             why = f"--format {name} {features.why_not_streamed}"
             raise typer.BadParameter(f"--stream is for {' and '.join(_STREAMED)}; {why}")

@@ -1,4 +1,4 @@
-"""The options of `gen presets import` and `gen presets export`."""
+"""The options of the commands of `gen presets`."""
 
 from __future__ import annotations
 
@@ -6,7 +6,21 @@ from pathlib import Path
 
 import typer
 
+from .completes import Completes
 from .flag import REQUIRED, Options, argument, flag, options_class
+
+
+@options_class
+class PresetNameOptions(Options):
+    """Which preset."""
+
+    name: str = argument(
+        "NAME",
+        called="NAME",
+        help="A preset's name, or a file.",
+        default=REQUIRED,
+        completes=Completes.PRESET_FILE,
+    )
 
 
 @options_class
@@ -24,6 +38,7 @@ class PresetImportOptions(Options):
         metavar="FORMAT",
         help="webui, sillytavern, koboldai, koboldcpp, huggingface, ollama, tabbyapi, llama.cpp or lmstudio."
         " [by the content]",
+        completes=Completes.IMPORT_FORMAT,
     )
     section: str | None = flag("--section", metavar="NAME", help="Which preset of a file with several.")
     save: str | None = flag(
@@ -50,11 +65,16 @@ class PresetExportOptions(Options):
     """Which preset, and for which tool."""
 
     name: str = argument(
-        "NAME", called="NAME", help="A preset's name, or a file, also of another tool.", default=REQUIRED
+        "NAME",
+        called="NAME",
+        help="A preset's name, or a file, also of another tool.",
+        default=REQUIRED,
+        completes=Completes.PRESET_FILE,
     )
     to: str = flag(
         "--to",
         metavar="FORMAT",
         help="llama.cpp (a command line), llama-server (JSON), webui, sillytavern, ollama or huggingface.",
         default=REQUIRED,
+        completes=Completes.EXPORT_FORMAT,
     )

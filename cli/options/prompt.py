@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 
 import typer
 
+from .completes import Completes
 from .flag import Options, argument, flag, options_class
 
 _prompt = partial(flag, panel="Prompt")
@@ -45,11 +47,74 @@ class ChatOptions(Options):
     """Whether the prompt goes through the model's chat template."""
 
     chat: bool | None = _prompt("--chat/--no-chat", help="Put the prompt into the model's chat template.")
-    system: str | None = _prompt("--system", "-sys", help="System message; implies --chat.", sets="system")
+    system: str | None = _prompt(
+        "--system", "--system-prompt", "-sys", help="System message; implies --chat.", sets="system"
+    )
+
+    chat_template: str | None = _prompt(
+        "--chat-template",
+        "--chat-template-file",
+        metavar="NAME|FILE",
+        help="Another template: llama.cpp's name, or Jinja; implies --chat.",
+        called="--chat-template",
+        completes=Completes.FILE,
+    )
+    chat_template_kwargs: str | None = _prompt(
+        "--chat-template-kwargs",
+        metavar="JSON",
+        help="Its variables: '{\"enable_thinking\": false}'; implies --chat.",
+    )
 
     jinja: bool = _prompt("--jinja", help="As ever: the chat template is read as Jinja.", default=False)
 
     def check(self) -> None:
-        """Refuse a system message without the template that would hold it."""
-        if self.chat is False and self.system is not None:
-            raise typer.BadParameter("--system needs the chat template, and --no-chat leaves it out")
+        """Refuse what needs the template, where it is left out."""
+        if self.chat is False and self.implied_by is not None:
+            raise typer.BadParameter(f"{self.implied_by} needs the chat template, and --no-chat leaves it out")
+
+    @property
+    def implied_by(self) -> str | None:
+        """The first flag that implies ``--chat``; None: none is given."""
+        flags = {
+            "--system": self.system,
+            "--chat-template": self.chat_template,
+            "--chat-template-kwargs": self.chat_template_kwargs,
+        }
+        return next((name for name, value in flags.items() if value is not None), None)
+
+
+@options_class
+class FrameOptions(Options):
+    """What stands around the prompt, in place of a chat template."""
+
+    in_prefix: str | None = _prompt(
+        "--in-prefix",
+        metavar="TEXT",
+        help="Before the prompt, in place of a chat template.",
+        has_escapes=True,
+    )
+    in_suffix: str | None = _prompt(
+        "--in-suffix", metavar="TEXT", help="After the prompt, likewise.", has_escapes=True
+    )
+
+    @property
+    def name(self) -> str | None:
+        """The flag that is given, the first one of both; None: none."""
+        if self.in_prefix is not None:
+            return "--in-prefix"
+        return None if self.in_suffix is None else "--in-suffix"
+
+    def around(self, text: str) -> str:
+        """The text between the prefix and the suffix."""
+        return f"{self.in_prefix or ''}{text}{self.in_suffix or ''}"
+
+    def refuse_beside(self, flags: Mapping[str, bool | None]) -> None:
+        """Raise ``typer.BadParameter`` if a flag of the chat template is given too, whose place these take.
+
+        ``flags``: the names of those flags, and whether each is given.
+        """
+        given = [flag for flag, is_given in flags.items() if is_given]
+        if self.name is not None and given:
+            raise typer.BadParameter(
+                f"{self.name} takes the place of the chat template, which {given[0]} needs; give one"
+            )

@@ -158,7 +158,7 @@ class RecoverOptions(Options):
                 ("--basis", self.method.basis),
                 ("--tokenizer", self.endpoint.tokenizer),
                 ("-f", prompt_file),
-                ("-m", self.model.model),
+                ("-m", self.model.model_path),
             ],
         )
 
@@ -168,7 +168,7 @@ class RecoverOptions(Options):
         endpoint, given = self.endpoint, self.given
         if endpoint.api is None:
             raise typer.BadParameter(f"--endpoint needs {' or '.join(api.as_flag for api in Api)}")
-        if self.model.model is not None:
+        if self.model.model_text is not None:
             raise typer.BadParameter("-m and --endpoint both name what is asked; give one")
         given.refuse(ModelOptions, why="is for a model here, not for an --endpoint")
         given.refuse_unavailable(EndpointOptions, available=[ENDPOINT, endpoint.api.as_flag])

@@ -45,4 +45,4 @@ class BasisOptions(Options):
         if self.vectors:
             self.given.refuse(ModelOptions, LogOptions, why="is for a model, and --vectors needs none")
         vectors = [("--vectors", path) for path in self.vectors or ()]
-        refuse_same_file(written=[("-o", self.output)], read=[("-m", self.model.model), *vectors])
+        refuse_same_file(written=[("-o", self.output)], read=[("-m", self.model.model_path), *vectors])

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from .flag import Options, options_class
 from .grammar import ConstraintOptions
-from .length import LengthOptions, length_flag
+from .length import UNTIL_CONTEXT_IS_FULL, ContextShiftOptions, LengthOptions, length_flag
 from .model import LogOptions, ModelOptions
 from .output import Format, OutputOptions
-from .prompt import ChatOptions, EscapeOptions, PromptOptions
+from .prompt import ChatOptions, EscapeOptions, FrameOptions, PromptOptions
 from .sampling import FullSamplingOptions
 
 
@@ -18,15 +18,34 @@ class RunOptions(Options):
     prompt: PromptOptions
     escapes: EscapeOptions
     chat: ChatOptions
+    frame: FrameOptions
     sampling: FullSamplingOptions
     grammar: ConstraintOptions
     length: LengthOptions
+    context: ContextShiftOptions
     lookup: int = length_flag(
         "--lookup", metavar="N", min=0, help="Guess up to N tokens from the text so far; 0 = off. [0]", default=0
     )
     model: ModelOptions
     output: OutputOptions
     log: LogOptions
+
+    def check(self) -> None:
+        """Refuse a chat template beside what takes its place."""
+        self.frame.refuse_beside(
+            {
+                str(self.chat.implied_by): self.chat.implied_by is not None,
+                "--chat": self.chat.chat,
+                "--format openai-chat": self.output.format is Format.openai_chat,
+            }
+        )
+
+    @property
+    def keep_on_shift(self) -> int | None:
+        """How many tokens of the prompt a full context keeps; None: it ends the text."""
+        if not self.context.context_shift or self.length.max_tokens == UNTIL_CONTEXT_IS_FULL:
+            return None
+        return self.context.keep or 0
 
     @property
     def is_chat(self) -> bool | None:

@@ -6,6 +6,7 @@ from functools import partial
 
 import typer
 
+from .completes import Completes
 from .flag import Options, flag, options_class
 
 _sampling = partial(flag, panel="Sampling")
@@ -21,11 +22,20 @@ class SamplingOptions(Options):
         "--preset",
         help="A preset's name, or a file, also of another tool; 'model': the GGUF author's.",
         called="--preset",
+        completes=Completes.PRESET,
     )
     chain: str | None = _sampling(
-        "--chain", metavar="STEPS", help="Steps in order: 'top-k40 > top-p0.9 > temp0.8'."
+        "--chain",
+        metavar="STEPS",
+        help="Steps in order: 'top-k40 > top-p0.9 > temp0.8'.",
+        completes=Completes.CHAIN,
     )
-    set: list[str] | None = _sampling("--set", metavar="NAME.PARAM=VALUE", help="Set one parameter; repeatable.")
+    set: list[str] | None = _sampling(
+        "--set",
+        metavar="NAME.PARAM=VALUE",
+        help="Set one parameter; repeatable.",
+        completes=Completes.SETTING,
+    )
     seed: int | None = _sampling("-s", "--seed", help="Same seed, same text; -1 picks one. [-1]", called="--seed")
     temp: float | None = _sampling(
         "--temp", "--temperature", help="Temperature; 0 = the most likely token.", sets="temperature.t"
@@ -58,7 +68,10 @@ class FullSamplingOptions(SamplingOptions):
         sets="penalties.frequency",
     )
     typical: float | None = _more(
-        "--typical", help="Keep the tokens about as surprising as expected; 1 = off.", sets="typical.p"
+        "--typical",
+        "--typical-p",
+        help="Keep the tokens about as surprising as expected; 1 = off.",
+        sets="typical.p",
     )
     top_n_sigma: float | None = _more(
         "--top-n-sigma",
@@ -114,8 +127,10 @@ class FullSamplingOptions(SamplingOptions):
     samplers: str | None = _more(
         "--samplers",
         "--sampler-seq",
+        "--sampling-seq",
         metavar="A;B;C",
         help="These only, in this order: 'top_k;top_p;temperature' or 'kpt'.",
+        completes=Completes.LLAMA_CPP_SAMPLERS,
     )
     logit_bias: list[str] | None = _sampling(
         "-l",

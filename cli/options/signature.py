@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import MISSING, fields
+from enum import Enum
 from inspect import Parameter, Signature
-from typing import Annotated, Any, TypeVar, get_type_hints
+from pathlib import Path
+from typing import Annotated, Any, TypeVar, get_args, get_type_hints
 
 import typer
+from typer.models import OptionInfo
 
 from ..errors import report_failures, require_stdout
 from ..escapes import process_escapes
@@ -20,6 +23,9 @@ _ESCAPE = "escape"
 """The field that says whether escapes are processed; each command that takes texts with escapes has it."""
 _TYPES: dict[type[Options], Mapping[str, Any]] = {}
 """The types of the fields of each class: to find them takes longer than all else here."""
+_METAVARS: Mapping[Any, str] = {int: "N", float: "N", str: "TEXT", Path: "FILE"}
+_MAX_CHOICES_CHARACTERS = 24
+"""Longer lists of choices do not fit beside a flag; their flag has a metavar of its own."""
 
 
 def takes_options(cls: type[OptionsT]) -> Callable[[Callable[[OptionsT], None]], Callable[..., None]]:
@@ -39,10 +45,17 @@ def takes_options(cls: type[OptionsT]) -> Callable[[Callable[[OptionsT], None]],
                 command(options)
 
         flat_command.__name__, flat_command.__doc__ = command.__name__, command.__doc__
+        flat_command.flag_names = dict(_flag_names(cls))  # type: ignore[attr-defined]
+        flat_command.options_class = cls  # type: ignore[attr-defined]
         flat_command.__signature__ = Signature(list(_parameters(cls)))  # type: ignore[attr-defined]
         return flat_command
 
     return decorate
+
+
+def options_class_of(command: Callable[..., None]) -> type[Options] | None:
+    """The options class of a command; None if it takes no options."""
+    return getattr(command, "options_class", None)
 
 
 def check_options(options: Options) -> None:
@@ -94,12 +107,35 @@ def _parameters(cls: type[Options]) -> Iterator[Parameter]:
         flag = flag_of(declared)
         if flag is not None:
             default = Parameter.empty if declared.default is MISSING else declared.default
+            if isinstance(flag.parameter, OptionInfo):  # an argument without a metavar is named as its field
+                flag.parameter.metavar = flag.parameter.metavar or _metavar(declared_type)
             annotation = Annotated[declared_type, flag.parameter]  # type: ignore[valid-type]
             yield Parameter(declared.name, Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
         elif declared_type is GivenFlags:
             yield Parameter(_CONTEXT, Parameter.KEYWORD_ONLY, annotation=typer.Context)
         else:
             yield from _parameters(declared_type)
+
+
+def _flag_names(cls: type[Options]) -> Iterator[tuple[str, str]]:
+    """Each field that is a flag, and what messages call it."""
+    for declared in fields(cls):
+        declared_type = field_types(cls)[declared.name]
+        described = flag_of(declared)
+        if described is not None:
+            yield declared.name, described.name
+        elif declared_type is not GivenFlags:
+            yield from _flag_names(declared_type)
+
+
+def _metavar(declared_type: Any) -> str | None:
+    """What stands for a value of this type in the help: N, TEXT, FILE or the choices; None: a switch."""
+    types = [item for item in get_args(declared_type) if item is not type(None)] or [declared_type]
+    value_type = (get_args(types[0]) or types)[0]
+    if isinstance(value_type, type) and issubclass(value_type, Enum):
+        choices = "|".join(member.value for member in value_type)
+        return choices if len(choices) <= _MAX_CHOICES_CHARACTERS else "NAME"
+    return _METAVARS.get(value_type)
 
 
 def _build(cls: type[OptionsT], values: Mapping[str, Any]) -> OptionsT:

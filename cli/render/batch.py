@@ -8,6 +8,8 @@ from contextlib import contextmanager
 from time import monotonic
 from typing import TYPE_CHECKING
 
+from ...common import count_noun
+
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
@@ -15,6 +17,7 @@ _LINE_INTERVAL_SECONDS = 30.0
 """Between two lines of a log, which somebody may keep."""
 _BAR_INTERVAL_SECONDS = 0.2
 """Between two updates of the bar: as often as an eye follows."""
+_BAR_WIDTH = 6
 
 
 class BatchProgress:
@@ -66,7 +69,7 @@ class BatchProgress:
         existing = f", {self.existing:,} were there{failures}" if self.existing else ""
         return (
             f"{self.answered:,} answered, {self.failed:,} failed{existing}; "
-            f"{self.tokens:,} tokens in {_format_duration(self.seconds)} ({self.speed})"
+            f"{count_noun(self.tokens, 'token')} in {_format_duration(self.seconds)} ({self.speed})"
             f"{self._exactness()}"
         )
 
@@ -114,18 +117,19 @@ def show_progress(progress: BatchProgress, results_on_terminal: bool) -> Iterato
     if not sys.stderr.isatty() or results_on_terminal:
         yield ProgressDisplay(progress, None)
         return
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
+
+    from ..visible_bar import visible_bar
+    from .progress import make_bar
 
     columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
+        BarColumn(_BAR_WIDTH),
         MofNCompleteColumn(),
         TextColumn("{task.fields[failed]} failed"),
         TextColumn("{task.fields[speed]}"),
-        TimeRemainingColumn(),
+        TimeRemainingColumn(compact=True),
     )
-    with Progress(*columns, console=Console(stderr=True), transient=True, redirect_stdout=False) as bar:
+    with visible_bar(), make_bar(columns) as bar:
         yield ProgressDisplay(progress, bar)
 
 

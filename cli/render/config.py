@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
+from ...common import count_noun
+
 if TYPE_CHECKING:
     from ...grammars import GrammarSpec
     from ...presets import Settings
@@ -41,7 +43,7 @@ def _summary(grammar: GrammarSpec) -> str:
     title = (
         repr(source)
         if len(source) <= _MAX_INLINE_CHARACTERS
-        else f"{grammar.label} ({len(source.splitlines())} lines)"
+        else f"{grammar.label} ({count_noun(len(source.splitlines()), 'line')})"
     )
     after = "" if grammar.after is None else f", after {grammar.after!r}"
     root = "" if grammar.root == "root" else f", from rule {grammar.root}"

@@ -10,8 +10,14 @@ if TYPE_CHECKING:
     from ...engine import Done, Event, Start
 
 
-def render(events: Iterable[Event], out: TextIO) -> Done:
+def render(events: Iterable[Event], out: TextIO, prompt: str, command: str) -> Done:
     """Write ``start``, a ``prompt`` line for each echoed token, a ``token`` line for each new one, and ``done``.
+
+    Args:
+        events: the events of the run.
+        out: where the lines go; each is flushed at once.
+        prompt: the text before its chat template.
+        command: what makes the run again.
 
     Returns the last event.
     """
@@ -28,7 +34,7 @@ def render(events: Iterable[Event], out: TextIO) -> Done:
             out.flush()
             return event
         else:
-            out.write(start_line(_start_fields(event)))
+            out.write(start_line({**_start_fields(event), "prompt": prompt, "command": command}))
         out.flush()
     raise RuntimeError("the run ended without a Done event")
 
@@ -38,7 +44,7 @@ def _start_fields(event: Start) -> dict[str, object]:
     del fields["prompt_ids"]  # `--echo` writes a line for each of them
     if event.batch_exactness is not None:
         fields["batch_exactness"] = str(event.batch_exactness)
-    optional = ("grammar", "logprobs", "batch_exactness")
+    optional = ("grammar", "logprobs", "batch_exactness", "trace")
     return {name: value for name, value in fields.items() if value is not None or name not in optional}
 
 
@@ -49,6 +55,7 @@ def _done_fields(event: Done) -> dict[str, object]:
         "finish_reason": event.finish_reason,
         **grammar,
         **({} if event.drafted_tokens is None else {"lookup": _lookup_counts(event)}),
+        **({} if event.context_shifts is None else {"context_shifts": event.context_shifts}),
         "stop": event.stop,
         "text": event.text,
         "usage": {

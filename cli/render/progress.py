@@ -4,16 +4,24 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from rich.progress import Progress
+    from rich.progress import Progress, ProgressColumn, TaskID
 
-from .text import visible
+    from ...engine import PullProgress
+
+from ..visible_bar import visible_bar
+from .text import file_size, visible
 
 _LONG_PROMPT_TOKENS = 1024
 """A shorter prompt is read before a person would see a bar."""
+_BAR_WIDTH = 8
+_MAX_NAME_CHARACTERS = 26
+"""Of a model's name, so that the bar stays short."""
+_MAX_TITLE_CHARACTERS = 18
+"""Of a file that is downloaded: bytes, rate and time stand beside it."""
 
 
 @contextmanager
@@ -22,8 +30,8 @@ def loading(name: str) -> Iterator[Callable[[float], None]]:
     if not sys.stderr.isatty():
         yield lambda fraction: None
         return
-    with _bar() as bar:
-        task = bar.add_task(f"Loading {visible(name)}", total=1.0)
+    with _shown_bar(_percentage()) as bar:
+        task = bar.add_task(f"Loading {_short_name(name)}", total=1.0)
 
         def update(fraction: float) -> None:
             bar.update(task, completed=fraction)
@@ -32,9 +40,56 @@ def loading(name: str) -> Iterator[Callable[[float], None]]:
 
 
 @contextmanager
+def pulling(name: str) -> Iterator[Callable[[PullProgress], None]]:
+    """Show a bar of bytes while files are downloaded; yields a function that takes the progress.
+
+    Where stderr is no terminal, a line tells of each file.
+    """
+    from ..errors import note
+
+    if not sys.stderr.isatty():
+        named: set[str] = set()
+
+        def tell(progress: PullProgress) -> None:
+            if progress.file not in named:
+                named.add(progress.file)
+                note(f"{name}: downloading {progress.file}, {file_size(progress.total_bytes)}")
+
+        yield tell
+        return
+    with _shown_bar(_bytes()) as bar:
+        tasks: dict[str, TaskID] = {}
+
+        def update(progress: PullProgress) -> None:
+            title = _short_title(progress)
+            if title not in tasks:
+                for task in tasks.values():
+                    bar.remove_task(task)
+                tasks.clear()
+                tasks[title] = bar.add_task(title, total=progress.total_bytes, completed=progress.done_bytes)
+            bar.update(tasks[title], completed=progress.done_bytes)
+
+        yield update
+
+
+def _short_title(progress: PullProgress) -> str:
+    """The end of a file's name, where its quantisation stands, or that the file is checked."""
+    if progress.is_checking:
+        return "Checking"
+    name = visible(progress.file.rpartition("/")[2])
+    return name if len(name) <= _MAX_TITLE_CHARACTERS else f"…{name[1 - _MAX_TITLE_CHARACTERS :]}"
+
+
+def _short_name(path: str) -> str:
+    """The name of a file, cut so that the bar stays short."""
+    shown = visible(path.rpartition("/")[2])
+    return shown if len(shown) <= _MAX_NAME_CHARACTERS else f"{shown[: _MAX_NAME_CHARACTERS - 1]}…"
+
+
+@contextmanager
 def reading() -> Iterator[Callable[[int, int], None] | None]:
     """Show a bar while a long prompt is read; yields the ``progress`` argument of `generate`, None for no bar."""
-    with _show_if_long("Reading the prompt") as update:
+    with _show_if_long("Reading") as update:
         yield update
 
 
@@ -43,39 +98,48 @@ def _show_if_long(title: str) -> Iterator[Callable[[int, int], None] | None]:
     if not sys.stderr.isatty():
         yield None
         return
-    bar = _bar()
+    bars = ExitStack()
+    bar = make_bar(_counts("tokens"))
     tasks: list[int] = []
 
     def update(done: int, total: int) -> None:
         if total < _LONG_PROMPT_TOKENS:
             return
         if not tasks:
+            bars.enter_context(visible_bar())
             bar.start()
             tasks.append(bar.add_task(title, total=total))
         bar.update(tasks[0], completed=done)  # type: ignore[arg-type]
         if done >= total:
             bar.stop()
+            bars.close()
 
     try:
         yield update
     finally:
         bar.stop()
+        bars.close()
 
 
 @contextmanager
 def scoring() -> Iterator[Callable[[int, int], None] | None]:
     """Show a bar while a long text is scored; yields as `reading` does."""
-    with _show_if_long("Scoring the text") as update:
+    with _show_if_long("Scoring") as update:
         yield update
 
 
 @contextmanager
 def recovering(title: str = "Recovering") -> Iterator[Callable[[int, int], None] | None]:
-    """Show a bar of recovered tokens; yields a function of the recovered and the requested number, or None."""
+    """Show a bar of recovered tokens; yields a function of the recovered and the requested number, or None.
+
+    While an API is asked again, the seconds until the next try stand in place of the title.
+    """
     if not sys.stderr.isatty():
         yield None
         return
-    with _bar() as bar:
+    from .retries import RETRIES
+
+    with _shown_bar(_counts("tokens", RETRIES.countdown)) as bar:
         task = bar.add_task(title, total=None)
 
         def update(done: int, total: int) -> None:
@@ -93,15 +157,66 @@ def counting(title: str, total: int | None) -> Iterator[Callable[[], None]]:
     if not sys.stderr.isatty() or sys.stdout.isatty():
         yield lambda: None
         return
-    with _bar() as bar:
+    with _shown_bar(_counts("items")) as bar:
         task = bar.add_task(title, total=total)
         yield lambda: bar.advance(task)
 
 
-def _bar() -> Progress:
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
+@contextmanager
+def _shown_bar(columns: tuple[ProgressColumn, ...]) -> Iterator[Progress]:
+    """Show a bar while inside, and leave nothing of it."""
+    with visible_bar(), make_bar(columns) as bar:
+        yield bar
 
-    columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
+
+def make_bar(columns: tuple[ProgressColumn, ...]) -> Progress:
+    """A bar of one line, which disappears at its end.
+
+    A line that a terminal wraps when it becomes narrower leaves remains. So ``columns`` take at most 49 of a
+    line, whatever the width.
+    """
+    from rich.console import Console
+    from rich.progress import Progress
+
     # Stdout is not redirected: what is written there meanwhile is output.
     return Progress(*columns, console=Console(stderr=True), transient=True, redirect_stdout=False)
+
+
+def _percentage() -> tuple[ProgressColumn, ...]:
+    from rich.progress import BarColumn, TaskProgressColumn, TextColumn
+
+    return (TextColumn("{task.description}"), BarColumn(_BAR_WIDTH), TaskProgressColumn())
+
+
+def _counts(noun: str, replace_title: Callable[[], str] = str) -> tuple[ProgressColumn, ...]:
+    """Columns of how much is done, of how much, and how much a second.
+
+    Args:
+        noun: what is counted.
+        replace_title: called at each refresh; a text that is not empty replaces the title.
+    """
+    from rich.progress import BarColumn, ProgressColumn, Task, TextColumn
+    from rich.text import Text
+
+    class Title(TextColumn):
+        """The title, or what replaces it now."""
+
+        def render(self, task: Task) -> Text:
+            return Text(replace_title() or task.description)
+
+    class CountAndRate(ProgressColumn):
+        """``1,024/4,096  512 tokens/s``."""
+
+        def render(self, task: Task) -> Text:
+            total = "" if task.total is None else f"/{task.total:,.0f}"
+            rate = "" if not task.speed else f" {task.speed:,.0f} {noun}/s"
+            return Text(f"{task.completed:,.0f}{total}{rate}")
+
+    return (Title(""), BarColumn(_BAR_WIDTH), CountAndRate())
+
+
+def _bytes() -> tuple[ProgressColumn, ...]:
+    from rich.progress import DownloadColumn, TextColumn, TimeRemainingColumn, TransferSpeedColumn
+
+    measures = (DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn(compact=True))
+    return (TextColumn("{task.description}"), *measures)

@@ -8,6 +8,7 @@ from math import exp, isnan
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ...common import count_noun
 from ..errors import note, say
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ def write(recovery: Recovery, output: Path | None, about: Mapping[str, Any]) -> 
     else:
         save_recovery(recovery, output, about)
         count = int((recovery.logprobs == recovery.logprobs).sum())  # NaN, where a token is missing, is not itself
-        say(f"gen: {output}: {count:,} logprobs")
+        say(f"gen: {output}: {count_noun(count, 'logprob')}")
 
 
 def _print_table(recovery: Recovery) -> None:
@@ -55,7 +56,7 @@ def summary(recovery: Recovery) -> None:
     """Print notes, method, calls and errors on stderr."""
     for text in recovery.notes:
         note(text)
-    calls = f"{recovery.queries:,} calls"
+    calls = count_noun(recovery.queries, "call")
     if recovery.sent != recovery.queries:
         calls += f", {recovery.queries - recovery.sent:,} of them from the checkpoint"
     error = "" if isnan(recovery.error) else f", errors up to about {recovery.error:.1e} nats"
@@ -69,8 +70,8 @@ def show_verification(verification: Verification) -> None:
     if verification.token is not None:
         largest = f": largest difference {verification.largest:.1e} nats (token {verification.token})"
     say(
-        f"gen: verified {verification.tokens:,} tokens by {verification.method}, "
-        f"{verification.queries:,} calls{largest}"
+        f"gen: verified {count_noun(verification.tokens, 'token')} by {verification.method}, "
+        f"{count_noun(verification.queries, 'call')}{largest}"
     )
 
 
@@ -97,6 +98,7 @@ def show_plan(
         rows.append(tuple(row))
     heads = ("method", "calls", "tokens billed", *(("cost",) if price is not None else ()))
     table(heads, rows)
-    print(f"\nthe prompt has {'about ' if guessed else ''}{prompt_tokens:,} tokens; each call writes one")
+    prompt = count_noun(prompt_tokens, "token")
+    print(f"\nthe prompt has {'about ' if guessed else ''}{prompt}; each call writes one")
     if len(estimates) > 1:
         print("auto takes the first of these that the endpoint allows; no token was asked for")

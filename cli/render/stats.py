@@ -5,6 +5,8 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING
 
+from ...common import count_noun
+
 if TYPE_CHECKING:
     from ...engine import Done
 
@@ -16,11 +18,12 @@ def show(done: Done, seed: int) -> None:
     chain_share = times.chain / times.generation if times.generation else 0.0
     chain_us = times.chain / tokens * 1e6 if tokens else 0.0
     lines = [
-        f"prompt      {done.prompt_tokens:6,} tokens  {_rate(done.prompt_tokens, times.prompt)}",
-        f"generation  {tokens:6,} tokens  {_rate(tokens, times.generation)}",
+        f"prompt      {_tokens(done.prompt_tokens)}  {_rate(done.prompt_tokens, times.prompt)}",
+        f"generation  {_tokens(tokens)}  {_rate(tokens, times.generation)}",
         f"chain       {chain_us:6,.0f} µs a token, {chain_share:.1%} of the generation",
         *_grammar(done),
         *_lookup(done),
+        *_context_shifts(done),
         f"finish      {done.finish_reason}{f' at {done.stop!r}' if done.stop is not None else ''}, seed {seed}",
     ]
     print("\n" + "\n".join(lines), file=sys.stderr)
@@ -31,7 +34,7 @@ def _grammar(done: Done) -> list[str]:
         return []
     grammar_us = done.timings.grammar / done.completion_tokens * 1e6 if done.completion_tokens else 0.0
     completeness = "complete" if done.complete else "not complete"
-    forced = f"{done.forced_tokens} of {done.completion_tokens} tokens forced"
+    forced = f"{done.forced_tokens} of {count_noun(done.completion_tokens, 'token')} forced"
     return [f"grammar     {grammar_us:6,.0f} µs a token, {forced}, {completeness}"]
 
 
@@ -39,7 +42,19 @@ def _lookup(done: Done) -> list[str]:
     if done.drafted_tokens is None or done.accepted_tokens is None:
         return []
     share = f", {done.accepted_tokens / done.drafted_tokens:.0%}" if done.drafted_tokens else ""
-    return [f"lookup      {done.drafted_tokens:6,} tokens guessed, {done.accepted_tokens:,} right{share}"]
+    return [f"lookup      {_tokens(done.drafted_tokens).rstrip()} guessed, {done.accepted_tokens:,} right{share}"]
+
+
+def _context_shifts(done: Done) -> list[str]:
+    if done.context_shifts is None:
+        return []
+    times = "once" if done.context_shifts == 1 else f"{done.context_shifts:,} times"
+    return [f"context     {f'full {times}: older tokens discarded' if done.context_shifts else 'never full'}"]
+
+
+def _tokens(count: int) -> str:
+    """The number with its noun, as wide for one token as for several."""
+    return f"{count:6,} {'token ' if count == 1 else 'tokens'}"
 
 
 def _rate(count: int, seconds: float) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, TextIO
 
@@ -16,6 +17,16 @@ _ESCAPED = {
 _VISIBLE = {**_PICTURES, 0x7F: "\u2421", **_ESCAPED}
 
 
+_YELLOW, _RESET = "\x1b[33m", "\x1b[0m"
+"""llama.cpp's colour of prompts."""
+
+
+def _is_colored(out: TextIO, is_colored: bool | None) -> bool:
+    if is_colored is not None:
+        return is_colored
+    return out.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+
+
 def visible(text: str) -> str:
     """Return the text with control characters as pictures or escapes, so that a terminal shows them."""
     return text.translate(_VISIBLE)
@@ -26,11 +37,26 @@ def terminal_safe(text: str, out: TextIO) -> str:
     return visible(text) if out.isatty() else text
 
 
-def render(events: Iterable[Event], out: TextIO, prefix: str = "") -> Done:
-    """Write the text of a run to ``out``, each piece flushed at once.
+def file_size(count: int) -> str:
+    """Return a number of bytes in decimal units, such as ``98.4 MB``."""
+    size, unit = float(count), "bytes"
+    for larger in ("kB", "MB", "GB", "TB"):
+        if size < 1000:
+            break
+        size, unit = size / 1000, larger
+    return f"{count} bytes" if unit == "bytes" else f"{size:.3g} {unit}" if size < 1000 else f"{size:,.0f} {unit}"
 
-    ``prefix`` comes first: the prompt, for `--echo`. On a terminal, control characters are made visible and a
-    newline ends the output; elsewhere the text is exact. Returns the last event.
+
+def render(events: Iterable[Event], out: TextIO, prefix: str = "", is_colored: bool | None = None) -> Done:
+    """Write the text of a run, each piece flushed at once; returns the last event.
+
+    On a terminal, control characters are made visible and a newline ends the output; elsewhere the text is exact.
+
+    Args:
+        events: the events of the run.
+        out: where to write.
+        prefix: comes first: the prompt, for `--echo`.
+        is_colored: whether the prefix is yellow; None: on a terminal, unless ``NO_COLOR`` is set.
     """
     from ...engine import Done, PromptToken, Token
 
@@ -51,6 +77,9 @@ def render(events: Iterable[Event], out: TextIO, prefix: str = "") -> Done:
             if is_terminal:
                 write("\n")
             return event
-        else:
+        elif prefix:
+            begin, end = (_YELLOW, _RESET) if _is_colored(out, is_colored) else ("", "")
+            out.write(begin)
             write(prefix)
+            out.write(end)
     raise RuntimeError("the run ended without a Done event")

@@ -1,15 +1,13 @@
 """Presets of other tools: read into presets of ours, and written from them. Each format has a module."""
 
 from .any_preset import LoadedPreset, load_any_preset
-from .export import EXPORT_FORMATS, export_preset
+from .export import export_preset
 from .imported import Imported, MissingSectionError
 from .importing import import_metadata, import_preset, import_text
 from .outgoing import Exported
-from .recognise import FORMATS, AmbiguousFormatError
+from .recognise import AmbiguousFormatError
 
 __all__ = [
-    "EXPORT_FORMATS",
-    "FORMATS",
     "AmbiguousFormatError",
     "Exported",
     "Imported",

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from ...common import shorten
 from ...samplers import SEED_MAX, SamplingError, find_sampler, make_sampler
 from ..errors import PresetError
-from ..messages import shorten
 from .table import ForeignTable
 
 
@@ -38,6 +38,8 @@ class Draft:
 
     def __init__(self, tool: str, table: ForeignTable) -> None:
         self.tool = tool
+        self.defaults_of = tool
+        """Whose defaults stand in for what the file does not say."""
         self.table = table
         self.slots: dict[str, ForeignStep] = {}
         self.steps: list[ForeignStep] = []
@@ -75,7 +77,7 @@ class Draft:
             params = {key: value for key, value in params.items() if neutral.get(key) != value}
         defaults = [f"{key} {table.default_of(key)}" for key in keys if table.default_of(key) is not None]
         if defaults:
-            comment = f"{comment + '; ' if comment else ''}{self.tool}'s default: {', '.join(defaults)}"
+            comment = f"{comment + '; ' if comment else ''}{self.defaults_of}'s default: {', '.join(defaults)}"
         spelled = tuple(table.spelled(key) for key in keys if table.is_given(key))
         self.slots[slot] = ForeignStep(name, dict(params), spelled, comment, bool(spelled))
 

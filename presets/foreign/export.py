@@ -8,6 +8,7 @@ from typing import Any
 from ...common import nearest_name
 from ...samplers import SamplingError, parse_chain
 from ..errors import PresetError
+from ..foreign_formats import EXPORT_FORMATS
 from ..preset import Preset
 from .outgoing import Exported, Outgoing
 from .to_huggingface import to_config
@@ -23,9 +24,6 @@ _EXPORTERS: Mapping[str, tuple[str, Callable[[Outgoing], Exported]]] = {
     "ollama": ("Ollama", to_modelfile),
     "huggingface": ("transformers", to_config),
 }
-EXPORT_FORMATS = tuple(_EXPORTERS)
-"""The formats that `export_preset` writes: ``llama.cpp`` is a command line, ``llama-server`` a JSON body."""
-
 _EXTRAS = ("seed", "max_tokens", "stop", "system", "grammar")
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import yaml
@@ -39,14 +40,21 @@ class Imported:
     """The steps of the chain with the keys and the reasons that they come from."""
     notes: tuple[str, ...]
     """Decisions about the chain as a whole: which order, whose defaults."""
+    other_format: str | None = None
+    """What the content looks like, if another format was asked for, which does not know some of its keys."""
 
-    def yaml_text(self) -> str:
-        """Return a preset file: the chain, a comment on each decision, and what could not be carried over."""
+    def yaml_text(self, folder: Path | None = None) -> str:
+        """Return a preset file: the chain, a comment on each decision, and what could not be carried over.
+
+        ``folder``: that of the imported file, if the preset goes elsewhere: a relative path of a grammar in it is
+        then written as an absolute one. None: paths stay as they are.
+        """
+        extras = self.extras if folder is None else _with_absolute_paths(self.extras, folder)
         lines = [f"description: {_flow(self.preset.description)}"]
         lines += [f"# {_comment(note)}" for note in self.notes]
         lines.append("chain:")
         lines += [_step_line(step) for step in self.steps]
-        lines += [f"{key}: {_flow(self.extras[key])}" for key in _EXTRAS if key in self.extras]
+        lines += [f"{key}: {_flow(extras[key])}" for key in _EXTRAS if key in extras]
         if self.reported:
             lines += ["# Not carried over:", *(f"# - {_comment(sentence)}" for sentence in self.reported)]
         return "\n".join(lines) + "\n"
@@ -115,6 +123,18 @@ def choose_section(names: Sequence[str], section: str | None, origin: str) -> in
     if section in names:
         return list(names).index(section)
     raise PresetError(f"{origin}: there is no section {section!r}; there are: {', '.join(names)}")
+
+
+def _with_absolute_paths(extras: Mapping[str, Any], folder: Path) -> dict[str, Any]:
+    """The extras; a path of a grammar's file, which is relative to a folder, is made absolute."""
+    grammar = extras.get("grammar")
+    if not isinstance(grammar, Mapping):
+        return dict(extras)
+    paths = {
+        key: str((folder / value).absolute()) if key.endswith("file") and isinstance(value, str) else value
+        for key, value in grammar.items()
+    }
+    return {**extras, "grammar": paths}
 
 
 def _step_line(step: ForeignStep) -> str:

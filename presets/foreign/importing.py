@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from ...common import nearest_name
 from ..errors import PresetError
+from ..foreign_formats import FORMATS
 from . import huggingface, koboldai, koboldcpp, lmstudio, ollama, sillytavern, tabbyapi, webui
 from .draft import Draft
-from .imported import Imported, PresetOrigin, choose_section, import_draft
+from .imported import Imported, MissingSectionError, PresetOrigin, choose_section, import_draft
 from .ini import DEFAULT_SECTION, parse_ini
 from .llama_cpp import GLOBAL_SECTION, PREFIX, TOOL, convert, convert_metadata, has_settings
 from .llama_requests import convert_body, convert_command
 from .modelfile import parse_modelfile
-from .recognise import FORMATS, is_command, recognise
+from .recognise import is_command, recognise
 from .text import parse_json, parse_yaml_1_1, read_lines, unify_line_ends
 
 _Convert = Callable[[Mapping[Any, Any], str], Draft]
@@ -25,6 +27,8 @@ _OBJECTS: Mapping[str, _Convert] = {
     "huggingface": huggingface.convert,
     "lmstudio": lmstudio.convert,
 }
+_UNKNOWN_KEY = "does not know this key"
+"""In the sentences about keys that a tool does not have."""
 _ALIASES = {
     "text-generation-webui": "webui",
     "oobabooga": "webui",
@@ -71,10 +75,18 @@ def import_text(
     """
     text = unify_line_ends(text)
     name = recognise(text, origin) if format is None else format_name(format)
-    draft, sections = _draft(name, text, section, origin)
+    other = None if format is None else _other_format(text, name)
+    try:
+        draft, sections = _draft(name, text, section, origin)
+    except MissingSectionError:
+        raise
+    except PresetError as error:
+        raise PresetError(f"{error}; the content looks like {other}") if other else error from None
+    is_doubtful = other is not None and any(_UNKNOWN_KEY in sentence for sentence in draft.reported)
     path = Path(origin)
     description = f"imported from {path.name} ({name})"
-    return import_draft(draft, name, PresetOrigin(path.stem, origin, description), sections)
+    imported = import_draft(draft, name, PresetOrigin(path.stem, origin, description), sections)
+    return replace(imported, other_format=other) if is_doubtful else imported
 
 
 def import_metadata(metadata: Mapping[str, Any]) -> Imported | None:
@@ -88,6 +100,15 @@ def import_metadata(metadata: Mapping[str, Any]) -> Imported | None:
         return None
     origin = PresetOrigin("model", "model", "what the model's author recommends")
     return import_draft(convert_metadata(metadata, ""), TOOL, origin, [])
+
+
+def _other_format(text: str, name: str) -> str | None:
+    """Return the format that a text has by its content, if it is another one than ``name``."""
+    try:
+        recognised = recognise(text, "")
+    except PresetError:
+        return None
+    return recognised if recognised != name else None
 
 
 def format_name(text: str) -> str:

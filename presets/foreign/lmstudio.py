@@ -125,6 +125,7 @@ def _finished(draft: Draft) -> Draft:
     table = draft.table
     draft.notes.append("order: llama.cpp's; LM Studio's own is not known")
     draft.notes.append("what the file does not say makes no step; LM Studio's own defaults are not known")
+    draft.defaults_of = "llama.cpp"
     llama_chain.put_steps(draft, llama_chain.OFF)
     draft.put("tfs", "tfs", {"z": min(table.number("tfs", 1.0), 1.0), "pad": False}, ["tfs"])
     llama_chain.arrange_chain(draft, llama_chain.OFF, _ORDER)

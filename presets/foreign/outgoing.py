@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ...common import shorten
 from ...samplers import Sampler
-from ..messages import shorten
 
 
 @dataclass(frozen=True)

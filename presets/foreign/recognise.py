@@ -7,15 +7,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from ..errors import PresetError
+from ..foreign_formats import FORMATS
 from .modelfile import INSTRUCTIONS
 from .text import parse_json, parse_yaml_1_1
 from .webui import FORMER_KEYS, KNOWN
-
-FORMATS = (
-    *("webui", "sillytavern", "koboldai", "koboldcpp", "huggingface", "ollama", "tabbyapi", "llama.cpp"),
-    "lmstudio",
-)
-"""The names of the formats."""
 
 # Keys that only one tool's JSON has.
 _SILLYTAVERN = {

@@ -6,8 +6,8 @@ import math
 from collections.abc import Iterable, Mapping
 from typing import Any, overload
 
+from ...common import shorten
 from ..errors import PresetError
-from ..messages import shorten
 
 _TRUE = ("true", "yes", "on", "1", "enabled")
 _FALSE = ("false", "no", "off", "0", "disabled")

@@ -17,7 +17,7 @@ from typing import IO
 import numpy as np
 from numpy.typing import NDArray
 
-from ...common import file_problem
+from ...common import count_noun, file_problem
 from ..errors import RecoverError
 from ..file_writing import write_file
 from ..npz_reading import DAMAGED_NPZ_ERRORS, open_npz
@@ -65,7 +65,9 @@ class Basis:
         Raises ``RecoverError`` for fewer logprobs than dimensions.
         """
         if len(ids) < self.rank:
-            raise RecoverError(f"{len(ids):,} logprobs are too few for a basis of {self.rank:,} dimensions")
+            raise RecoverError(
+                f"{count_noun(len(ids), 'logprob')}: too few for a basis of {self.rank:,} dimensions"
+            )
         # QR is ten times faster than lstsq's singular values; the columns are independent.
         factor, triangle = np.linalg.qr(self.matrix[ids].astype(np.float64))
         weights = np.linalg.solve(triangle, factor.T @ logprobs)

@@ -25,7 +25,10 @@ def output_matrix(path: Path) -> NDArray[np.float32]:
             "or make the basis of rows of logprobs, with --rows"
         ) from None
     check_gguf(path)
-    tensors = {tensor.name: tensor for tensor in GGUFReader(os.fspath(path)).tensors}
+    try:
+        tensors = {tensor.name: tensor for tensor in GGUFReader(os.fspath(path)).tensors}
+    except (ValueError, LookupError, ArithmeticError, TypeError) as error:  # a text that is not UTF-8, for one
+        raise RecoverError(f"{path}: the package gguf cannot read it: {error}") from None
     tensor = tensors.get("output.weight") or tensors.get("token_embd.weight")
     if tensor is None:
         raise RecoverError(f"{path}: it has neither output.weight nor token_embd.weight")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from ...common import count_noun
 from ..basis.basis import Basis
 from ..errors import RecoverError
 from ..task import PointwiseMethod, RecoveryTask
@@ -41,7 +42,7 @@ def by_basis(task: RecoveryTask, basis: Basis, pointwise: PointwiseMethod) -> No
     fitted = np.setdiff1d(recovered, tested)
     if len(fitted) < basis.rank or not len(tested):
         task.notes.append(
-            f"{len(recovered):,} logprobs were found, too few for a basis of {basis.rank:,} dimensions"
+            f"{count_noun(len(recovered), 'logprob')} found, too few for a basis of {basis.rank:,} dimensions"
         )
         return
     row = basis.solve(fitted, estimates.logprobs[fitted])
@@ -53,7 +54,7 @@ def by_basis(task: RecoveryTask, basis: Basis, pointwise: PointwiseMethod) -> No
         )
         return
     task.notes.append(
-        f"{len(recovered):,} logprobs asked for; {len(tested)} held out are off by up to {error:.1e} nats"
+        f"{count_noun(len(recovered), 'logprob')} asked for; {len(tested)} held out, off by up to {error:.1e} nats"
     )
     estimates.fill(basis.solve(recovered, estimates.logprobs[recovered]), error)
     task.report_progress()

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from ...common import count_noun
 from ..basis.basis import Basis
 from ..estimates import LogprobEstimates
 from ..numerics import Float64s, logsumexp
@@ -141,11 +142,13 @@ def _missing_notes(estimates: LogprobEstimates, missing: NDArray[np.intp]) -> li
     hidden = len(tokens) - unnameable - contradicted
     notes = []
     if unnameable:
-        notes.append(f"{unnameable:,} tokens have no text of their own, by which the endpoint could name them")
+        notes.append(
+            f"the endpoint cannot name {count_noun(unnameable, 'token')}: no text stands for one of these alone"
+        )
     if contradicted:
         notes.append(
-            f"{contradicted:,} tokens are left out: their answers contradict others, as if a bias were ignored"
+            f"left out: {count_noun(contradicted, 'token')}; answers contradict others, as if a bias were ignored"
         )
     if hidden:
-        notes.append(f"{hidden:,} tokens were not shown with any bias that the endpoint takes")
+        notes.append(f"not shown with any bias that the endpoint takes: {count_noun(hidden, 'token')}")
     return notes

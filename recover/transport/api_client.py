@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import re
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -19,6 +20,8 @@ from .redaction import Redaction
 
 _RETRIED_STATUS = frozenset({408, 409, 425, 429, 500, 502, 503, 504, 520, 521, 522, 523, 524, 529})
 """Time-outs, conflicts, rate limits and server errors; 520 to 529 are those of Cloudflare and of busy models."""
+_ERROR_NUMBER = re.compile(r"^\[Errno -?\d+\] ")
+"""What Python puts before the words of a system's error."""
 _LONGEST_MESSAGE_CHARACTERS = 300
 """The longest excerpt of an error; an API may answer with a whole page."""
 _LONGEST_RETRY_AFTER_SECONDS = 600.0
@@ -27,6 +30,20 @@ _LONGEST_TIMEOUT_SECONDS = 1e6
 """The system's clocks refuse much larger time-outs."""
 _KEPT_CONNECTIONS = 64
 """Idle connections that stay open. The calls in flight have no such limit."""
+
+
+@dataclass(frozen=True)
+class Retry:
+    """A call that failed and is repeated after a wait.
+
+    Attributes: ``problem``: what is wrong; ``seconds``: how long is waited; ``attempt``: the number of the coming
+    try, from 2; ``attempts``: how many tries there are at most.
+    """
+
+    problem: str
+    seconds: float
+    attempt: int
+    attempts: int
 
 
 @dataclass(frozen=True)
@@ -41,7 +58,7 @@ class HttpOptions:
             minutes.
         rate: calls per second at most; None: no limit.
         key_env: the environment variable that holds the key.
-        on_retry: called with what is wrong before each retry.
+        on_retry: called before the wait for each retry.
         waits_for_server: try again also where no connection is made before the first answer: a server that starts.
     """
 
@@ -51,7 +68,7 @@ class HttpOptions:
     longest: float = 30.0
     rate: float | None = None
     key_env: str | None = None
-    on_retry: Callable[[str], object] | None = None
+    on_retry: Callable[[Retry], object] | None = None
     waits_for_server: bool = True
 
     def check(self) -> None:
@@ -131,8 +148,8 @@ class ApiClient:
                 message, delay = self._message(str(error)), self._delay(attempt, error.retry_after)
                 is_asked_to_wait = error.retry_after is not None and delay > self._options.longest
             if attempt < self._options.retries and self._options.on_retry is not None:
-                wait = f"; it asks to wait, {delay:,.0f} s are waited" if is_asked_to_wait else ""
-                self._options.on_retry(message + wait)
+                problem = message + ("; it asks to wait" if is_asked_to_wait else "")
+                self._options.on_retry(Retry(problem, delay, attempt + 2, self._options.retries + 1))
             if attempt == self._options.retries or self._stopped.wait(delay):
                 raise RecoverError(message + (f" (try {attempt + 1})" if attempt else ""))
             attempt += 1
@@ -144,10 +161,13 @@ class ApiClient:
         except (ResponseTimeoutError, httpx.TimeoutException):
             raise _TemporaryError(f"no answer within {self._options.timeout:g} s") from None
         except httpx.TransportError as error:
+            problem = f"no connection: {_ERROR_NUMBER.sub('', str(error))}"
             is_absent = isinstance(error, httpx.ConnectError) and not self._has_answered
             if is_absent and not self._options.waits_for_server:
-                raise RecoverError(self._message(f"no connection: {error}")) from None
-            raise _TemporaryError(f"no connection: {error}") from None
+                failure = RecoverError(self._message(problem))
+                failure.is_absent = True
+                raise failure from None
+            raise _TemporaryError(problem) from None
         except (httpx.HTTPError, httpx.InvalidURL, UnicodeError) as error:
             raise RecoverError(self._message(str(error))) from None
         self._has_answered = True

@@ -114,6 +114,6 @@ def _seconds_until(text: str) -> float:
     """Return the seconds until an HTTP date; NaN if the text is none."""
     try:
         date = parsedate_to_datetime(text)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         return float("nan")
     return (date.replace(tzinfo=date.tzinfo or timezone.utc) - datetime.now(timezone.utc)).total_seconds()

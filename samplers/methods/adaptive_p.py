@@ -8,9 +8,10 @@ import numpy as np
 from pydantic import Field
 
 from ..array_types import Floats
-from ..base import About, BuildContext, Selector
+from ..base import About, BuildContext, Selection, Selector
 from ..candidates import Candidates
 from ..mersenne_twister import MersenneTwister
+from ..note_words import short_number
 
 # The shape of the transform is fixed: DISTRIBUTION_WIDTH, PEAK_LOGIT_VALUE and SHARPNESS of llama.cpp's
 # adaptive_p.
@@ -76,6 +77,18 @@ class AdaptiveP(Selector):
         token = int(candidates.ids[position])
         self._drawn_token, self._drawn_prob = token, probs[position]
         return token
+
+    def trace_select(self, candidates: Candidates) -> Selection:
+        """Draw as `select` does; return the random number and the target too."""
+        note = "no target: a plain draw"
+        if self.target >= 0:
+            mean = float(self._weighted_probability_sum / self._weight_sum)
+            aim = min(max(2 * self.target - mean, 0.0), 1.0)
+            note = f"aims at p {short_number(aim)}, since the mean is {short_number(mean)}"
+        u = self._random.peek()
+        token = self.select(candidates)
+        is_drawn = candidates.llama_cpp_count > 1
+        return Selection(token, u if is_drawn else None, candidates.llama_cpp_probs(), note)
 
     def accept(self, token: int) -> None:
         """Update the mean, unless another token was appended (a forced one)."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Annotated, ClassVar
+from typing import TYPE_CHECKING, Annotated, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,9 +12,13 @@ from pydantic import AfterValidator, Field
 from ..base import About, BuildContext, ListParameter, Sampler, need_vocabulary
 from ..candidates import Candidates
 from ..errors import SamplingError
+from ..note_words import dropped_tokens
 from ..piece_search import PieceIndex, TextCompletions
 from ..single_token import encode_utf8, token_of
 from ..stage import Stage
+
+if TYPE_CHECKING:
+    from ..stage_candidates import StageCandidates
 
 
 def _check_token(value: int | str) -> int | str:
@@ -119,6 +123,10 @@ class Ban(Sampler):
         if not (candidates.logits[allowed] > -np.inf).any():
             raise SamplingError("ban: every candidate left is banned")
         candidates.keep(allowed)
+
+    def note(self, before: StageCandidates, after: StageCandidates) -> str:
+        """Count the tokens that were dropped."""
+        return dropped_tokens(before, after, "banned token")
 
     def _fill(self, size: int) -> NDArray[np.bool_]:
         """Return the tokens that are banned at every position, bool (size,)."""

@@ -1,10 +1,16 @@
 """The plain draw."""
 
-from typing import ClassVar
+from __future__ import annotations
 
-from ..base import About, BuildContext, Selector
+from typing import TYPE_CHECKING, ClassVar
+
+from ..base import About, BuildContext, Selection, Selector
 from ..candidates import Candidates
 from ..mersenne_twister import MersenneTwister
+from ..note_words import token_count
+
+if TYPE_CHECKING:
+    from ..stage_candidates import StageCandidates
 
 
 class Dist(Selector):
@@ -40,3 +46,12 @@ class Dist(Selector):
     def select(self, candidates: Candidates) -> int:
         """Draw one of the candidates."""
         return candidates.pick(self._random.uniform())
+
+    def trace_select(self, candidates: Candidates) -> Selection:
+        """Draw one of the candidates; return the random number too."""
+        u = self._random.peek()
+        return Selection(self.select(candidates), u, candidates.weights())
+
+    def note(self, before: StageCandidates, after: StageCandidates) -> str:
+        """Say among how many tokens chance decides."""
+        return "one token left" if len(after) == 1 else f"by chance, one of {token_count(len(after))}"

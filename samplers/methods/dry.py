@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Annotated, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 import numpy as np
 from pydantic import Field
@@ -14,9 +14,13 @@ from ..candidates import Candidates
 from ..dry_breakers import LastBreakerTracker, SequenceBreakers
 from ..errors import SamplingError
 from ..history import check_tokens
+from ..note_words import logit_changes
 from ..stage import Stage
 from ..suffix_automaton import SuffixAutomaton
 from ..suffix_matches import WindowSuffixMatcher
+
+if TYPE_CHECKING:
+    from ..stage_candidates import StageCandidates
 
 _LOG_MAX = np.float32(88.7228391)
 """ln of the largest float32, FLOAT_MAX_LOG of llama.cpp: a power beyond it would overflow."""
@@ -107,6 +111,12 @@ class Dry(Sampler):
         limit = self._last_breaker.distance(window)
         if limit >= self.allowed_length:
             self._penalise(candidates, self._repeats.followers(limit, self.allowed_length))
+
+    def note(self, before: StageCandidates, after: StageCandidates) -> str:
+        """Count the tokens that would continue a repetition."""
+        if not after.changes_since(before).size:
+            return f"no token would continue a repetition of {self.allowed_length:,} tokens or more"
+        return logit_changes(before, after)
 
     def _check(self, size: int) -> None:
         """Raise ``SamplingError`` if a new token or the breakers do not fit rows of this size."""

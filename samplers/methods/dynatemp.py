@@ -1,7 +1,9 @@
 """Dynamic temperature: a temperature that follows the entropy."""
 
+from __future__ import annotations
+
 import math
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 from pydantic import Field
@@ -10,8 +12,12 @@ from ..array_types import HIGHEST
 from ..base import About, Sampler
 from ..candidates import Candidates
 from ..entropy import llama_cpp_entropy, logarithms
+from ..note_words import short_number
 from ..stage import Stage
-from .temperature import divide
+from .temperature import divide, division_note
+
+if TYPE_CHECKING:
+    from ..stage_candidates import StageCandidates
 
 
 class Dynatemp(Sampler):
@@ -62,3 +68,16 @@ class Dynatemp(Sampler):
         # A float32 power is a float64 one, rounded.
         power = np.float64(share) ** np.float64(np.float32(self.exponent))
         divide(candidates, min(low + (high - low) * np.float32(power), HIGHEST))
+
+    def note(self, before: StageCandidates, after: StageCandidates) -> str:
+        """Say which temperature follows from which entropy."""
+        count = before.candidates.llama_cpp_count
+        if self.range == 0:
+            return division_note(self.temperature, before, after)
+        if count <= 1:
+            return "one token: nothing to divide"
+        most = math.log(count)
+        low, high = max(0.0, self.temperature - self.range), self.temperature + self.range
+        t = low + (high - low) * (before.entropy / most) ** self.exponent
+        entropy = f"entropy {short_number(before.entropy)} of at most {short_number(most)} nats"
+        return f"{division_note(t, before, after)}, {entropy}"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 from pydantic import Field
@@ -11,7 +11,11 @@ from pydantic import Field
 from ..base import About, Sampler
 from ..candidates import Candidates
 from ..history import token_table
+from ..note_words import logit_changes
 from ..stage import Stage
+
+if TYPE_CHECKING:
+    from ..stage_candidates import StageCandidates
 
 
 class EncoderRepetitionPenalty(Sampler):
@@ -58,3 +62,7 @@ class EncoderRepetitionPenalty(Sampler):
             # The penalty may be 0 in float32, and a product may overflow; `change` clamps the result.
             with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
                 candidates.change(touched, np.where(old < 0, old / penalty, old * penalty))
+
+    def note(self, before: StageCandidates, after: StageCandidates) -> str:
+        """Count the tokens whose logits changed."""
+        return logit_changes(before, after)

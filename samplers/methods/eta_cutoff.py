@@ -1,15 +1,21 @@
 """Eta cutoff: a least probability that follows the entropy."""
 
+from __future__ import annotations
+
 import math
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
 from ..base import About
 from ..candidates import Candidates
 from ..entropy import entropy_terms
+from ..note_words import short_number
 from ..probability_cutoff import ProbabilityCutoff
 from ..stage import Stage
+
+if TYPE_CHECKING:
+    from ..stage_candidates import StageCandidates
 
 
 class EtaCutoff(ProbabilityCutoff):
@@ -42,3 +48,12 @@ class EtaCutoff(ProbabilityCutoff):
         epsilon = self.epsilon * self.unit
         entropy = float(np.add.reduce(entropy_terms(candidates.probs())))
         return min(epsilon, math.sqrt(epsilon) * math.exp(-entropy))
+
+    def note(self, before: StageCandidates, after: StageCandidates) -> str:
+        """Say which probability was needed, and from which entropy it follows."""
+        epsilon = self.epsilon * self.unit
+        by_entropy = math.sqrt(epsilon) * math.exp(-before.entropy)
+        parts = f"sqrt({short_number(epsilon)}) x exp(-{short_number(before.entropy)})"
+        if by_entropy < epsilon:
+            return self._needed(f"{short_number(by_entropy)} = {parts}", by_entropy, before)
+        return self._needed(f"{short_number(epsilon)}, below {parts}", epsilon, before)

@@ -1,11 +1,17 @@
 """Greedy decoding."""
 
-from typing import ClassVar
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
 from ..base import About, Selector
 from ..candidates import Candidates
+from ..note_words import short_number
+
+if TYPE_CHECKING:
+    from ..stage_candidates import StageCandidates
 
 
 class Greedy(Selector):
@@ -31,3 +37,7 @@ class Greedy(Selector):
         """Return the id of the highest row."""
         candidates.take(np.array([candidates.best()]), is_ordered=True)
         return int(candidates.ids[0])
+
+    def note(self, before: StageCandidates, after: StageCandidates) -> str:
+        """Say which logit is the highest."""
+        return f"the highest of {len(before):,} logits, {short_number(float(after.logits[0]))}"

@@ -1,6 +1,8 @@
 """No end-of-generation token at all."""
 
-from typing import ClassVar
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -8,8 +10,12 @@ from numpy.typing import NDArray
 from ..base import About, BuildContext, Sampler, need_vocabulary
 from ..candidates import Candidates
 from ..errors import SamplingError
+from ..note_words import dropped_tokens
 from ..stage import Stage
 from ..vocabulary import Vocabulary
+
+if TYPE_CHECKING:
+    from ..stage_candidates import StageCandidates
 
 
 class IgnoreEos(Sampler):
@@ -42,6 +48,10 @@ class IgnoreEos(Sampler):
     def apply(self, candidates: Candidates) -> None:
         """Drop the rows of these tokens."""
         drop_ends("ignore_eos", candidates, self._banned)
+
+    def note(self, before: StageCandidates, after: StageCandidates) -> str:
+        """Count the tokens that were dropped."""
+        return dropped_tokens(before, after, "end token")
 
 
 def end_table(vocabulary: Vocabulary) -> NDArray[np.bool_]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
@@ -12,8 +12,12 @@ from ..array_types import Floats
 from ..base import About, BuildContext, Sampler, need_vocabulary
 from ..candidates import Candidates
 from ..errors import SamplingError
+from ..note_words import comparison, short_number, token_count
 from ..sequential_sums import sequential_sum
 from .ignore_eos import end_table
+
+if TYPE_CHECKING:
+    from ..stage_candidates import StageCandidates
 
 _FIRST_THRESHOLD = np.float32(0.2)
 """The least probability of a text token, as in llama.cpp."""
@@ -78,6 +82,19 @@ class Infill(Sampler):
         share = probs / sequential_sum(probs[kept])
         candidates.keep(kept & (is_end | (share >= np.float32(1 / (count + 1)))))
         self._keep_masked_ends(candidates)
+
+    def note(self, before: StageCandidates, after: StageCandidates) -> str:
+        """Say how likely the text ends here, and what follows from it."""
+        is_end = self._is_end[before.ids]
+        ending = float(np.add.reduce(before.probs_of(before.logits[is_end])))
+        count = before.candidates.llama_cpp_count
+        weight, writing = 3 * ending * count, 1 - ending
+        parts = f"3 x {short_number(ending)} x {count:,} rows ="
+        if self._is_end[after.ids].all():
+            if weight > writing:
+                return f"{parts} {comparison(weight, '>', writing)}: end tokens only"
+            return f"no text token has p >= {short_number(_FIRST_THRESHOLD)}: the end token alone"
+        return f"{parts} {comparison(weight, '<=', writing)}: {token_count(len(after))} to write on with"
 
     def _keep_masked_ends(self, candidates: Candidates) -> None:
         """Keep of the masked rows those of end tokens, of which llama.cpp erases none."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Annotated, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,8 +12,12 @@ from ..array_types import Floats, Positions
 from ..base import FLOAT32_MAX, About, BuildContext, Sampler
 from ..candidates import Candidates
 from ..errors import SamplingError
+from ..note_words import logit_changes, token_count
 from ..single_token import token_of
 from ..stage import Stage
+
+if TYPE_CHECKING:
+    from ..stage_candidates import StageCandidates
 
 BAN = float("-inf")
 
@@ -118,6 +122,12 @@ class LogitBias(Sampler):
         if not allowed.any():
             raise SamplingError("logit_bias: every candidate left is banned")
         candidates.keep(allowed)
+
+    def note(self, before: StageCandidates, after: StageCandidates) -> str:
+        """Count the tokens whose logits changed, and those that were banned."""
+        dropped = len(before) - len(after)
+        banned = f", {token_count(dropped)} banned" if dropped else ""
+        return logit_changes(before, after) + banned
 
     def _fill(self, size: int) -> _BiasTables:
         """Return the biases as arrays over a vocabulary of this size."""

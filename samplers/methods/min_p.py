@@ -1,14 +1,20 @@
 """Min-p: a least probability relative to the highest one."""
 
+from __future__ import annotations
+
 import math
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 from pydantic import Field
 
 from ..base import About, Sampler
 from ..candidates import Candidates
+from ..note_words import short_number, token_count
 from ..stage import Stage
+
+if TYPE_CHECKING:
+    from ..stage_candidates import StageCandidates
 
 
 class MinP(Sampler):
@@ -51,3 +57,13 @@ class MinP(Sampler):
         else:
             candidates.keep(mask)
             candidates.masked_count = 0
+
+    def note(self, before: StageCandidates, after: StageCandidates) -> str:
+        """Say which probability was needed."""
+        best = before.highest_probability
+        needed = f"p >= {short_number(self.p * best)} = {short_number(self.p)} x {short_number(best)}"
+        is_short = len(after) == self.min_keep > np.count_nonzero(after.logits >= self._least_logit(before))
+        return f"{needed}, and at least {token_count(self.min_keep)}" if is_short else needed
+
+    def _least_logit(self, before: StageCandidates) -> float:
+        return float(before.candidates.max) + math.log(self.p)

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from pydantic import Field
 
 from ..base import About, BuildContext, Sampler, need_vocabulary
 from ..candidates import Candidates
+from ..note_words import dropped_tokens, token_count
 from ..stage import Stage
 from .ignore_eos import drop_ends, end_table
+
+if TYPE_CHECKING:
+    from ..stage_candidates import StageCandidates
 
 
 class MinTokens(Sampler):
@@ -57,3 +61,9 @@ class MinTokens(Sampler):
         """Drop the rows of these tokens, if fewer than n tokens were generated."""
         if self._generated < self.n:
             drop_ends("min_tokens", candidates, self._banned)
+
+    def note(self, before: StageCandidates, after: StageCandidates) -> str:
+        """Count the tokens that were made and those that were dropped."""
+        if self._generated >= self.n:
+            return f"{token_count(self._generated)} made: the text may end"
+        return f"{self._generated:,} of {token_count(self.n)} made: {dropped_tokens(before, after, 'end token')}"

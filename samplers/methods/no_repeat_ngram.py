@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 from pydantic import Field
@@ -11,7 +11,11 @@ from pydantic import Field
 from ..base import About, Sampler
 from ..candidates import Candidates
 from ..history import check_tokens
+from ..note_words import token_count
 from ..stage import Stage
+
+if TYPE_CHECKING:
+    from ..stage_candidates import StageCandidates
 
 
 class NoRepeatNgram(Sampler):
@@ -66,3 +70,14 @@ class NoRepeatNgram(Sampler):
         allowed = ~candidates.mask_of(tokens)
         if (candidates.logits[allowed] > -np.inf).any():
             candidates.keep(allowed)
+
+    def note(self, before: StageCandidates, after: StageCandidates) -> str:
+        """Count the tokens that would repeat an n-gram."""
+        dropped = len(before) - len(after)
+        if dropped:
+            return f"{token_count(dropped)} that would repeat {self.n} tokens dropped"
+        followers = list(self._followers.get(self._last, ()))
+        allowed = before.logits[~before.candidates.mask_of(followers)]
+        if not (allowed > -np.inf).any():
+            return f"each token would repeat {self.n} tokens: all stay"
+        return f"no token would repeat {self.n} tokens"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
-from typing import ClassVar, Literal, NamedTuple
+from typing import TYPE_CHECKING, ClassVar, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,7 +14,11 @@ from ..array_types import Positions
 from ..base import About, BuildContext, Sampler, need_vocabulary
 from ..candidates import Candidates
 from ..history import check_token, check_tokens
+from ..note_words import logit_changes
 from ..stage import Stage
+
+if TYPE_CHECKING:
+    from ..stage_candidates import StageCandidates
 
 Counts = NDArray[np.int32]
 
@@ -119,6 +123,10 @@ class Penalties(Sampler):
                 count = counts[candidates.tokens(touched)].astype(np.float32)
                 new = new - (count * np.float32(self.frequency) + (count > 0) * np.float32(self.presence))
         candidates.change(touched, new)
+
+    def note(self, before: StageCandidates, after: StageCandidates) -> str:
+        """Count the tokens whose logits changed."""
+        return logit_changes(before, after)
 
     def _touched(self, candidates: Candidates, in_window: Counts) -> Positions:
         """Return the positions of the rows with a penalty, in any order. Those of a whole row are kept."""

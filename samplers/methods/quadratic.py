@@ -1,6 +1,8 @@
 """Quadratic smoothing of the logits."""
 
-from typing import ClassVar
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 from pydantic import Field
@@ -8,7 +10,11 @@ from pydantic import Field
 from ..array_types import clamp_to_finite
 from ..base import About, Sampler
 from ..candidates import Candidates
+from ..note_words import short_number
 from ..stage import Stage
+
+if TYPE_CHECKING:
+    from ..stage_candidates import StageCandidates
 
 
 class Quadratic(Sampler):
@@ -48,3 +54,15 @@ class Quadratic(Sampler):
         with np.errstate(over="ignore", invalid="ignore"):
             bent = candidates.max + self.factor * depth * depth * (cubic * depth - quadratic)
         candidates.replace(clamp_to_finite(bent, old), monotone=self.curve <= 3)
+
+    def note(self, before: StageCandidates, after: StageCandidates) -> str:
+        """Say how far the second token lies below the first."""
+        if len(before) == 1:
+            return "one token: nothing to bend"
+        return f"the second is {short_number(_gap(after))} below the first, it was {short_number(_gap(before))}"
+
+
+def _gap(stage: StageCandidates) -> float:
+    """How far the second highest logit lies below the highest."""
+    first, second = stage.logits[stage.candidates.top_positions(2)].tolist()
+    return first - second

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,7 +12,11 @@ from pydantic import Field
 from ..base import About, Sampler
 from ..candidates import Candidates
 from ..history import LastPositions
+from ..note_words import logit_changes
 from ..stage import Stage
+
+if TYPE_CHECKING:
+    from ..stage_candidates import StageCandidates
 
 
 class RepetitionPenalty(Sampler):
@@ -69,6 +73,10 @@ class RepetitionPenalty(Sampler):
         # The penalty may be 0 in float32, and a product may overflow; `change` clamps the result.
         with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
             candidates.change(touched, np.where(old <= 0, old * factor, old / factor))
+
+    def note(self, before: StageCandidates, after: StageCandidates) -> str:
+        """Count the tokens whose logits changed."""
+        return logit_changes(before, after)
 
     def _factor(self, distances: NDArray[np.int64]) -> NDArray[np.float32]:
         """Return r for each distance from the end, in tokens: float32 (n,)."""

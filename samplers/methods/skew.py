@@ -1,14 +1,20 @@
 """Skew: a power of the cumulative distribution."""
 
+from __future__ import annotations
+
 import math
-from typing import ClassVar, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 import numpy as np
 from pydantic import Field
 
 from ..base import About, Sampler
 from ..candidates import Candidates
+from ..note_words import short_number
 from ..stage import Stage
+
+if TYPE_CHECKING:
+    from ..stage_candidates import StageCandidates
 
 
 class Skew(Sampler):
@@ -55,3 +61,11 @@ class Skew(Sampler):
             candidates.replace(np.log(shifted).astype(np.float32))
         candidates.keep(shifted > 0)
         candidates.masked_count = 0
+
+    def note(self, before: StageCandidates, after: StageCandidates) -> str:
+        """Say which power was taken, and where the mass went."""
+        if self.order == "vocabulary":
+            goal = "higher ids" if self.skew > 0 else "lower ids"
+        else:
+            goal = "less likely tokens" if self.skew > 0 else "likelier tokens"
+        return f"power {short_number(math.exp(self.skew))} = e^{short_number(self.skew)}, towards {goal}"

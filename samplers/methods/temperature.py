@@ -1,14 +1,20 @@
 """Temperature: a division of the logits."""
 
+from __future__ import annotations
+
 import math
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 from pydantic import Field
 
 from ..base import About, Sampler
 from ..candidates import Candidates
+from ..note_words import short_number
 from ..stage import Stage
+
+if TYPE_CHECKING:
+    from ..stage_candidates import StageCandidates
 
 
 class Temperature(Sampler):
@@ -41,6 +47,10 @@ class Temperature(Sampler):
         """Divide the logits, or keep the likeliest row at t = 0."""
         divide(candidates, np.float32(self.t))
 
+    def note(self, before: StageCandidates, after: StageCandidates) -> str:
+        """Say by what the logits were divided."""
+        return division_note(self.t, before, after)
+
 
 def divide(candidates: Candidates, t: np.float32) -> None:
     """Divide the logits by ``t``; if a quotient is not finite, keep the likeliest token only."""
@@ -51,3 +61,9 @@ def divide(candidates: Candidates, t: np.float32) -> None:
             candidates.replace(scaled, monotone=True, highest=highest)
             return
     candidates.mask_except_best()
+
+
+def division_note(t: float, before: StageCandidates, after: StageCandidates) -> str:
+    """The note on `divide`."""
+    is_cut = len(after) < len(before)
+    return f"t {short_number(t)}: the likeliest token alone" if is_cut else f"logits / {short_number(t)}"

@@ -1,6 +1,8 @@
 """Tail-free sampling."""
 
-from typing import ClassVar
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -8,7 +10,11 @@ from pydantic import Field
 
 from ..base import About, Sampler
 from ..candidates import Candidates
+from ..note_words import mass_at
 from ..stage import Stage
+
+if TYPE_CHECKING:
+    from ..stage_candidates import StageCandidates
 
 _FLAT_SUM = 1e-6
 """Below this sum of second differences KoboldCpp takes a distribution for flat, and gives each the same weight."""
@@ -53,6 +59,10 @@ class Tfs(Sampler):
         weights = candidates.weights().astype(np.float64)
         bends = np.abs(np.diff(weights / weights.sum(), n=2))
         candidates.truncate(max(self._padded(bends) if self.pad else self._unpadded(bends), 1))
+
+    def note(self, before: StageCandidates, after: StageCandidates) -> str:
+        """Say which mass was kept."""
+        return mass_at(before, after)
 
     def _padded(self, bends: NDArray[np.float64]) -> int:
         """How many rows stay with a 0 before the running sums and a 1 behind them."""

@@ -1,13 +1,19 @@
 """Top-a: a least probability relative to the square of the highest one."""
 
-from typing import ClassVar
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 from pydantic import Field
 
 from ..base import About, Sampler
 from ..candidates import Candidates
+from ..note_words import short_number
 from ..stage import Stage
+
+if TYPE_CHECKING:
+    from ..stage_candidates import StageCandidates
 
 
 class TopA(Sampler):
@@ -41,3 +47,9 @@ class TopA(Sampler):
         best = np.maximum.reduce(probs)
         candidates.keep(probs >= min(np.float32(self.a) * best * best, best))
         candidates.masked_count = 0
+
+    def note(self, before: StageCandidates, after: StageCandidates) -> str:
+        """Say which probability was needed."""
+        best = before.highest_probability
+        needed = f"p >= {short_number(self.a * best * best)} = {short_number(self.a)} x {short_number(best)}^2"
+        return f"{needed}: none, the likeliest stays" if self.a * best > 1 else needed

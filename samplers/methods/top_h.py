@@ -8,7 +8,9 @@ from pydantic import Field
 from ..base import About, Sampler
 from ..candidates import Candidates
 from ..entropy import entropy_terms
+from ..note_words import short_number
 from ..stage import Stage
+from ..stage_candidates import StageCandidates
 
 
 class TopH(Sampler):
@@ -50,3 +52,14 @@ class TopH(Sampler):
         terms = entropy_terms(weights / weights.sum())
         cumulative = np.add.accumulate(terms)
         candidates.truncate(max(int(cumulative.searchsorted(self.h * cumulative[-1], "right")), 1))
+
+    def note(self, before: StageCandidates, after: StageCandidates) -> str:
+        """Say which part of the entropy was kept."""
+        head = before.top(self.top_n) if self.top_n else before
+        kept = float(np.add.reduce(entropy_terms(head.probs_of(after.logits))))
+        limit = self.h * head.entropy
+        is_within = kept <= limit or len(after) > 1
+        parts = f"{short_number(limit)} = {short_number(self.h)} x {short_number(head.entropy)}"
+        if is_within:
+            return f"entropy {short_number(kept)} <= {parts} nats"
+        return f"entropy {short_number(kept)} > {parts} nats: the likeliest stays"

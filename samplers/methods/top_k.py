@@ -1,12 +1,18 @@
 """Top-k: a number of tokens."""
 
-from typing import ClassVar
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar
 
 from pydantic import Field
 
 from ..base import About, Sampler
 from ..candidates import Candidates
+from ..note_words import mass_at
 from ..stage import Stage
+
+if TYPE_CHECKING:
+    from ..stage_candidates import StageCandidates
 
 
 class TopK(Sampler):
@@ -42,3 +48,7 @@ class TopK(Sampler):
         """Keep the k highest rows."""
         if self.k > 0:
             candidates.top(self.k)
+
+    def note(self, before: StageCandidates, after: StageCandidates) -> str:
+        """Say which mass was kept."""
+        return mass_at(before, after)

@@ -1,14 +1,20 @@
 """Top-n-sigma: a distance from the highest logit."""
 
-from typing import ClassVar, Literal
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 import numpy as np
 from pydantic import Field
 
 from ..base import About, Sampler
 from ..candidates import Candidates
+from ..note_words import short_number
 from ..sequential_sums import sequential_sum, sequential_sum_of_squares
 from ..stage import Stage
+
+if TYPE_CHECKING:
+    from ..stage_candidates import StageCandidates
 
 
 class TopNSigma(Sampler):
@@ -67,3 +73,12 @@ class TopNSigma(Sampler):
                 candidates.mask_except(is_kept)
             else:
                 candidates.keep(is_kept)
+
+    def note(self, before: StageCandidates, after: StageCandidates) -> str:
+        """Say which logit was needed."""
+        if len(before) <= 1:
+            return "one token: nothing to compare"
+        highest = float(before.candidates.max)
+        sigma = float(np.std(before.logits[before.logits > -np.inf], dtype=np.float64))
+        parts = f"{short_number(highest)} - {short_number(self.n)} x {short_number(sigma)}"
+        return f"logit >= {short_number(highest - self.n * sigma)} = {parts}"

@@ -1,7 +1,9 @@
 """Top-p, also called nucleus sampling."""
 
+from __future__ import annotations
+
 from collections.abc import Iterator
-from typing import ClassVar, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 import numpy as np
 from pydantic import Field
@@ -9,8 +11,12 @@ from pydantic import Field
 from ..array_types import Floats, Positions
 from ..base import About, Sampler
 from ..candidates import Candidates
+from ..note_words import mass_at
 from ..sort_kernels import descending
 from ..stage import Stage
+
+if TYPE_CHECKING:
+    from ..stage_candidates import StageCandidates
 
 _FIRST_SORTED_ROWS = 256
 """How many rows are sorted first; most distributions reach p within them (measured)."""
@@ -67,6 +73,10 @@ class TopP(Sampler):
         candidates.take(head[:count], is_ordered=True)
         if candidates.masked_count:
             candidates.truncate(count)
+
+    def note(self, before: StageCandidates, after: StageCandidates) -> str:
+        """Say which mass was kept."""
+        return mass_at(before, after)
 
     def _heads(self, candidates: Candidates, probs: Floats) -> Iterator[Positions]:
         """Yield positions from high to low: of more and more rows, the last time of all."""

@@ -1,6 +1,8 @@
 """Locally typical sampling."""
 
-from typing import ClassVar, Literal
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 import numpy as np
 from pydantic import Field
@@ -9,8 +11,12 @@ from ..array_types import Floats
 from ..base import About, Sampler
 from ..candidates import Candidates
 from ..entropy import llama_cpp_entropy, logarithms
+from ..note_words import mass_at, short_number
 from ..sort_kernels import highest_rows
 from ..stage import Stage
+
+if TYPE_CHECKING:
+    from ..stage_candidates import StageCandidates
 
 _FIRST_SORTED_ROWS = 256
 """How many rows are sorted by their distance first; most distributions reach p within them (measured)."""
@@ -68,6 +74,10 @@ class Typical(Sampler):
             count_sorted = min(size, _GROWTH * count_sorted)
         candidates.take(positions[:count])
         candidates.masked_count = 0
+
+    def note(self, before: StageCandidates, after: StageCandidates) -> str:
+        """Say which mass was kept, and to which entropy it is nearest."""
+        return f"{mass_at(before, after)}, nearest to {short_number(before.entropy)} nats"
 
     def _count(self, head: Floats) -> int:
         """Return how many rows to keep, given their probabilities, the nearest to the entropy first."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 import numpy as np
 from pydantic import Field
@@ -10,7 +10,11 @@ from pydantic import Field
 from ..base import About, BuildContext, Sampler, need_vocabulary
 from ..candidates import Candidates
 from ..mersenne_twister import MersenneTwister
+from ..note_words import comparison, token_count
 from ..stage import Stage
+
+if TYPE_CHECKING:
+    from ..stage_candidates import StageCandidates
 
 
 class Xtc(Sampler):
@@ -96,3 +100,20 @@ class Xtc(Sampler):
         mask[:drop] = np.isin(candidates.ids[:drop], self._special)
         if self.keep_special != "cancel" or not mask[:drop].any():
             candidates.keep(mask)
+
+    def note(self, before: StageCandidates, after: StageCandidates) -> str:
+        """Say what was rolled, and what was dropped."""
+        if self._chance is None:
+            return "one token: not rolled"
+        if self._chance > np.float32(self.probability):
+            return f"not rolled ({comparison(float(self._chance), '>', self.probability)})"
+        rolled = f"rolled ({comparison(float(self._chance), '<=', self.probability)})"
+        dropped = len(before) - len(after)
+        if dropped:
+            return f"{rolled}: {token_count(dropped)} dropped, the last with p >= {self.threshold:g} stays"
+        return f"{rolled}: nothing dropped"
+
+    @property
+    def roll(self) -> float | None:
+        """The random number of this token; None if none was drawn."""
+        return None if self._chance is None else float(self._chance)

@@ -6,15 +6,15 @@ USAGE = {
     "-n -3": (["x", "-n", "-3"], "-n: -3 is not ≥ 0, nor -1 or -2 for no limit"),
     "-ngl auto": (["x", "-ngl", "auto"], "'auto' is not a whole number, nor all"),
     "-ngl -2": (["x", "-ngl", "-2"], "-ngl: -2 is not within -1.."),
-    "-n text": (["x", "-n", "many"], "'--predict' / '--n-predict': 'many' is not a whole number"),
+    "-n text": (["x", "-n", "many"], "gen: -n: 'many' is not a whole number\n"),
     "-t 0": (["x", "-t", "0"], "-t: 0 is not within 1..512"),
     "-t 100000": (["x", "-t", "100000"], "-t: 100000 is not within 1..512"),
     "-c -1": (["x", "-c", "-1"], "-c: -1 is not within 0.."),
     "-c beyond 32 bits": (["x", "-c", "4294967296"], "-c: 4294967296 is not within 0.."),
     "-tb 0": (["x", "-tb", "0"], "-tb: 0 is not within 1..512"),
     "-ub 0": (["x", "-ub", "0"], "-ub: 0 is not within 1.."),
-    "-fa maybe": (["x", "-fa", "maybe"], "'maybe' is not one of"),
-    "-ctk q3": (["x", "-ctk", "q3"], "'q3' is not one of"),
+    "-fa maybe": (["x", "-fa", "maybe"], "gen: -fa: 'maybe' is not on, off or auto\n"),
+    "-ctk q3": (["x", "-ctk", "q3"], "gen: -ctk: 'q3' is not f32, f16, bf16,"),
     "-ctv without flash attention": (["x", "-fa", "off", "-ctv", "q8_0"], "-ctv q8_0 needs flash attention"),
     "--rope-scale 0": (["x", "--rope-scale", "0"], "--rope-scale: 0 is not a number > 0"),
     "two factors of RoPE": (["x", "--rope-scale", "2", "--rope-freq-scale", "0.5"], "set one factor; give one"),
@@ -23,7 +23,29 @@ USAGE = {
     "-b 0": (["x", "-b", "0"], "-b: 0 is not within 1.."),
     "a stop that is not UTF-8": (["x", "--stop", b"\xff"], "--stop is not UTF-8"),
     "a prompt that is not UTF-8": ([b"\xff"], "the prompt is not UTF-8"),
-    "unknown option": (["x", "--tempp", "1"], "No such option: --tempp"),
+    "llm's limit": (["x", "--max-tokens", "3"], "gen: there is no flag --max-tokens; use -n N\n"),
+    "a context of other tools": (["x", "--ctx", "99"], "gen: there is no flag --ctx; use -c N\n"),
+    "jq's format": (["x", "--json"], "gen: there is no flag --json; use --format jsonl, or --grammar json\n"),
+    "KoboldAI's tail-free": (["x", "--tfs", "0.9"], "gen: there is no flag --tfs; use --set tfs.z=N\n"),
+    "nothing alike": (["x", "--qqq"], "gen: there is no flag --qqq; gen run --help lists the flags\n"),
+    "an endpoint of other tools": (
+        ["recover", "x", "--base-url", "http://127.0.0.1:1"],
+        "gen: there is no flag --base-url; use --endpoint URL\n",
+    ),
+    "timings": (["x", "--no-perf"], "gen: --no-perf is the printing of timings in llama.cpp; use --stats\n"),
+    "mirostat's rate alone": (
+        ["x", "--mirostat-lr", "0.2"],
+        "gen: --mirostat-lr: the chain selects by dist, not by mirostat; add --mirostat 2\n",
+    ),
+    "adaptive_p's memory alone": (
+        ["x", "--adaptive-decay", "0.5"],
+        "gen: --adaptive-decay: the chain selects by dist, not by adaptive_p; add --adaptive-target N\n",
+    ),
+    "a file as schema": (
+        ["x", "-j", "s.json"],
+        "--json-schema: 's.json' is not JSON but looks like a file; give a file by -jf",
+    ),
+    "unknown option": (["x", "--tempp", "1"], "gen: there is no flag --tempp; did you mean --temp?\n"),
     "two flags in a word": (
         ["x", "-ve"],
         "there is no flag -ve; for a text that begins with a dash: gen run [FLAGS] --",
@@ -31,9 +53,9 @@ USAGE = {
     "a path stuck to its flag": (["-fprompt.txt"], "there is no flag -fprompt.txt"),
     "a value behind =": (["x", "-n=5"], "-n=5: write -n 5"),
     "a long flag with one dash": (["x", "-temp", "1"], "there is no flag -temp; write --temp"),
-    "llama.cpp's -hff": (
-        ["-hff", "foo/bar", "Hi"],
-        "-hff is a model file of Hugging Face in llama.cpp; download the GGUF file and name it: -m FILE",
+    "llama.cpp's -hft": (
+        ["-hft", "foo", "Hi"],
+        "-hft is the token for Hugging Face in llama.cpp; set HF_TOKEN, or run `hf auth login` once",
     ),
     "llama.cpp's -no-cnv": (["x", "-no-cnv"], "-no-cnv is conversation mode off in llama.cpp; use --no-chat"),
     "llama.cpp's -st": (["x", "-st"], "-st is a single turn in llama.cpp; leave it out: gen ends after one"),
@@ -43,12 +65,38 @@ USAGE = {
     ),
     "llama.cpp's -i": (["x", "-i"], "-i is interactive mode in llama.cpp; leave it out"),
     "a bundle for a command of a group": (["presets", "list", "-hx"], "there is no flag -hx"),
-    "unknown format": (["x", "--format", "xml"], "'xml' is not one of"),
+    "unknown format": (
+        ["x", "--format", "xml"],
+        "gen: --format: 'xml' is not text, jsonl, openai, openai-chat,",
+    ),
     "logprobs without jsonl": (["x", "--logprobs", "3"], "--logprobs needs a --format with room for logprobs"),
     "negative logprobs": (["x", "--format", "jsonl", "--logprobs", "-3"], "--logprobs: -3 is not ≥ 0"),
     "system without chat": (["x", "--no-chat", "--system", "y"], "--no-chat leaves it out"),
+    "template without chat": (
+        ["x", "--no-chat", "--chat-template", "chatml"],
+        "--chat-template needs the chat template, and --no-chat leaves it out",
+    ),
+    "variables without chat": (["x", "--no-chat", "--chat-template-kwargs", "{}"], "--chat-template-kwargs needs"),
+    "unknown chat template": (
+        ["x", "--chat-template", "chatm"],
+        "chatm: there is no such file; did you mean chatml?",
+    ),
+    "chat template without Jinja": (["x", "--chat-template", "/dev/null"], "/dev/null: this is no chat template"),
+    "chat template that is not valid": (
+        ["x", "--chat-template", "{% for x in y %}"],
+        "the chat template is not valid Jinja: line 1: Unexpected end of template",
+    ),
+    "variables that are no JSON": (["x", "--chat-template-kwargs", "{a}"], "--chat-template-kwargs is not JSON"),
+    "variables that are no object": (
+        ["x", "--chat-template-kwargs", "[]"],
+        "--chat-template-kwargs is no JSON object",
+    ),
+    "variables of a built-in template": (
+        ["x", "--chat-template", "chatml", "--chat-template-kwargs", '{"a": 1}'],
+        "the chat template chatml is built into llama.cpp, and takes no variables",
+    ),
     "two prompts": (["x", "-p", "y"], "the prompt is given twice, by PROMPT and -p"),
-    "two words": (["x", "y"], "unexpected extra argument"),
+    "two words": (["x", "y"], "gen: 'y' is too much; a prompt of several words stands in quotes\n"),
     "bias of another form": (["x", "--logit-bias", "foo"], "'foo' is not ID+BIAS"),
     "bias that is no number": (["x", "--logit-bias", "foo=much"], "'much' in 'foo=much' is not a number"),
     "unknown preset": (["x", "-P", "creativ"], "unknown preset 'creativ'; did you mean creative?"),
@@ -70,6 +118,24 @@ USAGE = {
     "temperature for greedy": (["x", "-P", "deterministic", "--temp", "2"], "greedy"),
     "bias text of two tokens": (["x", "--logit-bias", " a b=1"], "' a b' is 2 tokens"),
     "bias id outside": (["x", "--logit-bias", "99999+1"], "token id 99999 is not within 0..49151"),
+    "a flag that is like none": (["x", "--qqq"], "gen: there is no flag --qqq; gen run --help lists the flags\n"),
+    "a flag without its value": (["x", "-n"], "gen: -n needs a value behind it\n"),
+    "a value for a switch": (["x", "--stats=1"], "gen: --stats takes no value; write --stats alone\n"),
+    "a number of a group's command": (["grammars", "sample", "json", "-n", "x"], "gen: -n: 'x' is not a whole"),
+    "a number that is too high": (["x", "--mirostat", "3"], "gen: --mirostat: 3 is not ≤ 2\n"),
+    "no requests": (
+        ["batch"],
+        "gen: REQUESTS is missing: a file of requests, one a line, or CSV; - is stdin; ",
+    ),
+    "no basis": (
+        ["recover-basis"],
+        "gen: -o, --output FILE is missing: where the basis goes, an .npz; usage",
+    ),
+    "a command that is none": (
+        ["presets", "shwo"],
+        "gen: gen presets has no command 'shwo'; did you mean show?",
+    ),
+    "a second sampler": (["samplers", "a", "b"], "gen: 'b' is too much; usage: gen samplers [OPTIONS] [NAME]\n"),
     "unknown sampler to show": (["samplers", "top_x"], "unknown sampler 'top_x'"),
 }
 
@@ -103,6 +169,8 @@ FILES = {
 def test_bad_usage_is_code_2(gen, arguments, message):
     result = gen(*arguments, code=2)
     assert message in result.err
+    assert result.err.startswith("gen: ")
+    assert result.err.count("\n") == 1
     assert result.out == ""
 
 
@@ -171,7 +239,8 @@ NEARLY_COMMANDS = {
     "recovery": "gen recover",
     "help": "gen --help",
     "version": "gen --version",
-    "models": "gen -m FILE",
+    "model": "gen models",
+    "pull": "gen models pull hf:USER/REPO",
 }
 
 
@@ -182,6 +251,56 @@ def test_a_lone_word_that_is_nearly_a_command_asks(gen, word, meant):
     assert gen(word, "-n", "1").err == gen("run", word, "-n", "1").err == ""
 
 
+BEFORE_OTHER_WORDS = {
+    "bacth x.jsonl": "gen batch",
+    "sampler min-p": "gen samplers",
+    "preset show creative": "gen presets",
+    "chat hello": 'gen --chat "PROMPT"',
+}
+
+
+@pytest.mark.parametrize(("line", "meant"), BEFORE_OTHER_WORDS.items())
+def test_a_misspelt_command_with_arguments_asks(gen, line, meant):
+    result = gen(*line.split(), code=2)
+    assert result.err == f"gen: did you mean {meant}? a prompt of several words stands in quotes\n"
+
+
 @pytest.mark.parametrize("word", ["Hello", "sun", "watch", "Help!", "once"])
 def test_another_word_is_a_prompt(gen, word):
-    assert gen(word, GEN_MODEL="none.gguf", code=1).err == "gen: none.gguf: there is no such file\n"
+    assert gen(word, GEN_MODEL="none.gguf", code=1).err == "gen: $GEN_MODEL: none.gguf: there is no such file\n"
+
+
+CONFIGS = {
+    "a model": ("model: none.gguf", "{file}: model: {folder}/none.gguf: there is no such file\n"),
+    "a preset": ("preset: creativ", "{file}: preset: unknown preset 'creativ'; did you mean creative? (known: "),
+    "a number": ("model: 3", "{file}: model: 3 is not a path or a model's name\n"),
+}
+
+
+@pytest.mark.parametrize(("text", "message"), CONFIGS.values(), ids=CONFIGS)
+def test_the_config_is_named_where_a_wrong_value_comes_from_it(gen, home, text, message):
+    folder = home / "config" / "logitsmith"
+    folder.mkdir()
+    (folder / "config.yaml").write_text(text)
+    expected = message.format(file=folder / "config.yaml", folder=folder)
+    code = 1 if "no such file" in message else 2
+    result = gen("x", "-n", "1", XDG_CONFIG_HOME=str(home / "config"), code=code)
+    assert result.err.startswith(f"gen: {expected}")
+    assert result.err.count("\n") == 1
+
+
+NO_RUNS = {
+    "CSV": b"a,b\n" * 30,
+    "an answer of OpenAI's API": b'{"id": "x", "object": "text_completion", "choices": []}\n' * 30,
+    "a text": b"Once upon a time\n" * 30,
+    "lists": b"[1, 2]\n" * 30,
+}
+
+
+@pytest.mark.parametrize("data", NO_RUNS.values(), ids=NO_RUNS)
+def test_another_format_is_one_line_for_inspect(gen, home, data):
+    (home / "work" / "run.txt").write_bytes(data)
+    result = gen("inspect", "run.txt", code=1)
+    assert result.err.startswith("gen: run.txt: this is no run of gen --format jsonl; line 1: ")
+    assert result.err.count("\n") == 1
+    assert "Input" not in result.err

@@ -53,6 +53,35 @@ SCHEMA = {
 }
 
 
+ROLES = "{% for m in messages %}{{ m.role }}:{{ m.content }} {% endfor %}{{ mood }}"
+REFUSES_SYSTEM = "{% if messages[0].role == 'system' %}{{ raise_exception('no') }}{% endif %}" + ROLES
+
+
+def test_chat_templates_of_lines(gen, work):
+    short = {"max_tokens": 1, "messages": [{"role": "user", "content": "Hi there"}]}
+    write(
+        work / "in.jsonl",
+        {"id": "flag", **short},
+        {"id": "prompt", "prompt": "Hi there", "max_tokens": 1},
+        {"id": "name", **short, "chat_template": "chatml", "chat_template_kwargs": {}},
+        {"id": "kwargs", **short, "chat_template_kwargs": {"mood": " word" * 50}},
+        chat("body", "Hi there", chat_template_kwargs={"mood": " word" * 50}),
+        {"id": "unknown", **short, "chat_template": "chatm"},
+        {"id": "refused", **short, "chat_template": "{{ raise_exception('never') }}"},
+        {"id": "ids", "prompt": [1, 2], "chat_template": "chatml"},
+        *({"id": f"system {n}", "max_tokens": 1, "chat_template": REFUSES_SYSTEM,
+           "messages": [{"role": "system", "content": "S"}, *short["messages"]]} for n in range(2)),
+    )  # fmt: skip
+    result = gen("batch", "in.jsonl", "--format", "jsonl", "--chat-template", ROLES, *CHEAP, code=1)
+    lines = {line["id"]: line for line in result.lines}
+    tokens = {name: line["usage"]["prompt_tokens"] for name, line in lines.items() if "usage" in line}
+    assert tokens["flag"] == tokens["prompt"] < tokens["name"] < tokens["kwargs"] == tokens["body"]
+    assert "did you mean chatml?" in lines["unknown"]["error"]["message"]
+    assert lines["refused"]["error"]["message"] == "line 7: the chat template refuses these messages: never"
+    assert "goes through no chat template" in lines["ids"]["error"]["message"]
+    assert result.err.count("has no system role") == 1
+
+
 def test_openai_lines_give_openai_results(gen, work):
     from openai.types import Completion
     from openai.types.chat import ChatCompletion
@@ -360,7 +389,7 @@ def test_other_requests_are_answered_beside_old_results(gen, work):
     write(work / "in.jsonl", {"id": "b", "prompt": "The", "max_tokens": 2})
     done = gen("batch", "in.jsonl", "-o", "out.jsonl", "--resume", *CHEAP)
     assert "1 answered, 0 failed" in done.err
-    assert "also holds 1 results of requests that are not in this file" in done.err
+    assert "also holds 1 result for requests that are not in this file" in done.err
     assert [line["custom_id"] for line in read(work / "out.jsonl")] == ["a", "b"]
 
 

@@ -139,7 +139,12 @@ WRONG = {
     "no such file": (["--grammar-file", "none.gbnf"], "none.gbnf: there is no such file"),
     "a folder": (["--grammar-file", "grammars"], "grammars: it is a folder, not a file"),
     "not JSON": (["-j", "{"], "gen: --json-schema: line 1, column 2: not JSON"),
-    "a keyword": (["-j", '{"not": {}}'], "JSON Schema keyword not supported: not"),
+    "a keyword": (
+        ["-j", '{"not": {}}'],
+        "gen: --json-schema: /not: 'not' is not supported; --schema-lenient leaves",
+    ),
+    "lenient without a schema": (["--regex", "a", "--schema-lenient"], "schema_lenient belongs to a JSON Schema"),
+    "lenient without a grammar": (["--schema-lenient"], "--schema-lenient needs a grammar"),
     "a regex": (["--regex", "a("], "gen: --regex: line 1, column 2: unclosed group"),
     "a token that is none": (["--grammar", "root ::= <nothing>"], "<nothing> is not one token of this model"),
     "a root for a regex": (["--regex", "a", "--grammar-root", "b"], "a root rule belongs to GBNF"),
@@ -190,7 +195,39 @@ def test_samples_match_their_grammar(gen, files):
     assert gen("grammars", "sample", "number", "--seed", "4").out == one + "\n"
     for text in (one, two):
         assert gen("grammars", "check", "number", "--text", text).out.endswith("matches\n")
-    assert "GBNF only" in gen("grammars", "sample", "schema.json", code=1).err
+    for name in ("schema.json", "digits.regex", "two.lark"):
+        for text in gen("grammars", "sample", name, "-n", "3").out.splitlines():
+            assert gen("grammars", "check", name, "--text", text).out.endswith("matches\n")
+    assert "--schema-lenient is for" in gen("grammars", "sample", "digits.regex", "--schema-lenient", code=2).err
+
+
+NOT_TWO = '{"type": "integer", "minimum": 2, "maximum": 3, "not": {"const": 2}}'
+LEFT_OUT = "gen: note: left out of the JSON Schema: /not\n"
+
+
+def test_a_lenient_schema_lists_what_it_leaves_out(gen, home):
+    (home / "work" / "s.json").write_text(NOT_TWO)
+    assert gen("x", *RUN, "-j", NOT_TWO, "--schema-lenient", "--show-config").err == LEFT_OUT
+    run = gen("x", *RUN, "-jf", "s.json", "--schema-lenient")
+    assert (run.err, run.out in ("2", "3")) == (LEFT_OUT, True)
+    for arguments in (["check", "s.json"], ["sample", "s.json"]):
+        assert "/not: 'not' is not supported" in gen("grammars", *arguments, code=2).err
+        assert gen("grammars", *arguments, "--schema-lenient").err == LEFT_OUT
+    shown = gen("grammars", "show", "s.json", "--schema-lenient").out
+    assert json.loads(shown) == {"type": "integer", "minimum": 2, "maximum": 3}
+
+
+def test_the_lines_of_a_batch_are_lenient_too(gen, home):
+    form = {"type": "json_schema", "json_schema": {"name": "x", "schema": json.loads(NOT_TWO)}}
+    body = {"model": "x", "messages": [{"role": "user", "content": "x"}], "response_format": form, "max_tokens": 3}
+    lines = [{"custom_id": i, "method": "POST", "url": "/v1/chat/completions", "body": body} for i in "ab"]
+    lines.append({"id": "c", "prompt": "x", "json_schema": json.loads(NOT_TWO)})
+    (home / "work" / "r.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    result = gen("batch", "r.jsonl", "--format", "jsonl", "-t", "1", "--schema-lenient")
+    assert {line["text"] for line in result.lines} <= {"2", "3"}
+    assert result.err.count(LEFT_OUT) == 1
+    refused = gen("batch", "r.jsonl", "--format", "jsonl", "-t", "1", code=1)
+    assert all("/not: 'not' is not supported" in line["error"]["message"] for line in refused.lines)
 
 
 COUNTING_GEN = """

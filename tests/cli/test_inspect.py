@@ -1,8 +1,13 @@
 """`gen inspect`: runs read back, whole and cut off."""
 
 import json
+import math
+import os
+import re
 
 import pytest
+
+from ..traced_runs import jsonl, traced_events
 
 RUN = [
     {"event": "start", "model": "m\x1b[2J", "seed": 3},
@@ -72,7 +77,7 @@ def test_cut_off(gen, stream):
 WRONG = {
     "no JSON": (b'{"event": "start"}\nfoo\n', "stdin: line 2: not JSON"),
     "nothing": (b"", "stdin: there is no run in it"),
-    "one word": (b"garbage", "stdin: line 1: not JSON"),
+    "one word": (b"garbage", "stdin: this is no run of gen --format jsonl; line 1: not JSON"),
     "a beginning": (b'{"event": "sta', "stdin: there is no run in it"),
     "other JSON": (b'{"a": 1}\n', "line 1: it is no event of a jsonl stream"),
     "a wrong field": (b'{"event": "token", "bytes": [300], "logprob": 0}\n', "line 1: "),
@@ -123,4 +128,125 @@ def test_color_is_written_when_it_is_asked_for(gen):
     plain = gen("inspect", stdin=run).out
     assert "\x1b" not in plain
     assert gen("inspect", "--color", "never", stdin=run).out == plain
-    assert gen("inspect", "--color", "always", stdin=run).out.startswith("\x1b[30;48;2;")
+    assert gen("inspect", "--color", "always", stdin=run).out.startswith("\x1b[97;48;2;")
+
+
+TINT = re.compile(r"\x1b\[([\d;]*?)(30|97);48;2;(\d+);(\d+);(\d+)m")
+
+
+def test_tints_are_brighter_for_likelier_tokens_and_mark_the_unlikely_ones(gen):
+    probabilities = [0.0005, 0.005, 0.03, 0.1, 0.3, 0.5, 0.7, 0.9, 1.0]
+    lines = [
+        {"event": "token", "bytes": [65], "logprob": math.log(p), "text": "A", "logprobs_from": "model"}
+        for p in probabilities
+    ]
+    tints = TINT.findall(gen("inspect", "--color", "always", stdin=jsonl(lines)).out)
+    assert [styles for styles, *_ in tints] == ["1;4;", "1;4;", "4;", *[""] * 6]
+    linear = [[(int(part) / 255) ** 2.2 for part in color] for _, _, *color in tints]
+    luminances = [0.2126 * red + 0.7152 * green + 0.0722 * blue for red, green, blue in linear]
+    assert luminances == sorted(set(luminances))
+    for (_, ink, *_), luminance in zip(tints, luminances, strict=True):
+        text = 1.0 if ink == "97" else 0.0
+        bright, dark = max(text, luminance), min(text, luminance)
+        assert (bright + 0.05) / (dark + 0.05) >= 4.5
+
+
+def test_the_most_surprising_tokens_are_listed(gen):
+    events = traced_events(40)
+    out = gen("inspect", stdin=jsonl(events)).out
+    listed = out[out.index("most surprising") :].splitlines()[3:13]
+    order = sorted(enumerate(events[1:-1]), key=lambda item: item[1]["logprob"])[:10]
+    assert [int(line.split()[0]) for line in listed] == [index for index, _ in order]
+    first = order[0][1]["top_logprobs"][0]
+    assert listed[0].rstrip().endswith(f"{first['token']!r} {math.exp(first['logprob']):.4f}")
+
+
+def test_tokens_whose_likeliest_was_dropped_are_marked(gen):
+    events = traced_events(40)
+    expected, stages = "", []
+    for line in events[1:-1]:
+        first = max(line["trace"]["candidates"], key=lambda candidate: candidate["probs"][0])
+        expected += line["text"] + ("" if first["dropped_by"] is None else "▾")
+        stages += [] if first["dropped_by"] is None else [first["dropped_by"]]
+    out = gen("inspect", stdin=jsonl(events)).out
+    assert stages
+    assert out.startswith(expected + "\n\n")
+    assert f"▾ {len(stages)} tokens for which a step dropped the likeliest one: temperature {len(stages)}\n" in out
+    assert "▾" not in gen("inspect", stdin=jsonl(traced_events(40, traced=False))).out
+
+
+def test_a_trace_without_logprobs_has_them(gen):
+    events = traced_events(12)
+    bare = [
+        {**line, "logprob": None, "top_logprobs": [], "logprobs_from": None, "entropy": None}
+        if line["event"] == "token" else line for line in events
+    ]  # fmt: skip
+    assert gen("inspect", stdin=jsonl(bare)).out.replace(", logprobs of the model", "") == gen(
+        "inspect", stdin=jsonl(events)
+    ).out.replace(", logprobs of the model", "")
+    last = [candidate for candidate in events[1]["trace"]["candidates"] if candidate["id"] == events[1]["id"]]
+    table = gen("inspect", "--top", "0", "--logprobs-from", "chain", stdin=jsonl(events)).out
+    row = next(line for line in table.splitlines() if line.startswith("0 "))
+    assert f" {last[0]['probs'][-1]:.4f} " in row
+
+
+def batch_lines(*runs):
+    """The results of a batch."""
+    for number, events in enumerate(runs, 1):
+        tokens = [{key: value for key, value in line.items() if key != "event"} for line in events[1:-1]]
+        yield {
+            "id": f"r{number}", "line": number, "seed": number, "finish_reason": "length", "text": "",
+            "tokens": tokens, "error": None,
+        }  # fmt: skip
+
+
+def test_several_runs_are_shown_one_after_the_other(gen, home):
+    runs = [traced_events(5, seed) for seed in (1, 2)]
+    for name, events in zip("ab", runs, strict=True):
+        (home / "work" / f"{name}.jsonl").write_text(jsonl(events))
+    alone = [gen("inspect", f"{name}.jsonl").out for name in "ab"]
+    both = gen("inspect", "a.jsonl", "b.jsonl").out
+    assert both == f"==> a.jsonl <==\n{alone[0]}\n==> b.jsonl <==\n{alone[1]}"
+
+
+def test_answers_of_a_batch(gen):
+    runs = [traced_events(5, seed) for seed in (1, 2)]
+    lines = jsonl(batch_lines(*runs))
+    texts = ["".join(line["text"] for line in run[1:-1]) for run in runs]
+    out = gen("inspect", "--color", "never", stdin=lines).out.replace("▾", "")
+    assert [text in out for text in (f"==> r1 <==\n{texts[0]}", f"==> r2 <==\n{texts[1]}")] == [True, True]
+    only = gen("inspect", "--id", "r2", stdin=lines).out.replace("▾", "")
+    assert only.startswith(f"==> r2 <==\n{texts[1]}")
+    assert "r1" not in only
+    assert "no answer of r22; did you mean r2?" in gen("inspect", "--id", "r22", stdin=lines, code=1).err
+
+
+def test_no_color_keeps_the_marks(gen_server, home, environment):
+    (home / "work" / "run.jsonl").write_text(jsonl([
+        {"event": "token", "bytes": [65], "logprob": -9.0, "text": "A", "logprobs_from": "model"},
+    ]))  # fmt: skip
+    leader, follower = os.openpty()
+    with os.fdopen(follower, "rb+", buffering=0) as terminal:
+        code = gen_server._call(
+            ["inspect", "run.jsonl"], [terminal.fileno()] * 3, cwd=home / "work",
+            env={**environment, "TERM": "xterm-256color"}, timeout=60,
+        )  # fmt: skip
+    screen = os.read(leader, 4096)
+    os.close(leader)
+    assert code == 0
+    assert screen.startswith(b"\x1b[1;4mA\x1b[0m")
+
+
+REFUSED_WITH_HTML = {
+    "--top": ["--top", "3", "run.jsonl"],
+    "--color": ["--color", "always", "run.jsonl"],
+    "the run itself": ["run.jsonl", "--html", "run.jsonl"],
+}
+
+
+@pytest.mark.parametrize("words", REFUSED_WITH_HTML.values(), ids=REFUSED_WITH_HTML)
+def test_what_a_report_has_no_use_for_is_refused(gen, stream, words):
+    before = stream.read_bytes()
+    gen("inspect", "--html", "out.html", *words, code=2)
+    assert stream.read_bytes() == before
+    assert not stream.with_name("out.html").exists()

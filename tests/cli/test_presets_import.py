@@ -253,3 +253,39 @@ def test_presets_of_these_names_are_still_shown(gen, work):
         (work / "presets" / f"{name}.yaml").write_text("chain: [top_k: 3]\n")
         assert gen("presets", "show", name).out == "chain: [top_k: 3]\n"
         assert gen("presets", "check", name).out.startswith(f"{name}: ok")
+
+
+def test_a_saved_import_finds_its_grammar_from_everywhere(gen, work, home):
+    (work / "sub").mkdir()
+    (work / "sub/yes.gbnf").write_text('root ::= "yes" | "no"\n')
+    (work / "sub/llama.ini").write_text("temp = 0.5\ngrammar-file = yes.gbnf\n")
+    assert 'grammar: {file: "yes.gbnf"}' in gen("presets", "import", "sub/llama.ini").out
+    gen("presets", "import", "sub/llama.ini", "--save", "answer")
+    assert f'grammar: {{file: "{work}/sub/yes.gbnf"}}' in gen("presets", "show", "answer").out
+    assert gen("presets", "check", "answer").out.startswith("answer: ok")
+
+
+@pytest.mark.parametrize("name", ["nosuch.json", "nosuch.ini#small", "nosuch.presets", "nosuch.settings"])
+def test_a_file_that_is_not_there(gen, work, name):
+    message = f"gen: {name}: there is no such file; gen presets lists what has a name\n"
+    assert gen("x", "-P", name, code=2).err == message
+
+
+WRONG_FORMATS = {
+    "it cannot be read": (
+        ("Modelfile", "webui"),
+        2,
+        "Modelfile: a table of keys and values is needed; the",
+    ),
+    "it can": (("tavern.json", "huggingface"), 0, "note: the content looks like sillytavern; it is read as hugg"),
+}
+
+
+@pytest.mark.parametrize(("given", "code", "expected"), WRONG_FORMATS.values(), ids=WRONG_FORMATS)
+def test_a_wrong_format_is_pointed_out(gen, work, given, code, expected):
+    assert expected in gen("presets", "import", given[0], "--from", given[1], code=code).err
+
+
+def test_a_right_format_needs_no_hint(gen, work):
+    for name, format_name in (("tavern.json", "sillytavern"), ("Modelfile", "ollama"), ("webui.yaml", "webui")):
+        assert "looks like" not in gen("presets", "import", name, "--from", format_name).err

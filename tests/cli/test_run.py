@@ -144,6 +144,44 @@ def test_chat_and_system(gen):
     assert plain["prompt_tokens"] == 1
 
 
+def prompt_text(result):
+    return "".join(line["token"] for line in result.lines if line["event"] == "prompt")
+
+
+TEMPLATE = "{% for m in messages %}({{ m.role }}) {{ m.content }}{% endfor %} {{ mood|default('calm') }}"
+NO_SYSTEM = "{% if messages[0].role == 'system' %}{{ raise_exception('no') }}{% endif %}" + TEMPLATE
+TEMPLATES = {
+    "name": (["--chat-template", "gemma"], "<start_of_turn>user\nHi<end_of_turn>\n<start_of_turn>model\n", ""),
+    "text": (["--chat-template", TEMPLATE], "(user) Hi calm", ""),
+    "file": (["--chat-template", "a.jinja", "--system", "S"], "(system) S(user) Hi calm", ""),
+    "llama.cpp's flag of a file": (["--chat-template-file", "a.jinja"], "(user) Hi calm", ""),
+    "variables": (
+        ["--chat-template", TEMPLATE, "--chat-template-kwargs", '{"mood": "gay"}'],
+        "(user) Hi gay",
+        "",
+    ),
+    "variables of the model's own": (
+        ["--chat-template-kwargs", '{"enable_thinking": false}'],
+        "<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n",
+        "",
+    ),
+    "no system role": (
+        ["--chat-template", NO_SYSTEM, "--system", "S"],
+        "(user) S\nHi calm",
+        "gen: note: the chat template has no system role: "
+        "the system message goes before the user's first message\n",
+    ),
+}
+
+
+@pytest.mark.parametrize(("flags", "expected", "notes"), TEMPLATES.values(), ids=TEMPLATES)
+def test_chat_template(gen, home, flags, expected, notes):
+    (home / "work" / "a.jinja").write_text(TEMPLATE)
+    result = gen("Hi", *flags, "-n", "1", "--format", "jsonl", "--echo", "--logprobs", "0")
+    assert prompt_text(result).endswith(expected)
+    assert result.err == notes
+
+
 def test_context_full_and_no_limit(gen):
     done = gen("The sea", "-c", "16", "-n", "-1", "--ignore-eos", "--format", "jsonl").lines[-1]
     assert done["finish_reason"] == "context"
@@ -195,7 +233,7 @@ def test_model_by_flag_environment_and_config(gen, home):
     assert gen(*SEA, "-m", path).out == expected
     assert gen(*SEA, GEN_MODEL=path).out == expected
     missing = gen(*SEA, GEN_MODEL="nowhere.gguf", code=1)
-    assert missing.err == "gen: nowhere.gguf: there is no such file\n"
+    assert missing.err == "gen: $GEN_MODEL: nowhere.gguf: there is no such file\n"
     (home / "config" / "logitsmith").mkdir()
     (home / "config" / "logitsmith" / "config.yaml").write_text("model: lost.gguf\n")
     assert "lost.gguf" in gen(*SEA, code=1).err
@@ -353,7 +391,10 @@ def test_a_stdin_that_stays_silent_is_named(environment):
 
 def test_a_context_that_is_full_is_named(gen):
     full = gen("The sea", "-c", "16", "-n", "-1", "--ignore-eos")
-    note = "gen: note: the text ends here because the context is full: it holds 16 tokens, see -c\n"
+    note = (
+        "gen: note: the text ends here because the context is full: it holds 16 tokens; -c makes it larger, "
+        "--context-shift discards older tokens\n"
+    )
     assert full.err == note
     assert gen("The sea", "-c", "16", "-n", "3").err == ""
 

@@ -72,7 +72,7 @@ def test_lines(gen, home):
         (7, '"choices" is not a list of texts'),
         (8, "the text has no tokens"),
         (9, "half of a surrogate pair"),
-        (10, "does not fit: the prompt has 1 tokens"),
+        (10, "does not fit: the prompt has 1 token,"),
         (11, "it is not an object"),
         (12, "a number that JSON has not"),
         (13, "half of a surrogate pair"),
@@ -105,7 +105,7 @@ WRONG = {
     "a prompt that is empty": (["score", "", "--choices", "b"], "nothing comes before a choice", 1),
     "a choice that does not fit": (
         ["score", "a", "-c", "8", "--choices", "b c d e f g h i j"],
-        "does not fit: the prompt has 1 tokens",
+        "does not fit: the prompt has 1 token,",
         1,
     ),
     "no stride": (["score", "a b", "--stride", "0"], "--stride: 0 is not ≥ 1", 2),

@@ -7,6 +7,7 @@ import sys
 import time
 
 import pytest
+from logitsmith.cli.interrupt import interruptible
 
 GEN = (sys.executable, "-m", "logitsmith.cli")
 CODES = {signal.SIGINT: 130, signal.SIGTERM: 143, signal.SIGHUP: 129}
@@ -146,3 +147,14 @@ def test_a_closed_stdout_does_not_matter_to_a_file(environment, home):
 def test_a_closed_stdin_is_input_that_cannot_be_read(environment, home, command):
     done = in_shell(environment, f"{command} <&-", home)
     assert (done.returncode, done.stderr) == (1, "gen: stdin: it is closed\n")
+
+
+def test_an_aborted_call_counts_as_the_signal_that_aborted_it():
+    def compute():
+        with interruptible() as interrupt:
+            interrupt.abort_with(lambda: None, ArithmeticError)
+            signal.raise_signal(signal.SIGINT)
+            raise ArithmeticError
+
+    with pytest.raises(KeyboardInterrupt):
+        compute()

@@ -2,6 +2,7 @@
 
 import pytest
 from logitsmith.common import NotUTF8Error, decode_utf8, is_utf8, nearest_name
+from logitsmith.samplers.near_names import nearest_name as nearest_sampler_name
 
 
 @pytest.mark.parametrize(
@@ -41,5 +42,6 @@ def test_the_first_wrong_byte_is_named(data, place):
         pytest.param("zzz", None, id="nothing near"),
     ],
 )
-def test_the_nearest_name(name, nearest):
-    assert nearest_name(name, ["typ_p", "top_p", "top_k", "min_p"]) == nearest
+@pytest.mark.parametrize("find", [nearest_name, nearest_sampler_name], ids=["common", "samplers"])
+def test_the_nearest_name(find, name, nearest):
+    assert find(name, ["typ_p", "top_p", "top_k", "min_p"], 0.6) == nearest

@@ -17,6 +17,8 @@ from logitsmith.engine import (
 from logitsmith.grammars import compile_grammar
 from logitsmith.samplers import build
 
+from ..oracle.native_context_shift import ShiftedRun, run_with_context_shift
+from . import models_page
 from .small_models import write_model
 
 TRANSFORMERS = {
@@ -40,6 +42,7 @@ RECURRENT = {
     "hybrid, both in a layer": ("falcon-h1", "gpt2"),
     "hybrid, convolution": ("lfm2", "gpt2"),
     "hybrid, gated delta net": ("qwen3next", "gpt2"),
+    "hybrid, one sequence at a time": ("plamo2", "plamo2"),
 }
 ARCHITECTURES = TRANSFORMERS | RECURRENT
 PROMPTS = [
@@ -112,6 +115,20 @@ def test_only_attention_can_be_truncated(case):
     assert model.can_truncate == (name in TRANSFORMERS)
 
 
+def test_the_manual_names_these_architectures():
+    assert set(models_page.ARCHITECTURES) == {architecture for architecture, _ in ARCHITECTURES.values()}
+
+
+def test_the_manual_says_what_it_does(model):
+    row = models_page.ARCHITECTURES[model.metadata["general.architecture"]]
+    assert row.runs == "works"
+    assert row.lookup == ("works" if model.can_truncate else "refused")
+    assert row.common_beginning == ("goes on from there" if model.can_truncate else "is read again")
+    promised = str(model.batch_exactness(3)).split(" (")[0]
+    assert row.batch == ("measured" if model.can_truncate else promised)
+    assert str(model.batch_exactness(3, isolated=True)) == "exact"
+
+
 def test_a_kept_beginning_changes_nothing(model):
     texts = [model.vocabulary.tokenize_prompt(PROMPTS[number].encode()) for number in (2, 3, 0)]
     context = model.context
@@ -138,7 +155,7 @@ def test_a_batch_keeps_its_promise(model):
     assert run_many(model, numbers, 3, isolated=True) == (alone, "exact")
     three, promised = run_many(model, numbers, 3)
     if not model.can_truncate:
-        assert promised == "to rounding"
+        assert promised == ("exact" if model.metadata["general.architecture"] == "plamo2" else "to rounding")
     if promised == "to rounding":
         return
     assert run_many(model, reversed(numbers), 4) == (three, promised)
@@ -171,3 +188,29 @@ def test_lookup_is_refused_where_guesses_cannot_be_removed(model):
     else:
         with pytest.raises(ModelError, match="lookup"):
             run(model, 0, lookup=4)
+
+
+@pytest.mark.parametrize("keep", [0, 3, -1])
+def test_a_full_context_shifts_as_llama_cpp_does(model, keep):
+    if not model.can_truncate:
+        with pytest.raises(ModelError, match="cannot drop the older tokens of a text: it is recurrent"):
+            run(model, 0, keep_on_shift=keep)
+        return
+    model.context.truncate(0)  # llama.cpp reads the whole prompt too
+    start, tokens, done = run(model, 0, max_tokens=400, keep_on_shift=keep)
+    ids = [token.id for token in tokens]
+    request = ShiftedRun(start.prompt_ids, len(ids), model.context.length, keep, seed=0, follow=ids)
+    native = run_with_context_shift(model._native.handle, request)
+    assert [token.chosen.logprob for token in tokens] == pytest.approx(native.logprobs, abs=1e-5)
+    assert done.context_shifts == native.shifts
+
+
+def test_a_run_after_a_shift_is_that_of_a_new_context(model):
+    if not model.can_truncate:
+        return
+    model.context.truncate(0)
+    expected = exact(run(model, 0)[1])
+    *_, done = run(model, 0, max_tokens=400, keep_on_shift=-1)
+    start, tokens, _ = run(model, 0)
+    if done.context_shifts:  # some end their text before
+        assert (start.cached_tokens, exact(tokens)) == (0, expected)

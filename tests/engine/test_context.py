@@ -4,7 +4,7 @@ from contextlib import contextmanager
 
 import numpy as np
 import pytest
-from logitsmith.engine import Context, Model, ModelError, locate
+from logitsmith.engine import AbortedError, Context, Model, ModelError, locate
 
 TEXT = "The keeper of the lighthouse wrote each evening about the weather, the ships and the sea. " * 6
 
@@ -22,9 +22,8 @@ class FakeNative:
 
     def decode(self, tokens, position):
         if self.is_interrupted is not None and self.is_interrupted():
-            return False
+            raise AbortedError
         self.calls.append((position, list(tokens)))
-        return True
 
     @contextmanager
     def abort_when(self, is_interrupted):

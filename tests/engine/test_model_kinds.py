@@ -1,5 +1,6 @@
 """GGUF files that are not a decoder-only model: each is refused with a sentence. And files in several parts."""
 
+import re
 import struct
 
 import gguf
@@ -8,6 +9,7 @@ import pytest
 from logitsmith.engine import Model, ModelError, generate
 from logitsmith.samplers import build
 
+from .models_page import SENTENCES
 from .small_models import make_metadata, make_vocabulary, random_tensors, tensor_shapes, write_file, write_model
 
 EMBEDDING = "this model does not write text (an embedding or encoder model)"
@@ -21,8 +23,18 @@ OTHER_MODELS = {
         EMBEDDING,
     ),
     "encoder of T5": ("t5encoder", "t5", {}, EMBEDDING),
-    "T5": ("t5", "t5", {}, "an encoder-decoder model, whose encoder gen cannot run; give a decoder-only model"),
-    "a diffusion model": ("dream", "gpt2", {"dream.attention.causal": False}, "this is a diffusion model, which"),
+    "T5": (
+        "t5",
+        "t5",
+        {},
+        "this is an encoder-decoder model, whose encoder gen cannot run; give a decoder-only model",
+    ),
+    "a diffusion model": (
+        "dream",
+        "gpt2",
+        {"dream.attention.causal": False},
+        "this is a diffusion model, which does not write token by token; give another model",
+    ),
 }
 
 
@@ -44,7 +56,11 @@ OTHER_FILES = {
         ONE_TENSOR,
         "this is a projector for images or sound; give the model that it belongs to",
     ),
-    "an old projector": ({"general.architecture": "clip"}, ONE_TENSOR, "this is a projector"),
+    "an old projector": (
+        {"general.architecture": "clip"},
+        ONE_TENSOR,
+        "this is a projector for images or sound; give the model that it belongs to",
+    ),
     "a LoRA adapter": (
         {"general.architecture": "llama", "general.type": "adapter", "adapter.type": "lora"},
         ONE_TENSOR,
@@ -53,20 +69,37 @@ OTHER_FILES = {
     "an importance matrix": (
         {"general.architecture": "llama", "general.type": "imatrix"},
         ONE_TENSOR,
-        "this is an importance matrix, which is used to quantise a model",
+        "this is an importance matrix, which is used to quantise a model; give a model",
     ),
     "a vocabulary": (
         {"general.architecture": "llama"} | make_vocabulary("gpt2"),
         {},
         "this is a vocabulary without tensors; give a whole model",
     ),
-    "another program's model": ({"general.architecture": "sd1"}, ONE_TENSOR, "it holds no tokenizer"),
+    "another program's model": (
+        {"general.architecture": "sd1"},
+        ONE_TENSOR,
+        "it holds no tokenizer (tokenizer.ggml.model), so it can neither read nor write",
+    ),
     "an architecture of the future": (
         {"general.architecture": "new"} | make_vocabulary("gpt2"),
         ONE_TENSOR,
         "unknown model architecture: 'new'",
     ),
 }
+
+
+LATER_PART = "this is part 2 of 2 of a model; give the first part, which ends in -00001-of-00002.gguf"
+BIG_ENDIAN = "damaged GGUF file: it is big-endian; convert it with `gguf-convert-endian FILE little`"
+VERSIONS = {
+    1: "damaged GGUF file: version 1 is not 2 or 3; convert the model again",
+    4: "damaged GGUF file: version 4 is not 2 or 3; another version of llama.cpp wrote it",
+}
+
+
+def test_the_manual_has_these_sentences():
+    of_files = {message for *_, message in (*OTHER_MODELS.values(), *OTHER_FILES.values())}
+    assert set(SENTENCES.values()) == of_files | {LATER_PART, BIG_ENDIAN, *VERSIONS.values()}
 
 
 @pytest.mark.parametrize(("metadata", "tensors", "message"), OTHER_FILES.values(), ids=OTHER_FILES)
@@ -100,11 +133,12 @@ def test_a_model_in_parts(tmp_path):
     with Model.load(first, n_ctx=64, threads=1) as model:
         *_, done = generate(model, "hello", build("greedy"), max_tokens=3)
         assert done.completion_tokens == 3
-    with pytest.raises(
-        ModelError, match=r"part 2 of 2 of a model; give the first part, which ends in -00001-of-00002"
-    ):
-        Model.load(second)
-    second.unlink()
+    Model.load(second, n_ctx=64, threads=1).close()
+    alone = tmp_path / "alone"
+    alone.mkdir()
+    later = second.rename(alone / second.name)
+    with pytest.raises(ModelError, match=re.escape(f"{later}: {LATER_PART}")):
+        Model.load(later)
     with pytest.raises(ModelError, match=r"m-00002-of-00002.gguf"):
         Model.load(first)
 
@@ -115,15 +149,15 @@ def test_big_endian(tmp_path):
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.close()
-    with pytest.raises(ModelError, match="it is big-endian; convert it with `gguf-convert-endian"):
+    with pytest.raises(ModelError, match=re.escape(f"{path}: {BIG_ENDIAN}")):
         Model.load(path)
 
 
-@pytest.mark.parametrize("version", [1, 4])
-def test_other_versions(tmp_path, version):
+@pytest.mark.parametrize(("version", "message"), VERSIONS.items())
+def test_other_versions(tmp_path, version, message):
     path = write_model(tmp_path / "m.gguf", "llama")
     data = bytearray(path.read_bytes())
     data[4:8] = struct.pack("<I", version)
     path.write_bytes(data)
-    with pytest.raises(ModelError, match=f"version {version} is not 2 or 3"):
+    with pytest.raises(ModelError, match=re.escape(f"{path}: {message}")):
         Model.load(path)

@@ -1,6 +1,7 @@
 """``python -m tests.fuzz [SECONDS] [TARGET…]``: SECONDS of processor time for all targets together.
 
 Prints for each target how many inputs were tried, the seconds, and the findings, whose inputs stay in a folder.
+In the name of a target, hyphens stand for blanks: ``score-lines``.
 """
 
 from __future__ import annotations
@@ -22,18 +23,19 @@ _LEAST_SECONDS = 1.0
 def main(arguments: list[str]) -> int:
     """Fuzz; return 1 if there is a finding."""
     seconds = float(arguments[0]) if arguments else 60.0
-    names = arguments[1:] or list(TARGETS)
-    unknown = [name for name in names if name not in TARGETS]
+    targets = {name.replace(" ", "-"): name for name in TARGETS}
+    words = arguments[1:] or list(targets)
+    unknown = [word for word in words if word not in targets]
     if unknown:
-        print(f"unknown target {unknown[0]}; there are {', '.join(TARGETS)}")
+        print(f"unknown target {unknown[0]}; there are {', '.join(targets)}")
         return 2
     folder = Path(tempfile.mkdtemp(prefix="fuzz-"))
     found = tried = 0
     print(f"{'target':<16} {'inputs':>9} {'CPU s':>7} {'findings':>9}")
-    for name in names:
-        report = _fuzz(name, max(_LEAST_SECONDS, seconds / len(names)), folder)
+    for word in words:
+        report = _fuzz(targets[word], max(_LEAST_SECONDS, seconds / len(words)), folder)
         findings = report["findings"]
-        print(f"{name:<16} {report['tried']:>9,} {report['seconds']:>7.1f} {len(findings):>9}", flush=True)
+        print(f"{word:<16} {report['tried']:>9,} {report['seconds']:>7.1f} {len(findings):>9}", flush=True)
         for finding in findings:
             print(f"    {finding['key']}\n    {finding['input']}")
             (folder / f"{Path(finding['input']).name}.txt").write_text(finding["detail"])

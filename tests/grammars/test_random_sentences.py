@@ -26,6 +26,32 @@ def test_drawn_grammars(rules, seed):
     assert random_sentence(source, seed) == made
 
 
+OTHER_KINDS = {
+    "a regex": ("regex", r"\d{3}-[a-f]+(x|y)?"),
+    "letters beyond ASCII": ("regex", "[æ-þ]+ 日?"),
+    "Lark": ("lark", 'start: "a" B+\nB: /[0-9]x?/\n'),
+    "an object": ("json_schema", '{"type": "object"}'),
+    "anything": ("json_schema", "true"),
+    "a tree": ("json_schema", '{"properties": {"a": {"$ref": "#"}}, "required": [], "type": "object"}'),
+    "long": ("regex", "a{400}b?"),
+}
+
+
+@pytest.mark.parametrize(("kind", "source"), OTHER_KINDS.values(), ids=OTHER_KINDS)
+def test_other_kinds(kind, source):
+    grammar = compile_grammar(source, kind=kind)
+    made = [random_sentence(source, seed, kind=kind) for seed in range(20)]
+    for text in made:
+        assert grammar.matches(text), text
+    assert len(set(made)) > (1 if kind == "lark" else 0)
+    assert random_sentence(source, 3, kind=kind) == made[3]
+
+
+def test_a_lark_grammar_that_names_tokens_has_no_sentences_without_a_model():
+    with pytest.raises(GrammarError, match="the grammar names tokens; only a model can write its sentences"):
+        random_sentence("start: <[3]>", kind="lark")
+
+
 def test_another_root():
     assert random_sentence('root ::= "a"\nx ::= "b"', 1, "x") == "b"
 

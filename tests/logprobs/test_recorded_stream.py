@@ -21,6 +21,7 @@ from logitsmith.logprobs import (
     token_line,
 )
 
+from ..traced_runs import jsonl, traced_events
 from .steps import NO_NUMBERS, STEPS, TEXTS, likely, said, step
 
 START = start_line({"model": "tiny 😀", "seed": 7, "chain": [{"greedy": {}}], "logprobs": {"from": ["model"]}})
@@ -175,8 +176,8 @@ WRONG = {
     "another event": (b'{"event": "ping"}', "it is no event of a jsonl stream"),
     "an event that is no text": (b'{"event": 3}', "it is no event of a jsonl stream"),
     "a server-sent event": (b"data: [DONE]", "not JSON"),
-    "no bytes": (b'{"event": "token", "logprob": -1}', "bytes: Field required"),
-    "no logprob": (b'{"event": "prompt", "bytes": []}', "logprob: Field required"),
+    "no bytes": (b'{"event": "token", "logprob": -1}', "bytes: it is missing"),
+    "no logprob": (b'{"event": "prompt", "bytes": []}', "logprob: it is missing"),
     "a byte too large": (token_of(bytes=[0, 256]), "bytes.1: "),
     "a byte below 0": (token_of(bytes=[-1]), "bytes.0: "),
     "bytes as text": (token_of(bytes="a"), "bytes: "),
@@ -185,7 +186,7 @@ WRONG = {
     "another source": (token_of(logprobs_from="server"), "logprobs_from: "),
     "a likely token without bytes": (
         token_of(top_logprobs=[{"bytes": [], "logprob": -1}, {"logprob": -1}]),
-        "top_logprobs.1.bytes: Field required",
+        "top_logprobs.1.bytes: it is missing",
     ),
     "a likely token above 1": (
         token_of(top_logprobs=[{"bytes": [], "logprob": 1}]),
@@ -300,3 +301,88 @@ def test_any_lines_are_read_or_refused(lines):
     with suppress(StreamError):
         events.extend(read_stream(io.BytesIO(b"\n".join(lines))))
     assert all(isinstance(event, RecordedStart | RecordedTokenLine | RecordedDone) for event in events)
+
+
+def test_a_trace_is_read():
+    line = traced_events(1)[1]
+    trace = read(jsonl([line]))[0].trace
+    written = line["trace"]
+    assert [stage.model_dump(exclude={"roll"}) for stage in trace.stages] == written["stages"]
+    assert [candidate.model_dump(by_alias=True) for candidate in trace.candidates] == [
+        {key: value for key, value in candidate.items() if key != "token"} for candidate in written["candidates"]
+    ]
+    assert trace.draw.model_dump() == written["draw"]
+    assert trace.candidate(line["id"]).data == line["bytes"]
+    assert trace.candidate(-1) is None
+    assert not trace.forced
+
+
+def test_the_likeliest_token_of_a_trace_and_whether_it_fell():
+    for line in traced_events(40)[1:-1]:
+        trace = read(jsonl([line]))[0].trace
+        first = max(line["trace"]["candidates"], key=lambda candidate: candidate["probs"][0])
+        fallen = trace.fallen_likeliest()
+        assert trace.likeliest().id == first["id"]
+        assert (None if fallen is None else fallen.dropped_by) == first["dropped_by"]
+
+
+WRONG_TRACES = {
+    "no stages": ({"stages": []}, "trace.stages: "),
+    "a short column": (
+        {"candidates": [{"id": 1, "bytes": [], "logits": [0], "probs": []}]},
+        "candidate 1 has not",
+    ),
+    "no such stage": (
+        {"candidates": [{"id": 1, "bytes": [], "logits": [0], "probs": [1], "dropped_by": 1}]},
+        "dropped_by names no stage",
+    ),
+    "no object": (5, "trace: 5 is not an object"),
+}
+
+
+@pytest.mark.parametrize(("change", "message"), WRONG_TRACES.values(), ids=WRONG_TRACES)
+def test_a_wrong_trace_is_named(change, message):
+    whole = {"stages": [{"name": "model", "kept": 2, "entropy": 0.5}], "candidates": [], "draw": None}
+    trace = {**whole, **change} if isinstance(change, dict) else change
+    line = {"event": "token", "bytes": [65], "logprob": -1, "text": "A", "trace": trace}
+    with pytest.raises(StreamError, match=message):
+        read(jsonl([line]))
+
+
+def test_a_line_of_a_batch_is_a_run():
+    tokens = [{key: value for key, value in line.items() if key != "event"} for line in traced_events(3)[1:-1]]
+    line = {
+        "id": "a",
+        "line": 1,
+        "seed": 4,
+        "finish_reason": "length",
+        "text": "x",
+        "tokens": tokens,
+        "error": None,
+    }
+    start, *lines, done = read(jsonl([line]))
+    assert (start.id, start.seed, start.model) == ("a", 4, "?")
+    assert [item.id for item in lines] == [item["id"] for item in tokens]
+    assert done.finish_reason == "length"
+
+
+WRONG_BATCH_LINES = {
+    "an error": ({"error": {"message": "line 2: no"}}, "line 1: request a has no answer .line 2: no."),
+    "no tokens": ({}, "line 1: the answer of a has no tokens; .* --logprobs N"),
+    "a wrong token": ({"tokens": [{"bytes": [300], "logprob": 0}]}, "line 1: tokens.0.bytes.0: 300 is not"),
+}
+
+
+@pytest.mark.parametrize(("fields", "message"), WRONG_BATCH_LINES.values(), ids=WRONG_BATCH_LINES)
+def test_a_line_of_a_batch_without_tokens_is_named(fields, message):
+    with pytest.raises(StreamError, match=message):
+        read(jsonl([{"id": "a", "line": 1, **fields}]))
+
+
+def test_half_of_a_surrogate_pair_is_replaced():
+    line = rb'{"event": "token", "bytes": [237, 160, 128], "logprob": -1, "text": "a\ud800b", "id": 3}'
+    assert read(line + b"\n")[0].text == "a\ufffdb"
+    assert read(line[:-4]) == []
+    assert (
+        read(rb'{"event": "token", "bytes": [1], "logprob": -1, "text": "\ud83d\ude00"}')[0].text == "\U0001f600"
+    )

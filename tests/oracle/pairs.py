@@ -136,7 +136,7 @@ def follow(steps: Sequence[Mapping[str, Any]], rows: Rows, vocabulary: Any, seed
     """Compare the rows after every step, llama.cpp's count of rows, and the token, over one draw from each row."""
     ours = build(list(steps), seed=seed, vocab=vocabulary)
     ours.reset(rows.prompt)
-    pointer = vocabulary._native.vocab
+    pointer = vocabulary._native.handle
     with NativeChain(ours.config, vocabulary=vocabulary.size, seed=seed, vocab=pointer) as native:
         native.accept(*rows.prompt)
         for number, logits in enumerate(rows.logits):

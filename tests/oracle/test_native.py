@@ -71,7 +71,7 @@ def vocabulary() -> Iterator[Any]:
 
 
 def apply(vocabulary, steps, logits, *history):
-    with NativeChain(steps, vocabulary=vocabulary.size, vocab=vocabulary._native.vocab) as native:
+    with NativeChain(steps, vocabulary=vocabulary.size, vocab=vocabulary._native.handle) as native:
         native.accept(*history)
         return native.apply(logits)
 

@@ -91,7 +91,7 @@ def compare(model, steps, seed, count):
     model.context.read(prompt)
     ours.reset(prompt)
     ties = 0
-    pointer = vocabulary._native.vocab
+    pointer = vocabulary._native.handle
     with NativeChain(ours.config, vocabulary=vocabulary.size, seed=seed, vocab=pointer) as native:
         native.accept(*prompt)
         for step in range(count):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 import pytest
@@ -22,7 +23,8 @@ KINDS: dict[str, Any] = {
 }
 UNDERSTOOD = {
     "$defs", "$ref", "$schema", "additionalProperties", "anyOf", "const", "default", "description", "enum",
-    "exclusiveMinimum", "items", "maximum", "minLength", "minimum", "properties", "required", "title", "type",
+    "exclusiveMinimum", "items", "maximum", "minLength", "minimum", "pattern", "properties", "required", "title",
+    "type",
 }  # fmt: skip
 
 
@@ -50,6 +52,7 @@ def holds(schema: Any, value: Any) -> bool:
         ]
     if isinstance(value, str):
         checks.append(len(value) >= schema.get("minLength", 0))
+        checks.append(re.search(schema.get("pattern", ""), value) is not None)
     if isinstance(value, list):
         checks += [holds(schema.get("items", True), item) for item in value]
     if isinstance(value, dict):

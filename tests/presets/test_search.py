@@ -203,7 +203,7 @@ def test_user_config_paths(user_folder: Path, monkeypatch: pytest.MonkeyPatch) -
 
 BAD_CONFIGS = {
     "unknown": ("modle: x", "unknown key 'modle'; did you mean model?"),
-    "number": ("model: 3", "model: 3 is not a path"),
+    "number": ("model: 3", "model: 3 is not a path or a model's name"),
     "empty_text": ("preset: ''", "preset: '' is not a name or a path"),
     "list": ("[a]", "the file holds a list; keys with values are needed, as in key: value"),
     "syntax": ("model: [", "line 1, column 9: expected the node content, but found '<stream end>'"),

@@ -4,6 +4,7 @@ import base64
 import json
 import os
 import pty
+import re
 import signal
 import subprocess
 import sys
@@ -215,7 +216,7 @@ def test_a_limit_before_the_first_answer_is_no_reason_to_go_on(here, tmp_path):
     """A server that hides its first draw has used up the only call."""
     with api(lambda *_: (200, {"tokens": [1]}, {})) as url:
         done = here(*asked(url, "--vocab-size", "9", "-o", "out.json", "--max-calls", "1"), code=1)
-    assert "--max-calls is reached after 1 calls; nothing was answered" in done.err
+    assert "--max-calls is reached after 1 call; nothing was answered" in done.err
     assert not (tmp_path / "work" / "out.json.checkpoint").exists()
 
 
@@ -316,7 +317,7 @@ def test_a_bar_on_terminals_only(home, environment):  # noqa: F811
         os.close(main)
         assert process.wait() == 0
     assert b"Recovering" in seen
-    assert b"%" in seen
+    assert re.search(rb"\d/[\d,]+ ", seen)
 
 
 def test_the_openai_key_is_shown_nowhere(here, tmp_path):
@@ -335,7 +336,7 @@ def test_the_openai_key_is_shown_nowhere(here, tmp_path):
         assert "401" in done.err
         assert all(KEY.encode() not in path.read_bytes() for path in (tmp_path / "work").iterdir())
         done = here("recover", "--endpoint", f"{url}/v1", *rest, "--dry-run")
-        assert "the prompt has about 1 tokens" in done.out
+        assert "the prompt has about 1 token;" in done.out
         assert "window" not in done.err
         assert len(seen) == 1
     done = here("recover", "--endpoint", "http://127.0.0.1:9/v1", *rest, code=1, OPENAI_API_KEY="")

@@ -306,8 +306,9 @@ def test_how_long_is_waited(name):
         http._stopped.wait = lambda delay: waited.append(delay) or False
         http.get("x")
         http.close()
-    assert waited == [pytest.approx(seconds, abs=2)]
-    assert ("it asks to wait" in told[0]) == (seconds > 30)
+    assert waited == [pytest.approx(seconds, abs=2)] == [told[0].seconds]
+    assert (told[0].attempt, told[0].attempts) == (2, HttpOptions().retries + 1)
+    assert ("it asks to wait" in told[0].problem) == (seconds > 30)
 
 
 @pytest.mark.parametrize("text", ["soon", "nan", ""])

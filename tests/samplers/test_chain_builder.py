@@ -112,3 +112,36 @@ def test_choices_in_words():
     top_p = type(make_sampler("top_p", "step"))
     assert allowed_values(top_p.model_fields["boundary"]) == "include or exclude"
     assert allowed_values(top_p.model_fields["min_keep"]) == "≥ 1"
+
+
+STEPS_IN_NOTATION = {
+    "a number": ("temp0.8", {"temperature": 0.8}),
+    "a call with one value": ("top_k(40)", {"top_k": 40}),
+    "a call with names": ("top-p(p=0.6, min_keep=2)", {"top_p": {"p": 0.6, "min_keep": 2}}),
+    "an equals sign": ("typical = 0.9", {"typical": 0.9}),
+}
+
+
+@pytest.mark.parametrize(("text", "step"), STEPS_IN_NOTATION.values(), ids=STEPS_IN_NOTATION)
+def test_a_step_of_a_list_may_be_written_in_the_notation(text, step):
+    (written,), (table,) = parse_chain([text]), parse_chain([step])
+    assert written == table
+
+
+NO_STEPS = {
+    "several": (
+        "top_k40 > temp1",
+        "chain[0]: 'top_k40 > temp1' is a chain of several steps; write each",
+    ),
+    "a colon": ("top_k:40", "chain[0]: 'top_k:40' is not a step; write name, name0.8, name=value or name("),
+    "a call with two values": ("top_k(40, 2)", "chain[0]: '40' is not key=value"),
+    "an unknown name": ("top_x40", "chain[0]: unknown sampler 'top_x40'; did you mean top_p?"),
+    "a version": ("mirostat2", "chain[0]: 'mirostat2' may be mirostat_v2 or mirostat=2"),
+}
+
+
+@pytest.mark.parametrize(("text", "message"), NO_STEPS.values(), ids=NO_STEPS)
+def test_a_step_that_is_none_says_how_to_write_it(text, message):
+    with pytest.raises(SamplingError) as caught:
+        parse_chain([text])
+    assert str(caught.value).startswith(message)

@@ -93,7 +93,7 @@ HINT = "; write name, name0.8, name=value or name(key=value, …)"
         ("temp=", "chain 'temp=', step 1: 'temp=' is not a step" + HINT),
         ("temp0.8.1", "chain 'temp0.8.1', step 1: 'temp0.8.1' is not a step" + HINT),
         ("temp(t=1", "chain 'temp(t=1', step 1: 'temp(t=1' is not a step" + HINT),
-        ("a > temp(0.8)", "chain 'a > temp(0.8)', step 2: '0.8' is not key=value"),
+        ("a > temp(0.8, 1)", "chain 'a > temp(0.8, 1)', step 2: '0.8' is not key=value"),
         ("temp(t=)", "chain 'temp(t=)', step 1: 't=' is not key=value"),
         ("temp(=1)", "chain 'temp(=1)', step 1: '=1' is not key=value"),
         ("temp(t=1,)", "chain 'temp(t=1,)', step 1: '' is not key=value"),

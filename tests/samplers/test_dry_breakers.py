@@ -239,7 +239,7 @@ def pair(request, vocabulary):
         or (len(piece) < 8 and any(piece.endswith(text[:n]) for text in texts for n in range(2, len(text))))
     ]  # fmt: skip
     steps = [{"dry": params}]
-    with NativeChain(steps, vocabulary=vocabulary.size, vocab=vocabulary._native.vocab) as native:
+    with NativeChain(steps, vocabulary=vocabulary.size, vocab=vocabulary._native.handle) as native:
         yield build(steps, vocab=vocabulary), native, [tokens, vocabulary.tokenize(b"a b")]
 
 
@@ -262,7 +262,7 @@ def both(vocabulary, breaker, history):
     logits = np.zeros(vocabulary.size, dtype=np.float32)
     ours = build(steps, vocab=vocabulary)
     ours.reset(history)
-    with NativeChain(steps, vocabulary=vocabulary.size, vocab=vocabulary._native.vocab) as native:
+    with NativeChain(steps, vocabulary=vocabulary.size, vocab=vocabulary._native.handle) as native:
         native.accept(*history)
         return ours.apply(logits).logits, native.apply(logits).logits
 

@@ -156,7 +156,7 @@ def ours(vocabulary, k):
 
 def check(vocabulary, logits, k):
     steps = [{"top_k": {"k": k}}, {"infill": {}}, {"dist": {}}]
-    with NativeChain(steps, vocabulary=vocabulary.size, vocab=vocabulary._native.vocab) as native:
+    with NativeChain(steps, vocabulary=vocabulary.size, vocab=vocabulary._native.handle) as native:
         theirs = native.apply(logits)
     left = ours(vocabulary, k).apply(logits)
     assert left.ids.tolist() == theirs.ids.tolist()
@@ -213,7 +213,7 @@ def test_equals_llama_cpp_on_any_row(vocabulary, style, k):
 def test_equals_llama_cpp_on_the_whole_vocabulary(vocabulary, chosen, seed):
     logits = np.full(vocabulary.size, NEG, dtype=np.float32)
     logits[chosen] = make_row("normal", len(chosen), seed)
-    with NativeChain([{"infill": {}}], vocabulary=vocabulary.size, vocab=vocabulary._native.vocab) as native:
+    with NativeChain([{"infill": {}}], vocabulary=vocabulary.size, vocab=vocabulary._native.handle) as native:
         theirs = native.apply(logits)
     left = ours(vocabulary, 0).apply(logits)
     assert left.ids[left.logits > NEG].tolist() == theirs.ids[theirs.logits > NEG].tolist()
@@ -227,7 +227,7 @@ def test_equal_logits_keep_their_order_where_llama_cpp_mixes_them(vocabulary):
     left = ours(vocabulary, 40).apply(logits)
     assert left.ids[left.logits > NEG].tolist() == sorted(tokens)
     steps = [{"top_k": {"k": 40}}, {"infill": {}}]
-    with NativeChain(steps, vocabulary=vocabulary.size, vocab=vocabulary._native.vocab) as native:
+    with NativeChain(steps, vocabulary=vocabulary.size, vocab=vocabulary._native.handle) as native:
         theirs = native.apply(logits)
     assert sorted(theirs.ids[theirs.logits > NEG].tolist()) == sorted(tokens)
     assert theirs.ids[:4].tolist() != sorted(tokens), "llama.cpp's sort became stable: say so in the docstring"

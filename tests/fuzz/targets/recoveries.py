@@ -7,7 +7,8 @@ import json
 
 import httpx
 import numpy as np
-from logitsmith.recover import LlamaServerEndpoint, OpenAIEndpoint, RecoverError
+from logitsmith.engine import ModelError
+from logitsmith.recover import LlamaServerEndpoint, OpenAIEndpoint, RecoverError, output_matrix, read_tiktoken
 from logitsmith.recover.basis.basis import Basis
 from logitsmith.recover.endpoints.answer_checks import checked_answer
 from logitsmith.recover.endpoints.base import EndpointAnswer
@@ -15,8 +16,9 @@ from logitsmith.recover.query_journal import QueryJournal
 from logitsmith.recover.question import QuestionKey
 from logitsmith.recover.results.result_files import read_row
 
+from ...engine.big_model import write_model
 from ..target import Target
-from .files import file, folder
+from .files import contents, file, folder
 
 _RUN = {"api": "local", "prompt": "x", "window": 5}
 _VOCABULARY = 20
@@ -94,6 +96,50 @@ def _answers(endpoint: type, arguments: dict):
     return answer
 
 
+def tiktoken(data: bytes) -> None:
+    """A tokenizer's file."""
+    read_tiktoken(file("t.tiktoken", data))
+
+
+def matrix(data: bytes) -> None:
+    """A GGUF file, whose output matrix gives a basis."""
+    output_matrix(file("matrix.gguf", data))
+
+
+def _matrix_seed() -> bytes:
+    path = folder() / "matrix-seed.gguf"
+    write_model(path, 8, width=32)
+    return path.read_bytes()
+
+
+def server_model(data: bytes) -> None:
+    """What llama.cpp's server says about its model."""
+    transport = httpx.MockTransport(lambda request: httpx.Response(200, content=data))
+    endpoint = LlamaServerEndpoint("http://api.test/", transport=transport)
+    endpoint.stop_retries()
+    try:
+        json.dumps(endpoint.identity)
+        assert isinstance(endpoint.vocab_size, int)
+        endpoint.count_tokens("x")
+    finally:
+        endpoint.close()
+
+
+def failures(data: bytes) -> None:
+    """A status, a line of headers, and a body, for which every endpoint gives up."""
+    first, _, body = data.partition(b"\n")
+    status, _, header = first.partition(b" ")
+    code = int(status) if status.isdigit() and len(status) == 3 else 500
+    headers = [(b"retry-after", header), (b"location", header)]
+    transport = httpx.MockTransport(lambda request: httpx.Response(code, headers=headers, content=body))
+    endpoint = LlamaServerEndpoint("http://api.test/", vocab_size=_VOCABULARY, transport=transport)
+    endpoint.stop_retries()
+    try:
+        checked_answer(endpoint.query("x", {}), endpoint)
+    finally:
+        endpoint.close()
+
+
 _PIECES = [bytes([97 + token]) for token in range(_VOCABULARY)]
 _STEP = {"tokens": ["a"], "token_logprobs": [-0.5], "top_logprobs": [{"a": -0.5, "b": -1.5, "bytes:\\xff": -2}]}
 _OPENAI = [{"choices": [{"text": "a", "logprobs": _STEP}]}, {"error": {"message": "no"}}]
@@ -151,5 +197,53 @@ TARGETS = (
         _answers(LlamaServerEndpoint, {"window": 5, "vocab_size": _VOCABULARY}),
         (RecoverError,),
         [json.dumps(body).encode() for body in _SERVER],
+    ),
+    Target(
+        "server models",
+        server_model,
+        (RecoverError,),
+        [
+            json.dumps(
+                {"data": [{"id": "m", "meta": {"n_vocab": 20, "n_embd": 3, "size": 9}}], "tokens": [1, 2]}
+            ).encode(),
+            b'{"data": [{"id": "m"}], "tokens": []}',
+        ],
+        [b'"n_vocab": ', b'"meta": ', b'"id": ', b'"tokens": '],
+    ),
+    Target(
+        "failures",
+        failures,
+        (RecoverError,),
+        [
+            b'429 3\n{"error": {"message": "slower"}}',
+            b"503 Wed, 21 Oct 2026 07:28:00 GMT\nbusy",
+            b'307 https://other.test/x?key=1\n{"error": "moved"}',
+            b"204 \n",
+        ],
+        [
+            b"429 ",
+            b"301 ",
+            b"200 ",
+            b"nan",
+            b"inf",
+            b"Wed, 21 Oct 9999 07:28:00 +2500",
+            b'"message": ',
+            b'"error": ',
+        ],
+    ),
+    Target(
+        "tiktoken",
+        tiktoken,
+        (RecoverError,),
+        [b"YQ== 0\nYg== 1\nYWI= 2\n", *contents("tests/recorded/inputs/wrong.tiktoken")],
+        [b"==", b" ", b"\n", b"0", b"999999999999"],
+    ),
+    Target(
+        "output matrices",
+        matrix,
+        (RecoverError, ModelError),
+        [_matrix_seed()],
+        [b"output.weight", b"token_embd.weight", b"general.alignment"],
+        is_text=False,
     ),
 )

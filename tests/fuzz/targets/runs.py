@@ -5,18 +5,25 @@ from __future__ import annotations
 import contextlib
 import io
 
-from logitsmith.cli.render.inspection import show
-from logitsmith.logprobs import StreamError, read_stream
+from logitsmith.cli.render.inspection import RunPrinter
+from logitsmith.cli.render.report.report_page import page
+from logitsmith.cli.render.report.run_data import RunReader
+from logitsmith.logprobs import StreamError, read_stream, split_runs
 
 from ..target import Target
 from .files import contents
 
 
 def recorded(data: bytes) -> None:
-    """A stream of jsonl: all of its events are shown, and each wrong line has its number."""
+    """A stream of jsonl: all of its events are shown, on a page too, and each wrong line has its number."""
     problems: list[StreamError] = []
     with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
-        show(read_stream(io.BytesIO(data), problems.append), 3, None)
+        for run in split_runs(read_stream(io.BytesIO(data), problems.append)):
+            events = list(run)
+            RunPrinter(3, None).show(events)
+            packed = RunReader("run", None).read(events)
+            assert packed is not None
+            assert page([packed]).startswith("<!doctype html>")
     assert all(str(problem).startswith("line ") for problem in problems)
     if problems:
         raise problems[0]
@@ -38,6 +45,9 @@ TARGETS = (
             b'"bytes": ',
             b'"chain": ',
             b'"entropy": ',
+            b'"trace": {"stages": [{"name": "model", "kept": 2}], "candidates": []}',
+            b'"tokens": [',
+            b'"id": "a", "line": 1, ',
         ],
     ),
 )

@@ -1,0 +1,116 @@
+"""`gen models`: list the models on this machine, show one, download one."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from ..errors import note, report_failures
+from ..inputs.model import find_model_file, pull
+from ..options.models import LIST_HELP, ModelListOptions, ModelPullOptions, ModelsFormat, ModelShowOptions
+from ..options.signature import takes_options
+
+if TYPE_CHECKING:
+    from ...engine import ModelEntry, ModelSummary
+
+app = typer.Typer(help="List the models on this machine, show one, or download one.", add_completion=False)
+
+Format = Annotated[ModelsFormat, typer.Option("--format", help=LIST_HELP.replace("[", r"\["), show_default=False)]
+
+
+@app.callback(invoke_without_command=True)
+def models(context: typer.Context, format: Format = ModelsFormat.text) -> None:  # noqa: A002 - the flag's name
+    """List the models on this machine, show one, or download one. Without a command: list them."""
+    if context.invoked_subcommand is None:
+        with report_failures():
+            _list(ModelListOptions(format=format))
+    elif format is not ModelsFormat.text:
+        raise typer.BadParameter(f"--format: write it behind {context.invoked_subcommand}")
+
+
+@app.command("list")
+@takes_options(ModelListOptions)
+def list_(options: ModelListOptions) -> None:
+    """List models of Hugging Face, Ollama, LM Studio, llama.cpp, GPT4All and Jan, and those of your folders."""
+    _list(options)
+
+
+@app.command()
+@takes_options(ModelShowOptions)
+def show(options: ModelShowOptions) -> None:
+    """Show a model's metadata, its special tokens, and the sampling settings of its author."""
+    from ...engine import read_facts, read_summaries
+    from ..render.models import show_facts
+
+    path = find_model_file(options.name)
+    entry = _entry_of(path, options.name)
+    summary = next(iter(read_summaries([entry])))
+    facts = read_facts(path, entry.settings)
+    if options.format is ModelsFormat.json:
+        print(json.dumps({**summary.as_json(), **facts.as_json()}, indent=2, ensure_ascii=False))
+    else:
+        show_facts(summary, facts)
+
+
+@app.command("pull")
+@takes_options(ModelPullOptions)
+def pull_(options: ModelPullOptions) -> None:
+    """Download a model of Hugging Face into its cache; what an earlier call began goes on.
+
+    Private repositories need the token of HF_TOKEN, or of `hf auth login`.
+    """
+    from ...engine import parse_hub_reference
+
+    reference = parse_hub_reference(options.reference)
+    path = pull(reference)
+    note(f"{reference} is here: gen -m {reference}")
+    print(path)
+
+
+def _list(options: ModelListOptions) -> None:
+    from ...engine import list_models, read_summaries
+    from ...presets import user_config
+    from ..render.models import show_models
+
+    entries = list_models(user_config().model_folders, note)
+    part = (options.part or "").lower()
+    summaries = list(read_summaries(entry for entry in entries if part in entry.name.lower()))
+    usable = [summary for summary in summaries if summary.is_model]
+    if options.format is ModelsFormat.json:
+        json.dump([summary.as_json() for summary in usable], sys.stdout, indent=2, ensure_ascii=False)
+        print()
+    elif usable:
+        show_models(usable)
+    _report_rest(summaries, usable, options.part)
+
+
+def _report_rest(summaries: list[ModelSummary], usable: list[ModelSummary], part: str | None) -> None:
+    """Say what is not listed, and what to do if nothing is."""
+    from ...common import count_noun
+
+    others = len(summaries) - len(usable)
+    if others:
+        note(f"{count_noun(others, 'file')} not listed: projectors, adapters, and what else is no model by itself")
+    if not usable:
+        what = f"no model has {part!r} in its name" if part else "no model is found"
+        note(f"{what}; gen models pull hf:USER/REPO downloads one; model_folders: in the config adds your folders")
+
+
+def _entry_of(path: Path, name: str) -> ModelEntry:
+    """The entry of a file in the list of models; a new one for a file that is in none of the folders."""
+    from ...engine import ModelEntry, list_models
+    from ...engine.model_files.parts import first_part, part_paths
+    from ...presets import user_config
+
+    path = first_part(path)
+
+    same = [entry for entry in list_models(user_config().model_folders) if entry.path == path]
+    bare = name.lower().removeprefix("ollama:")
+    named = [entry for entry in same if bare in entry.name.lower()]
+    return next(iter(named or same), None) or ModelEntry(
+        path.stem, "a file", path, tuple(part for part in part_paths(path) if part.is_file()) or (path,)
+    )

@@ -1,0 +1,108 @@
+"""`gen next`: what the next token would be drawn from, and how the chain came to that."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import typer
+
+from ..inputs.chains import NamedChain, named_chain
+from ..inputs.chat_template import ChatTemplateFlags
+from ..inputs.grammar import grammar_spec, start_constraint
+from ..inputs.model import load_model, show_llama_cpp_messages
+from ..inputs.prepared_prompt import prepare_prompt
+from ..inputs.prompt import read_prompt
+from ..inputs.settings import preset_name, resolve_run_settings, seed_of
+from ..interrupt import Interrupt, interruptible
+from ..options.next import NextFormat, NextOptions
+from ..options.signature import takes_options
+
+if TYPE_CHECKING:
+    from ...engine import Model
+    from ...grammars import GrammarSpec
+    from ...presets import Settings
+
+
+@takes_options(NextOptions)
+def next(options: NextOptions) -> None:  # noqa: A001 - a command's function has its name
+    """Show what the next token would be drawn from, step by step of the chain. No token is drawn.
+
+    gen next "The sea was"                                  probabilities after each step
+    gen next "The sea was" --against creative --against min-p0.1
+    """
+    show_llama_cpp_messages(options.log)
+    needs_model = "model" in (preset_name(options.sampling.preset), *(options.against or ()))
+    setup = None if needs_model else _set_up(options, None)
+    raw_prompt = read_prompt(options.prompt)
+    with interruptible() as interrupt, load_model(options.model, interrupt) as model:
+        _show(setup or _set_up(options, model.metadata), model, raw_prompt, interrupt)
+
+
+@dataclass(frozen=True)
+class _Setup:
+    """The command line and what follows from it.
+
+    ``spec``: the grammar, None if there is none; ``against``: the chains to compare with; ``template``: the flags
+    of the chat template.
+    """
+
+    options: NextOptions
+    settings: Settings
+    spec: GrammarSpec | None
+    against: Sequence[NamedChain]
+    template: ChatTemplateFlags
+
+
+def _set_up(options: NextOptions, metadata: Mapping[str, str] | None) -> _Setup:
+    settings = resolve_run_settings(options, metadata)
+    against = [named_chain(text, metadata) for text in options.against or ()]
+    spec = grammar_spec(options.grammar, settings)
+    return _Setup(options, settings, spec, against, ChatTemplateFlags(options.chat))
+
+
+def _show(setup: _Setup, model: Model, raw_prompt: str, interrupt: Interrupt) -> None:
+    """Read the prompt, trace the chains, and print.
+
+    Args:
+        setup: the command line, the settings, the grammar and the chains.
+        model: the model.
+        raw_prompt: the prompt without a chat template.
+        interrupt: tells whether Ctrl-C was pressed.
+    """
+    from ...engine import trace_next
+    from ...samplers import build
+    from ..render.next_token import NamedNextToken, show_table, write_json
+    from ..render.progress import reading
+
+    options, settings, vocabulary = setup.options, setup.settings, model.vocabulary
+    if options.top > vocabulary.size:
+        raise typer.BadParameter(
+            f"--top: {options.top:,} is more than the {vocabulary.size:,} tokens of the vocabulary"
+        )
+    constraint = None if setup.spec is None else start_constraint(setup.spec, model)
+    seed = seed_of(settings)
+    chain = build(settings.steps, seed=seed, vocab=vocabulary)
+    against = [build(named.steps, seed=seed, vocab=vocabulary) for named in setup.against]
+    prompt = prepare_prompt(model, raw_prompt, settings, options, setup.template)
+    with reading() as progress, interrupt.ending_soon():
+        result = trace_next(
+            model,
+            prompt.tokens,
+            chain,
+            constraint,
+            top=options.top,
+            against=against,
+            jump=not options.grammar.no_jump,
+            progress=progress,
+            is_interrupted=lambda: interrupt.requested,
+        )
+    if result is None:
+        raise typer.Exit(interrupt.exit_code)
+    named = NamedNextToken(model, chain, result, [each.name for each in setup.against], against)
+    if options.format is NextFormat.json:
+        write_json(named, sys.stdout)
+    else:
+        show_table(named)

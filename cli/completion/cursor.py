@@ -1,0 +1,108 @@
+"""What the word at the cursor is: a command, a flag, a flag's value or an argument."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from .commands import (
+    HELP,
+    VERSION,
+    Parameter,
+    command_function,
+    command_names,
+    parameters,
+    subcommands,
+)
+from .reply import Candidate, Reply, matching
+from .values import complete_value
+
+
+def complete_words(words: Sequence[str], word: str) -> Reply:
+    """Return what completes a word of `gen`'s command line; ``words``: those between `gen` and the cursor."""
+    if not words and not word.startswith("-"):
+        return Reply(matching((Candidate(*named) for named in command_names()), word))
+    extra = [] if words else [VERSION]
+    if not words or words[0] not in dict(command_names()):
+        return _complete(command_function("run"), words, word, extra)
+    name, *following = words
+    functions = subcommands(name)
+    if not functions:
+        return _complete(command_function(name), following, word)
+    if following and following[0] in functions:
+        return _complete(functions[following[0]], following[1:], word)
+    if following:
+        return Reply([])
+    candidates = [Candidate(sub, _summary(function)) for sub, function in functions.items()]
+    if word.startswith("-"):
+        candidates = [Candidate(flag, HELP.help) for flag in HELP.names]
+    return Reply(matching(candidates, word))
+
+
+@dataclass
+class _Line:
+    """What the words before the cursor say.
+
+    Attributes:
+        awaited: the flag whose value comes next; None: no value is due.
+        given: the flags that are there.
+        argument_count: how many arguments are there.
+        has_no_more_flags: True behind ``--``.
+    """
+
+    awaited: Parameter | None = None
+    given: list[Parameter] = field(default_factory=list)
+    argument_count: int = 0
+    has_no_more_flags: bool = False
+
+
+def _complete(
+    function: Callable[..., None], words: Sequence[str], word: str, extra: Sequence[Parameter] = ()
+) -> Reply:
+    """Complete a word of a command.
+
+    Args:
+        function: the command.
+        words: what follows the command's name, up to the cursor.
+        word: the word at the cursor.
+        extra: more flags that can stand here.
+    """
+    declared = [*parameters(function), *extra]
+    by_name = {name: parameter for parameter in declared for name in parameter.names}
+    line = _read(words, by_name)
+    if line.awaited is not None:
+        return complete_value(line.awaited, word)
+    if word.startswith("-") and not line.has_no_more_flags:
+        name, sign, _ = word.partition("=")
+        if sign:
+            flag = by_name.get(name)
+            if flag is None or not flag.takes_value:
+                return Reply([])
+            return complete_value(flag, word, len(name) + 1)
+        free = (flag for flag in declared if flag.is_repeatable or flag not in line.given)
+        return Reply(matching((Candidate(name, flag.help) for flag in free for name in flag.names), word))
+    arguments = [parameter for parameter in declared if not parameter.names]
+    if line.argument_count < len(arguments):
+        return complete_value(arguments[line.argument_count], word)
+    return Reply([])
+
+
+def _read(words: Sequence[str], by_name: dict[str, Parameter]) -> _Line:
+    line = _Line()
+    for word in words:
+        name, sign, _ = word.partition("=")
+        flag = None if line.has_no_more_flags else by_name.get(name if word.startswith("--") else word)
+        if line.awaited is not None:
+            line.awaited = None
+        elif word == "--" and not line.has_no_more_flags:
+            line.has_no_more_flags = True
+        elif flag is not None:
+            line.given.append(flag)
+            line.awaited = flag if flag.takes_value and not (sign and word.startswith("--")) else None
+        elif line.has_no_more_flags or not word.startswith("-") or word == "-":
+            line.argument_count += 1
+    return line
+
+
+def _summary(function: Callable[..., None]) -> str:
+    return (function.__doc__ or "").strip().partition("\n")[0]

@@ -1,0 +1,157 @@
+"""The three shells: the script that each one reads, and the form in which it takes an answer.
+
+A script hands the line up to the cursor to `gen` in two variables, and reads an answer. Its first line says what
+follows: ``words``, ``parts`` (words behind which no space is added) or ``files``. A script takes what follows as
+data, and never runs it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+
+from .line import TypedWord
+from .reply import Candidate, Reply
+
+SHELL_VARIABLE, LINE_VARIABLE = "_GEN_COMPLETE", "_GEN_COMPLETE_LINE"
+
+_BASH = r"""# Completion of gen for Bash.
+_gen_completion() {
+    local line kind=""
+    COMPREPLY=()
+    while IFS= read -r line; do
+        if [[ -z $kind ]]; then
+            kind=$line
+        elif [[ $kind == files ]]; then
+            _gen_completion_files "$line"
+        else
+            COMPREPLY+=("$line")
+        fi
+    done < <(_GEN_COMPLETE=bash _GEN_COMPLETE_LINE="${COMP_LINE:0:COMP_POINT}" "$1" 2>/dev/null)
+    if [[ $kind == parts ]]; then
+        compopt -o nospace 2>/dev/null
+    fi
+}
+_gen_completion_files() {
+    local suffix=${1%%/*} typed=${1#*/} path
+    compopt -o filenames 2>/dev/null
+    while IFS= read -r path; do
+        COMPREPLY+=("$path")
+    done < <(compgen -d -- "$typed"; compgen -f -X "!*$suffix" -- "$typed" | while IFS= read -r path; do
+        [[ -d ${path/#\~/$HOME} ]] || printf '%s\n' "$path"
+    done)
+}
+complete -F _gen_completion gen
+"""
+
+_ZSH = r"""#compdef gen
+# Completion of gen for zsh.
+_gen() {
+    local -a lines words_only parts
+    local line kind
+    lines=("${(@f)$(_GEN_COMPLETE=zsh _GEN_COMPLETE_LINE="${(j: :)words[1,CURRENT-1]} $QIPREFIX$PREFIX" \
+        "${(Q)words[1]/#\~/$HOME}" 2>/dev/null)}")
+    kind=$lines[1]
+    shift lines
+    case $kind in
+        words) _describe -t values value lines ;;
+        parts) _describe -t values value lines -S '' ;;
+        files)
+            [[ $PREFIX == -*=* ]] && compset -P 1 '*='
+            if [[ -n ${lines[1]%%/*} ]]; then _files -g "*${lines[1]%%/*}"; else _files; fi ;;
+    esac
+}
+if [[ $funcstack[1] == _gen ]]; then _gen "$@"; else compdef _gen gen; fi
+"""
+
+_FISH = r"""# Completion of gen for fish.
+function __gen_completion
+    set -lx _GEN_COMPLETE fish
+    set -lx _GEN_COMPLETE_LINE (commandline -cp | string collect)
+    set -l lines (gen 2>/dev/null)
+    if test "$lines[1]" = files
+        set -l suffix (string split -m 1 / -- $lines[2])[1]
+        set -l typed (string split -m 1 / -- $lines[2])[2]
+        set -l prefix (string split -m 1 -r = -- (commandline -ct))
+        for path in (__fish_complete_path $typed)
+            set -l name (string split -m 1 \t -- $path)[1]
+            if string match -q -- "*/" $name; or string match -q -- "*$suffix" $name
+                if set -q prefix[2]; and string match -q -- '-*' $prefix[1]
+                    echo $prefix[1]=$name
+                else
+                    echo $path
+                end
+            end
+        end
+    else
+        printf '%s\n' $lines[2..-1]
+    end
+end
+complete -c gen -f -a '(__gen_completion)'
+# fish would take a tilde in a candidate for a part of the name; its own completion of files does not.
+complete -c gen -n "string match -q -- '~*' (commandline -ct)" -F
+"""
+
+SCRIPTS: Mapping[str, str] = {"bash": _BASH, "zsh": _ZSH, "fish": _FISH}
+
+_BASH_SPECIAL = re.compile(r"([^\w@%+=:,./#~-])")
+_SPECIAL_IN_DOUBLE_QUOTES = re.compile(r'(["\\$`])')
+
+
+def bash_answer(reply: Reply, word: TypedWord) -> str:
+    """The part of each candidate that readline puts behind the last break of the word, quoted as the word is."""
+    if reply.file_suffix is not None:
+        return _files(reply, word)
+    texts = [_quoted(candidate.text[word.last_part :], word.quote) for candidate in reply.candidates]
+    return _lines(_kind(reply), texts)
+
+
+def zsh_answer(reply: Reply, word: TypedWord) -> str:
+    """Each candidate, a colon and its help; zsh quotes it."""
+    if reply.file_suffix is not None:
+        return _files(reply, word)
+    return _lines(_kind(reply), [_described(candidate) for candidate in reply.candidates])
+
+
+def fish_answer(reply: Reply, word: TypedWord) -> str:
+    """Each candidate, a tab and its help; fish quotes it, and adds no space behind ``.`` or ``=``."""
+    if reply.file_suffix is not None:
+        return _files(reply, word)
+    return _lines(_kind(reply), ["\t".join(_on_one_line(candidate)) for candidate in reply.candidates])
+
+
+ANSWERS: Mapping[str, Callable[[Reply, TypedWord], str]] = {
+    "bash": bash_answer,
+    "zsh": zsh_answer,
+    "fish": fish_answer,
+}
+
+
+def _kind(reply: Reply) -> str:
+    goes_on = not reply.adds_space or any(candidate.is_partial for candidate in reply.candidates)
+    return "parts" if goes_on else "words"
+
+
+def _files(reply: Reply, word: TypedWord) -> str:
+    """How the files' names end, a slash, and the part of the path that is typed."""
+    return _lines("files", [f"{reply.file_suffix}/{word.text[reply.file_start :]}"])
+
+
+def _lines(kind: str, texts: list[str]) -> str:
+    return "".join(f"{text}\n" for text in (kind, *texts))
+
+
+def _on_one_line(candidate: Candidate) -> tuple[str, ...]:
+    parts = (candidate.text, candidate.help) if candidate.help else (candidate.text,)
+    return tuple(" ".join(part.split()) if part is candidate.help else part for part in parts)
+
+
+def _described(candidate: Candidate) -> str:
+    text, *about = _on_one_line(candidate)
+    return ":".join([text.replace("\\", "\\\\").replace(":", "\\:"), *about])
+
+
+def _quoted(text: str, quote: str) -> str:
+    if quote == '"':
+        return _SPECIAL_IN_DOUBLE_QUOTES.sub(r"\\\1", text)
+    return text if quote else _BASH_SPECIAL.sub(r"\\\1", text)

@@ -1,0 +1,97 @@
+"""What may stand for the value of a flag or an argument."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+
+from ...common import LogitsmithError
+from ..options.completes import Completes
+from .commands import Parameter
+from .reply import Candidate, Reply, matching
+from .sampler_names import sampler_candidates
+from .steps import complete_chain, complete_sequence, complete_setting
+
+_ANY_FILE, _GGUF = "", ".gguf"
+
+
+def complete_value(parameter: Parameter, word: str, start: int = 0) -> Reply:
+    """Return what completes the value of a flag.
+
+    Args:
+        parameter: the flag, or an argument.
+        word: the word at the cursor.
+        start: where the value begins in it, such as behind ``--format=``.
+    """
+    prefix, value = word[:start], word[start:]
+    reply = _complete(parameter, value)
+    candidates = [Candidate(prefix + text, summary) for text, summary in reply.candidates]
+    return reply._replace(candidates=candidates, file_start=start)
+
+
+def _complete(parameter: Parameter, value: str) -> Reply:
+    if parameter.choices:
+        return Reply(matching(map(Candidate, parameter.choices), value))
+    completes = parameter.completes
+    if completes is None:
+        return Reply([])
+    if completes in _PARTS:
+        return _PARTS[completes](value)
+    if completes in _FILES:
+        return Reply([], file_suffix=_FILES[completes])
+    candidates = matching(_NAMES[completes](), value)
+    # A name, or a file where no name begins so.
+    is_file_possible = completes in _NAMES_OR_FILES and not candidates
+    return Reply(candidates, file_suffix=_ANY_FILE if is_file_possible else None)
+
+
+def _presets() -> Iterable[Candidate]:
+    from ...presets import list_presets
+
+    try:
+        return [Candidate(entry.name, entry.origin) for entry in list_presets() if not entry.shadowed]
+    except LogitsmithError:  # a folder that may not be read: the command says so
+        return []
+
+
+def _presets_and_model() -> Iterable[Candidate]:
+    return [*_presets(), Candidate("model", "the settings of the GGUF's author")]
+
+
+def _grammars() -> Iterable[Candidate]:
+    from ...grammars import list_grammars
+    from ..inputs.grammar import grammar_folders
+
+    try:
+        return [Candidate(entry.name, entry.description) for entry in list_grammars(grammar_folders())]
+    except LogitsmithError:  # as above
+        return []
+
+
+def _import_formats() -> Iterable[Candidate]:
+    from ...presets import FORMATS
+
+    return map(Candidate, FORMATS)
+
+
+def _export_formats() -> Iterable[Candidate]:
+    from ...presets import EXPORT_FORMATS
+
+    return map(Candidate, EXPORT_FORMATS)
+
+
+_NAMES: Mapping[Completes, Callable[[], Iterable[Candidate]]] = {
+    Completes.EXPORT_FORMAT: _export_formats,
+    Completes.GRAMMAR: _grammars,
+    Completes.GRAMMAR_NAME: _grammars,
+    Completes.IMPORT_FORMAT: _import_formats,
+    Completes.PRESET: _presets_and_model,
+    Completes.PRESET_FILE: _presets,
+    Completes.SAMPLER: sampler_candidates,
+}
+_NAMES_OR_FILES = (Completes.GRAMMAR, Completes.PRESET, Completes.PRESET_FILE)
+_FILES: Mapping[Completes, str] = {Completes.FILE: _ANY_FILE, Completes.MODEL: _GGUF}
+_PARTS: Mapping[Completes, Callable[[str], Reply]] = {
+    Completes.CHAIN: complete_chain,
+    Completes.LLAMA_CPP_SAMPLERS: complete_sequence,
+    Completes.SETTING: complete_setting,
+}

@@ -1,0 +1,149 @@
+"""The help of a command as plain text, for any width. Names of flags are never cut.
+
+typer's own pages import rich, which doubles the time of `gen run --help`, and cut names at 80 columns.
+"""
+
+from __future__ import annotations
+
+import inspect
+import os
+import re
+import shutil
+import sys
+from collections.abc import Iterable
+from textwrap import wrap
+from typing import Any, NamedTuple
+
+_MAX_WIDTH = 100
+"""Longer lines are hard to read."""
+_MIN_WIDTH_OF_TWO_COLUMNS = 64
+"""Below this width a description stands on the lines below its flag."""
+_NAME_COLUMNS = 24
+"""The columns of the flags; a longer name has a line of its own."""
+_NARROW_INDENT = 6
+_HEADING, _NAME, _END = "\x1b[1;4m", "\x1b[1m", "\x1b[0m"
+_OPTIONS = "Options"
+
+
+class HelpRow(NamedTuple):
+    """A flag, an argument or a command, and what it does."""
+
+    name: str
+    meaning: str
+
+
+def show_plain_help(command: Any) -> None:
+    """Let a command, and the commands of a group, have the help of this module."""
+    command.format_help = lambda context, formatter: formatter.write(help_page(command, context))
+    for subcommand in getattr(command, "commands", {}).values():
+        show_plain_help(subcommand)
+
+
+def help_page(command: Any, context: Any) -> str:
+    """Return usage, text, arguments, commands and flags."""
+    width = page_width()
+    sections = [wrap_usage(usage_line(command, context), width), _body(command.help or "", width)]
+    panels: dict[str, list[HelpRow]] = {}
+    for parameter in command.get_params(context):
+        if getattr(parameter, "hidden", False):
+            continue
+        is_option = parameter.param_type_name == "option"
+        title = (parameter.rich_help_panel or _OPTIONS) if is_option else "Arguments"
+        panels.setdefault(title, []).append(HelpRow(parameter_name(parameter), _meaning(parameter)))
+    for name, subcommand in getattr(command, "commands", {}).items():
+        panels.setdefault("Commands", []).append(HelpRow(name, summary(subcommand)))
+    # What every command has comes last.
+    titles = sorted(panels, key=lambda title: title == _OPTIONS)
+    sections += [section(title, panels[title], width) for title in titles]
+    return "\n\n".join(text for text in sections if text)
+
+
+def page_width() -> int:
+    """The width of a page: the terminal's, up to a width that can be read well."""
+    return min(shutil.get_terminal_size().columns, _MAX_WIDTH)
+
+
+def section(title: str, rows: Iterable[HelpRow], width: int) -> str:
+    """A title, and a table of names and meanings below it; names are never cut."""
+    return "\n".join([_emphasized(f"{title}:", _HEADING), *(_row(row, width) for row in rows)])
+
+
+def usage_line(command: Any, context: Any) -> str:
+    """How the command is called, such as ``gen batch [OPTIONS] REQUESTS``."""
+    arguments = [parameter for parameter in command.params if parameter.param_type_name == "argument"]
+    words = [parameter_name(item) if item.required else f"[{parameter_name(item)}]" for item in arguments]
+    tail = ["[COMMAND]"] if getattr(command, "commands", None) else words
+    return " ".join([context.command_path, "[OPTIONS]", *tail])
+
+
+def wrap_usage(usage: str, width: int) -> str:
+    """The usage line, with its title."""
+    return "\n".join(wrap(f"Usage: {usage}", width, subsequent_indent="    ", break_on_hyphens=False))
+
+
+def parameter_name(parameter: Any) -> str:
+    """An argument's name, or a flag's names as they are typed: ``-n, --predict N``."""
+    if parameter.param_type_name == "argument":
+        return str(parameter.metavar or (parameter.name or "").upper())
+    names = ", ".join(sorted(parameter.opts, key=lambda name: name.startswith("--")))
+    if parameter.secondary_opts:
+        names += f" / {', '.join(parameter.secondary_opts)}"
+    return names if parameter.is_flag or not parameter.metavar else f"{names} {parameter.metavar}"
+
+
+def summary(command: Any) -> str:
+    """The first sentence of a command's help."""
+    return inspect.cleandoc(command.help or "").split("\n\n")[0].replace("\n", " ")
+
+
+def _meaning(parameter: Any) -> str:
+    text = (parameter.help or "").replace(r"\[", "[")
+    has_default = getattr(parameter, "show_default", False) and parameter.default not in (None, False)
+    is_shown = has_default and parameter.param_type_name == "option"
+    return f"{text} [{parameter.default}]" if is_shown else text
+
+
+def _body(text: str, width: int) -> str:
+    """Paragraphs, each wrapped; one that is indented holds command lines."""
+    paragraphs = inspect.cleandoc(text).split("\n\n")
+    return "\n\n".join(
+        wrap_command_lines(paragraph, width)
+        if paragraph.startswith("  ")
+        else "\n".join(wrap(" ".join(paragraph.split()), width, break_on_hyphens=False))
+        for paragraph in paragraphs
+    )
+
+
+def wrap_command_lines(text: str, width: int) -> str:
+    r"""Command lines, each wrapped with a backslash as a shell reads it."""
+    lines: list[str] = []
+    for line in text.splitlines():
+        parts = wrap(
+            line.strip(),
+            width - 2,
+            initial_indent="  ",
+            subsequent_indent="      ",
+            break_on_hyphens=False,
+            break_long_words=False,
+        )
+        lines += [f"{part} \\" for part in parts]
+        lines[-1] = lines[-1].removesuffix(" \\")
+    return "\n".join(lines)
+
+
+def _row(row: HelpRow, width: int) -> str:
+    is_narrow = width < _MIN_WIDTH_OF_TWO_COLUMNS
+    indent = _NARROW_INDENT if is_narrow else _NAME_COLUMNS + 2
+    names = wrap(row.name, width - 2, initial_indent="  ", subsequent_indent="    ", break_on_hyphens=False)
+    meaning = wrap(row.meaning, width - indent, break_on_hyphens=False)
+    lines = [_emphasized(name, _NAME) for name in names]
+    if not is_narrow and meaning and len(names[-1]) <= indent - 2:
+        lines[-1] += " " * (indent - len(names[-1])) + meaning.pop(0)
+    return "\n".join([*lines, *(" " * indent + line for line in meaning)])
+
+
+def _emphasized(text: str, style: str) -> str:
+    """The text in this style on a terminal that has styles; its indent is not styled."""
+    if not sys.stdout.isatty() or "NO_COLOR" in os.environ or os.environ.get("TERM") == "dumb":
+        return text
+    return re.sub(r"\S.*", lambda match: f"{style}{match.group()}{_END}", text, count=1)

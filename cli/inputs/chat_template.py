@@ -1,0 +1,88 @@
+"""The chat template that the command line or a line of a batch gives."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from ..options.prompt import ChatOptions
+
+if TYPE_CHECKING:
+    from ...engine import ChatTemplate, Model
+
+
+def chat_template_source(text: str) -> str:
+    """Return a template for `open_chat_template`: a name, or Jinja, which is read if the text names a file.
+
+    Raises ``ModelError`` for a text that is none of these.
+    """
+    from ...common import TextFileError, nearest_name, read_text_file
+    from ...engine import ModelError, builtin_chat_templates, is_chat_template
+
+    if is_chat_template(text):
+        return text
+    try:
+        source = read_text_file(Path(text), _MAX_BYTES)
+    except TextFileError as error:
+        near = nearest_name(text, builtin_chat_templates())
+        hint = f"; did you mean {near}?" if near else ", nor has llama.cpp a template of that name"
+        raise ModelError(f"{text}: {error}{hint}") from None
+    if not is_chat_template(source):
+        raise ModelError(f"{text}: this is no chat template: there is no Jinja in it")
+    return source
+
+
+_MAX_BYTES = 1_000_000
+"""More than the engine compiles: its message names the length that is allowed."""
+
+
+class ChatTemplateFlags:
+    """The flags ``--chat-template`` and ``--chat-template-kwargs``, read before the model is loaded.
+
+    Attributes: ``source``: see `open_chat_template`; ``variables``. None: not given.
+
+    Raises ``typer.BadParameter``.
+    """
+
+    def __init__(self, options: ChatOptions) -> None:
+        self.source: str | None = None
+        self.variables: dict[str, Any] | None = None
+        if options.chat_template_kwargs is not None:
+            self.variables = _parse_variables(options.chat_template_kwargs)
+        if options.chat_template is not None:
+            self.source = _read_flag(options.chat_template, self.variables)
+
+    def open(self, model: Model) -> ChatTemplate | None:
+        """The template of these flags; None: neither is given. Raises ``ModelError``."""
+        from ...engine import open_chat_template
+
+        if self.source is None and self.variables is None:
+            return None
+        return open_chat_template(model, self.source, self.variables)
+
+
+def _read_flag(text: str, variables: dict[str, Any] | None) -> str:
+    from ...common import LogitsmithError
+    from ...engine import check_chat_template
+
+    try:
+        source = chat_template_source(text)
+        check_chat_template(source, variables)
+        return source
+    except LogitsmithError as error:
+        raise typer.BadParameter(f"--chat-template: {error}") from None
+
+
+def _parse_variables(text: str) -> dict[str, Any]:
+    from ...common import parse_strict_json
+
+    example = '{"enable_thinking": false}'
+    try:
+        variables = parse_strict_json(text)
+    except ValueError as error:
+        raise typer.BadParameter(f"--chat-template-kwargs is not JSON, such as {example}: {error}") from None
+    if not isinstance(variables, dict):
+        raise typer.BadParameter(f"--chat-template-kwargs is no JSON object, such as {example}")
+    return variables

@@ -1,0 +1,176 @@
+"""What `gen` finds on this machine, as a table, with what is wrong."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from dataclasses import asdict
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ...common import LogitsmithError
+from .grammar import check_grammar, grammar_folders
+from .machine import machine
+from .preset import open_preset
+
+if TYPE_CHECKING:
+    from ...grammars import GrammarEntry
+    from ...presets import PresetEntry, UserConfig
+
+_PACKAGES = (
+    "logitsmith",
+    "llama-cpp-python",
+    "numpy",
+    "llguidance",
+    "pydantic",
+    "pyyaml",
+    "typer",
+    "rich",
+    "httpx",
+    "array-api-compat",
+)
+_BUILT_IN = "built-in"
+
+
+class _Examination:
+    """Collects what is wrong while the parts of the table are made."""
+
+    def __init__(self) -> None:
+        self.problems: list[dict[str, str]] = []
+
+    def report(self, problem: object, advice: str) -> None:
+        self.problems.append({"problem": str(problem), "advice": advice})
+
+    def attempt(self, advice: str, step: Callable[[], Any]) -> Any:
+        """Return what the step returns; None if it fails, which is reported."""
+        try:
+            return step()
+        except (LogitsmithError, OSError) as error:
+            self.report(error, advice)
+        except Exception as error:
+            if getattr(error, "exit_code", None) is None:  # a failure that has no name is not one of the machine
+                raise
+            self.report(error, advice)
+        return None
+
+
+def examine() -> dict[str, Any]:
+    """Return the table: versions, the machine, folders, what has a name, the default model, problems.
+
+    No model is loaded. Each problem has a text and an advice.
+    """
+    from ...presets import UserConfig, config_folder, list_presets, user_config
+
+    examination = _Examination()
+    folder = config_folder()
+    config: UserConfig = examination.attempt(f"correct {folder / 'config.yaml'}", user_config) or UserConfig()
+    presets = examination.attempt("let the folder be read", list_presets) or []
+    grammars = examination.attempt("let the folder be read", _grammars) or []
+    return {
+        "versions": _versions(examination),
+        "llama_cpp": _llama_cpp(examination),
+        "machine": machine(),
+        "folders": _folders(folder),
+        "presets": [_preset_row(examination, entry) for entry in presets],
+        "default_preset": _default_preset(examination, config),
+        "grammars": [_grammar_row(examination, entry) for entry in grammars],
+        "plugins": _plugins(examination),
+        "model": _model(examination, config),
+        "problems": examination.problems,
+    }
+
+
+def _versions(examination: _Examination) -> dict[str, str | None]:
+    versions: dict[str, str | None] = {"python": sys.version.split()[0]}
+    for package in _PACKAGES:
+        try:
+            versions[package] = version(package)
+        except PackageNotFoundError:
+            versions[package] = None
+            examination.report(f"the package {package} is not installed", f"pip install {package}")
+    return versions
+
+
+def _llama_cpp(examination: _Examination) -> dict[str, Any] | None:
+    try:
+        from ...engine import llama_cpp_build, physical_cores
+    except (ImportError, OSError, RuntimeError, AttributeError) as error:
+        advice = "install it anew: pip install --force-reinstall --no-cache-dir llama-cpp-python"
+        examination.report(f"llama-cpp-python cannot be loaded: {error}", advice)
+        return None
+    build = asdict(llama_cpp_build())
+    return {**build, "devices": list(build["devices"]), "default_threads": physical_cores()}
+
+
+def _folders(config: Path) -> list[dict[str, Any]]:
+    """The folders and files that are searched, in order; those that come with the package are left out."""
+    rows = [("config", config / "config.yaml"), ("presets", Path("presets")), ("presets", config / "presets")]
+    rows += [("grammars", path) for _, path in grammar_folders()]
+    return [
+        {"of": of, "path": os.fspath(path) if path.is_absolute() else f"./{path}", "exists": path.exists()}
+        for of, path in rows
+    ]
+
+
+def _preset_row(examination: _Examination, entry: PresetEntry) -> dict[str, Any]:
+    def check() -> None:
+        preset = open_preset(str(entry.path), is_quiet=True)
+        preset.samplers()
+        if preset.grammar is not None:
+            check_grammar(preset)
+
+    if entry.origin != _BUILT_IN:
+        examination.attempt(f"correct the preset, then: gen presets check {entry.path}", check)
+    return {"name": entry.name, "origin": entry.origin, "is_hidden": entry.shadowed}
+
+
+def _default_preset(examination: _Examination, config: UserConfig) -> str:
+    name = config.preset or "default"
+    if config.preset is not None:
+        advice = "name another one as preset: in config.yaml"
+        examination.attempt(advice, lambda: open_preset(name, is_quiet=True))
+    return name
+
+
+def _grammars() -> list[GrammarEntry]:
+    from ...grammars import list_grammars
+
+    return list_grammars(grammar_folders())
+
+
+def _grammar_row(examination: _Examination, entry: GrammarEntry) -> dict[str, Any]:
+    from ...grammars import resolve_grammar
+
+    if entry.origin != _BUILT_IN:
+        advice = f"correct the grammar, then: gen grammars check {entry.name}"
+        examination.attempt(advice, lambda: resolve_grammar(entry.name, grammar_folders()).check())
+    return {"name": entry.name, "origin": entry.origin}
+
+
+def _plugins(examination: _Examination) -> list[dict[str, str]]:
+    from ...samplers import find_sampler, list_plugins
+
+    plugins = list_plugins()
+    for name in plugins:
+        advice = "ask its author, or remove the package"
+        examination.attempt(advice, lambda name=name: find_sampler(name))  # type: ignore[misc]
+    return [{"name": name, "from": place} for name, place in plugins.items()]
+
+
+def _model(examination: _Examination, config: UserConfig) -> dict[str, Any] | None:
+    """The model that a run without -m takes; None if there is none."""
+    try:
+        from ...engine import check_gguf, locate
+    except (ImportError, OSError, RuntimeError, AttributeError):
+        return None  # reported as a problem of llama.cpp
+    located = examination.attempt("one of these", lambda: locate(None, config.model))
+    if located is None:
+        return None
+    path, origin = located
+    examination.attempt(
+        "name another file: -m FILE, $GEN_MODEL, or model: in config.yaml", lambda: check_gguf(path)
+    )
+    size = path.stat().st_size if path.is_file() else None
+    return {"path": os.fspath(path), "origin": origin, "size_bytes": size}

@@ -1,0 +1,54 @@
+"""The machine that `gen` runs on, and paths without the name of the user."""
+
+from __future__ import annotations
+
+import os
+import platform
+from pathlib import Path
+from typing import Any
+
+
+def machine() -> dict[str, Any]:
+    """The system, the processor and the memory, in bytes; None for what the system does not tell."""
+    return {
+        "system": platform.platform(),
+        "cpu": _cpu_name(),
+        "hardware_threads": os.cpu_count(),
+        "usable_threads": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
+        "memory_bytes": _system_pages("SC_PHYS_PAGES"),
+        "available_memory_bytes": _available_memory_bytes(),
+    }
+
+
+def shorten_home(value: Any) -> Any:
+    """Return a table with the user's home folder as ``~`` in all of its texts."""
+    home = str(Path.home())
+    if isinstance(value, dict):
+        return {key: shorten_home(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [shorten_home(item) for item in value]
+    return value.replace(home, "~") if isinstance(value, str) and home != os.sep else value
+
+
+def _cpu_name() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return platform.processor() or platform.machine()
+    names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    return next(names, platform.machine())
+
+
+def _available_memory_bytes() -> int | None:
+    try:
+        lines = Path("/proc/meminfo").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return None
+    return next((int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable:")), None)
+
+
+def _system_pages(name: str) -> int | None:
+    try:
+        return os.sysconf(name) * os.sysconf("SC_PAGE_SIZE")
+    except (AttributeError, OSError, ValueError):
+        return None

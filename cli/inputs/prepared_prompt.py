@@ -1,0 +1,57 @@
+"""From the prompt's text to what the model reads: the chat template, or what stands in its place."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ..errors import note
+
+if TYPE_CHECKING:
+    from ...engine import Model
+    from ...presets import Settings
+    from ..options.next import NextOptions
+    from ..options.run import RunOptions
+    from .chat_template import ChatTemplateFlags
+
+
+@dataclass(frozen=True)
+class PreparedPrompt:
+    """A prompt as the model reads it.
+
+    Attributes:
+        tokens: its text, or its token ids where parts of it are tokenized one by one.
+        text: the whole text, with the chat template or with what takes its place.
+        shown: the same without the chat template.
+    """
+
+    tokens: str | list[int]
+    text: str
+    shown: str
+
+
+def prepare_prompt(
+    model: Model, text: str, settings: Settings, options: RunOptions | NextOptions, template: ChatTemplateFlags
+) -> PreparedPrompt:
+    """Put a prompt into the chat template or between prefix and suffix, or leave it as it is.
+
+    Args:
+        model: the model.
+        text: what the user wrote.
+        settings: the system message is one of them.
+        options: say which of these to do.
+        template: the flags of the chat template.
+    """
+    from ...engine import build_prompt, frame_input
+
+    frame, system = options.frame, settings.system.value
+    if frame.name is None:
+        built = build_prompt(
+            model, text, system=system, chat=options.is_chat, template=template.open(model), report=note
+        )
+        return PreparedPrompt(built, built, text)
+    if system is not None:
+        note(f"{frame.name} takes the place of the chat template: the system message is left out")
+    tokens = frame_input(model.vocabulary, text, frame.in_prefix or "", frame.in_suffix or "")
+    framed = frame.around(text)
+    return PreparedPrompt(tokens, framed, framed)

@@ -1,0 +1,34 @@
+"""What stands for the value of a flag, for the completion in shells."""
+
+from __future__ import annotations
+
+from enum import Enum, auto
+
+
+class Completes(Enum):
+    """What may be typed as a value, where the flag's type does not say it."""
+
+    CHAIN = auto()
+    """Steps in the compact notation."""
+    EXPORT_FORMAT = auto()
+    """A format that presets are exported to."""
+    FILE = auto()
+    """Any file."""
+    GRAMMAR = auto()
+    """The name of a grammar, or a file."""
+    GRAMMAR_NAME = auto()
+    """The name of a grammar."""
+    IMPORT_FORMAT = auto()
+    """A format that presets are imported from."""
+    LLAMA_CPP_SAMPLERS = auto()
+    """llama.cpp's names of samplers, joined by semicolons."""
+    MODEL = auto()
+    """A GGUF file."""
+    PRESET = auto()
+    """The name of a preset, ``model``, or a file."""
+    PRESET_FILE = auto()
+    """The name of a preset, or a file."""
+    SAMPLER = auto()
+    """The name of a sampler."""
+    SETTING = auto()
+    """``name.parameter=value``."""

@@ -1,0 +1,48 @@
+"""The options of `gen models`."""
+
+from __future__ import annotations
+
+from enum import Enum
+
+from .flag import REQUIRED, Options, argument, flag, options_class
+
+LIST_HELP = "text: a table; json: all facts, with paths. [text]"
+
+
+class ModelsFormat(str, Enum):
+    """How models are printed."""
+
+    text = "text"
+    json = "json"
+
+
+@options_class
+class ModelListOptions(Options):
+    """The options of `gen models list`."""
+
+    part: str | None = argument("[PART]", called="PART", help="Only models with this in their names.")
+    format: ModelsFormat = flag("--format", help=LIST_HELP, default=ModelsFormat.text)
+
+
+@options_class
+class ModelShowOptions(Options):
+    """The options of `gen models show`."""
+
+    name: str = argument(
+        "NAME", called="NAME", help="What -m takes: a name, a part of it, a file.", default=REQUIRED
+    )
+    format: ModelsFormat = flag(
+        "--format", help="text: in words; json: the whole metadata. [text]", default=ModelsFormat.text
+    )
+
+
+@options_class
+class ModelPullOptions(Options):
+    """The options of `gen models pull`."""
+
+    reference: str = argument(
+        "hf:USER/REPO[:QUANT]",
+        called="the model",
+        help="A repository of Hugging Face, and a quantisation; or hf:USER/REPO/FILE.gguf. [Q4_K_M, else Q8_0]",
+        default=REQUIRED,
+    )

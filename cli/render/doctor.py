@@ -1,0 +1,108 @@
+"""What `gen doctor` found, as a page of text."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import groupby
+from typing import Any
+
+from .text import terminal_safe
+
+_INDENT = 2
+_NAME_COLUMNS = 18
+_GIB, _MIB = 2**30, 2**20
+
+
+def page(report: Mapping[str, Any]) -> str:
+    """Return the page, wrapped at 78 columns so that it can be pasted; problems stand last."""
+    lines = [*_versions(report), *_machine(report), *_folders(report), *_names(report), *_model(report)]
+    return terminal_safe("".join(f"{line}\n" for line in (*lines, *_problems(report["problems"]))), sys.stdout)
+
+
+def _versions(report: Mapping[str, Any]) -> Iterator[str]:
+    yield "Versions"
+    for name, version in report["versions"].items():
+        yield from _row("gen" if name == "logitsmith" else name, version or "not installed")
+    build = report["llama_cpp"]
+    yield "llama.cpp"
+    if build is None:
+        yield from _row("state", "cannot be loaded")
+        return
+    yield from _row("ggml", build["ggml_version"] or "unknown")
+    yield from _row("built for", build["system_info"])
+    yield from _row("devices", "; ".join(build["devices"]) or "unknown")
+    yield from _row("GPU", "yes" if build["has_gpu"] else "no")
+    yield from _row("threads of a run", str(build["default_threads"]))
+
+
+def _machine(report: Mapping[str, Any]) -> Iterator[str]:
+    machine = report["machine"]
+    yield "Machine"
+    yield from _row("system", machine["system"])
+    yield from _row("CPU", machine["cpu"])
+    yield from _row("hardware threads", f"{machine['hardware_threads']}, {machine['usable_threads']} for gen")
+    total, available = machine["memory_bytes"], machine["available_memory_bytes"]
+    memory = "unknown" if total is None else f"{total / _GIB:.1f} GiB"
+    yield from _row("memory", memory if available is None else f"{memory}, {available / _GIB:.1f} available")
+
+
+def _folders(report: Mapping[str, Any]) -> Iterator[str]:
+    yield "Searched, in this order"
+    for folder in report["folders"]:
+        yield from _row(folder["of"], f"{folder['path']}{'' if folder['exists'] else ' (not there)'}")
+
+
+def _names(report: Mapping[str, Any]) -> Iterator[str]:
+    for title in ("presets", "grammars"):
+        yield title.capitalize()
+        for origin, entries in groupby(report[title], key=lambda entry: entry["origin"]):
+            names = (f"{entry['name']}{' (hidden)' if entry.get('is_hidden') else ''}" for entry in entries)
+            yield from _row(origin, ", ".join(names))
+        if title == "presets":
+            yield from _row("without -P", report["default_preset"])
+    if report["plugins"]:
+        yield "Samplers of plug-ins"
+        for plugin in report["plugins"]:
+            yield from _row(plugin["name"], plugin["from"])
+
+
+def _model(report: Mapping[str, Any]) -> Iterator[str]:
+    model = report["model"]
+    yield "Model of a run without -m"
+    if model is None:
+        yield from _row("file", "none")
+        return
+    yield from _row("file", model["path"])
+    yield from _row("from", model["origin"])
+    if model["size_bytes"] is not None:
+        yield from _row("size", f"{model['size_bytes'] / _MIB:,.0f} MiB")
+
+
+def _problems(problems: Sequence[Mapping[str, str]]) -> Iterator[str]:
+    if not problems:
+        yield "Nothing is wrong."
+        return
+    yield "Wrong"
+    for number, entry in enumerate(problems, start=1):
+        yield from _row(str(number), entry["problem"])
+        yield from _row("", f"What to do: {entry['advice']}")
+
+
+def _row(name: str, value: str) -> Iterator[str]:
+    """A name and its value, wrapped behind the name; long words such as paths are not cut."""
+    from textwrap import wrap
+
+    start = f"{' ' * _INDENT}{name:{_NAME_COLUMNS}}"
+    if not start.endswith(" "):
+        start += " "
+    after = " " * (_INDENT + _NAME_COLUMNS)
+    for part, line in enumerate(value.splitlines() or [""]):
+        yield from wrap(
+            line,
+            78,
+            initial_indent=after if part else start,
+            subsequent_indent=after,
+            break_long_words=False,
+            break_on_hyphens=False,
+        )

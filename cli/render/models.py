@@ -1,0 +1,140 @@
+"""Models as a table, and one model in words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from .tables import print_wrapped, table
+from .text import file_size, visible
+
+if TYPE_CHECKING:
+    from ...engine import ModelFacts, ModelSummary
+
+_FACT_COLUMNS = 17
+_COUNTS = (
+    ("block_count", "layers"),
+    ("embedding_length", "dimensions"),
+    ("attention.head_count", "attention heads"),
+    ("attention.head_count_kv", "heads of keys and values"),
+    ("expert_count", "experts"),
+    ("expert_used_count", "experts used for a token"),
+)
+"""Counts of the architecture, in words."""
+_ORIGINS = (
+    ("organization", "made by"),
+    ("author", "author"),
+    ("finetune", "tuned for"),
+    ("license", "licence"),
+    ("license.name", "licence"),
+    ("base_model.0.repo_url", "made from"),
+    ("repo_url", "page"),
+    ("url", "page"),
+    ("quantized_by", "quantised by"),
+    ("description", "description"),
+)
+"""Keys of ``general.``, in words."""
+
+
+def show_models(summaries: Iterable[ModelSummary]) -> None:
+    """Print models: name, size, quantisation, parameters, trained context, chat template, where from."""
+    rows = [
+        (
+            summary.entry.name,
+            file_size(summary.size_bytes),
+            summary.problem or summary.quantization,
+            "" if summary.problem else parameter_count(summary.parameters),
+            "" if summary.problem or summary.trained_context is None else f"{summary.trained_context:,}",
+            "" if summary.problem else _yes_or_no(summary.has_chat_template),
+            _short_path(summary.entry.source),
+        )
+        for summary in summaries
+    ]
+    table(("model", "size", "type", "weights", "context", "chat", "from"), rows, less_needed=6)
+
+
+def show_facts(summary: ModelSummary, facts: ModelFacts) -> None:
+    """Print what the header of a model says, in words."""
+    print_wrapped(visible(summary.entry.name), 0)
+    named = facts.value("name")
+    if named:
+        _fact("name", named)
+    _fact("file", str(summary.entry.path))
+    if len(summary.entry.parts) > 1:
+        _fact("", f"and {len(summary.entry.parts) - 1} more parts")
+    _fact("from", _short_path(summary.entry.source))
+    bits = summary.size_bytes * 8 / summary.parameters if summary.parameters else 0
+    _fact("size", f"{file_size(summary.size_bytes)}, {summary.quantization}, {bits:.3g} bits per weight")
+    _fact("parameters", parameter_count(summary.parameters))
+    _fact("architecture", ", ".join([summary.architecture, *_counts(facts)]))
+    if summary.trained_context is not None:
+        _fact("context", f"trained with {summary.trained_context:,} tokens")
+    tokenizer = facts.metadata.get("tokenizer.ggml.model", "unknown")
+    _fact("vocabulary", f"{facts.vocabulary_size:,} tokens, {tokenizer}")
+    _fact("chat template", _yes_or_no(summary.has_chat_template))
+    for key, label in _ORIGINS:
+        if value := facts.metadata.get(f"general.{key}"):
+            _fact(label, value)
+    if summary.problem:
+        _fact("problem", summary.problem)
+    _show_tokens(facts)
+    _show_settings(facts)
+
+
+def parameter_count(count: int) -> str:
+    """Return a number of weights as models are named by it: ``135M``, ``7.24B``."""
+    size, unit = float(count), ""
+    for larger in ("k", "M", "B", "T"):
+        if size < 1000:
+            break
+        size, unit = size / 1000, larger
+    return f"{size:.3g}{unit}"
+
+
+def _counts(facts: ModelFacts) -> list[str]:
+    values = [(facts.value(key), words) for key, words in _COUNTS]
+    return [f"{int(value):,} {words}" for value, words in values if value.isdecimal()]
+
+
+def _show_tokens(facts: ModelFacts) -> None:
+    if not facts.special_tokens:
+        return
+    print("\nspecial tokens")
+    rows = [(token.role, f"{token.id}", repr(token.text), token.purpose) for token in facts.special_tokens]
+    table(("role", "id", "token", "what it does"), rows)
+
+
+def _show_settings(facts: ModelFacts) -> None:
+    """Print the author's sampling settings, of the GGUF and of Ollama."""
+    if facts.sampling:
+        settings = ", ".join(f"{name} {_number(value)}" for name, value in facts.sampling.items())
+        print()
+        print_wrapped(visible(f"the author's sampling settings: {settings}; use them with -P model"), 2)
+    if facts.tool_settings:
+        settings = ", ".join(f"{name} {value}" for name, value in facts.tool_settings.items())
+        print()
+        print_wrapped(visible(f"Ollama's settings for it: {settings}"), 2)
+    if not facts.sampling and not facts.tool_settings:
+        print("\nthe author's sampling settings: none in the file")
+
+
+def _number(text: str) -> str:
+    try:
+        return f"{float(text):g}"
+    except ValueError:
+        return text
+
+
+def _fact(name: str, fact: str) -> None:
+    print_wrapped(visible(f"  {name:{_FACT_COLUMNS - 4}}  {fact}"), _FACT_COLUMNS)
+
+
+def _yes_or_no(value: bool) -> str:
+    return "yes" if value else "no"
+
+
+def _short_path(text: str) -> str:
+    """A folder with ``~`` for the user's home; other texts as they are."""
+    home = str(Path.home())
+    return "~" + text[len(home) :] if text.startswith(home + "/") else text

@@ -1,0 +1,168 @@
+// What there is to know about one token. It is built when the token is chosen.
+
+/** Fills the panel with a token of a run. */
+class TokenPanel {
+  constructor(container, select) {
+    this.container = container;
+    this.select = select;
+    this.showsLogits = false;
+    this.shown = null;
+  }
+
+  /** Show the token. */
+  async show(run, index) {
+    this.shown = { run, index };
+    const details = await run.details(index);
+    if (this.shown.run !== run || this.shown.index !== index) return; // another one was chosen meanwhile
+    const trace = details?.stages ? new Trace(details, run.ids[index]) : null;
+    this.container.replaceChildren(
+      ...[
+        this.heading(run, index),
+        verdict(run, index, trace),
+        trace?.draw && drawSection(trace, run),
+        trace && section("Candidates at each stage", this.unitButtons(), this.candidateTable(run, trace)),
+        trace && section("Stages", element("p", { class: "note" }, "Entropy in nats after each stage"), entropyCurve(trace.stages), stageTable(trace)),
+        details?.others && section(trace ? "Further likely tokens" : "Alternatives", alternatives(details.others)),
+        run.hasTrace ? null : withoutTrace(run),
+      ].filter(Boolean),
+    );
+  }
+
+  toggleUnit() {
+    this.showsLogits = !this.showsLogits;
+    if (this.shown) this.show(this.shown.run, this.shown.index);
+  }
+
+  heading(run, index) {
+    const piece = run.pieceAt(index);
+    const isPrompt = index < run.promptTokens;
+    const place = isPrompt ? `prompt, token ${index + 1} of ${run.promptTokens}`
+      : `token ${countText(index - run.promptTokens + 1)} of ${countText(run.length - run.promptTokens)}`;
+    const id = run.ids[index] === null ? "" : ` · id ${run.ids[index]}`;
+    const logprob = run.logprobs[index];
+    return element("header", { class: "token-heading" },
+      element("button", { type: "button", class: "step", "aria-label": "The token before", onclick: () => this.select(index - 1), disabled: index === 0 }, "‹"),
+      element("div", {},
+        element("h2", { id: "token-name" }, tokenName(piece)),
+        element("p", { class: "note" }, `${place}${id} · bytes ${hexadecimal(bytesOf(piece))}`),
+        element("p", { class: "numbers" }, logprob === null ? "no logprob is recorded"
+          : [element("b", { id: "probability" }, probabilityText(Math.exp(logprob))), ` probability · surprise ${numberText(-logprob)} nats`,
+            run.entropies[index] === null ? null : ` · entropy ${numberText(run.entropies[index])} nats`])),
+      element("button", { type: "button", class: "step", "aria-label": "The next token", onclick: () => this.select(index + 1), disabled: index === run.length - 1 }, "›"));
+  }
+
+  unitButtons() {
+    const button = (text, isOn) => element("button", { type: "button", "aria-pressed": String(isOn), onclick: () => isOn || this.toggleUnit() }, text);
+    return element("div", { class: "buttons unit", role: "group", "aria-label": "Numbers of the table" },
+      button("Probability", !this.showsLogits), button("Logit", this.showsLogits));
+  }
+
+  candidateTable(run, trace) {
+    const stageHead = (stage, number) => element("th", { scope: "col" }, element("span", { class: "number" }, String(number)), breakable(stage.name));
+    const foot = (title, values) => element("tr", {}, element("th", { scope: "row" }, title), values.map((value) => element("td", {}, value)));
+    const table = element("table", { class: "candidates" },
+      element("caption", { class: "hidden" }, `${this.showsLogits ? "Logit" : "Probability"} of each candidate after each stage`),
+      element("thead", {}, element("tr", {}, element("th", { scope: "col" }, "token"), trace.stages.map(stageHead))),
+      element("tbody", {}, trace.candidates.map((candidate) => this.candidateRow(run, trace, candidate))),
+      element("tfoot", {},
+        foot("kept", trace.stages.map((stage) => countText(stage.kept))),
+        foot("entropy", trace.stages.map((stage) => numberText(stage.entropy)))));
+    return element("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Candidates at each stage" }, table);
+  }
+
+  candidateRow(run, trace, candidate) {
+    const cells = trace.stages.map((stage, number) => {
+      if (candidate.probs[number] === null) {
+        const isFall = number === candidate.droppedBy;
+        return element("td", { class: isFall ? "gone falls" : "gone", title: isFall ? `dropped by ${visible(stage.name)}` : null }, isFall ? "\u00d7" : "\u00b7");
+      }
+      const cell = element("td", {}, this.showsLogits ? numberText(candidate.logits[number]) : probabilityText(candidate.probs[number]));
+      cell.style.setProperty("--share", candidate.probs[number].toFixed(4));
+      return cell;
+    });
+    return element("tr", { class: candidate.isChosen ? "chosen" : null, "data-id": candidate.id },
+      element("th", { scope: "row" }, candidate.isChosen ? element("span", { class: "hidden" }, "chosen: ") : null, tokenName(run.piece(candidate.id))), cells);
+  }
+}
+
+function section(title, ...children) {
+  return element("section", {}, element("h3", {}, title), children);
+}
+
+function drawSection(trace, run) {
+  const intervals = trace.intervals();
+  const isAlone = intervals.length === 1 && trace.stages.at(-1).kept > 1;
+  const words = isAlone ? "Only the drawn token’s place is known: the run does not have the order of the others." : null;
+  return section("Draw", drawBar(trace, run, intervals), words && element("p", { class: "note" }, words));
+}
+
+/** A name that may break behind its underscores. */
+function breakable(name) {
+  return visible(name).split(/(?<=_)/).flatMap((part) => [part, element("wbr")]);
+}
+
+/** What decided the token, in sentences. */
+function verdict(run, index, trace) {
+  if (trace === null) return null;
+  const sentences = [element("p", { class: "decision" }, decision(run, index, trace))];
+  const { likeliest, chosen } = trace;
+  if (likeliest && likeliest === chosen) {
+    sentences.push(element("p", {}, "It is the model’s likeliest token."));
+  } else if (likeliest) {
+    const fallen = likeliest.droppedBy >= 0 ? [" was dropped by ", element("b", {}, visible(trace.stages[likeliest.droppedBy].name)), "."]
+      : [" was still a candidate for the draw."];
+    sentences.push(element("p", { class: likeliest.droppedBy >= 0 ? "fell" : null },
+      "The model’s likeliest token ", tokenName(run.piece(likeliest.id)), ` (${probabilityText(likeliest.probs[0])})`, fallen));
+  }
+  return element("div", { class: "verdict" }, sentences);
+}
+
+function decision(run, index, trace) {
+  const last = trace.stages[trace.stages.length - 1];
+  if (trace.isForced) return "Forced: the grammar left no other token.";
+  if (trace.draw === null) return `Nothing was drawn by chance: ${visible(last.name)} decided among ${countText(last.kept)}.`;
+  const { u, low, high } = trace.draw;
+  return [`u = ${u.toFixed(4)} lies in ${low.toFixed(4)} … ${high.toFixed(4)}: `, tokenName(run.pieceAt(index))];
+}
+
+function stageTable(trace) {
+  const rows = trace.stages.map((stage, number) => element("tr", {},
+    element("td", { class: "number" }, String(number)),
+    element("th", { scope: "row" }, breakable(stage.name)),
+    element("td", {}, countText(stage.kept)),
+    element("td", {}, numberText(stage.entropy)),
+    element("td", { class: "what" }, stage.note ? visible(stage.note) : unchanged(trace, number))));
+  return element("div", { class: "scroll" }, element("table", { class: "stages" },
+    element("thead", {}, element("tr", {}, ["", "stage", "kept", "entropy", "what it did"].map((title) => element("th", { scope: "col" }, title)))),
+    element("tbody", {}, rows)));
+}
+
+/** Words for a stage without a note of its own. */
+function unchanged(trace, number) {
+  if (number === 0) return "what the model computed";
+  const gone = trace.stages[number - 1].kept - trace.stages[number].kept;
+  return gone > 0 ? `dropped ${countText(gone)}` : "";
+}
+
+function alternatives(others) {
+  const rows = others.map(([piece, logprob]) => element("tr", {},
+    element("th", { scope: "row" }, tokenName(piece)),
+    shareCell(logprob),
+    element("td", {}, numberText(logprob))));
+  return element("table", { class: "alternatives" },
+    element("thead", {}, element("tr", {}, ["token", "probability", "logprob"].map((title) => element("th", { scope: "col" }, title)))),
+    element("tbody", {}, rows));
+}
+
+function shareCell(logprob) {
+  const p = logprob === null ? null : Math.exp(logprob);
+  const cell = element("td", {}, probabilityText(p));
+  cell.style.setProperty("--share", (p ?? 0).toFixed(4));
+  return cell;
+}
+
+function withoutTrace(run) {
+  return element("p", { class: "hint" },
+    "This run was written without a trace. ", element("code", {}, "--format jsonl --trace"),
+    " adds, for every token, what each step of the chain did: the candidates that it kept and dropped, their probabilities and the draw.");
+}

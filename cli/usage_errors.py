@@ -1,0 +1,116 @@
+"""Wrong usage in one sentence of ours, whatever sentence typer has for it."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from ..common import nearest_name, one_of, problem_message
+from .help_page import parameter_name, usage_line
+from .llama_cpp_flags import foreign_flag_sentence
+
+_QUOTED = re.compile(r"'((?:[^'\\]|\\.)*)'")
+_EXTRA = re.compile(r" \((.*)\)$", re.DOTALL)
+
+_FLAG_SIMILARITY = 0.75
+"""Two letters of a short flag may differ, and --json is not --stop."""
+
+_FLAGS_ELSEWHERE = {
+    "--ctx": "-c N",
+    "--context": "-c N",
+    "--json": "--format jsonl, or --grammar json",
+    "--max-tokens": "-n N",
+    "--max_tokens": "-n N",
+    "--tfs": "--set tfs.z=N",
+    "--base-url": "--endpoint URL",
+    "--url": "--endpoint URL",
+}
+"""What people type who know other tools, and what to type here."""
+
+
+def usage_sentence(error: Any) -> str:
+    """Return what is wrong, and what may stand there; ``error``: a ``UsageError`` of typer's."""
+    context = getattr(error, "ctx", None)
+    kind = type(error).__name__
+    if kind == "MissingParameter":
+        return _missing(error.param, context)
+    if kind == "NoSuchOption":
+        return _no_such_flag(error, context)
+    if kind == "BadOptionUsage":
+        return _flag_and_value(error)
+    if getattr(error, "param", None) is not None:
+        return f"{_place(error.param, context)}: {_refusal(error)}"
+    if context is not None and error.message.startswith(("Got unexpected", "Missing command", "No such command")):
+        return _extra_words(error.message, context)
+    return str(error.message)
+
+
+def _missing(parameter: Any, context: Any) -> str:
+    usage = usage_line(context.command, context)
+    meaning = (parameter.help or "").replace(r"\[", "[").rstrip(".")
+    name = parameter_name(parameter)
+    return f"{name} is missing: {meaning[:1].lower()}{meaning[1:]}; usage: {usage}"
+
+
+def _no_such_flag(error: Any, context: Any) -> str:
+    flag = error.option_name
+    foreign = foreign_flag_sentence(flag)
+    if foreign is not None:
+        return foreign
+    if context is None:
+        return f"there is no flag {flag}"
+    flags = [name for parameter in context.command.get_params(context) for name in parameter.opts]
+    usual = _FLAGS_ELSEWHERE.get(flag)
+    if usual is not None and usual.split()[0] in flags:
+        return f"there is no flag {flag}; use {usual}"
+    is_long = flag.startswith("--")
+    near = nearest_name(flag, [name for name in flags if name.startswith("--") == is_long], _FLAG_SIMILARITY)
+    hint = f"did you mean {near}?" if near else f"{context.command_path} --help lists the flags"
+    return f"there is no flag {flag}; {hint}"
+
+
+def _flag_and_value(error: Any) -> str:
+    """A flag without its value, or a value for a flag that takes none."""
+    if "does not take a value" in error.message:
+        return f"{error.option_name} takes no value; write {error.option_name} alone"
+    return f"{error.option_name} needs a value behind it"
+
+
+def _extra_words(message: str, context: Any) -> str:
+    """Words that no argument takes, or that are no command."""
+    command, path = context.command, context.command_path
+    subcommands = list(getattr(command, "commands", {}))
+    if message.startswith("No such command"):
+        match = _QUOTED.search(message)
+        word = match[1] if match else ""
+        near = nearest_name(word, subcommands)
+        hint = f"did you mean {near}?" if near else f"there are {', '.join(subcommands)}"
+        return f"{path} has no command {word!r}; {hint}"
+    if message.startswith("Missing command"):
+        return f"{path} needs a command: {', '.join(subcommands)}"
+    extra = _EXTRA.search(message)
+    words = extra[1] if extra else ""
+    hint = (
+        "a prompt of several words stands in quotes"
+        if path == "gen run"
+        else f"usage: {usage_line(command, context)}"
+    )
+    return f"{words!r} is too much; {hint}"
+
+
+def _refusal(error: Any) -> str:
+    """Why a value is refused; of what pydantic refused, in words of ours."""
+    problems = getattr(error.__cause__, "errors", None)
+    if problems is None:
+        return str(error.message)
+    problem = problems()[0]
+    choices = getattr(getattr(error.param, "type_descriptor", None), "choices", None)
+    if choices is None:
+        return problem_message(problem)
+    return f"{problem['input']!r} is not {one_of([choice.value for choice in choices])}"
+
+
+def _place(parameter: Any, context: Any) -> str:
+    """What messages call a flag or an argument: as its declaration says, else as it is typed first."""
+    names = getattr(getattr(getattr(context, "command", None), "callback", None), "flag_names", {})
+    return str(names.get(parameter.name) or (parameter.opts[0] if parameter.opts else parameter_name(parameter)))

@@ -1,0 +1,237 @@
+"""A chat template: what makes one prompt of the messages of a chat."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from typing import TYPE_CHECKING, Any
+
+from .errors import ModelError
+
+if TYPE_CHECKING:
+    from jinja2 import Template
+
+Message = dict[str, str]
+"""``{"role": "system" | "user" | "assistant", "content": text}``."""
+
+_RESERVED_VARIABLES = ("messages", "add_generation_prompt")
+_DEFAULT_VARIABLES = {"enable_thinking": True}
+"""As llama.cpp sets it. In transformers it is undefined, which most templates take for true as well."""
+_ALLOWANCE = 200
+"""Characters by which each message counts as longer than it is, for what a template does with it."""
+_SYSTEM_MARK, _USER_MARK = "SystemMark", "UserMark"
+"""Texts by which a template is tried: what it does with a message shows in its output."""
+
+
+@dataclass(frozen=True)
+class ReasoningTags:
+    """What a model writes before and after its reasoning, as ``<think>`` and ``</think>``."""
+
+    start: str
+    end: str
+
+
+_REASONING_TAGS = (
+    ReasoningTags("<think>", "</think>"),
+    ReasoningTags("<seed:think>", "</seed:think>"),
+    ReasoningTags("<thinking>", "</thinking>"),
+    ReasoningTags("[THINK]", "[/THINK]"),
+    ReasoningTags("<|START_THINKING|>", "<|END_THINKING|>"),
+    ReasoningTags("<|channel|>analysis<|message|>", "<|end|>"),
+)
+
+
+@dataclass(frozen=True)
+class ChatPrompt:
+    """A prompt that a chat template has made.
+
+    ``note``: a sentence, if the messages had to be changed for the template; else None.
+    """
+
+    text: str
+    note: str | None = None
+
+
+class ChatTemplate(ABC):
+    """A chat template, ready to use: see `open_chat_template`.
+
+    ``name``: what messages call it, such as ``the model's chat template``.
+    """
+
+    name: str
+
+    @property
+    def reasoning_tags(self) -> ReasoningTags | None:
+        """The tags around the reasoning of the model, if it has some of the well-known ones; None: it has none."""
+        return None
+
+    @abstractmethod
+    def render(self, messages: Sequence[Message], *, add_generation_prompt: bool = True) -> ChatPrompt:
+        """Return the prompt of some messages.
+
+        Args:
+            messages: The chat, the oldest message first.
+            add_generation_prompt: Let the prompt end with the beginning of the assistant's next message.
+
+        Raises ``ModelError`` when the template refuses the messages, or computes too much.
+        """
+
+
+class JinjaChatTemplate(ChatTemplate):
+    """A template in Jinja, in a sandbox: it reaches its variables only, and its work is limited (`WorkBudget`)."""
+
+    def __init__(
+        self,
+        source: str,
+        *,
+        name: str = "the chat template",
+        bos: str = "",
+        eos: str = "",
+        variables: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Compile a template.
+
+        Args:
+            source: The template.
+            name: What messages call it.
+            bos: Its variable ``bos_token``.
+            eos: Its variable ``eos_token``.
+            variables: More variables, such as ``{"enable_thinking": False}``; that one is True otherwise.
+
+        Raises ``ModelError`` for a template that is not valid, and for variables that are set here.
+        """
+        self.name, self._source = name, source
+        given = dict(variables or {})
+        for variable in _RESERVED_VARIABLES:
+            if variable in given:
+                raise ModelError(f"the variable {variable} of chat templates is set by the messages themselves")
+        self._variables = {"bos_token": bos, "eos_token": eos, **_DEFAULT_VARIABLES, **given}
+        self._template = _compile(source, name)
+
+    @property
+    def reasoning_tags(self) -> ReasoningTags | None:
+        """The first of the well-known pairs that stands in the template."""
+        return next(
+            (tags for tags in _REASONING_TAGS if tags.start in self._source and tags.end in self._source), None
+        )
+
+    def render(self, messages: Sequence[Message], *, add_generation_prompt: bool = True) -> ChatPrompt:
+        """Return the prompt of some messages.
+
+        Where the template has no place for a system message, its text goes before that of the first message of the
+        user, as in llama.cpp.
+        """
+        note = None
+        if messages and messages[0]["role"] == "system" and not self._has_system_role:
+            messages = _merge_system_message(messages)
+            note = f"{self.name} has no system role: the system message goes before the user's first message"
+        return ChatPrompt(self._render(messages, self._takes_parts, add_generation_prompt), note)
+
+    @cached_property
+    def _has_system_role(self) -> bool:
+        """False if the template refuses system messages, or leaves them out."""
+        user = [{"role": "user", "content": _USER_MARK}]
+        rendered = self._try([{"role": "system", "content": _SYSTEM_MARK}, *user], self._takes_parts)
+        if rendered is not None:
+            return _SYSTEM_MARK in rendered
+        return self._try(user, self._takes_parts) is None  # one that fails for any messages says why by itself
+
+    @cached_property
+    def _takes_parts(self) -> bool:
+        """True if the content of a message has to be a list of parts, as for models that also see pictures."""
+        user = [{"role": "user", "content": _USER_MARK}]
+        if _USER_MARK in (self._try(user, False) or ""):
+            return False
+        return _USER_MARK in (self._try(user, True) or "")
+
+    def _try(self, messages: Sequence[Message], takes_parts: bool) -> str | None:
+        try:
+            return self._render(messages, takes_parts, True)
+        except _StoppedError:
+            raise
+        except ModelError:
+            return None
+
+    def _render(self, messages: Sequence[Message], takes_parts: bool, add_generation_prompt: bool) -> str:
+        from .template_budget import TemplateLimitError, WorkBudget, current_budget  # noqa: PLC0415 - Jinja's
+
+        chat = [_with_parts(message) for message in messages] if takes_parts else [dict(m) for m in messages]
+        size = sum(len(text) for message in messages for text in message.values()) + len(str(self._variables))
+        size += _ALLOWANCE * len(messages)
+        token = current_budget.set(WorkBudget(size))
+        try:
+            text = self._template.render(
+                **_dates(), **self._variables, messages=chat, add_generation_prompt=add_generation_prompt
+            )
+            text.encode()
+        except _RefusalError as error:
+            raise ModelError(f"{self.name} refuses these messages: {error}") from error
+        except TemplateLimitError as error:
+            raise _StoppedError(f"{self.name} was stopped: {error}") from error
+        except UnicodeEncodeError as error:
+            raise ModelError(f"{self.name} writes half of a surrogate pair, which is no text") from error
+        except RecursionError as error:
+            raise _StoppedError(f"{self.name} was stopped: it calls itself too often") from error
+        except Exception as error:  # it is a program of somebody else: it may raise anything
+            raise ModelError(f"{self.name} failed: {error}") from error
+        finally:
+            current_budget.reset(token)
+        return text
+
+
+class _StoppedError(ModelError):
+    """A template computes too much."""
+
+
+class _RefusalError(Exception):
+    """A template called ``raise_exception``."""
+
+
+@lru_cache(maxsize=16)
+def _compile(source: str, name: str) -> Template:
+    """Compile a template. That takes some hundredths of a second, and a batch may use it ten thousand times."""
+    from jinja2 import TemplateSyntaxError  # noqa: PLC0415 - only chats pay for Jinja
+
+    from .template_environment import MAX_SOURCE_CHARACTERS, TemplateEnvironment  # noqa: PLC0415
+
+    if len(source) > MAX_SOURCE_CHARACTERS:
+        raise ModelError(f"{name} is longer than {MAX_SOURCE_CHARACTERS:,} characters")
+    try:
+        return TemplateEnvironment().from_string(
+            source, globals={"raise_exception": _refuse, "strftime_now": _now}
+        )
+    except TemplateSyntaxError as error:
+        raise ModelError(f"{name} is not valid Jinja: line {error.lineno}: {error.message}") from error
+    except Exception as error:  # Python compiles it, and has limits of its own
+        raise ModelError(f"{name} cannot be compiled: {error}") from error
+
+
+def _refuse(message: str) -> None:
+    raise _RefusalError(message)
+
+
+def _now(date_format: str) -> str:
+    from datetime import datetime  # noqa: PLC0415
+
+    return datetime.now().strftime(date_format)
+
+
+def _dates() -> dict[str, str]:
+    """The variables that llama.cpp sets besides those of transformers."""
+    return {"date_string": _now("%d %b %Y"), "datetime": _now("%b %d %Y")}
+
+
+def _with_parts(message: Message) -> dict[str, Any]:
+    return {**message, "content": [{"type": "text", "text": message["content"]}]}
+
+
+def _merge_system_message(messages: Sequence[Message]) -> list[Message]:
+    """The messages without the system message at their beginning, whose text goes before the first of the user."""
+    system, *others = messages
+    for i, message in enumerate(others):
+        if message["role"] == "user":
+            others[i] = {**message, "content": f"{system['content']}\n{message['content']}"}
+            return others
+    return [{"role": "user", "content": system["content"]}, *others]

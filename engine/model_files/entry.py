@@ -1,0 +1,25 @@
+"""A model file that was found."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True)
+class ModelEntry:
+    """A model in one of the folders where tools keep them.
+
+    Attributes:
+        name: What ``-m`` takes, such as ``ollama:llama3.2:1b``; no two entries of a list share one.
+        source: The tool, such as ``Ollama``; ``bundled``; or the folder of the user's config.
+        path: The GGUF file; of a split model, the first part.
+        parts: All its files that are there.
+        settings: A JSON file with the sampling settings that Ollama keeps beside the model; None without one.
+    """
+
+    name: str
+    source: str
+    path: Path
+    parts: tuple[Path, ...]
+    settings: Path | None = None

@@ -1,0 +1,213 @@
+"""What is asked of Hugging Face's hub, through ``huggingface_hub``. Only `download` imports this module."""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+import huggingface_hub
+from huggingface_hub import constants, errors
+from huggingface_hub.utils import WeakFileLock, build_hf_headers, hf_raise_for_status, logging
+
+from ...common import write_whole_file
+from ..errors import ModelError
+
+if TYPE_CHECKING:
+    from .resolve import HubReference
+
+_CHUNK_BYTES = 1 << 20
+_MAX_FRUITLESS_TRIES = 5
+"""Tries in a row that bring no byte, before the download gives up."""
+_RETRY_SECONDS = 1.0
+_READ_TIMEOUT_SECONDS = 30.0
+"""Without a byte; then the connection counts as broken."""
+_LOCK_SECONDS = 0.5
+_CHECKSUM = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
+"""Names of commits and of files' contents; they become names of files here, so nothing else is taken."""
+_PARTIAL_CONTENT, _RANGE_NOT_SATISFIABLE = 206, 416
+
+
+class HubFile(NamedTuple):
+    """A file of a repository.
+
+    ``path``: in it; ``size``: bytes; ``sha256``: None for a file that is not in large-file storage; ``git_name``:
+    git's name of the file, of a large one that of its pointer.
+    """
+
+    path: str
+    size: int
+    sha256: str | None
+    git_name: str
+
+
+class Hub:
+    """A repository on the hub, at the commit that `list_files` found.
+
+    Attributes: ``folder``, that of the repository in the cache; ``snapshot``, that of the commit.
+    """
+
+    def __init__(self, reference: HubReference) -> None:
+        logging.set_verbosity_error()  # what goes wrong is said here
+        self._reference = reference
+        self._cache = Path(constants.HF_HUB_CACHE)
+        self._commit = ""
+        self.folder = self._cache / f"models--{reference.repository.replace('/', '--')}"
+
+    @property
+    def snapshot(self) -> Path:
+        """The folder of the commit in the cache."""
+        return self.folder / "snapshots" / self._commit
+
+    def list_files(self) -> list[HubFile]:
+        """Return the files of the repository's main branch. Raises ``ModelError``."""
+        with self._errors_in_words():
+            info = huggingface_hub.HfApi().model_info(self._reference.repository, files_metadata=True)
+        self._commit = self._checked(str(info.sha))
+        return [
+            HubFile(file.rfilename, int(file.size or 0), file.lfs.sha256 if file.lfs else None, str(file.blob_id))
+            for file in info.siblings or ()
+        ]
+
+    def blob_name(self, file: HubFile) -> str:
+        """Return the name of a file's content in the cache: its checksum. Raises ``ModelError``.
+
+        The hub is asked a second time, for this file alone. Its two answers must agree.
+        """
+        with self._errors_in_words():
+            metadata = huggingface_hub.get_hf_file_metadata(self._url(file), token=huggingface_hub.get_token())
+        expected = self._checked(file.sha256 or file.git_name)
+        if metadata.size not in (None, file.size) or metadata.etag != expected:
+            raise ModelError(
+                f"{file.path}: the hub's answers disagree: {file.size:,} bytes with the checksum {expected[:16]}…"
+                f" by its list, {metadata.size or 0:,} with {str(metadata.etag)[:16]}… by the file"
+            )
+        return expected
+
+    @contextmanager
+    def lock(self, name: str) -> Iterator[None]:
+        """Keep other processes from downloading the same file. Raises ``ModelError`` if one does."""
+        path = self._cache / ".locks" / self.folder.name / f"{name}.lock"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            with WeakFileLock(path, timeout=_LOCK_SECONDS):
+                yield
+        except TimeoutError:
+            raise ModelError(f"{self._reference}: another process is downloading it; wait for that") from None
+
+    def download(self, file: HubFile, path: Path, report: Callable[[int], object]) -> None:
+        """Append what is missing of a file. A broken connection is taken up again.
+
+        Args:
+            file: Which file.
+            path: Where it goes; it may hold the beginning.
+            report: Called with the bytes that are there.
+
+        Raises ``ModelError``.
+        """
+        fruitless = 0
+        while True:
+            before = path.stat().st_size if path.exists() else 0
+            report(before)
+            if before == file.size:
+                return
+            problem = self._fetch_rest(file, path, before, report)
+            after = path.stat().st_size
+            fruitless = 0 if after > before else fruitless + 1
+            if after == file.size:
+                continue
+            if after > file.size:
+                path.unlink()
+                raise ModelError(f"{file.path}: the hub sends more than the {file.size:,} bytes that it names")
+            if fruitless == _MAX_FRUITLESS_TRIES:
+                raise ModelError(
+                    f"{file.path}: {after:,} of {file.size:,} bytes came, then {problem};"
+                    " they are kept, and the same command goes on from there"
+                )
+            time.sleep(_RETRY_SECONDS)
+
+    def place(self, file: HubFile) -> Path:
+        """Let the snapshot name a file that is in the cache; returns its path there. Raises ``ModelError``."""
+        with self._errors_in_words():
+            repository = self._reference.repository
+            path = huggingface_hub.hf_hub_download(repository, file.path, revision=self._commit)
+        reference = self.folder / "refs" / "main"
+        reference.parent.mkdir(parents=True, exist_ok=True)
+        write_whole_file(reference, lambda stream: stream.write(self._commit.encode()))
+        return Path(path)
+
+    def _fetch_rest(self, file: HubFile, path: Path, start: int, report: Callable[[int], object]) -> str:
+        """Ask once for what is missing. Returns why it ended, in words."""
+        headers = {**build_hf_headers(library_name="logitsmith"), "Accept-Encoding": "identity"}
+        if start:
+            headers["Range"] = f"bytes={start}-"
+        done = start
+        with path.open("ab") as target, self._errors_in_words():
+            try:
+                session = huggingface_hub.get_session()
+                with session.stream(
+                    "GET", self._url(file), headers=headers, timeout=_READ_TIMEOUT_SECONDS
+                ) as answer:
+                    if answer.status_code != _RANGE_NOT_SATISFIABLE:
+                        hf_raise_for_status(answer)
+                    if start and answer.status_code != _PARTIAL_CONTENT:
+                        target.truncate(0)  # the whole file comes, or nothing fits what is there
+                        done = 0
+                    for chunk in answer.iter_bytes(_CHUNK_BYTES):
+                        target.write(chunk)
+                        done += len(chunk)
+                        report(done)
+                        if done > file.size:
+                            break
+            except errors.HTTPError as error:  # that of its HTTP library
+                if getattr(error, "response", None) is not None:
+                    raise
+                return f"the connection broke ({_words(error)})"
+        return "the connection ended"
+
+    def _checked(self, checksum: str) -> str:
+        if _CHECKSUM.fullmatch(checksum) is None:
+            raise ModelError(f"{self._reference}: the hub names {checksum[:80]!r} where a checksum should stand")
+        return checksum
+
+    def _url(self, file: HubFile) -> str:
+        return str(huggingface_hub.hf_hub_url(self._reference.repository, file.path, revision=self._commit))
+
+    @contextmanager
+    def _errors_in_words(self) -> Iterator[None]:
+        """Turn what ``huggingface_hub`` raises into ``ModelError``."""
+        reference, address = self._reference, constants.ENDPOINT.partition("://")[2] or "the hub"
+        has_token = bool(huggingface_hub.get_token())
+        try:
+            yield
+        except errors.OfflineModeIsEnabled:
+            raise ModelError(f"{reference}: HF_HUB_OFFLINE is set, so nothing is downloaded") from None
+        except errors.GatedRepoError:
+            page = f"{constants.ENDPOINT}/{reference.repository}"
+            login = "" if has_token else ", then set HF_TOKEN or run `hf auth login`"
+            raise ModelError(f"{reference}: its author lets people in one by one: ask on {page}{login}") from None
+        except errors.RepositoryNotFoundError:
+            login = "your token may not read it" if has_token else "set HF_TOKEN or run `hf auth login`"
+            raise ModelError(f"{reference}: {address} has no such repository, or it is private: {login}") from None
+        except errors.HFValidationError as error:
+            raise ModelError(f"{reference}: {error}") from None
+        except errors.HfHubHTTPError as error:
+            status = error.response.status_code
+            raise ModelError(
+                f"{reference}: {address} answers with HTTP status {status}; try again later"
+            ) from None
+        except errors.LocalEntryNotFoundError:
+            raise ModelError(f"{reference}: {address} no longer names this file; try again") from None
+        except errors.HTTPError as error:
+            raise ModelError(f"{reference}: {address} cannot be reached ({_words(error)})") from None
+        except OSError as error:
+            place = error.filename or self._cache
+            raise ModelError(f"{place}: {os.strerror(error.errno) if error.errno else error}") from None
+
+
+def _words(error: Exception) -> str:
+    return " ".join(str(error).split()) or type(error).__name__

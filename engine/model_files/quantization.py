@@ -1,0 +1,85 @@
+"""Names of quantisations: of a GGUF's file type, of its tensors, and in the names of files."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+
+from .parts import parse_part_name
+
+# enum llama_ftype of llama.h.
+_FILE_TYPES = {
+    0: "F32", 1: "F16", 2: "Q4_0", 3: "Q4_1", 7: "Q8_0", 8: "Q5_0", 9: "Q5_1", 10: "Q2_K", 11: "Q3_K_S",
+    12: "Q3_K_M", 13: "Q3_K_L", 14: "Q4_K_S", 15: "Q4_K_M", 16: "Q5_K_S", 17: "Q5_K_M", 18: "Q6_K",
+    19: "IQ2_XXS", 20: "IQ2_XS", 21: "Q2_K_S", 22: "IQ3_XS", 23: "IQ3_XXS", 24: "IQ1_S", 25: "IQ4_NL",
+    26: "IQ3_S", 27: "IQ3_M", 28: "IQ2_S", 29: "IQ2_M", 30: "IQ4_XS", 31: "IQ1_M", 32: "BF16", 36: "TQ1_0",
+    37: "TQ2_0", 38: "MXFP4_MOE", 39: "NVFP4", 40: "Q1_0",
+}  # fmt: skip
+_GUESSED = 1024
+"""LLAMA_FTYPE_GUESSED: added to a file type that the writer guessed."""
+# enum ggml_type of ggml.h.
+_TENSOR_TYPES = {
+    0: "F32", 1: "F16", 2: "Q4_0", 3: "Q4_1", 6: "Q5_0", 7: "Q5_1", 8: "Q8_0", 9: "Q8_1", 10: "Q2_K", 11: "Q3_K",
+    12: "Q4_K", 13: "Q5_K", 14: "Q6_K", 15: "Q8_K", 16: "IQ2_XXS", 17: "IQ2_XS", 18: "IQ3_XXS", 19: "IQ1_S",
+    20: "IQ4_NL", 21: "IQ3_S", 22: "IQ2_S", 23: "IQ4_XS", 24: "I8", 25: "I16", 26: "I32", 27: "I64", 28: "F64",
+    29: "IQ1_M", 30: "BF16", 34: "TQ1_0", 35: "TQ2_0", 39: "MXFP4", 40: "NVFP4", 41: "Q1_0",
+}  # fmt: skip
+PREFERRED_TAGS = ("Q4_K_M", "Q8_0")
+"""What llama.cpp takes of a repository if no quantisation is named, in this order; then the first file."""
+_TAG = re.compile(r"[-.]([A-Za-z0-9_]+)$")
+_OTHER_FILES = ("mmproj", "imatrix", "mtp-", "eagle3-", "dflash-", "dspark-")
+"""In the names of files that belong to a model and are none by themselves, as llama.cpp knows them."""
+
+
+def quantization_name(file_type: object, elements_by_type: Mapping[int, int]) -> str:
+    """Return the name of a model's quantisation.
+
+    Args:
+        file_type: The value of ``general.file_type``; None if there is none.
+        elements_by_type: How many weights each ggml type has. Without a known file type, the most frequent one
+            names the quantisation.
+    """
+    if isinstance(file_type, int) and (name := _FILE_TYPES.get(file_type & ~_GUESSED)):
+        return name
+    if not elements_by_type:
+        return "unknown"
+    most = max(elements_by_type, key=elements_by_type.__getitem__)
+    return _TENSOR_TYPES.get(most, f"type {most}")
+
+
+def quantization_tag(file_name: str) -> str:
+    """Return the last word of a file's name, in capitals, as llama.cpp reads a quantisation from it; or ``""``."""
+    part = parse_part_name(file_name)
+    stem = part.stem if part else file_name[: -len(".gguf")]
+    match = _TAG.search(stem)
+    return match[1].upper() if match else ""
+
+
+def is_model_name(path: str) -> bool:
+    """True if a path is that of a GGUF file that is a model, or a part of one, by its name."""
+    name = path.rpartition("/")[2]
+    return name.lower().endswith(".gguf") and not any(word in name for word in _OTHER_FILES)
+
+
+def choose_file(paths: Iterable[str], tag: str | None) -> str | None:
+    """Return the file of a repository that llama.cpp's ``-hf USER/REPO[:TAG]`` takes; None if none fits.
+
+    A tag fits where it stands in the path before a ``.`` or a ``-``, in any case. Without a tag, `PREFERRED_TAGS`
+    count, and then the first file. Of a split model this is the first part.
+
+    Args:
+        paths: The files of the repository, relative to it, in the hub's order.
+        tag: The quantisation; None for the preferred ones.
+    """
+    candidates = [path for path in paths if is_model_name(path) and _is_first_part(path)]
+    for wanted in (tag,) if tag else PREFERRED_TAGS:
+        pattern = re.compile(re.escape(wanted) + "[.-]", re.IGNORECASE)
+        for path in candidates:
+            if pattern.search(path):
+                return path
+    return None if tag else next(iter(candidates), None)
+
+
+def _is_first_part(path: str) -> bool:
+    part = parse_part_name(path.rpartition("/")[2])
+    return part is None or part.number == 1

@@ -1,0 +1,161 @@
+"""llama.cpp's C functions for vocabularies, behind a class that raises ModelError."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+from functools import cached_property
+from itertools import repeat
+from typing import Any
+
+import llama_cpp.llama_cpp as lib
+
+from .errors import ModelError
+
+# Called for each token of a vocabulary. A PYFUNCTYPE keeps Python's lock, which is faster than releasing it.
+_piece_of = ctypes.PYFUNCTYPE(
+    ctypes.c_int32, ctypes.c_void_p, ctypes.c_int32, ctypes.c_void_p, ctypes.c_int32, ctypes.c_int32, ctypes.c_bool
+)(ctypes.cast(lib.llama_token_to_piece, ctypes.c_void_p).value or 0)
+
+_PIECE_BYTES = 64
+"""Memory for the bytes of one token when all are read at once; the few longer ones are read again."""
+
+_BLANK = "\u2581"
+"""What stands for a blank in SentencePiece's vocabularies."""
+
+_UTF8_BYTES = 4
+"""The most bytes that UTF-8 has for a character."""
+
+
+class NativeVocabulary:
+    """A llama_vocab of ``size`` tokens. It belongs to a model: `close` it before the model is freed.
+
+    ``missing_bytes``: see `GgufHeader`.
+    """
+
+    def __init__(self, handle: Any, missing_bytes: frozenset[int]) -> None:
+        self._handle = handle
+        self.size = int(lib.llama_vocab_n_tokens(handle))
+        self._missing_bytes = missing_bytes
+
+    def close(self) -> None:
+        """Let every later call raise ``ModelError``; llama.cpp would crash."""
+        self._handle = None
+
+    @property
+    def handle(self) -> Any:
+        """The llama_vocab. Raises ``ModelError`` once the vocabulary is closed."""
+        if self._handle is None:
+            raise ModelError("the model is closed")
+        return self._handle
+
+    def special(self, name: str) -> int | None:
+        """The id of the token ``bos``, ``eos``, ``eot`` or ``nl``; None if the vocabulary has none."""
+        token = int(getattr(lib, f"llama_vocab_{name}")(self.handle))
+        return None if token < 0 else token
+
+    def adds_bos(self) -> bool:
+        """True if a text begins with the beginning-of-sequence token."""
+        return bool(lib.llama_vocab_get_add_bos(self.handle))
+
+    def is_eog(self, token: int) -> bool:
+        """True for an end-of-generation token."""
+        return bool(lib.llama_vocab_is_eog(self.handle, token))
+
+    def is_control(self, token: int) -> bool:
+        """True for a control token, which is not text."""
+        return bool(lib.llama_vocab_is_control(self.handle, token))
+
+    def splits_text(self, token: int) -> bool:
+        """True for a token that llama.cpp looks for in a text before it tokenizes what is between such tokens."""
+        kinds = lib.LLAMA_TOKEN_ATTR_CONTROL | lib.LLAMA_TOKEN_ATTR_USER_DEFINED | lib.LLAMA_TOKEN_ATTR_UNKNOWN
+        return bool(lib.llama_vocab_get_attr(self.handle, token) & kinds)
+
+    def piece(self, token: int) -> bytes:
+        """The bytes of one token; of a control token, those of its name in the vocabulary."""
+        length = _PIECE_BYTES
+        while True:
+            buffer = ctypes.create_string_buffer(length)
+            count = int(lib.llama_token_to_piece(self.handle, token, buffer, length, 0, True))
+            if count >= 0:
+                return buffer.raw[:count]
+            length = -count
+
+    def text_pieces(self) -> list[bytes]:
+        """The bytes of every token by id; empty for control tokens and others that are not text."""
+        total_bytes = _PIECE_BYTES * self.size
+        buffer = ctypes.create_string_buffer(total_bytes)
+        start = ctypes.addressof(buffer)
+        addresses = range(start, start + total_bytes, _PIECE_BYTES)
+        constants = (repeat(_PIECE_BYTES), repeat(0), repeat(False))
+        lengths = list(map(_piece_of, repeat(self.handle), range(self.size), addresses, *constants))
+        raw = buffer.raw
+        offsets = range(0, total_bytes, _PIECE_BYTES)
+        pieces = [raw[offset : offset + length] for offset, length in zip(offsets, lengths, strict=True)]
+        for token, length in enumerate(lengths):
+            if length < 0:  # it did not fit
+                pieces[token] = self.piece(token)
+        return pieces
+
+    def tokenize(self, data: bytes, bos: bool, special: bool) -> list[int]:
+        """Token ids of a text in valid UTF-8; on other bytes llama.cpp would end the process.
+
+        Raises ``ModelError`` if the vocabulary has no tokens for a part of the text.
+        """
+        if data and self._missing_bytes:
+            self._check_covered(data)
+        if bos:
+            self._check_ends()
+        capacity = len(data) + 16  # a token has at least one byte, apart from special ones at the ends
+        tokens = (lib.llama_token * capacity)()
+        count = int(lib.llama_tokenize(self.handle, data, len(data), tokens, capacity, bos, special))
+        if count < 0:
+            raise ModelError(f"llama.cpp could not tokenize a text of {len(data):,} bytes")
+        ids = tokens[:count]
+        if ids and min(ids) < 0:
+            raise ModelError(
+                "the model's vocabulary has no token for a part of the text, nor one for unknown text"
+            )
+        return ids
+
+    def _check_ends(self) -> None:
+        """Raise ``ModelError`` if a token that every text begins or ends with does not exist.
+
+        llama.cpp would end the process.
+        """
+        is_wordpiece = lib.llama_vocab_type(self.handle) == lib.LLAMA_VOCAB_TYPE_WPM
+        for name, is_added in (
+            ("bos", is_wordpiece or lib.llama_vocab_get_add_bos(self.handle)),
+            ("eos", not is_wordpiece and lib.llama_vocab_get_add_eos(self.handle)),
+            ("sep", is_wordpiece),
+        ):
+            if is_added and self.special(name) is None:
+                raise ModelError(f"the model adds the token {name!r} to each text, but its vocabulary has none")
+
+    def _check_covered(self, data: bytes) -> None:
+        """Raise ``ModelError`` for a character with no token and no tokens of its bytes.
+
+        llama.cpp would end the process. It may put a blank in front, and reads a blank as `_BLANK`.
+        """
+        for character in {" ", *data.decode()}:
+            encoded = (_BLANK if character == " " else character).encode()
+            if character.replace(_BLANK, " ").encode() in self._single_characters:
+                continue
+            if not self._missing_bytes.isdisjoint(encoded):
+                raise ModelError(f"the model's vocabulary has no token for {character!r}, nor for its bytes")
+
+    @cached_property
+    def _single_characters(self) -> frozenset[bytes]:
+        """The tokens that are one character, in UTF-8."""
+        return frozenset(text for text in self.text_pieces() if len(text) <= _UTF8_BYTES)
+
+    def detokenize(self, tokens: Sequence[int]) -> bytes:
+        """The text of some tokens, without control tokens."""
+        array = (lib.llama_token * len(tokens))(*tokens)
+        length = 16 * len(tokens) + 64  # enough for most texts; llama.cpp says how much others need
+        while True:
+            buffer = ctypes.create_string_buffer(length)
+            count = int(lib.llama_detokenize(self.handle, array, len(tokens), buffer, length, False, False))
+            if count >= 0:
+                return buffer.raw[:count]
+            length = -count

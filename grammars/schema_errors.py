@@ -1,0 +1,161 @@
+"""llguidance's errors about a JSON Schema: with the path in the schema, and in words of ours."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from llguidance import LLMatcher
+
+from .errors import GrammarError
+from .json_schema import ONE_LINE_STYLE, TOO_DEEP, json_schema_to_lark
+from .limits import PARSER_LIMITS
+from .schema_keywords import LENIENT_HINT, SchemaPart, children
+from .tokenizer import tokenizer_of
+from .vocabulary import BYTE_VOCABULARY
+
+_PREFIX = re.compile(r"^at \d+\(\d+\): failed to compile JSON schema: ")
+_REGEX_ERROR = re.compile(r"regex parse error:\n    (?P<text>.*)\n    (?P<mark> *\^).*\nerror: (?P<message>.*)")
+_SHARED = ("$defs", "definitions", "$schema", "x-guidance")
+"""The keys of a schema that a part of it may need."""
+_MAX_TRIALS = 400
+"""How many parts of a schema are compiled to find the one that is wrong: a second's work at most."""
+_MAX_REMOVALS = 200
+
+_NOT_EXCLUSIVE = "oneOf"
+_LOOK_AROUND = re.compile(r"look-?arounds?,? .*not supported|look-around, including")
+_PROPERTY_COUNT = "min/maxProperties only supported"
+_SENTENCES = (
+    (r"Unsatisfiable schema: Regex is empty.*", "no text fits both its pattern and its format"),
+    (r"Unsatisfiable schema: (.*)", r"no JSON fits it: \1"),
+    (r"Expected positive integer for '(\w+)', got (.*)", r"\1: \2 is not a whole number ≥ 0"),
+    (r"Expected f64 for '(\w+)', got (.*)", r"\1: \2 is not a number"),
+    (r"Expected array for '(\w+)', got (.*)", r"\1: \2 is not a list"),
+    (r"Expected string for '(\w+)', got (.*)", r"\1: \2 is not a text"),
+    (r"(\S+) must be a string or array of strings", r"\1: a text or a list of texts is needed"),
+    (r"(\S+) must be a string, got (.*)", r"\1: \2 is not a text"),
+    (r"(\S+) must be an array.*", r"\1: a list is needed"),
+    (r"(\S+) must be an object.*", r"\1: an object is needed"),
+    (r"invalid multiple of.*", "multipleOf: a number above 0 is needed"),
+    (r"patternProperty regexes /(.*)/ and /(.*)/ are.*", r"patternProperties: a key may match \1 and \2"),
+    (r"Resource '(.*)' is not present.*", r"$ref: '\1' is another document; only this schema is read"),
+    (r"Anchor '(.*)' does not exist", r"$ref: the schema has no anchor '\1'"),
+    (r"Pointer '(.*)' does not exist", r"$ref: the schema has no '#\1'"),
+    (r"unknown field '(.*?)', expected one of (.*)", r"x-guidance: unknown key '\1'; there are \2"),
+)  # fmt: skip
+
+
+def schema_engine_error(schema: dict[str, Any]) -> str:
+    """Return what llguidance says against a schema; empty if nothing."""
+    try:
+        lark = json_schema_to_lark(schema, ONE_LINE_STYLE)
+    except GrammarError as error:
+        return str(error)
+    matcher = LLMatcher(tokenizer_of(BYTE_VOCABULARY), lark, log_level=0, limits=PARSER_LIMITS)
+    return _PREFIX.sub("", matcher.get_error())
+
+
+def schema_error(message: str, schema: dict[str, Any]) -> GrammarError:
+    """Make llguidance's message about a schema an error that names the path of the part that is wrong."""
+    message = _PREFIX.sub("", message)
+    if message.startswith('failed to parse "%json": recursion limit'):
+        return GrammarError(TOO_DEEP)
+    part, message = find_wrong_part(schema, message)
+    sentence = _sentence(message, part.schema)
+    # A keyword that the sentence begins with belongs to the path.
+    keyword, colon, rest = sentence.partition(": ")
+    if colon and keyword in part.schema:
+        return GrammarError(f"{part.pointer}/{keyword}: {rest}")
+    return GrammarError(f"{part.pointer}: {sentence}" if part.pointer else sentence)
+
+
+def loosen(schema: dict[str, Any]) -> list[str]:
+    """Change a schema until llguidance takes it, where that only allows more; return the paths of the changes.
+
+    ``oneOf`` becomes ``anyOf`` where its options may overlap; patterns with look-around and counts of properties
+    that are not supported are removed. Other errors stay.
+    """
+    changes: list[str] = []
+    for _ in range(_MAX_REMOVALS):
+        message = schema_engine_error(schema)
+        if not message:
+            break
+        (pointer, part), message = find_wrong_part(schema, message)
+        if message.startswith(_NOT_EXCLUSIVE) and "oneOf" in part:
+            options = {"anyOf": part.pop("oneOf")}
+            if "anyOf" in part:
+                part["allOf"] = [*part.get("allOf", []), options]
+            else:
+                part |= options
+            changes.append(f"{pointer}/oneOf (read as anyOf)")
+            continue
+        keywords = _removable(message, part)
+        if not keywords:
+            break
+        for keyword in keywords:
+            del part[keyword]
+            changes.append(f"{pointer}/{keyword}")
+    return changes
+
+
+def find_wrong_part(schema: dict[str, Any], message: str) -> tuple[SchemaPart, str]:
+    """Return the smallest part of a schema that llguidance refuses as it refuses the whole, and its message."""
+    shared = {key: schema[key] for key in _SHARED if key in schema}
+    part = SchemaPart("", schema)
+    trials = 0
+    visited = {id(schema)}
+    while trials < _MAX_TRIALS:
+        for child in children(schema, part):
+            trials += 1
+            if id(child.schema) in visited or trials > _MAX_TRIALS:
+                continue
+            visited.add(id(child.schema))
+            error = schema_engine_error({**shared, **child.schema})
+            if error and (error.split("\n")[0] in message or _because_of_a_part(message, error)):
+                part, message = child, error
+                break
+        else:
+            break
+    return part, message
+
+
+def _because_of_a_part(message: str, error: str) -> bool:
+    """True if a part that no JSON fits may be why no JSON fits the whole."""
+    return error.startswith("Unsatisfiable") and re.search(r"required .* unsatisfiable", message) is not None
+
+
+def _removable(message: str, schema: dict[str, Any]) -> list[str]:
+    """The keywords whose removal answers this message; none if there are none."""
+    if _LOOK_AROUND.search(message) and "pattern" in schema:
+        return ["pattern"]
+    if message.startswith(_PROPERTY_COUNT):
+        return [keyword for keyword in ("minProperties", "maxProperties") if keyword in schema]
+    return []
+
+
+def _sentence(message: str, schema: dict[str, Any]) -> str:
+    if message.startswith(_NOT_EXCLUSIVE):
+        return "oneOf: several of its options may fit at once; write anyOf, or --schema-lenient reads it as anyOf"
+    if message.startswith(_PROPERTY_COUNT):
+        keyword = "minProperties" if "minProperties" in schema else "maxProperties"
+        return f"{keyword}: it is supported only where all properties are required; {LENIENT_HINT}"
+    if _LOOK_AROUND.search(message):
+        pattern = schema.get("pattern")
+        return f"pattern: look-around and \\b are not supported, as in {pattern!r}; {LENIENT_HINT}"
+    return _engine_sentence(message, schema)
+
+
+def _engine_sentence(message: str, schema: dict[str, Any]) -> str:
+    """What a message of the engine says, in words of ours where we have them."""
+    pattern = _REGEX_ERROR.search(message)
+    if pattern:
+        return f"pattern: {pattern['text']!r}: {pattern['message']}"
+    first_line = message.split("\n<state>", 1)[0].strip().split("\n", 1)[0].replace("`", "'")
+    empty = next((key for key in ("enum", "anyOf", "oneOf") if schema.get(key) == []), None)
+    if empty is not None and first_line == "Unsatisfiable schema: anyOf is empty":
+        return f"{empty}: the list is empty, so no JSON fits it"
+    for template, sentence in _SENTENCES:
+        match = re.fullmatch(template, first_line)
+        if match:
+            return match.expand(sentence)
+    return f"llguidance refuses it: {first_line}"

@@ -1,0 +1,10 @@
+"""The names of other tools' formats. It imports nothing: the completion of a command line reads it."""
+
+FORMATS = (
+    *("webui", "sillytavern", "koboldai", "koboldcpp", "huggingface", "ollama", "tabbyapi", "llama.cpp"),
+    "lmstudio",
+)
+"""The formats that `import_preset` reads."""
+
+EXPORT_FORMATS = ("llama.cpp", "llama-server", "webui", "sillytavern", "ollama", "huggingface")
+"""The formats that `export_preset` writes: ``llama.cpp`` is a command line, ``llama-server`` a JSON body."""

@@ -1,0 +1,121 @@
+"""The candidates after one stage of a chain, as notes and traces read them."""
+
+from __future__ import annotations
+
+from math import exp
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .array_types import Floats, Ids, Positions
+from .candidates import Candidates
+from .softmax_sums import SoftmaxSums, SoftmaxWorkspace
+
+_FEW_ROWS_SHARE = 16
+"""Up to this part of the vocabulary, sorting the ids is faster than a table of all positions."""
+
+
+class StageCandidates:
+    """The candidates after one stage of a chain. They stay as they were, whatever later steps do.
+
+    Probabilities and sums are computed when they are first asked for: exponentials in float32, sums in float64.
+
+    Attributes:
+        candidates: arrays and flags at that stage; not to be changed.
+    """
+
+    __slots__ = ("_same_row", "_sums", "_workspace", "candidates")
+
+    def __init__(
+        self,
+        candidates: Candidates,
+        workspace: SoftmaxWorkspace | None = None,
+        previous: StageCandidates | None = None,
+    ) -> None:
+        """Keep what the candidates are now.
+
+        ``workspace``: shared by all stages of a chain; None: a new one. ``previous``: the stage before, whose sums
+        are used if it holds the same rows.
+        """
+        self.candidates = candidates.snapshot()
+        self._workspace = workspace or SoftmaxWorkspace()
+        self._sums: SoftmaxSums | None = None
+        self._same_row = previous if previous is not None and self.is_same_row(previous) else None
+
+    def __len__(self) -> int:
+        return len(self.candidates)
+
+    @property
+    def ids(self) -> Ids:
+        """Token ids, int32 (n,), in the order of this stage."""
+        return self.candidates.ids
+
+    @property
+    def logits(self) -> Floats:
+        """Logits, float32 (n,), in the order of this stage."""
+        return self.candidates.logits
+
+    def probs_of(self, logits: NDArray[np.floating]) -> NDArray[np.float64]:
+        """The probabilities, float64 (m,), that these logits have among the candidates."""
+        sums = self._softmax_sums()
+        return np.exp(logits.astype(np.float64) - sums.highest - sums.log_weights)
+
+    @property
+    def entropy(self) -> float:
+        """-sum p ln p, in nats."""
+        return max(self._softmax_sums().entropy, 0.0)  # rounding may put it below
+
+    @property
+    def highest_probability(self) -> float:
+        """The probability of the likeliest token."""
+        return exp(-self._softmax_sums().log_weights)
+
+    def top(self, count: int) -> StageCandidates:
+        """The ``count`` likeliest of them, as if a stage had kept these."""
+        head = self.candidates.snapshot()
+        head.top(count)
+        return StageCandidates(head, self._workspace)
+
+    def mass_of(self, kept: StageCandidates) -> float:
+        """The probability here of the tokens of a later stage, whose logits did not change since."""
+        if len(kept) == len(self):
+            return 1.0
+        all_sums, sums = self._softmax_sums(), kept._softmax_sums()
+        return min(exp(sums.highest - all_sums.highest + sums.log_weights - all_sums.log_weights), 1.0)
+
+    def is_same_row(self, other: StageCandidates) -> bool:
+        """True if the two stages hold the same arrays: nothing was changed, dropped or sorted between them."""
+        return self.logits is other.logits and self._own_ids() is other._own_ids()
+
+    def positions_of(self, tokens: NDArray[np.integer]) -> Positions:
+        """The positions of these tokens, intp (m,); -1 for a token that is not among the candidates."""
+        if self.candidates.is_whole:
+            return tokens.astype(np.intp)
+        if len(self) * _FEW_ROWS_SHARE > self.candidates.vocabulary:
+            table = np.full(self.candidates.vocabulary, -1, dtype=np.intp)
+            table[self.ids] = np.arange(len(self))
+            return table[tokens]
+        order = self.ids.argsort()
+        ascending = self.ids[order]
+        places = ascending.searchsorted(tokens).clip(max=len(self) - 1)
+        return np.where(ascending[places] == tokens, order[places], -1)
+
+    def changes_since(self, before: StageCandidates) -> NDArray[np.float64]:
+        """The differences, float64 (m,), of the logits that changed since the stage ``before``; new minus old."""
+        if len(before) == len(self) and self._own_ids() is before._own_ids():
+            old, new = before.logits, self.logits
+        else:
+            positions = before.positions_of(self.ids)
+            old, new = before.logits[positions[positions >= 0]], self.logits[positions >= 0]
+        changed = (new != old).nonzero()[0]
+        return new[changed].astype(np.float64) - old[changed]
+
+    def _own_ids(self) -> Ids | None:
+        return None if self.candidates.is_whole else self.candidates.ids
+
+    def _softmax_sums(self) -> SoftmaxSums:
+        if self._same_row is not None:
+            return self._same_row._softmax_sums()
+        if self._sums is None:
+            self._sums = self._workspace.sums(self.candidates.logits, self.candidates.max)
+        return self._sums

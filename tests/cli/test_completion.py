@@ -1,0 +1,317 @@
+"""`gen completion`: what completes a line, in general and in real shells."""
+
+import importlib.util
+import os
+import pty
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from logitsmith.cli.completion.commands import parameters, subcommands
+from logitsmith.cli.completion.cursor import complete_words
+from logitsmith.cli.completion.line import TypedWord, split_line
+from logitsmith.cli.completion.reply import Candidate, Reply
+from logitsmith.cli.completion.shells import ANSWERS, LINE_VARIABLE, SCRIPTS, SHELL_VARIABLE
+
+from ..docs.test_commands import COMMANDS, LEAVES
+
+ROOT = Path(__file__).parents[2]
+
+
+def texts(line):
+    words = split_line(line)
+    reply = complete_words([word.text for word in words[1:-1]], words[-1].text)
+    return [candidate.text for candidate in reply.candidates]
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("gen ba", ["batch"]),
+        ("gen recover", ["recover", "recover-basis"]),
+        ("gen --se", ["--set", "--seed"]),
+        ("gen --vers", ["--version"]),
+        ("gen Hello --vers", []),
+        ("gen Hello --typ", ["--typical", "--typical-p"]),
+        ("gen Hello --seed 3 --se", ["--set"]),
+        ("gen Hello --set x=1 --se", ["--set", "--seed"]),
+        ("gen Hello --no-esc", ["--no-escape"]),
+        ("gen Hello -- --se", []),
+        ("gen run Hello -ng", ["-ngl"]),
+        ("gen --help", ["--help"]),
+        ("gen --format js", ["jsonl"]),
+        ("gen --format=js", ["--format=jsonl"]),
+        ("gen --nonsuch=js", []),
+        ("gen --echo=js", []),
+        ("gen --logprobs-from ", ["model", "chain", "both"]),
+        ("gen -n5 -fa o", ["on", "off"]),
+        ("gen -n 5 -fa o", ["on", "off"]),
+        ("gen --temp ", []),
+        ("gen Hello ", []),
+        ("gen -P deter", ["deterministic"]),
+        ("gen -P mod", ["model"]),
+        ("gen --preset=deter", ["--preset=deterministic"]),
+        ("gen --grammar che", ["chess"]),
+        ("gen presets ex", ["export"]),
+        ("gen presets --he", ["--help"]),
+        ("gen presets export x --to ol", ["ollama"]),
+        ("gen presets import x --from ko", ["koboldai", "koboldcpp"]),
+        ("gen presets show deter", ["deterministic"]),
+        ("gen presets list x", []),
+        ("gen presets nonsuch x", []),
+        ("gen grammars check yes", ["yes_no"]),
+        ("gen samplers typ", ["typical"]),
+        ("gen score Hello -ctk q4", ["q4_0", "q4_1"]),
+        ("gen completion z", ["zsh"]),
+        ("gen --set top_", ["top_a.", "top_h.", "top_k.", "top_n_sigma.", "top_p."]),
+        ("gen --set top-n", ["top-n-sigma."]),
+        ("gen --set ignore", ["ignore_eos="]),
+        ("gen --set ignore_eos=", ["ignore_eos=true", "ignore_eos=false"]),
+        ("gen --set se", ["seed="]),
+        ("gen --set top_p.", ["top_p.p=", "top_p.min_keep=", "top_p.boundary="]),
+        ("gen --set top_p#2.b", ["top_p#2.boundary="]),
+        ("gen --set top-p.min-", ["top-p.min-keep="]),
+        ("gen --set top_p.boundary=", ["top_p.boundary=include", "top_p.boundary=exclude"]),
+        ("gen --set=top_k.", ["--set=top_k.k="]),
+        ("gen --set top_k.k=", []),
+        ("gen --set nonsuch.", []),
+        ("gen --chain temp", ["temperature"]),
+        ("gen --chain 'top_k40 > temp", ["top_k40 > temperature"]),
+        ("gen --chain 'top-k40>top-n", ["top-k40>top-n-sigma"]),
+        ("gen --chain 'top_p(", ["top_p(p=", "top_p(min_keep=", "top_p(boundary="]),
+        ("gen --chain 'top_p(p=0.9, b", ["top_p(p=0.9, boundary="]),
+        ("gen --samplers 'top_k;typ", ["top_k;typ_p"]),
+    ],
+)
+def test_candidates(line, expected):
+    assert texts(line) == expected
+
+
+@pytest.mark.parametrize(
+    ("line", "suffix", "start"),
+    [
+        ("gen -m ", ".gguf", 0),
+        ("gen --model=mod", ".gguf", 8),
+        ("gen --lora ", ".gguf", 0),
+        ("gen -f ", "", 0),
+        ("gen batch ", "", 0),
+        ("gen presets import ", "", 0),
+        ("gen -P ./pre", "", 0),
+        ("gen grammars show ./x", "", 0),
+        ("gen --grammar ./x", None, 0),
+        ("gen --temp ", None, 0),
+        ("gen Hello ", None, 0),
+    ],
+)
+def test_files(line, suffix, start):
+    words = split_line(line)
+    reply = complete_words([word.text for word in words[1:-1]], words[-1].text)
+    assert (reply.candidates, reply.file_suffix, reply.file_start) == ([], suffix, start)
+
+
+@pytest.mark.parametrize(("words", "command"), LEAVES, ids=[" ".join(words) for words, _ in LEAVES])
+def test_each_flag_of_a_command_is_completed(words, command):
+    options = [option for option in command.params if option.param_type_name == "option" and not option.hidden]
+    expected = {flag for option in options for flag in [*option.opts, *option.secondary_opts]}
+    assert set(texts(f"gen {' '.join(words)} -")) == expected | {"--help", "-h"}
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_each_command_is_completed(name):
+    assert name in texts("gen ")
+    assert list(subcommands(name)) == list(getattr(COMMANDS[name], "commands", {}))
+
+
+def test_a_command_without_options_has_its_help():
+    assert [flag.names for flag in parameters(subcommands("presets")["list"])] == [("--help", "-h")]
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("", [""]),
+        ("gen", ["gen"]),
+        ("gen ", ["gen", ""]),
+        ("gen  a", ["gen", "a"]),
+        ("gen 'a b' c", ["gen", "a b", "c"]),
+        ("gen 'a b", ["gen", "a b"]),
+        ("gen ''", ["gen", ""]),
+        (r"gen a\ b", ["gen", "a b"]),
+        (r'gen "a\"b\n"', ["gen", r'a"b\n']),
+        ("gen 'a\\'", ["gen", "a\\"]),
+        ("gen a\\", ["gen", "a"]),
+    ],
+)
+def test_words_of_a_line(line, words):
+    assert [word.text for word in split_line(line)] == words
+
+
+@pytest.mark.parametrize(
+    ("line", "word"),
+    [
+        ("gen --format=js", TypedWord("--format=js", "", 9)),
+        ("gen 'a > b", TypedWord("a > b", "'", 0)),
+        ("gen --chain='a > b", TypedWord("--chain=a > b", "'", 8)),
+        (r"gen a\=b", TypedWord("a=b", "", 0)),
+    ],
+)
+def test_part_that_readline_replaces(line, word):
+    assert split_line(line)[-1] == word
+
+
+@pytest.mark.parametrize(
+    ("shell", "line", "expected"),
+    [
+        ("bash", "x --a=b", "words\nb\\ \\$c\n"),
+        ("bash", "x '--a=b", "words\n--a=b $c\n"),
+        ("bash", 'x "--a=b', "words\n--a=b \\$c\n"),
+        ("zsh", "x --a=b", "words\n--a=b $c:help: two lines\n"),
+        ("fish", "x --a=b", "words\n--a=b $c\thelp: two lines\n"),
+    ],
+)
+def test_form_of_an_answer(shell, line, expected):
+    reply = Reply([Candidate("--a=b $c", "help: two\nlines")])
+    assert ANSWERS[shell](reply, split_line(line)[-1]) == expected
+
+
+def test_colons_are_escaped_for_zsh():
+    assert ANSWERS["zsh"](Reply([Candidate("a:b\\")]), TypedWord("")) == "words\na\\:b\\\\\n"
+
+
+@pytest.mark.parametrize("shell", SCRIPTS)
+@pytest.mark.parametrize(
+    "line", ["gen --se", "gen -P ", "gen --grammar ", "gen --set top_k.", "gen --chain 'a > t"]
+)
+def test_neither_numpy_nor_llama_cpp_nor_pydantic_is_imported(shell, line, environment, home):
+    program = (
+        "import sys\nfrom logitsmith.cli import main\nmain()\n"
+        "print(sorted({'numpy', 'llama_cpp', 'pydantic', 'rich'} & set(sys.modules)), file=sys.stderr)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        env={**environment, SHELL_VARIABLE: shell, LINE_VARIABLE: line},
+        cwd=home / "work",
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stderr == "[]\n"
+    assert len(done.stdout.splitlines()) > 1
+
+
+def test_the_file_of_samplers_is_that_of_the_code():
+    spec = importlib.util.spec_from_file_location("sampler_names", ROOT / "tools" / "sampler_names.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    assert module.FILE.read_text(encoding="utf-8") == module.file_text(), "run python tools/sampler_names.py"
+
+
+@pytest.mark.parametrize("shell", SCRIPTS)
+def test_the_command_prints_the_script(gen, shell):
+    assert gen("completion", shell).out == SCRIPTS[shell]
+
+
+def test_an_unknown_shell_is_refused(gen):
+    assert "tcsh" in gen("completion", "tcsh", code=2).err
+
+
+READY, DONE = b"ready> ", b":end"
+STARTS = {
+    "bash": (".bashrc", ["bash", "--noprofile", "-i"], 'PS1="ready> "'),
+    "zsh": (".zshrc", ["zsh", "-i"], 'PS1="ready> "'),
+    "fish": (
+        ".config/fish/config.fish",
+        ["fish", "-i"],
+        'function fish_prompt; echo "ready> "; end; set -U fish_greeting',
+    ),
+}
+
+
+class Terminal:
+    """A shell in a pseudo-terminal, with the completion that `gen completion` prints."""
+
+    def __init__(self, shell, home, environment):
+        (home / "bin").mkdir()
+        stub = home / "bin" / "gen"
+        stub.write_text(
+            f'#!/bin/sh\nif [ -n "${SHELL_VARIABLE}" ]; then exec {sys.executable} -m logitsmith.cli; fi\n'
+            f"printf 'args:'; printf '<%s>' \"$@\"; echo {DONE.decode()}\n"
+        )
+        stub.chmod(0o755)
+        name, command, prompt = STARTS[shell]
+        settings = home / name
+        settings.parent.mkdir(parents=True, exist_ok=True)
+        start = "autoload -Uz compinit; compinit -u -D\n" if shell == "zsh" else ""
+        settings.write_text(f"{start}{SCRIPTS[shell]}\n{prompt}\n")
+        variables = {
+            **environment,
+            "HOME": str(home),
+            "ZDOTDIR": str(home),
+            "XDG_CONFIG_HOME": str(home / ".config"),
+            "PATH": f"{home / 'bin'}:{environment['PATH']}",
+            "TERM": "xterm",
+            "LC_ALL": "C.UTF-8",
+        }
+        pid, self._terminal = pty.fork()
+        if pid == 0:
+            os.chdir(home / "work")
+            os.execvpe(command[0], command, variables)
+        self._pid, self._unread = pid, b""
+        self._read_until(READY)
+
+    def type(self, text):
+        """Type a line and Enter; return the arguments that `gen` was started with."""
+        os.write(self._terminal, text.encode() + b"\n")
+        written = self._read_until(DONE)
+        self._read_until(READY)
+        return written[written.index(b"args:") + len(b"args:") :]
+
+    def _read_until(self, mark):
+        while mark not in self._unread:
+            self._unread += os.read(self._terminal, 4096)
+        before, self._unread = self._unread.split(mark, 1)
+        return before
+
+    def close(self):
+        os.write(self._terminal, b"exit\n")
+        os.waitpid(self._pid, 0)
+        os.close(self._terminal)
+
+
+@pytest.mark.parametrize("shell", SCRIPTS)
+def test_in_a_real_shell(shell, home, environment):
+    if shutil.which(shell) is None:
+        pytest.skip(f"there is no {shell} here")
+    work = home / "work"
+    (work / "presets").mkdir()
+    (work / "presets" / "$(touch ran) b.yaml").write_text("chain: [greedy]\n")
+    (work / "my models").mkdir()
+    (work / "my models" / "small.gguf").touch()
+    (work / "my models" / "small.txt").touch()
+    (work / "prompt.txt").touch()
+    (home / "home.gguf").touch()
+    terminal = Terminal(shell, home, environment)
+    quote = "'" if shell == "zsh" else ""  # the others close it
+    try:
+        typed = {
+            "gen samp\t": "samplers",
+            "gen --see\t": "--seed",
+            "gen Hello --set top_p.bo\tinc\t": "Hello><--set><top_p.boundary=include",
+            f"gen --chain 'top_k40 > temp\t{quote}": "--chain><top_k40 > temperature",
+            "gen --format=jso\t": "--format=jsonl",
+            "gen -P deter\t": "-P><deterministic",
+            "gen -m my\ts\t": "-m><my models/small.gguf",
+            "gen -f prom\t": "-f><prompt.txt",
+            "gen --file=prom\t": "--file=prompt.txt",
+            "echo x | gen --see\t": "--seed",
+            "gen -P \\$\t": "-P><$(touch ran) b",
+            "gen -m ~/ho\t": f"-m><{home}/home.gguf",
+        }
+        assert {line: terminal.type(line) for line in typed} == {
+            line: f"<{arguments}>".encode() for line, arguments in typed.items()
+        }
+    finally:
+        terminal.close()
+    assert not (work / "ran").exists()

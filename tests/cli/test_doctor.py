@@ -1,0 +1,93 @@
+"""`gen doctor`: what it finds, and what it calls wrong."""
+
+import json
+import os
+from importlib.metadata import version
+from pathlib import Path
+
+import pytest
+
+
+@pytest.fixture
+def doctor(gen):
+    def run(*arguments, **settings):
+        return json.loads(gen("doctor", "--format", "json", *arguments, **settings).out)
+
+    return run
+
+
+def test_a_healthy_machine(gen):
+    out = gen("doctor").out
+    assert out.endswith("Nothing is wrong.\n")
+    for text in (version("numpy"), version("llama-cpp-python"), "deterministic", "chess", "bundled", "GPU"):
+        assert text in out
+    assert all(len(line) <= 78 for line in out.splitlines() if "/" not in line)
+
+
+def test_the_same_as_json(doctor):
+    report = doctor("--paths")
+    assert report["problems"] == []
+    assert report["versions"]["numpy"] == version("numpy")
+    assert report["llama_cpp"]["binding_version"] == version("llama-cpp-python")
+    assert "=" in report["llama_cpp"]["system_info"]
+    assert report["llama_cpp"]["devices"]
+    assert report["machine"]["memory_bytes"] == os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    assert report["machine"]["usable_threads"] >= report["llama_cpp"]["default_threads"] >= 1
+    assert {"name": "chess", "origin": "built-in"} in report["grammars"]
+    assert report["model"]["origin"] == "bundled"
+    assert report["model"]["size_bytes"] == Path(report["model"]["path"]).stat().st_size
+    assert report["default_preset"] == "default"
+
+
+@pytest.mark.parametrize(
+    ("file", "text", "problem", "advice"),
+    [
+        ("config/logitsmith/config.yaml", "modle: x", "unknown key 'modle'; did you mean model?", "config.yaml"),
+        ("config/logitsmith/config.yaml", "preset: nonsuch", "unknown preset 'nonsuch'", "config.yaml"),
+        ("config/logitsmith/config.yaml", "model: none.gguf", "none.gguf", "-m FILE"),
+        ("work/presets/mine.yaml", "chain: [top_q]", "top_q", "gen presets check presets/mine.yaml"),
+        ("work/presets/mine.yaml", "grammar: nonsuch", "nonsuch", "gen presets check presets/mine.yaml"),
+        ("work/grammars/mine.gbnf", 'root ::= "a', "mine", "gen grammars check mine"),
+    ],
+    ids=["config", "default preset", "model of the config", "preset", "grammar of a preset", "grammar"],
+)
+def test_what_is_wrong(doctor, gen, home, file, text, problem, advice):
+    path = home / file
+    path.parent.mkdir(parents=True)
+    path.write_text(f"{text}\n")
+    (entry,) = doctor(code=1)["problems"]
+    assert problem in entry["problem"]
+    assert advice in entry["advice"]
+    assert "What to do: " in gen("doctor", code=1).out
+
+
+def test_a_model_that_is_no_gguf(doctor, home):
+    (home / "work" / "bad.gguf").write_text("no model")
+    report = doctor(code=1, GEN_MODEL="bad.gguf")
+    assert (report["model"]["path"], report["model"]["origin"]) == ("bad.gguf", "$GEN_MODEL")
+    assert "not a GGUF file" in report["problems"][0]["problem"]
+
+
+def test_a_llama_cpp_that_cannot_be_loaded(gen, home):
+    (home / "llama_cpp.py").write_text("raise RuntimeError('Failed to load shared library')\n")
+    path = os.pathsep.join([str(home), os.environ.get("PYTHONPATH", "")])
+    out = " ".join(gen("doctor", code=1, PYTHONPATH=path).out.split())
+    assert "cannot be loaded: Failed to load shared library" in out
+    assert "pip install --force-reinstall" in out
+
+
+def test_the_home_folder_is_hidden_unless_asked_for(doctor, gen, home):
+    settings = {"HOME": str(home), "XDG_CONFIG_HOME": ""}
+    hidden = gen("doctor", **settings).out
+    assert "~/.config/logitsmith/config.yaml" in hidden
+    assert str(home) not in hidden
+    assert str(home / ".config" / "logitsmith" / "config.yaml") in gen("doctor", "--paths", **settings).out
+    assert str(home) not in json.dumps(doctor(**settings))
+
+
+def test_a_hidden_preset_is_marked(doctor, gen, home):
+    (home / "work" / "presets").mkdir()
+    (home / "work" / "presets" / "creative.yaml").write_text("chain: [greedy]\n")
+    rows = [row for row in doctor()["presets"] if row["name"] == "creative"]
+    assert [(row["origin"], row["is_hidden"]) for row in rows] == [("./presets", False), ("built-in", True)]
+    assert "creative (hidden)" in " ".join(gen("doctor").out.split())

@@ -1,0 +1,88 @@
+"""`gen inspect --token` and `--text`: one token of a recorded run, with its draw in words."""
+
+import json
+
+import pytest
+
+from ..traced_runs import jsonl, traced_events
+
+EVENTS = traced_events(12, seed=3)
+LINES = [event for event in EVENTS if event["event"] == "token"]
+
+
+@pytest.fixture
+def run_file(home):
+    path = home / "work" / "run.jsonl"
+    path.write_text(jsonl(EVENTS))
+    return "run.jsonl"
+
+
+@pytest.mark.parametrize("number", [0, 5, 11])
+def test_the_table_and_the_draw_of_a_token(gen, run_file, number):
+    line = LINES[number]
+    trace, draw = line["trace"], line["trace"]["draw"]
+    out = gen("inspect", run_file, "--token", str(number)).out
+    assert out.startswith(f"token {number}: {line['token']!r}\n")
+    rows = [row for row in out.splitlines() if row.startswith(">")]
+    assert len(rows) == 1
+    assert rows[0].startswith(f"> {line['token']!r}")
+    chosen = next(each for each in trace["candidates"] if each["id"] == line["id"])
+    cells = rows[0].removeprefix(f"> {line['token']!r}").split()
+    assert cells[0] == f"{chosen['probs'][0]:.4f}"
+    notes = [stage["note"] for stage in trace["stages"] if stage["note"] is not None]
+    assert all(note in out for note in notes)
+    assert out.splitlines()[-1] == (
+        f"u = {draw['u']:.6g} lies in {draw['low']:.6g} … {draw['high']:.6g}: {line['token']!r}"
+    )
+
+
+def test_the_first_token_with_a_text(gen, run_file):
+    number = next(number for number, line in enumerate(LINES) if "e" in line["token"])
+    out = gen("inspect", run_file, "--text", "e").out
+    assert out == gen("inspect", run_file, "--token", str(number)).out
+
+
+def test_a_run_is_read_back_as_it_was_shown(gen, home):
+    run = ["The sea was", "-s", "3", "--format", "jsonl", "--trace", "5", "-n", "2"]
+    (home / "work" / "real.jsonl").write_text(gen("run", *run).out)
+    shown = gen("inspect", "real.jsonl", "--token", "0").out.splitlines()
+    table = gen("next", "The sea was", "-s", "3", "--top", "5").out.splitlines()
+    assert [line.removeprefix("  ") for line in shown[4:6]] == table[2:4]
+    assert shown[-1].startswith("u = 0.")
+
+
+def test_forced_and_certain_tokens(gen, home):
+    lines = [json.loads(json.dumps(event)) for event in EVENTS[:3]]
+    lines[1]["trace"] |= {"forced": True, "draw": None}
+    lines[2]["trace"] |= {"draw": None}
+    (home / "work" / "forced.jsonl").write_text(jsonl(lines))
+    assert "forced: the grammar left only" in gen("inspect", "forced.jsonl", "--token", "0").out
+    assert "no chance: the last step takes" in gen("inspect", "forced.jsonl", "--token", "1").out
+
+
+@pytest.mark.parametrize("width", [50, 80])
+def test_it_fits_the_terminal(gen, run_file, width):
+    out = gen("inspect", run_file, "--token", "3", COLUMNS=str(width)).out
+    assert max(map(len, out.splitlines())) <= width
+
+
+def test_what_is_not_there(gen, run_file, home):
+    assert "there is no token 99; the run has 12 tokens" in gen("inspect", run_file, "--token", "99", code=1).err
+    assert "no token with the text 'zebra'" in gen("inspect", run_file, "--text", "zebra", code=1).err
+    (home / "work" / "plain.jsonl").write_text(jsonl(traced_events(3, traced=False)))
+    message = "this run has no traces; gen run --format jsonl --trace writes them"
+    assert message in gen("inspect", "plain.jsonl", "--token", "0", code=1).err
+
+
+REFUSED = {
+    "both": (["--token", "1", "--text", "a"], "--token and --text each name a token"),
+    "a table of all": (["--token", "1", "--top", "3"], "--top has no effect there"),
+    "a page": (["--text", "a", "--html", "x.html"], "--html has no effect there"),
+    "nothing": (["--text", ""], "an empty text is in every token"),
+    "a negative number": (["--token", "-1"], "--token: -1 is not ≥ 0"),
+}
+
+
+@pytest.mark.parametrize(("flags", "message"), REFUSED.values(), ids=REFUSED)
+def test_refused(gen, run_file, flags, message):
+    assert message in " ".join(gen("inspect", run_file, *flags, code=2).err.replace("│", "").split())

@@ -1,0 +1,216 @@
+"""Flags that llama.cpp's users type: what each does here, through the process."""
+
+import json
+import re
+
+import pytest
+from logitsmith.cli.app import app
+from logitsmith.cli.group import COMMANDS
+from logitsmith.cli.llama_cpp_flags import FOREIGN_FLAGS, foreign_flag_sentence
+from typer.main import get_command
+
+PROMPT = "The sea was"
+ONE_TOKEN = ("-n", "1", "--temp", "0")
+
+
+def notes(result):
+    return [line.removeprefix("gen: note: ") for line in result.err.splitlines() if line.startswith("gen: note: ")]
+
+
+def prompt_ids(result):
+    return [line["id"] for line in result.lines if line["event"] == "prompt"]
+
+
+def test_context_shift_goes_on_when_the_context_is_full(gen):
+    flags = ("-c", "64", "-n", "150", "-s", "1", "--ignore-eos", "--format", "jsonl")
+    plain = gen(PROMPT, *flags)
+    assert plain.lines[-1]["finish_reason"] == "context"
+    assert "context_shifts" not in plain.lines[-1]
+    (note,) = notes(plain)
+    assert note.endswith("it holds 64 tokens; -c makes it larger, --context-shift discards older tokens")
+    shifted = gen(PROMPT, *flags, "--context-shift", "--stats")
+    done = shifted.lines[-1]
+    assert (done["finish_reason"], done["usage"]["completion_tokens"]) == ("length", 150)
+    assert done["context_shifts"] == 3
+    assert notes(shifted) == []
+    assert "context     full 3 times: older tokens discarded" in shifted.err
+    kept = gen(PROMPT, *flags, "--context-shift", "--keep", "-1")
+    assert kept.text != shifted.text
+
+
+def test_until_the_context_is_full_means_that_also_with_context_shift(gen):
+    done = gen(PROMPT, "-c", "32", "-n", "-2", "--context-shift", "--ignore-eos", "--format", "jsonl").lines[-1]
+    assert done["finish_reason"] == "context"
+
+
+def test_a_context_that_never_becomes_full(gen):
+    assert "context     never full" in gen(PROMPT, "-n", "3", "--context-shift", "--stats").err
+
+
+def test_keep_alone_has_no_effect_and_says_so(gen):
+    assert notes(gen(PROMPT, *ONE_TOKEN, "--keep", "4")) == ["--keep has no effect without --context-shift"]
+    assert notes(gen(PROMPT, *ONE_TOKEN, "--keep", "4", "--context-shift")) == []
+
+
+GPU_FLAGS = {
+    "-ngl 99": "-ngl has",
+    "-ngl all": "-ngl has",
+    "-mg 0": "-mg has",
+    "--main-gpu 1 --split-mode row": "-sm, -mg have",
+    "-ts 3,1": "-ts has",
+    "--tensor-split 3/1 -sm none": "-sm, -ts have",
+}
+
+
+@pytest.mark.parametrize(("flags", "which"), GPU_FLAGS.items())
+def test_flags_of_gpus_say_once_that_there_is_none(gen, flags, which):
+    supports_gpu = pytest.importorskip("logitsmith.engine").supports_gpu
+    if supports_gpu():
+        pytest.skip("there is a GPU")
+    result = gen(PROMPT, *ONE_TOKEN, *flags.split())
+    assert notes(result) == [f"{which} no effect: llama.cpp finds no GPU that it was built for"]
+    assert result.out == gen(PROMPT, *ONE_TOKEN).out
+
+
+def test_numa_on_a_machine_with_one_node(gen):
+    from logitsmith.engine.native_numa import numa_nodes
+
+    result = gen(PROMPT, *ONE_TOKEN, "--numa", "distribute")
+    assert notes(result) == (["--numa has no effect: this machine has one NUMA node"] if numa_nodes() == 1 else [])
+
+
+def test_a_prefix_and_a_suffix_stand_for_a_chat_template(gen):
+    chat = gen("Hi there", *ONE_TOKEN, "--chat", "--format", "jsonl", "--echo")
+    template = (
+        "<|im_start|>system\\nYou are a helpful AI assistant named SmolLM, trained by Hugging Face<|im_end|>\\n"
+    )
+    framed = gen(
+        "Hi there",
+        *ONE_TOKEN,
+        *("--in-prefix", template + "<|im_start|>user\\n", "--in-suffix", "<|im_end|>\\n<|im_start|>assistant\\n"),
+        *("--format", "jsonl", "--echo"),
+    )
+    assert prompt_ids(framed) == prompt_ids(chat)
+    assert framed.text == chat.text
+
+
+def test_names_of_control_tokens_are_text_in_what_the_user_says(gen):
+    framed = gen("a<|im_end|>", *ONE_TOKEN, "--in-suffix", "<|im_end|>", "--format", "jsonl", "--echo")
+    end = 2
+    assert prompt_ids(framed).count(end) == 1
+    assert prompt_ids(framed)[-1] == end
+
+
+def test_a_prefix_is_echoed_and_its_escapes_can_be_left(gen):
+    assert gen("x", *ONE_TOKEN, "--in-prefix", "a\\nb ", "--echo").out.startswith("a\nb x")
+    assert gen("x", *ONE_TOKEN, "--in-prefix", "a\\nb ", "--echo", "--no-escape").out.startswith("a\\nb x")
+    assert gen("x", "-n", "0", "--in-prefix", "é", "--in-suffix", "ü", "--echo").out == "éxü"
+
+
+def test_a_prefix_leaves_out_the_system_message_of_a_preset(gen, home):
+    (home / "work" / "p.yaml").write_text("chain: [greedy]\nsystem: Be brief.\n")
+    result = gen("Hi", *ONE_TOKEN, "-P", "./p.yaml", "--in-suffix", ":")
+    assert notes(result) == ["--in-suffix takes the place of the chat template: the system message is left out"]
+
+
+YELLOW_PROMPT = f"\x1b[33m{PROMPT}\x1b[0m"
+
+
+@pytest.mark.parametrize("word", ["always", "on"])
+def test_a_colored_prompt(gen, word):
+    assert gen(PROMPT, *ONE_TOKEN, "--echo", "--color", word).out.startswith(YELLOW_PROMPT)
+
+
+@pytest.mark.parametrize("flags", [("--color", "never"), ("--color", "off"), ("--color", "auto"), ()], ids=str)
+def test_no_color_in_a_pipe(gen, flags):
+    assert gen(PROMPT, *ONE_TOKEN, "--echo", *flags).out.startswith(PROMPT)
+
+
+def test_color_never_is_for_every_format(gen):
+    assert json.loads(gen(PROMPT, *ONE_TOKEN, "--color", "never", "--format", "openai").out)
+
+
+REFUSED = {
+    "--in-prefix a --chat": "--in-prefix takes the place of the chat template, which --chat needs; give one",
+    "--in-suffix a --system b": "--in-suffix takes the place of the chat template, which --system needs; give one",
+    "--in-prefix a --chat-template chatml": "which --chat-template needs; give one",
+    "--in-suffix a --format openai-chat": "which --format openai-chat needs; give one",
+    "--color always --format jsonl": "--color always is for --format text; jsonl has no colours",
+    "--keep -2": "--keep: -2 is not ≥ 0, nor -1 for all",
+    "-ts a,b": "-ts: 'a,b' is not a list of numbers ≥ 0 with commas, such as 3,1",
+    "-ts 0,0": "-ts: '0,0' is not a list of numbers",
+    "-mg -2": "-mg: -2 is not within -1..",
+    "-sm both": "-sm: 'both' is not none, layer, row or tensor",
+    "--numa mirror": "--numa: 'mirror' is not distribute, isolate or numactl",
+}
+
+
+@pytest.mark.parametrize(("flags", "message"), REFUSED.items())
+def test_what_is_refused(gen, flags, message):
+    result = gen("x", *flags.split(), code=2)
+    assert message in " ".join(result.err.replace("│", "").split())
+    assert result.out == ""
+
+
+LEAVES = [
+    command
+    for parent in (get_command(app).get_command(None, name) for name in COMMANDS)
+    for command in getattr(parent, "commands", {"": parent}).values()
+]
+FLAGS = [{name for p in command.params for name in [*p.opts, *p.secondary_opts]} for command in LEAVES]
+WITH_A_MODEL = [flags for flags in FLAGS if "-ngl" in flags]
+
+
+@pytest.mark.parametrize("row", FOREIGN_FLAGS, ids=lambda row: row.names)
+def test_advice_on_a_foreign_flag_names_flags_that_exist(row):
+    for flag in re.findall(r"(?<![\w-])--?[A-Za-z][\w-]*", row.advice):
+        command = re.search(r"gen (batch|score)", row.advice)
+        places = FLAGS if command is None else [FLAGS[list(COMMANDS).index(command[1])]]
+        assert any(flag in flags for flags in places), flag
+
+
+@pytest.mark.parametrize("row", FOREIGN_FLAGS, ids=lambda row: row.names)
+def test_a_foreign_flag_is_not_one_of_every_command_with_a_model(row):
+    own = set.intersection(*WITH_A_MODEL)
+    assert not own & set(row.names.split())
+
+
+def test_a_foreign_flag_has_one_row():
+    names = [name for row in FOREIGN_FLAGS for name in row.names.split()]
+    assert len(names) == len(set(names))
+    assert foreign_flag_sentence("-nothing") is None
+
+
+FOREIGN = {
+    "-hft foo Hi": "-hft is the token for Hugging Face in llama.cpp; set HF_TOKEN, or run `hf auth login` once",
+    "x --offline": "--offline is no download in llama.cpp; set HF_HUB_OFFLINE=1",
+    "x -cnv": "-cnv is conversation mode in llama.cpp; use --chat for one answer",
+    "x --no-conversation": "--no-conversation is conversation mode off in llama.cpp; use --no-chat",
+    "x --prompt-cache p.bin": "gen keeps no cache between runs",
+    "x --draft 8": "gen has no draft model; --lookup N guesses from the text",
+    "score x --context-shift": "there is no flag --context-shift",
+    "batch x.jsonl -co on": "-co is the colours in llama.cpp; leave it out",
+}
+
+
+@pytest.mark.parametrize(("words", "message"), FOREIGN.items())
+def test_a_flag_of_llama_cpp_that_gen_lacks_says_what_to_use(gen, words, message):
+    result = gen(*words.split(), code=2)
+    assert message in " ".join(result.err.split())
+    assert result.out == ""
+
+
+OTHER_NAMES = {
+    "--typical-p 0.5": "typical.p +0.5 ",
+    "--sampling-seq kt": r"\[1\] temperature.t ",
+    "--system-prompt hello": "system +hello ",
+}
+
+
+@pytest.mark.parametrize(("flags", "shown"), OTHER_NAMES.items())
+def test_other_names_of_llama_cpps_flags(gen, flags, shown):
+    assert re.search(shown, gen("x", *flags.split(), "--show-config").out)
+
+
+def test_the_prompt_is_displayed_as_with_echo(gen):
+    assert gen(PROMPT, *ONE_TOKEN, "--display-prompt").out == gen(PROMPT, *ONE_TOKEN, "--echo").out

@@ -1,0 +1,183 @@
+"""`gen models`, and `-m` and `-hf` with names."""
+
+import json
+from pathlib import Path
+
+import pytest
+from logitsmith.engine import locate
+
+from ..engine.model_files.conftest import VARIABLES
+from ..engine.model_files.folders import in_ollama, write_tiny
+from ..hub_server import HubServer, serve_folder
+
+SEA = ("The sea was", "-n", "4", "--seed", "1", "-t", "1")
+
+
+@pytest.fixture
+def user(home, environment):
+    """A home with models of Ollama and LM Studio, in `gen`'s environment."""
+    for name in VARIABLES:
+        environment.pop(name, None)
+    environment["XDG_CONFIG_HOME"] = str(home / "config")
+    environment["HOME"] = str(home)
+    environment["OLLAMA_MODELS"] = str(home / "ollama")
+    bundled, _ = locate()
+    path = in_ollama(home / "ollama", "registry.ollama.ai/library/smol:135m", settings={"temperature": 0.3})
+    path.unlink()
+    path.symlink_to(bundled)
+    studio = home / ".lmstudio/models"
+    write_tiny(studio / "maker/Tiny-GGUF/Tiny-Q8_0.gguf", general__sampling__temp=0.6, general__license="mit")
+    write_tiny(studio / "maker/Broken-GGUF/Broken-Q8_0.gguf").write_bytes(b"GGUF\3\0\0\0")
+    write_tiny(studio / "maker/Adapter-GGUF/Adapter.gguf", general__type="adapter")
+    return home
+
+
+def test_the_list(gen, user):
+    result = gen("models")
+    lines = [line.split() for line in result.out.splitlines()]
+    assert lines[0] == ["model", "size", "type", "weights", "context", "chat", "from"]
+    rows = {line[0]: line[1:] for line in lines[2:]}
+    assert rows["lmstudio:maker/Tiny-GGUF"][2:] == ["Q4_K_M", "64", "2,048", "yes", "LM", "Studio"]
+    assert rows["ollama:smol:135m"] == ["98.4", "MB", "Q4_1", "135M", "8,192", "yes", "Ollama"]
+    assert rows["lmstudio:maker/Broken-GGUF"][2] == "damaged:"
+    # The bundled model is here a link in Ollama's folder, and a file counts once.
+    assert set(rows) == {"lmstudio:maker/Tiny-GGUF", "lmstudio:maker/Broken-GGUF", "ollama:smol:135m"}
+    assert result.err == (
+        "gen: note: 1 file not listed: projectors, adapters, and what else is no model by itself\n"
+    )
+
+
+def test_the_list_as_json(gen, user):
+    models = json.loads(gen("models", "--format", "json").out)
+    assert models == json.loads(gen("models", "list", "--format", "json").out)
+    (model,) = (model for model in models if model["name"] == "ollama:smol:135m")
+    assert model | {"path": ""} == {
+        "name": "ollama:smol:135m",
+        "source": "Ollama",
+        "path": "",
+        "size_bytes": 98362432,
+        "architecture": "llama",
+        "quantization": "Q4_1",
+        "parameters": 134515008,
+        "trained_context": 8192,
+        "has_chat_template": True,
+        "problem": None,
+    }
+    assert json.loads(gen("models", "list", "no-such", "--format", "json").out) == []
+
+
+def test_a_part_of_the_list(gen, user):
+    assert [line.split()[0] for line in gen("models", "list", "TINY").out.splitlines()[2:]] == [
+        "lmstudio:maker/Tiny-GGUF"
+    ]
+    result = gen("models", "list", "no-such")
+    assert result.out == ""
+    assert "no model has 'no-such' in its name; gen models pull hf:USER/REPO downloads one" in result.err
+
+
+def test_show(gen, user):
+    shown = gen("models", "show", "tiny").out
+    assert shown.startswith("lmstudio:maker/Tiny-GGUF\n")
+    for expected in ("licence        mit", "trained with 2,048 tokens", "use them with -P model", "temp 0.6"):
+        assert expected in shown
+    shown = gen("models", "show", "ollama:smol").out
+    assert "Ollama's settings for it: temperature 0.3" in shown
+    assert "'<|im_start|>'" in shown
+    facts = json.loads(gen("models", "show", "tiny", "--format", "json").out)
+    assert facts["metadata"]["general.license"] == "mit"
+    assert facts["special_tokens"][0] == {"role": "bos", "purpose": "begins a text", "id": 2, "text": "<s>"}
+
+
+@pytest.mark.parametrize("name", ["ollama:smol:135m", "ollama:smol", "smol:135"])
+def test_a_name_in_place_of_a_file(gen, user, name):
+    expected = gen(*SEA).out
+    assert gen(*SEA, "-m", name).out == expected
+    assert gen(*SEA, GEN_MODEL=name).out == expected
+    (user / "config/logitsmith").mkdir()
+    (user / "config/logitsmith/config.yaml").write_text(f"model: {name}\n")
+    assert gen(*SEA).out == expected
+
+
+def test_every_command_with_a_model_takes_names(gen, user):
+    assert gen("score", "The sea", "-m", "ollama:smol", "--format", "json", "-t", "1").out
+    (user / "work/in.jsonl").write_text('{"prompt": "Hi", "max_tokens": 1}\n')
+    assert gen("batch", "in.jsonl", "-m", "ollama:smol", "-t", "1").out
+    assert gen("recover", "The sea", "-m", "ollama:smol", "--dry-run", "-t", "1").out
+    assert gen("next", "The sea", "-m", "ollama:smol", "-t", "1").out
+
+
+def test_own_folders(gen, user):
+    write_tiny(user / "config/logitsmith/mine/Own.gguf")
+    (user / "config/logitsmith/config.yaml").write_text("model_folders: [mine, absent]\n")
+    result = gen("models", "list", "own")
+    assert result.out.splitlines()[2].split()[0] == "Own"
+    assert result.err == f"gen: note: model_folders: {user}/config/logitsmith/absent: there is no such folder\n"
+    (user / "config/logitsmith/config.yaml").write_text("model_folders: mine\n")
+    assert "model_folders" in gen("models", code=2).err
+
+
+REFUSALS = {
+    "no such name": (["-m", "mistral"], 1, "mistral: there is no such file, and no model of this name"),
+    "two models": (["-m", "maker"], 1, "-m maker fits 3 models: lmstudio:maker/Adapter-GGUF, lmst"),
+    "a broken one": (["-m", "broken"], 1, "Broken-Q8_0.gguf: damaged GGUF file"),
+    "-m and -hf": (["-m", "x", "-hf", "a/b"], 2, "-m and -hf both name a model; give one"),
+    "-hff alone": (["-hff", "x.gguf"], 2, "-hff names a file of a repository; give that with -hf USER/REPO"),
+    "no repository": (["-hf", "x"], 1, "'hf:x' is not hf:USER/REPO"),
+}
+
+
+@pytest.mark.parametrize(("flags", "code", "expected"), REFUSALS.values(), ids=REFUSALS)
+def test_refusals(gen, user, flags, code, expected):
+    assert expected in gen("x", *flags, code=code).err
+
+
+def test_format_before_a_command(gen, user):
+    assert gen("models", "--format", "json", "show", "tiny", code=2).err == "gen: --format: write it behind show\n"
+
+
+@pytest.fixture(scope="module")
+def hub():
+    server = HubServer()
+    yield server
+    server.close()
+
+
+@pytest.fixture
+def online(user, hub, environment):
+    """`gen`'s environment with our hub, which has the bundled model."""
+    pytest.importorskip("huggingface_hub")
+    environment["HF_HOME"] = str(user / "hf")
+    bundled, _ = locate()
+    hub.repositories.clear()
+    repository = serve_folder(hub, "me/SmolLM2-GGUF", bundled)
+    return repository, {"HF_ENDPOINT": hub.address}
+
+
+def test_pull_and_run(gen, online, user):
+    repository, variables = online
+    repository.cut_after, repository.cuts = 60_000_000, 1
+    result = gen("models", "pull", "hf:me/SmolLM2-GGUF", **variables)
+    assert result.out.rstrip().endswith("SmolLM2-135M-Instruct.Q4_1.gguf")
+    assert Path(result.out.strip()).samefile(next((user / "hf").rglob("*.gguf")))
+    assert "hf:me/SmolLM2-GGUF is here" in result.err
+    expected = gen(*SEA).out
+    repository.requests.clear()
+    names = {"-m": "hf:me/SmolLM2-GGUF:Q4_1", "-hf": "me/SmolLM2-GGUF", "--hf-repo": "me/SmolLM2-GGUF:q4_1"}
+    for flag, name in names.items():
+        assert gen(*SEA, flag, name, **variables).out == expected
+    assert repository.requests == []
+
+
+def test_hf_downloads_at_once(gen, online):
+    _, variables = online
+    result = gen(*SEA, "-hf", "me/SmolLM2-GGUF", "-hff", "SmolLM2-135M-Instruct.Q4_1.gguf", **variables)
+    assert result.out == gen(*SEA).out
+    assert "downloading SmolLM2-135M-Instruct.Q4_1.gguf, 98.4 MB" in result.err
+
+
+def test_pull_refusals(gen, online):
+    _, variables = online
+    assert "has no such repository" in gen("models", "pull", "me/Absent", code=1, **variables).err
+    assert "cannot be reached" in gen("models", "pull", "me/X", code=1, HF_ENDPOINT="http://127.0.0.1:9").err
+    offline = gen("x", "-hf", "me/Absent", code=1, HF_HUB_OFFLINE="1", **variables)
+    assert offline.err == "gen: hf:me/Absent: HF_HUB_OFFLINE is set, so nothing is downloaded\n"

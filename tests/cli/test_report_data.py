@@ -1,0 +1,189 @@
+"""The data of a report: packed traces, runs, and the HTML around them."""
+
+import json
+import re
+import shutil
+import subprocess
+import zlib
+from base64 import b64decode, b64encode
+from hashlib import sha256
+from math import exp
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from logitsmith.cli.render.report.report_page import page
+from logitsmith.cli.render.report.run_data import BLOCK_TOKENS, RunReader
+from logitsmith.cli.render.report.trace_packing import packed_trace
+from logitsmith.logprobs import RecordedTrace, read_stream
+
+from ..traced_runs import jsonl, traced_events
+
+PAGE = Path(__file__).parents[2] / "cli" / "render" / "report" / "assets"
+
+
+def unpack(text):
+    return json.loads(zlib.decompress(b64decode(text)))
+
+
+def packed_run(events, source=None):
+    lines = jsonl(events).encode().splitlines(keepends=True)
+    return RunReader("run", source).read(read_stream(lines))
+
+
+def unpacked_columns(packed):
+    """Logits and probabilities of a packed trace, one list per stage, as the page computes them."""
+    logits, columns = [], []
+    for stage, total in enumerate(packed["totals"]):
+        logits = packed["logits"][stage] or logits
+        is_present = [by < 0 or stage < by for by in packed["dropped"]]
+        shown = [logit if present else None for logit, present in zip(logits, is_present, strict=True)]
+        if isinstance(total, list):
+            probs = total
+        else:
+            probs = [
+                None if not present else 0 if logit is None else exp(logit - total)
+                for logit, present in zip(shown, is_present, strict=True)
+            ]
+        columns.append((shown, probs))
+    return columns
+
+
+def same(number, expected, error=1e-12):
+    """True if both are None, or nearly the same."""
+    if number is None or expected is None:
+        return number is expected
+    return number == pytest.approx(expected, rel=1e-5, abs=error)
+
+
+def check_columns(trace):
+    columns = unpacked_columns(packed_trace(RecordedTrace.model_validate(trace)))
+    for stage, (logits, probs) in enumerate(columns):
+        for row, candidate in enumerate(trace["candidates"]):
+            assert same(probs[row], candidate["probs"][stage])
+            assert same(logits[row], candidate["logits"][stage], 2e-6)
+
+
+def test_a_packed_trace_has_the_same_numbers():
+    for line in traced_events(30)[1:-1]:
+        check_columns(line["trace"])
+        packed = packed_trace(RecordedTrace.model_validate(line["trace"]))
+        assert packed["draw"] == list(line["trace"]["draw"].values())
+        assert all(isinstance(total, float) for total in packed["totals"])
+        assert [packed["logits"][stage] for stage in (2, 3, 5)] == [None] * 3
+
+
+CELLS = st.none() | st.tuples(st.none() | st.floats(-50, 50), st.floats(0, 1))
+
+
+@given(st.integers(1, 4).flatmap(lambda n: st.lists(st.lists(CELLS, min_size=n, max_size=n), max_size=5)))
+def test_any_trace_is_packed_without_loss(rows):
+    """Also one whose probabilities do not follow from its logits, and whose candidates come back."""
+    count = len(rows[0]) if rows else 1
+    trace = {
+        "stages": [{"name": "s", "kept": 1, "entropy": 0.0}] * count,
+        "candidates": [
+            {
+                "id": number,
+                "bytes": [65],
+                "logits": [None if cell is None else cell[0] for cell in row],
+                "probs": [None if cell is None else cell[1] for cell in row],
+                "dropped_by": None,
+            }
+            for number, row in enumerate(rows)
+        ],
+    }
+    columns = unpacked_columns(packed_trace(RecordedTrace.model_validate(trace)))
+    for stage, (_, probs) in enumerate(columns):
+        for row, candidate in enumerate(trace["candidates"]):
+            assert same(probs[row], candidate["probs"][stage])
+
+
+def test_a_run_is_packed_in_a_head_and_blocks():
+    events = traced_events(BLOCK_TOKENS + 5)
+    run = packed_run(events)
+    head = unpack(run.head)
+    tokens = events[1:-1]
+    assert run.tokens == len(tokens)
+    assert head["texts"] == [line["text"] for line in tokens]
+    assert head["logprobs"] == [round(line["logprob"], 6) for line in tokens]
+    assert head["entropies"] == [round(line["entropy"], 6) for line in tokens]
+    assert (head["model"], head["seed"], head["finish"], head["isCutOff"]) == ("tiny", 7, "length", False)
+    assert head["command"] == "gen Once --seed 7 --format jsonl"
+    assert [len(unpack(block)) for block in run.blocks] == [BLOCK_TOKENS, 5]
+    assert unpack(run.blocks[1])[0]["ids"] == [item["id"] for item in tokens[BLOCK_TOKENS]["trace"]["candidates"]]
+    pieces = dict(zip(*head["pieces"], strict=True))
+    assert pieces[tokens[3]["id"]] == tokens[3]["token"]
+
+
+def test_alternatives_that_a_trace_does_not_have_are_kept():
+    line = traced_events(1, logprobs=10)[1]
+    del line["trace"]["candidates"][2:6]
+    (details,) = unpack(packed_run([line]).blocks[0])
+    traced = {candidate["id"] for candidate in line["trace"]["candidates"]}
+    others = [other for other in line["top_logprobs"] if other["id"] not in traced]
+    assert others
+    assert details["others"] == [[other["token"], round(other["logprob"], 6)] for other in others]
+
+
+def test_a_run_without_a_trace_has_its_alternatives():
+    events = traced_events(3, traced=False)
+    run = packed_run(events)
+    assert unpack(run.head)["hasTrace"] is False
+    assert [len(item["others"]) for item in unpack(run.blocks[0])] == [5, 5, 5]
+
+
+def test_a_run_that_is_cut_off_says_so():
+    data = jsonl(traced_events(4)).encode()
+    lines = data[: data.rindex(b'"finish_reason"')].splitlines(keepends=True)
+    head = unpack(RunReader("run", None).read(read_stream(lines)).head)
+    assert len(head["ids"]) == 4
+    assert head["isCutOff"]
+
+
+def test_numbers_that_json_does_not_have_become_texts():
+    lines = [b'{"event": "start", "model": "m", "x": [NaN, {"y": Infinity}]}\n']
+    head = unpack(RunReader("run", None).read(read_stream(lines)).head)
+    assert head["settings"] == {"x": ["nan", {"y": "inf"}]}
+
+
+HOSTILE = {
+    3: b"</script><script>document.title='hacked'</script>",
+    5: b"<img src=x onerror=document.title='hacked'>",
+    7: b"$style ${script} \x1b]0;hacked\x07",
+}
+
+
+def test_nothing_of_a_run_is_markup():
+    events = traced_events(10, pieces=HOSTILE)
+    events[0]["model"] = events[0]["command"] = "</title></script><b>hacked"
+    clean, hostile = (page([packed_run(item)]) for item in (traced_events(10), events))
+    assert re.sub(r">[A-Za-z0-9+/=]*</script>", "", hostile) == re.sub(r">[A-Za-z0-9+/=]*</script>", "", clean)
+    assert "hacked" not in hostile
+
+
+def test_the_policy_of_the_page_allows_only_its_own_script_and_style():
+    html = page([packed_run(traced_events(3))])
+    policy = re.search(r'Content-Security-Policy" content="([^"]*)"', html)[1]
+    (style,) = re.findall(r"<style>(.*?)</style>", html, re.DOTALL)
+    (script,) = re.findall(r"<script>(.*?)</script>", html, re.DOTALL)
+    hashes = ["'sha256-" + b64encode(sha256(text.encode()).digest()).decode() + "'" for text in (script, style)]
+    assert policy.startswith(f"default-src 'none'; script-src {hashes[0]}; style-src {hashes[1]}; img-src data:")
+    assert not re.search(r"https?://(?!www\.w3\.org/2000/svg)", html)
+    assert not re.search(r"(src|href|action)=\"(?!data:)", html)
+
+
+@pytest.mark.skipif(shutil.which("node") is None, reason="node checks the scripts' syntax; it is not installed")
+@pytest.mark.parametrize("path", sorted(PAGE.glob("*.js")), ids=lambda path: path.name)
+def test_the_scripts_have_no_wrong_syntax(path):
+    checked = subprocess.run(["node", "--check", path], capture_output=True, text=True, check=False)
+    assert checked.returncode == 0, checked.stderr
+
+
+@pytest.mark.parametrize("path", sorted(PAGE.glob("*.js")), ids=lambda path: path.name)
+def test_the_scripts_make_no_markup_and_no_request(path):
+    forbidden = (
+        r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\b|new Function|fetch\(|XMLHttp|import\("
+    )
+    assert re.findall(forbidden, path.read_text()) == []

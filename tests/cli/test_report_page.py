@@ -1,0 +1,536 @@
+"""A report in a real browser, opened from a file: Debian's Chromium, driven by Playwright."""
+
+import math
+import os
+import re
+import shutil
+
+import pytest
+
+from ..traced_runs import jsonl, traced_events
+from .test_report_data import packed_run, page
+
+MISSING = "there is no browser to test the report in: apt-get install chromium, and make browser"
+IS_REQUIRED = bool(os.environ.get("REQUIRE_BROWSER"))
+"""Set where a browser was installed, as by .ci/run: then its absence is a failure."""
+CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+try:
+    from playwright.sync_api import sync_playwright
+except ImportError:
+    sync_playwright = None
+DROPPED, GONE = "\u00d7", "\u00b7"
+ARGUMENTS = [
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
+
+
+@pytest.fixture(scope="session")
+def browser():
+    if CHROMIUM is None or sync_playwright is None:
+        (pytest.fail if IS_REQUIRED else pytest.skip)(MISSING)
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=ARGUMENTS)
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def open_file(browser):
+    """Open a report, and check at the end that it requested nothing and had no error."""
+    pages, requests, errors = [], [], []
+
+    def open_file(path, *, width=1400, height=900, scheme="light"):
+        tab = browser.new_page(viewport={"width": width, "height": height}, color_scheme=scheme)
+        pages.append(tab)
+        tab.on("request", lambda request: requests.append(request.url))
+        tab.on("pageerror", lambda error: errors.append(str(error)))
+        tab.on("console", lambda message: errors.append(message.text))
+        tab.goto(path.as_uri())
+        tab.wait_for_selector("html[data-state]")
+        assert tab.evaluate("document.documentElement.dataset.state") == "ready"
+        settle(tab)
+        return tab
+
+    yield open_file
+    for tab in pages:
+        tab.close()
+    assert len(requests) == len(pages), requests
+    assert all(url.startswith("file:///") for url in requests)
+    assert errors == []
+
+
+@pytest.fixture
+def open_report(open_file, tmp_path):
+    """Open a report of runs that are given as lists of events."""
+
+    def open_report(*runs, **window):
+        path = tmp_path / "report.html"
+        path.write_text(page([packed_run(events) for events in runs]))
+        return open_file(path, **window)
+
+    return open_report
+
+
+def settle(tab):
+    """Wait until the panel shows the chosen token."""
+    if tab.locator(".t.selected").count():
+        tab.locator("#token-name").wait_for(state="attached")
+    tab.evaluate("new Promise((done) => requestAnimationFrame(() => setTimeout(done, 30)))")
+
+
+def wait_for_columns(tab, count):
+    """Wait for this many columns. The page forbids `eval`, which `wait_for_function` needs from its second try on."""
+    columns = tab.locator("#columns .text")
+    columns.nth(count - 1).wait_for(state="attached")
+    columns.nth(count).wait_for(state="detached")
+
+
+def press(tab, *keys):
+    for key in keys:
+        tab.keyboard.press(key)
+    settle(tab)
+
+
+def chosen(tab):
+    """The index of the chosen token."""
+    return tab.evaluate("document.querySelector('.t.selected').tokenIndex")
+
+
+def table(tab):
+    """The cells of the candidates' table by id: their texts."""
+    rows = tab.evaluate(
+        "Array.from(document.querySelectorAll('.candidates tbody tr'),"
+        " (row) => [Number(row.dataset.id), Array.from(row.querySelectorAll('td'), (cell) => cell.textContent)])"
+    )
+    return dict(rows)
+
+
+def foot(tab):
+    return tab.evaluate(
+        "Array.from(document.querySelectorAll('.candidates tfoot tr'),"
+        " (row) => Array.from(row.querySelectorAll('td'), (cell) => cell.textContent))"
+    )
+
+
+def check_table(tab, trace):
+    """The panel has the numbers of a trace."""
+    cells = table(tab)
+    assert set(cells) == {candidate["id"] for candidate in trace["candidates"]}
+    for candidate in trace["candidates"]:
+        for text, prob in zip(cells[candidate["id"]], candidate["probs"], strict=True):
+            if prob is None:
+                assert text in (GONE, DROPPED)
+            else:
+                assert float(text) == pytest.approx(prob, abs=5.1e-5 if prob >= 1e-4 else 0, rel=0.06)
+    kept, entropies = foot(tab)
+    assert [int(text.replace(",", "")) for text in kept] == [stage["kept"] for stage in trace["stages"]]
+    assert entropies == [f"{stage['entropy']:.3f}" for stage in trace["stages"]]
+    if trace["draw"] is not None:
+        numbers = re.findall(r"\d\.\d{4}", tab.inner_text(".decision"))[:3]
+        assert numbers == [f"{trace['draw'][name]:.4f}" for name in ("u", "low", "high")]
+
+
+def test_a_token_is_chosen_by_click_and_by_key(open_report):
+    events = traced_events(60)
+    tokens = events[1:-1]
+    tab = open_report(events)
+    tab.click("#c0-5")
+    settle(tab)
+    assert chosen(tab) == 5
+    check_table(tab, tokens[5]["trace"])
+    assert "token 6 of 60" in tab.inner_text("#token")
+    assert f"id {tokens[5]['id']}" in tab.inner_text("#token")
+    assert tab.inner_text("#probability") == f"{math.exp(tokens[5]['logprob']):.4f}"
+    press(tab, "ArrowRight", "ArrowRight")
+    assert chosen(tab) == 7
+    check_table(tab, tokens[7]["trace"])
+    press(tab, "ArrowLeft")
+    assert chosen(tab) == 6
+    press(tab, "End")
+    assert chosen(tab) == 59
+    press(tab, "ArrowRight")
+    assert chosen(tab) == 59
+    press(tab, "Home", "ArrowDown")
+    below = chosen(tab)
+    assert below > 1
+    press(tab, "ArrowUp")
+    assert chosen(tab) in (0, 1)
+    press(tab, "Home")
+    tab.click("button[aria-label='The next token']")
+    settle(tab)
+    assert chosen(tab) == 1
+
+
+def test_the_numbers_are_those_of_the_run_for_every_token(open_report):
+    events = traced_events(25)
+    tab = open_report(events)
+    for line in events[1:-1]:
+        check_table(tab, line["trace"])
+        press(tab, "ArrowRight")
+
+
+def test_logits_stand_in_the_same_table(open_report):
+    events = traced_events(3)
+    tab = open_report(events)
+    press(tab, "l")
+    for candidate in events[1]["trace"]["candidates"]:
+        texts = table(tab)[candidate["id"]]
+        expected = [
+            (DROPPED if stage == candidate["dropped_by"] else GONE) if logit is None else f"{logit:.3f}"
+            for stage, logit in enumerate(candidate["logits"])
+        ]
+        assert [text.replace("-0.000", "0.000") for text in texts] == [
+            text.replace("-0.000", "0.000") for text in expected
+        ]
+
+
+def test_the_draw_is_a_bar_with_u_on_it(open_report):
+    events = traced_events(30)
+    tab = open_report(events)
+    for line in events[1:-1]:
+        draw = line["trace"]["draw"]
+        bar = tab.evaluate(
+            "(() => { const box = (name) => document.querySelector(name).getBoundingClientRect();"
+            " const bar = box('.draw .others'), part = box('.draw .part.chosen'), needle = box('.draw .needle');"
+            " return [part.left, part.right, needle.left].map((x) => (x - bar.left) / bar.width); })()"
+        )
+        assert bar == pytest.approx([draw["low"], draw["high"], draw["u"]], abs=0.01)
+        press(tab, "ArrowRight")
+
+
+def test_keys_go_to_surprises_and_to_dropped_tokens(open_report):
+    events = traced_events(80)
+    tokens = events[1:-1]
+    tab = open_report(events)
+    order = sorted(range(80), key=lambda index: tokens[index]["logprob"])
+    surprises = sorted(order[:10])
+    seen = []
+    for _ in surprises:
+        press(tab, "n")
+        seen.append(chosen(tab))
+    assert sorted(seen) == surprises
+    likeliest = [max(line["trace"]["candidates"], key=lambda item: item["probs"][0]) for line in tokens]
+    fallen = [index for index, candidate in enumerate(likeliest) if candidate["dropped_by"] is not None]
+    press(tab, "Home", *(["ArrowRight"] if fallen[0] == 0 else []))
+    press(tab, "f")
+    assert chosen(tab) == next(index for index in fallen if index > 0)
+    stage = tokens[chosen(tab)]["trace"]["stages"][likeliest[chosen(tab)]["dropped_by"]]["name"]
+    assert f"was dropped by {stage}" in tab.inner_text(".verdict")
+    press(tab, "End", "F")
+    assert chosen(tab) == max(index for index in fallen if index < 79)
+    marks = tab.evaluate("Array.from(document.querySelectorAll('.texts .fallen'), (span) => span.tokenIndex)")
+    assert marks == fallen
+
+
+def test_search_finds_text_across_tokens(open_report):
+    events = traced_events(120)
+    texts = [line["text"] for line in events[1:-1]]
+    wanted = (texts[40] + texts[41])[1:-1].upper()
+    tab = open_report(events)
+    press(tab, "/")
+    tab.keyboard.type(wanted)
+    settle(tab)
+    whole = "".join(texts).lower()
+    count = whole.count(wanted.lower())
+    assert tab.inner_text("#matches") == f"1 of {count}"
+    assert texts[chosen(tab)][1:] in wanted.lower()
+    marked = tab.evaluate("Array.from(document.querySelectorAll('.match'), (span) => span.tokenIndex)")
+    assert {40, 41} <= set(marked)
+    seen = set()
+    for _ in range(count):
+        seen.add(chosen(tab))
+        press(tab, "Enter")
+    assert len(seen) == count
+    assert 40 in seen
+    tab.fill("#query", "no such text")
+    assert tab.inner_text("#matches") == "none"
+    press(tab, "Escape", "ArrowRight")
+    assert tab.evaluate("document.activeElement.getAttribute('role')") == "listbox"
+
+
+HOSTILE = {
+    2: b"</script><script>document.title='hacked'</script>",
+    4: b"<img src=x onerror=document.title='hacked'>",
+    6: b"\x1b]0;hacked\x07\x1b[31m",
+    8: "\u202eevil\u2066".encode(),
+    10: b"\xed\xa0\x80",
+    12: "שלום עולם".encode(),
+    14: "مرحبا".encode(),
+    16: b"&lt;b&gt;${x}`",
+    18: "😀".encode(),
+}
+
+
+def test_text_of_a_model_is_never_markup(open_report):
+    events = traced_events(30, pieces=HOSTILE)
+    events[0]["model"] = events[0]["command"] = "<img src=x onerror=document.title='hacked'>"
+    events[0]["<b>hacked"] = ["<i>", {"</dl>": 1}]
+    events[-1]["finish_reason"] = "<script>document.title='hacked'</script>"
+    tab = open_report(events)
+    for index in HOSTILE:
+        tab.click(f"#c0-{index}")
+        settle(tab)
+        assert chosen(tab) == index
+    tab.click("#tab-run")
+    assert "hacked" not in tab.title()
+    assert tab.evaluate("document.querySelectorAll('main img, main script, main b:empty, main i').length") == 0
+    text = tab.inner_text("#columns")
+    assert "</script><script>document.title='hacked'</script>" in text
+    assert "⟨ESC⟩]0;hacked⟨BEL⟩⟨ESC⟩[31m" in text
+    assert "⟨U+202E⟩evil⟨U+2066⟩" in text
+    assert "שלום עולם" in text
+    assert "&lt;b&gt;${x}`" in text
+    assert not re.search(r"[\x00-\x08\x0b-\x1f\x7f\u202a-\u202e\u2066-\u2069\ud800-\udfff]", text)
+
+
+def test_halves_of_surrogates_in_a_file_are_shown_as_replaced(open_file, gen, home):
+    line = '{"event": "token", "bytes": [237, 160, 128], "logprob": -1, "text": "a\\ud800b", "x": "\\udc00"}\n'
+    gen("inspect", "--html", "report.html", "-", stdin=jsonl(traced_events(2)[:2]) + line)
+    tab = open_file(home / "work" / "report.html")
+    assert "a\ufffdb" in tab.inner_text("#columns")
+
+
+SCHEMES = {"light": (255, 1), "dark": (0, -1)}
+
+
+def luminance(color):
+    linear = [(part / 255) / 12.92 if part <= 10 else ((part / 255 + 0.055) / 1.055) ** 2.4 for part in color]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
+def contrast(one, other):
+    bright, dark = sorted([luminance(one), luminance(other)], reverse=True)
+    return (bright + 0.05) / (dark + 0.05)
+
+
+CONTRASTS = """() => Array.from(document.querySelectorAll(
+  '.t, .note, h1, h2, h3, button:not(:disabled), dt, dd, th, .verdict p, .legend li'))
+  .filter((node) => node.checkVisibility() && node.textContent.trim()).map((node) => {
+    const numbers = (color) => (color.match(/[\\d.]+/g) || []).map(Number);
+    let ground = node;
+    while (ground && numbers(getComputedStyle(ground).backgroundColor)[3] === 0) ground = ground.parentElement;
+    return [node.className || node.tagName, numbers(getComputedStyle(node).color).slice(0, 3),
+      numbers(getComputedStyle(ground || document.body).backgroundColor).slice(0, 3)];
+  })"""
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_text_has_contrast_in_both_schemes(open_report, scheme):
+    tab = open_report(traced_events(60), scheme=scheme)
+    body = tab.evaluate("getComputedStyle(document.body).backgroundColor.match(/\\d+/g).map(Number)")
+    assert (luminance(body[:3]) > 0.5) == (scheme == "light")
+    for panel in ("token", "run"):
+        tab.click(f"#tab-{panel}")
+        low = [(name, ink, ground) for name, ink, ground in tab.evaluate(CONTRASTS) if contrast(ink, ground) < 4.5]
+        assert low == []
+
+
+def test_the_theme_is_changed_by_a_key(open_report):
+    tab = open_report(traced_events(3))
+    colors = []
+    for _ in range(3):
+        colors.append(tab.evaluate("getComputedStyle(document.body).backgroundColor"))
+        press(tab, "t")
+    assert colors[0] == colors[1] != colors[2]
+
+
+def test_several_runs_stand_side_by_side_from_the_first_difference_on(open_report):
+    runs = [traced_events(50, seed, same=12) for seed in (1, 2, 3)]
+    tokens = [events[1:-1] for events in runs]
+    rows = zip(*[[line["id"] for line in run] for run in tokens], strict=True)
+    first = next(index for index, ids in enumerate(rows) if len(set(ids)) > 1)
+    tab = open_report(*runs)
+    shared = tab.inner_text("#shared").replace("▾", "")
+    assert shared.strip() == "".join(line["text"] for line in tokens[0][:first]).strip()
+    assert f"{first} tokens" in tab.inner_text("#shared-note")
+    tops = tab.evaluate(
+        "Array.from(document.querySelectorAll('#columns .text'), (e) => e.getBoundingClientRect().top)"
+    )
+    assert len(tops) == 3
+    assert len(set(tops)) == 1
+    press(tab, "d")
+    assert chosen(tab) == first
+    for column in range(3):
+        check_table(tab, tokens[column][first]["trace"])
+        assert tab.evaluate("document.querySelector('.t.selected').id") == f"c{column}-{first}"
+        press(tab, "]")
+    press(tab, "[", "Home")
+    check_table(tab, tokens[1][0]["trace"])
+    tab.click("#heads .head:first-child .remove")
+    wait_for_columns(tab, 2)
+    tab.select_option("#heads .head:first-child select", "0")
+    tab.locator("#heads .head:first-child .note", has_text="seed 1").wait_for()
+
+
+def test_many_runs_are_chosen_from(open_report):
+    tab = open_report(*[traced_events(4, seed) for seed in range(6)])
+    assert tab.locator("#columns .text").count() == 1
+    tab.click("button[aria-label='Show another run beside it']")
+    wait_for_columns(tab, 2)
+
+
+def test_a_run_says_how_it_was_made(open_report):
+    events = traced_events(40)
+    tab = open_report(events)
+    tab.click("#tab-run")
+    text = tab.inner_text("#run")
+    assert tab.inner_text(".command") == "gen Once --seed 7 --format jsonl"
+    for part in (
+        "tiny",
+        "Seed\n7",
+        "Tokens\n40",
+        "length",
+        "min_p p 0.05",
+        "temperature t 0.8",
+        "logitsmith 0.1.0",
+    ):
+        assert part in text.replace("\n\n", "\n")
+    listed = tab.locator("#run ol.jumps button")
+    assert listed.count() == 10
+    order = sorted(range(40), key=lambda index: events[1 + index]["logprob"])
+    listed.first.click()
+    settle(tab)
+    assert chosen(tab) == order[0]
+    assert tab.is_visible("#token")
+
+
+def test_a_run_without_a_trace_says_what_one_would_add(open_report):
+    events = traced_events(5, traced=False)
+    tab = open_report(events)
+    assert "--format jsonl --trace" in tab.inner_text("#token")
+    rows = tab.evaluate(
+        "Array.from(document.querySelectorAll('.alternatives tbody td:first-of-type'), (cell) => cell.textContent)"
+    )
+    assert rows == [f"{math.exp(other['logprob']):.4f}" for other in events[1]["top_logprobs"]]
+    assert not tab.is_visible("#next-fallen")
+
+
+def test_a_run_without_logprobs_or_without_tokens_is_shown(open_report):
+    bare = [{"event": "token", "id": 1, "bytes": [65], "logprob": None, "text": "A"}]
+    tab = open_report(bare)
+    assert "no logprob is recorded" in tab.inner_text("#token")
+    press(tab, "n", "f", "d", "ArrowDown")
+    empty = open_report([{"event": "start", "model": "m", "seed": 1}])
+    assert empty.is_visible("#run")
+
+
+def test_a_half_written_file_gives_what_is_whole(open_file, gen, home):
+    data = jsonl(traced_events(9))
+    cut = data[: data.rindex('"trace"') + 300]
+    assert "8 tokens" in gen("inspect", "-", "--html", "report.html", stdin=cut).err
+    tab = open_file(home / "work" / "report.html")
+    assert tab.locator("#columns .t").count() == 8
+    tab.click("#tab-run")
+    assert "cut off" in tab.inner_text("#run")
+
+
+def test_it_speaks_to_a_screen_reader(open_report):
+    events = traced_events(30)
+    tab = open_report(events)
+    press(tab, "ArrowRight")
+    active = tab.evaluate(
+        "document.getElementById(document.activeElement.getAttribute('aria-activedescendant'))"
+        ".getAttribute('aria-label')"
+    )
+    line = events[2]
+    assert active.startswith(f"\u2018{line['text']}\u2019, 2 of 30, probability {math.exp(line['logprob']):.4f}")
+    tree = tab.locator("main").aria_snapshot()
+    for role in ("listbox", "option", "tab ", "tabpanel", "table", "rowheader", "columnheader"):
+        assert role in tree, role
+    unnamed = tab.evaluate(
+        "Array.from(document.querySelectorAll('button, input, select, [role=img], [role=listbox]'))"
+        ".filter((node) => node.checkVisibility() && !(node.textContent.trim() || node.getAttribute('aria-label')"
+        " || (node.labels && node.labels.length))).length"
+    )
+    assert unnamed == 0
+    press(tab, "?")
+    assert tab.is_visible("#help-dialog")
+    press(tab, "Escape")
+    assert not tab.is_visible("#help-dialog")
+
+
+@pytest.mark.parametrize("width", [320, 390, 820])
+def test_a_narrow_window_shows_all_without_scrolling_sideways(open_report, width):
+    tab = open_report(traced_events(60), width=width, height=800)
+    assert tab.evaluate("document.documentElement.scrollWidth") <= width
+    tab.click("#c0-20")
+    settle(tab)
+    span, panel = (tab.evaluate(f"document.querySelector('{name}').getBoundingClientRect().toJSON()")
+                   for name in (".t.selected", ".panel"))  # fmt: skip
+    assert span["bottom"] <= panel["top"]
+
+
+def test_it_prints_text_and_panel(open_report):
+    tab = open_report(traced_events(60))
+    tab.emulate_media(media="print")
+    assert tab.is_visible("#run")
+    assert tab.is_visible("#token")
+    assert not tab.is_visible("#query")
+    assert tab.pdf().startswith(b"%PDF")
+
+
+def test_a_run_of_the_model_is_shown_and_made_again(open_file, gen, home):
+    command = ["The sea was", "-n", "6", "-t", "1", "--format", "jsonl", "--trace", "--logprobs", "3"]
+    run = gen(*command, "--chain", "top_k40 > typical0.9 > min_p0.05 > temp0.9 > dist", stdin="Once upon\n")
+    (home / "work" / "run.jsonl").write_text(run.out)
+    gen("inspect", "run.jsonl", "--html", "report.html")
+    tab = open_file(home / "work" / "report.html")
+    for line in run.lines[1:-1]:
+        check_table(tab, line["trace"])
+        press(tab, "ArrowRight")
+    tab.click("#tab-run")
+    shown = tab.inner_text(".command")
+    assert shown == run.lines[0]["command"]
+    assert re.fullmatch(r"printf %s 'Once upon' \| gen 'The sea was' .* --seed \d+", shown)
+    seed = shown.split()[-1]
+    again = gen(
+        *command, "--chain", "top_k40 > typical0.9 > min_p0.05 > temp0.9 > dist", "--seed", seed, stdin="Once upon"
+    )
+    assert again.text == run.text
+
+
+def cpu_seconds(tab):
+    """The processor time of the page's process, which does not depend on what else the machine does."""
+    session = tab.context.new_cdp_session(tab)
+    session.send("Performance.enable")
+    metrics = {item["name"]: item["value"] for item in session.send("Performance.getMetrics")["metrics"]}
+    return metrics["ProcessTime"]
+
+
+@pytest.mark.slow
+def test_2000_tokens_take_less_than_2_megabytes_and_a_second(open_report, tmp_path):
+    events = traced_events(2000)
+    tab = open_report(events)
+    assert cpu_seconds(tab) < 1
+    assert (tmp_path / "report.html").stat().st_size < 2_000_000
+    press(tab, "End")
+    check_table(tab, events[-2]["trace"])
+
+
+@pytest.mark.slow
+def test_20000_tokens_scroll(open_report):
+    short = traced_events(1000, top=8)
+    tokens = short[1:-1] * 20
+    tab = open_report([short[0], *tokens, short[-1]])
+    before = cpu_seconds(tab)
+    press(tab, "End")
+    assert chosen(tab) == 19_999
+    check_table(tab, tokens[-1]["trace"])
+    span = tab.evaluate("document.querySelector('.t.selected').getBoundingClientRect().toJSON()")
+    assert 0 < span["top"] < 900
+    for _ in range(20):
+        tab.mouse.move(400, 500)
+        tab.mouse.wheel(0, -2000)
+        settle(tab)
+    assert cpu_seconds(tab) - before < 10
+    press(tab, "/")
+    tab.keyboard.type("king")
+    settle(tab)
+    assert tab.inner_text("#matches").startswith("1 of ")

@@ -1,0 +1,249 @@
+"""Downloads from a hub on 127.0.0.1 that serves ranges, cuts connections and lies."""
+
+import hashlib
+import random
+
+import pytest
+
+huggingface_hub = pytest.importorskip("huggingface_hub")
+
+from logitsmith.engine import ModelError, parse_hub_reference, pull_model, resolve_model  # noqa: E402
+from logitsmith.engine.model_files import hub_requests  # noqa: E402
+
+from ...hub_server import HubServer, Repository  # noqa: E402
+
+BYTES = random.Random(1).randbytes(5_000_000)
+NAME = "Tiny-Q4_K_M.gguf"
+
+
+@pytest.fixture(scope="module")
+def hub():
+    server = HubServer()
+    yield server
+    server.close()
+
+
+@pytest.fixture
+def cache(tmp_path, home, hub, monkeypatch):
+    """An empty cache; the hub is ours, and waits between tries are short."""
+    constants = huggingface_hub.constants
+    folder = tmp_path / "hub"
+    monkeypatch.setattr(constants, "ENDPOINT", hub.address)
+    monkeypatch.setattr(
+        constants, "HUGGINGFACE_CO_URL_TEMPLATE", hub.address + "/{repo_id}/resolve/{revision}/{filename}"
+    )
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(folder))
+    monkeypatch.setattr(constants, "HF_TOKEN_PATH", str(tmp_path / "token"))
+    monkeypatch.setenv("HF_HUB_CACHE", str(folder))
+    for name in ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(hub_requests, "_RETRY_SECONDS", 0.01)
+    monkeypatch.setattr(hub_requests, "_CHUNK_BYTES", 100_000)
+    hub.repositories.clear()
+    return folder
+
+
+def serve(hub, name="me/Tiny-GGUF", **settings):
+    settings.setdefault("files", {NAME: BYTES, "README.md": b"hello"})
+    hub.repositories[name] = Repository(**settings)
+    return hub.repositories[name]
+
+
+def pull(text="me/Tiny-GGUF", progress=lambda _: None):
+    return pull_model(parse_hub_reference(text), progress)
+
+
+def leftovers(cache):
+    return sorted(path.name for path in cache.rglob("*.incomplete"))
+
+
+def test_a_download(hub, cache):
+    repository = serve(hub)
+    steps = []
+    path = pull(progress=steps.append)
+    assert path.read_bytes() == BYTES
+    assert path.name == NAME
+    assert path.resolve().name == hashlib.sha256(BYTES).hexdigest()
+    assert resolve_model("hf:me/Tiny-GGUF") == path
+    assert repository.ranges == [""]
+    assert [step.done_bytes for step in steps if not step.is_checking] == sorted(
+        step.done_bytes for step in steps if not step.is_checking
+    )
+    assert (steps[-1].file, steps[-1].done_bytes, steps[-1].total_bytes) == (NAME, 5_000_000, 5_000_000)
+    assert leftovers(cache) == []
+
+
+def test_the_librarys_own_download_finds_it(hub, cache):
+    repository = serve(hub)
+    path = pull()
+    before = len(repository.ranges)
+    assert huggingface_hub.hf_hub_download("me/Tiny-GGUF", NAME) == str(path)
+    assert len(repository.ranges) == before
+
+
+def test_what_is_there_is_not_downloaded_again(hub, cache):
+    repository = serve(hub)
+    assert pull() == pull()
+    assert repository.ranges == [""]
+
+
+def test_a_connection_that_breaks_is_taken_up_again(hub, cache):
+    repository = serve(hub, cut_after=2_000_000)
+    assert pull().read_bytes() == BYTES
+    assert repository.ranges == ["", "bytes=2000000-", "bytes=4000000-"]
+
+
+def test_a_later_call_goes_on(hub, cache):
+    repository = serve(hub)
+
+    def stop(step):
+        if step.done_bytes >= 1_500_000:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        pull(progress=stop)
+    assert len(leftovers(cache)) == 1
+    assert pull().read_bytes() == BYTES
+    assert repository.ranges == ["", "bytes=1500000-"]
+    assert leftovers(cache) == []
+
+
+def test_a_hub_without_ranges_sends_all_again(hub, cache):
+    repository = serve(hub, cut_after=2_000_000, cuts=1, has_ranges=False)
+    assert pull().read_bytes() == BYTES
+    assert repository.ranges == ["", "bytes=2000000-"]
+
+
+def test_it_gives_up_and_keeps_what_came(hub, cache, monkeypatch):
+    serve(hub, cut_after=0)
+    with pytest.raises(ModelError, match=r"0 of 5,000,000 bytes came, then the connection broke .*goes on"):
+        pull()
+    assert len(leftovers(cache)) == 1
+
+
+LIES = {
+    "other bytes": ({"sent": BYTES[::-1]}, "what came is not what the hub has", []),
+    "more bytes": ({"sent": BYTES + b"x"}, "the hub sends more than the 5,000,000 bytes that it names", []),
+    "fewer bytes": ({"sent": BYTES[:-1]}, "4,999,999 of 5,000,000 bytes came", [1]),
+    "a size in the list": ({"listed_size": 6_000_000}, "the hub's answers disagree: 6,000,000 bytes", []),
+    "a size in the headers": ({"head_size": 4_000_000}, "the hub's answers disagree: 5,000,000 bytes", []),
+    "another checksum": ({"listed_checksum": "0" * 64}, "what came is not what the hub has: its checksum is", []),
+    "a path as the checksum": ({"listed_checksum": "../../../x"}, "names '../../../x' where a checksum", []),
+}
+
+
+@pytest.mark.parametrize(("lie", "expected", "kept"), LIES.values(), ids=LIES)
+def test_lies(hub, cache, lie, expected, kept):
+    serve(hub, **lie)
+    with pytest.raises(ModelError) as caught:
+        pull()
+    assert expected in str(caught.value)
+    assert len(leftovers(cache)) == len(kept)
+    assert list(cache.rglob("*.gguf")) == []
+
+
+def test_split_files(hub, cache):
+    names = [f"Q8_0/Big-Q8_0-{number:05}-of-00003.gguf" for number in (1, 2, 3)]
+    serve(hub, files={name: name.encode() for name in names})
+    path = pull("me/Tiny-GGUF:Q8_0")
+    assert path.as_posix().endswith(names[0])
+    assert [(path.parent / name.rpartition("/")[2]).read_text() for name in names] == names
+
+
+def test_a_part_that_the_repository_lacks(hub, cache):
+    serve(hub, files={"Big-Q8_0-00001-of-00002.gguf": b"x"})
+    with pytest.raises(ModelError, match=r"the repository lacks Big-Q8_0-00002-of-00002.gguf, a part"):
+        pull()
+
+
+CHOICES = {
+    "the preferred one": ("me/Many", "x-Q4_K_M.gguf"),
+    "a quantisation": ("me/Many:q2_k", "x-Q2_K.gguf"),
+    "a file": ("me/Many/x-Q8_0.gguf", "x-Q8_0.gguf"),
+}
+
+
+@pytest.mark.parametrize(("text", "expected"), CHOICES.values(), ids=CHOICES)
+def test_choices(hub, cache, text, expected):
+    names = ("mmproj-x-Q4_K_M.gguf", "x-Q2_K.gguf", "x-Q4_K_M.gguf", "x-Q8_0.gguf")
+    serve(hub, "me/Many", files={name: name.encode() for name in names})
+    assert pull(text).name == expected
+
+
+def test_the_users_token_opens_a_private_repository(hub, cache, monkeypatch):
+    repository = serve(hub, token="hf_secret")
+    with pytest.raises(ModelError, match="no such repository, or it is private: set HF_TOKEN or run"):
+        pull()
+    monkeypatch.setenv("HF_TOKEN", "hf_secret")
+    assert pull().read_bytes() == BYTES
+    assert {authorization for *_, authorization in repository.requests[1:]} == {"Bearer hf_secret"}
+
+
+def test_a_token_that_does_not_help(hub, cache, monkeypatch):
+    serve(hub, token="hf_secret")
+    monkeypatch.setenv("HF_TOKEN", "hf_other")
+    with pytest.raises(ModelError, match="or it is private: your token may not read it"):
+        pull()
+
+
+def test_the_token_is_not_sent_to_another_host(hub, cache, monkeypatch):
+    monkeypatch.setenv("HF_TOKEN", "hf_secret")
+    repository = serve(hub, token="hf_secret", redirects_to="localhost")
+    assert pull().read_bytes() == BYTES
+    content = [request for request in repository.requests if request[0] == "GET" and "/resolve/" in request[1]]
+    assert [authorization for *_, authorization in content] == ["Bearer hf_secret", ""]
+
+
+REFUSALS = {
+    "unknown repository": ({}, "me/Absent", "has no such repository"),
+    "gated": ({"is_gated": True}, "me/Tiny-GGUF", "its author lets people in one by one: ask on http"),
+    "out of order": ({"status": 500}, "me/Tiny-GGUF", "answers with HTTP status 500; try again later"),
+    "no file of the quantisation": ({}, "me/Tiny-GGUF:Q2_K", f"no file fits; the repository has {NAME}"),
+    "no GGUF": ({"files": {"model.safetensors": b"x"}}, "me/Tiny-GGUF", "the repository holds no GGUF file"),
+    "a name that none has": ({}, "me/a--b", "Cannot have -- or"),
+}
+
+
+@pytest.mark.parametrize(("settings", "text", "expected"), REFUSALS.values(), ids=REFUSALS)
+def test_refusals(hub, cache, settings, text, expected):
+    serve(hub, **settings)
+    with pytest.raises(ModelError) as caught:
+        pull(text)
+    assert expected in str(caught.value)
+
+
+def test_nobody_answers(cache, monkeypatch):
+    monkeypatch.setattr(huggingface_hub.constants, "ENDPOINT", "http://127.0.0.1:9")
+    with pytest.raises(ModelError, match=r"127.0.0.1:9 cannot be reached"):
+        pull()
+
+
+def test_offline_by_choice(hub, cache, monkeypatch):
+    serve(hub)
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", True)
+    with pytest.raises(ModelError, match="HF_HUB_OFFLINE is set, so nothing is downloaded"):
+        pull()
+
+
+def test_without_the_extra(hub, cache, monkeypatch):
+    monkeypatch.setattr("logitsmith.engine.model_files.download.can_pull", lambda: False)
+    with pytest.raises(ModelError, match=r"downloads need huggingface_hub: pip install 'logitsmith\[hub\]'"):
+        pull()
+
+
+def test_a_disk_that_is_full(hub, cache, monkeypatch):
+    serve(hub)
+    monkeypatch.setattr("shutil.disk_usage", lambda _: type("Usage", (), {"free": 10})())
+    with pytest.raises(ModelError, match=r"5,000,000 bytes are to come; the disk of .* has 10 free"):
+        pull()
+
+
+def test_another_process_downloads_it(hub, cache):
+    serve(hub)
+    lock = cache / ".locks/models--me--Tiny-GGUF" / f"{hashlib.sha256(BYTES).hexdigest()}.lock"
+    lock.parent.mkdir(parents=True)
+    with (
+        huggingface_hub.utils.WeakFileLock(lock),
+        pytest.raises(ModelError, match="another process is downloading it"),
+    ):
+        pull()

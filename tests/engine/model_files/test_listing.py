@@ -1,0 +1,259 @@
+"""Where tools keep models, and what the models are called."""
+
+import json
+import os
+import sys
+
+import pytest
+from logitsmith.engine import list_models
+
+from .folders import OLLAMA_MODEL, blob, in_hub_cache, in_ollama, write_manifest, write_tiny
+
+REGISTRY = "registry.ollama.ai/library"
+DATA = "Library/Application Support" if sys.platform == "darwin" else ".local/share"
+
+
+def hub(home):
+    in_hub_cache(home / ".cache/huggingface/hub", "me/Tiny-GGUF", "Tiny-Q4_K_M.gguf", "Tiny-Q8_0.gguf")
+
+
+def hub_in_hf_home(home, monkeypatch):
+    monkeypatch.setenv("HF_HOME", str(home / "hf"))
+    in_hub_cache(home / "hf/hub", "me/Tiny-GGUF", "Tiny-Q8_0.gguf")
+
+
+def hub_cache(home, monkeypatch):
+    monkeypatch.setenv("HF_HUB_CACHE", "~/hub")
+    in_hub_cache(home / "hub", "me/Tiny-GGUF", "Tiny-Q8_0.gguf")
+
+
+def hub_with_two_of_a_tag(home):
+    in_hub_cache(home / ".cache/huggingface/hub", "me/Two", "a/x-Q8_0.gguf", "b/x-Q8_0.gguf")
+
+
+def hub_with_an_older_snapshot(home):
+    cache = home / ".cache/huggingface/hub"
+    in_hub_cache(cache, "me/Old", "Old-Q8_0.gguf", commit="b" * 40)
+    in_hub_cache(cache, "me/Old", "Old-Q4_0.gguf", commit="c" * 40)
+
+
+def hub_of_llama_cpp(home, monkeypatch):
+    monkeypatch.setenv("LLAMA_CACHE", str(home / "llama"))
+    in_hub_cache(home / "llama", "me/Tiny-GGUF", "Tiny-Q8_0.gguf")
+    write_tiny(home / "llama/me_Other-GGUF_other-q4_0.gguf")
+
+
+def ollama(home):
+    root = home / ".ollama/models"
+    in_ollama(root, f"{REGISTRY}/llama3.2:1b")
+    in_ollama(root, "registry.ollama.ai/someone/mine:latest")
+    in_ollama(root, "hf.co/me/Tiny-GGUF:Q8_0")
+    in_ollama(root, "ollama.com/library/newer:latest", manifests="manifest-v2")
+
+
+def ollama_elsewhere(home, monkeypatch):
+    monkeypatch.setenv("OLLAMA_MODELS", str(home / "store"))
+    in_ollama(home / "store", f"{REGISTRY}/llama3.2:1b")
+    in_ollama(home / ".ollama/models", f"{REGISTRY}/not-there:latest")
+
+
+def ollama_with_aliases(home):
+    root = home / ".ollama/models"
+    in_ollama(root, f"{REGISTRY}/one:latest")
+    manifest = json.loads((root / "manifests" / REGISTRY / "one/latest").read_text())
+    write_manifest(root / "manifests", f"{REGISTRY}/alias:latest", manifest)
+
+
+def ollama_with_a_list(home):
+    root = home / ".ollama/models"
+    in_ollama(root, f"{REGISTRY}/plain:latest")
+    plain = (root / "manifests" / REGISTRY / "plain/latest").read_text()
+    (root / "manifests" / REGISTRY / "plain/latest").unlink()
+    children = [
+        {
+            "runner": "mlx",
+            "format": "safetensors",
+            "layers": [{"mediaType": "tensor", "digest": "sha256:" + "0" * 64}],
+        },
+        {"mediaType": "m", "digest": blob(root, plain.encode()), "runner": "ollama", "format": "gguf"},
+    ]
+    manifest = {"mediaType": "application/vnd.ollama.manifest.list.v2+json", "manifests": children}
+    write_manifest(root / "manifests", f"{REGISTRY}/listed:latest", manifest)
+
+
+def ollama_broken(home):
+    folder = home / ".ollama/models/manifests"
+    write_manifest(
+        folder,
+        f"{REGISTRY}/no-blob:latest",
+        {"layers": [{"mediaType": OLLAMA_MODEL, "digest": "../../etc/passwd"}]},
+    )
+    write_manifest(folder, f"{REGISTRY}/list:latest", [1, 2])
+    write_manifest(folder, f"{REGISTRY}/nested:latest", {"manifests": [{"digest": 3}, None]})
+    (folder / REGISTRY / "nested/torn").write_text("{")
+    (folder / "stray").write_text("x")
+
+
+def lm_studio(home):
+    models = home / ".lmstudio/models"
+    write_tiny(models / "maker/One-GGUF/One-Q4_K_M.gguf")
+    write_tiny(models / "maker/Two-GGUF/Two-Q4_K_M.gguf")
+    write_tiny(models / "maker/Two-GGUF/Two-Q8_0.gguf")
+    write_tiny(models / "maker/Two-GGUF/mmproj-Two-F16.gguf")
+
+
+def lm_studio_older(home):
+    write_tiny(home / ".cache/lm-studio/models/maker/One-GGUF/One-Q4_K_M.gguf")
+
+
+def lm_studio_elsewhere(home):
+    (home / ".lmstudio").mkdir()
+    (home / ".lmstudio/settings.json").write_text(json.dumps({"downloadsFolder": str(home / "big")}))
+    write_tiny(home / "big/maker/One-GGUF/One-Q4_K_M.gguf")
+
+
+def lm_studio_by_its_pointer(home):
+    (home / ".lmstudio-home-pointer").write_text(f"{home}/studio\n")
+    write_tiny(home / "studio/models/maker/One-GGUF/One-Q4_K_M.gguf")
+
+
+def llama_cpp(home):
+    folder = "Library/Caches" if sys.platform == "darwin" else ".cache"
+    write_tiny(home / folder / "llama.cpp/me_Tiny-GGUF_tiny-q4_0.gguf")
+
+
+def gpt4all(home):
+    write_tiny(home / DATA / "nomic.ai/GPT4All/Tiny.Q4_0.gguf")
+    write_tiny(home / ".cache/gpt4all/Older.Q4_0.gguf")
+
+
+def jan(home):
+    data = home / DATA / "Jan/data"
+    write_tiny(data / "llamacpp/models/maker/Tiny_Q8_0/model.gguf")
+    (data / "llamacpp/models/maker/Tiny_Q8_0/model.yml").write_text(
+        "model_path: llamacpp/models/maker/Tiny_Q8_0/model.gguf\nname: Tiny\n"
+    )
+    imported = write_tiny(home / "elsewhere/imported.gguf")
+    (data / "llamacpp/models/imported").mkdir()
+    (data / "llamacpp/models/imported/model.yml").write_text(f"model_path: {imported}\n")
+
+
+def jan_elsewhere(home, monkeypatch):
+    monkeypatch.setenv("JAN_DATA_FOLDER", str(home / "j"))
+    write_tiny(home / "j/llamacpp/models/tiny/model.gguf")
+
+
+def split(home):
+    for number in (1, 2, 3):
+        write_tiny(home / f".lmstudio/models/maker/Big/Big-Q8_0-{number:05}-of-00003.gguf")
+
+
+CASES = {
+    "Hugging Face": (hub, {"hf:me/Tiny-GGUF:Q4_K_M": "Hugging Face", "hf:me/Tiny-GGUF:Q8_0": "Hugging Face"}),
+    "HF_HOME": (hub_in_hf_home, {"hf:me/Tiny-GGUF:Q8_0": "Hugging Face"}),
+    "HF_HUB_CACHE": (hub_cache, {"hf:me/Tiny-GGUF:Q8_0": "Hugging Face"}),
+    "two files of one quantisation": (
+        hub_with_two_of_a_tag,
+        {"hf:me/Two:Q8_0": "Hugging Face", "hf:me/Two/b/x-Q8_0.gguf": "Hugging Face"},
+    ),
+    "an older snapshot": (
+        hub_with_an_older_snapshot,
+        {"hf:me/Old:Q8_0": "Hugging Face", "hf:me/Old:Q4_0": "Hugging Face"},
+    ),
+    "LLAMA_CACHE": (
+        hub_of_llama_cpp,
+        {"hf:me/Tiny-GGUF:Q8_0": "Hugging Face", "me_Other-GGUF_other-q4_0": "llama.cpp"},
+    ),
+    "Ollama": (
+        ollama,
+        {
+            "ollama:llama3.2:1b": "Ollama",
+            "ollama:someone/mine:latest": "Ollama",
+            "ollama:hf.co/me/Tiny-GGUF:Q8_0": "Ollama",
+            "ollama:newer:latest": "Ollama",
+        },
+    ),
+    "OLLAMA_MODELS": (ollama_elsewhere, {"ollama:llama3.2:1b": "Ollama"}),
+    "two names of one blob": (
+        ollama_with_aliases,
+        {"ollama:one:latest": "Ollama", "ollama:alias:latest": "Ollama"},
+    ),
+    "a list of manifests": (ollama_with_a_list, {"ollama:listed:latest": "Ollama"}),
+    "broken manifests": (ollama_broken, {}),
+    "LM Studio": (
+        lm_studio,
+        {
+            "lmstudio:maker/One-GGUF": "LM Studio",
+            "lmstudio:maker/Two-GGUF@q4_k_m": "LM Studio",
+            "lmstudio:maker/Two-GGUF@q8_0": "LM Studio",
+        },
+    ),
+    "LM Studio before 0.3": (lm_studio_older, {"lmstudio:maker/One-GGUF": "LM Studio"}),
+    "LM Studio's chosen folder": (lm_studio_elsewhere, {"lmstudio:maker/One-GGUF": "LM Studio"}),
+    "LM Studio's pointer": (lm_studio_by_its_pointer, {"lmstudio:maker/One-GGUF": "LM Studio"}),
+    "llama.cpp": (llama_cpp, {"me_Tiny-GGUF_tiny-q4_0": "llama.cpp"}),
+    "GPT4All": (gpt4all, {"Tiny.Q4_0": "GPT4All", "Older.Q4_0": "GPT4All"}),
+    "Jan": (jan, {"maker/Tiny_Q8_0": "Jan", "imported": "Jan"}),
+    "JAN_DATA_FOLDER": (jan_elsewhere, {"tiny": "Jan"}),
+    "a split model": (split, {"lmstudio:maker/Big": "LM Studio"}),
+}
+
+
+@pytest.mark.parametrize(("lay_out", "expected"), CASES.values(), ids=CASES)
+def test_names_and_sources(home, monkeypatch, lay_out, expected):
+    arguments = [monkeypatch] if lay_out.__code__.co_argcount == 2 else []
+    lay_out(home, *arguments)
+    found = list_models()
+    assert {entry.name: entry.source for entry in found} == expected
+    assert [entry.name.lower() for entry in found] == sorted(entry.name.lower() for entry in found)
+    assert all(part.is_file() for entry in found for part in entry.parts)
+
+
+def test_all_parts_of_a_split_model(home):
+    split(home)
+    (entry,) = list_models()
+    assert [path.name[-19:] for path in entry.parts] == [f"-{n:05}-of-00003.gguf"[-19:] for n in (1, 2, 3)]
+    assert entry.path == entry.parts[0]
+
+
+def test_settings_of_ollama(home):
+    in_ollama(home / ".ollama/models", f"{REGISTRY}/tuned:latest", settings={"temperature": 0.6})
+    (entry,) = list_models()
+    assert json.loads(entry.settings.read_text()) == {"temperature": 0.6}
+
+
+def test_own_folders(home):
+    write_tiny(home / "mine/sub/One.gguf")
+    write_tiny(home / "mine/other/One.gguf")
+    in_hub_cache(home / "mine", "me/Tiny-GGUF", "Tiny-Q8_0.gguf")
+    reports = []
+    found = list_models([home / "mine", home / "absent"], reports.append)
+    assert {entry.name for entry in found} == {"One", str(home / "mine/sub/One.gguf"), "hf:me/Tiny-GGUF:Q8_0"}
+    assert reports == [f"model_folders: {home}/absent: there is no such folder"]
+
+
+def test_a_file_of_two_tools_counts_once(home):
+    lm_studio(home)
+    assert {entry.source for entry in list_models([home / ".lmstudio/models"])} == {"LM Studio"}
+
+
+def test_links_are_followed_and_rings_are_not(home):
+    write_tiny(home / "elsewhere/maker/One-GGUF/One-Q4_0.gguf")
+    (home / ".lmstudio").mkdir()
+    (home / ".lmstudio/models").symlink_to(home / "elsewhere")
+    (home / "elsewhere/maker/ring").symlink_to(home / "elsewhere")
+    (home / "elsewhere/maker/One-GGUF/broken.gguf").symlink_to(home / "nowhere")
+    assert [entry.name for entry in list_models()] == ["lmstudio:maker/One-GGUF"]
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may read every folder")
+def test_a_folder_that_may_not_be_read_is_reported(home):
+    folder = home / ".ollama/models/manifests"
+    folder.mkdir(parents=True)
+    folder.chmod(0)
+    reports = []
+    try:
+        assert list_models(report=reports.append) == []
+    finally:
+        folder.chmod(0o755)
+    assert reports == [f"{folder}: the folder may not be read (Permission denied)"]

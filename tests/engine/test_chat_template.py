@@ -1,0 +1,410 @@
+"""Chat templates: the constructs of well-known models, what is refused, and how a rendering is limited."""
+
+# ruff: noqa: E501 - a template reads better on one line
+
+import re
+from datetime import datetime
+
+import pytest
+from logitsmith.engine import (
+    ChatPrompt,
+    JinjaChatTemplate,
+    ModelError,
+    ReasoningTags,
+    builtin_chat_templates,
+    format_chat,
+    open_chat_template,
+)
+from logitsmith.engine.template_budget import MAX_TEXT_CHARACTERS
+
+SYSTEM = {"role": "system", "content": "Be brief."}
+USER = {"role": "user", "content": "Hi <b>"}
+ASSISTANT = {"role": "assistant", "content": "Hello."}
+WHY = {"role": "user", "content": "Why?"}
+CHAT = [SYSTEM, USER, ASSISTANT, WHY]
+
+TURNS = "{% for m in messages %}[{{ m.role }}]{{ m.content }}{% endfor %}"
+
+
+def render(source, messages=CHAT, *, variables=None, **options):
+    template = JinjaChatTemplate(source, bos="<s>", eos="</s>", variables=variables)
+    return template.render(messages, **options)
+
+
+CONSTRUCTS = {
+    "plain": (TURNS, "[system]Be brief.[user]Hi <b>[assistant]Hello.[user]Why?"),
+    "tokens": ("{{ bos_token }}{{ messages[-1]['content'] }}{{ eos_token }}", "<s>Why?</s>"),
+    "generation prompt": (
+        "{{ messages|length }}{% if add_generation_prompt %}[assistant]{% endif %}",
+        "4[assistant]",
+    ),
+    "tools are absent": (
+        "{% if tools is defined %}{% for t in tools %}{% endfor %}{% else %}none{% endif %}",
+        "none",
+    ),
+    "loop over absent tools": ("{% for t in tools %}{{ t }}{% endfor %}.", "."),
+    "functions are absent": ("{{ functions is defined }} {{ documents is defined }}", "False False"),
+    "namespace": (
+        "{% set ns = namespace(n=0, text='') %}{% for m in messages %}{% set ns.n = ns.n + 1 %}"
+        "{% set ns.text = ns.text ~ m.role[0] %}{% endfor %}{{ ns.n }}{{ ns.text }}",
+        "4suau",
+    ),
+    "macro": (
+        "{% macro turn(m, end='.') %}{{ m.role|upper }}{{ end }}{% endmacro %}{{ turn(messages[0]) }}",
+        "SYSTEM.",
+    ),
+    "call block": ("{% macro wrap() %}<{{ caller() }}>{% endmacro %}{% call wrap() %}x{% endcall %}", "<x>"),
+    "loop variables": (
+        "{% for m in messages %}{{ loop.index0 }}{{ ',' if not loop.last }}{% endfor %} {% for m in messages[1:] if"
+        " m.role == 'user' %}{{ loop.length }}{{ loop.first }}{% endfor %}",
+        "0,1,2,3 2True2False",
+    ),
+    "break and continue": (
+        "{% for m in messages %}{% if loop.first %}{% continue %}{% endif %}{{ m.role }}{% break %}{% endfor %}",
+        "user",
+    ),
+    "generation tag": ("a{% generation %}{{ messages[2].content }}{% endgeneration %}b", "aHello.b"),
+    "blocks are trimmed": ("{% if true %}\n  {% set a = 1 %}\n  x\n{% endif %}\n", "  x\n"),
+    "no escapes for HTML": ("{{ messages[1].content }} {{ messages[1].content|tojson }}", 'Hi <b> "Hi <b>"'),
+    "tojson": (
+        "{{ {'b': 'é', 'a': [1, true, none]}|tojson }} {{ {'b': 1, 'a': 2}|tojson(sort_keys=true, separators=(',', ':'))"
+        " }} {{ [1]|tojson(indent=1) }}",
+        '{"b": "é", "a": [1, true, null]} {"a":2,"b":1} [\n 1\n]',
+    ),
+    "lists and slices": (
+        "{{ messages[::-1][0].content }} {{ (messages + [messages[0]])|length }} {{ ['a', 'b'] | join('-') }}"
+        " {{ range(3)|list }} {{ [3, 1, 2]|sort|first }} {{ 'b' in ['a', 'b'] }}",
+        "Why? 5 a-b [0, 1, 2] 1 True",
+    ),
+    "selecting": (
+        "{{ messages|selectattr('role', 'equalto', 'user')|map(attribute='content')|list|last }}"
+        " {{ messages|map(attribute='role')|map('upper')|join }} {{ messages|rejectattr('content')|list }}",
+        "Why? SYSTEMUSERASSISTANTUSER []",
+    ),
+    "dicts": (
+        "{% for k, v in {'b': 1, 'a': 2}.items() %}{{ k }}{{ v }}{% endfor %} {% for k, v in {'b': 1, 'a': 2}|dictsort %}"
+        "{{ k }}{% endfor %} {{ messages[0].get('name', 'x') }} {{ dict(a=1) }} {{ messages[0]|items|list|length }}",
+        "b1a2 ab x {'a': 1} 2",
+    ),
+    "texts": (
+        "{{ ' a '.strip() ~ ' b '|trim ~ 1 ~ none }} {{ 'a,b'.split(',')[1] }} {{ 'ab'.replace('a', 'c') }} {{ 'ab'"
+        ".startswith('a') }} {{ '{} {:>3}'.format('x', 1) }} {{ '%s-%d' % ('a', 2) }} {{ 'ab'[:1] }} {{ 'a\nb'|indent(1) }}"
+        " {{ 'a' * 3 }} {{ 'ab'|replace('b', 'd') }} {{ 'a</think>b'.split('</think>')[-1] }}",
+        "ab1None b cb True x   1 a-2 a a\n b aaa ad b",
+    ),
+    "numbers": (
+        "{{ 7 // 2 }} {{ 7 % 2 }} {{ 2 ** 3 }} {{ -1 + 0.5 }} {{ '3'|int + 1 }} {{ 5 / 2 }}",
+        "3 1 8 -0.5 4 2.5",
+    ),
+    "tests": (
+        "{{ 'a' is string }} {{ {} is mapping }} {{ [] is iterable }} {{ x is not defined }} {{ none is none }}"
+        " {{ 'a' is in 'abc' }} {{ 1 is number }} {{ true is boolean }} {{ 'x' is sequence }}",
+        " ".join(["True"] * 9),
+    ),
+    "default": (
+        "{{ x|default('d') }}{{ ''|default('e', true) }}{{ messages[0].reasoning_content or 'f' }}",
+        "def",
+    ),
+    "recursion": (
+        "{% macro show(x) %}{% if x is string %}{{ x }}{% else %}{% for y in x %}{{ show(y) }}{% endfor %}{% endif %}"
+        "{% endmacro %}{{ show(['a', ['b', ['c']]]) }}{% for x in [[[]]] recursive %}({{ loop(x) }}){% endfor %}",
+        "abc(())",
+    ),
+    "filter block": ("{% filter upper %}{{ messages[2].content }}{% endfilter %}", "HELLO."),
+    "set block": ("{% set x %}{{ messages[2].content }}!{% endset %}{{ x }}{{ x }}", "Hello.!Hello.!"),
+    "truth of undefined": ("{% if tools and tools|length > 0 %}x{% endif %}{{ tools }}{{ tools|length }}", "0"),
+}
+
+
+@pytest.mark.parametrize(("source", "expected"), CONSTRUCTS.values(), ids=CONSTRUCTS)
+def test_constructs(source, expected):
+    # Templates that write only some of the messages seem to have no system role; that is not what is tested here.
+    template = JinjaChatTemplate(source, bos="<s>", eos="</s>")
+    template.__dict__["_has_system_role"] = True
+    assert template.render(CHAT) == ChatPrompt(expected)
+
+
+def test_dates():
+    source = "{{ strftime_now('%Y') }} {{ date_string }} {{ datetime }}"
+    before, text, after = datetime.now(), render(source, [USER]).text, datetime.now()
+    assert text in [f"{now:%Y} {now:%d %b %Y} {now:%b %d %Y}" for now in (before, after)]
+
+
+def test_variables():
+    source = "{% if enable_thinking is defined and not enable_thinking %}off{% else %}on{% endif %}{{ bos_token }}"
+    assert render(source, [USER]).text == "on<s>"
+    assert render(source, [USER], variables={"enable_thinking": False, "bos_token": "B"}).text == "offB"
+
+
+@pytest.mark.parametrize("name", ["messages", "add_generation_prompt"])
+def test_reserved_variables(name):
+    with pytest.raises(ModelError, match=name):
+        render(TURNS, variables={name: 1})
+
+
+def test_without_generation_prompt():
+    source = TURNS + "{% if add_generation_prompt %}[assistant]{% endif %}"
+    assert render(source, [USER]).text == "[user]Hi <b>[assistant]"
+    assert render(source, [USER], add_generation_prompt=False).text == "[user]Hi <b>"
+
+
+REFUSES_SYSTEM = (
+    "{% if messages[0].role == 'system' %}{{ raise_exception('System role not supported') }}{% endif %}" + TURNS
+)
+NO_SYSTEM = {
+    "refused": REFUSES_SYSTEM,
+    "left out": "{% for m in messages if m.role != 'system' %}[{{ m.role }}]{{ m.content }}{% endfor %}",
+    "refused by an error": "{{ {'user': 1, 'assistant': 2}[messages[0].role] + 0 if messages[0].role == 'system' }}"
+    + TURNS,
+}
+MERGED = {
+    "one turn": ([SYSTEM, USER], "[user]Be brief.\nHi <b>"),
+    "more turns": (CHAT, "[user]Be brief.\nHi <b>[assistant]Hello.[user]Why?"),
+    "behind the assistant's": ([SYSTEM, ASSISTANT, WHY], "[assistant]Hello.[user]Be brief.\nWhy?"),
+    "alone": ([SYSTEM], "[user]Be brief."),
+}
+
+
+@pytest.mark.parametrize("source", NO_SYSTEM.values(), ids=NO_SYSTEM)
+@pytest.mark.parametrize(("messages", "expected"), MERGED.values(), ids=MERGED)
+def test_system_message_goes_before_the_first_of_the_user(source, messages, expected):
+    before = [dict(message) for message in messages]
+    prompt = render(source, messages)
+    assert prompt.text == expected
+    assert "no system role" in prompt.note
+    assert messages == before
+
+
+def test_without_a_system_message_there_is_no_note():
+    assert render(REFUSES_SYSTEM, [USER]) == ChatPrompt("[user]Hi <b>")
+
+
+def test_note_reaches_the_caller(model):
+    notes = []
+    template = open_chat_template(model, REFUSES_SYSTEM)
+    assert format_chat(model, [SYSTEM, USER], template, notes.append) == "[user]Be brief.\nHi <b>"
+    assert notes == [
+        "the chat template has no system role: the system message goes before the user's first message"
+    ]
+
+
+def test_content_in_parts():
+    source = "{% for m in messages %}{% for part in m.content %}{{ part.text }}|{% endfor %}{% endfor %}"
+    assert render(source, [USER, ASSISTANT]).text == "Hi <b>|Hello.|"
+
+
+TAGS = {
+    "think": ("{{ '<think>' }} </think>", ReasoningTags("<think>", "</think>")),
+    "brackets": ("[THINK] [/THINK]", ReasoningTags("[THINK]", "[/THINK]")),
+    "half": ("<think>", None),
+    "none": (TURNS, None),
+}
+
+
+@pytest.mark.parametrize(("source", "expected"), TAGS.values(), ids=TAGS)
+def test_reasoning_tags(source, expected):
+    assert JinjaChatTemplate(source).reasoning_tags == expected
+
+
+ALTERNATE = (
+    "{% for m in messages %}{% if (m.role == 'user') != (loop.index0 % 2 == 0) %}"
+    "{{ raise_exception('roles must alternate user/assistant') }}{% endif %}{{ m.content }}{% endfor %}"
+)
+FAILURES = {
+    "roles that do not alternate": (ALTERNATE, [USER, WHY], "refuses these messages: roles must alternate"),
+    "undefined": ("{{ nope.x }}", [USER], "failed: 'nope' is undefined"),
+    "type": ("{{ 1 + 'a' }}", [USER], "failed: unsupported operand"),
+    "surrogate": ("{{ '\\ud800' }}", [USER], "half of a surrogate pair"),
+    "system message later": (ALTERNATE, [USER, SYSTEM, USER, WHY], "must alternate"),
+}
+
+
+@pytest.mark.parametrize(("source", "messages", "expected"), FAILURES.values(), ids=FAILURES)
+def test_failures(source, messages, expected):
+    with pytest.raises(ModelError, match=expected):
+        render(source, messages)
+
+
+INVALID = {
+    "unclosed": ("{% for x in y %}", "line 1: Unexpected end of template"),
+    "second line": ("x\n{{ }}", "line 2: Expected an expression"),
+    "filter": ("{{ 'a'|center(9) }}", "No filter named 'center'"),
+    "test": ("{{ 'a' is nope }}", "No test named 'nope'"),
+    "nested": ("(" * 5000 + "{{" + "(" * 5000, "cannot be compiled|not valid"),
+    "sum of many": ("{{ 1" + " + 1" * 20_000 + " }}", "cannot be compiled"),
+    "many loops": ("{% for a in b %}" * 100 + "{% endfor %}" * 100, "cannot be compiled"),
+    "long": ("x" * 200_001, "longer than 200,000"),
+}
+
+
+@pytest.mark.parametrize(("source", "expected"), INVALID.values(), ids=INVALID)
+def test_invalid_templates(source, expected):
+    with pytest.raises(ModelError, match=expected):
+        JinjaChatTemplate(source)
+
+
+FORBIDDEN = {
+    "classes": "{{ ''.__class__.__mro__ }}",
+    "globals of a function": "{{ raise_exception.__globals__ }}",
+    "subclasses": "{{ dict.mro() }}",
+    "format": "{{ '{0.__class__}'.format('') }}",
+    "format_map": "{{ '{a.__class__}'.format_map({'a': ''}) }}",
+    "attribute by index": "{{ ''['__class__'] }}x{{ ''['__class__'].x }}",
+    "map attribute": "{{ ['']|map(attribute='__class__')|list|first.x }}",
+    "context": "{{ self._TemplateReference__context.x }}",
+    "change a list": "{{ messages.append(1) }}",
+    "change a dict": "{{ messages[0].update({}) }}",
+    "pad": "{{ 'a'.ljust(10) }}",
+    "bytes": "{{ 'a'.encode() }}",
+    "bytes of a number": "{{ (5).to_bytes(9, 'big') }}",
+    "include": "{% include '/etc/passwd' %}",
+    "import": "{% import 'os' as os %}",
+    "extends": "{% extends 'x' %}",
+    "lorem ipsum": "{{ lipsum() }}",
+    "attr filter": "{{ ''|attr('x') }}",
+    "builtins": "{{ open('x') }}",
+}
+
+
+@pytest.mark.parametrize("source", FORBIDDEN.values(), ids=FORBIDDEN)
+def test_sandbox(source):
+    try:
+        text = render(source, [USER]).text
+    except ModelError:
+        return
+    assert text == ""  # Jinja's sandbox lets what is forbidden be undefined
+
+
+def doubling(start, step):
+    """A template that makes `x` twice as large, ninety-nine times."""
+    return (
+        f"{{% set ns = namespace(x={start}) %}}{{% for i in range(99) %}}{{% set ns.x = {step} %}}{{% endfor %}}"
+    )
+
+
+NESTED = doubling("[1]", "[ns.x, ns.x]")
+LOOP = "{% for a in range(100000) %}"
+HOSTILE = {
+    "endless loops": LOOP * 3 + "{% endfor %}" * 3,
+    "loop of nothing": LOOP + "{% for b in range(100000) if false %}{% endfor %}{% endfor %}",
+    "long text": LOOP + "{{ 'x' * 1000 }}{% endfor %}",
+    "macro of many": "{% macro f(n) %}{% if n %}{{ f(n - 1) }}{{ f(n - 1) }}{% endif %}{% endmacro %}{{ f(60) }}",
+    "macro of itself": "{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}",
+    "block of itself": "{% set ns = namespace(n=0) %}{% block b %}{{ self.b() }}{% endblock %}",
+    "recursive loop": "{% for x in [1, 1] recursive %}{{ loop([1, 1]) }}{% endfor %}",
+    "repeat": "{{ 'x' * 99999999999 }}",
+    "repeat, the other way": "{{ 99999999999 * 'x' }}",
+    "repeat a list": "{{ ([1] * 99999999999)|length }}",
+    "repeat twice": "{{ ('x' * 1000000) * 1000000 }}",
+    "power": "{{ 10 ** (10 ** 10) }}",
+    "powers": doubling("3", "ns.x * ns.x"),
+    "double by ~": doubling("'x'", "ns.x ~ ns.x"),
+    "double by +": doubling("'x'", "ns.x + ns.x"),
+    "double by join": doubling("'x'", "[ns.x, ns.x]|join"),
+    "double by a method": doubling("'x'", "''.join([ns.x, ns.x])"),
+    "double by replace": doubling("'x'", "ns.x|replace('x', 'xx')"),
+    "double by the method replace": doubling("'x'", "ns.x.replace('', 'x')"),
+    "double by %": doubling("'x'", "'%s%s' % (ns.x, ns.x)"),
+    "double by format": doubling("'x'", "'{0}{0}'.format(ns.x)"),
+    "double by the filter format": doubling("'x'", "'%s%s'|format(ns.x, ns.x)"),
+    "double a list": doubling("[1]", "ns.x + ns.x"),
+    "double by a block": "{% set ns = namespace(x='x') %}" + LOOP + "{% set x %}{{ ns.x }}{{ ns.x }}{% endset %}"
+    "{% set ns.x = x %}{% endfor %}",
+    "nest lists": NESTED + "{{ ns.x }}",
+    "nest lists in JSON": NESTED + "{{ ns.x|tojson }}",
+    "nest lists in a text": NESTED + "{{ ns.x|string|length }}",
+    "nest lists in ~": NESTED + "{{ (ns.x ~ '')|length }}",
+    "nest lists in %": NESTED + "{{ '%s' % ns.x }}",
+    "nest dicts": doubling("1", "{'a': ns.x, 'b': ns.x}") + "{{ ns.x }}",
+    "nest dicts by dict": doubling("1", "dict(a=ns.x, b=ns.x)") + "{{ ns.x.values()|string }}",
+    "nest tuples": doubling("1", "(ns.x, ns.x)") + "{{ {ns.x: 1} }}",
+    "compare nested lists": NESTED + "{% set a = ns.x %}"
+    + NESTED + "{{ a == ns.x }}",
+    "nest namespaces": "{% set a = namespace() %}{% set b = namespace() %}{% set a.x = [b, b] %}{% set b.x = [a, a] %}{{ a.x }}",
+    "wide field": "{{ '%999999999d' % 1 }}",
+    "wide field of a format": "{{ '{:999999999}'.format(1) }}",
+    "wide field by an argument": "{{ '{:{}}'.format(1, 999999999) }}",
+    "wide field of the filter": "{{ '%*d'|format(999999999, 1) }}",
+    "many wide fields": "{{ ('{:9999}' * 100000).format(*range(100000)) }}",
+    "indent": "{{ ('\n' * 1000000)|indent(1000000) }}",
+    "indent of JSON": "{{ [[[[1]]]]|tojson(indent=999999999) }}",
+    "join with a long text": "{{ range(100000)|join('x' * 1000000) }}",
+    "replace by a long text": "{{ ('x' * 1000000).replace('x', 'y' * 1000000) }}",
+    "sum of lists": "{{ ([[1] * 1000] * 100000)|sum(start=[])|length }}",
+    "slices": "{% set x = 'x' * 1000000 %}" + LOOP + "{% if x[1:] == 'y' %}{% endif %}{% endfor %}",
+    "searches": "{% set x = 'x' * 1000000 %}" + LOOP + "{% if 'y' in x %}{% endif %}{% endfor %}",
+    "searches by a method": "{% set x = 'x' * 1000000 %}" + LOOP + "{{ x.find('y') }}{% endfor %}",
+    "searches in a list": "{% set x = range(100000)|list %}" + LOOP + "{% if 'y' in x %}{% endif %}{% endfor %}",
+    "searches by a test": "{% set x = range(100000)|list %}" + LOOP + "{% if 'y' is in x %}{% endif %}{% endfor %}",
+    "selects": "{% set x = range(100000)|list %}{{ x|select('in', x|map('string')|list)|list }}",
+    "sorts": "{% set x = range(100000)|list %}" + LOOP + "{% set y = x|sort %}{% endfor %}",
+    "date": "{{ strftime_now('%Y' * 10000000) }}",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("source", HOSTILE.values(), ids=HOSTILE)
+def test_hostile_templates_are_stopped(source):
+    with pytest.raises(ModelError) as error:
+        render(source, [USER])
+    assert re.search(r"was stopped: it |failed: (Range|string|cannot fit)", str(error.value)), error.value
+
+
+def test_long_messages_may_cost_more():
+    text = "word " * (MAX_TEXT_CHARACTERS // 5 + 1)
+    assert render(
+        "{% for m in messages %}{{ m.content|trim }}{% endfor %}", [{"role": "user", "content": text}]
+    ).text == (text.rstrip())
+
+
+def test_many_messages():
+    messages = [SYSTEM, *[USER, ASSISTANT] * 2000]
+    source = (
+        "{% for m in messages %}{% set last = messages[loop.index0 - 1] %}{{ m.content ~ last.role }}{% endfor %}"
+    )
+    assert render(source, messages).text.count("Hi <b>") == 2000
+
+
+def test_builtin_names():
+    names = builtin_chat_templates()
+    assert {"chatml", "llama3", "gemma", "mistral-v7", "vicuna"} <= set(names)
+    assert list(names) == sorted(names)
+
+
+BUILTIN = {
+    "chatml": "<|im_start|>system\nBe brief.<|im_end|>\n<|im_start|>user\nHi <b><|im_end|>\n<|im_start|>assistant\n",
+    "gemma": "<start_of_turn>user\nBe brief.\n\nHi <b><end_of_turn>\n<start_of_turn>model\n",
+    "vicuna": "Be brief.\n\nUSER: Hi <b>\nASSISTANT:",
+}
+
+
+@pytest.mark.parametrize(("name", "expected"), BUILTIN.items(), ids=BUILTIN)
+def test_builtin_templates(model, name, expected):
+    assert open_chat_template(model, name).render([SYSTEM, USER]) == ChatPrompt(expected)
+
+
+@pytest.mark.parametrize("name", builtin_chat_templates())
+def test_every_builtin_template_renders(model, name):
+    long = {"role": "user", "content": "é" * 5000}
+    template = open_chat_template(model, name)
+    assert long["content"] in template.render([SYSTEM, USER, ASSISTANT, long]).text
+    assert template.render([USER], add_generation_prompt=False).text
+
+
+def test_builtin_templates_take_no_variables(model):
+    with pytest.raises(ModelError, match="takes no variables"):
+        open_chat_template(model, "chatml", {"enable_thinking": False})
+
+
+def test_builtin_templates_refuse_nul(model):
+    with pytest.raises(ModelError, match=r"U\+0000"):
+        open_chat_template(model, "chatml").render([{"role": "user", "content": "a\0b"}])
+
+
+def test_no_template(model):
+    with pytest.raises(ModelError, match="neither Jinja"):
+        open_chat_template(model, "nope")
+
+
+def test_beginning_of_sequence_is_not_doubled(model):
+    prompt = format_chat(model, [USER], open_chat_template(model, "{{ bos_token }}" + TURNS))
+    assert model.vocabulary.tokenize_prompt(prompt.encode()).count(model.vocabulary.bos) == 1

@@ -1,0 +1,269 @@
+"""JSON Schemas of real life: what is not supported is refused with its path, or left out and listed."""
+
+import copy
+import json
+
+import jsonschema
+import pytest
+from logitsmith.grammars import GrammarError, compile_grammar, random_sentence, resolve_grammar
+from logitsmith.presets import preset_json_schema
+
+REFUSED = {
+    "not": ({"not": {}}, "/not: 'not' is not supported; --schema-lenient leaves it out"),
+    "uniqueItems": ({"items": {"uniqueItems": True}}, "/items/uniqueItems: 'uniqueItems' is not supported"),
+    "if": ({"allOf": [{"if": {"const": 1}, "then": {"const": 2}}]}, "/allOf/0/if: 'if' is not supported"),
+    "contains": ({"anyOf": [{}, {"contains": {}}]}, "/anyOf/1/contains: 'contains' is not supported"),
+    "a key with a slash": ({"properties": {"a/b~": {"not": {}}}}, "/properties/a~1b~0/not: "),
+    "behind a reference": (
+        {"$ref": "#/$defs/a", "$defs": {"a": {"propertyNames": {"pattern": "a"}}}},
+        "/$defs/a/propertyNames: ",
+    ),
+    "a format": ({"properties": {"a": {"format": "phone"}}}, "/properties/a/format: the format 'phone' is"),
+    "an empty enum": (
+        {"type": "array", "items": {"enum": []}, "minItems": 1},
+        "/items/enum: the list is empty, so no JSON fits it",
+    ),
+    "an empty anyOf": ({"anyOf": []}, "/anyOf: the list is empty, so no JSON fits it"),
+    "a type": ({"items": {"type": "strin"}}, "/items/type: 'strin' is not a type; did you mean 'string'?"),
+    "a type of several": ({"type": ["x", "null"]}, "/type: 'x' is not a type; there are object, array, string"),
+    "a reference": (
+        {"properties": {"a": {"$ref": "#/$defs/persn"}}, "$defs": {"person": {}}},
+        "/properties/a/$ref: the schema has no '#/$defs/persn'; did you mean '#/$defs/person'?",
+    ),
+    "an anchor": ({"items": {"$ref": "#a"}}, "/items/$ref: the schema has no anchor 'a'"),
+    "another document": ({"$ref": "http://a/b"}, "/$ref: 'http://a/b' is another document"),
+    "oneOf that overlaps": (
+        {"items": {"oneOf": [{"type": "integer"}, {"type": "number"}]}},
+        "/items/oneOf: several of its options may fit at once; write anyOf",
+    ),
+    "look-around": ({"properties": {"a": {"type": "string", "pattern": "(?=a)"}}}, "/properties/a/pattern: look"),
+    "a word's border": ({"type": "string", "pattern": "\\bfoo"}, "/pattern: look-around and \\b are not"),
+    "a pattern": ({"items": {"type": "string", "pattern": "a("}}, "/items/pattern: 'a(': unclosed group"),
+    "a count of properties": (
+        {"properties": {"a": {"minProperties": 1, "properties": {"b": {}}}}},
+        "/properties/a/minProperties: it is supported only where all properties are required",
+    ),
+    "a number": ({"items": {"minLength": "a"}}, '/items/minLength: "a" is not a whole number ≥ 0'),
+    "a limit": ({"items": {"minimum": "a"}}, '/items/minimum: "a" is not a number'),
+    "a list": ({"prefixItems": [{"required": "a"}]}, '/prefixItems/0/required: "a" is not a list'),
+    "no list": ({"items": {"anyOf": {}}}, "/items/anyOf: a list is needed"),
+    "no factor": ({"items": {"multipleOf": 0}}, "/items/multipleOf: a number above 0 is needed"),
+    "a range": (
+        {"type": "array", "minItems": 1, "items": {"type": "integer", "minimum": 5, "maximum": 1}},
+        "/items: no JSON fits it: minimum (5) is greater than maximum (1)",
+    ),
+    "patterns of keys": (
+        {"items": {"patternProperties": {"^a": {"const": 1}, "^ab": {"const": 2}}}},
+        "/items/patternProperties: a key may match ^a and ^ab",
+    ),
+    "an option of llguidance": ({"x-guidance": {"foo": True}}, "/x-guidance: unknown key 'foo'; there are "),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("schema", "message"), REFUSED.values(), ids=REFUSED)
+def test_a_mistake_has_its_path(schema, message):
+    with pytest.raises(GrammarError) as caught:
+        compile_grammar(json.dumps(schema), kind="json_schema")
+    assert str(caught.value).startswith(message)
+    assert "\n" not in str(caught.value)
+
+
+WITHOUT_EFFECT = {
+    "items that may repeat": {"uniqueItems": False},
+    "an if alone": {"if": {"const": 1}},
+    "a then alone": {"then": {"const": 1}},
+    "a least number alone": {"minContains": 2},
+    "all that is not evaluated": {"unevaluatedProperties": True},
+    "no dependencies": {"dependencies": {}},
+    "a format of numbers": {"type": "integer", "format": "int64"},
+    "what nothing refers to": {"$defs": {"a": {"not": {}, "type": "strin"}}},
+    "a constant": {"const": {"not": {}, "type": "strin"}},
+    "an annotation": {"default": {"not": {}}, "examples": [{"type": "strin"}], "x-mine": {"not": {}}},
+}
+
+
+@pytest.mark.parametrize("schema", WITHOUT_EFFECT.values(), ids=WITHOUT_EFFECT)
+def test_what_constrains_nothing_is_accepted(schema):
+    grammar = compile_grammar(json.dumps(schema), kind="json_schema")
+    assert grammar.parsed.left_out == ()
+    assert grammar.matches("1") == ("const" not in schema)
+
+
+PERSON = {
+    "$schema": "http://json-schema.org/draft-07/schema#",
+    "type": "object",
+    "properties": {
+        "name": {"type": "string", "minLength": 1, "maxLength": 20},
+        "email": {"type": "string", "format": "email"},
+        "phone": {"type": "string", "format": "phone"},
+        "tags": {"type": "array", "items": {"enum": ["a", "b", "c"]}, "uniqueItems": True, "maxItems": 3},
+        "age": {"type": "integer", "minimum": 0, "maximum": 150},
+        "parent": {"$ref": "#"},
+    },
+    "required": ["name", "age"],
+    "additionalProperties": False,
+    "if": {"properties": {"age": {"minimum": 18}}},
+    "then": {"required": ["email"]},
+}
+ORDER = {
+    "$defs": {
+        "money": {
+            "type": "object",
+            "properties": {"amount": {"type": "number", "exclusiveMinimum": 0}, "unit": {"enum": ["EUR", "USD"]}},
+            "required": ["amount", "unit"],
+            "additionalProperties": False,
+        },
+        "unused": {"not": {}},
+    },
+    "type": "object",
+    "properties": {
+        "id": {"type": "string", "format": "uuid"},
+        "lines": {
+            "type": "array",
+            "minItems": 1,
+            "maxItems": 2,
+            "contains": {"properties": {"count": {"minimum": 2}}},
+            "items": {
+                "allOf": [
+                    {"properties": {"price": {"$ref": "#/$defs/money"}}, "required": ["price"]},
+                    {"properties": {"count": {"type": "integer", "minimum": 1, "maximum": 9}}},
+                ]
+            },
+        },
+        "state": {"oneOf": [{"const": "open"}, {"type": "string", "maxLength": 3}]},
+        "note": {"type": "string", "not": {"const": ""}, "maxLength": 5},
+    },
+    "required": ["id", "lines", "state"],
+    "dependentRequired": {"note": ["lines"]},
+    "additionalProperties": False,
+}
+TOOL = {
+    "type": "object",
+    "properties": {
+        "tool": {"const": "search"},
+        "arguments": {
+            "type": "object",
+            "properties": {
+                "query": {"type": "string", "pattern": "^(?!admin)[a-z]+$"},
+                "limit": {"type": ["integer", "null"], "minimum": 1},
+                "site": {"type": "string", "format": "hostname"},
+            },
+            "required": ["query"],
+            "minProperties": 2,
+        },
+    },
+    "required": ["tool", "arguments"],
+    "additionalProperties": False,
+}
+POINT = {
+    "oneOf": [
+        {
+            "type": "object",
+            "properties": {
+                "type": {"const": "Point"},
+                "coordinates": {"type": "array", "items": {"type": "number"}, "minItems": 2, "maxItems": 3},
+            },
+            "required": ["type", "coordinates"],
+        },
+        {
+            "type": "object",
+            "properties": {"type": {"const": "None"}, "when": {"type": "string", "format": "date-time"}},
+            "required": ["type"],
+        },
+    ]
+}
+REAL_LIFE = {
+    "a person": (PERSON, ["/if", "/then", "/properties/phone/format", "/properties/tags/uniqueItems"]),
+    "an order": (
+        ORDER,
+        [
+            "/dependentRequired",
+            "/properties/lines/contains",
+            "/properties/note/not",
+            "/properties/state/oneOf (read as anyOf)",
+        ],
+    ),
+    "a tool": (TOOL, ["/properties/arguments/minProperties", "/properties/arguments/properties/query/pattern"]),
+    "GeoJSON": (POINT, []),
+    "draft 4": (
+        jsonschema.Draft4Validator.META_SCHEMA,
+        [
+            "/definitions/stringArray/uniqueItems",
+            "/dependencies",
+            "/properties/enum/uniqueItems",
+            "/properties/pattern/format",
+            "/properties/type/anyOf/1/uniqueItems",
+        ],
+    ),
+    "draft 7": (
+        jsonschema.Draft7Validator.META_SCHEMA,
+        [
+            "/definitions/stringArray/uniqueItems",
+            "/properties/$id/format",
+            "/properties/$ref/format",
+            "/properties/pattern/format",
+            "/properties/patternProperties/propertyNames",
+            "/properties/type/anyOf/1/uniqueItems",
+        ],
+    ),
+    "a preset": (preset_json_schema(), []),
+}
+
+
+def without(schema, left_out):
+    """The schema without what these pointers name; the oracle's own way to leave something out."""
+    schema = copy.deepcopy(schema)
+    for pointer in left_out:
+        *path, key = pointer.split(" ")[0].split("/")[1:]
+        node = schema
+        for token in path:
+            node = node[int(token)] if isinstance(node, list) else node[token]
+        options = node.pop(key)
+        if key == "oneOf":
+            node["anyOf"] = options
+    return schema
+
+
+@pytest.mark.parametrize(("schema", "left_out"), REAL_LIFE.values(), ids=REAL_LIFE)
+def test_a_lenient_schema_is_the_one_without_what_it_lists(schema, left_out):
+    source = json.dumps(schema)
+    parsed = compile_grammar(source, kind="json_schema", schema_lenient=True).parsed
+    assert sorted(parsed.left_out) == sorted(left_out)
+    loose = without(schema, parsed.left_out)
+    validator = jsonschema.validators.validator_for(schema, jsonschema.Draft202012Validator)(loose)
+    texts = [random_sentence(source, seed, kind="json_schema", schema_lenient=True) for seed in range(30)]
+    for text in texts:
+        validator.validate(json.loads(text))
+    assert len(set(texts)) > 4
+
+
+@pytest.mark.parametrize(("schema", "left_out"), REAL_LIFE.values(), ids=REAL_LIFE)
+def test_it_is_refused_unless_it_is_lenient(schema, left_out):
+    if left_out == []:
+        compile_grammar(json.dumps(schema), kind="json_schema")
+        return
+    with pytest.raises(GrammarError, match="--schema-lenient"):
+        compile_grammar(json.dumps(schema), kind="json_schema")
+
+
+def test_the_option_of_llguidance_is_the_same():
+    schema = {"not": {}, "type": "integer", "x-guidance": {"lenient": True}}
+    assert compile_grammar(json.dumps(schema), kind="json_schema").parsed.left_out == ("/not",)
+
+
+def test_a_table_is_lenient():
+    spec = resolve_grammar({"json_schema": {"not": {}, "type": "null"}, "schema_lenient": True})
+    assert spec.left_out == ("/not",)
+    assert spec.description["left_out"] == "/not"
+    with pytest.raises(GrammarError, match="schema_lenient belongs to a JSON Schema, not to regex"):
+        resolve_grammar({"regex": "a", "schema_lenient": True})
+    with pytest.raises(GrammarError, match="schema_lenient: 'yes' is not true or false"):
+        resolve_grammar({"json_schema": {}, "schema_lenient": "yes"})
+
+
+def test_an_inner_id_leaves_references_to_llguidance():
+    schema = {
+        "$defs": {"a": {"$id": "http://x/a", "$defs": {"b": {"const": 1}}, "$ref": "#/$defs/b"}},
+        "$ref": "#/$defs/a",
+    }
+    assert compile_grammar(json.dumps(schema), kind="json_schema").matches("1")

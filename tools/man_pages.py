@@ -1,0 +1,172 @@
+"""The manual pages gen.1, gen-run.1 and so on, made from the same declarations as ``gen --help``.
+
+setup.py puts them into the wheel. To look at one:
+
+    python tools/man_pages.py FOLDER && man FOLDER/gen-run.1
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+import sys
+from collections.abc import Iterator
+from importlib import import_module
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import typer
+
+ROOT = Path(__file__).resolve().parent.parent
+
+_FILES = (
+    ("~/.config/logitsmith/config.yaml", "your default model and preset"),
+    ("~/.config/logitsmith/presets/, ./presets/", "presets by name"),
+    ("~/.config/logitsmith/grammars/, ./grammars/", "grammars by name"),
+)
+_VARIABLES = (
+    ("GEN_MODEL", "the model of a run without \\-m"),
+    ("XDG_CONFIG_HOME", "in place of ~/.config"),
+    ("NO_COLOR", "no colours, if it is set and not empty"),
+)
+_EXIT_CODES = (("0", "success"), ("1", "a failure"), ("2", "wrong usage"), ("130", "ended by Ctrl\\-C"))
+
+
+def man_pages(version: str) -> dict[str, str]:
+    """Return the pages in the roff of man(7), by file name."""
+    application = _application()
+    group: Any = typer.main.get_command(application.app)
+    commands = {name: group.get_command(None, name) for name in group.list_commands(None)}
+    pages = {f"gen-{name}.1": _command_page(name, command, version) for name, command in commands.items()}
+    pages["gen.1"] = "\n".join(_overview(application.HELP, group, commands, version)) + "\n"
+    return pages
+
+
+def _application() -> ModuleType:
+    """The module of the application: of this folder, whatever other version is installed."""
+    if "logitsmith" not in sys.modules:
+        package = ModuleType("logitsmith")
+        package.__path__ = [str(ROOT)]
+        sys.modules["logitsmith"] = package
+    return import_module("logitsmith.cli.app")
+
+
+def _overview(text: str, group: Any, commands: dict[str, Any], version: str) -> Iterator[str]:
+    paragraphs = [part for part in text.strip().split("\n\n") if not part.startswith("  ")]
+    description = "\n\n".join(paragraphs)
+    examples = [line.strip() for line in text.splitlines() if line.startswith("  ")]
+    yield from _head("gen", _one_line(paragraphs[0]).rstrip("."), version)
+    yield ".SH SYNOPSIS"
+    yield '.B gen\n"PROMPT" [OPTIONS]\n.br\n.B gen\nCOMMAND [OPTIONS]'
+    yield f".SH DESCRIPTION\n{_paragraphs(description)}"
+    yield ".SH COMMANDS"
+    for name, command in commands.items():
+        yield f".TP\n.BR gen\\-{_roff(name)} (1)\n{_roff(_summary(command))}"
+    yield ".SH OPTIONS"
+    yield from _options(group)
+    for title, rows in (("FILES", _FILES), ("ENVIRONMENT", _VARIABLES), ("EXIT STATUS", _EXIT_CODES)):
+        yield f".SH {title}"
+        for name, meaning in rows:
+            yield f".TP\n.B {_roff(name)}\n{meaning}"
+    yield ".SH EXAMPLES\n.nf"
+    yield from (_roff(example) for example in examples)
+    yield ".fi"
+
+
+def _command_page(name: str, command: Any, version: str) -> str:
+    lines = list(_head(f"gen-{name}", _summary(command).rstrip("."), version))
+    subcommands: dict[str, Any] = getattr(command, "commands", None) or {}
+    usages = _usages(name, command, subcommands)
+    synopsis = (f".B {_roff(usage)}\n{_roff(_arguments(leaf))}[OPTIONS]" for usage, leaf in usages)
+    lines.extend([".SH SYNOPSIS", "\n.br\n".join(synopsis)])
+    lines.extend([".SH DESCRIPTION", _paragraphs(_text(command))])
+    if not subcommands:
+        lines.extend([".SH OPTIONS", *_options(command)])
+    for sub, leaf in subcommands.items():
+        lines.append(f".SH {_roff(f'gen {name} {sub}'.upper())}")
+        lines.append(_paragraphs(_text(leaf)))
+        lines.extend(_options(leaf))
+    lines.append(".SH SEE ALSO\n.BR gen (1)")
+    return "\n".join(lines) + "\n"
+
+
+def _paragraphs(text: str) -> str:
+    return "\n.PP\n".join(_roff(_one_line(part)) for part in text.split("\n\n"))
+
+
+def _usages(name: str, command: Any, subcommands: dict[str, Any]) -> list[tuple[str, Any]]:
+    if not subcommands:
+        return [(f"gen {name}", command)]
+    return [(f"gen {name} {sub}", leaf) for sub, leaf in subcommands.items()]
+
+
+def _head(name: str, summary: str, version: str) -> Iterator[str]:
+    yield f'.TH "{_roff(name.upper())}" 1 "" "logitsmith {_roff(version)}" "User Commands"'
+    yield f".SH NAME\n{_roff(name)} \\- {_roff(summary)}"
+
+
+def _arguments(command: Any) -> str:
+    return "".join(f"{_metavar(parameter)} " for parameter in command.params if _is_argument(parameter))
+
+
+def _options(command: Any) -> Iterator[str]:
+    """Arguments, then the options in the order of the help, each panel under its name."""
+    context = typer.Context(command)
+    for parameter in command.params:
+        if _is_argument(parameter):
+            yield f".TP\n.B {_roff(_metavar(parameter))}\n{_roff(_help(parameter))}"
+    panel = None
+    for option in command.get_params(context):
+        if _is_argument(option) or option.hidden:
+            continue
+        title = getattr(option, "rich_help_panel", None)
+        if title is not None and title != panel:
+            yield f".SS {_roff(title)}"
+        panel = title
+        yield f".TP\n.B {_roff(_names(option, context))}\n{_roff(_help(option))}"
+
+
+def _names(option: Any, context: Any) -> str:
+    if option.is_flag:
+        return ", ".join([*option.opts, *option.secondary_opts])
+    shown: str = option.get_help_record(context)[0]
+    return shown
+
+
+def _is_argument(parameter: Any) -> bool:
+    return bool(parameter.param_type_name == "argument")
+
+
+def _metavar(argument: Any) -> str:
+    return str(argument.metavar or argument.name.upper())
+
+
+def _help(parameter: Any) -> str:
+    return _one_line((parameter.help or "").replace(r"\[", "["))
+
+
+def _text(command: Any) -> str:
+    return inspect.cleandoc(command.help or "").split("\f")[0].strip()
+
+
+def _summary(command: Any) -> str:
+    return _one_line(_text(command).split("\n\n")[0])
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())
+
+
+def _roff(text: str) -> str:
+    """The text with nothing in it that roff would obey."""
+    escaped = text.replace("\\", "\\e").replace("-", "\\-").replace('"', "\\(dq")
+    escaped = "".join(character if character.isascii() else f"\\[u{ord(character):04X}]" for character in escaped)
+    return re.sub(r"^([.'])", r"\\&\1", escaped, flags=re.MULTILINE)
+
+
+if __name__ == "__main__":
+    folder = Path(sys.argv[1])
+    folder.mkdir(parents=True, exist_ok=True)
+    for file_name, page in man_pages("").items():
+        (folder / file_name).write_text(page, encoding="utf-8")
