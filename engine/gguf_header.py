@@ -77,8 +77,12 @@ class HeaderReader:
         """The header that was read, the padding behind it, and the tensors' data."""
         if not self.tensor_count:
             return self._offset
-        alignment = int(self.values.get("general.alignment", _DEFAULT_ALIGNMENT_BYTES)) or _DEFAULT_ALIGNMENT_BYTES
+        alignment = self._alignment_bytes()
         return -(-self._offset // alignment) * alignment + data_bytes
+
+    def _alignment_bytes(self) -> int:
+        value = self.values.get("general.alignment")
+        return value if isinstance(value, int) and value > 0 else _DEFAULT_ALIGNMENT_BYTES
 
     def _read_counts_and_metadata(self) -> None:
         version = self._number("<I")

@@ -54,7 +54,10 @@ class QuickHeaderReader(HeaderReader):
 
     def _bytes_needed(self) -> int:
         self._read_counts_and_metadata()
-        return self._file_bytes(self._tensor_ends())
+        needed = self._file_bytes(self._tensor_ends())
+        if self._jumps and needed > len(self._data):
+            raise DamagedError("it is not whole")
+        return needed
 
     def _skip_strings(self, key: str, count: int) -> None:
         if not self._jumps or count < _LONG_LIST or not self._jump(self._offset + count * _LENGTH_BYTES):
@@ -76,14 +79,19 @@ class QuickHeaderReader(HeaderReader):
         return False
 
     def _tensor_ends(self) -> int:
-        """Read all tensor descriptions; returns where the last one's data end, from the start of all data."""
+        """Read all tensor descriptions; returns where the last one's data end, from the start of all data.
+
+        Tensors that do not follow each other show, after a jump, that it went to a wrong place.
+        """
         data, offset, end = self._data, self._offset, 0
-        elements_by_type = self.elements_by_type
+        elements_by_type, alignment = self.elements_by_type, self._alignment_bytes()
         try:
             for _ in range(self.tensor_count):
                 offset += _LENGTH_BYTES + _U64(data, offset)[0]
                 shape = _SHAPES[_U32(data, offset)[0]]
                 *extents, type_number, start = shape.unpack_from(data, offset + 4)
+                if self._jumps and start != -(-end // alignment) * alignment:
+                    raise DamagedError("its tensors do not follow each other")
                 offset += 4 + shape.size
                 elements = 1
                 for extent in extents:

@@ -1,4 +1,10 @@
-"""A context that is full discards older tokens: the same text as llama.cpp's completion program writes."""
+"""A context that is full discards older tokens: the same text as llama.cpp's completion program writes.
+
+The model is one of random weights, since a context is filled several times; the bundled one is a long proof.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from logitsmith.engine import Done, Model, ModelError, Token, generate
@@ -11,6 +17,14 @@ from .small_models import write_model
 PROMPT = "The sea was calm, and nobody on the pier had expected"
 CHAIN = "ignore_eos > temp0.8 > top-k40"
 LENGTH = 256
+
+
+@pytest.fixture(scope="module")
+def random_model(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Model]:
+    """A llama whose tokens are bytes, with a context that is quickly full."""
+    path: Path = write_model(tmp_path_factory.mktemp("shift") / "llama.gguf", "llama")
+    with Model.load(path, n_ctx=LENGTH, threads=1) as loaded:
+        yield loaded
 
 
 def run(model, prompt=PROMPT, chain=CHAIN, seed=3, **options):
@@ -28,9 +42,7 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize(("keep", "penalty", "is_greedy"), CASES.values(), ids=CASES)
-def test_the_tokens_are_those_of_llama_cpp(small_context, keep, penalty, is_greedy):
-    model = small_context
+def check_tokens(model, keep, penalty, is_greedy):
     prompt = model.vocabulary.tokenize_prompt(PROMPT.encode())
     eog = tuple(model.vocabulary.eog)
     native = run_with_context_shift(
@@ -44,26 +56,38 @@ def test_the_tokens_are_those_of_llama_cpp(small_context, keep, penalty, is_gree
     assert native.shifts >= 2
 
 
+@pytest.mark.parametrize(("keep", "penalty", "is_greedy"), CASES.values(), ids=CASES)
+def test_the_tokens_are_those_of_llama_cpp(random_model, keep, penalty, is_greedy):
+    check_tokens(random_model, keep, penalty, is_greedy)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("keep", "penalty", "is_greedy"), CASES.values(), ids=CASES)
+def test_the_tokens_of_the_bundled_model(small_context, keep, penalty, is_greedy):
+    check_tokens(small_context, keep, penalty, is_greedy)
+
+
 @pytest.mark.parametrize("keep", [0, -1])
-def test_lookup_changes_nothing(small_context, keep):
-    small_context.context.truncate(0)
-    plain, done = run(small_context, keep_on_shift=keep, max_tokens=300)
-    small_context.context.truncate(0)
-    guessed, end = run(small_context, keep_on_shift=keep, max_tokens=300, lookup=8)
+def test_lookup_changes_nothing(random_model, keep):
+    options = {"chain": "ignore_eos > top-k3 > temp0.1", "keep_on_shift": keep, "max_tokens": 300}
+    random_model.context.truncate(0)
+    plain, done = run(random_model, **options)
+    random_model.context.truncate(0)
+    guessed, end = run(random_model, lookup=8, **options)
     assert guessed == plain
     assert end.context_shifts == done.context_shifts > 0
     assert end.accepted_tokens > 0
 
 
-def test_without_it_the_text_ends(small_context):
-    tokens, done = run(small_context)
+def test_without_it_the_text_ends(random_model):
+    tokens, done = run(random_model)
     assert (done.finish_reason, done.context_shifts) == ("context", None)
-    shifted, _ = run(small_context, keep_on_shift=0)
+    shifted, _ = run(random_model, keep_on_shift=0)
     assert shifted[: len(tokens) - 1] == tokens[:-1]
 
 
-def test_another_prompt_does_not_reuse_what_was_shifted(small_context):
-    model = small_context
+def test_another_prompt_does_not_reuse_what_was_shifted(random_model):
+    model = random_model
     run(model, keep_on_shift=4)
     held = list(model.context.tokens)
     after_shift, _ = run(model, held[:120], max_tokens=10)
@@ -74,8 +98,8 @@ def test_another_prompt_does_not_reuse_what_was_shifted(small_context):
 
 @pytest.mark.parametrize("prompt_tokens", [LENGTH - 3, LENGTH - 2, LENGTH - 1, LENGTH])
 @pytest.mark.parametrize("keep", [0, -1])
-def test_a_prompt_that_nearly_fills_the_context(small_context, prompt_tokens, keep):
-    tokens, done = run(small_context, [5] * prompt_tokens, keep_on_shift=keep, max_tokens=6)
+def test_a_prompt_that_nearly_fills_the_context(random_model, prompt_tokens, keep):
+    tokens, done = run(random_model, [5] * prompt_tokens, keep_on_shift=keep, max_tokens=6)
     if keep == -1 and done.finish_reason == "context":
         assert prompt_tokens >= LENGTH - 2  # there is nothing that could be discarded
     else:
@@ -83,27 +107,27 @@ def test_a_prompt_that_nearly_fills_the_context(small_context, prompt_tokens, ke
 
 
 @pytest.mark.parametrize("jump", [True, False], ids=["jump", "no jump"])
-def test_under_a_grammar(small_context, jump):
-    model = small_context
+def test_under_a_grammar(random_model, jump):
+    model = random_model
     grammar = compile_grammar('root ::= (" apple, green pear" [a-z]){40}', model.vocabulary)
-    prompt = model.vocabulary.tokenize_prompt(PROMPT.encode()) * 15
+    prompt = (model.vocabulary.tokenize_prompt(PROMPT.encode()) * 15)[:195]
     _, done = run(model, prompt, constraint=grammar.start(), jump=jump, keep_on_shift=2, max_tokens=None)
     assert (done.finish_reason, done.complete) == ("grammar", True)
     assert done.context_shifts > 0
 
 
-def test_a_sentence_is_completed_beyond_a_full_context(small_context):
-    model = small_context
+def test_a_sentence_is_completed_beyond_a_full_context(random_model):
+    model = random_model
     grammar = compile_grammar('root ::= (" a green pear" [a-z]){40}', model.vocabulary)
-    prompt = model.vocabulary.tokenize_prompt(PROMPT.encode()) * 19
+    prompt = (model.vocabulary.tokenize_prompt(PROMPT.encode()) * 19)[: LENGTH - 9]
     _, done = run(model, prompt, constraint=grammar.start(), keep_on_shift=2, max_tokens=5, complete_sentence=True)
     assert (done.finish_reason, done.complete) == ("length", True)
     assert done.context_shifts > 0
 
 
-def test_a_wrong_number(small_context):
+def test_a_wrong_number(random_model):
     with pytest.raises(ModelError, match="keep_on_shift: -2 is not ≥ -1"):
-        run(small_context, keep_on_shift=-2)
+        run(random_model, keep_on_shift=-2)
 
 
 def test_positions_of_several_parts_cannot_shift(tmp_path):

@@ -5,7 +5,7 @@ import mmap
 import gguf
 import pytest
 from gguf import GGUFReader
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from logitsmith.engine import locate, read_facts, read_summaries
 from logitsmith.engine.gguf_header import HeaderReader
@@ -54,6 +54,12 @@ TEXTS = st.lists(
 
 
 @given(tokens=TEXTS, merges=TEXTS, has_template=st.booleans())
+@example(
+    tokens=["x"],
+    merges=["\x80\x80\x80\x80\U00010000\U00010000", "tokenizer.ggml.merges", "\0", ""],
+    has_template=False,
+)
+@example(tokens=["x"], merges=["tokenizer.ggml.merges", *[""] * 40], has_template=False)
 def test_the_quick_reading_is_the_whole_one(tmp_path_factory, tokens, merges, has_template):
     path = tmp_path_factory.mktemp("quick") / "x.gguf"
     write_tiny(path, tokens=tokens, merges=merges, template="x" if has_template else "")
