@@ -86,7 +86,7 @@ def settle(tab):
 
 
 def wait_for_columns(tab, count):
-    """Wait for this many columns. The page forbids `eval`, which `wait_for_function` needs from its second try on."""
+    """Wait for this many columns. `wait_for_function` needs `eval` from its second try on; the page forbids it."""
     columns = tab.locator("#columns .text")
     columns.nth(count - 1).wait_for(state="attached")
     columns.nth(count).wait_for(state="detached")
