@@ -1,0 +1,84 @@
+"""The lower half of `gen chat`: conversations, their store, and a model's answers in them. Prints nothing.
+
+A `ChatStore` holds the conversations of a user. A `Conversation` stands at a message in its tree of messages;
+each method that changes it returns when that is stored. A `ChatSession` lets a model answer there, as an iterator
+of the engine's events::
+
+    store = ChatStore.open()
+    conversation = Conversation.new(store, report=note)
+    session = ChatSession(model, conversation, report=note)
+    conversation.add_user("Hello")
+    for event in session.answer(AnswerSettings(steps=settings.steps, seed=1)):
+        ...
+
+To branch, `Conversation.goto` an earlier message and add another one behind it. An answer is the one that
+`generate` gives for the same messages in an empty context.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ...common.lazy_exports import lazy_exports
+
+if TYPE_CHECKING:
+    from .answer_recording import visible_text
+    from .answer_settings import AnswerSettings
+    from .context_room import ContextFullError, ContextUse
+    from .conversation import Conversation
+    from .export import jsonl_of, markdown_of
+    from .reasoning import AnswerPart, ReasoningSplitter
+    from .session import ChatError, ChatSession
+    from .store import (
+        AnswerRecipe,
+        ChatStore,
+        ConversationSummary,
+        SearchHit,
+        StoredAnswer,
+        StoredMessage,
+        StoreError,
+        StoreWriteError,
+        store_path,
+    )
+    from .tree import TreeLine, tree_lines
+
+__all__ = [
+    "AnswerPart",
+    "AnswerRecipe",
+    "AnswerSettings",
+    "ChatError",
+    "ChatSession",
+    "ChatStore",
+    "ContextFullError",
+    "ContextUse",
+    "Conversation",
+    "ConversationSummary",
+    "ReasoningSplitter",
+    "SearchHit",
+    "StoreError",
+    "StoreWriteError",
+    "StoredAnswer",
+    "StoredMessage",
+    "TreeLine",
+    "jsonl_of",
+    "markdown_of",
+    "store_path",
+    "tree_lines",
+    "visible_text",
+]
+
+__getattr__ = lazy_exports(
+    __name__,
+    {
+        "answer_recording": "visible_text",
+        "answer_settings": "AnswerSettings",
+        "context_room": "ContextFullError ContextUse",
+        "conversation": "Conversation",
+        "export": "jsonl_of markdown_of",
+        "reasoning": "AnswerPart ReasoningSplitter",
+        "session": "ChatError ChatSession",
+        "store": "AnswerRecipe ChatStore ConversationSummary SearchHit StoredAnswer StoredMessage StoreError"
+        " StoreWriteError store_path",
+        "tree": "TreeLine tree_lines",
+    },
+)

@@ -1,0 +1,89 @@
+"""How much of the context a conversation takes, and what is left out when it does not fit."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from ...common import LogitsmithError, count_noun
+from .store import StoredMessage
+
+_WARNING_SHARE = 0.75
+"""From this share of the context on, there is a warning."""
+_ANSWER_SHARE = 4
+"""For an answer of any length, one part in so many of the context is kept free."""
+
+PromptLength = Callable[[Sequence[StoredMessage]], int]
+"""How many tokens the prompt of some messages has."""
+
+
+class ContextFullError(LogitsmithError):
+    """The conversation does not fit into the context."""
+
+
+class ContextUse(NamedTuple):
+    """How many tokens the conversation has, and how many the context holds."""
+
+    tokens: int
+    length: int
+
+
+@dataclass(frozen=True)
+class FittedMessages:
+    """The messages that fit. ``dropped``: how many after the system message are left out."""
+
+    messages: list[StoredMessage]
+    dropped: int = 0
+
+
+def warning_of(use: ContextUse, drops: bool) -> str | None:
+    """A sentence on a context that is nearly full; None while there is room.
+
+    ``drops``: True if the oldest turns are left out then.
+    """
+    if use.tokens < use.length * _WARNING_SHARE:
+        return None
+    what = "the oldest turns are left out" if drops else "it ends; --on-full drop leaves out the oldest turns then"
+    return (
+        f"the chat has {use.tokens:,} of the {use.length:,} tokens of the context; when it is full, {what},"
+        " and -c makes it larger"
+    )
+
+
+def answer_room(length: int, max_tokens: int | None) -> int:
+    """How many tokens are kept free for an answer when turns are left out."""
+    most = length // _ANSWER_SHARE
+    return max(1, most if max_tokens is None else min(max_tokens, most))
+
+
+def fit_messages(
+    messages: list[StoredMessage], prompt_length: PromptLength, length: int, room: int, dropped: int
+) -> FittedMessages:
+    """Leave out the oldest turns after the system message, until the rest and an answer fit.
+
+    A turn begins with a message of the user, and is left out as a whole; the last one stays.
+
+    Args:
+        messages: the conversation, from the first message to the one that is to be answered.
+        prompt_length: tells the tokens of the prompt of some messages.
+        length: how many tokens the context holds.
+        room: how many of these are for the answer, if anything has to be left out.
+        dropped: how many messages after the system message were left out before; these stay left out.
+
+    Raises ``ContextFullError`` if the last turn alone does not fit.
+    """
+    system = messages[:1] if messages[:1] and messages[0].role == "system" else []
+    turns = messages[len(system) :]
+    starts = [number for number, message in enumerate(turns) if message.role == "user"]
+    kept_from = [start for start in (starts or [0]) if start >= dropped] or starts[-1:] or [0]
+    for number, start in enumerate(kept_from):
+        kept = [*system, *turns[start:]]
+        needed = 1 if number == len(kept_from) - 1 or (number == 0 and start == dropped) else room
+        tokens = prompt_length(kept)
+        if tokens + needed <= length:
+            return FittedMessages(kept, start)
+    raise ContextFullError(
+        f"the last message does not fit: the prompt has {count_noun(tokens, 'token')}, and the context holds"
+        f" {length:,}; shorten it, or give a larger -c"
+    )

@@ -1,0 +1,67 @@
+"""The reasoning part of an answer, by the tags of the chat template."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from ...engine import ReasoningTags
+
+
+class AnswerPart(NamedTuple):
+    """A piece of an answer's text; the tags themselves are in no part."""
+
+    text: str
+    is_reasoning: bool
+
+
+class ReasoningSplitter:
+    """Divides the text of an answer into its reasoning and the rest, while it comes.
+
+    Text that may be the beginning of a tag is held back. ``is_reasoning``: True while the reasoning lasts.
+    """
+
+    def __init__(self, tags: ReasoningTags | None, prompt: str = "") -> None:
+        """Begin an answer.
+
+        Args:
+            tags: the template's; None: there is no reasoning.
+            prompt: what the model goes on from: reasoning may have begun there.
+        """
+        self._tags = tags
+        self._held_back = ""
+        self.is_reasoning = tags is not None and prompt.rfind(tags.start) > prompt.rfind(tags.end)
+
+    def push(self, text: str) -> Iterator[AnswerPart]:
+        """Take more text, and yield the parts that are certain by now."""
+        self._held_back += text
+        while (tag := self._next_tag) is not None:
+            before, found, after = self._held_back.partition(tag)
+            if not found:
+                break
+            if before:
+                yield AnswerPart(before, self.is_reasoning)
+            self._held_back, self.is_reasoning = after, not self.is_reasoning
+        kept = 0 if tag is None else _length_of_beginning(self._held_back, tag)
+        released = self._held_back[: len(self._held_back) - kept]
+        self._held_back = self._held_back[len(released) :]
+        if released:
+            yield AnswerPart(released, self.is_reasoning)
+
+    def finish(self) -> Iterator[AnswerPart]:
+        """Yield the text that was held back."""
+        rest, self._held_back = self._held_back, ""
+        if rest:
+            yield AnswerPart(rest, self.is_reasoning)
+
+    @property
+    def _next_tag(self) -> str | None:
+        if self._tags is None:
+            return None
+        return self._tags.end if self.is_reasoning else self._tags.start
+
+
+def _length_of_beginning(text: str, tag: str) -> int:
+    """How many characters at the end of a text may be the beginning of a tag."""
+    return next((n for n in range(min(len(tag) - 1, len(text)), 0, -1) if tag.startswith(text[-n:])), 0)

@@ -1,0 +1,239 @@
+"""A model in a conversation: answers, each stored while it is made."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Literal
+
+from ...common import LogitsmithError, count_noun
+from .answer_recording import AnswerRecording
+from .answer_settings import AnswerSettings
+from .context_room import ContextFullError, ContextUse, FittedMessages, answer_room, fit_messages, warning_of
+from .conversation import Conversation, Report
+from .reasoning import ReasoningSplitter
+from .store import AnswerRecipe, StoredMessage
+
+if TYPE_CHECKING:
+    from ...engine import ChatTemplate, Event, Model
+
+OnFull = Literal["stop", "drop"]
+
+
+class ChatError(LogitsmithError):
+    """Something that cannot be done at this place of a conversation."""
+
+
+class ChatSession:
+    """A model that answers in a conversation.
+
+    The answers are those that `generate` gives for the same messages and seed in an empty context, token by token.
+
+    Attributes: ``model``, ``conversation``; ``on_full``, what to do when the conversation does not fit: ``stop``
+    or ``drop`` the oldest turns; ``dropped``, how many messages the last answer went without.
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        conversation: Conversation,
+        report: Report,
+        template: ChatTemplate | None = None,
+        on_full: OnFull = "stop",
+    ) -> None:
+        """Open the session.
+
+        Args:
+            model: the model.
+            conversation: where the messages are.
+            report: called with a sentence that the user should see.
+            template: the chat template; None: the model's own.
+            on_full: what to do when the conversation does not fit into the context.
+
+        Raises ``ModelError`` if there is no chat template.
+        """
+        from ...engine import open_chat_template
+
+        self.model, self.conversation, self.on_full = model, conversation, on_full
+        self.template = template or open_chat_template(model)
+        self.dropped = 0
+        self._report = report
+        self._reported: set[str] = set()
+
+    def answer(
+        self,
+        settings: AnswerSettings,
+        *,
+        is_interrupted: Callable[[], bool] | None = None,
+        progress: Callable[[int, int], None] | None = None,
+    ) -> Iterator[Event]:
+        """Answer the message of the user at which the conversation stands.
+
+        Yields the events of `generate`. The answer is stored while it grows; when the last event comes, the
+        conversation stands at it. If no token was made, nothing is stored.
+
+        Args:
+            settings: what it is made with.
+            is_interrupted: once it returns True, the answer ends, and what is there is kept.
+            progress: called while the prompt is read.
+
+        Raises ``ChatError``, ``ContextFullError``, ``StoreError`` and what `generate` raises.
+        """
+        head = self.conversation.head
+        if head is None or head.role != "user":
+            raise ChatError("there is no message of yours to answer")
+        return self._generate(head, "", settings, is_interrupted, progress)
+
+    def regenerate(
+        self,
+        settings: AnswerSettings,
+        *,
+        is_interrupted: Callable[[], bool] | None = None,
+        progress: Callable[[int, int], None] | None = None,
+    ) -> Iterator[Event]:
+        """Answer the last message of the user again; the answers stand side by side. For the rest see `answer`."""
+        parent = self.conversation.last_user()
+        if parent is None:
+            raise ChatError("there is no message of yours to answer")
+        return self._generate(parent, "", settings, is_interrupted, progress)
+
+    def continue_from(
+        self,
+        text: str,
+        settings: AnswerSettings,
+        *,
+        is_interrupted: Callable[[], bool] | None = None,
+        progress: Callable[[int, int], None] | None = None,
+    ) -> Iterator[Event]:
+        """Answer the last message of the user with a text that the model goes on from.
+
+        The events are those of the new part. The message that is stored begins with ``text``. For the rest see
+        `answer`.
+        """
+        parent = self.conversation.last_user()
+        if parent is None:
+            raise ChatError("there is no message of yours to answer")
+        return self._generate(parent, text, settings, is_interrupted, progress)
+
+    def splitter(self, beginning: str = "") -> ReasoningSplitter:
+        """Return what divides the next answer into reasoning and the rest; feed it `visible_text` of each token.
+
+        ``beginning``: the text that the answer goes on from.
+        """
+        messages = self.conversation.messages()
+        prompt = self.template.render([message.for_template() for message in messages]).text if messages else ""
+        return ReasoningSplitter(self.template.reasoning_tags, prompt[-200:] + beginning)
+
+    def use(self) -> ContextUse:
+        """How much of the context the conversation takes at this place."""
+        kept = self._fit(self.conversation.messages(), "", None)
+        return ContextUse(len(self._prompt_ids(kept.messages, "")), self.model.context.length)
+
+    def warning(self) -> str | None:
+        """A sentence on a context that is nearly full; None while there is room."""
+        return warning_of(self.use(), self.on_full == "drop")
+
+    def _generate(
+        self,
+        parent: StoredMessage,
+        beginning: str,
+        settings: AnswerSettings,
+        is_interrupted: Callable[[], bool] | None,
+        progress: Callable[[int, int], None] | None,
+    ) -> Iterator[Event]:
+        """Answer a message.
+
+        Args:
+            parent: the message.
+            beginning: the text that the model goes on from.
+            settings: what the answer is made with.
+            is_interrupted: once it returns True, the answer ends.
+            progress: called while the prompt is read.
+        """
+        from ...engine import generate
+        from ...samplers import build
+
+        model = self.model
+        fitted = self._fit_for_answer(parent, beginning, settings)
+        prompt_ids = self._prompt_ids(fitted.messages, beginning)
+        chain = build(list(settings.steps), seed=settings.seed, vocab=model.vocabulary)
+        constraint = None if settings.grammar is None else settings.grammar.start(model.vocabulary)
+        recipe = self._recipe(settings, chain.config, fitted)
+        recording = AnswerRecording(self.conversation, parent, recipe, prompt_ids, beginning, self.template)
+        events = generate(
+            model,
+            prompt_ids,
+            chain,
+            constraint,
+            stop=list(settings.stop),
+            max_tokens=settings.max_tokens,
+            top_logprobs=settings.top_logprobs,
+            complete_sentence=settings.complete_sentence,
+            jump=settings.jump,
+            lookup=settings.lookup,
+            trace=settings.trace,
+            progress=progress,
+            is_interrupted=is_interrupted,
+        )
+        return recording.record(events)
+
+    def _recipe(self, settings: AnswerSettings, chain: Sequence[object], fitted: FittedMessages) -> AnswerRecipe:
+        from ...engine import versions
+
+        model = self.model
+        return AnswerRecipe(
+            model={"name": model.name, "path": str(model.path.absolute())},
+            chain=list(chain),
+            seed=settings.seed,
+            grammar=None if settings.grammar is None else asdict(settings.grammar),
+            stop=list(settings.stop),
+            max_tokens=settings.max_tokens,
+            versions=versions(),
+            dropped=fitted.dropped,
+            options={
+                "complete_sentence": settings.complete_sentence,
+                "jump": settings.jump,
+                "lookup": settings.lookup,
+            },
+        )
+
+    def _fit_for_answer(self, parent: StoredMessage, beginning: str, settings: AnswerSettings) -> FittedMessages:
+        before = self.dropped
+        fitted = self._fit(self.conversation.path_to(parent), beginning, settings.max_tokens)
+        self.dropped = fitted.dropped
+        if fitted.dropped > before:
+            count = count_noun(fitted.dropped, "message")
+            self._report(
+                f"the context is full: the oldest {count} after the system message are left out from now on"
+            )
+        return fitted
+
+    def _fit(self, messages: list[StoredMessage], beginning: str, max_tokens: int | None) -> FittedMessages:
+        """The messages that go into the prompt. Raises ``ContextFullError``."""
+        length = self.model.context.length
+
+        def prompt_length(kept: Sequence[StoredMessage]) -> int:
+            return len(self._prompt_ids(kept, beginning))
+
+        if self.on_full == "drop":
+            return fit_messages(messages, prompt_length, length, answer_room(length, max_tokens), self.dropped)
+        if messages and (tokens := prompt_length(messages)) >= length:
+            raise ContextFullError(
+                f"the context is full: the chat has {tokens:,} tokens, and the context holds {length:,};"
+                " /undo or /goto an earlier message, give a larger -c, or --on-full drop"
+            )
+        return FittedMessages(messages)
+
+    def _prompt_ids(self, messages: Sequence[StoredMessage], beginning: str) -> tuple[int, ...]:
+        """The tokens of the prompt of some messages, which the template puts together."""
+        from ...engine import format_chat
+
+        text = format_chat(
+            self.model, [message.for_template() for message in messages], self.template, self._report_once
+        )
+        return tuple(self.model.vocabulary.tokenize_prompt((text + beginning).encode()))
+
+    def _report_once(self, sentence: str) -> None:
+        if sentence not in self._reported:
+            self._reported.add(sentence)
+            self._report(sentence)

@@ -1,0 +1,178 @@
+"""The SQLite file of a chat store: opened, brought up to date, and written to in short transactions."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from .errors import StoreError, StoreWriteError
+from .schema import APPLICATION_ID, MIGRATIONS
+
+_BUSY_SECONDS = 10.0
+"""How long one chat waits for another that is writing; a write takes milliseconds."""
+_OLDEST_SQLITE = (3, 37)
+"""Strict tables, and an index of three letters (3.34)."""
+_MEMORY = ":memory:"
+
+
+class Database:
+    """A connection to a SQLite file, or to memory. Used by one thread at a time.
+
+    Attributes: ``path``; None: the database is in memory. Every method raises ``StoreError``, and
+    ``StoreWriteError`` for what cannot be written.
+    """
+
+    def __init__(self, path: Path | None) -> None:
+        self.path = path
+        if sqlite3.sqlite_version_info < _OLDEST_SQLITE:
+            needed = ".".join(map(str, _OLDEST_SQLITE))
+            raise StoreError(f"chats need SQLite {needed} or later; this Python has {sqlite3.sqlite_version}")
+        if path is not None:
+            _make_private_file(path)
+        with self._errors_named():
+            self._connection = sqlite3.connect(
+                path or _MEMORY, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False
+            )
+        try:
+            with self._errors_named():
+                self._prepare()
+        except BaseException:
+            self._connection.close()
+            raise
+
+    @property
+    def name(self) -> str:
+        """What messages call it."""
+        return "memory" if self.path is None else str(self.path)
+
+    def _prepare(self) -> None:
+        """Check whose file it is, bring its tables up to date, and set how it is written."""
+        run = self._connection.execute
+        marks = (self._pragma("application_id"), self._pragma("user_version"))
+        is_new = marks == (0, 0) and not run("SELECT count(*) FROM sqlite_schema").fetchone()[0]
+        if not is_new and marks[0] != APPLICATION_ID:
+            raise StoreError(f"{self.name}: this SQLite file is no chat store of gen; move it away")
+        if marks[1] > len(MIGRATIONS):
+            raise StoreError(
+                f"{self.name}: a newer logitsmith wrote this chat store (version {marks[1]}; this one reads up to"
+                f" {len(MIGRATIONS)}); update it, or give --no-log"
+            )
+        run("PRAGMA journal_mode = WAL")
+        run("PRAGMA foreign_keys = ON")
+        run("PRAGMA secure_delete = ON")
+        if marks[1] < len(MIGRATIONS):
+            self._migrate()
+
+    def _migrate(self) -> None:
+        with self.writing():
+            version = self._pragma("user_version")  # another chat may have been faster
+            for number in range(version, len(MIGRATIONS)):
+                for statement in _statements(MIGRATIONS[number]):
+                    self._connection.execute(statement)
+            self._connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+            self._connection.execute(f"PRAGMA user_version = {max(version, len(MIGRATIONS))}")
+
+    def _pragma(self, name: str) -> int:
+        return int(self._connection.execute(f"PRAGMA {name}").fetchone()[0])
+
+    @contextmanager
+    def writing(self, *, lasting: bool = True) -> Iterator[None]:
+        """While inside, statements are one transaction: all of them are stored, or none.
+
+        ``lasting``: force it to the disk; False: the system may write it later, so that a power cut may lose it.
+        """
+        with self._errors_named():
+            self._connection.execute(f"PRAGMA synchronous = {'FULL' if lasting else 'NORMAL'}")
+            self._connection.execute("BEGIN IMMEDIATE")
+            try:
+                yield
+                self._connection.execute("COMMIT")
+            except BaseException:
+                if self._connection.in_transaction:
+                    self._connection.execute("ROLLBACK")
+                raise
+
+    def run(self, statement: str, values: Sequence[Any] = ()) -> int:
+        """Execute a statement that writes, inside `writing`; returns the number of the last row inserted."""
+        return self._connection.execute(statement, values).lastrowid or 0
+
+    def rows(self, query: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+        """Return the rows of a query."""
+        with self._errors_named():
+            return self._connection.execute(query, values).fetchall()
+
+    def row(self, query: str, values: Sequence[Any] = ()) -> tuple[Any, ...] | None:
+        """Return the first row of a query; None if there is none."""
+        found = self.rows(query, values)
+        return found[0] if found else None
+
+    def forget_deleted(self) -> None:
+        """Remove from the file, its index and its journal what was deleted before."""
+        with self._errors_named():
+            self._connection.execute("INSERT INTO message_text (message_text) VALUES ('optimize')")
+            self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+
+    def close(self) -> None:
+        """Close the file."""
+        self._connection.close()
+
+    @contextmanager
+    def _errors_named(self) -> Iterator[None]:
+        """While inside, SQLite's errors become ``StoreError`` with the file's name."""
+        try:
+            yield
+        except sqlite3.Error as error:
+            raise _named(error, self.name) from None
+
+
+def _named(error: sqlite3.Error, name: str) -> StoreError:
+    """SQLite's error as a sentence. The codes are SQLite's own (https://sqlite.org/rescode.html)."""
+    code = getattr(error, "sqlite_errorcode", 0) & 0xFF  # Python 3.11; before, only the text tells
+    text = str(error)
+    if code == 13 or "is full" in text:
+        return StoreWriteError(f"{name}: the disk is full")
+    if code in (5, 6) or "is locked" in text:
+        return StoreWriteError(f"{name}: another program has locked the chat store for {_BUSY_SECONDS:g} seconds")
+    if code == 8 or "readonly" in text:
+        return StoreWriteError(f"{name}: the chat store may not be written")
+    if code == 10 or "disk I/O error" in text:
+        return StoreWriteError(f"{name}: the disk refused to write ({text})")
+    if code in (11, 26) or "malformed" in text or "not a database" in text:
+        return StoreError(
+            f"{name}: the chat store is damaged ({text}); move it away to begin a new one,"
+            " or save what can be read: sqlite3 FILE .recover"
+        )
+    return StoreError(f"{name}: the chat store cannot be used ({text})")
+
+
+def _make_private_file(path: Path) -> None:
+    """Create the file if need be, readable by its owner only. SQLite gives its journal the same mode."""
+    try:
+        missing = not path.parent.exists()
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if missing:
+            path.parent.chmod(0o700)
+        handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+        try:
+            if os.fstat(handle).st_mode & 0o077:
+                os.fchmod(handle, 0o600)
+        finally:
+            os.close(handle)
+    except OSError as error:
+        raise StoreError(
+            f"{path}: the chat store cannot be opened ({error.strerror}); --no-log chats without one"
+        ) from None
+
+
+def _statements(script: str) -> Iterator[str]:
+    """The statements of a script, of which each runs in the open transaction."""
+    statement = ""
+    for line in script.splitlines(keepends=True):
+        statement += line
+        if sqlite3.complete_statement(statement):
+            yield statement
+            statement = ""

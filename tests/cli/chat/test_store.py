@@ -1,0 +1,138 @@
+"""The chat store: conversations, their messages, the search, and what is deleted."""
+
+import pytest
+from logitsmith.cli.chat import ChatStore, Conversation, StoreError, tree_lines
+from logitsmith.cli.chat.store import message_hash
+
+
+@pytest.fixture
+def store(tmp_path):
+    with_file = ChatStore.open(tmp_path / "chats" / "chats.db")
+    yield with_file
+    with_file.close()
+
+
+@pytest.fixture
+def notes():
+    return []
+
+
+def talk(store, notes, *texts):
+    """A conversation in which user and assistant take turns."""
+    conversation = Conversation.new(store, report=notes.append)
+    for number, text in enumerate(texts):
+        (conversation.add_assistant if number % 2 else conversation.add_user)(text)
+    return conversation
+
+
+def contents(messages):
+    return [message.content for message in messages]
+
+
+def test_nothing_is_stored_before_the_first_message(store, notes):
+    conversation = Conversation.new(store, report=notes.append)
+    conversation.set_system("Be brief.")
+    conversation.rename("tea")
+    conversation.save_settings({"seed": 1})
+    assert (conversation.id, conversation.name, store.list_conversations()) == (None, "tea", [])
+    conversation.add_user("Hello")
+    again = Conversation.resume(store, store.find_conversation("tea").id, notes.append)
+    assert (again.system, again.settings, contents(again.messages())) == (
+        "Be brief.", {"seed": 1}, ["Be brief.", "Hello"],
+    )  # fmt: skip
+
+
+def test_a_message_is_named_by_what_came_before_it(store, notes):
+    first, second = (talk(store, notes, "Hello", "Hi") for _ in range(2))
+    assert first.id != second.id
+    assert first.messages() == second.messages()
+    assert first.head.hash == message_hash(message_hash(None, "user", "Hello"), "assistant", "Hi")
+    assert store.database.rows("SELECT count(*) FROM message") == [(2,)]
+    store.delete(first.id)
+    assert contents(second.messages()) == ["Hello", "Hi"]
+    store.delete(second.id)
+    assert store.database.rows("SELECT count(*) FROM message") == [(0,)]
+
+
+def test_branches_share_their_beginning(store, notes):
+    conversation = talk(store, notes, "a", "b", "c", "d")
+    taken_back = conversation.undo()
+    assert (taken_back.content, conversation.head.content) == ("c", "b")
+    other = conversation.add_user("C")
+    conversation.add_assistant("D")
+    assert contents(conversation.messages()) == ["a", "b", "C", "D"]
+    assert contents(conversation.siblings(other)) == ["c", "C"]
+    assert contents(conversation.children(conversation.goto(other.parent))) == ["c", "C"]
+    conversation.goto(taken_back.hash[:10])
+    lines = [
+        (line.message.content, line.depth, line.version, line.versions, line.is_on_path, line.is_head)
+        for line in tree_lines(conversation)
+    ]
+    assert lines == [
+        ("a", 0, 1, 1, True, False), ("b", 0, 1, 1, True, False), ("c", 1, 1, 2, True, True),
+        ("d", 1, 1, 1, False, False), ("C", 1, 2, 2, False, False), ("D", 1, 1, 1, False, False),
+    ]  # fmt: skip
+
+
+def test_another_system_message_begins_another_branch(store, notes):
+    conversation = talk(store, notes, "a", "b")
+    conversation.set_system("Be kind.")
+    assert contents(conversation.messages()) == ["Be kind.", "a", "b"]
+    conversation.set_system(None)
+    assert (contents(conversation.messages()), conversation.system) == (["a", "b"], None)
+    assert len(conversation.all_messages()) == 5
+    conversation.goto(None)
+    conversation.set_system("Be kind.")
+    assert contents([conversation.add_user("x"), *conversation.messages()]) == ["x", "Be kind.", "x"]
+
+
+SEARCHES = {
+    "a part of a word": ("ombatic", {"A wombatical day"}),
+    "whatever the case": ("WOMBAT day", {"A wombatical day"}),
+    "two letters": ("zu", {"Zu Hause 100%"}),
+    "no pattern": ("0%", {"Zu Hause 100%"}),
+    "quotes": ('say "hi"', {'They say "hi"'}),
+    "Chinese": ("今天天", {"今天天气很好"}),
+    "one Chinese character": ("好", {"今天天气很好"}),
+    "nothing": ("nonsuch", set()),
+}
+
+
+@pytest.mark.parametrize(("text", "found"), SEARCHES.values(), ids=SEARCHES)
+def test_search(store, notes, text, found):
+    for content in ("A wombatical day", "Zu Hause 100%", 'They say "hi"', "今天天气很好", "wombat_ 100"):
+        talk(store, notes, content)
+    assert {hit.message.content for hit in store.search(text)} == found
+
+
+def test_what_is_deleted_is_not_found_nor_in_the_file(store, notes):
+    conversation = talk(store, notes, "The secret is xylophone.", "I will not tell.")
+    talk(store, notes, "Something else")
+    assert store.search("xylophone")
+    store.delete(conversation.id)
+    assert store.search("xylophone") == []
+    files = [file.read_bytes() for file in store.path.parent.iterdir()]
+    assert not any(b"xylophone" in data or b"xyl" in data for data in files)
+    assert any(b"Something else" in data for data in files)
+
+
+def test_conversations_are_found_by_name_id_and_prefix(store, notes):
+    one, two = talk(store, notes, "one"), talk(store, notes, "two")
+    assert [summary.title for summary in store.list_conversations()] == ["two", "one"]
+    assert store.find_conversation(one.id[:6]).id == one.id
+    assert store.find_conversation().id == two.id
+    one.rename("tea")
+    assert store.find_conversation("tea").id == one.id
+    with pytest.raises(StoreError, match=f"{one.id} has the name 'tea'"):
+        two.rename("tea")
+    for text in ("x", "nonsuch", ""):
+        with pytest.raises(StoreError, match="there is no conversation"):
+            store.find_conversation(text)
+
+
+def test_the_files_are_private(store, notes):
+    talk(store, notes, "Hello")
+    files = list(store.path.parent.iterdir())
+    assert {file.name for file in files} == {"chats.db", "chats.db-wal", "chats.db-shm"}
+    assert {file.stat().st_mode & 0o777 for file in files} == {0o600}
+    assert store.path.parent.stat().st_mode & 0o777 == 0o700
