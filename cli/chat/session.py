@@ -107,8 +107,14 @@ class ChatSession:
     ) -> Iterator[Event]:
         """Answer the last message of the user with a text that the model goes on from.
 
-        The events are those of the new part. The message that is stored begins with ``text``. For the rest see
-        `answer`.
+        The events are those of the new part. The message that is stored begins with ``text``. Raises as `answer`
+        does.
+
+        Args:
+            text: the beginning of the answer.
+            settings: what the rest is made with.
+            is_interrupted: see `answer`.
+            progress: see `answer`.
         """
         parent = self.conversation.last_user()
         if parent is None:
