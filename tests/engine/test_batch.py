@@ -80,11 +80,11 @@ def test_each_gets_what_generate_gives_it(model, parallel):
     prompts = ["Once upon a time", "def f(x):"]
 
     def requests():
-        for number, (prompt, chain) in enumerate(itertools.product(prompts, CHAINS)):
+        for number, (prompt, chain) in enumerate(zip(itertools.cycle(prompts), CHAINS, strict=False)):
             yield make_request(model, number, prompt, chain, seed=number, max_tokens=5 + number % 7)
 
     answers = generate_batch(model, requests(), parallel)
-    assert set(answers) == set(range(len(prompts) * len(CHAINS)))
+    assert set(answers) == set(range(len(CHAINS)))
     for request in requests():
         tokens, done = generate_alone(model, request)
         assert ids_of(answers[request.key].tokens) == ids_of(tokens)
@@ -99,14 +99,14 @@ def long_requests(model, seed=0, count=6):
     for key in range(count):
         prompt = SYSTEM * (key % 3) + " ".join(draw.choices(words, k=draw.choice([3, 50, 64, 90])))
         logprobs = LogprobRequest(2)
-        yield make_request(model, key, prompt, seed=key, max_tokens=[4, 30, 9][key % 3], logprobs=logprobs)
+        yield make_request(model, key, prompt, seed=key, max_tokens=[4, 12, 9][key % 3], logprobs=logprobs)
 
 
 def test_neither_order_nor_neighbours_nor_shared_beginnings_change_a_bit(model):
-    requests = list(long_requests(model))
+    requests = list(long_requests(model, count=4))
     once = exact_outputs(generate_batch(model, requests, 3))
     assert exact_outputs(generate_batch(model, requests[::-1], 8)) == once
-    for request in requests[1:3]:
+    for request in requests[2:3]:
         assert exact_outputs(generate_batch(model, [request], 2)) == {request.key: once[request.key]}
 
 
@@ -124,7 +124,7 @@ def test_neither_order_nor_neighbours_change_a_bit_of_many(model):
 
 
 def test_isolated_requests_compute_what_generate_computes(model):
-    requests = list(long_requests(model, 1, 3))
+    requests = list(long_requests(model, 1, 2))
     answers = generate_batch(model, requests, 4, isolated=True)
     for request in requests:
         tokens, done = generate_alone(model, request)
@@ -153,7 +153,7 @@ def test_shared_beginnings_are_read_once(model):
 )
 def test_the_first_token_is_what_generate_computes(model, before):
     """To the last bit, also if the beginning is shared, and whatever the length of the end."""
-    ends = [0, 30, 63, 64, 100]
+    ends = [0, 63, 64]
     requests = [
         make_request(model, n, before + " sea" * n, max_tokens=1, logprobs=LogprobRequest(5)) for n in ends
     ]
@@ -166,7 +166,7 @@ def test_each_request_has_its_own_grammar_and_stop_texts(model):
     number, yes = resolve_grammar({"regex": "[0-9]{3}"}), resolve_grammar({"gbnf": 'root ::= "yes" | "no"'})
 
     def requests():
-        for key in range(6):
+        for key in range(4):
             spec = (number, yes, None)[key % 3]
             yield make_request(
                 model,

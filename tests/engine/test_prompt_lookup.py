@@ -24,7 +24,7 @@ PROSE = "The sea was calm, and nobody on the pier had expected"
 
 
 def run(model, prompt, chain="temp0.8 > top-k40", seed=3, **options):
-    options.setdefault("max_tokens", 60)
+    options.setdefault("max_tokens", 40)
     events = list(generate(model, prompt, build(chain, seed=seed, vocab=model.vocabulary), **options))
     assert isinstance(events[-1], Done)
     return [event for event in events if isinstance(event, Token)], events[-1]
@@ -74,9 +74,9 @@ OPTIONS = [{"stop": "e s"}, {"top_logprobs": 2, "logprobs_from": "both"}]
     ("chain", "options"), [*((chain, {}) for chain in CHAINS), *(("temp1", some) for some in OPTIONS)], ids=str
 )
 def test_state_of_samplers_stays_in_step(model, monkeypatch, chain, options):
-    plain, done = run(model, PROSE, chain, max_tokens=30, **options)
+    plain, done = run(model, PROSE, chain, max_tokens=20, **options)
     guess(monkeypatch, model.vocabulary.tokenize_prompt(PROSE.encode()), [token.id for token in plain])
-    guessed, end = run(model, PROSE, chain, max_tokens=30, lookup=8, **options)
+    guessed, end = run(model, PROSE, chain, max_tokens=20, lookup=8, **options)
     assert guessed == plain
     assert (end.text, end.finish_reason) == (done.text, done.finish_reason)
     assert 0 < end.accepted_tokens <= end.drafted_tokens
@@ -91,7 +91,7 @@ def test_text_that_repeats_itself_takes_fewer_batches(model, monkeypatch):
         return push(context, ids)
 
     monkeypatch.setattr(Context, "push_all", counted)
-    _, done = run(model, LIST, "greedy", lookup=16)
+    _, done = run(model, LIST, "greedy", lookup=16, max_tokens=60)
     assert done.accepted_tokens > 30
     assert len(batches) < 25
 
@@ -102,7 +102,6 @@ def test_lookup_does_not_change_the_end(model, ending):
     guessed, end = run(model, LIST, "greedy", lookup=16, **ending)
     assert guessed == plain
     assert end.text == done.text
-    assert run(model, LIST, "greedy", max_tokens=20)[0] == run(model, LIST, "greedy", max_tokens=20, lookup=5)[0]
 
 
 def test_a_full_context_ends_it_at_the_same_token(small_context):
@@ -133,7 +132,7 @@ def test_guessed_tokens_obey_the_grammar(model, monkeypatch, name, chain, jump, 
     for max_drafted in (0, 8, 8):
         constraint = spec.start(model.vocabulary)
         tokens, done = run(
-            model, LIST, chain, seed, constraint=constraint, jump=jump, lookup=max_drafted, max_tokens=30
+            model, LIST, chain, seed, constraint=constraint, jump=jump, lookup=max_drafted, max_tokens=16
         )
         runs.append((tokens, done.finish_reason, done.text, done.complete, done.forced_tokens))
         if len(runs) == 2:  # the third time with better guesses
@@ -147,7 +146,7 @@ def test_lookup_changes_no_token_in_a_batch(model):
         for key, prompt in enumerate((LIST, CODE, PROSE, LIST)):
             chain = build("temp0.8", seed=key, vocab=model.vocabulary)
             yield GenerationRequest(
-                prompt, chain, max_tokens=30, logprobs=LogprobRequest(0), lookup=max_drafted, key=key
+                prompt, chain, max_tokens=16, logprobs=LogprobRequest(0), lookup=max_drafted, key=key
             )
 
     tokens_by_key = []

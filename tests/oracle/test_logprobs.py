@@ -98,12 +98,12 @@ def test_what_is_written(model, native, echo, jump):
 
 
 def test_a_long_text_that_is_forced(model, native):
-    forced = " It was a calm and quiet morning by the sea," * 12
+    forced = " It was a calm and quiet morning by the sea," * 8
     grammar = compile_grammar(f'root ::= "{forced}" [a-z ]+', model.vocabulary)
     start, *tokens, done = generate(
-        model, "There was", build("temp0.9", seed=3), grammar.start(), max_tokens=160, top_logprobs=0
+        model, "There was", build("temp0.9", seed=3), grammar.start(), max_tokens=110, top_logprobs=0
     )
-    assert done.forced_tokens > 100
+    assert done.forced_tokens > 70
     expected = native.logprobs([*start.prompt_ids, *(token.id for token in tokens)])[len(start.prompt_ids) - 1 :]
     for token, row in zip(tokens, expected, strict=False):
         assert token.chosen.logprob == pytest.approx(row[token.id], abs=1e-6)
@@ -218,7 +218,7 @@ def total(steps):
     ],
 )
 def test_long_texts_are_scored_in_windows(model, native, stride, bos):
-    ids = model.vocabulary.tokenize_prompt(LONG.encode())[:140]
+    ids = model.vocabulary.tokenize_prompt(LONG.encode())[:100]
     with Model.load(locate()[0], n_ctx=64, threads=1) as small:
         given = ([small.vocabulary.bos] * bos + ids)[: 68 if stride == 1 else None]
         steps = list(score(small, given, stride))

@@ -259,7 +259,7 @@ def test_an_interrupted_verification(home, environment):  # noqa: F811
     answer, _ = served(seconds=0.01)
     path = home / "work" / "out.json"
     with api(answer) as url:
-        process = started(url, home, environment, "--verify", "400")
+        process = started(url, home, environment, "--verify", "100")
         while not path.exists():
             assert process.poll() is None
             time.sleep(0.02)
@@ -295,7 +295,7 @@ def test_relative_values_are_no_probabilities(here):
 
 
 def test_a_bar_on_terminals_only(home, environment):  # noqa: F811
-    answer, _ = served(seconds=0.02)
+    answer, _ = served(seconds=0.01)
     with api(answer) as url:
         main, side = pty.openpty()
         process = subprocess.Popen(
