@@ -79,6 +79,7 @@ class HubServer:
 
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True  # the body is a second write, which would wait 40 ms for an answer
     repositories: dict[str, Repository] = {}  # noqa: RUF012 - set by the server
 
     def log_message(self, *_: object) -> None:

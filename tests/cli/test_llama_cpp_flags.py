@@ -22,7 +22,7 @@ def prompt_ids(result):
 
 
 def test_context_shift_goes_on_when_the_context_is_full(gen):
-    flags = ("-c", "32", "-n", "70", "-s", "1", "--ignore-eos", "--format", "jsonl")
+    flags = ("-c", "32", "-n", "45", "-s", "1", "--ignore-eos", "--format", "jsonl")
     plain = gen(PROMPT, *flags)
     assert plain.lines[-1]["finish_reason"] == "context"
     assert "context_shifts" not in plain.lines[-1]
@@ -30,7 +30,7 @@ def test_context_shift_goes_on_when_the_context_is_full(gen):
     assert note.endswith("it holds 32 tokens; -c makes it larger, --context-shift discards older tokens")
     shifted = gen(PROMPT, *flags, "--context-shift", "--stats")
     done = shifted.lines[-1]
-    assert (done["finish_reason"], done["usage"]["completion_tokens"]) == ("length", 70)
+    assert (done["finish_reason"], done["usage"]["completion_tokens"]) == ("length", 45)
     assert done["context_shifts"] == 3
     assert notes(shifted) == []
     assert "context     full 3 times: older tokens discarded" in shifted.err

@@ -82,7 +82,7 @@ def settle(tab):
     """Wait until the panel shows the chosen token."""
     if tab.locator(".t.selected").count():
         tab.locator("#token-name").wait_for(state="attached")
-    tab.evaluate("new Promise((done) => requestAnimationFrame(() => setTimeout(done, 30)))")
+    tab.evaluate("new Promise((done) => requestAnimationFrame(() => setTimeout(done)))")
 
 
 def wait_for_columns(tab, count):
@@ -169,7 +169,7 @@ def test_a_token_is_chosen_by_click_and_by_key(open_report):
 
 
 def test_the_numbers_are_those_of_the_run_for_every_token(open_report):
-    events = traced_events(25)
+    events = traced_events(8)
     tab = open_report(events)
     for line in events[1:-1]:
         check_table(tab, line["trace"])
@@ -192,7 +192,7 @@ def test_logits_stand_in_the_same_table(open_report):
 
 
 def test_the_draw_is_a_bar_with_u_on_it(open_report):
-    events = traced_events(30)
+    events = traced_events(10)
     tab = open_report(events)
     for line in events[1:-1]:
         draw = line["trace"]["draw"]

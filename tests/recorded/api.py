@@ -101,6 +101,7 @@ def answer(path, body):
 
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True  # the body is a second write, which would wait 40 ms for an answer
 
     def do_POST(self):
         data = self.rfile.read(int(self.headers.get("Content-Length", 0)))
