@@ -59,6 +59,8 @@ MIXTURES = frozenset(
         "jamba",
     ]
 )
+SHORT_SHIFT = ("rwkv6qwen2", "arwkv7")
+"""RWKV in place of a transformer's attention. Such a model has no ``time_mix_first``, by which llama.cpp knows it."""
 LATENT_ATTENTION = ("deepseek2", "deepseek2-ocr", "kimi-linear", "mistral4", "glm-dsa")
 """Architectures whose keys and values share one latent vector."""
 
@@ -85,13 +87,16 @@ def write_model(
 def make_metadata(architecture: str, tokenizer: str = "gpt2") -> dict[str, object]:
     """Metadata for a small model of an architecture; what one does not need is not read."""
     heads: object = HEADS if architecture not in HYBRID else [HEADS, 0]
+    hidden: object = HIDDEN
     layers = {"llama4": 4, "gemma3n": 22, "gemma4": 5}.get(architecture, LAYERS)
+    if architecture.startswith("nemotron_h"):  # attention, a recurrent layer, a feed-forward one
+        layers, heads, hidden = 3, [HEADS, 0, 0], [0, 0, HIDDEN]
     values: dict[str, object] = {
         "context_length": CONTEXT_TOKENS,
         "embedding_length": WIDTH,
         "features_length": WIDTH,
         "block_count": layers,
-        "feed_forward_length": HIDDEN if not architecture.startswith("nemotron_h") else [HIDDEN, 0],
+        "feed_forward_length": hidden,
         "leading_dense_block_count": 1,
         "attention.head_count": heads,
         "attention.head_count_kv": heads,
@@ -113,6 +118,7 @@ def make_metadata(architecture: str, tokenizer: str = "gpt2") -> dict[str, objec
         "embedding_scale": 1.0,
         "full_attention_interval": 2,
         "time_mix_extra_dim": 32,
+        "token_shift_count": 1 if architecture in SHORT_SHIFT else 2,
         "time_decay_extra_dim": 32,
         "wkv.head_size": HEAD_WIDTH,
         "shortconv.l_cache": 3,
@@ -256,6 +262,8 @@ def tensor_shapes(path: Path, metadata: dict[str, object]) -> dict[str, tuple[in
     if not model:
         raise ValueError(f"{metadata['general.architecture']}: {last_complaint()}")
     lib.llama_model_free(model)
+    if metadata["general.architecture"] in SHORT_SHIFT:
+        return {name: shape for name, shape in shapes.items() if "time_mix_first" not in name}
     return shapes
 
 
