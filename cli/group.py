@@ -54,6 +54,7 @@ class Commands(TyperGroup):
         from .bare_flags import allow_bare_flags
         from .help_page import show_plain_help
         from .single_dash import never_bundle_flags
+        from .typed_names import remember_typed_names
 
         module = import_command(name)
         app = getattr(module, "app", None)
@@ -65,6 +66,7 @@ class Commands(TyperGroup):
         skip_absent_options(command)
         never_bundle_flags(command)
         allow_bare_flags(command)
+        remember_typed_names(command)
         show_plain_help(command)
         return command
 

@@ -8,6 +8,7 @@ from typing import Any
 from ..common import nearest_name, one_of, problem_message
 from .help_page import parameter_name, usage_line
 from .llama_cpp_flags import foreign_flag_sentence
+from .typed_names import typed_names
 
 _QUOTED = re.compile(r"'((?:[^'\\]|\\.)*)'")
 _EXTRA = re.compile(r" \((.*)\)$", re.DOTALL)
@@ -111,6 +112,9 @@ def _refusal(error: Any) -> str:
 
 
 def _place(parameter: Any, context: Any) -> str:
-    """What messages call a flag or an argument: as its declaration says, else as it is typed first."""
+    """What messages call a flag or an argument: as it was typed, else as its declaration says."""
+    typed = None if context is None else typed_names(context).get(parameter.name)
     names = getattr(getattr(getattr(context, "command", None), "callback", None), "flag_names", {})
-    return str(names.get(parameter.name) or (parameter.opts[0] if parameter.opts else parameter_name(parameter)))
+    return typed or str(
+        names.get(parameter.name) or (parameter.opts[0] if parameter.opts else parameter_name(parameter))
+    )

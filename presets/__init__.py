@@ -28,7 +28,8 @@ if TYPE_CHECKING:
     from .resolve import Settings, SettingValue, preset_folder, resolve_settings
     from .schema import preset_json_schema
     from .search import PresetEntry, config_folder, find_preset, list_presets, names_file, split_section
-    from .user_defaults import UserConfig, config_file, user_config
+    from .user_defaults import UserConfig, user_config
+    from .written_config import config_file
     from .yaml_reader import parse_yaml_scalar
 
 __all__ = [
@@ -89,7 +90,8 @@ __getattr__ = lazy_exports(
         "resolve": "Settings SettingValue preset_folder resolve_settings",
         "schema": "preset_json_schema",
         "search": "PresetEntry config_folder find_preset list_presets names_file split_section",
-        "user_defaults": "UserConfig config_file user_config",
+        "user_defaults": "UserConfig user_config",
+        "written_config": "config_file",
         "yaml_reader": "parse_yaml_scalar",
     },
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +17,7 @@ from .step_override import override_step
 
 MAX_TOKENS = 256
 """How many tokens are made if no setting says otherwise; a length that fits a terminal."""
+_PLACE_IN_LIST = re.compile(r"^\[\d+\]")
 
 
 @dataclass(frozen=True)
@@ -122,21 +124,28 @@ def _ignored_values(
 
 
 def _values_of_steps_that_are_off(steps: Sequence[StepSpec]) -> Iterator[IgnoredValue]:
-    """The flags that set a parameter of a step which is off, unless a flag turned the step off."""
+    """The flags that set a parameter of a step which is off, or idle, unless a flag turned it off."""
     for step in steps:
+        about = step.sampler.about
         flags = {name: origin for name, origin in step.origins.items() if origin.startswith("--")}
-        switches = [name for name in step.sampler.about.neutral if name not in flags]
-        if not flags or not step.is_off or len(switches) < len(step.sampler.about.neutral):
+        if step.is_off and flags.keys().isdisjoint(about.neutral):
+            values = " and ".join(_value_of(step, name) for name in about.neutral)
+            yield from (
+                IgnoredValue(flag, f"{step.name} is off, with {values}")
+                for flag in dict.fromkeys(flags.values())
+                if flag != "--chain"
+            )
             continue
-        values = " and ".join(f"{name} {_plain(getattr(step.sampler, name))}" for name in switches)
-        for flag in dict.fromkeys(flags.values()):
-            if flag != "--chain":
-                yield IgnoredValue(flag, f"{step.name} is off, with {values}")
+        for name, switch in about.idle.items():
+            is_neutral = getattr(step.sampler, switch) == about.neutral[switch]
+            if name in flags and switch not in flags and is_neutral:
+                yield IgnoredValue(flags[name], f"{step.name} has {_value_of(step, switch)}")
 
 
-def _plain(value: Any) -> str:
-    """A value as a person writes it: a number without idle zeros."""
-    return f"{value:g}" if isinstance(value, (int, float)) else str(value)
+def _value_of(step: StepSpec, name: str) -> str:
+    """A parameter and its value, as a person writes them: a number without idle zeros."""
+    value = getattr(step.sampler, name)
+    return f"{name} {f'{value:g}' if isinstance(value, (int, float)) else value}"
 
 
 def preset_folder(preset: Preset) -> Path | None:
@@ -192,5 +201,7 @@ def _setting(name: str, override: Override) -> SettingValue:
         value = getattr(Preset.from_table({name: override.value}, origin=""), name)
     except PresetError as error:
         message = str(error).removeprefix(f": {name}")
+        if not override.origin.startswith("--set"):  # each of a flag's texts was typed alone: no place in a list
+            message = _PLACE_IN_LIST.sub("", message)
         raise PresetError(f"{override.origin}{message}") from None
     return SettingValue(_default(name) if value is None else value, override.origin)

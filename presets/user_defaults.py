@@ -10,8 +10,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from .errors import PresetError
 from .messages import check_keys, field_message
-from .search import config_folder, is_path
-from .yaml_reader import read_table
+from .search import is_path
+from .written_config import absolute_path, config_file, read_config
 
 
 class UserConfig(BaseModel):
@@ -37,11 +37,6 @@ class UserConfig(BaseModel):
     )
 
 
-def config_file() -> Path:
-    """The file of the user's configuration, which need not exist."""
-    return config_folder() / "config.yaml"
-
-
 def user_config() -> UserConfig:
     """Return the user's configuration; an empty one if there is no file.
 
@@ -52,7 +47,7 @@ def user_config() -> UserConfig:
     """
     path = config_file()
     origin = str(path)
-    table = {} if _is_missing(path) else read_table(path, origin, empty={})
+    table = read_config()
     try:
         check_keys(UserConfig, table)
         config = UserConfig.model_validate(table)
@@ -62,11 +57,11 @@ def user_config() -> UserConfig:
         raise PresetError(f"{origin}: {error}") from None
     preset = config.preset
     if preset is not None and is_path(preset):
-        preset = _absolute(preset, path.parent)
+        preset = absolute_path(preset)
     model = config.model
     if model is not None and _is_model_path(model, path.parent):
-        model = _absolute(model, path.parent)
-    folders = tuple(_absolute(folder, path.parent) for folder in config.model_folders)
+        model = absolute_path(model)
+    folders = tuple(absolute_path(folder) for folder in config.model_folders)
     return UserConfig(model=model, preset=preset, model_folders=folders)
 
 
@@ -74,21 +69,3 @@ def _is_model_path(text: str, folder: Path) -> bool:
     """True for a path of a model; False for a name such as ``ollama:llama3.2:1b``."""
     looks_like_path = text.lower().endswith(".gguf") and not text.startswith("hf:")
     return looks_like_path or text.startswith((".", "/", "~")) or (folder / text).exists()
-
-
-def _is_missing(path: Path) -> bool:
-    """True if there is no such file. A file in a folder without permission is not missing."""
-    try:
-        path.stat()
-    except (FileNotFoundError, NotADirectoryError):
-        return True
-    except OSError:
-        return False  # reading reports it
-    return False
-
-
-def _absolute(text: str, folder: Path) -> str:
-    try:
-        return str(folder / Path(text).expanduser())
-    except RuntimeError:  # ~name of an unknown user: opening the file reports it
-        return text

@@ -36,6 +36,8 @@ class About:
     """The parameter that ``name: value`` and ``name0.5`` set."""
     neutral: Mapping[str, Any] = field(default_factory=dict)
     """The parameter values that switch it off, all together. Empty: it cannot be switched off."""
+    idle: Mapping[str, str] = field(default_factory=dict)
+    """Parameters that have no effect while another one is neutral, such as ``exponent`` while ``range`` is."""
     example: Any = None
     """A usual value of the main parameter; None: its default."""
     aliases: tuple[str, ...] = ()

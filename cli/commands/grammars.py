@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import typer
 
-from ..errors import FAILED, fail, report_failures
-from ..inputs.files import read_input
-from ..inputs.grammar import report_left_out
+from ..errors import FAILED, fail, note, report_failures
+from ..inputs.files import STDIN, input_name, read_input, read_piped
+from ..inputs.grammar import find_grammar_source, grammar_of_source, report_left_out
 from ..options.grammars import GrammarCheckOptions, GrammarNameOptions, GrammarSampleOptions
 from ..options.signature import takes_options
 
@@ -48,7 +48,7 @@ def show(options: GrammarNameOptions) -> None:
     """Print a grammar's text; with --schema-lenient, a JSON Schema as it is used."""
     from ..render.text import terminal_safe
 
-    spec = _find_spec(options.name, is_lenient=options.schema_lenient)
+    spec = find_grammar_source(options.name, is_lenient=options.schema_lenient)
     text = spec.source
     if spec.schema_lenient:
         report_left_out(spec)
@@ -63,15 +63,15 @@ def check(options: GrammarCheckOptions) -> None:
 
     Exit code 1: the text does not match; 2: the grammar is wrong.
     """
-    name = options.name
-    spec = _find_spec(name, options.root, is_lenient=options.schema_lenient)
+    spec = grammar_of_source(options)
+    name = options.name or spec.label
     spec.check()
     report_left_out(spec)
-    text = options.text if options.text_file is None else _read_text(options.text_file)
+    text = _text_to_check(options)
     if text is None:
         print(f"{name}: ok")
         return
-    mismatch = _find_mismatch(spec, text, is_file=options.text_file is not None)
+    mismatch = _find_mismatch(spec, text, is_file=options.text is None)
     if mismatch is None:
         print(f"{name}: the text matches")
         return
@@ -86,7 +86,7 @@ def sample(options: GrammarSampleOptions) -> None:
     from ...grammars import GrammarError, random_sentence
     from ..render.text import terminal_safe
 
-    spec = _find_spec(options.name, options.root, is_lenient=options.schema_lenient)
+    spec = grammar_of_source(options)
     spec.check()
     report_left_out(spec)
     for number in range(options.count):
@@ -100,38 +100,25 @@ def sample(options: GrammarSampleOptions) -> None:
         print(terminal_safe(sentence.removesuffix("\n"), sys.stdout))
 
 
-def _find_spec(name: str, root: str = "root", *, is_lenient: bool = False) -> GrammarSpec:
-    """A grammar by its name, or by its file, whose ending names the kind."""
-    from ...grammars import KIND_OF_SUFFIX, GrammarError, GrammarSpec, read_grammar_file, resolve_grammar
-    from ..inputs.grammar import grammar_folders
-
-    path = Path(name)
-    kind = KIND_OF_SUFFIX.get(path.suffix)
-    if kind is not None:
-        if root != "root" and kind != "gbnf":
-            raise GrammarError(f"{name}: --root names a rule of GBNF, and this is a {path.suffix} file")
-        if is_lenient and kind != "json_schema":
-            raise GrammarError(f"{name}: --schema-lenient is for a JSON Schema, and this is a {path.suffix} file")
-        source = read_grammar_file(path)
-        text = source.rstrip("\n") if kind == "regex" else source
-        return GrammarSpec(name, kind, text, root, schema_lenient=is_lenient)
-    if "/" in name or path.suffix:
-        raise GrammarError(
-            f"{name}: the kind of a grammar file is told by its ending: {', '.join(KIND_OF_SUFFIX)}"
-        )
-    if is_lenient:
-        raise GrammarError(f"{name}: --schema-lenient is for a JSON Schema, and this is GBNF")
-    table: dict[str, Any] = {"name": name, "root": root}
-    return resolve_grammar(table, grammar_folders())
+def _text_to_check(options: GrammarCheckOptions) -> str | None:
+    """The text of a flag, else what is piped in; None: there is none."""
+    if options.text is not None:
+        return options.text
+    if options.text_file is not None:
+        return _decoded(read_input(options.text_file), options.text_file)
+    piped = read_piped("is the text to check")
+    if piped == b"":
+        note("stdin is empty: only the grammar is checked; --text '' checks an empty text")
+    return _decoded(piped, STDIN) if piped else None
 
 
-def _read_text(path: Path) -> str:
+def _decoded(data: bytes, path: Path) -> str:
     from ...common import NotUTF8Error, decode_utf8
 
     try:
-        return decode_utf8(read_input(path))
+        return decode_utf8(data)
     except NotUTF8Error as error:
-        fail(f"{path}: line {error.line}: the text is not UTF-8")
+        fail(f"{input_name(path)}: line {error.line}: the text is not UTF-8")
 
 
 def _find_mismatch(spec: GrammarSpec, text: str, *, is_file: bool) -> Mismatch | None:

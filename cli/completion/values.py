@@ -7,11 +7,13 @@ from collections.abc import Callable, Iterable, Mapping
 from ...common import LogitsmithError
 from ..options.completes import Completes
 from .commands import Parameter
+from .models import complete_model
 from .reply import Candidate, Reply, matching
 from .sampler_names import sampler_candidates
 from .steps import complete_chain, complete_sequence, complete_setting
 
-_ANY_FILE, _GGUF = "", ".gguf"
+_ANY_FILE = ""
+_FILES: Mapping[Completes, str] = {Completes.FILE: _ANY_FILE, Completes.GGUF_FILE: ".gguf"}
 
 
 def complete_value(parameter: Parameter, word: str, start: int = 0) -> Reply:
@@ -89,9 +91,9 @@ _NAMES: Mapping[Completes, Callable[[], Iterable[Candidate]]] = {
     Completes.SAMPLER: sampler_candidates,
 }
 _NAMES_OR_FILES = (Completes.GRAMMAR, Completes.PRESET, Completes.PRESET_FILE)
-_FILES: Mapping[Completes, str] = {Completes.FILE: _ANY_FILE, Completes.MODEL: _GGUF}
 _PARTS: Mapping[Completes, Callable[[str], Reply]] = {
     Completes.CHAIN: complete_chain,
     Completes.LLAMA_CPP_SAMPLERS: complete_sequence,
+    Completes.MODEL: complete_model,
     Completes.SETTING: complete_setting,
 }

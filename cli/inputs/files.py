@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import os
+import select
 import stat
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
-_STDIN = Path("-")
+from ..errors import note
+
+STDIN = Path("-")
+_PATIENCE_SECONDS = 2.0
+"""A program that writes into the pipe has begun by then; a pipe that was inherited by mistake stays silent."""
 
 
 def is_stdin(path: Path) -> bool:
     """True for ``-``."""
-    return path == _STDIN
+    return path == STDIN
 
 
 def input_path(path: Path | None) -> Path | None:
@@ -24,7 +29,7 @@ def input_path(path: Path | None) -> Path | None:
         return path
     if sys.stdin is None or (path is None and sys.stdin.isatty()):
         return None
-    return _STDIN
+    return STDIN
 
 
 def input_name(path: Path) -> str:
@@ -65,3 +70,19 @@ def read_input(path: Path) -> bytes:
     """Return all that the file holds, or stdin for ``-``. Raises ``OSError``."""
     with open_input(path) as file:
         return file.read()
+
+
+def read_piped(use: str) -> bytes | None:
+    """Return what a pipe or a redirected file holds; None if stdin is neither, as a terminal or /dev/null.
+
+    A pipe in which nothing arrives is named. ``use``: what it is read for, such as ``goes before the prompt``.
+    """
+    if sys.stdin is None or stat.S_ISCHR(os.fstat(sys.stdin.fileno()).st_mode):
+        return None
+    with suppress(OSError, ValueError):  # not every stdin can be waited for
+        if not select.select([sys.stdin], [], [], _PATIENCE_SECONDS)[0]:
+            note(f"waiting for stdin, which {use}; < /dev/null says that there is none")
+    try:
+        return read_input(STDIN)
+    except OSError:  # nohup opens stdin so that it cannot be read
+        return None

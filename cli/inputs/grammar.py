@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 import typer
 
 from ..errors import note
-from ..options.grammar import ConstraintOptions
+from ..options.grammar import ConstraintOptions, given_grammar
+from ..options.grammars import GrammarSourceOptions
 
 if TYPE_CHECKING:
     from ...engine import Model
@@ -45,6 +46,44 @@ def grammar_spec(options: ConstraintOptions, settings: Settings) -> GrammarSpec 
         raise error.within(settings.grammar.origin) from None
     report_schema(spec)
     return spec
+
+
+def grammar_of_source(options: GrammarSourceOptions) -> GrammarSpec:
+    """The grammar that a command's argument or one of its flags names. Raises ``GrammarError``."""
+    is_lenient = options.grammar.schema_lenient
+    given = given_grammar(options.grammar)
+    if given is None:
+        return find_grammar_source(str(options.name), options.root, is_lenient=is_lenient)
+    from ...grammars import GrammarError, grammar_table, resolve_grammar
+
+    table = {**grammar_table(given.value), "root": options.root, "schema_lenient": is_lenient}
+    try:
+        return resolve_grammar(table, grammar_folders())
+    except GrammarError as error:
+        raise error.within(given.flag) from None
+
+
+def find_grammar_source(name: str, root: str = "root", *, is_lenient: bool = False) -> GrammarSpec:
+    """A grammar by its name, or by its file, whose ending names the kind. Raises ``GrammarError``."""
+    from ...grammars import KIND_OF_SUFFIX, GrammarError, GrammarSpec, read_grammar_file, resolve_grammar
+
+    path = Path(name)
+    kind = KIND_OF_SUFFIX.get(path.suffix)
+    if kind is not None:
+        if root != "root" and kind != "gbnf":
+            raise GrammarError(f"{name}: --root names a rule of GBNF, and this is a {path.suffix} file")
+        if is_lenient and kind != "json_schema":
+            raise GrammarError(f"{name}: --schema-lenient is for a JSON Schema, and this is a {path.suffix} file")
+        source = read_grammar_file(path)
+        text = source.rstrip("\n") if kind == "regex" else source
+        return GrammarSpec(name, kind, text, root, schema_lenient=is_lenient)
+    if "/" in name or path.suffix:
+        raise GrammarError(
+            f"{name}: the kind of a grammar file is told by its ending: {', '.join(KIND_OF_SUFFIX)}"
+        )
+    if is_lenient:
+        raise GrammarError(f"{name}: --schema-lenient is for a JSON Schema, and this is GBNF")
+    return resolve_grammar({"name": name, "root": root}, grammar_folders())
 
 
 def _refuse_without_grammar(options: ConstraintOptions) -> None:

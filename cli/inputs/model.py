@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
-
-import typer
 
 from ..errors import note
 from ..interrupt import Interrupt
 from ..options.model import LogOptions, ModelOptions
+from .overrides import read_overrides, report_new_keys
 
 if TYPE_CHECKING:
     from ...engine import ComputeOptions, GpuOptions, HubReference, Model, ModelError, PullProgress
@@ -28,26 +26,6 @@ def _adapters(options: ModelOptions) -> list[tuple[str, float]]:
         except ValueError:
             files.append((text, 1.0))  # the = belongs to the file's name
     return files
-
-
-_READ_OVERRIDE: Mapping[str, Callable[[str], int | float | bool | str]] = {
-    "int": int,
-    "float": float,
-    "bool": lambda text: {"true": True, "false": False}[text],
-    "str": str,
-}
-
-
-def _override(text: str) -> tuple[str, int | float | bool | str]:
-    """Read ``KEY=TYPE:VALUE``. Raises ``typer.BadParameter``."""
-    key, _, typed = text.partition("=")
-    kind, _, value = typed.partition(":")
-    try:
-        return key, _READ_OVERRIDE[kind](value)
-    except (KeyError, ValueError):
-        raise typer.BadParameter(
-            f"--override-kv: {text!r} is not KEY=TYPE:VALUE with int, float, bool (true, false) or str"
-        ) from None
 
 
 def _compute_options(options: ModelOptions) -> ComputeOptions:
@@ -168,7 +146,7 @@ def load_model(options: ModelOptions, interrupt: Interrupt) -> Model:
     from ...presets import user_config
     from ..render.progress import loading
 
-    overrides = dict(_override(item) for text in options.override_kv or () for item in text.split(","))
+    overrides = read_overrides(options.override_kv or ())
     path, origin = _find_model_file(options.model_text, user_config(), interrupt)
 
     _use_numa(options)
@@ -202,6 +180,7 @@ def load_model(options: ModelOptions, interrupt: Interrupt) -> Model:
         raise KeyboardInterrupt
     interrupt.abort_with(model.abort, AbortedError)
     _report_long_context(options, model)
+    report_new_keys(overrides, model.metadata)
     return model
 
 

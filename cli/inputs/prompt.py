@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-import select
-import sys
-from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
 import typer
 
-from ..errors import fail, note
+from ..errors import fail
 from ..options.prompt import PromptOptions
-from .files import input_name, input_path, is_stdin, read_input
-
-_STDIN_PATIENCE_SECONDS = 2.0
-"""A program that writes into the pipe has begun by then; a pipe that was inherited by mistake stays silent."""
+from .files import STDIN, input_name, input_path, is_stdin, read_input, read_piped
 
 
 class PromptText(NamedTuple):
@@ -45,7 +39,7 @@ def read_prompt_text(options: PromptOptions) -> PromptText:
     if path is not None and not is_stdin(path):
         text = _read(path)
     if text is not None:
-        return _join(_read_piped(), text)
+        return _join(_text(read_piped("goes before the prompt") or b"", STDIN), text)
     stdin = input_path(path)
     if stdin is None:
         raise typer.BadParameter('there is no prompt: give one ("gen PROMPT"), -f FILE, or pipe it in')
@@ -58,21 +52,6 @@ def read_prompt_text(options: PromptOptions) -> PromptText:
 def _join(piped: str, text: str) -> PromptText:
     """What is piped in, then the prompt on a line of its own."""
     return PromptText(f"{piped}\n{text}" if piped and text else piped or text, piped)
-
-
-def _read_piped() -> str:
-    """What is piped in beside a prompt; empty if nothing is. A pipe in which nothing arrives is named."""
-    stdin = input_path(None)
-    if stdin is None:
-        return ""
-    with suppress(OSError, ValueError):  # not every stdin can be waited for
-        if not select.select([sys.stdin], [], [], _STDIN_PATIENCE_SECONDS)[0]:
-            note("waiting for stdin, which goes before the prompt; < /dev/null says that there is none")
-    try:
-        data = read_input(stdin)
-    except OSError:  # nohup opens stdin so that it cannot be read
-        return ""
-    return _text(data, stdin)
 
 
 def _read(path: Path) -> str:

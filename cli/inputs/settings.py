@@ -10,8 +10,10 @@ import typer
 
 from ..errors import note
 from ..options.flag import Options, walk_flags
+from ..options.grammar import given_grammar
 from ..options.length import UNTIL_CONTEXT_IS_FULL
 from ..options.sampling import FullSamplingOptions
+from ..options.signature import given_flags
 from .preset import open_preset, preset_of_model
 
 if TYPE_CHECKING:
@@ -100,17 +102,21 @@ def overrides(options: Options) -> Iterator[Override]:
     """What the flags of a command set, of those that set one value each."""
     from ...presets import Override
 
+    given = given_flags(options)
     is_mirostat_off = any(flag.name == "--mirostat" and value == 0 for flag, value in walk_flags(options))
     for flag, value in walk_flags(options):
         if flag.sets is None or value is None:
             continue
-        setting, _, key = flag.sets.partition(".")
-        if setting == "grammar":  # a preset has one setting for it: a name, or a table of one key
-            yield Override(flag.name, setting, {key: str(value)} if key else value)
-        elif flag.sets == "max_tokens":
-            yield Override(flag.name, flag.sets, -1 if value == UNTIL_CONTEXT_IS_FULL else value)
+        setting = flag.sets.partition(".")[0]
+        if setting == "grammar":
+            continue
+        if flag.sets == "max_tokens":
+            yield Override(given.name_of(flag), flag.sets, -1 if value == UNTIL_CONTEXT_IS_FULL else value)
         elif not (is_mirostat_off and setting == "mirostat"):
-            yield Override(flag.name, flag.sets, value)
+            yield Override(given.name_of(flag), flag.sets, value)
+    grammar = given_grammar(options)
+    if grammar is not None:
+        yield Override(grammar.flag, "grammar", grammar.value)
 
 
 def _sampling_overrides(options: FullSamplingOptions) -> Iterator[Override]:

@@ -10,6 +10,7 @@ import typer
 
 from ...common.limits import MAX_SLOTS, SEED_MAX
 from .flag import REQUIRED, Options, argument, flag, options_class
+from .given import GivenFlags
 from .grammar import GrammarOptions
 from .length import LengthOptions
 from .limits import within
@@ -47,6 +48,7 @@ class BatchSamplingOptions(SamplingOptions):
 class BatchOptions(Options):
     """The options of `gen batch`."""
 
+    given: GivenFlags
     requests: Path = argument(
         "REQUESTS",
         called="the file of requests",

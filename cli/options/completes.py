@@ -14,6 +14,8 @@ class Completes(Enum):
     """A format that presets are exported to."""
     FILE = auto()
     """Any file."""
+    GGUF_FILE = auto()
+    """A GGUF file."""
     GRAMMAR = auto()
     """The name of a grammar, or a file."""
     GRAMMAR_NAME = auto()
@@ -23,7 +25,7 @@ class Completes(Enum):
     LLAMA_CPP_SAMPLERS = auto()
     """llama.cpp's names of samplers, joined by semicolons."""
     MODEL = auto()
-    """A GGUF file."""
+    """The name of a model, or a GGUF file."""
     PRESET = auto()
     """The name of a preset, ``model``, or a file."""
     PRESET_FILE = auto()

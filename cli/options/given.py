@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 
 import typer
 
@@ -14,10 +14,16 @@ from .flag import Flag, Options, flag_of
 class GivenFlags:
     """The flags on the command line, whatever their values; a default is not given.
 
-    As a field of an options class it is filled without a flag of its own. ``names``: the flags, by field.
+    As a field of an options class it is filled without a flag of its own. ``names``: the flags as they were typed,
+    by field; ``typed``: the same, by the name that messages would use else.
     """
 
-    names: Mapping[str, str]
+    names: Mapping[str, str] = field(default_factory=dict)
+    typed: Mapping[str, str] = field(default_factory=dict)
+
+    def name_of(self, flag: Flag) -> str:
+        """What a message calls a flag: as it was typed."""
+        return self.typed.get(flag.name, flag.name)
 
     def refuse(self, *groups: type[Options], why: str, only_for: Collection[str] | None = None) -> None:
         """Raise ``typer.BadParameter`` if a flag of these groups is given.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
 import typer
 
@@ -55,6 +56,22 @@ class GrammarOptions(Options):
         given = [flag.name for flag, value in walk_flags(self) if flag.sets is not None and value is not None]
         if len(given) > 1:
             raise typer.BadParameter(f"{given[0]} and {given[1]} each give a grammar; one at a time")
+
+
+class GivenGrammar(NamedTuple):
+    """What a flag gives; ``value`` is what a preset's ``grammar:`` would hold, a text or a table."""
+
+    flag: str
+    value: str | dict[str, str]
+
+
+def given_grammar(options: Options) -> GivenGrammar | None:
+    """The grammar that a flag of these options gives; None if none does."""
+    for described, value in walk_flags(options):
+        setting, _, key = (described.sets or "").partition(".")
+        if setting == "grammar" and value is not None:
+            return GivenGrammar(described.name, {key: str(value)} if key else value)
+    return None
 
 
 @options_class

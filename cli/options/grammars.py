@@ -1,4 +1,4 @@
-"""The options of `gen grammars check` and `gen grammars sample`."""
+"""The options of `gen grammars`."""
 
 from __future__ import annotations
 
@@ -8,6 +8,9 @@ import typer
 
 from .completes import Completes
 from .flag import REQUIRED, Options, argument, flag, options_class
+from .grammar import GrammarOptions, given_grammar
+
+_NAME_HELP = "A grammar's name, or a file: .gbnf, .json (schema), .regex, .lark."
 
 
 @options_class
@@ -17,7 +20,7 @@ class GrammarNameOptions(Options):
     name: str = argument(
         None,
         called="the grammar's name",
-        help="A grammar's name, or a file: .gbnf, .json (schema), .regex, .lark.",
+        help=_NAME_HELP,
         default=REQUIRED,
         completes=Completes.GRAMMAR,
     )
@@ -29,27 +32,46 @@ class GrammarNameOptions(Options):
 
 
 @options_class
-class GrammarCheckOptions(GrammarNameOptions):
-    """The options of `gen grammars check`."""
+class GrammarSourceOptions(Options):
+    """Which grammar: by its name or file, or by a flag of `gen run`."""
 
-    text: str | None = flag("--text", help="Check whether this text matches, and if not, where it stops.")
-    text_file: Path | None = flag("--text-file", help="The same for a file; - is stdin.")
+    name: str | None = argument("NAME", called="the grammar's name", help=_NAME_HELP, completes=Completes.GRAMMAR)
+    grammar: GrammarOptions
     root: str = flag(
-        "--root", metavar="RULE", help="The rule that GBNF begins with.", default="root", show_default=True
+        "--root",
+        "--grammar-root",
+        metavar="RULE",
+        help="The rule that GBNF begins with.",
+        default="root",
+        show_default=True,
     )
 
     def check(self) -> None:
+        """Refuse no grammar, and two."""
+        given = given_grammar(self.grammar)
+        if self.name is None and given is None:
+            raise typer.BadParameter("there is no grammar: give a name or a file, or a flag such as --regex")
+        if self.name is not None and given is not None:
+            raise typer.BadParameter(f"{self.name!r} and {given.flag} each give a grammar; one at a time")
+
+
+@options_class
+class GrammarCheckOptions(GrammarSourceOptions):
+    """The options of `gen grammars check`."""
+
+    text: str | None = flag("--text", help="Check whether this text matches, and if not, where it stops.")
+    text_file: Path | None = flag("--text-file", help="The same for a file; - is stdin, as a pipe is anyway.")
+
+    def check(self) -> None:
         """Refuse two texts."""
+        super().check()
         if self.text is not None and self.text_file is not None:
             raise typer.BadParameter("--text and --text-file each give a text; one at a time")
 
 
 @options_class
-class GrammarSampleOptions(GrammarNameOptions):
+class GrammarSampleOptions(GrammarSourceOptions):
     """The options of `gen grammars sample`."""
 
     seed: int | None = flag("--seed", "-s", help="Same seed, same sentences.")
     count: int = flag("-n", min=1, max=100_000, help="How many sentences.", default=1, show_default=True)
-    root: str = flag(
-        "--root", metavar="RULE", help="The rule that GBNF begins with.", default="root", show_default=True
-    )

@@ -151,7 +151,7 @@ class ModelOptions(Options):
         metavar="FILE[=SCALE]",
         help="LoRA adapter; repeatable.",
         is_path=True,
-        completes=Completes.MODEL,
+        completes=Completes.GGUF_FILE,
     )
     mmap: bool = _model("--mmap/--no-mmap", help="Map the file, or read the whole of it. [--mmap]", default=True)
     mlock: bool = _model("--mlock", help="Keep the model in RAM.", default=False)

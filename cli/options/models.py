@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from enum import Enum
 
+from .completes import Completes
 from .flag import REQUIRED, Options, argument, flag, options_class
 
 LIST_HELP = "text: a table; json: all facts, with paths. [text]"
@@ -20,7 +21,7 @@ class ModelsFormat(str, Enum):
 class ModelListOptions(Options):
     """The options of `gen models list`."""
 
-    part: str | None = argument("[PART]", called="PART", help="Only models with this in their names.")
+    part: str | None = argument("PART", called="PART", help="Only models with this in their names.")
     format: ModelsFormat = flag("--format", help=LIST_HELP, default=ModelsFormat.text)
 
 
@@ -29,7 +30,11 @@ class ModelShowOptions(Options):
     """The options of `gen models show`."""
 
     name: str = argument(
-        "NAME", called="NAME", help="What -m takes: a name, a part of it, a file.", default=REQUIRED
+        "NAME",
+        called="NAME",
+        help="What -m takes: a name, a part of it, a file.",
+        default=REQUIRED,
+        completes=Completes.MODEL,
     )
     format: ModelsFormat = flag(
         "--format", help="text: in words; json: the whole metadata. [text]", default=ModelsFormat.text

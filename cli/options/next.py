@@ -7,6 +7,7 @@ from enum import Enum
 import typer
 
 from .flag import Options, flag, options_class
+from .given import GivenFlags
 from .grammar import ConstraintOptions
 from .limits import at_least
 from .model import LogOptions, ModelOptions
@@ -25,6 +26,7 @@ class NextFormat(str, Enum):
 class NextOptions(Options):
     """The options of `gen next`: those of `gen run` on which the next token depends, and how it is shown."""
 
+    given: GivenFlags
     prompt: PromptOptions
     escapes: EscapeOptions
     chat: ChatOptions

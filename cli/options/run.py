@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from .flag import Options, options_class
+from .given import GivenFlags
 from .grammar import ConstraintOptions
 from .length import UNTIL_CONTEXT_IS_FULL, ContextShiftOptions, LengthOptions, length_flag
 from .model import LogOptions, ModelOptions
@@ -15,6 +16,7 @@ from .sampling import FullSamplingOptions
 class RunOptions(Options):
     """The options of `gen run`."""
 
+    given: GivenFlags
     prompt: PromptOptions
     escapes: EscapeOptions
     chat: ChatOptions

@@ -14,6 +14,7 @@ from typer.models import OptionInfo
 
 from ..errors import report_failures, require_stdout
 from ..escapes import process_escapes
+from ..typed_names import typed_names
 from .flag import Flag, Options, flag_of, walk_flags
 from .given import GivenFlags
 
@@ -60,9 +61,16 @@ def options_class_of(command: Callable[..., None]) -> type[Options] | None:
 
 def check_options(options: Options) -> None:
     """Refuse wrong values, and then those that exclude each other. Raises ``typer.BadParameter``."""
+    given = given_flags(options)
     for flag, value in walk_flags(options):
-        _check_value(flag, value)
+        _check_value(given.name_of(flag), flag, value)
     _check_groups(options)
+
+
+def given_flags(options: Options) -> GivenFlags:
+    """The flags on the command line, if the options class has a field for them; else none."""
+    values = (getattr(options, declared.name) for declared in fields(options))
+    return next((value for value in values if isinstance(value, GivenFlags)), GivenFlags())
 
 
 def field_types(cls: type[Options]) -> Mapping[str, Any]:
@@ -80,17 +88,17 @@ def _check_groups(options: Options) -> None:
     options.check()
 
 
-def _check_value(flag: Flag, value: Any) -> None:
+def _check_value(name: str, flag: Flag, value: Any) -> None:
     if value is None:
         return
     if flag.limit is not None:
         complaint = flag.limit.complaint(value)
         if complaint is not None:
-            raise typer.BadParameter(f"{flag.name}: {complaint}")
+            raise typer.BadParameter(f"{name}: {complaint}")
     for text in value if isinstance(value, list) else [value]:
         # Python turns bytes of an argument that are not UTF-8 into surrogates; a path may have them.
         if type(text) is str and not flag.is_path and not _is_unicode(text):
-            raise typer.BadParameter(f"{flag.name} is not UTF-8")
+            raise typer.BadParameter(f"{name} is not UTF-8")
 
 
 def _is_unicode(text: str) -> bool:
@@ -147,7 +155,7 @@ def _build(cls: type[OptionsT], values: Mapping[str, Any]) -> OptionsT:
             value = values[declared.name]
             built[declared.name] = _unescape(value) if described.has_escapes and values[_ESCAPE] else value
         elif declared_type is GivenFlags:
-            built[declared.name] = _given(values[_CONTEXT])
+            built[declared.name] = _given(values[_CONTEXT], cls)
         else:
             built[declared.name] = _build(declared_type, values)
     return cls(**built)
@@ -160,11 +168,13 @@ def _unescape(value: Any) -> Any:
     return [process_escapes(text) for text in value] if isinstance(value, list) else process_escapes(value)
 
 
-def _given(context: typer.Context) -> GivenFlags:
+def _given(context: typer.Context, cls: type[Options]) -> GivenFlags:
+    typed = typed_names(context)
     names = {}
     for parameter in context.command.params:
-        source = context.get_parameter_source(parameter.name or "")
-        if parameter.name and source is not None and source.name == "COMMANDLINE":
-            is_negated = context.params.get(parameter.name) is False and parameter.secondary_opts
-            names[parameter.name] = (parameter.secondary_opts if is_negated else parameter.opts)[0]
-    return GivenFlags(names)
+        name = parameter.name or ""
+        source = context.get_parameter_source(name)
+        if name and source is not None and source.name == "COMMANDLINE":
+            is_negated = context.params.get(name) is False and parameter.secondary_opts
+            names[name] = typed.get(name) or (parameter.secondary_opts if is_negated else parameter.opts)[0]
+    return GivenFlags(names, {called: typed[name] for name, called in _flag_names(cls) if name in typed})

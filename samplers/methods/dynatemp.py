@@ -40,6 +40,7 @@ class Dynatemp(Sampler):
         main="range",
         example=0.5,
         neutral={"temperature": 1.0, "range": 0.0},
+        idle={"exponent": "range"},
         aliases=("dynamic_temperature", "dynatemp_range", "temp_ext"),
         stage=Stage.TEMPERATURE + 1,
         keeps_likeliest=True,

@@ -199,6 +199,10 @@ IGNORED_FLAGS = {
     "--repeat-last-n 64": (
         "--repeat-last-n has no effect: penalties is off, with repeat 1 and frequency 0 and presence 0"
     ),
+    "--dynatemp-exp 2": "--dynatemp-exp has no effect: dynatemp has range 0",
+    "--dynatemp-exp 2 --temp 1": "--dynatemp-exp has no effect: dynatemp has range 0",
+    "--dynatemp-exp 2 --dynatemp-range 0": "",
+    "--dynatemp-exp 2 --dynatemp-range 0.5": "",
     "--dry-base 1.5 --dry-multiplier 0": "",
     "--dry-base 1.5 --dry-multiplier 0.8": "",
     "--repeat-last-n 64 --presence-penalty 0.1": "",

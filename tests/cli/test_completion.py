@@ -92,9 +92,9 @@ def test_candidates(line, expected):
 @pytest.mark.parametrize(
     ("line", "suffix", "start"),
     [
-        ("gen -m ", ".gguf", 0),
-        ("gen --model=mod", ".gguf", 8),
+        ("gen -m ~/mod", ".gguf", 0),
         ("gen --lora ", ".gguf", 0),
+        ("gen --lora=mod", ".gguf", 7),
         ("gen -f ", "", 0),
         ("gen batch ", "", 0),
         ("gen presets import ", "", 0),
@@ -109,6 +109,43 @@ def test_files(line, suffix, start):
     words = split_line(line)
     reply = complete_words([word.text for word in words[1:-1]], words[-1].text)
     assert (reply.candidates, reply.file_suffix, reply.file_start) == ([], suffix, start)
+
+
+@pytest.fixture
+def models(home, monkeypatch):
+    """Model files here and in a folder of the user's config; ``texts`` runs in this process."""
+    user = home / "mine"
+    folders = [home / "work" / "models", home / "work" / ".hidden", user, home / "config" / "logitsmith"]
+    for folder in folders:
+        folder.mkdir(parents=True)
+    for file in ("models/tiny.gguf", "models/notes.txt", "large.GGUF", ".secret.gguf"):
+        (home / "work" / file).touch()
+    (user / "model-of-mine.gguf").write_bytes(b"GGUF")
+    (folders[-1] / "config.yaml").write_text(f"model_folders: [{user}, 3]\n")
+    monkeypatch.chdir(home / "work")
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(home / "config"))
+    return home
+
+
+MODEL_COMPLETIONS = {
+    "gen -m mod": ["model-of-mine", "models/"],
+    "gen --model=la": ["--model=large.GGUF"],
+    "gen -m Smol": ["SmolLM2-135M-Instruct.Q4_1"],
+    "gen models show model-": ["model-of-mine"],
+    "gen score x -m models/": ["models/tiny.gguf"],
+    "gen -m .": [".hidden/", ".secret.gguf"],
+    "gen -m nonsuch/": [],
+}
+
+
+@pytest.mark.parametrize(("line", "expected"), MODEL_COMPLETIONS.items())
+def test_models_are_completed_by_name_and_by_file(models, line, expected):
+    assert texts(line) == expected
+
+
+def test_models_of_a_config_that_cannot_be_read_are_left_out(models):
+    (models / "config" / "logitsmith" / "config.yaml").write_text("model_folders: [")
+    assert texts("gen -m mod") == ["models/"]
 
 
 @pytest.mark.parametrize(("words", "command"), LEAVES, ids=[" ".join(words) for words, _ in LEAVES])
@@ -182,7 +219,7 @@ def test_colons_are_escaped_for_zsh():
 
 @pytest.mark.parametrize("shell", SCRIPTS)
 @pytest.mark.parametrize(
-    "line", ["gen --se", "gen -P ", "gen --grammar ", "gen --set top_k.", "gen --chain 'a > t"]
+    "line", ["gen --se", "gen -P ", "gen -m ", "gen --grammar ", "gen --set top_k.", "gen --chain 'a > t"]
 )
 def test_neither_numpy_nor_llama_cpp_nor_pydantic_is_imported(shell, line, environment, home):
     program = (
@@ -303,6 +340,7 @@ def test_in_a_real_shell(shell, home, environment):
             "gen --format=jso\t": "--format=jsonl",
             "gen -P deter\t": "-P><deterministic",
             "gen -m my\ts\t": "-m><my models/small.gguf",
+            "gen -m Smol\t": "-m><SmolLM2-135M-Instruct.Q4_1",
             "gen -f prom\t": "-f><prompt.txt",
             "gen --file=prom\t": "--file=prompt.txt",
             "echo x | gen --see\t": "--seed",

@@ -186,6 +186,8 @@ def test_commands(gen, files):
     assert wide.splitlines()[1:] == ["  日本x", "      ^"]
     assert "is not UTF-8" in gen("grammars", "check", "mine", "--text", b"\xff", code=2).err
     assert "--root names a rule of GBNF" in gen("grammars", "check", "schema.json", "--root", "x", code=2).err
+    assert gen("grammars", "check", "json", stdin="[1]").out == "json: the text matches\n"
+    assert "'x' cannot stand here" in gen("grammars", "check", "json", stdin="x", code=1).out
     assert "ends too early" in gen("grammars", "check", "json", "--text-file", "-", stdin="[1", code=1).out
     assert gen("grammars", "check", "json", "--text-file", "-", stdin="[1]\n").out.endswith("matches\n")
 
@@ -201,6 +203,43 @@ def test_samples_match_their_grammar(gen, files):
     assert "--schema-lenient is for" in gen("grammars", "sample", "digits.regex", "--schema-lenient", code=2).err
 
 
+GRAMMAR_FLAGS = {
+    "a regex": (["--regex", "a{2}"], "aa", "regex"),
+    "a schema": (["-j", '{"const": 5}'], "5", "JSON Schema"),
+    "a file": (["--grammar-file", "grammars/mine.gbnf"], "mine", "grammars/mine.gbnf"),
+    "GBNF": (["--grammar", 'root ::= "a"'], "a", "grammar"),
+    "a name": (["--grammar", "mine"], "mine", "grammar mine"),
+    "a rule": (["--grammar", 'root ::= "a"\nother ::= "b"', "--grammar-root", "other"], "b", "grammar"),
+}
+
+
+@pytest.mark.parametrize(("flags", "sentence", "label"), GRAMMAR_FLAGS.values(), ids=GRAMMAR_FLAGS)
+def test_the_flags_of_a_run_give_a_grammar_to_check_and_sample(gen, files, flags, sentence, label):
+    assert gen("grammars", "sample", *flags).out == f"{sentence}\n"
+    assert gen("grammars", "check", *flags, "--text", sentence).out == f"{label}: the text matches\n"
+
+
+WRONG_SOURCES = {
+    "none": ([], "there is no grammar: give a name or a file, or a flag such as --regex"),
+    "two": (["json", "--regex", "a"], "'json' and --regex each give a grammar; one at a time"),
+    "two flags": (["-j", "{}", "--regex", "a"], "--json-schema and --regex each give a grammar"),
+    "a rule of a regex": (["--regex", "a", "--root", "b"], "--regex: grammar: a root rule belongs to GBNF"),
+}
+
+
+@pytest.mark.parametrize(("arguments", "message"), WRONG_SOURCES.values(), ids=WRONG_SOURCES)
+def test_a_source_of_a_grammar_that_is_none_is_refused(gen, arguments, message):
+    for command in ("check", "sample"):
+        assert message in gen("grammars", command, *arguments, code=2).err
+
+
+def test_an_empty_pipe_is_no_text(gen, home):
+    note = "gen: note: stdin is empty: only the grammar is checked; --text '' checks an empty text\n"
+    checked = gen("grammars", "check", "json", stdin="")
+    assert (checked.out, checked.err) == ("json: ok\n", note)
+    assert "ends too early" in gen("grammars", "check", "json", "--text", "", code=1).out
+
+
 NOT_TWO = '{"type": "integer", "minimum": 2, "maximum": 3, "not": {"const": 2}}'
 LEFT_OUT = "gen: note: left out of the JSON Schema: /not\n"
 
@@ -210,7 +249,7 @@ def test_a_lenient_schema_lists_what_it_leaves_out(gen, home):
     assert gen("x", *RUN, "-j", NOT_TWO, "--schema-lenient", "--show-config").err == LEFT_OUT
     run = gen("x", *RUN, "-jf", "s.json", "--schema-lenient")
     assert (run.err, run.out in ("2", "3")) == (LEFT_OUT, True)
-    for arguments in (["check", "s.json"], ["sample", "s.json"]):
+    for arguments in (["check", "s.json", "--text", "3"], ["sample", "s.json"]):
         assert "/not: 'not' is not supported" in gen("grammars", *arguments, code=2).err
         assert gen("grammars", *arguments, "--schema-lenient").err == LEFT_OUT
     shown = gen("grammars", "show", "s.json", "--schema-lenient").out

@@ -510,6 +510,20 @@ def test_metadata_is_overridden(gen):
     assert re.search(r"llama_context: freq_base += 5000\.0", log)
 
 
+NEW_KEYS = {
+    "llama.rope.freq_bse=float:5": "did you mean llama.rope.freq_base?",
+    "x.y=int:1": "it counts only if llama.cpp looks for it",
+    "tokenizer.ggml.tokens=str:a": "it counts only if llama.cpp looks for it",
+}
+
+
+@pytest.mark.parametrize(("override", "hint"), NEW_KEYS.items(), ids=range(3))
+def test_an_override_of_a_key_that_the_file_lacks_is_named(gen, override, hint):
+    key = override.partition("=")[0]
+    note = f"gen: note: --override-kv {key}: the file has no such value to override; {hint}\n"
+    assert gen("Hi", "-n", "0", "--override-kv", override).err == note
+
+
 WRONG_OVERRIDES = {
     "llama.context_length=str:9": "override of llama.context_length: the file holds int, not str",
     "llama.block_count=int:0": "override: llama.block_count is 0, not within 1..512",

@@ -47,6 +47,8 @@ def test_main_and_neutral_are_parameters(name):
     fields = set(cls.model_fields)
     assert cls.about.main is None or cls.about.main in fields
     assert set(cls.about.neutral) <= fields
+    assert set(cls.about.idle) <= fields
+    assert set(cls.about.idle.values()) <= set(cls.about.neutral)
     if cls.about.neutral:
         assert cls(**cls.about.neutral).is_neutral
 

@@ -8,7 +8,7 @@ import typer
 from logitsmith.cli.escapes import process_escapes
 from logitsmith.cli.inputs.json_lines import InvalidLineError, number_lines
 from logitsmith.cli.inputs.logprobs import logprob_request
-from logitsmith.cli.inputs.model import _override
+from logitsmith.cli.inputs.overrides import read_overrides
 from logitsmith.cli.inputs.score_lines import _scored_line
 from logitsmith.cli.options.output import OutputOptions
 from logitsmith.engine import Model, ModelError
@@ -57,7 +57,7 @@ def overrides(data: bytes) -> None:
     """Values of ``--override-kv``, which are checked against the metadata of a small model."""
     text = data[:_MOST_BYTES].decode(errors="surrogateescape")
     metadata = {"general.architecture": b"llama", "llama.block_count": 1, "llama.rope.freq_base": 1e4}
-    check_overrides(dict(_override(item) for item in text.split(",")), metadata)
+    check_overrides(read_overrides([text]), metadata)
 
 
 TARGETS = (
