@@ -60,7 +60,7 @@ MIXTURES = frozenset(
     ]
 )
 SHORT_SHIFT = ("rwkv6qwen2", "arwkv7")
-"""RWKV in place of a transformer's attention. Such a model has no ``time_mix_first``, by which llama.cpp knows it."""
+"""RWKV in place of a transformer's attention: llama.cpp knows it by the missing ``time_mix_first``."""
 LATENT_ATTENTION = ("deepseek2", "deepseek2-ocr", "kimi-linear", "mistral4", "glm-dsa")
 """Architectures whose keys and values share one latent vector."""
 
