@@ -18,7 +18,7 @@ _SEEDS = [
     b"{% for m in messages %}<|im_start|>{{ m['role'] + '\\n' + m['content'] + '<|im_end|>\\n' }}{% endfor %}"
     b"{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}",
     b"{{ bos_token }}{% if messages[0].role == 'system' %}{% set s = messages[0].content %}"
-    b"{% set loop_messages = messages[1:] %}{% else %}{% set s = '' %}{% set loop_messages = messages %}{% endif %}"
+    b"{% set loop_messages = messages[1:] %}{% else %}{% set s='' %}{% set loop_messages = messages %}{% endif %}"
     b"{%- for m in loop_messages -%}{% if (m.role == 'user') != (loop.index0 % 2 == 0) %}"
     b"{{ raise_exception('roles must alternate') }}{% endif %}[INST] {{ m.content }} [/INST]{%- endfor -%}",
     b"{% macro say(m, kind='x') -%}{{ m.content.split('</think>')[-1].lstrip('\\n') | upper }}{%- endmacro %}"
