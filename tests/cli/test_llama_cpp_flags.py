@@ -2,6 +2,7 @@
 
 import json
 import re
+from pathlib import Path
 
 import pytest
 from logitsmith.cli.app import app
@@ -163,8 +164,8 @@ WITH_A_MODEL = [flags for flags in FLAGS if "-ngl" in flags]
 
 @pytest.mark.parametrize("row", FOREIGN_FLAGS, ids=lambda row: row.names)
 def test_advice_on_a_foreign_flag_names_flags_that_exist(row):
-    for flag in re.findall(r"(?<![\w-])--?[A-Za-z][\w-]*", row.advice):
-        command = re.search(r"gen (batch|score)", row.advice)
+    command = re.search(r"gen (batch|score)", row.advice)
+    for flag in set(re.findall(r"(?<![\w-])--?[A-Za-z][\w-]*", row.advice)) - {"--help", "--version"}:
         places = FLAGS if command is None else [FLAGS[list(COMMANDS).index(command[1])]]
         assert any(flag in flags for flags in places), flag
 
@@ -181,7 +182,43 @@ def test_a_foreign_flag_has_one_row():
     assert foreign_flag_sentence("-nothing") is None
 
 
+RECORDED = json.loads(Path(__file__).with_name("llama_cpp_flags.json").read_text(encoding="utf-8"))["flags"]
+"""What tests/record_llama_cpp_flags.py found in llama.cpp's source."""
+PROGRAMS = {"common", "completion", "cli", "server"}
+"""Of the others, such as those that train or measure, `gen` is no counterpart."""
+FORMER = {"-cd", "--ctx-size-draft", "-dio", "--direct-io", "-ndio", "--no-direct-io"}
+"""Names of earlier versions, which people still type."""
+
+
+def is_named_by(pattern, name):
+    return name == pattern or (pattern.endswith("*") and name.startswith(pattern[:-1]))
+
+
+@pytest.mark.parametrize("flag", RECORDED, ids=lambda flag: flag["names"][0])
+def test_every_flag_of_llama_cpps_programs_is_known(flag):
+    run = FLAGS[list(COMMANDS).index("run")] | {"-h", "--help"}
+    unknown = [name for name in flag["names"] if name not in run and foreign_flag_sentence(name) is None]
+    assert not unknown or PROGRAMS.isdisjoint(flag["programs"])
+
+
+def test_every_foreign_flag_is_one_of_llama_cpps():
+    names = {name for flag in RECORDED for name in flag["names"]} | FORMER
+    patterns = [pattern for row in FOREIGN_FLAGS for pattern in row.names.split()]
+    assert [text for text in patterns if not any(is_named_by(text, name) for name in names)] == []
+
+
+def test_a_beginning_of_foreign_names_is_none_of_a_flag_here():
+    beginnings = [text for row in FOREIGN_FLAGS for text in row.names.split() if text.endswith("*")]
+    own = set.union(*FLAGS)
+    assert [(text, name) for text in beginnings for name in own if is_named_by(text, name)] == []
+
+
 FOREIGN = {
+    "x --spec-draft-n-max 8": "is guesses of several tokens in llama.cpp; gen has no draft model",
+    "x --mmproj-offload": "--mmproj-offload is what reads pictures in llama.cpp; leave it out",
+    "x --reasoning off": """use --chat-template-kwargs '{"enable_thinking": false}'""",
+    "x --usage": "use --help",
+    "x -o out.txt": "-o is the file of the text in llama.cpp; use > FILE",
     "-hft foo Hi": "-hft is the token for Hugging Face in llama.cpp; set HF_TOKEN, or run `hf auth login` once",
     "x --offline": "--offline is no download in llama.cpp; set HF_HUB_OFFLINE=1",
     "x -cnv": "-cnv is conversation mode in llama.cpp; use --chat for one answer",
