@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import IO
 
 
-def write_whole_file(path: Path, write: Callable[[IO[bytes]], object]) -> None:
+def write_whole_file(path: Path, write: Callable[[IO[bytes]], object], private: bool = False) -> None:
     """Let ``write`` fill a temporary file beside ``path``, force it to the disk, then rename it to ``path``.
 
-    The file gets the permissions that the umask leaves a new file. Raises ``OSError`` with
-    the name ``path``, which is then as before.
+    The file gets the permissions that the umask leaves a new file; ``private``: only its owner may read it.
+    Raises ``OSError`` with the name ``path``, which is then as before.
     """
     name = ""
     try:
@@ -23,9 +23,10 @@ def write_whole_file(path: Path, write: Callable[[IO[bytes]], object]) -> None:
             write(file)
             file.flush()
             os.fsync(file.fileno())
-        mask = os.umask(0)  # the only way to read the umask is to set it
-        os.umask(mask)
-        Path(name).chmod(0o666 & ~mask)
+        if not private:  # as the temporary file is
+            mask = os.umask(0)  # the only way to read the umask is to set it
+            os.umask(mask)
+            Path(name).chmod(0o666 & ~mask)
         Path(name).replace(path)
     except OSError as error:
         error.filename = str(path)

@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     from .native_log import set_abort_handler, set_log_sink
     from .native_numa import use_numa
     from .next_token import ChainComparison, NextToken, trace_next
+    from .prompt_cache import PromptCacheError, load_prompt_cache, save_prompt_cache
     from .scoring import score, score_choices, score_prompt
     from .text_stream import TextStream
     from .vocabulary import Vocabulary
@@ -87,6 +88,7 @@ __all__ = [
     "ModelNotHereError",
     "ModelSummary",
     "NextToken",
+    "PromptCacheError",
     "PromptToken",
     "PullProgress",
     "ReasoningTags",
@@ -106,6 +108,7 @@ __all__ = [
     "is_chat_template",
     "list_models",
     "llama_cpp_build",
+    "load_prompt_cache",
     "locate",
     "open_chat_template",
     "parse_hub_reference",
@@ -115,6 +118,7 @@ __all__ = [
     "read_metadata",
     "read_summaries",
     "resolve_model",
+    "save_prompt_cache",
     "score",
     "score_choices",
     "score_prompt",
@@ -156,6 +160,7 @@ __getattr__ = lazy_exports(
         "native_log": "set_abort_handler set_log_sink",
         "native_numa": "use_numa",
         "next_token": "ChainComparison NextToken trace_next",
+        "prompt_cache": "PromptCacheError load_prompt_cache save_prompt_cache",
         "scoring": "score score_choices score_prompt",
         "text_stream": "TextStream",
         "vocabulary": "Vocabulary",

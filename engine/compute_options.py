@@ -60,6 +60,12 @@ class ComputeOptions:
         if self.cache_type_v.startswith(("q", "iq")) and self.flash_attention == "off":
             raise ModelError(f"cache_type_v: {self.cache_type_v} needs flash attention, which is off")
 
+    @property
+    def has_tiled_attention(self) -> bool:
+        """True if whole batches are computed on a CPU by the tiled kernel of flash attention."""
+        is_plain = self.cache_type_k == self.cache_type_v == "f16" and self.microbatch is None
+        return is_plain and self.flash_attention != "off"
+
     def apply(self, params: Any) -> None:
         """Set llama.cpp's context parameters, whose threads and batch size are set already."""
         if self.batch_threads is not None:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from ..common import count_noun
 from .errors import AbortedError, ModelError
 from .native_context import Logits, NativeContext
+from .prompt_pieces import PromptPieces
 
 Progress = Callable[[int, int], None]
 """Called with how many tokens of a prompt are done, and with their total, after each batch."""
@@ -39,14 +40,29 @@ class Context:
     same logits however a text is divided.
     """
 
-    def __init__(self, native: NativeContext, batch: int) -> None:
+    def __init__(self, native: NativeContext, batch: int, piece: int | None = None) -> None:
+        """Take over a context of llama.cpp.
+
+        Args:
+            native: the context, empty.
+            batch: how many tokens of a prompt are read at once.
+            piece: a batch that is divided at multiples of so many tokens is computed alike; None: only whole
+                batches are.
+        """
         self._native = native
         self._batch = batch
+        self._pieces = PromptPieces(batch, min(batch, piece or batch))
         self.max_rows = min(batch, _MAX_ROWS, max(1, _MAX_LOGITS_BYTES // (4 * native.width)))
         self.length = native.length
         self.tokens: list[int] = []
         self._is_shifted = False
         """True after `discard`: what is held is not what reading the same tokens would give."""
+        self._exact_tokens = 0
+        """How many tokens at the beginning were computed as an empty context computes them in a prompt."""
+        self._prompt_logits: Logits | None = None
+        """A copy of the logits after the ``_exact_tokens``, if these are a prompt that was read exactly."""
+        self._logits: Logits | None = None
+        """That copy, while it stands for the logits after the last token."""
 
     def read(
         self,
@@ -54,6 +70,7 @@ class Context:
         progress: Progress | None = None,
         is_interrupted: Callable[[], bool] | None = None,
         small_batches: bool = False,
+        exact: bool = False,
     ) -> int:
         """Make ``prompt`` the whole sequence; returns how many of its tokens were there already.
 
@@ -64,28 +81,44 @@ class Context:
                 ``tokens`` then holds what was read, and a later call continues from there. So it does after
                 `Model.abort`, which raises ``AbortedError`` without this argument.
             small_batches: Read as `push_each` does: at most ``max_rows`` tokens at once, and none alone.
+            exact: Keep only what an empty context would compute alike, so that all logits are those of an empty
+                context. Of a prompt that was read so before, nothing is read again.
 
         Raises ``ModelError`` when the prompt is empty or longer than the context.
         """
         self.check(prompt)
-        kept = self._keep_common_prefix(prompt)
+        if exact and self._keep_whole_prompt(prompt):
+            return len(prompt)
+        common = self._common_prefix(prompt)
+        kept = self._keep(self._pieces.reusable(min(common, self._exact_tokens), len(prompt)) if exact else common)
+        is_exact = not small_batches and (exact or kept == 0)
+        size = self.max_rows if small_batches else self._batch
+        first_end = self._pieces.end_of_batch(kept) if exact else kept + size
         with self._native.abort_when(is_interrupted):
-            size = self.max_rows if small_batches else self._batch
-            for start in range(kept, len(prompt), size):
-                batch = prompt[start : start + size]
+            for end in range(first_end, len(prompt) + size, size):
+                batch = prompt[len(self.tokens) : end]
                 try:
-                    if small_batches and len(batch) == 1:
-                        self._push_lone(batch[0])
-                    else:
-                        self._native.decode(batch, start)
-                        self.tokens.extend(batch)
+                    self._read_batch(batch, small_batches)
                 except AbortedError:
                     if is_interrupted is None:
                         raise
                     break
+                if is_exact:
+                    self._exact_tokens = len(self.tokens)
                 if progress is not None:
                     progress(len(self.tokens), len(prompt))
+        if exact and len(self.tokens) == len(prompt):
+            self._prompt_logits = self._native.logits().copy()
+            self._prompt_logits.flags.writeable = False
         return kept
+
+    def _read_batch(self, batch: Sequence[int], small_batches: bool) -> None:
+        """Append a batch of a prompt; see `read`."""
+        if small_batches and len(batch) == 1:
+            self._push_lone(batch[0])
+        else:
+            self._native.decode(batch, len(self.tokens))
+            self.tokens.extend(batch)
 
     def read_each(self, prompt: Sequence[int]) -> Iterator[Logits]:
         """Make ``prompt`` the whole sequence, and yield the logits after each token, valid as those of `logits`.
@@ -96,6 +129,7 @@ class Context:
         self._native.forget(0)
         self.tokens.clear()
         self._is_shifted = False
+        self._limit_exact_tokens(0)
         yield from self.push_each(prompt)
 
     def push_each(self, tokens: Sequence[int]) -> Iterator[Logits]:
@@ -109,6 +143,7 @@ class Context:
         before = self.tokens[-1:]
         if not before or self.is_full or not self._native.forget(len(self.tokens) - 1):
             return self.push_all([token])
+        self._limit_exact_tokens(len(self.tokens) - 1)
         self._native.decode([*before, token], len(self.tokens) - 1, all_logits=True)
         self.tokens.append(token)
         return [self._native.logits_at(1)]
@@ -118,6 +153,7 @@ class Context:
         if length == len(self.tokens):
             return
         kept = self.tokens[:length]
+        self._limit_exact_tokens(length)
         if self._native.forget(length):
             self.tokens = kept
         else:  # the state of a recurrent model cannot be truncated
@@ -138,12 +174,14 @@ class Context:
         self._native.discard(start, start + count, len(self.tokens))
         del self.tokens[start : start + count]
         self._is_shifted = True
+        self._limit_exact_tokens(0)
 
     def push(self, token: int) -> None:
         """Append one token. Raises ``ModelError`` when the context is full."""
         if self.is_full:
             raise ModelError(f"the context is full: it holds {count_noun(self.length, 'token')}")
         self._native.decode((token,), len(self.tokens))
+        self._logits = None
         self.tokens.append(token)
 
     def push_all(self, tokens: Sequence[int]) -> list[Logits]:
@@ -157,6 +195,7 @@ class Context:
         if len(self.tokens) + len(tokens) > self.length:
             raise ModelError(f"the context is full: it holds {count_noun(self.length, 'token')}")
         self._native.decode(tokens, len(self.tokens), all_logits=True)
+        self._logits = None
         self.tokens.extend(tokens)
         return [self._native.logits_at(index) for index in range(len(tokens))]
 
@@ -175,7 +214,23 @@ class Context:
 
         They are valid until the next token is read. Copy what is to be kept; the array cannot be written to.
         """
-        return self._native.logits()
+        return self._native.logits() if self._logits is None else self._logits
+
+    def exact_state(self) -> tuple[list[int], memoryview]:
+        """The tokens that an exact reading can keep, and llama.cpp's state of them; drops all others.
+
+        Without any token the state is empty, as it is for a recurrent model, which can keep none.
+        """
+        kept = self._keep(self._exact_tokens if self._native.can_truncate else 0)
+        return self.tokens[:], self._native.state() if kept else memoryview(b"")
+
+    def restore_exact_state(self, tokens: Sequence[int], state: bytes) -> bool:
+        """Take up what `exact_state` gave; False if llama.cpp refuses it, and nothing is held then."""
+        self._keep(0)
+        if len(tokens) > self.length or not self._native.set_state(state):
+            return False
+        self.tokens[:], self._exact_tokens = tokens, len(tokens)
+        return True
 
     def close(self) -> None:
         """Free the memory."""
@@ -185,18 +240,42 @@ class Context:
         """Raise ``ModelError`` for a prompt that is empty or does not fit."""
         check_prompt(prompt, self.length, "the context holds")
 
-    def _keep_common_prefix(self, prompt: Sequence[int]) -> int:
-        """Drop what differs from the prompt, and at least its last token; returns how many tokens remain."""
+    def _keep_whole_prompt(self, prompt: Sequence[int]) -> bool:
+        """Drop what follows a prompt that was read exactly before; returns False if it was not, or cannot be."""
+        length = len(prompt)
+        if self._prompt_logits is None or self._exact_tokens != length or self.tokens[:length] != list(prompt):
+            return False
+        # Needed even if nothing follows: an aborted batch may have left some of its own.
+        if not self._native.forget(length):
+            return False
+        del self.tokens[length:]
+        self._logits = self._prompt_logits
+        return True
+
+    def _common_prefix(self, prompt: Sequence[int]) -> int:
+        """How many tokens at the beginning are held, without the prompt's last one."""
         common = 0
         for held, token in zip(() if self._is_shifted else self.tokens, prompt[:-1], strict=False):
             if held != token:
                 break
             common += 1
+        return common
+
+    def _limit_exact_tokens(self, count: int) -> None:
+        """From ``count`` on, what is held is not as an empty context would compute it."""
+        if count < self._exact_tokens:
+            self._exact_tokens, self._prompt_logits = count, None
+        self._logits = None
+
+    def _keep(self, count: int) -> int:
+        """Drop all but the first ``count`` tokens before a prompt is read; returns how many remain."""
         self._is_shifted = False
         # Needed even if all tokens are kept: an aborted batch may have left some of its own.
-        if not self._native.forget(common):
+        if not self._native.forget(count):
             # The state of a recurrent model cannot be truncated.
             self._native.forget(0)
-            common = 0
-        del self.tokens[common:]
-        return common
+            count = 0
+        del self.tokens[count:]
+        self._exact_tokens, self._prompt_logits = min(self._exact_tokens, count), None
+        self._logits = None
+        return count

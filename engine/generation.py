@@ -36,6 +36,7 @@ def generate(  # noqa: PLR0913 - the arguments are public
     lookup: int = 0,
     keep_on_shift: int | None = None,
     trace: int | None = None,
+    exact_reuse: bool = False,
     progress: Progress | None = None,
     is_interrupted: Callable[[], bool] | None = None,
 ) -> Iterator[Event]:
@@ -66,6 +67,8 @@ def generate(  # noqa: PLR0913 - the arguments are public
             prompt, -1 for all; discard half of the others, and move the rest up. None: the text ends there.
         trace: Record in `Token.trace` what each step of the chain did, with this many of the likeliest tokens of
             each stage; None: nothing is recorded. Tokens and logprobs are the same with and without.
+        exact_reuse: Of what the context holds of an earlier run, keep only what an empty context would compute
+            alike, so that the tokens are those of a first run.
         progress: Called while the prompt is read.
         is_interrupted: Called while the prompt is read and before each token. Once it returns True, the run ends
             with the finish reason ``interrupted``.
@@ -82,7 +85,7 @@ def generate(  # noqa: PLR0913 - the arguments are public
     prompt_ids = task.prompt_ids
     context.check(prompt_ids)
     began = perf_counter()
-    cached_tokens = 0 if echo else context.read(prompt_ids, progress, is_interrupted)
+    cached_tokens = 0 if echo else context.read(prompt_ids, progress, is_interrupted, exact=exact_reuse)
     prompt_seconds = perf_counter() - began
     yield task.start_event(cached_tokens, context.length)
     if echo:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from types import TracebackType
+from typing import Any
 
 from ..common.limits import INT32_MAX, MAX_SLOTS, MAX_THREADS
 from .batch_exactness import EXACT, BatchExactness
@@ -18,8 +19,10 @@ from .gguf import check_gguf, check_is_model, duplicate_token
 from .gpu_options import GpuOptions
 from .metadata_overrides import MetadataOverrides, check_overrides
 from .model_files.parts import first_part
+from .model_identity import fingerprint
 from .native_context import ContextOptions, NativeContext
 from .native_model import LoadOptions, NativeModel
+from .prompt_pieces import PIECE_TOKENS
 from .row_probe import probe_decode_plan
 from .sequence_slots import SequenceSlots
 from .vocabulary import Vocabulary
@@ -48,6 +51,8 @@ class Model:
         """By the number of slots."""
         self.path = path
         self.lora: tuple[tuple[Path, float], ...] = ()
+        self._overrides: MetadataOverrides = {}
+        self._gpu_layers = 0
         self.threads = context.threads
         self.vocabulary = Vocabulary(native.vocabulary)
         self.metadata = native.metadata()
@@ -111,6 +116,7 @@ class Model:
             threads = threads or physical_cores()
             model = cls(path, native, ContextOptions(length, threads, min(batch, length), compute=compute))
             model.lora = tuple((Path(file), scale) for file, scale in lora)
+            model._overrides, model._gpu_layers = overrides or {}, gpu_layers
             model._adapters = [(native.load_adapter(str(file)), scale) for file, scale in lora]
         except BaseException:
             native.close()
@@ -123,8 +129,17 @@ class Model:
         self._check_open()
         if self._context is None:
             native = NativeContext(self._native, self._options, self._adapters)
-            self._context = Context(native, self._options.batch)
+            self._context = Context(native, self._options.batch, self._piece_tokens)
         return self._context
+
+    @property
+    def _piece_tokens(self) -> int | None:
+        """Into which pieces a batch of a prompt can be divided without any effect; None: it is not known.
+
+        A mixture of experts sends the tokens of a batch to experts, whose shares depend on the division.
+        """
+        is_known = self._options.compute.has_tiled_attention
+        return PIECE_TOKENS if is_known and not (self._native.is_mixture or self._native.uses_gpu) else None
 
     def make_slots(self, count: int, isolated: bool = False) -> SequenceSlots:
         """Make ``count`` sequence slots, each as long as the context; see `SequenceSlots` for ``isolated``.
@@ -179,6 +194,26 @@ class Model:
     def name(self) -> str:
         """The file's name without its suffix."""
         return self.path.stem
+
+    def identity(self) -> dict[str, Any]:
+        """What the logits of the model depend on, as JSON: fingerprints of its files, and how it computes.
+
+        ``threads`` is among it: beyond 256 tokens, they change what llama.cpp computes for a single token. Raises
+        ``ModelError`` for a file that cannot be read any more.
+        """
+        return {
+            "fingerprint": fingerprint(self.path),
+            "lora": [[fingerprint(file), scale] for file, scale in self.lora],
+            "overrides": dict(self._overrides),
+            "gpu_layers": self._gpu_layers,
+            "batch": self._options.batch,
+            "threads": self.threads,
+            "compute": {
+                name: value
+                for name, value in asdict(self._options.compute).items()
+                if value != getattr(_LLAMA_CPPS_DEFAULTS, name)
+            },
+        }
 
     def special_text(self, name: str) -> str:
         """The text of the special token ``bos`` or ``eos``; empty if there is none."""

@@ -230,6 +230,22 @@ class NativeContext:
         lib.llama_memory_seq_rm(self._memory, 0, start, end)
         lib.llama_memory_seq_add(self._memory, 0, end, length, start - end)
 
+    def state(self, sequence: int = 0) -> memoryview:
+        """All that is held of a sequence, as bytes that `set_state` takes."""
+        size = int(lib.llama_state_seq_get_size(self.handle, sequence))
+        buffer = (ctypes.c_uint8 * size)()
+        written = int(lib.llama_state_seq_get_data(self.handle, buffer, size, sequence))
+        return memoryview(buffer)[:written]
+
+    def set_state(self, state: bytes, sequence: int = 0) -> bool:
+        """Put a state into an empty sequence; False if llama.cpp refuses it, and the sequence is empty then."""
+        buffer = (ctypes.c_uint8 * len(state)).from_buffer_copy(state)
+        if lib.llama_state_seq_set_data(self.handle, buffer, len(state), sequence) == len(state):
+            return True
+        self.forget(0, sequence)
+        last_complaint()
+        return False
+
     def copy(self, source: int, target: int) -> None:
         """Copy all tokens of one sequence into another, empty one."""
         lib.llama_memory_seq_cp(self._memory, source, target, -1, -1)

@@ -12,12 +12,7 @@ from .batch_exactness import EXACT, BatchExactness
 from .context import check_prompt
 from .decode_plan import DecodePlan
 from .native_context import Logits, NativeContext, SequenceSpan
-
-PROMPT_CHUNK_TOKENS = 64
-"""Tokens of a prompt that are read at once: the fewest for llama.cpp's tiled flash attention kernel.
-
-What that kernel computes for a token does not depend on where a text is divided.
-"""
+from .prompt_pieces import PIECE_TOKENS
 
 
 class SequenceSlot:
@@ -71,7 +66,7 @@ class SequenceSlots:
         self._in_chunks = not isolated
         # Some tokens are kept free for the copies of a token without neighbours.
         self.length = native.length - (plan.lone_copies - 1 if plan is not None else 0)
-        max_rows = min(PROMPT_CHUNK_TOKENS - 1, batch)
+        max_rows = min(PIECE_TOKENS - 1, batch)
         self.all = [SequenceSlot(number, self.length, max_rows) for number in range(count)]
         self._can_truncate = native.can_truncate
 
@@ -106,7 +101,7 @@ class SequenceSlots:
         for start in range(0, length, self._batch):
             end = min(start + self._batch, length)
             if self._in_chunks:
-                ends += range(start + PROMPT_CHUNK_TOKENS, end - PROMPT_CHUNK_TOKENS + 1, PROMPT_CHUNK_TOKENS)
+                ends += range(start + PIECE_TOKENS, end - PIECE_TOKENS + 1, PIECE_TOKENS)
             ends.append(end)
         return ends
 

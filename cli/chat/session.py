@@ -178,6 +178,7 @@ class ChatSession:
             jump=settings.jump,
             lookup=settings.lookup,
             trace=settings.trace,
+            exact_reuse=True,
             progress=progress,
             is_interrupted=is_interrupted,
         )

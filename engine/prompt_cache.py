@@ -1,0 +1,89 @@
+"""What a context holds of a prompt, as a file: a later process goes on from there."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from array import array
+from pathlib import Path
+from typing import IO, Any
+
+from ..common import write_whole_file
+from .errors import ModelError
+from .model import Model
+from .native_build import llama_cpp_build
+
+_MARK = b"gen prompt cache 1\n"
+_MAX_HEADER_BYTES = 1_000_000
+
+
+class PromptCacheError(ModelError):
+    """A prompt cache that does not fit or cannot be read; the message is the reason, without the file's name."""
+
+
+def save_prompt_cache(model: Model, path: Path) -> int:
+    """Write what `generate` with ``exact_reuse`` can reuse of the model's context; returns how many tokens it is.
+
+    The file is private to its owner, and is written whole or not at all. The context then holds nothing else.
+    Raises ``OSError``, ``ModelError``.
+    """
+    tokens, state = model.context.exact_state()
+    ids = array("i", tokens).tobytes()
+    digest = hashlib.sha256(ids)
+    digest.update(state)
+    header = {**_fitting(model), "tokens": len(tokens), "bytes": len(state), "sha256": digest.hexdigest()}
+
+    def write(file: IO[bytes]) -> None:
+        file.write(_MARK + json.dumps(header).encode() + b"\n" + ids)
+        file.write(state)
+
+    write_whole_file(path, write, private=True)
+    return len(tokens)
+
+
+def load_prompt_cache(model: Model, path: Path) -> int:
+    """Take up a prompt cache; returns how many tokens the context then holds.
+
+    Raises ``OSError``; ``PromptCacheError`` for a file that is no prompt cache, is damaged, or was made by another
+    model, with other settings or by another llama.cpp. The context then holds nothing.
+    """
+    with path.open("rb") as file:
+        if file.read(len(_MARK)) != _MARK:
+            raise PromptCacheError("it is no prompt cache of gen")
+        header = _read_header(file)
+        for name, value in _fitting(model).items():
+            if header.get(name) != json.loads(json.dumps(value)):
+                raise PromptCacheError(f"it was made with another {_NAMES[name]}")
+        count, size = header.get("tokens"), header.get("bytes")
+        if type(count) is not int or type(size) is not int or not 0 <= count <= model.context.length:
+            raise PromptCacheError("it has more tokens than the context holds")
+        ids, state = file.read(array("i").itemsize * count), file.read(size + 1)
+    digest = hashlib.sha256(ids)
+    digest.update(state)
+    if digest.hexdigest() != header.get("sha256"):
+        raise PromptCacheError("it is damaged")
+    tokens = array("i")
+    tokens.frombytes(ids)
+    if count and not model.context.restore_exact_state(tokens.tolist(), state):
+        raise PromptCacheError("llama.cpp refuses it")
+    return count
+
+
+_NAMES = {"model": "model or other settings of it", "llama_cpp": "llama.cpp"}
+
+
+def _fitting(model: Model) -> dict[str, Any]:
+    """What must be the same when a cache is taken up. The threads need not: prompts do not depend on them."""
+    identity = {name: value for name, value in model.identity().items() if name != "threads"}
+    build = llama_cpp_build()
+    return {"model": identity, "llama_cpp": [build.binding_version, build.ggml_version, build.system_info]}
+
+
+def _read_header(file: IO[bytes]) -> dict[str, Any]:
+    try:
+        header = json.loads(file.readline(_MAX_HEADER_BYTES))
+    except ValueError:
+        header = None
+    if not isinstance(header, dict):
+        raise PromptCacheError("it is damaged")
+    return header

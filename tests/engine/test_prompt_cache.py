@@ -1,0 +1,128 @@
+"""Prompt caches: what a later process takes up gives the same logits; what does not fit is refused."""
+
+import shutil
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+from logitsmith.engine import Model, PromptCacheError, load_prompt_cache, save_prompt_cache
+from logitsmith.engine.compute_options import ComputeOptions
+
+from .small_models import write_model
+from .test_exact_reuse import cold_logits, some_tokens
+
+OPTIONS = {"n_ctx": 512, "batch": 128, "threads": 1}
+PROMPT = some_tokens(300)
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory):
+    return write_model(tmp_path_factory.mktemp("cache") / "llama.gguf", "llama")
+
+
+@pytest.fixture(scope="module")
+def model(path) -> Iterator[Model]:
+    with Model.load(path, **OPTIONS) as loaded:
+        yield loaded
+
+
+@pytest.fixture
+def cache(model, tmp_path):
+    model.context.read(PROMPT, exact=True)
+    model.context.push(3)
+    assert save_prompt_cache(model, tmp_path / "cache") == 300
+    return tmp_path / "cache"
+
+
+def test_a_later_process_goes_on_from_there(path, model, cache):
+    longer = [*PROMPT[:290], *some_tokens(100, 7)]
+    expected = cold_logits(model, longer)
+    with Model.load(path, **OPTIONS) as other:
+        assert load_prompt_cache(other, cache) == 300
+        assert other.context.read(longer, exact=True) == 256
+        assert np.array_equal(other.context.logits(), expected)
+        for token in some_tokens(5):
+            other.context.push(token)
+        assert load_prompt_cache(other, cache) == 300
+        assert other.context.read(longer, exact=True) == 256
+        assert np.array_equal(other.context.logits(), expected)
+
+
+def test_only_what_can_be_reused_is_written(model, cache):
+    assert model.context.tokens == PROMPT
+    model.context.read(PROMPT[:50], small_batches=True)
+    model.context.read_each(PROMPT[:50])
+    assert save_prompt_cache(model, cache) <= 50
+    list(model.context.read_each(PROMPT[:50]))
+    assert save_prompt_cache(model, cache) == 0
+    assert load_prompt_cache(model, cache) == 0
+
+
+def test_it_is_private(cache):
+    assert cache.stat().st_mode & 0o777 == 0o600
+    assert list(cache.parent.iterdir()) == [cache]
+
+
+WRONG_BYTES = {
+    "empty": (lambda data: b"", "it is no prompt cache of gen"),
+    "another file": (lambda data: b"GGUF" + data, "it is no prompt cache of gen"),
+    "no header": (lambda data: data[:19] + b"[]\n", "it is damaged"),
+    "half a header": (lambda data: data[:60], "it is damaged"),
+    "cut off": (lambda data: data[:-1], "it is damaged"),
+    "too long": (lambda data: data + b"x", "it is damaged"),
+    "a changed byte": (lambda data: data[:-9] + bytes([data[-9] ^ 1]) + data[-8:], "it is damaged"),
+    "another version": (lambda data: data.replace(b'"llama_cpp": ["', b'"llama_cpp": ["9'), "another llama.cpp"),
+}
+
+
+@pytest.mark.parametrize(("change", "message"), WRONG_BYTES.values(), ids=WRONG_BYTES)
+def test_wrong_files(model, cache, change, message):
+    cache.write_bytes(change(cache.read_bytes()))
+    with pytest.raises(PromptCacheError, match=message):
+        load_prompt_cache(model, cache)
+
+
+OTHER_SETTINGS = {
+    "the batch": {"batch": 64},
+    "the cache's type": {"compute": ComputeOptions(cache_type_k="q8_0")},
+    "an override": {"overrides": {"llama.rope.freq_base": 9000.0}},
+}
+
+
+@pytest.mark.parametrize("options", OTHER_SETTINGS.values(), ids=OTHER_SETTINGS)
+def test_other_settings(path, cache, options):
+    with (
+        Model.load(path, **{**OPTIONS, **options}) as other,
+        pytest.raises(PromptCacheError, match="it was made with another model or other settings of it"),
+    ):
+        load_prompt_cache(other, cache)
+
+
+def test_a_smaller_context(path, cache):
+    with (
+        Model.load(path, **{**OPTIONS, "n_ctx": 256}) as other,
+        pytest.raises(PromptCacheError, match="it has more tokens than the context holds"),
+    ):
+        load_prompt_cache(other, cache)
+
+
+def test_another_model_and_a_copy_of_the_same(path, model, cache, tmp_path):
+    copy = shutil.copyfile(path, tmp_path / "copy.gguf")
+    with Model.load(copy, **OPTIONS) as same:
+        assert same.identity() == model.identity()
+        assert load_prompt_cache(same, cache) == 300
+    with copy.open("r+b") as file:
+        file.seek(-20, 2)
+        file.write(b"xy")
+    with (
+        Model.load(copy, **OPTIONS) as other,
+        pytest.raises(PromptCacheError, match="another model or other settings"),
+    ):
+        load_prompt_cache(other, cache)
+
+
+def test_a_recurrent_model_keeps_nothing(tmp_path):
+    with Model.load(write_model(tmp_path / "mamba.gguf", "mamba"), **OPTIONS) as model:
+        model.context.read(PROMPT, exact=True)
+        assert save_prompt_cache(model, tmp_path / "cache") == 0
+        assert load_prompt_cache(model, tmp_path / "cache") == 0
