@@ -24,11 +24,12 @@ from ...common.lazy_exports import lazy_exports
 if TYPE_CHECKING:
     from .answer_recording import visible_text
     from .answer_settings import AnswerSettings
-    from .context_room import ContextFullError, ContextUse
+    from .context_room import ContextUse
     from .conversation import Conversation
+    from .errors import ChatError, ContextFullError, ReplayError
     from .export import jsonl_of, markdown_of
     from .reasoning import AnswerPart, ReasoningSplitter
-    from .session import ChatError, ChatSession
+    from .session import ChatSession
     from .store import (
         AnswerRecipe,
         ChatStore,
@@ -54,6 +55,7 @@ __all__ = [
     "Conversation",
     "ConversationSummary",
     "ReasoningSplitter",
+    "ReplayError",
     "SearchHit",
     "StoreError",
     "StoreWriteError",
@@ -72,11 +74,12 @@ __getattr__ = lazy_exports(
     {
         "answer_recording": "visible_text",
         "answer_settings": "AnswerSettings",
-        "context_room": "ContextFullError ContextUse",
+        "context_room": "ContextUse",
         "conversation": "Conversation",
+        "errors": "ChatError ContextFullError ReplayError",
         "export": "jsonl_of markdown_of",
         "reasoning": "AnswerPart ReasoningSplitter",
-        "session": "ChatError ChatSession",
+        "session": "ChatSession",
         "store": "AnswerRecipe ChatStore ConversationSummary SearchHit StoredAnswer StoredMessage StoreError"
         " StoreWriteError store_path",
         "tree": "TreeLine tree_lines",

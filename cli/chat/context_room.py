@@ -6,7 +6,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from ...common import LogitsmithError, count_noun
+from ...common import count_noun
+from .errors import ContextFullError
 from .store import StoredMessage
 
 _WARNING_SHARE = 0.75
@@ -16,10 +17,6 @@ _ANSWER_SHARE = 4
 
 PromptLength = Callable[[Sequence[StoredMessage]], int]
 """How many tokens the prompt of some messages has."""
-
-
-class ContextFullError(LogitsmithError):
-    """The conversation does not fit into the context."""
 
 
 class ContextUse(NamedTuple):

@@ -4,24 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
+from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from ...common import LogitsmithError, count_noun
+from ...common import count_noun
 from .answer_recording import AnswerRecording
 from .answer_settings import AnswerSettings
-from .context_room import ContextFullError, ContextUse, FittedMessages, answer_room, fit_messages, warning_of
+from .context_room import ContextUse, FittedMessages, answer_room, fit_messages, warning_of
 from .conversation import Conversation, Report
+from .errors import ChatError, ContextFullError
 from .reasoning import ReasoningSplitter
-from .store import AnswerRecipe, StoredMessage
+from .replay import constraint_of, model_record, replay
+from .store import AnswerRecipe, StoredAnswer, StoredMessage
 
 if TYPE_CHECKING:
     from ...engine import ChatTemplate, Event, Model
 
 OnFull = Literal["stop", "drop"]
-
-
-class ChatError(LogitsmithError):
-    """Something that cannot be done at this place of a conversation."""
 
 
 class ChatSession:
@@ -139,6 +138,53 @@ class ChatSession:
         """A sentence on a context that is nearly full; None while there is room."""
         return warning_of(self.use(), self.on_full == "drop")
 
+    def replay(
+        self,
+        answer: StoredAnswer,
+        trace: int | None = None,
+        count: int | None = None,
+        *,
+        is_interrupted: Callable[[], bool] | None = None,
+        progress: Callable[[int, int], None] | None = None,
+    ) -> Iterator[Event]:
+        """Make an answer again, as it was made before, and yield the same events. Nothing is stored.
+
+        Args:
+            answer: the answer, see `Conversation.answer_record`.
+            trace: how many candidates the events' traces have; None: they have none.
+            count: make only its first tokens; None: all.
+            is_interrupted: once it returns True, this ends.
+            progress: called while the prompt is read.
+
+        Raises ``ReplayError`` when the model is another one, or as soon as a token is.
+        """
+        return replay(self.model, answer, trace, count, is_interrupted=is_interrupted, progress=progress)
+
+    def save_prompt_cache(self, path: Path) -> None:
+        """Write what the model has read, for `load_prompt_cache`. Reports it if that is not possible."""
+        from ...engine import save_prompt_cache
+
+        try:
+            save_prompt_cache(self.model, path)
+        except OSError as error:
+            self._report(f"{path}: the prompt cache is not written ({error.strerror})")
+
+    def load_prompt_cache(self, path: Path) -> None:
+        """Take up what the model has read in an earlier session. Reports a file that does not fit.
+
+        A file that does not exist yet is none.
+        """
+        from ...engine import PromptCacheError, load_prompt_cache
+
+        try:
+            load_prompt_cache(self.model, path)
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            self._report(f"{path}: the prompt cache cannot be read ({error.strerror})")
+        except PromptCacheError as error:
+            self._report(f"{path}: the prompt cache is not used: {error}")
+
     def _generate(
         self,
         parent: StoredMessage,
@@ -163,7 +209,7 @@ class ChatSession:
         fitted = self._fit_for_answer(parent, beginning, settings)
         prompt_ids = self._prompt_ids(fitted.messages, beginning)
         chain = build(list(settings.steps), seed=settings.seed, vocab=model.vocabulary)
-        constraint = None if settings.grammar is None else settings.grammar.start(model.vocabulary)
+        constraint = constraint_of(model, settings.grammar, beginning)
         recipe = self._recipe(settings, chain.config, fitted)
         recording = AnswerRecording(self.conversation, parent, recipe, prompt_ids, beginning, self.template)
         events = generate(
@@ -187,9 +233,8 @@ class ChatSession:
     def _recipe(self, settings: AnswerSettings, chain: Sequence[object], fitted: FittedMessages) -> AnswerRecipe:
         from ...engine import versions
 
-        model = self.model
         return AnswerRecipe(
-            model={"name": model.name, "path": str(model.path.absolute())},
+            model=model_record(self.model),
             chain=list(chain),
             seed=settings.seed,
             grammar=None if settings.grammar is None else asdict(settings.grammar),

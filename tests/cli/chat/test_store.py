@@ -1,20 +1,8 @@
 """The chat store: conversations, their messages, the search, and what is deleted."""
 
 import pytest
-from logitsmith.cli.chat import ChatStore, Conversation, StoreError, tree_lines
+from logitsmith.cli.chat import Conversation, StoreError, tree_lines
 from logitsmith.cli.chat.store import message_hash
-
-
-@pytest.fixture
-def store(tmp_path):
-    with_file = ChatStore.open(tmp_path / "chats" / "chats.db")
-    yield with_file
-    with_file.close()
-
-
-@pytest.fixture
-def notes():
-    return []
 
 
 def talk(store, notes, *texts):

@@ -1,0 +1,200 @@
+"""Answers in a conversation: those of an empty context, token by token, and made again from what is stored."""
+
+from dataclasses import replace
+
+import pytest
+from logitsmith.cli.chat import ChatError, ChatSession, Conversation, ReplayError
+from logitsmith.engine import Done, Model, Start, Token, format_chat, generate
+from logitsmith.grammars import resolve_grammar
+from logitsmith.samplers import build
+
+from ...engine.small_models import write_model
+from .conftest import OPTIONS, TEMPLATE, ids, settings
+
+ENDLESS = "ignore_eos > temp0.8"
+
+
+def cold_tokens(model, messages, answer, beginning=""):
+    """What a run with the same messages and seed makes in an empty context."""
+    prompt = format_chat(model, [{"role": m.role, "content": m.content} for m in messages]) + beginning
+    model.context.truncate(0)
+    chain = build(list(answer.steps), seed=answer.seed, vocab=model.vocabulary)
+    constraint = None if answer.grammar is None else answer.grammar.start(model.vocabulary)
+    return ids(generate(model, prompt, chain, constraint, max_tokens=answer.max_tokens, stop=answer.stop))
+
+
+def check(events, conversation, model, answer, beginning=""):
+    """Compare an answer with a cold run; returns how many tokens were kept."""
+    events = list(events)
+    messages = conversation.messages()
+    assert ids(events) == cold_tokens(model, messages[:-1], answer, beginning)
+    record = conversation.answer_record(messages[-1])
+    assert list(record.token_ids) == ids(events)
+    assert messages[-1].content == record.content == beginning + events[-1].text
+    return next(event.cached_tokens for event in events if isinstance(event, Start))
+
+
+def test_a_conversation(session, conversation, cold_model):
+    conversation.set_system("You are a ship's cook, and short of words. " * 3)
+    kept = []
+    for number, text in enumerate(["What is for dinner?", "And tomorrow?", "What about the captain?"]):
+        conversation.add_user(text)
+        kept.append(check(session.answer(settings(number)), conversation, cold_model, settings(number)))
+    assert kept == [0, 128, 256]
+    kept = check(session.regenerate(settings(9)), conversation, cold_model, settings(9))
+    prompt_tokens = len(conversation.answer_record(conversation.head).prompt_ids)
+    assert kept == prompt_tokens, "nothing is read to answer again"
+    kept = check(session.continue_from("Fish", settings(10)), conversation, cold_model, settings(10), "Fish")
+    assert kept > 128
+    first = conversation.messages()[1]
+    conversation.goto(first.parent)
+    conversation.add_user("What is for breakfast?")
+    assert check(session.answer(settings(3)), conversation, cold_model, settings(3)) == 128
+    conversation.add_user("And then?")
+    check(session.answer(settings(4)), conversation, cold_model, settings(4))
+    conversation.goto(conversation.siblings(first)[0].hash)
+    check(session.regenerate(settings(5)), conversation, cold_model, settings(5))
+    conversation.set_system("You are the captain.")
+    conversation.add_user("Who are you?")
+    check(session.answer(settings(6)), conversation, cold_model, settings(6))
+
+
+def test_a_recurrent_model(tmp_path, conversation, notes):
+    path = write_model(tmp_path / "mamba.gguf", "mamba", changes={"tokenizer.chat_template": TEMPLATE})
+    with Model.load(path, **OPTIONS) as model, Model.load(path, **OPTIONS) as cold:
+        session = ChatSession(model, conversation, report=notes.append)
+        for text in ("Hello " * 20, "Again"):
+            conversation.add_user(text)
+            assert check(session.answer(settings()), conversation, cold, settings()) == 0
+        assert check(session.regenerate(settings(2)), conversation, cold, settings(2)) == 0
+
+
+def test_the_answers_stand_side_by_side(session, conversation):
+    conversation.add_user("Hello")
+    list(session.answer(settings(1)))
+    list(session.regenerate(settings(2)))
+    list(session.regenerate(settings(1)))
+    answers = conversation.siblings(conversation.head)
+    assert len(answers) == 2, "the same answer is one message"
+    assert conversation.head == answers[0]
+
+
+RUNS = {
+    "plain": {},
+    "a grammar": {"grammar": resolve_grammar('root ::= [a-z]+ "."')},
+    "a sentence that is completed": {
+        "grammar": resolve_grammar('root ::= "abcdefgh" [a-z]* "hello."'),
+        "max_tokens": 12,
+        "complete_sentence": True,
+    },
+    "a stop text": {"stop": ["e"]},
+    "lookup": {"lookup": 4, "chain": "temp0.1"},
+    "state": {"chain": "mirostat_v2"},
+}
+
+
+@pytest.mark.parametrize("options", RUNS.values(), ids=RUNS)
+def test_an_answer_is_made_again(session, conversation, model, options):
+    conversation.add_user("Hello there, who are you?")
+    first = list(session.answer(settings(7, **options)))
+    conversation.add_user("And now?")
+    list(session.answer(settings(8)))
+    record = conversation.answer_record(conversation.find(conversation.messages()[1].hash))
+    again = list(session.replay(record, trace=5))
+    assert ids(again) == ids(first)
+    assert all(event.trace is not None for event in again if isinstance(event, Token))
+    assert again[-1].text == first[-1].text
+    assert ids(session.replay(record, count=3)) == ids(first)[:3]
+    assert len(conversation.all_messages()) == 4
+
+
+def test_an_answer_of_another_model_is_not_made_again(session, conversation, tmp_path, notes):
+    conversation.add_user("Hello")
+    list(session.answer(settings()))
+    record = conversation.answer_record(conversation.head)
+    other = write_model(tmp_path / "other.gguf", "qwen2", changes={"tokenizer.chat_template": TEMPLATE})
+    with (
+        Model.load(other, **OPTIONS) as model,
+        pytest.raises(ReplayError, match="small made this answer, and other"),
+    ):
+        list(ChatSession(model, conversation, report=notes.append).replay(record))
+    changed = replace(record, token_ids=(record.token_ids[0] ^ 1, *record.token_ids[1:]))
+    with pytest.raises(ReplayError, match="token 0 comes out differently now: another build"):
+        list(session.replay(changed))
+    versions = {**record.recipe.versions, "llama-cpp-python": "0.1"}
+    changed = replace(changed, recipe=replace(record.recipe, versions=versions))
+    with pytest.raises(ReplayError, match=r"llama-cpp-python 0\.1 \(now "):
+        list(session.replay(changed))
+
+
+def test_a_grammar_goes_on_from_the_beginning(session, conversation):
+    conversation.add_user("Hello")
+    grammar = resolve_grammar('root ::= "one" | "two" | "twenty"')
+    list(session.continue_from("tw", settings(grammar=grammar)))
+    assert conversation.head.content in ("two", "twenty")
+    with pytest.raises(ChatError, match="the answer's beginning does not match the grammar"):
+        session.continue_from("three", settings(grammar=grammar))
+
+
+def test_ctrl_c_keeps_what_was_made(session, conversation):
+    conversation.add_user("Hello")
+    made = []
+    events = session.answer(settings(chain=ENDLESS), is_interrupted=lambda: len(made) >= 5)
+    for event in events:
+        if isinstance(event, Token):
+            made.append(event.id)
+    assert event.finish_reason == "interrupted"
+    record = conversation.answer_record(conversation.head)
+    assert list(record.token_ids) == made
+    assert record.result["finish_reason"] == "interrupted"
+    assert ids(session.replay(record)) == made
+
+
+def test_an_answer_that_nobody_reads_to_its_end_is_kept(session, conversation):
+    conversation.add_user("Hello")
+    events = session.answer(settings(chain=ENDLESS))
+    taken = [next(events) for _ in range(4)]
+    events.close()
+    record = conversation.answer_record(conversation.head)
+    assert (list(record.token_ids), record.result) == (ids(taken), {"finish_reason": "interrupted"})
+
+
+def test_no_answer_without_a_token(session, conversation):
+    question = conversation.add_user("Hello " * 50)
+    (*_, done) = session.answer(settings(), is_interrupted=lambda: True)
+    assert isinstance(done, Done)
+    assert conversation.head == question
+    (*_, done) = session.answer(settings(max_tokens=0))
+    assert conversation.head == question
+    assert session.conversation.answer_record(question) is None
+
+
+def test_there_must_be_something_to_answer(session, conversation):
+    for call in (session.answer, session.regenerate, lambda s: session.continue_from("x", s)):
+        with pytest.raises(ChatError, match="there is no message of yours to answer"):
+            call(settings())
+    conversation.add_user("Hello")
+    conversation.add_assistant("Hi")
+    with pytest.raises(ChatError, match="there is no message of yours to answer"):
+        session.answer(settings())
+
+
+def test_a_prompt_cache_is_taken_up(session, conversation, model_path, cold_model, notes, tmp_path):
+    conversation.add_user("Tell me more. " * 20)
+    list(session.answer(settings()))
+    session.save_prompt_cache(tmp_path / "cache")
+    with Model.load(model_path, **OPTIONS) as model:
+        again = Conversation.resume(conversation._store, conversation.id, notes.append)
+        other = ChatSession(model, again, report=notes.append)
+        other.load_prompt_cache(tmp_path / "missing")
+        other.load_prompt_cache(tmp_path / "cache")
+        again.add_user("Go on")
+        assert check(other.answer(settings(2)), again, cold_model, settings(2)) == 256
+        assert notes == []
+        (tmp_path / "cache").write_text("x")
+        other.load_prompt_cache(tmp_path / "cache")
+        other.save_prompt_cache(tmp_path / "no" / "cache")
+    assert [note.split(": ", 1)[1] for note in notes] == [
+        "the prompt cache is not used: it is no prompt cache of gen",
+        "the prompt cache is not written (No such file or directory)",
+    ]
