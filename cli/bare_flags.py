@@ -1,19 +1,29 @@
-"""Flags whose number may be left out: the next word is their value only if it is a number."""
+"""Flags whose value may be left out: the next word is their value only if it looks like one."""
 
 from __future__ import annotations
 
 import re
-from typing import Any
+from typing import Any, NamedTuple
 
 DEFAULT_TRACE_COUNT = 20
 """How many of the likeliest tokens of each stage a trace has: more than APIs show, and they fit on a screen."""
-BARE_VALUES = {"--trace": str(DEFAULT_TRACE_COUNT)}
-"""What such a flag means without a number."""
-_NUMBER = re.compile(r"[+-]?\d+")
+
+
+class _BareFlag(NamedTuple):
+    """What a flag means without a value, and which words are a value of it."""
+
+    meaning: str
+    value: re.Pattern[str]
+
+
+_BARE_FLAGS = {
+    "--trace": _BareFlag(str(DEFAULT_TRACE_COUNT), re.compile(r"[+-]?\d+")),
+    "--resume": _BareFlag("", re.compile(r"[^-].*", re.DOTALL)),
+}
 
 
 def allow_bare_flags(command: Any) -> None:
-    """Let a command, and the commands of a group, take these flags without a number."""
+    """Let a command, and the commands of a group, take these flags without a value."""
     make_parser = command.make_parser
 
     def make_lenient_parser(context: Any) -> Any:
@@ -21,9 +31,10 @@ def allow_bare_flags(command: Any) -> None:
         match_long = parser._match_long_opt
 
         def match_bare_flag(flag: str, value: str | None, state: Any) -> None:
-            if value is None and flag in BARE_VALUES and flag in parser._long_opt:
-                has_number = bool(state.rargs) and _NUMBER.fullmatch(state.rargs[0])
-                value = None if has_number else BARE_VALUES[flag]
+            bare = _BARE_FLAGS.get(flag)
+            if value is None and bare is not None and flag in parser._long_opt:
+                has_value = bool(state.rargs) and bare.value.fullmatch(state.rargs[0])
+                value = None if has_value else bare.meaning
             match_long(flag, value, state)
 
         parser._match_long_opt = match_bare_flag

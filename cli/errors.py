@@ -39,26 +39,28 @@ def report_failures() -> Iterator[None]:
         raise typer.Exit(0) from None
     except KeyboardInterrupt:
         raise typer.Exit(INTERRUPTED) from None
-    except OSError as error:
-        fail(f"{error.filename or 'output'}: {error.strerror}")
     except typer.Exit:
         raise
-    except ModuleNotFoundError as error:
+    except Exception as error:
+        sentence = failure_sentence(error)
+        if sentence is None:
+            raise
+        fail(sentence, getattr(error, "exit_code", FAILED))
+
+
+def failure_sentence(error: Exception) -> str | None:
+    """What is wrong, as a sentence; None for an exception that is a fault of this program."""
+    if isinstance(error, OSError):
+        return f"{error.filename or 'output'}: {error.strerror}"
+    if isinstance(error, ModuleNotFoundError):
         module = (error.name or "").partition(".")[0]
         if module in ("", __name__.partition(".")[0]):
-            raise
+            return None
         package = _PACKAGES_BY_MODULE.get(module, module)
-        fail(f"the Python package {package} is not installed here; pip install {package}")
-    except Exception as error:
-        code = getattr(error, "exit_code", None)
-        if code is None:
-            raise
-        fail(_sentence(error), code)
-
-
-def _sentence(error: Exception) -> str:
-    """What is wrong. What typer refuses has a sentence of ours."""
-    if hasattr(error, "format_message"):
+        return f"the Python package {package} is not installed here; pip install {package}"
+    if getattr(error, "exit_code", None) is None:
+        return None
+    if hasattr(error, "format_message"):  # what typer refuses has a sentence of ours
         from .usage_errors import usage_sentence
 
         return usage_sentence(error)

@@ -13,6 +13,7 @@ from .startup import import_command, skip_absent_options
 
 COMMANDS = {
     "run": ("Generate", "Write on from a prompt, token by token, through your chain of samplers."),
+    "chat": ("Generate", "Talk with a model: change settings, go back, branch, and see why it answers so."),
     "batch": ("Generate", "Answer a file of requests, several at a time, each as if it were alone."),
     "next": ("Generate", "Show what the next token would be drawn from, step by step of the chain."),
     "score": ("Generate", "Score a text by the model's own logprobs, or several continuations of a prompt."),

@@ -40,6 +40,11 @@ class Interrupt:
         self._abort: Callable[[], object] | None = None
         self.aborted: type[BaseException] = KeyboardInterrupt
 
+    @property
+    def is_repeated(self) -> bool:
+        """True from the second signal on."""
+        return self._signal_count > 1
+
     def abort_with(self, abort: Callable[[], object], aborted: type[Exception]) -> None:
         """Call ``abort`` when what is being computed is not needed any more: it ends a long call into C.
 

@@ -6,7 +6,6 @@ _SIMILARITY = 0.85
 """A letter too few or too many in a command's name, and not another word of the language such as ``watch``."""
 
 _MEANT_BY_WORD = {
-    "chat": 'gen --chat "PROMPT"',
     "help": "gen --help",
     "list": "gen models",
     "pull": "gen models pull hf:USER/REPO",

@@ -28,6 +28,13 @@ if TYPE_CHECKING:
     from .resolve import Settings, SettingValue, preset_folder, resolve_settings
     from .schema import preset_json_schema
     from .search import PresetEntry, config_folder, find_preset, list_presets, names_file, split_section
+    from .settings_changes import (
+        override_settings,
+        preset_of_text,
+        replace_chain,
+        replace_preset,
+        settings_text,
+    )
     from .user_defaults import UserConfig, user_config
     from .written_config import config_file
     from .yaml_reader import parse_yaml_scalar
@@ -63,12 +70,17 @@ __all__ = [
     "load_any_preset",
     "load_preset",
     "names_file",
+    "override_settings",
     "parse_set",
     "parse_yaml_scalar",
     "preset_folder",
     "preset_from_metadata",
     "preset_json_schema",
+    "preset_of_text",
+    "replace_chain",
+    "replace_preset",
     "resolve_settings",
+    "settings_text",
     "split_section",
     "user_config",
 ]
@@ -90,6 +102,7 @@ __getattr__ = lazy_exports(
         "resolve": "Settings SettingValue preset_folder resolve_settings",
         "schema": "preset_json_schema",
         "search": "PresetEntry config_folder find_preset list_presets names_file split_section",
+        "settings_changes": "override_settings preset_of_text replace_chain replace_preset settings_text",
         "user_defaults": "UserConfig user_config",
         "written_config": "config_file",
         "yaml_reader": "parse_yaml_scalar",

@@ -98,7 +98,7 @@ def resolve_settings(
         if setting is None:
             steps = override_step(steps, override)
         else:
-            values[setting] = _setting(setting, override)
+            values[setting] = checked_setting(setting, override)
     ignored: list[IgnoredValue] = []
     for arrangement in arrangements:
         arranged = order_steps(steps, arrangement)
@@ -190,7 +190,7 @@ def _starting_value(preset: Preset | None, name: str) -> SettingValue:
     return SettingValue(_default(name), "default")
 
 
-def _setting(name: str, override: Override) -> SettingValue:
+def checked_setting(name: str, override: Override) -> SettingValue:
     """Return a setting's value, checked as a preset's would be; None stands for the default.
 
     No token at all is for a single run, which then only reads its prompt; a preset has no use for it.

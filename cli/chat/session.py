@@ -129,6 +129,17 @@ class ChatSession:
         prompt = self.template.render([message.for_template() for message in messages]).text if messages else ""
         return ReasoningSplitter(self.template.reasoning_tags, prompt[-200:] + beginning)
 
+    def prompt_of_answer(self, beginning: str) -> tuple[int, ...]:
+        """The tokens that the model reads to go on with an answer to the last message of the user.
+
+        ``beginning``: what is there of the answer. Raises ``ChatError``, ``ContextFullError``.
+        """
+        parent = self.conversation.last_user()
+        if parent is None:
+            raise ChatError("there is no message of yours to answer")
+        kept = self._fit(self.conversation.path_to(parent), beginning, None)
+        return self._prompt_ids(kept.messages, beginning)
+
     def use(self) -> ContextUse:
         """How much of the context the conversation takes at this place."""
         kept = self._fit(self.conversation.messages(), "", None)

@@ -45,7 +45,7 @@ def run(options: RunOptions) -> None:
     if options.output.show_config and setup is not None:
         show_settings(setup.settings, setup.spec)
         return
-    template = ChatTemplateFlags(options.chat)
+    template = ChatTemplateFlags(options.chat.template)
     typed = PromptText("", "") if options.output.show_config else read_prompt_text(options.prompt)
     with interruptible() as interrupt, load_model(options.model, interrupt) as model:
         setup = setup or _set_up(options, model.metadata)

@@ -33,9 +33,11 @@ def complete_value(parameter: Parameter, word: str, start: int = 0) -> Reply:
 def _complete(parameter: Parameter, value: str) -> Reply:
     if parameter.choices:
         return Reply(matching(map(Candidate, parameter.choices), value))
-    completes = parameter.completes
-    if completes is None:
-        return Reply([])
+    return Reply([]) if parameter.completes is None else complete_text(parameter.completes, value)
+
+
+def complete_text(completes: Completes, value: str) -> Reply:
+    """Return what completes a text that stands for something of this kind."""
     if completes in _PARTS:
         return _PARTS[completes](value)
     if completes in _FILES:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from ..options.prompt import ChatOptions
+from ..options.prompt import TemplateOptions
 
 if TYPE_CHECKING:
     from ...engine import ChatTemplate, Model
@@ -46,7 +46,7 @@ class ChatTemplateFlags:
     Raises ``typer.BadParameter``.
     """
 
-    def __init__(self, options: ChatOptions) -> None:
+    def __init__(self, options: TemplateOptions) -> None:
         self.source: str | None = None
         self.variables: dict[str, Any] | None = None
         if options.chat_template_kwargs is not None:

@@ -18,28 +18,31 @@ from .preset import open_preset, preset_of_model
 
 if TYPE_CHECKING:
     from ...presets import Arrangement, Override, Preset, Settings
+    from ..options.chat import ConversationOptions
     from ..options.next import NextOptions
     from ..options.run import RunOptions
 
 _BIAS = re.compile(r"(?P<id>\d+)(?P<signed>[+-].+)|(?P<key>.+)=(?P<value>[^=]+)", re.DOTALL)
 
 
-def resolve_run_settings(options: RunOptions | NextOptions, metadata: Mapping[str, str] | None) -> Settings:
+def resolve_run_settings(
+    options: RunOptions | NextOptions | ConversationOptions,
+    metadata: Mapping[str, str] | None,
+    preset: Preset | None = None,
+) -> Settings:
     """Resolve flags over ``--set`` over the preset over the defaults.
 
-    ``metadata``: the GGUF's, needed for ``--preset model`` only. Raises ``PresetError``.
+    Args:
+        options: the command line.
+        metadata: the GGUF's, needed for ``--preset model`` only.
+        preset: takes the place of the one that the command line names.
+
+    Raises ``PresetError``.
     """
     from ... import presets
 
     sampling = options.sampling
-    name = preset_name(sampling.preset)
-    if name == "model":
-        preset = preset_of_model(metadata or {})
-        if preset is None:
-            note("this model names no sampling settings (general.sampling.*); the preset default is used")
-            preset = presets.load_preset("default")
-    else:
-        preset = open_chosen_preset(name, sampling.preset)
+    preset = preset or _preset_of(sampling.preset, metadata)
     settings = presets.resolve_settings(
         preset,
         chain=sampling.chain,
@@ -50,6 +53,20 @@ def resolve_run_settings(options: RunOptions | NextOptions, metadata: Mapping[st
     for flag, reason in settings.ignored:
         note(f"{flag} has no effect: {reason}")
     return settings
+
+
+def _preset_of(given: str | None, metadata: Mapping[str, str] | None) -> Preset:
+    """The preset that the command line or the user's config names."""
+    from ... import presets
+
+    name = preset_name(given)
+    if name != "model":
+        return open_chosen_preset(name, given)
+    preset = preset_of_model(metadata or {})
+    if preset is None:
+        note("this model names no sampling settings (general.sampling.*); the preset default is used")
+        preset = presets.load_preset("default")
+    return preset
 
 
 def preset_name(given: str | None) -> str:

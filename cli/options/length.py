@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from typing import Any
 
 from .flag import Options, flag, options_class
 from .limits import Limit, at_least
@@ -13,19 +14,19 @@ UNTIL_CONTEXT_IS_FULL = -2
 length_flag = partial(flag, panel="Length")
 
 
-@options_class
-class LengthOptions(Options):
-    """Where a text ends."""
-
-    max_tokens: int | None = length_flag(
+def _max_tokens_flag(meaning: str) -> Any:
+    return length_flag(
         "-n",
         "--predict",
         "--n-predict",
-        help="Tokens at most; 0 = only read, -1, -2 = until the context is full. [256, then a sentence is closed]",
+        help=meaning,
         sets="max_tokens",
         limit=Limit("≥ 0, nor -1 or -2 for no limit", UNTIL_CONTEXT_IS_FULL),
     )
-    stop: list[str] | None = length_flag(
+
+
+def _stop_flag() -> Any:
+    return length_flag(
         "--stop",
         "-r",
         "--reverse-prompt",
@@ -33,6 +34,31 @@ class LengthOptions(Options):
         sets="stop",
         has_escapes=True,
     )
+
+
+def lookup_flag() -> Any:
+    """The flag of prompt lookup."""
+    return length_flag(
+        "--lookup", metavar="N", min=0, help="Guess up to N tokens from the text so far; 0 = off. [0]", default=0
+    )
+
+
+@options_class
+class LengthOptions(Options):
+    """Where a text ends."""
+
+    max_tokens: int | None = _max_tokens_flag(
+        "Tokens at most; 0 = only read, -1, -2 = until the context is full. [256, then a sentence is closed]"
+    )
+    stop: list[str] | None = _stop_flag()
+
+
+@options_class
+class AnswerLengthOptions(Options):
+    """Where an answer of a chat ends."""
+
+    max_tokens: int | None = _max_tokens_flag("Tokens of an answer at most. [until the model ends it]")
+    stop: list[str] | None = _stop_flag()
 
 
 @options_class

@@ -43,29 +43,45 @@ class EscapeOptions(Options):
 
 
 @options_class
-class ChatOptions(Options):
-    """Whether the prompt goes through the model's chat template."""
+class TemplateOptions(Options):
+    """The system message, and the chat template."""
 
-    chat: bool | None = _prompt("--chat/--no-chat", help="Put the prompt into the model's chat template.")
-    system: str | None = _prompt(
-        "--system", "--system-prompt", "-sys", help="System message; implies --chat.", sets="system"
-    )
-
+    system: str | None = _prompt("--system", "--system-prompt", "-sys", help="System message.", sets="system")
     chat_template: str | None = _prompt(
         "--chat-template",
         "--chat-template-file",
         metavar="NAME|FILE",
-        help="Another template: llama.cpp's name, or Jinja; implies --chat.",
+        help="Another template: llama.cpp's name, or Jinja.",
         called="--chat-template",
         completes=Completes.FILE,
     )
     chat_template_kwargs: str | None = _prompt(
         "--chat-template-kwargs",
         metavar="JSON",
-        help="Its variables: '{\"enable_thinking\": false}'; implies --chat.",
+        help="Its variables: '{\"enable_thinking\": false}'.",
     )
-
     jinja: bool = _prompt("--jinja", help="As ever: the chat template is read as Jinja.", default=False)
+
+    @property
+    def first_given(self) -> str | None:
+        """The first of these flags that is given, save ``--jinja``; None: none is."""
+        flags = {
+            "--system": self.system,
+            "--chat-template": self.chat_template,
+            "--chat-template-kwargs": self.chat_template_kwargs,
+        }
+        return next((name for name, value in flags.items() if value is not None), None)
+
+
+@options_class
+class ChatOptions(Options):
+    """Whether the prompt goes through the model's chat template."""
+
+    chat: bool | None = _prompt(
+        "--chat/--no-chat",
+        help="Put the prompt into the model's chat template; the next three flags imply it.",
+    )
+    template: TemplateOptions
 
     def check(self) -> None:
         """Refuse what needs the template, where it is left out."""
@@ -75,12 +91,7 @@ class ChatOptions(Options):
     @property
     def implied_by(self) -> str | None:
         """The first flag that implies ``--chat``; None: none is given."""
-        flags = {
-            "--system": self.system,
-            "--chat-template": self.chat_template,
-            "--chat-template-kwargs": self.chat_template_kwargs,
-        }
-        return next((name for name, value in flags.items() if value is not None), None)
+        return self.template.first_given
 
 
 @options_class

@@ -5,7 +5,7 @@ from __future__ import annotations
 from .flag import Options, options_class
 from .given import GivenFlags
 from .grammar import ConstraintOptions
-from .length import UNTIL_CONTEXT_IS_FULL, ContextShiftOptions, LengthOptions, length_flag
+from .length import UNTIL_CONTEXT_IS_FULL, ContextShiftOptions, LengthOptions, lookup_flag
 from .model import LogOptions, ModelOptions
 from .output import Format, OutputOptions
 from .prompt import ChatOptions, EscapeOptions, FrameOptions, PromptOptions
@@ -25,9 +25,7 @@ class RunOptions(Options):
     grammar: ConstraintOptions
     length: LengthOptions
     context: ContextShiftOptions
-    lookup: int = length_flag(
-        "--lookup", metavar="N", min=0, help="Guess up to N tokens from the text so far; 0 = off. [0]", default=0
-    )
+    lookup: int = lookup_flag()
     model: ModelOptions
     output: OutputOptions
     log: LogOptions

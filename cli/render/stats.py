@@ -18,8 +18,8 @@ def show(done: Done, seed: int) -> None:
     chain_share = times.chain / times.generation if times.generation else 0.0
     chain_us = times.chain / tokens * 1e6 if tokens else 0.0
     lines = [
-        f"prompt      {_tokens(done.prompt_tokens)}  {_rate(done.prompt_tokens, times.prompt)}",
-        f"generation  {_tokens(tokens)}  {_rate(tokens, times.generation)}",
+        speed_line("prompt", done.prompt_tokens, times.prompt),
+        speed_line("generation", tokens, times.generation),
         f"chain       {chain_us:6,.0f} µs a token, {chain_share:.1%} of the generation",
         *_grammar(done),
         *_lookup(done),
@@ -27,6 +27,11 @@ def show(done: Done, seed: int) -> None:
         f"finish      {done.finish_reason}{f' at {done.stop!r}' if done.stop is not None else ''}, seed {seed}",
     ]
     print("\n" + "\n".join(lines), file=sys.stderr)
+
+
+def speed_line(title: str, tokens: int, seconds: float) -> str:
+    """A line on how many tokens there were, and how many of them a second."""
+    return f"{title:10}  {_tokens(tokens)}  {_rate(tokens, seconds)}"
 
 
 def _grammar(done: Done) -> list[str]:

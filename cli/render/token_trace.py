@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 from .trace_table import print_trace_table, stage_columns, stage_notes, token_label
 
 if TYPE_CHECKING:
-    from ...logprobs import RecordedEvent, RecordedTokenLine, RecordedTrace
+    from ...engine import Token
+    from ...logprobs import RecordedEvent, RecordedTokenLine, RecordedTrace, Trace
 
 _LABEL_COLUMNS = 60
 """The longest token that is shown whole in the words around the table."""
@@ -45,7 +46,7 @@ class TokenSearch:
         return None
 
 
-def show_token(line: RecordedTokenLine, trace: RecordedTrace, number: int) -> None:
+def show_token(line: RecordedTokenLine | Token, trace: RecordedTrace | Trace, number: int) -> None:
     """Print the token, its trace as `gen next` does, and how it was drawn. ``number``: the token's, from 0."""
     print(f"token {number}: {token_label(bytes(line.data), _LABEL_COLUMNS)}\n")
     columns = stage_columns(trace.stages, [candidate.probs for candidate in trace.candidates])
@@ -56,7 +57,7 @@ def show_token(line: RecordedTokenLine, trace: RecordedTrace, number: int) -> No
     print(f"\n{draw_words(line, trace)}")
 
 
-def draw_words(line: RecordedTokenLine, trace: RecordedTrace) -> str:
+def draw_words(line: RecordedTokenLine | Token, trace: RecordedTrace | Trace) -> str:
     """How the token was chosen, as ``u = 0.431 lies in 0.402 … 0.466: ' king'``."""
     label = token_label(bytes(line.data), _LABEL_COLUMNS)
     if trace.forced:

@@ -1,0 +1,1 @@
+"""The upper half of `gen chat`: what is typed, and how answers are shown."""

@@ -1,0 +1,174 @@
+"""Answers on the screen while they are made, and as plain text elsewhere."""
+
+from __future__ import annotations
+
+import sys
+from abc import ABC, abstractmethod
+from collections.abc import Iterable
+from contextlib import AbstractContextManager, nullcontext
+from typing import TYPE_CHECKING, TextIO
+
+from ...render.text import terminal_safe, visible
+from .quiet_keys import quiet_keys
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from ....engine import ChatTemplate, Done, Event
+    from ...render.markdown import MarkdownStream
+    from .. import ReasoningSplitter
+
+
+class AnswerView(ABC):
+    """Shows answers."""
+
+    def quiet(self) -> AbstractContextManager[None]:
+        """While inside, nothing but the answer is shown."""
+        return nullcontext()
+
+    @abstractmethod
+    def show_part(self, text: str, is_reasoning: bool) -> None:
+        """Show a piece of an answer."""
+
+    @abstractmethod
+    def end(self) -> None:
+        """End the answer."""
+
+    def show(
+        self, events: Iterable[Event], splitter: ReasoningSplitter, template: ChatTemplate, beginning: str = ""
+    ) -> Done:
+        """Show an answer while it is made; returns its last event.
+
+        Args:
+            events: the events of the answer.
+            splitter: tells its reasoning from the rest.
+            template: the chat template, which has the tags of reasoning.
+            beginning: the text that the answer goes on from.
+        """
+        from ....engine import Done, Token
+        from .. import visible_text
+
+        try:
+            self._push(beginning, splitter)
+            for event in events:
+                if isinstance(event, Token):
+                    self._push(visible_text(event, template), splitter)
+                elif isinstance(event, Done):
+                    self._push(event.rest, splitter)
+                    return event
+        finally:
+            for part in splitter.finish():
+                self.show_part(part.text, part.is_reasoning)
+            self.end()
+        raise RuntimeError("the answer ended without a Done event")
+
+    @abstractmethod
+    def show_message(self, text: str) -> None:
+        """Show a message of the user, which was not typed just now."""
+
+    def show_answer(self, text: str, splitter: ReasoningSplitter) -> None:
+        """Show an answer that is there already."""
+        self._push(text, splitter)
+        for part in splitter.finish():
+            self.show_part(part.text, part.is_reasoning)
+        self.end()
+
+    def _push(self, text: str, splitter: ReasoningSplitter) -> None:
+        for part in splitter.push(text):
+            self.show_part(part.text, part.is_reasoning)
+
+
+class PlainView(AnswerView):
+    """Writes the text of answers as the model wrote it, each with a newline at its end."""
+
+    def __init__(self, out: TextIO | None = None) -> None:
+        self._out = out or sys.stdout
+        self._last = ""
+
+    def show_part(self, text: str, is_reasoning: bool) -> None:
+        """Write a piece of an answer."""
+        self._out.write(terminal_safe(text, self._out))
+        self._out.flush()
+        self._last = text[-1:] or self._last
+
+    def show_message(self, text: str) -> None:
+        """Write the message, with a mark before each line."""
+        lines = terminal_safe(text, self._out).split("\n")
+        self._out.write("".join(f"> {line}\n" for line in lines))
+
+    def end(self) -> None:
+        """End the last line."""
+        if self._last != "\n":
+            self._out.write("\n")
+            self._out.flush()
+        self._last = ""
+
+
+class ScreenView(AnswerView):
+    """Shows answers on a terminal: Markdown as it is meant, reasoning dimmed."""
+
+    def __init__(self, console: Console) -> None:
+        from ...render.markdown import WordWriter
+
+        self._console = console
+        self._reasoning = WordWriter(console)
+        self._is_reasoning = False
+        self._markdown: MarkdownStream | None = None
+
+    def quiet(self) -> AbstractContextManager[None]:
+        """While inside, what is typed is not shown."""
+        return quiet_keys()
+
+    def show_part(self, text: str, is_reasoning: bool) -> None:
+        """Show a piece of an answer."""
+        from rich.text import Text
+
+        if is_reasoning != self._is_reasoning:
+            self._end_part()
+            if is_reasoning:
+                self._reasoning.begin(Text(), Text())
+        self._is_reasoning = is_reasoning
+        if is_reasoning:
+            self._reasoning.write(Text(visible(text), "dim italic"))
+        else:
+            self._begun_markdown().feed(visible(text))
+
+    def show_title(self, model: str) -> None:
+        """Show the model's name, and how to get help."""
+        from rich.text import Text
+
+        self._console.print(Text(f"{visible(model)}: /help lists commands, Ctrl-D leaves", "dim"))
+        self._console.print()
+
+    def show_message(self, text: str) -> None:
+        """Show the message as it stands behind the mark where it was typed."""
+        from rich.text import Text
+
+        from ...render.markdown import WordWriter
+
+        writer = WordWriter(self._console)
+        writer.begin(Text("> ", "bold"), Text("… ", "dim"))
+        writer.write(Text(visible(text)))
+        writer.end()
+
+    def end(self) -> None:
+        """End the answer, and leave a line free."""
+        self._end_part()
+        self._is_reasoning = False
+
+    def _begun_markdown(self) -> MarkdownStream:
+        from ...render.markdown import MarkdownStream
+
+        if self._markdown is None:
+            self._markdown = MarkdownStream(self._console)
+        return self._markdown
+
+    def _end_part(self) -> None:
+        """End the reasoning or the text that was shown last, and leave a line free."""
+        if self._is_reasoning:
+            self._reasoning.end()
+            self._console.print()
+        elif self._markdown is not None:
+            self._markdown.finish()
+            self._markdown = None
+            self._console.print()

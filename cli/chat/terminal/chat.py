@@ -1,0 +1,145 @@
+"""A chat: a conversation, the model that answers in it, its settings, and where all of it is shown."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from time import monotonic
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from ...errors import INTERRUPTED, note
+from ...interrupt import Interrupt, interruptible
+from .answer_view import AnswerView, ScreenView
+from .chat_settings import ChatSettings
+from .turn_input import TurnInput
+
+if TYPE_CHECKING:
+    from ....engine import Done, Event
+    from .. import AnswerSettings, ChatSession, Conversation, ReasoningSplitter
+
+_SECONDS_OF_TWO = 2.0
+"""Two Ctrl-C are together if no more time lies between them."""
+
+
+class LeaveChatError(Exception):
+    """The user wants to leave. ``exit_code``: that of the command."""
+
+    def __init__(self, exit_code: int = 0) -> None:
+        super().__init__()
+        self.code = exit_code
+
+
+@dataclass
+class Chat:
+    """A chat at work.
+
+    Attributes:
+        session: the model in the conversation.
+        settings: the chain and what goes with it.
+        view: where answers are shown.
+        input: where turns come from.
+        done: the last event of the last answer of this process; None before it.
+    """
+
+    session: ChatSession
+    settings: ChatSettings
+    view: AnswerView
+    input: TurnInput
+    done: Done | None = None
+    _interrupted: float = float("-inf")
+    """When Ctrl-C was pressed the last time."""
+
+    @property
+    def conversation(self) -> Conversation:
+        """The conversation."""
+        return self.session.conversation
+
+    def send(self, text: str) -> None:
+        """Add a message of the user, and show the answer."""
+        self.conversation.add_user(text)
+        self._run(self.session.answer, self.settings.for_answer())
+
+    def regenerate(self) -> None:
+        """Answer the last message of the user again, with a further seed."""
+        last = self.conversation.last_user()
+        versions = 0 if last is None else len(self.conversation.children(last))
+        self._run(self.session.regenerate, self.settings.for_answer(versions))
+
+    def go_on_from(self, text: str) -> None:
+        """Answer the last message of the user by a text that the model goes on from."""
+
+        def answer(settings: AnswerSettings, **reports: Any) -> Iterator[Event]:
+            return self.session.continue_from(text, settings, **reports)
+
+        self._run(answer, self.settings.for_answer(), text)
+
+    def save_settings(self) -> None:
+        """Store the settings with the conversation."""
+        self.conversation.save_settings(self.settings.table())
+
+    def greet(self) -> None:
+        """On a terminal, say which model answers and how to get help, and show where the conversation stands."""
+        if isinstance(self.view, ScreenView):
+            self.view.show_title(self.session.model.name)
+            self.show_last_turn()
+
+    def show_last_turn(self) -> None:
+        """Show where the conversation stands: the last message of the user, and its answer."""
+        user, head = self.conversation.last_user(), self.conversation.head
+        if user is not None:
+            self.view.show_message(user.content)
+        if head is not None and head.role == "assistant":
+            self.view.show_answer(head.content, self._splitter())
+
+    def is_second_interrupt(self) -> bool:
+        """Note that Ctrl-C was pressed; True if that was a moment ago as well."""
+        before, self._interrupted = self._interrupted, monotonic()
+        return self._interrupted - before < _SECONDS_OF_TWO
+
+    def warn(self) -> None:
+        """Say when the context is nearly full."""
+        warning = self.session.warning()
+        if warning is not None:
+            note(warning)
+
+    def _splitter(self, beginning: str = "") -> ReasoningSplitter:
+        from .. import ReasoningSplitter
+
+        return self.session.splitter(beginning) if isinstance(self.view, ScreenView) else ReasoningSplitter(None)
+
+    def _run(
+        self, make_answer: Callable[..., Iterator[Event]], settings: AnswerSettings, beginning: str = ""
+    ) -> None:
+        """Make an answer and show it. Ctrl-C ends it; what was made is kept.
+
+        Args:
+            make_answer: a method of the session.
+            settings: what the answer is made with.
+            beginning: the text that it goes on from.
+        """
+        from ...render.progress import reading
+
+        with interruptible() as interrupt:
+            splitter = self._splitter(beginning)
+            with self.view.quiet(), reading() as progress, interrupt.ending_soon():
+                events = make_answer(settings, is_interrupted=lambda: interrupt.requested, progress=progress)
+                self.done = self.view.show(events, splitter, self.session.template, beginning)
+        self._report(self.done, interrupt)
+
+    def _report(self, done: Done, interrupt: Interrupt) -> None:
+        if interrupt.requested:
+            if interrupt.exit_code != INTERRUPTED:
+                raise typer.Exit(interrupt.exit_code)
+            self.is_second_interrupt()
+            if interrupt.is_repeated:
+                raise LeaveChatError(INTERRUPTED)
+            kept = "what was written is kept" if done.completion_tokens else "nothing was written"
+            note(f"the answer was ended, {kept}; Ctrl-C again leaves the chat")
+        elif done.finish_reason == "length":
+            note(f"the answer ends at {done.completion_tokens:,} tokens, see max_tokens in /settings")
+        elif done.finish_reason == "context":
+            note("the answer ends because the context is full; a larger -c has more room")
+        if done.complete is False and not interrupt.requested:
+            note("the answer does not complete the grammar")

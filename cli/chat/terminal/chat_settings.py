@@ -1,0 +1,132 @@
+"""The settings of a chat: those of the command line, and what was changed since."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ...inputs.grammar import grammar_spec
+from ...inputs.settings import fresh_seed, has_default_length, preset_name, resolve_run_settings, token_limit
+from ...options.chat import ConversationOptions
+from ...options.grammar import ConstraintOptions
+
+if TYPE_CHECKING:
+    from ....presets import Settings
+    from .. import AnswerSettings
+
+_RESUMED = "of the resumed chat"
+_KEY = "preset"
+"""Under this key the store keeps the settings, as the text of a preset."""
+_SEEDS = 1 << 32
+_UNTIL_THE_END = -1
+
+
+class ChatSettings:
+    """The settings of a chat. Each change is made whole, or not at all.
+
+    Attributes: ``settings``, each with its origin; ``spec``, the grammar, None without one.
+    """
+
+    def __init__(
+        self, options: ConversationOptions, metadata: Mapping[str, str] | None, stored: Mapping[str, Any]
+    ) -> None:
+        """Resolve the flags over the stored settings over the defaults.
+
+        Args:
+            options: the command line.
+            metadata: the model's, for ``--preset model``.
+            stored: what `table` returned, of a chat that is resumed; else empty.
+
+        Raises ``PresetError``, ``GrammarError``.
+        """
+        from ....presets import preset_of_text
+
+        self._options = options
+        is_new = options.sampling.preset is not None or _KEY not in stored
+        preset = None if is_new else preset_of_text(str(stored[_KEY]), _RESUMED)
+        settings = resolve_run_settings(options, metadata, preset)
+        if has_default_length(settings):
+            settings = replace(settings, max_tokens=replace(settings.max_tokens, value=_UNTIL_THE_END))
+        self._grammar_options = options.grammar
+        self.settings, self.spec = settings, grammar_spec(options.grammar, settings)
+
+    @staticmethod
+    def needs_model(options: ConversationOptions) -> bool:
+        """True if the settings come from the model's file."""
+        return preset_name(options.sampling.preset) == "model"
+
+    def table(self) -> dict[str, Any]:
+        """The settings, in a form that can be stored."""
+        from ....presets import settings_text
+
+        return {_KEY: settings_text(_with_absolute_files(self.settings))}
+
+    def set(self, text: str) -> None:
+        """Change one value: ``min_p.p=0.1``. Raises ``PresetError``."""
+        from ....presets import override_settings, parse_set
+
+        override = parse_set(text)
+        name = override.origin.removeprefix("--set ")
+        self._use(override_settings(self.settings, replace(override, origin=f"/set {name}")))
+
+    def override(self, command: str, target: str, value: Any) -> None:
+        """Change a setting that has a command of its own. Raises ``PresetError``, ``GrammarError``."""
+        from ....presets import Override, override_settings
+
+        self._use(override_settings(self.settings, Override(command, target, value)))
+
+    def replace_chain(self, text: str) -> None:
+        """Use another chain. Raises ``PresetError``."""
+        from ....presets import replace_chain
+
+        self._use(replace_chain(self.settings, text, "/chain"))
+
+    def replace_preset(self, name: str, metadata: Mapping[str, str]) -> None:
+        """Use a preset's chain, and what else it sets. ``metadata``: the model's. Raises ``PresetError``."""
+        from ....presets import PresetError, replace_preset
+        from ...inputs.preset import open_preset, preset_of_model
+
+        preset = preset_of_model(metadata) if name == "model" else open_preset(name)
+        if preset is None:
+            raise PresetError("this model names no sampling settings (general.sampling.*)")
+        self._use(replace_preset(self.settings, preset))
+
+    def _use(self, settings: Settings) -> None:
+        options = self._grammar_options
+        if settings.grammar != self.settings.grammar:
+            options = ConstraintOptions()  # the flags were about the grammar of the command line
+        self.spec = grammar_spec(options, settings)
+        self.settings, self._grammar_options = settings, options
+
+    def for_answer(self, versions: int = 0) -> AnswerSettings:
+        """What the next answer is made with.
+
+        ``versions``: how many answers to the same message there are. Each has a seed of its own.
+        """
+        from .. import AnswerSettings
+
+        settings, spec, seed = self.settings, self.spec, self.settings.seed.value
+        return AnswerSettings(
+            steps=settings.steps,
+            seed=fresh_seed() if seed is None else (seed + versions) % _SEEDS,
+            max_tokens=token_limit(settings),
+            stop=settings.stop.value,
+            grammar=spec,
+            complete_sentence=spec is not None and self._grammar_options.grammar_complete,
+            jump=not self._options.grammar.no_jump,
+            lookup=self._options.lookup,
+        )
+
+
+def _with_absolute_files(settings: Settings) -> Settings:
+    """The settings with a grammar's file by its whole path: a chat may be resumed in another folder."""
+    value = settings.grammar.value
+    if not isinstance(value, dict):
+        return settings
+    base = settings.grammar_base or Path()
+    files = {
+        key: str((base / str(path)).resolve()) for key, path in value.items() if key.endswith("file")
+    }  # fmt: skip
+    return replace(settings, grammar=replace(settings.grammar, value={**value, **files}))

@@ -1,0 +1,42 @@
+"""Where a chat reads and shows: a terminal, or stdin and stdout."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ...completion.reply import Reply
+from .answer_view import PlainView, ScreenView
+from .chat import Chat
+from .chat_settings import ChatSettings
+from .turn_input import PipedInput
+
+if TYPE_CHECKING:
+    from .. import ChatSession
+
+_HISTORY = "chat_history"
+"""The file beside the store that keeps what was typed."""
+
+
+def open_chat(session: ChatSession, settings: ChatSettings, store: Path | None) -> Chat:
+    """Return a chat at the terminal; where stdin or stdout is none, one of plain lines.
+
+    Args:
+        session: the model in the conversation.
+        settings: the chain and what goes with it.
+        store: the file of the store; None: nothing is kept, and what is typed neither.
+    """
+    if not (sys.stdin is not None and sys.stdin.isatty() and sys.stdout.isatty()):
+        return Chat(session, settings, PlainView(), PipedInput())
+    from rich.console import Console
+
+    from ..commands import complete_line
+    from .typed_input import TypedInput
+
+    def complete(text: str) -> tuple[Reply, int]:
+        return complete_line(chat, text)
+
+    history = None if store is None else store.with_name(_HISTORY)
+    chat = Chat(session, settings, ScreenView(Console(highlight=False)), TypedInput(complete, history))
+    return chat

@@ -1,0 +1,32 @@
+"""What is typed while an answer is shown does not appear in it; it stands at the next prompt."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+
+
+@contextmanager
+def quiet_keys() -> Iterator[None]:
+    """While inside, the terminal does not show what is typed. Ctrl-C works as ever."""
+    try:
+        import termios
+    except ImportError:  # Windows shows nothing of it anyway
+        yield
+        return
+    keys = sys.stdin.fileno()
+    try:
+        before = termios.tcgetattr(keys)
+    except termios.error:
+        yield
+        return
+    changed = [*before]
+    changed[3] &= ~(termios.ECHO | termios.ICANON)
+    try:
+        with suppress(termios.error):
+            termios.tcsetattr(keys, termios.TCSADRAIN, changed)
+        yield
+    finally:
+        with suppress(termios.error):
+            termios.tcsetattr(keys, termios.TCSADRAIN, before)

@@ -1,0 +1,78 @@
+"""Where the turns of a chat come from: a person who types, or lines of stdin."""
+
+from __future__ import annotations
+
+import sys
+from abc import ABC, abstractmethod
+
+from ....common import LogitsmithError, NotUTF8Error, decode_utf8
+
+BLOCK_MARK = '"""'
+"""On a line of its own it begins and ends a turn of several lines."""
+
+
+class EndOfInputError(Exception):
+    """Nothing more comes."""
+
+
+class TurnError(LogitsmithError):
+    """A turn that cannot be used."""
+
+
+class TurnInput(ABC):
+    """Where turns come from."""
+
+    @abstractmethod
+    def read(self, default: str = "", question: str = "") -> str:
+        """Return the next turn, which may have several lines.
+
+        Args:
+            default: a text that the person may change.
+            question: what stands before the place to type; empty: the usual mark.
+
+        Raises ``EndOfInputError`` when nothing more comes, ``TurnError``, and ``KeyboardInterrupt`` for Ctrl-C
+        where nothing is typed.
+        """
+
+
+class PipedInput(TurnInput):
+    """The lines of stdin: each is a turn, or part of a block between two marks. Blank lines are none."""
+
+    def read(self, default: str = "", question: str = "") -> str:
+        """Return the next turn."""
+        while not (line := self._line().strip("\n")).strip():
+            pass
+        if line.strip() != BLOCK_MARK:
+            return line
+        lines: list[str] = []
+        try:
+            while (line := self._line()).strip() != BLOCK_MARK:
+                lines.append(line)
+        except EndOfInputError:
+            if not lines:
+                raise
+        return "".join(lines).removesuffix("\n")
+
+    def _line(self) -> str:
+        data = b"" if sys.stdin is None else sys.stdin.buffer.readline()
+        if not data:
+            raise EndOfInputError
+        try:
+            return decode_utf8(data)
+        except NotUTF8Error as error:
+            raise TurnError(f"stdin is {error}") from None
+
+
+def unmarked(text: str) -> str:
+    """A turn without the marks of a block around it."""
+    lines = text.strip().split("\n")
+    if len(lines) > 1 and lines[0].strip() == BLOCK_MARK:
+        end = -1 if lines[-1].strip() == BLOCK_MARK else len(lines)
+        return "\n".join(lines[1:end])
+    return text
+
+
+def is_open_block(text: str) -> bool:
+    """True for a block whose end mark is missing."""
+    lines = text.strip().split("\n")
+    return lines[0].strip() == BLOCK_MARK and (len(lines) == 1 or lines[-1].strip() != BLOCK_MARK)

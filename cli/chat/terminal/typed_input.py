@@ -1,0 +1,121 @@
+"""What a person types: several lines, a history, completion, and a search backwards."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from pathlib import Path
+
+from prompt_toolkit import PromptSession
+from prompt_toolkit.buffer import Buffer
+from prompt_toolkit.completion import Completer, Completion
+from prompt_toolkit.document import Document
+from prompt_toolkit.enums import DEFAULT_BUFFER
+from prompt_toolkit.filters import has_focus
+from prompt_toolkit.formatted_text import FormattedText
+from prompt_toolkit.history import FileHistory, History, InMemoryHistory
+from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
+
+from ...completion.reply import Reply
+from .turn_input import EndOfInputError, TurnInput, is_open_block, unmarked
+
+_MARK, _MARK_OF_FURTHER_LINES = "> ", "… "
+Complete = Callable[[str], tuple[Reply, int]]
+"""From the text before the cursor to what completes it, and how many of its characters that replaces."""
+
+
+class TypedInput(TurnInput):
+    """A line editor on a terminal."""
+
+    def __init__(self, complete: Complete, history: Path | None) -> None:
+        """Prepare the editor.
+
+        Args:
+            complete: completes commands.
+            history: a file that keeps what was typed; None: it is forgotten at the end.
+        """
+        self._session: PromptSession[str] = PromptSession(
+            history=_history(history),
+            completer=_CommandCompleter(complete),
+            complete_while_typing=False,
+            multiline=True,
+            prompt_continuation=lambda *_: FormattedText([("fg:ansibrightblack", _MARK_OF_FURTHER_LINES)]),
+            key_bindings=_key_bindings(),
+            enable_suspend=True,
+            enable_open_in_editor=True,
+            search_ignore_case=True,
+        )
+
+    def read(self, default: str = "", question: str = "") -> str:
+        """Return what is typed. Enter ends it, Alt-Enter goes on in a further line."""
+        try:
+            text = self._session.prompt(FormattedText([("bold", question or _MARK)]), default=default)
+        except EOFError:
+            raise EndOfInputError from None
+        return unmarked(text.encode("utf-8", "replace").decode())
+
+
+class _CommandCompleter(Completer):
+    """Hands the text to a function, and its answers to prompt_toolkit."""
+
+    def __init__(self, complete: Complete) -> None:
+        self._complete = complete
+
+    def get_completions(self, document: Document, _event: object) -> Iterable[Completion]:
+        """What may stand at the cursor."""
+        reply, replaced = self._complete(document.text_before_cursor)
+        for candidate in reply.candidates:
+            yield Completion(candidate.text, -replaced, display_meta=candidate.help)
+
+
+class _PrivateHistory(FileHistory):
+    """A history in a file that only its user can read. A disk that is full loses it, and nothing else."""
+
+    def load_history_strings(self) -> Iterable[str]:
+        """The entries, the latest one first."""
+        with suppress(OSError):
+            return list(super().load_history_strings())
+        return []
+
+    def store_string(self, string: str) -> None:
+        """Keep an entry."""
+        with suppress(OSError):
+            os.close(os.open(self.filename, os.O_CREAT | os.O_APPEND | os.O_WRONLY, 0o600))
+            super().store_string(string)
+
+
+def _history(path: Path | None) -> History:
+    return InMemoryHistory() if path is None else _PrivateHistory(str(path))
+
+
+def _key_bindings() -> KeyBindings:
+    bindings = KeyBindings()
+    is_typing = has_focus(DEFAULT_BUFFER)  # and not searching
+
+    @bindings.add("enter", filter=is_typing)
+    def _enter(event: KeyPressEvent) -> None:
+        buffer = event.current_buffer
+        if is_open_block(buffer.text):
+            buffer.newline(copy_margin=False)
+        else:
+            buffer.validate_and_handle()
+
+    @bindings.add("escape", "enter", filter=is_typing)
+    def _alt_enter(event: KeyPressEvent) -> None:
+        event.current_buffer.newline(copy_margin=False)
+
+    @bindings.add("c-c", filter=is_typing)
+    def _control_c(event: KeyPressEvent) -> None:
+        """Clear what is typed; where nothing is, tell the chat."""
+        if event.current_buffer.text:
+            _clear(event.current_buffer)
+        else:
+            event.app.exit(exception=KeyboardInterrupt, style="class:aborting")
+
+    return bindings
+
+
+def _clear(buffer: Buffer) -> None:
+    buffer.cancel_completion()
+    buffer.reset()

@@ -1,0 +1,92 @@
+"""`gen chat`: talk with a model."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import typer
+
+from ..errors import note
+from ..inputs.chat_template import ChatTemplateFlags
+from ..inputs.model import load_model, show_llama_cpp_messages
+from ..interrupt import interruptible
+from ..options.chat import ConversationOptions
+from ..options.signature import takes_options
+
+if TYPE_CHECKING:
+    from ..chat import ChatStore, Conversation
+    from ..chat.terminal.chat import Chat
+
+
+@takes_options(ConversationOptions)
+def chat(options: ConversationOptions) -> None:
+    """Talk with a model: change settings, go back, branch, and see why it answers so.
+
+    In the chat, /help lists the commands; Ctrl-D leaves. Lines of stdin are turns, too, and their answers are then plain text.
+
+    gen chat --system "Answer in one sentence."     Ctrl-D leaves
+    gen chat --resume                               goes on with the latest chat
+    printf 'Hello\\nAnd again\\n' | gen chat --no-log
+    """
+    from ..chat import ChatSession, ChatStore
+    from ..chat.terminal.chat_settings import ChatSettings
+    from ..chat.terminal.opening import open_chat
+
+    show_llama_cpp_messages(options.log)
+    if not options.store.needs_model:
+        store = ChatStore.open()
+        try:
+            _look_up(store, options)
+        finally:
+            store.close()
+        return
+    template = ChatTemplateFlags(options.template)
+    store = ChatStore.in_memory() if options.store.no_log else ChatStore.open()
+    try:
+        conversation = _open_conversation(store, options)
+        stored = conversation.settings
+        settings = None if ChatSettings.needs_model(options) else ChatSettings(options, None, stored)
+        with interruptible() as interrupt:
+            model = load_model(options.model, interrupt)
+        with model:
+            settings = settings or ChatSettings(options, model.metadata, stored)
+            session = ChatSession(model, conversation, note, template.open(model), options.on_full.value)
+            code = _talk(open_chat(session, settings, store.path))
+    finally:
+        store.close()
+    raise typer.Exit(code)
+
+
+def _look_up(store: ChatStore, options: ConversationOptions) -> None:
+    """List, search or delete chats."""
+    from ..render.chats import show_chats, show_hits
+
+    if options.store.list_chats:
+        show_chats(store.list_conversations())
+    elif options.store.search is not None:
+        show_hits(store.search(options.store.search))
+    elif options.store.delete is not None:
+        summary = store.find_conversation(options.store.delete)
+        store.delete(summary.id)
+        note(f"chat {summary.id} is deleted: {summary.name or summary.title}")
+
+
+def _open_conversation(store: ChatStore, options: ConversationOptions) -> Conversation:
+    """The conversation that is resumed, or a new one."""
+    from ..chat import Conversation
+
+    if options.store.resume is None:
+        return Conversation.new(store, note)
+    return Conversation.resume(store, store.find_conversation(options.store.resume or None).id, note)
+
+
+def _talk(chat: Chat) -> int:
+    """Take turns until the user leaves; returns the exit code."""
+    from ..chat.terminal.loop import run_loop
+
+    system = chat.settings.settings.system
+    if chat.conversation.id is None or system.origin.startswith("--"):
+        chat.conversation.set_system(system.value)
+    chat.save_settings()
+    chat.greet()
+    return run_loop(chat)
