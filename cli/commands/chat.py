@@ -22,11 +22,12 @@ if TYPE_CHECKING:
 def chat(options: ConversationOptions) -> None:
     """Talk with a model: change settings, go back, branch, and see why it answers so.
 
-    In the chat, /help lists the commands; Ctrl-D leaves. Lines of stdin are turns, too, and their answers are then plain text.
+    In the chat, /help lists the commands, and Ctrl-D leaves. Lines of stdin are turns, too, and their answers are
+    then plain text.
 
-    gen chat --system "Answer in one sentence."     Ctrl-D leaves
-    gen chat --resume                               goes on with the latest chat
-    printf 'Hello\\nAnd again\\n' | gen chat --no-log
+      gen chat --system "Answer in one sentence."
+      gen chat --resume
+      printf 'Hello\\nAnd again\\n' | gen chat --no-log
     """
     from ..chat import ChatSession, ChatStore
     from ..chat.terminal.chat_settings import ChatSettings
