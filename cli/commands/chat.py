@@ -52,7 +52,7 @@ def chat(options: ConversationOptions) -> None:
         with model:
             settings = settings or ChatSettings(options, model.metadata, stored)
             session = ChatSession(model, conversation, note, template.open(model), options.on_full.value)
-            code = _talk(open_chat(session, settings, store.path))
+            code = _talk(open_chat(session, settings, store.path), options)
     finally:
         store.close()
     raise typer.Exit(code)
@@ -81,7 +81,7 @@ def _open_conversation(store: ChatStore, options: ConversationOptions) -> Conver
     return Conversation.resume(store, store.find_conversation(options.store.resume or None).id, note)
 
 
-def _talk(chat: Chat) -> int:
+def _talk(chat: Chat, options: ConversationOptions) -> int:
     """Take turns until the user leaves; returns the exit code."""
     from ..chat.terminal.loop import run_loop
 
@@ -89,5 +89,11 @@ def _talk(chat: Chat) -> int:
     if chat.conversation.id is None or system.origin.startswith("--"):
         chat.conversation.set_system(system.value)
     chat.save_settings()
+    if options.prompt_cache is not None:
+        chat.session.load_prompt_cache(options.prompt_cache)
     chat.greet()
-    return run_loop(chat)
+    try:
+        return run_loop(chat)
+    finally:
+        if options.prompt_cache is not None:
+            chat.session.save_prompt_cache(options.prompt_cache)

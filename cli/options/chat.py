@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from enum import Enum
 from functools import partial
+from pathlib import Path
 
 import typer
 
+from .completes import Completes
 from .flag import Options, flag, options_class
 from .grammar import ConstraintOptions
 from .length import AnswerLengthOptions, lookup_flag
@@ -60,6 +62,11 @@ class ConversationOptions(Options):
     """The options of `gen chat`: those of `gen run` that an answer depends on, and the chat's own."""
 
     store: StoreOptions
+    prompt_cache: Path | None = _chat(
+        "--prompt-cache",
+        help="Keep what the model has read in this file, for the next time.",
+        completes=Completes.FILE,
+    )
     on_full: OnFull = _chat(
         "--on-full",
         help="When the context is full: stop, or drop the oldest turns. [stop]",

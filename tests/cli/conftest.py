@@ -37,7 +37,8 @@ def home(tmp_path):
 @pytest.fixture
 def environment(home):
     kept = {key: value for key, value in os.environ.items() if key not in ("GEN_MODEL", "FORCE_COLOR")}
-    return {**kept, "XDG_CONFIG_HOME": str(home / "config"), "NO_COLOR": "1", "COLUMNS": "200"}
+    folders = {"XDG_CONFIG_HOME": str(home / "config"), "XDG_DATA_HOME": str(home / "data")}
+    return {**kept, **folders, "NO_COLOR": "1", "COLUMNS": "200"}
 
 
 @pytest.fixture(scope="session")

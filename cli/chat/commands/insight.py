@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING
 from ....common import count_noun
 from ...errors import note
 from ...interrupt import interruptible
-from .command import ChatCommand, refuse_argument
+from .command import ChatCommand, ChatCommandError, refuse_argument
 
 if TYPE_CHECKING:
+    from ....engine import Token
+    from .. import StoredAnswer
     from ..terminal.chat import Chat
 
 _TOP = 10
@@ -47,6 +49,55 @@ def _next(chat: Chat, argument: str) -> None:
         show_table(NamedNextToken(model, chain, result, [], []))
 
 
+def _why(chat: Chat, argument: str) -> None:
+    """Show how a token of the last answer was chosen: its number from 0, or a text that it has."""
+    from ...render.token_trace import show_token
+
+    answer = chat.conversation.last_answer()
+    record = None if answer is None else chat.conversation.answer_record(answer)
+    if record is None:
+        raise ChatCommandError("there is no answer of the model to explain")
+    number = _token_number(chat, record, argument)
+    token = _traced_token(chat, record, number)
+    if token is None or token.trace is None:
+        note("the answer was not made again up to this token")
+        return
+    show_token(token, token.trace, number)
+
+
+def _token_number(chat: Chat, record: StoredAnswer, argument: str) -> int:
+    """The number of the token that is meant. Raises ``ChatCommandError``."""
+    count = len(record.token_ids)
+    if argument.isdecimal():
+        number = int(argument)
+        if number >= count:
+            raise ChatCommandError(f"/why {number}: the answer has {count_noun(count, 'token')}, from 0 on")
+        return number
+    if not argument:
+        return 0
+    vocabulary = chat.session.model.vocabulary
+    wanted = argument.strip("'\"") or argument
+    pieces = (vocabulary.piece(token).decode("utf-8", "replace") for token in record.token_ids)
+    number = next((number for number, piece in enumerate(pieces) if wanted in piece), -1)
+    if number < 0:
+        raise ChatCommandError(f"/why: no token of the answer has the text {wanted!r}")
+    return number
+
+
+def _traced_token(chat: Chat, record: StoredAnswer, number: int) -> Token | None:
+    """The token as it is made again with a trace; None after Ctrl-C."""
+    from ....engine import Token
+    from ...render.progress import reading
+
+    tokens: list[Token] = []
+    with interruptible() as interrupt, reading() as progress, interrupt.ending_soon():
+        events = chat.session.replay(
+            record, _TOP, number + 1, is_interrupted=lambda: interrupt.requested, progress=progress
+        )
+        tokens.extend(event for event in events if isinstance(event, Token))
+    return tokens[number] if number < len(tokens) else None
+
+
 def _stats(chat: Chat, argument: str) -> None:
     from ...render.stats import speed_line
 
@@ -66,5 +117,6 @@ def _stats(chat: Chat, argument: str) -> None:
 
 COMMANDS = (
     ChatCommand("next", "[TEXT]", "Show what the next token would be drawn from, also after TEXT.", _next),
+    ChatCommand("why", "[TOKEN]", "Show how a token of the last answer was chosen: number or text.", _why),
     ChatCommand("stats", "", "Show the speed of the last answer, and how full the context is.", _stats),
 )

@@ -104,10 +104,11 @@ class Chat:
         if warning is not None:
             note(warning)
 
-    def _splitter(self, beginning: str = "") -> ReasoningSplitter:
+    def _splitter(self) -> ReasoningSplitter:
+        """What divides an answer; plain text is left as the model writes it."""
         from .. import ReasoningSplitter
 
-        return self.session.splitter(beginning) if isinstance(self.view, ScreenView) else ReasoningSplitter(None)
+        return self.session.splitter() if isinstance(self.view, ScreenView) else ReasoningSplitter(None)
 
     def _run(
         self, make_answer: Callable[..., Iterator[Event]], settings: AnswerSettings, beginning: str = ""
@@ -122,7 +123,7 @@ class Chat:
         from ...render.progress import reading
 
         with interruptible() as interrupt:
-            splitter = self._splitter(beginning)
+            splitter = self._splitter()
             with self.view.quiet(), reading() as progress, interrupt.ending_soon():
                 events = make_answer(settings, is_interrupted=lambda: interrupt.requested, progress=progress)
                 self.done = self.view.show(events, splitter, self.session.template, beginning)

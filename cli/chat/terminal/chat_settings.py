@@ -65,11 +65,14 @@ class ChatSettings:
 
     def set(self, text: str) -> None:
         """Change one value: ``min_p.p=0.1``. Raises ``PresetError``."""
-        from ....presets import override_settings, parse_set
+        from ....presets import PresetError, override_settings, parse_set
 
-        override = parse_set(text)
-        name = override.origin.removeprefix("--set ")
-        self._use(override_settings(self.settings, replace(override, origin=f"/set {name}")))
+        try:
+            override = parse_set(text)
+        except PresetError as error:
+            raise PresetError(f"/{str(error).removeprefix('--')}") from None
+        origin = f"/{override.origin.removeprefix('--')}"
+        self._use(override_settings(self.settings, replace(override, origin=origin)))
 
     def override(self, command: str, target: str, value: Any) -> None:
         """Change a setting that has a command of its own. Raises ``PresetError``, ``GrammarError``."""

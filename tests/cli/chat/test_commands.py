@@ -1,0 +1,217 @@
+"""`gen chat` in a pipe: each line is a turn or a command. A small model of random weights answers."""
+
+import json
+import re
+
+import pytest
+
+SIZES = ("-t", "1", "-c", "512", "-n", "6")
+
+
+@pytest.fixture
+def chat(gen, model_path):
+    """Hand lines to `gen chat`; returns what it printed, without the speed of anything."""
+
+    def run(*lines, flags=(), code=0):
+        stdin = "".join(f"{line}\n" for line in lines)
+        return gen("chat", "-m", model_path, *SIZES, "-s", "1", *flags, stdin=stdin, code=code)
+
+    return run
+
+
+def test_each_line_is_answered(chat, gen, model_path):
+    done = chat("one", "", '"""', "two", "", "lines", '"""', "/settings")
+    flags = ("-m", model_path, *SIZES, "-s", "1")
+    first = gen("run", "one", "--chat", *flags).out
+    assert done.out.startswith(first.rstrip("\n") + "\n")
+    assert re.search(r"^seed +1 +--seed$", done.out, re.MULTILINE)
+
+
+def test_settings_change(chat):
+    done = chat(
+        "/chain top-k40 > temp0.8",
+        "/set min-p=0.25",
+        "/seed 7",
+        "/system Be brief.",
+        "/grammar regex [ab]+",
+        "/settings",
+        "/preset deterministic",
+        "/grammar none",
+        "/seed",
+        "/seed random",
+        "/seed",
+        "/system",
+        "/settings",
+    )
+    rows = [re.split(r"  +", line.strip()) for line in done.out.splitlines()]
+    assert ["[0] top_k.k", "40", "/chain"] in rows
+    assert ["[1] min_p.p", "0.25", "/set min-p"] in rows
+    assert ["seed", "7", "/seed"] in rows
+    assert ["system", "Be brief.", "/system"] in rows
+    assert ["grammar", "'[ab]+'", "/grammar"] in rows
+    assert ["[0] greedy", "preset deterministic"] in rows
+    assert ["grammar", "none", "/grammar"] in rows
+    assert ["7"] in rows
+    assert ["a new one for each answer"] in rows
+    assert ["Be brief."] in rows
+    assert done.err == ""
+
+
+def test_a_grammar_holds(chat):
+    done = chat("/grammar regex (x|y){4}", "say")
+    assert re.fullmatch(r"[xy]{4}\n", done.out)
+
+
+WRONG = {
+    "/sete x": "there is no command /sete; did you mean /set?; /help lists them",
+    "/": "there is no command /; /help lists them",
+    "/qqqq": "there is no command /qqqq; /help lists them",
+    "/set": "/set needs NAME.PARAM=VALUE, such as min_p.p=0.1; /settings shows all",
+    "/set min_p.p=7": "/set min_p.p: 7 is not within 0..1",
+    "/set nothing=1": "/set nothing: ",
+    "/chain top-q9": "/chain: ",
+    "/chain": "/chain needs steps",
+    "/preset nope": "nope",
+    "/preset": "/preset needs the name of a preset",
+    "/seed x": "/seed: 'x' is not a whole number, nor random",
+    "/grammar": "/grammar needs a name",
+    "/grammar root ::= ": "/grammar",
+    "/regen": "there is no message of yours to answer",
+    "/regen 0": "/regen: '0' is not a whole number within 1..100",
+    "/edit": "there is no message of yours to edit",
+    "/edit this": "/edit changes your last message, /edit answer the answer; 'this' is neither",
+    "/undo": "there is nothing to take back",
+    "/undo 2": "/undo takes nothing after its name, and '2' came",
+    "/branch": "there is one version of each message; /regen and /edit make further ones",
+    "/tree": "there are no messages yet",
+    "/goto": "/goto needs the beginning of a message's name, as /tree shows it",
+    "/goto abc": "there is no message 'abc' in this conversation",
+    "/next": "there is no message of yours to answer",
+    "/why": "there is no answer of the model to explain",
+    "/save": "/save needs a name",
+    "/export": "/export needs a file",
+    "/export x.txt": "/export: x.txt ends neither in .md (Markdown) nor in .jsonl (messages)",
+    "/export x.md": "there are no messages yet",
+    "/exit now": "/exit takes nothing after its name, and 'now' came",
+}
+
+
+def test_a_wrong_command_says_why_and_the_chat_goes_on(chat):
+    done = chat(*WRONG, "/seed", code=1)
+    assert done.out == "1\n"
+    errors = done.err.splitlines()
+    for line, expected in WRONG.items():
+        assert any(error.startswith("gen: ") and expected in error for error in errors), (line, done.err)
+
+
+def test_a_path_is_a_message(chat):
+    assert chat("/etc/hosts is what?", "/tree").out.count("you: /etc/hosts is what?") == 1
+
+
+def test_versions_and_branches(chat):
+    done = chat("Hello", "/regen 2", "/branch", "/branch 1", "more", "/tree", "/undo", "/tree")
+    versions = re.findall(r"^([* ]) (\d)  model: ", done.out, re.MULTILINE)
+    assert versions == [(" ", "1"), (" ", "2"), ("*", "3")]
+    assert "[1 of 2]\n" in done.out
+    assert "[2 of 2]\n" in done.out
+    trees = re.findall(r"^([*| ]) ([0-9a-f]{8}) ( *)(you|model): ", done.out, re.MULTILINE)
+    assert [mark for mark, *_ in trees] == list("|||*  |*    ")
+    assert "gen: note: version 3 of 3; /branch N goes to another one\n" in done.err
+    assert "gen: note: taken back: you: more; /goto " in done.err
+
+
+def test_versions_have_further_seeds(chat, gen, model_path):
+    done = chat("Hello", "/regen", flags=["--set", "temperature=5"])
+    flags = ("-m", model_path, *SIZES, "--set", "temperature=5")
+    texts = [gen("run", "Hello", "--chat", *flags, "-s", str(seed)).out.rstrip("\n") for seed in (1, 2)]
+    assert done.out.rstrip("\n") == "\n".join(texts)
+
+
+def test_a_message_is_edited(chat):
+    done = chat("Hello", "/edit", "Good day", "/tree", "/branch 1", "/edit answer", "Well,", "/tree")
+    first, second = done.out.split("> Hello\n")
+    assert first.count("you: ") == 2
+    assert "you: Good day" in first
+    assert re.search(r"^\* [0-9a-f]{8} +model: Well,", second, re.MULTILINE)
+
+
+def test_goto_shows_where_it_goes(chat, gen, model_path):
+    names = re.findall(r"^. ([0-9a-f]{8})", chat("Hello", "/tree").out, re.MULTILINE)
+    done = chat("Hello", f"/goto {names[0]}", "/tree")
+    assert "> Hello\n" in done.out
+    assert re.search(rf"^\* {names[0]}", done.out, re.MULTILINE)
+
+
+def test_an_answer_is_explained(chat):
+    done = chat("Hello", "/why", "/why 2", "/why 99", "/next", "/next a", "/stats", code=1)
+    assert done.out.count("token 0: ") == 1
+    assert done.out.count("token 2: ") == 1
+    assert done.out.count(" lies in ") == 2
+    assert done.out.count("\nkept ") == 4
+    assert "gen: /why 99: the answer has 6 tokens, from 0 on\n" in done.err
+    assert re.search(r"^generation +6 tokens", done.out, re.MULTILINE)
+    assert re.search(r"^finish +length, seed 1$", done.out, re.MULTILINE)
+    assert re.search(r"^chat +\w+, 2 messages$", done.out, re.MULTILINE)
+
+
+def test_files(chat, home):
+    done = chat("Hello", "/export out.jsonl", "/export out.md", "/export out.md", code=1)
+    (line,) = (home / "work" / "out.jsonl").read_text().splitlines()
+    assert [message["role"] for message in json.loads(line)["messages"]] == ["user", "assistant"]
+    assert (home / "work" / "out.md").read_text().startswith("## User\n\nHello\n")
+    assert "gen: note: out.md: 2 messages\ngen: out.md: there is such a file; give another name\n" in done.err
+
+
+def test_help_names_every_command(chat):
+    from logitsmith.cli.chat.commands import COMMANDS
+
+    out = chat("/help", "/exit", "never read").out
+    assert all(f"  {command.usage}" in out for command in COMMANDS)
+    assert "Alt-Enter" in out
+
+
+def test_a_chat_goes_on(chat, gen, home):
+    chat("Hello", "/set min-p=0.25", "/save my first", "/exit")
+    done = chat("/settings", "/tree", "/exit", flags=["--resume", "my first"])
+    assert re.search(r"min_p.p +0.25 +preset of the resumed chat\n", done.out)
+    assert "you: Hello" in done.out
+    chat("About penguins")
+    chats = gen("chat", "--list").out.splitlines()
+    assert len(chats) == 4
+    assert "About penguins" in chats[2]
+    assert "my first" in chats[3]
+    assert "About penguins" in gen("chat", "--search", "penguins").out
+    assert gen("chat", "--search", "whales").out == "no message has this\n"
+    assert "you: About penguins" in chat("/tree", flags=["--resume"]).out
+    gen("chat", "--delete", "my first")
+    assert len(gen("chat", "--list").out.splitlines()) == 3
+    folder = home / "data" / "logitsmith"
+    assert {path.stat().st_mode & 0o777 for path in folder.iterdir()} == {0o600}
+
+
+def test_nothing_is_stored(chat, home):
+    chat("Hello", flags=["--no-log"])
+    assert not (home / "data").exists()
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (["--list", "--no-log"], "--list and --no-log exclude each other; give one"),
+        (["--resume", "x", "--delete", "x"], "--resume and --delete exclude each other; give one"),
+    ],
+)
+def test_flags_that_exclude_each_other(gen, flags, message):
+    assert message in gen("chat", *flags, code=2).err
+
+
+def test_a_prompt_cache_is_kept(chat, home):
+    chat("Hello", flags=["--prompt-cache", home / "cache"])
+    assert (home / "cache").stat().st_size > 0
+    assert chat("Hello", flags=["--prompt-cache", home / "cache"]).err.count("cache") == 0
+
+
+def test_bytes_that_are_not_utf8_are_refused(gen, model_path):
+    done = gen("chat", "-m", model_path, "-n", "2", "--no-log", stdin=b"\xff\n/seed 3\n/seed\n", code=1)
+    assert done.out == "3\n"
+    assert done.err.startswith("gen: stdin is not UTF-8")
