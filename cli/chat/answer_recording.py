@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from dataclasses import asdict
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
-from .conversation import AnswerWriter, Conversation
+from .answer_writer import AnswerWriter
+from .conversation import Conversation
 from .store import AnswerRecipe, StoredMessage
 
 if TYPE_CHECKING:
@@ -55,7 +56,7 @@ class AnswerRecording:
         self._next_write = 0.0
         self._is_finished = False
 
-    def record(self, events: Iterator[Event]) -> Iterator[Event]:
+    def record(self, events: Iterator[Event]) -> Generator[Event, None, None]:
         """Yield the events. If whoever takes them stops early, what is there is stored."""
         from ...engine import Done, Token
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any
 
+from .answer_writer import AnswerWriter
+from .failover_store import FailoverStore, Report
 from .store import (
     AnswerRecipe,
     ChatStore,
@@ -12,14 +13,8 @@ from .store import (
     StoredAnswer,
     StoredMessage,
     StoreError,
-    StoreWriteError,
-    copy_conversation,
     finish_abandoned,
 )
-from .store.growing_answer import GrowingAnswer
-
-_Result = TypeVar("_Result")
-Report = Callable[[str], object]
 
 
 class Conversation:
@@ -30,12 +25,11 @@ class Conversation:
     """
 
     def __init__(self, store: ChatStore, identifier: str | None, report: Report) -> None:
-        self._file_store, self._store = store, store
-        self._id = identifier
-        self._report = report
+        self._where = FailoverStore(store, identifier, report)
         self._system: str | None = None
         """The system message that the first message of the user will follow."""
-        self._unsaved: tuple[str | None, dict[str, Any] | None] = (None, None)
+        self._name: str | None = None
+        self._settings: dict[str, Any] = {}
         """Name and settings of a conversation that has no message yet."""
 
     @classmethod
@@ -60,50 +54,58 @@ class Conversation:
     @property
     def id(self) -> str | None:
         """Its id; None before its first message."""
-        return self._id
+        return self._where.identifier
+
+    @property
+    def _store(self) -> ChatStore:
+        return self._where.current
 
     @property
     def is_stored(self) -> bool:
         """False while the store cannot be written, and if it is in memory anyway."""
         return self._store.path is not None
 
+    def store_again(self) -> bool:
+        """Store what had to stay in memory, now. Returns False if that is still not possible."""
+        return self._where.store_again()
+
     @property
     def name(self) -> str | None:
         """The name that the user gave it."""
-        return self._unsaved[0] if self._id is None else self._store.summary(self._id).name
+        return self._name if self.id is None else self._store.summary(self.id).name
 
     def rename(self, name: str | None) -> None:
         """Give it a name, by which `ChatStore.find_conversation` finds it."""
-        if self._id is None:
-            self._unsaved = (name, self._unsaved[1])
+        identifier = self.id
+        if identifier is None:
+            self._name = name
         else:
-            identifier = self._id
-            self._write(lambda: self._store.rename(identifier, name))
+            self._where.write(lambda store: store.rename(identifier, name))
 
     @property
     def settings(self) -> dict[str, Any]:
         """What `save_settings` stored."""
-        return self._unsaved[1] or {} if self._id is None else self._store.settings(self._id)
+        return self._settings if self.id is None else self._store.settings(self.id)
 
     def save_settings(self, settings: dict[str, Any]) -> None:
         """Store settings with the conversation: any JSON."""
-        if self._id is None:
-            self._unsaved = (self._unsaved[0], settings)
+        identifier = self.id
+        if identifier is None:
+            self._settings = settings
         else:
-            identifier = self._id
-            self._write(lambda: self._store.save_settings(identifier, settings))
+            self._where.write(lambda store: store.save_settings(identifier, settings))
 
     # Where it is
 
     @property
     def head(self) -> StoredMessage | None:
         """The message at which it stands; None before the first one."""
-        return None if self._id is None else self._store.head(self._id)
+        return None if self.id is None else self._store.head(self.id)
 
     def messages(self) -> list[StoredMessage]:
         """The messages from the first one to the head."""
         head = self.head
-        return [] if head is None else self._store.path_to(head.hash)
+        return [] if head is None else self.path_to(head)
 
     def path_to(self, message: StoredMessage) -> list[StoredMessage]:
         """The messages from the first one to this one."""
@@ -111,19 +113,18 @@ class Conversation:
 
     def all_messages(self) -> list[StoredMessage]:
         """The messages of all branches, in the order in which they came."""
-        return [] if self._id is None else self._store.messages(self._id)
-
-    def last(self, role: Role) -> StoredMessage | None:
-        """The last message of this role on the way to the head."""
-        return next((message for message in reversed(self.messages()) if message.role == role), None)
+        return [] if self.id is None else self._store.messages(self.id)
 
     def last_user(self) -> StoredMessage | None:
         """The last message of the user on the way to the head."""
-        return self.last("user")
+        return self._last("user")
 
     def last_answer(self) -> StoredMessage | None:
         """The last message of the assistant on the way to the head."""
-        return self.last("assistant")
+        return self._last("assistant")
+
+    def _last(self, role: Role) -> StoredMessage | None:
+        return next((message for message in reversed(self.messages()) if message.role == role), None)
 
     def children(self, message: StoredMessage | None) -> list[StoredMessage]:
         """The messages that follow a message, or that begin the conversation, the oldest first."""
@@ -145,7 +146,7 @@ class Conversation:
 
     def answer_record(self, message: StoredMessage) -> StoredAnswer | None:
         """How a message of the assistant was made; None for one that a person wrote."""
-        return None if self._id is None else self._store.answer(message.hash, self._id)
+        return None if self.id is None else self._store.answer(message.hash, self.id)
 
     # What changes it
 
@@ -164,18 +165,17 @@ class Conversation:
         """
         turns = [message for message in self.messages() if message.role != "system"]
         self._system = text
-        if self._id is None:
+        identifier = self.id
+        if identifier is None:
             return
-        identifier = self._id
 
-        def put() -> None:
-            parent = self._put_system()
+        def put(store: ChatStore) -> None:
+            parent = self._put_system(store, identifier)
             for turn in turns:
-                parent = self._store.put_message(identifier, parent, turn.role, turn.content).hash
-            if parent is None:
-                self._store.move_head(identifier, None)
+                parent = store.put_message(identifier, parent, turn.role, turn.content).hash
+            store.move_head(identifier, parent)
 
-        self._write_in_transaction(put)
+        self._where.write_together(put)
 
     def add_user(self, text: str) -> StoredMessage:
         """Add a message of the user behind the head, and stand there."""
@@ -187,15 +187,12 @@ class Conversation:
 
     def goto(self, target: str | None) -> StoredMessage | None:
         """Stand at the message whose hash begins like this; None: before the first one. Returns it."""
-        if self._id is None:
-            if target is not None:
-                raise StoreError(f"there is no message {target!r} in this conversation")
-            return None
-        identifier, message = self._id, None if target is None else self.find(target)
-        self._system = self.system
-        self._write_in_transaction(
-            lambda: self._store.move_head(identifier, None if message is None else message.hash)
-        )
+        message = None if target is None else self.find(target)
+        head = None if message is None else message.hash
+        identifier = self.id
+        if identifier is not None:
+            self._system = self.system
+            self._where.write_together(lambda store: store.move_head(identifier, head))
         return message
 
     def undo(self) -> StoredMessage | None:
@@ -216,110 +213,32 @@ class Conversation:
             prompt_ids: the tokens that the model reads.
             beginning: the text that the model goes on from.
         """
-        if self._id is None:
-            raise StoreError("there is no message to answer")
-        identifier = self._id
-        return AnswerWriter(
-            self, lambda: GrowingAnswer(self._store, identifier, parent.hash, recipe, prompt_ids, beginning)
-        )
+        return AnswerWriter(self._where, parent, recipe, prompt_ids, beginning)
 
     def _add(self, role: Role, text: str) -> StoredMessage:
-        def add() -> StoredMessage:
-            if self._id is None:
-                self._id = self._store.new_conversation()
-            head = self._store.head(self._id)
-            parent = self._put_system() if head is None else head.hash
-            return self._store.put_message(self._id, parent, role, text)
+        is_first = self.id is None
 
-        began = self._id is None
+        def add(store: ChatStore) -> StoredMessage:
+            identifier = self._where.identifier or store.new_conversation()
+            self._where.identifier = identifier
+            head = store.head(identifier)
+            parent = self._put_system(store, identifier) if head is None else head.hash
+            return store.put_message(identifier, parent, role, text)
+
         try:
-            message = self._write_in_transaction(add)
+            message = self._where.write_together(add)
         except StoreError:
-            if began:
-                self._id = None
+            if is_first:
+                self._where.identifier = None
             raise
-        if began:
-            name, settings = self._unsaved
-            if name is not None:
-                self.rename(name)
-            if settings is not None:
-                self.save_settings(settings)
+        if is_first and self._settings:
+            self.save_settings(self._settings)
+        if is_first and self._name is not None:
+            self.rename(self._name)
         return message
 
-    def _put_system(self) -> str | None:
+    def _put_system(self, store: ChatStore, identifier: str) -> str | None:
         """Add the system message, if there is one; returns its hash. Called inside a transaction."""
-        if self._system is None or self._id is None:
+        if self._system is None:
             return None
-        return self._store.put_message(self._id, None, "system", self._system).hash
-
-    # How it is stored
-
-    def _write_in_transaction(self, action: Callable[[], _Result]) -> _Result:
-        def write() -> _Result:
-            with self._store.database.writing():
-                return action()
-
-        return self._write(write)
-
-    def _write(self, action: Callable[[], _Result]) -> _Result:
-        """Do what writes to the store; on a full disk in memory, which is stored when that is possible again."""
-        self.store_again()
-        before = self._id
-        try:
-            return action()
-        except StoreWriteError as error:
-            if self._store is not self._file_store or self._store.path is None:
-                raise
-            self._id = before
-            self._go_on_in_memory(error)
-            return action()
-
-    def _go_on_in_memory(self, error: StoreWriteError) -> None:
-        memory = ChatStore.in_memory()
-        if self._id is not None:
-            copy_conversation(self._file_store, memory, self._id)
-        self._store = memory
-        self._report(f"{error}; the chat goes on, and is stored once that is possible")
-
-    def store_again(self) -> bool:
-        """Store what had to stay in memory. Returns False if that is still not possible."""
-        if self._store is self._file_store:
-            return True
-        if self._id is not None:
-            try:
-                copy_conversation(self._store, self._file_store, self._id)
-            except StoreWriteError:
-                return False
-        self._store.close()
-        self._store = self._file_store
-        self._report("the chat is stored again")
-        return True
-
-
-class AnswerWriter:
-    """Stores an answer of a conversation while it grows, wherever that conversation is stored by then."""
-
-    def __init__(self, conversation: Conversation, begin: Callable[[], GrowingAnswer]) -> None:
-        self._conversation = conversation
-        self._begin = begin
-        self._growing = conversation._write(begin)
-
-    def grow(self, content: str, token_ids: list[int]) -> None:
-        """Store what is there."""
-        self._write(lambda growing: growing.grow(content, token_ids))
-
-    def finish(self, content: str, token_ids: list[int], result: dict[str, Any]) -> StoredMessage:
-        """Make it a message, at which the conversation then stands."""
-        return self._write(lambda growing: growing.finish(content, token_ids, result))
-
-    def discard(self) -> None:
-        """Remove it: nothing came of it."""
-        self._write(lambda growing: growing.discard())
-
-    def _write(self, action: Callable[[GrowingAnswer], _Result]) -> _Result:
-        def write() -> _Result:
-            if not self._growing.is_in(self._conversation._store):
-                self._growing = self._begin()
-            return action(self._growing)
-
-        return self._conversation._write(write)
+        return store.put_message(identifier, None, "system", self._system).hash

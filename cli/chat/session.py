@@ -2,25 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import closing
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from ...common import count_noun
 from .answer_recording import AnswerRecording
 from .answer_settings import AnswerSettings
-from .context_room import ContextUse, FittedMessages, answer_room, fit_messages, warning_of
-from .conversation import Conversation, Report
-from .errors import ChatError, ContextFullError
+from .chat_prompt import OnFull, PromptMaker
+from .context_room import ContextUse, FittedMessages, warning_of
+from .conversation import Conversation
+from .errors import ChatError
+from .failover_store import Report
 from .reasoning import ReasoningSplitter
 from .replay import constraint_of, model_record, replay
 from .store import AnswerRecipe, StoredAnswer, StoredMessage
 
 if TYPE_CHECKING:
     from ...engine import ChatTemplate, Event, Model
-
-OnFull = Literal["stop", "drop"]
 
 
 class ChatSession:
@@ -57,7 +58,7 @@ class ChatSession:
         self.template = template or open_chat_template(model)
         self.dropped = 0
         self._report = report
-        self._reported: set[str] = set()
+        self._prompts = PromptMaker(model, self.template, on_full, report)
 
     def answer(
         self,
@@ -141,9 +142,9 @@ class ChatSession:
         return self._prompt_ids(kept.messages, beginning)
 
     def use(self) -> ContextUse:
-        """How much of the context the conversation takes at this place."""
-        kept = self._fit(self.conversation.messages(), "", None)
-        return ContextUse(len(self._prompt_ids(kept.messages, "")), self.model.context.length)
+        """How much of the context the conversation takes at this place, without the messages that are left out."""
+        messages = self.conversation.messages()
+        return self._prompts.use(messages, self._dropped_before(messages))
 
     def warning(self) -> str | None:
         """A sentence on a context that is nearly full; None while there is room."""
@@ -217,8 +218,8 @@ class ChatSession:
         from ...samplers import build
 
         model = self.model
-        fitted = self._fit_for_answer(parent, beginning, settings)
-        prompt_ids = self._prompt_ids(fitted.messages, beginning)
+        fitted = self._fit(parent, beginning, settings.max_tokens)
+        prompt_ids = self._prompts.tokens(fitted.messages, beginning)
         chain = build(list(settings.steps), seed=settings.seed, vocab=model.vocabulary)
         constraint = constraint_of(model, settings.grammar, beginning)
         recipe = self._recipe(settings, chain.config, fitted)
@@ -239,7 +240,7 @@ class ChatSession:
             progress=progress,
             is_interrupted=is_interrupted,
         )
-        return recording.record(events)
+        return self._note_full(recording.record(events))
 
     def _recipe(self, settings: AnswerSettings, chain: Sequence[object], fitted: FittedMessages) -> AnswerRecipe:
         from ...engine import versions
@@ -260,43 +261,31 @@ class ChatSession:
             },
         )
 
-    def _fit_for_answer(self, parent: StoredMessage, beginning: str, settings: AnswerSettings) -> FittedMessages:
-        before = self.dropped
-        fitted = self._fit(self.conversation.path_to(parent), beginning, settings.max_tokens)
+    def _fit(self, parent: StoredMessage, beginning: str, max_tokens: int | None) -> FittedMessages:
+        """The messages that go into the prompt of an answer; reports it if more are left out than before."""
+        path = self.conversation.path_to(parent)
+        before = self._dropped_before(path)
+        fitted = self._prompts.fit(path, before, max_tokens, beginning)
         self.dropped = fitted.dropped
         if fitted.dropped > before:
             count = count_noun(fitted.dropped, "message")
-            self._report(
-                f"the context is full: the oldest {count} after the system message are left out from now on"
-            )
+            self._report(f"the context is full: the oldest {count} after the system message are left out now")
         return fitted
 
-    def _fit(self, messages: list[StoredMessage], beginning: str, max_tokens: int | None) -> FittedMessages:
-        """The messages that go into the prompt. Raises ``ContextFullError``."""
-        length = self.model.context.length
+    def _dropped_before(self, path: Sequence[StoredMessage]) -> int:
+        """How many messages the last answer on this path went without."""
+        for message in reversed(path):
+            if message.role == "assistant" and (record := self.conversation.answer_record(message)) is not None:
+                return record.recipe.dropped
+        return 0
 
-        def prompt_length(kept: Sequence[StoredMessage]) -> int:
-            return len(self._prompt_ids(kept, beginning))
+    def _note_full(self, events: Generator[Event, None, None]) -> Iterator[Event]:
+        """Pass events on, and report it if the answer ends because the context is full."""
+        from ...engine import Done
 
-        if self.on_full == "drop":
-            return fit_messages(messages, prompt_length, length, answer_room(length, max_tokens), self.dropped)
-        if messages and (tokens := prompt_length(messages)) >= length:
-            raise ContextFullError(
-                f"the context is full: the chat has {tokens:,} tokens, and the context holds {length:,};"
-                " /undo or /goto an earlier message, give a larger -c, or --on-full drop"
-            )
-        return FittedMessages(messages)
-
-    def _prompt_ids(self, messages: Sequence[StoredMessage], beginning: str) -> tuple[int, ...]:
-        """The tokens of the prompt of some messages, which the template puts together."""
-        from ...engine import format_chat
-
-        text = format_chat(
-            self.model, [message.for_template() for message in messages], self.template, self._report_once
-        )
-        return tuple(self.model.vocabulary.tokenize_prompt((text + beginning).encode()))
-
-    def _report_once(self, sentence: str) -> None:
-        if sentence not in self._reported:
-            self._reported.add(sentence)
-            self._report(sentence)
+        with closing(events):
+            for event in events:
+                yield event
+                if isinstance(event, Done) and event.finish_reason == "context":
+                    length = self.model.context.length
+                    self._report(f"the answer ends here because the context is full: it holds {length:,} tokens")

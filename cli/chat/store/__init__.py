@@ -3,7 +3,7 @@
 from .chat_store import ChatStore
 from .copying import copy_conversation
 from .errors import StoreError, StoreWriteError
-from .growing_answer import GrowingAnswer, finish_abandoned
+from .growing_answer import GrowingAnswer, discard_growing, finish_abandoned
 from .location import store_path
 from .records import (
     AnswerRecipe,
@@ -27,6 +27,7 @@ __all__ = [
     "StoredAnswer",
     "StoredMessage",
     "copy_conversation",
+    "discard_growing",
     "finish_abandoned",
     "message_hash",
     "store_path",

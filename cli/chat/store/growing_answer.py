@@ -78,12 +78,6 @@ class GrowingAnswer:
             )
         return message
 
-    def discard(self) -> None:
-        """Remove it, where nothing came of it."""
-        database = self._store.database
-        with database.writing(lasting=False):
-            database.run("DELETE FROM answer WHERE number = ? AND message IS NULL", (self.number,))
-
 
 def finish_abandoned(store: ChatStore, conversation: str) -> list[StoredMessage]:
     """Make messages of what is there of answers whose process was killed; returns them.
@@ -116,6 +110,15 @@ def finish_abandoned(store: ChatStore, conversation: str) -> list[StoredMessage]
             )
             finished.append(message)
     return finished
+
+
+def discard_growing(store: ChatStore, conversation: str) -> None:
+    """Remove what this process began to store of answers, and went on with elsewhere."""
+    with store.database.writing():
+        store.database.run(
+            "DELETE FROM answer WHERE conversation = ? AND message IS NULL AND writer = ?",
+            (conversation, this_process()),
+        )
 
 
 def this_process() -> str:

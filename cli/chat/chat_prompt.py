@@ -1,0 +1,83 @@
+"""From the messages of a conversation to the tokens that a model reads."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Literal
+
+from .context_room import ContextUse, FittedMessages, answer_room, fit_messages
+from .errors import ContextFullError
+from .failover_store import Report
+from .store import StoredMessage
+
+if TYPE_CHECKING:
+    from ...engine import ChatTemplate, Model
+
+OnFull = Literal["stop", "drop"]
+"""What to do with a conversation that does not fit: refuse it, or leave out its oldest turns."""
+
+
+class PromptMaker:
+    """Makes prompts of messages, by the chat template; what does not fit is refused or left out.
+
+    What the template says of the messages is reported once.
+    """
+
+    def __init__(self, model: Model, template: ChatTemplate, on_full: OnFull, report: Report) -> None:
+        """Open it for a model.
+
+        Args:
+            model: the model.
+            template: its chat template.
+            on_full: what to do when the messages do not fit.
+            report: called with a sentence that the user should see.
+        """
+        self._model, self._template, self._on_full, self._report = model, template, on_full, report
+        self._reported: set[str] = set()
+
+    def tokens(self, messages: Sequence[StoredMessage], beginning: str = "") -> tuple[int, ...]:
+        """The tokens of a prompt, after which the assistant's message goes on from ``beginning``.
+
+        Raises ``ModelError``.
+        """
+        from ...engine import format_chat
+
+        chat = [message.for_template() for message in messages]
+        text = format_chat(self._model, chat, self._template, self._report_once)
+        return tuple(self._model.vocabulary.tokenize_prompt((text + beginning).encode()))
+
+    def fit(
+        self, messages: list[StoredMessage], dropped: int, max_tokens: int | None, beginning: str = ""
+    ) -> FittedMessages:
+        """Return the messages that go into the prompt.
+
+        Args:
+            messages: the conversation, from the first message to the one that is to be answered.
+            dropped: how many messages after the system message were left out before.
+            max_tokens: how long the answer may be; None: any length.
+            beginning: the text that the answer goes on from.
+
+        Raises ``ContextFullError``.
+        """
+        length = self._model.context.length
+        if self._on_full == "drop":
+            room = answer_room(length, max_tokens)
+            return fit_messages(messages, lambda kept: len(self.tokens(kept, beginning)), length, room, dropped)
+        tokens = len(self.tokens(messages, beginning))
+        if tokens >= length:
+            raise ContextFullError(
+                f"the context is full: the chat has {tokens:,} tokens, and the context holds {length:,}; go back"
+                " with /undo or /goto, or start gen chat --resume with a larger -c, or with --on-full drop"
+            )
+        return FittedMessages(messages)
+
+    def use(self, messages: list[StoredMessage], dropped: int) -> ContextUse:
+        """How much of the context the messages take that are not left out."""
+        system = 1 if messages and messages[0].role == "system" else 0
+        kept = [*messages[:system], *messages[system + dropped :]] if self._on_full == "drop" else messages
+        return ContextUse(len(self.tokens(kept)) if kept else 0, self._model.context.length)
+
+    def _report_once(self, sentence: str) -> None:
+        if sentence not in self._reported:
+            self._reported.add(sentence)
+            self._report(sentence)

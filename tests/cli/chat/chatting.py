@@ -1,0 +1,33 @@
+"""A chat in a process of its own, for tests that kill it: `python -m tests.cli.chat.chatting MODEL STORE …`."""
+
+import sys
+from pathlib import Path
+
+from logitsmith.cli.chat import ChatSession, ChatStore, Conversation
+from logitsmith.engine import Model, Token
+
+from .conftest import OPTIONS, settings
+
+
+def talk_until_killed(model_path, store_path):
+    """One whole turn, and a second one whose answer has no end; prints a line for each token of that."""
+    conversation = Conversation.new(ChatStore.open(Path(store_path)), report=print)
+    with Model.load(model_path, **{**OPTIONS, "n_ctx": 100_000}) as model:
+        session = ChatSession(model, conversation, report=print)
+        conversation.add_user("Hello")
+        list(session.answer(settings()))
+        conversation.add_user("Go on")
+        for event in session.answer(settings(chain="ignore_eos > temp0.8", max_tokens=None)):
+            if isinstance(event, Token):
+                print(event.id, flush=True)
+
+
+def add_messages(store_path, count):
+    """Many messages, as fast as they come."""
+    conversation = Conversation.new(ChatStore.open(Path(store_path)), report=print)
+    for number in range(int(count)):
+        (conversation.add_assistant if number % 2 else conversation.add_user)(f"message {number}")
+
+
+if __name__ == "__main__":
+    {"talk": talk_until_killed, "add": add_messages}[sys.argv[1]](*sys.argv[2:])

@@ -1,0 +1,98 @@
+"""The smaller parts of a chat: reasoning, export, and the tree of a long conversation."""
+
+import json
+
+import pytest
+from logitsmith.cli.batch.request import parse_request
+from logitsmith.cli.chat import Conversation, ReasoningSplitter, jsonl_of, markdown_of, tree_lines, visible_text
+from logitsmith.cli.chat.store.token_packing import pack_tokens, unpack_tokens
+from logitsmith.engine import JinjaChatTemplate, ReasoningTags, Token
+
+TAGS = ReasoningTags("<think>", "</think>")
+
+SPLITS = {
+    "no tags": (None, "", "a <think> b", [("a <think> b", False)]),
+    "no reasoning": (TAGS, "", "plain", [("plain", False)]),
+    "reasoning first": (TAGS, "", "<think>why</think>because", [("why", True), ("because", False)]),
+    "in the middle": (TAGS, "", "a<think>b</think>c", [("a", False), ("b", True), ("c", False)]),
+    "begun in the prompt": (TAGS, "[assistant]<think>", "why</think>so", [("why", True), ("so", False)]),
+    "ended in the prompt": (TAGS, "<think>\n\n</think>", "so", [("so", False)]),
+    "never ended": (TAGS, "", "<think>why</thin", [("why</thin", True)]),
+    "nearly a tag": (TAGS, "", "1 <thin> 2 <", [("1 <thin> 2 <", False)]),
+    "twice": (TAGS, "", "<think>a</think>b<think>c</think>", [("a", True), ("b", False), ("c", True)]),
+}
+
+
+def joined(parts):
+    """Parts with the same kind as their neighbours as one."""
+    result = []
+    for text, is_reasoning in parts:
+        if result and result[-1][1] == is_reasoning:
+            result[-1] = (result[-1][0] + text, is_reasoning)
+        else:
+            result.append((text, is_reasoning))
+    return result
+
+
+@pytest.mark.parametrize("step", [1, 3, 100])
+@pytest.mark.parametrize(("tags", "prompt", "text", "parts"), SPLITS.values(), ids=SPLITS)
+def test_reasoning(tags, prompt, text, parts, step):
+    splitter = ReasoningSplitter(tags, prompt)
+    found = [part for start in range(0, len(text), step) for part in splitter.push(text[start : start + step])]
+    assert joined([*found, *splitter.finish()]) == parts
+
+
+def test_tags_that_are_control_tokens_are_part_of_the_text():
+    template = JinjaChatTemplate("{{ messages }}{# <think></think> #}")
+    assert visible_text(Token(0, 5, b"<think>", "", True), template) == "<think>"
+    assert visible_text(Token(0, 6, b"<|end|>", "", True), template) == ""
+    assert visible_text(Token(0, 7, b"a", "a", False), template) == "a"
+    assert visible_text(Token(0, 5, b"<think>", "", True), JinjaChatTemplate("{{ messages }}")) == ""
+
+
+def test_export(conversation):
+    conversation.set_system("Be brief.")
+    conversation.add_user('Say "hi" 今天\n\nplease')
+    conversation.add_assistant("hi\n")
+    conversation.add_user("Thanks")
+    messages = conversation.messages()
+    assert markdown_of(messages) == (
+        '## System\n\nBe brief.\n\n## User\n\nSay "hi" 今天\n\nplease\n\n## Assistant\n\nhi\n\n## User\n\nThanks\n'
+    )
+    line = jsonl_of(messages)
+    assert line.count("\n") == 1
+    request = parse_request(json.loads(line), 1)
+    assert request.messages == [message.for_template() for message in messages]
+
+
+def test_the_splitter_of_a_session_knows_the_prompt(session, conversation):
+    conversation.add_user("Hello")
+    assert list(session.splitter().push("why</think>so")) == [("why</think>so", False)]
+    session.template = JinjaChatTemplate("{% for m in messages %}{{ m.content }}{% endfor %}<think>{# </think> #}")
+    assert list(session.splitter().push("why</think>so")) == [("why", True), ("so", False)]
+    assert list(session.splitter("because</think>").push("so")) == [("so", False)]
+
+
+def test_a_long_conversation(store, notes):
+    conversation = Conversation.new(store, notes.append)
+    with store.database.writing():
+        identifier, parent = store.new_conversation("c0ffee"), None
+        for number in range(3000):
+            parent = store.put_message(identifier, parent, "user", str(number)).hash
+    conversation = Conversation.resume(store, "c0ffee", notes.append)
+    assert [message.content for message in conversation.messages()] == list(map(str, range(3000)))
+    assert [line.message.content for line in tree_lines(conversation)][-1] == "2999"
+
+
+def test_text_that_is_no_utf8_is_stored_with_a_mark(conversation):
+    message = conversation.add_user("a\udcffb\0c")
+    assert message.content == "a\ufffdb\0c"
+    assert conversation.messages() == [message]
+
+
+def test_token_ids_are_packed():
+    ids = (0, 5, 262_143, 2**31 - 1)
+    assert unpack_tokens(pack_tokens(ids)) == ids
+    assert unpack_tokens(pack_tokens(())) == ()
+    with pytest.raises(ValueError, match="Error -5"):
+        unpack_tokens(b"x")
