@@ -54,6 +54,7 @@ def trace_next(  # noqa: PLR0913 - the arguments are public
     top: int = 20,
     against: Sequence[Chain] = (),
     jump: bool = True,
+    exact_reuse: bool = False,
     progress: Progress | None = None,
     is_interrupted: Callable[[], bool] | None = None,
 ) -> NextToken | None:
@@ -67,6 +68,7 @@ def trace_next(  # noqa: PLR0913 - the arguments are public
         top: How many of the likeliest tokens of each stage are candidates.
         against: Other chains to compare with.
         jump: Take a token that the constraint forces, as `generate` does; False: each chain would draw it.
+        exact_reuse: As for `generate`.
         progress: Called while the prompt is read.
         is_interrupted: Called while the prompt is read. Once it returns True, reading ends, and None is returned.
 
@@ -74,7 +76,7 @@ def trace_next(  # noqa: PLR0913 - the arguments are public
     """
     prompt_ids = prompt_token_ids(model.vocabulary, prompt)
     context = model.context
-    context.read(prompt_ids, progress, is_interrupted)
+    context.read(prompt_ids, progress, is_interrupted, exact=exact_reuse)
     if len(context.tokens) < len(prompt_ids):
         return None
     logits = context.logits()

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator, Sequence
-from contextlib import closing
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -138,8 +137,7 @@ class ChatSession:
         parent = self.conversation.last_user()
         if parent is None:
             raise ChatError("there is no message of yours to answer")
-        kept = self._fit(self.conversation.path_to(parent), beginning, None)
-        return self._prompt_ids(kept.messages, beginning)
+        return self._prompts.tokens(self._fit(parent, beginning, None).messages, beginning)
 
     def use(self) -> ContextUse:
         """How much of the context the conversation takes at this place, without the messages that are left out."""
@@ -240,7 +238,7 @@ class ChatSession:
             progress=progress,
             is_interrupted=is_interrupted,
         )
-        return self._note_full(recording.record(events))
+        return recording.record(events)
 
     def _recipe(self, settings: AnswerSettings, chain: Sequence[object], fitted: FittedMessages) -> AnswerRecipe:
         from ...engine import versions
@@ -278,14 +276,3 @@ class ChatSession:
             if message.role == "assistant" and (record := self.conversation.answer_record(message)) is not None:
                 return record.recipe.dropped
         return 0
-
-    def _note_full(self, events: Generator[Event, None, None]) -> Iterator[Event]:
-        """Pass events on, and report it if the answer ends because the context is full."""
-        from ...engine import Done
-
-        with closing(events):
-            for event in events:
-                yield event
-                if isinstance(event, Done) and event.finish_reason == "context":
-                    length = self.model.context.length
-                    self._report(f"the answer ends here because the context is full: it holds {length:,} tokens")

@@ -42,6 +42,7 @@ def _next(chat: Chat, argument: str) -> None:
             chain,
             constraint,
             top=_TOP,
+            exact_reuse=True,
             progress=progress,
             is_interrupted=lambda: interrupt.requested,
         )

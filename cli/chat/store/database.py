@@ -87,8 +87,8 @@ class Database:
         """
         with self._errors_named():
             self._connection.execute(f"PRAGMA synchronous = {'FULL' if lasting else 'NORMAL'}")
-            self._connection.execute("BEGIN IMMEDIATE")
-            try:
+            try:  # a signal may come at any place
+                self._connection.execute("BEGIN IMMEDIATE")
                 yield
                 self._connection.execute("COMMIT")
             except BaseException:
