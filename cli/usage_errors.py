@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import fields
 from typing import Any
 
 from ..common import nearest_name, one_of, problem_message
@@ -64,10 +65,24 @@ def _no_such_flag(error: Any, context: Any) -> str:
     usual = _FLAGS_ELSEWHERE.get(flag)
     if usual is not None and usual.split()[0] in flags:
         return f"there is no flag {flag}; use {usual}"
+    setting = _setting_of_run(flag) if "--set" in flags else None
+    if setting is not None:
+        return f"there is no flag {flag} in {context.command_path}; use --set {setting}"
     is_long = flag.startswith("--")
     near = nearest_name(flag, [name for name in flags if name.startswith("--") == is_long], _FLAG_SIMILARITY)
     hint = f"did you mean {near}?" if near else f"{context.command_path} --help lists the flags"
     return f"there is no flag {flag}; {hint}"
+
+
+def _setting_of_run(flag: str) -> str | None:
+    """What ``--set`` takes in place of a sampler's flag of `gen run`; None if no ``--set`` does the same."""
+    from .options.flag import flag_of
+    from .options.sampling import FullSamplingOptions
+
+    for declared in map(flag_of, fields(FullSamplingOptions)):
+        if declared is not None and flag in declared.names and declared.sets is not None:
+            return f"{declared.sets}=VALUE"
+    return "ignore_eos=true" if flag == "--ignore-eos" else None
 
 
 def _flag_and_value(error: Any) -> str:

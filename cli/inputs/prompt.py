@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import NamedTuple
 
 import typer
 
-from ..errors import fail
+from ..errors import fail, note
 from ..options.prompt import PromptOptions
 from .files import STDIN, input_name, input_path, is_stdin, read_input, read_piped
 
@@ -43,6 +44,8 @@ def read_prompt_text(options: PromptOptions) -> PromptText:
     stdin = input_path(path)
     if stdin is None:
         raise typer.BadParameter('there is no prompt: give one ("gen PROMPT"), -f FILE, or pipe it in')
+    if is_stdin(stdin) and sys.stdin.isatty():
+        note("type the prompt; Ctrl-D on a line of its own ends it")
     piped = _read(stdin)
     if not piped:
         raise typer.BadParameter('there is no prompt: stdin is empty; gen "" starts a text without a prompt')

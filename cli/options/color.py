@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from enum import Enum
 
+from .switch_words import switch_parser
+
 
 class Color(str, Enum):
     """When colours are written; ``on`` and ``off`` are llama.cpp's words."""
@@ -21,3 +23,4 @@ class Color(str, Enum):
 
 
 COLOR_METAVAR = "auto|always|never"
+read_color = switch_parser(Color, "auto, always or never")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import typer
 
-from .color import COLOR_METAVAR, Color
+from .color import COLOR_METAVAR, Color, read_color
 from .flag import Options, argument, flag, options_class
 from .limits import at_least
 from .paths import refuse_same_file
@@ -44,6 +44,7 @@ class InspectOptions(Options):
     color: Color = flag(
         "--color",
         metavar=COLOR_METAVAR,
+        parser=read_color,
         help="Tint the text; auto: on a terminal, without NO_COLOR. [auto]",
         default=Color.auto,
     )

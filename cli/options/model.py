@@ -12,6 +12,7 @@ from ...common.limits import CACHE_TYPES, INT32_MAX, MAX_THREADS, NUMA_STRATEGIE
 from .completes import Completes
 from .flag import Options, flag, options_class
 from .limits import POSITIVE, within
+from .switch_words import switch_parser
 
 _model = partial(flag, panel="Model")
 
@@ -116,6 +117,7 @@ class ModelOptions(Options):
         "--flash-attn",
         help="Flash attention; auto: if the model allows. [auto]",
         default=FlashAttention.auto,
+        parser=switch_parser(FlashAttention, "on, off or auto"),
     )
     cache_type_k: CacheType = _model(
         "-ctk",

@@ -12,7 +12,7 @@ from typing import Any
 import typer
 
 from ..bare_flags import DEFAULT_TRACE_COUNT
-from .color import COLOR_METAVAR, Color
+from .color import COLOR_METAVAR, Color, read_color
 from .flag import Options, flag, options_class
 from .limits import at_least
 
@@ -142,6 +142,7 @@ class OutputOptions(Options):
         "--color",
         "-co",
         metavar=COLOR_METAVAR,
+        parser=read_color,
         help="The prompt of --echo in yellow; auto: on a terminal, without NO_COLOR. [auto]",
         default=Color.auto,
     )

@@ -55,10 +55,11 @@ class HttpResponse:
         try:
             body = json.loads(self.body)
             error = body.get("error", body) if isinstance(body, dict) else body
-            text = error.get("message") if isinstance(error, dict) else error
+            text = (error.get("message") if isinstance(error, dict) else error) or self.text
         except (ValueError, RecursionError):
             text = self.text
-        return f"{self.status} {self.reason}: {text}"
+        is_empty = not str(text).strip(" {}\n")
+        return f"{self.status} {self.reason}" + ("" if is_empty else f": {text}")
 
     @property
     def retry_after(self) -> float | None:

@@ -18,6 +18,9 @@ USAGE = {
     "-ctv without flash attention": (["x", "-fa", "off", "-ctv", "q8_0"], "-ctv q8_0 needs flash attention"),
     "--rope-scale 0": (["x", "--rope-scale", "0"], "--rope-scale: 0 is not a number > 0"),
     "two factors of RoPE": (["x", "--rope-scale", "2", "--rope-freq-scale", "0.5"], "set one factor; give one"),
+    "a sampler's flag in a batch": (["batch", "x", "--dry-base", "1"], "in gen batch; use --set dry.base=VALUE"),
+    "ignoring the end in a batch": (["batch", "x", "--ignore-eos"], "use --set ignore_eos=true"),
+    "a sampler's flag in a score": (["score", "x", "--dry-base", "1"], "gen score --help lists the flags"),
     "a stop text by its other name": (["x", "-r", ""], "gen: -r: '' is empty, and would stop at once"),
     "a long other name": (["x", "--reverse-prompt="], "gen: --reverse-prompt: '' is empty"),
     "a number by its other name": (["x", "--temperature", "-1"], "gen: --temperature: -1.0 is not"),
@@ -37,7 +40,7 @@ USAGE = {
         ["recover", "x", "--base-url", "http://127.0.0.1:1"],
         "gen: there is no flag --base-url; use --endpoint URL\n",
     ),
-    "timings": (["x", "--no-perf"], "gen: --no-perf is the printing of timings in llama.cpp; use --stats\n"),
+    "timings": (["x", "--no-perf"], "--no-perf is no printing of timings in llama.cpp; leave it out"),
     "mirostat's rate alone": (
         ["x", "--mirostat-lr", "0.2"],
         "gen: --mirostat-lr: the chain selects by dist, not by mirostat; add --mirostat 2\n",

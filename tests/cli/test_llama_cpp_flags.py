@@ -117,7 +117,7 @@ def test_a_prefix_leaves_out_the_system_message_of_a_preset(gen, home):
 YELLOW_PROMPT = f"\x1b[33m{PROMPT}\x1b[0m"
 
 
-@pytest.mark.parametrize("word", ["always", "on"])
+@pytest.mark.parametrize("word", ["always", "on", "1"])
 def test_a_colored_prompt(gen, word):
     assert gen(PROMPT, *ONE_TOKEN, "--echo", "--color", word).out.startswith(YELLOW_PROMPT)
 
@@ -142,6 +142,8 @@ REFUSED = {
     "-ts 0,0": "-ts: '0,0' is not a list of numbers",
     "-mg -2": "-mg: -2 is not within -1..",
     "-sm both": "-sm: 'both' is not none, layer, row or tensor",
+    "-fa 2": "-fa: '2' is not on, off or auto",
+    "--color yes": "--color: 'yes' is not auto, always or never",
     "--numa mirror": "--numa: 'mirror' is not distribute, isolate or numactl",
 }
 

@@ -342,6 +342,19 @@ def _read(terminal):
         return b""
 
 
+def test_a_prompt_that_is_typed(environment):
+    leader, follower = pty.openpty()
+    command = [sys.executable, "-m", "logitsmith.cli", "-", "-n", "0", "--echo"]
+    streams = {"stdin": follower, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with subprocess.Popen(command, env=environment, **streams) as process:
+        os.close(follower)
+        note = process.stderr.readline()
+        os.write(leader, b"Hello\n\x04")
+        out, _ = process.communicate(timeout=60)
+    os.close(leader)
+    assert (note, out) == (b"gen: note: type the prompt; Ctrl-D on a line of its own ends it\n", b"Hello")
+
+
 def test_control_characters_are_shown_on_a_terminal_and_kept_in_a_pipe(gen, environment):
     escape = ["--chain", "greedy", "--logit-bias", "\x1b=1000", "-n", "3"]
     assert gen("Hello", *escape).out == "\x1b" * 3
@@ -450,6 +463,8 @@ LLAMA_CPPS_WORDS = {
     "-fa on": r"flash_attn += enabled",
     "-fa off": r"flash_attn += disabled",
     "--flash-attn auto": r"flash_attn += auto",
+    "-fa 1": r"flash_attn += enabled",
+    "-fa disabled": r"flash_attn += disabled",
     "-ub 16": r"n_ubatch += 16\n",
     "-ub 4096": r"n_ubatch += 512\n",
     "-ctk q8_0": r"K \(q8_0\).* V \(f16\)",

@@ -21,6 +21,7 @@ from logitsmith.recover import (
     recover,
 )
 from logitsmith.recover.transport.api_client import ApiClient
+from logitsmith.recover.transport.http_response import HttpResponse
 
 from .conftest import api
 from .fakes import Fake, row_of
@@ -282,6 +283,21 @@ def test_a_redirect_says_where_to():
         with pytest.raises(RecoverError, match=r"302 Found: it sends to https://other.test/v1; give that URL"):
             http.get("x")
         http.close()
+
+
+BODIES = {
+    "nothing": (b"", "404 Not Found"),
+    "an empty object": (b"{}", "404 Not Found"),
+    "a message": (b'{"error": {"message": "gone"}}', "404 Not Found: gone"),
+    "an error without a message": (b'{"error": {}}', '404 Not Found: {"error": {}}'),
+    "another key": (b'{"detail": "gone"}', '404 Not Found: {"detail": "gone"}'),
+    "a text": (b"gone", "404 Not Found: gone"),
+}
+
+
+@pytest.mark.parametrize(("body", "summary"), BODIES.values(), ids=BODIES)
+def test_the_summary_of_an_answer(body, summary):
+    assert HttpResponse(404, "Not Found", {}, body).summary == summary
 
 
 WAITS = {
