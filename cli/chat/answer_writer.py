@@ -21,6 +21,7 @@ class AnswerWriter:
         recipe: AnswerRecipe,
         prompt_ids: tuple[int, ...],
         beginning: str,
+        on_finish: Callable[[StoredMessage], object],
     ) -> None:
         """Begin an answer.
 
@@ -30,8 +31,9 @@ class AnswerWriter:
             recipe: what it is made with.
             prompt_ids: the tokens that the model reads.
             beginning: the text that the model goes on from.
+            on_finish: called with its message.
         """
-        self._store = store
+        self._store, self._on_finish = store, on_finish
         self._fields = (parent.hash, recipe, prompt_ids, beginning)
         self._growing = store.write(self._begin)
 
@@ -41,7 +43,9 @@ class AnswerWriter:
 
     def finish(self, content: str, token_ids: list[int], result: dict[str, Any]) -> StoredMessage:
         """Make it a message, at which the conversation then stands."""
-        return self._write(lambda growing: growing.finish(content, token_ids, result))
+        message = self._write(lambda growing: growing.finish(content, token_ids, result))
+        self._on_finish(message)
+        return message
 
     def _begin(self, store: ChatStore) -> GrowingAnswer:
         return GrowingAnswer(store, str(self._store.identifier), *self._fields)

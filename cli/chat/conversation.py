@@ -13,6 +13,7 @@ from .store import (
     StoredAnswer,
     StoredMessage,
     StoreError,
+    StoreWriteError,
     finish_abandoned,
 )
 
@@ -26,6 +27,8 @@ class Conversation:
 
     def __init__(self, store: ChatStore, identifier: str | None, report: Report) -> None:
         self._where = FailoverStore(store, identifier, report)
+        self._head = None if identifier is None else store.head(identifier)
+        """The store has it for later sessions; another one with the same conversation does not move this one."""
         self._system: str | None = None
         """The system message that the first message of the user will follow."""
         self._name: str | None = None
@@ -44,9 +47,12 @@ class Conversation:
         What was written of answers whose process was killed becomes messages.
         """
         store.summary(identifier)
-        for message in finish_abandoned(store, identifier):
-            size = f"{len(message.content):,} characters"
-            report(f"the answer {message.hash[:8]} was cut off when gen was killed; {size} of it are stored")
+        try:
+            for message in finish_abandoned(store, identifier):
+                size = f"{len(message.content):,} characters"
+                report(f"the answer {message.hash[:8]} was cut off when gen was killed; {size} of it are stored")
+        except StoreWriteError as error:
+            report(f"{error}; an answer that was cut off is shown once that is possible")
         return cls(store, identifier, report)
 
     # What it is
@@ -68,6 +74,10 @@ class Conversation:
     def store_again(self) -> bool:
         """Store what had to stay in memory, now. Returns False if that is still not possible."""
         return self._where.store_again()
+
+    def leave(self) -> None:
+        """Store what is still in memory only, for the last time; reports it if that is not possible."""
+        self._where.leave()
 
     @property
     def name(self) -> str | None:
@@ -100,12 +110,11 @@ class Conversation:
     @property
     def head(self) -> StoredMessage | None:
         """The message at which it stands; None before the first one."""
-        return None if self.id is None else self._store.head(self.id)
+        return self._head
 
     def messages(self) -> list[StoredMessage]:
         """The messages from the first one to the head."""
-        head = self.head
-        return [] if head is None else self.path_to(head)
+        return [] if self._head is None else self.path_to(self._head)
 
     def path_to(self, message: StoredMessage) -> list[StoredMessage]:
         """The messages from the first one to this one."""
@@ -169,13 +178,15 @@ class Conversation:
         if identifier is None:
             return
 
-        def put(store: ChatStore) -> None:
-            parent = self._put_system(store, identifier)
+        def put(store: ChatStore) -> StoredMessage | None:
+            message = self._put_system(store, identifier)
             for turn in turns:
-                parent = store.put_message(identifier, parent, turn.role, turn.content).hash
-            store.move_head(identifier, parent)
+                parent = None if message is None else message.hash
+                message = store.put_message(identifier, parent, turn.role, turn.content)
+            store.move_head(identifier, None if message is None else message.hash)
+            return message
 
-        self._where.write_together(put)
+        self._head = self._where.write_together(put)
 
     def add_user(self, text: str) -> StoredMessage:
         """Add a message of the user behind the head, and stand there."""
@@ -188,11 +199,12 @@ class Conversation:
     def goto(self, target: str | None) -> StoredMessage | None:
         """Stand at the message whose hash begins like this; None: before the first one. Returns it."""
         message = None if target is None else self.find(target)
-        head = None if message is None else message.hash
         identifier = self.id
         if identifier is not None:
             self._system = self.system
+            head = None if message is None else message.hash
             self._where.write_together(lambda store: store.move_head(identifier, head))
+            self._head = message
         return message
 
     def undo(self) -> StoredMessage | None:
@@ -213,7 +225,11 @@ class Conversation:
             prompt_ids: the tokens that the model reads.
             beginning: the text that the model goes on from.
         """
-        return AnswerWriter(self._where, parent, recipe, prompt_ids, beginning)
+
+        def stand_at(message: StoredMessage) -> None:
+            self._head = message
+
+        return AnswerWriter(self._where, parent, recipe, prompt_ids, beginning, stand_at)
 
     def _add(self, role: Role, text: str) -> StoredMessage:
         is_first = self.id is None
@@ -221,12 +237,11 @@ class Conversation:
         def add(store: ChatStore) -> StoredMessage:
             identifier = self._where.identifier or store.new_conversation()
             self._where.identifier = identifier
-            head = store.head(identifier)
-            parent = self._put_system(store, identifier) if head is None else head.hash
-            return store.put_message(identifier, parent, role, text)
+            before = self._head or self._put_system(store, identifier)
+            return store.put_message(identifier, None if before is None else before.hash, role, text)
 
         try:
-            message = self._where.write_together(add)
+            self._head = message = self._where.write_together(add)
         except StoreError:
             if is_first:
                 self._where.identifier = None
@@ -237,8 +252,8 @@ class Conversation:
             self.rename(self._name)
         return message
 
-    def _put_system(self, store: ChatStore, identifier: str) -> str | None:
-        """Add the system message, if there is one; returns its hash. Called inside a transaction."""
+    def _put_system(self, store: ChatStore, identifier: str) -> StoredMessage | None:
+        """Add the system message, if there is one; returns it. Called inside a transaction."""
         if self._system is None:
             return None
-        return store.put_message(identifier, None, "system", self._system).hash
+        return store.put_message(identifier, None, "system", self._system)

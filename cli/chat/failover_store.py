@@ -6,6 +6,7 @@ from collections.abc import Callable
 from time import monotonic
 from typing import TypeVar
 
+from ...common import count_noun
 from .store import ChatStore, StoreWriteError, copy_conversation, discard_growing
 
 Report = Callable[[str], object]
@@ -74,3 +75,12 @@ class FailoverStore:
         self.current = self._file_store
         self._report("the chat is stored again")
         return True
+
+    def leave(self) -> None:
+        """Store what is in memory for the last time; reports how much of it is lost."""
+        if self.store_again() or self.identifier is None:
+            return
+        stored = {message.hash for message in self._file_store.messages(self.identifier)}
+        lost = sum(message.hash not in stored for message in self.current.messages(self.identifier))
+        self.current.close()
+        self._report(f"{self._file_store.path}: {count_noun(lost, 'message')} of this chat could not be stored")

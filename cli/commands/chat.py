@@ -95,5 +95,6 @@ def _talk(chat: Chat, options: ConversationOptions) -> int:
     try:
         return run_loop(chat)
     finally:
+        chat.conversation.leave()
         if options.prompt_cache is not None:
             chat.session.save_prompt_cache(options.prompt_cache)

@@ -40,6 +40,9 @@ class Database:
         try:
             with self._errors_named():
                 self._prepare()
+        except StoreWriteError as error:
+            self._connection.close()
+            raise StoreError(f"{error}; --no-log chats without a store") from None
         except BaseException:
             self._connection.close()
             raise

@@ -74,6 +74,18 @@ def test_another_system_message_begins_another_branch(store, notes):
     assert contents([conversation.add_user("x"), *conversation.messages()]) == ["x", "Be kind.", "x"]
 
 
+def test_two_sessions_in_one_conversation_do_not_move_each_other(store, notes):
+    first = talk(store, notes, "a", "b")
+    second = Conversation.resume(store, first.id, notes.append)
+    second.add_user("c2")
+    first.add_user("c1")
+    second.add_assistant("d2")
+    assert contents(first.messages()) == ["a", "b", "c1"]
+    assert contents(second.messages()) == ["a", "b", "c2", "d2"]
+    assert contents(first.siblings(first.head)) == ["c2", "c1"]
+    assert contents(Conversation.resume(store, first.id, notes.append).messages()) == ["a", "b", "c2", "d2"]
+
+
 SEARCHES = {
     "a part of a word": ("ombatic", {"A wombatical day"}),
     "whatever the case": ("WOMBAT day", {"A wombatical day"}),

@@ -84,7 +84,7 @@ def test_an_answer_of_a_process_that_lives_is_left_alone(store, conversation, no
     store.database.run("UPDATE answer SET updated = updated - 3600")
     assert contents(Conversation.resume(store, conversation.id, notes.append).messages()) == ["Hello", "Hi the"]
     growing.finish("Hi there", [5, 6, 7], {"finish_reason": "stop"})
-    answers = conversation.siblings(conversation.head)
+    answers = conversation.children(conversation.head)
     assert contents(answers) == ["Hi the", "Hi there"]
     assert conversation.answer_record(answers[1]).token_ids == (5, 6, 7)
 
@@ -173,6 +173,40 @@ def test_a_disk_that_is_full_from_the_beginning_and_in_mid_answer(store, session
     assert conversation.store_again()
     assert store.database.rows("SELECT count(*), count(message) FROM answer") == [(1, 1)]
     assert len(conversation.answer_record(conversation.head).token_ids) == 30
+
+
+def test_what_a_full_disk_costs_in_the_end(store, conversation, notes, full_disk):
+    conversation.add_user("Hello")
+    full_disk(1000)
+    conversation.add_user("And now?")
+    conversation.add_user("And then?")
+    conversation.leave()
+    assert notes[1:] == [f"{store.path}: 2 messages of this chat could not be stored"]
+    full_disk(None)
+    assert contents(Conversation.resume(store, conversation.id, notes.append).messages()) == ["Hello"]
+
+
+def test_a_chat_that_is_stored_leaves_without_a_word(store, conversation, notes):
+    conversation.leave()
+    conversation.add_user("Hello")
+    conversation.leave()
+    assert notes == []
+
+
+def test_a_new_store_on_a_full_disk(tmp_path, full_disk):
+    full_disk(1000)
+    with pytest.raises(StoreError, match=r"chats\.db: the disk .*; --no-log chats without a store"):
+        ChatStore.open(tmp_path / "chats.db")
+
+
+def test_a_cut_off_answer_on_a_full_disk(store, conversation, notes, full_disk):
+    conversation.add_user("Hello")
+    begin_answer(conversation, store).grow("Hi the", [5, 6])
+    full_disk(1000)
+    assert contents(Conversation.resume(store, conversation.id, notes.append).messages()) == ["Hello"]
+    assert "an answer that was cut off is shown once that is possible" in notes[0]
+    full_disk(None)
+    assert contents(Conversation.resume(store, conversation.id, notes.append).messages()) == ["Hello", "Hi the"]
 
 
 def test_a_store_that_another_program_locks(store, conversation, notes, monkeypatch):
