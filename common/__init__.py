@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from .append_only_file import AppendOnlyFile
     from .errors import LogitsmithError
     from .named_files import SearchFolder, find_named_files, search_path
-    from .strict_json import NonFiniteNumberError, parse_strict_json
+    from .strict_json import NonFiniteNumberError, json_problem, parse_strict_json
     from .text import NotUTF8Error, count_noun, decode_utf8, is_utf8, nearest_name, one_of, shorten
     from .text_files import TextFileError, decode_text_file, file_problem, read_text_file
     from .validation import problem_message, problem_sentence
@@ -29,6 +29,7 @@ __all__ = [
     "file_problem",
     "find_named_files",
     "is_utf8",
+    "json_problem",
     "nearest_name",
     "one_of",
     "parse_strict_json",
@@ -47,7 +48,7 @@ __getattr__ = lazy_exports(
         "append_only_file": "AppendOnlyFile",
         "errors": "LogitsmithError",
         "named_files": "SearchFolder find_named_files search_path",
-        "strict_json": "NonFiniteNumberError parse_strict_json",
+        "strict_json": "NonFiniteNumberError json_problem parse_strict_json",
         "text": "NotUTF8Error count_noun decode_utf8 is_utf8 nearest_name one_of shorten",
         "text_files": "TextFileError decode_text_file file_problem read_text_file",
         "validation": "problem_message problem_sentence",

@@ -5,6 +5,20 @@ from __future__ import annotations
 import json
 from typing import Any
 
+_PROBLEMS = {
+    "Expecting value": "a value is missing",
+    "Expecting property name": "a key in double quotes is missing",
+    "Expecting ':'": "a colon is missing",
+    "Expecting ','": "a comma or a closing bracket is missing",
+    "Unterminated string": "a text begins that is never closed",
+    "Invalid control character": "a text has a control character such as a line end",
+    "Invalid \\": "a backslash begins no escape of JSON",
+    "Illegal trailing comma": "a comma has nothing behind it",
+    "Extra data": "something follows the value",
+    "Unexpected UTF-8 BOM": "it begins with a byte order mark",
+}
+"""By the beginning of the parser's message, what a person would say."""
+
 
 class NonFiniteNumberError(ValueError):
     """NaN or Infinity in a JSON text."""
@@ -28,6 +42,11 @@ def parse_strict_json(text: str | bytes) -> Any:
         return json.loads(text, parse_constant=_refuse_constant)
     except RecursionError:
         raise NestedTooDeeplyError("it is nested too deeply") from None
+
+
+def json_problem(error: json.JSONDecodeError) -> str:
+    """What is wrong at the place that the error names, in a few words of ours."""
+    return next((words for start, words in _PROBLEMS.items() if error.msg.startswith(start)), "it breaks off")
 
 
 def _refuse_constant(name: str) -> float:

@@ -72,7 +72,8 @@ def problem_message(problem: ErrorDetails) -> str:
         case "extra_forbidden":
             message = "there is no such field"
         case "json_invalid":
-            message = "not JSON: " + re.sub(r" at line 1 column (\d+)$", r" at column \1", context["error"])
+            column = re.search(r" column (\d+)$", context["error"])
+            message = "not JSON" + (f", from column {column[1]} on" if column else "")
         case "literal_error" | "enum":
             message = _choice_message(value, context["expected"])
         case _ if kind in _BOUNDS:

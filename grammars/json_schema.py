@@ -6,7 +6,7 @@ import json
 import re
 from typing import Any
 
-from ..common.strict_json import NonFiniteNumberError, parse_strict_json
+from ..common.strict_json import NonFiniteNumberError, json_problem, parse_strict_json
 from .errors import GrammarError
 
 ONE_LINE_STYLE: dict[str, object] = {
@@ -31,7 +31,7 @@ def parse_json_schema(source: str) -> dict[str, Any]:
     except json.JSONDecodeError as error:
         if _FILE_NAME.fullmatch(source):
             raise GrammarError(f"{source!r} is not JSON but looks like a file; give a file by -jf") from None
-        raise GrammarError(f"not JSON: {error.msg}", error.lineno, error.colno, source) from None
+        raise GrammarError(f"not JSON: {json_problem(error)}", error.lineno, error.colno, source) from None
     except NonFiniteNumberError as error:
         raise GrammarError(f"not JSON: {error}") from None
     except RecursionError:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -76,13 +77,14 @@ def _read_flag(text: str, variables: dict[str, Any] | None) -> str:
 
 
 def _parse_variables(text: str) -> dict[str, Any]:
-    from ...common import parse_strict_json
+    from ...common import json_problem, parse_strict_json
 
     example = '{"enable_thinking": false}'
     try:
         variables = parse_strict_json(text)
     except ValueError as error:
-        raise typer.BadParameter(f"--chat-template-kwargs is not JSON, such as {example}: {error}") from None
+        why = json_problem(error) if isinstance(error, json.JSONDecodeError) else str(error)
+        raise typer.BadParameter(f"--chat-template-kwargs is not JSON, such as {example}: {why}") from None
     if not isinstance(variables, dict):
         raise typer.BadParameter(f"--chat-template-kwargs is no JSON object, such as {example}")
     return variables

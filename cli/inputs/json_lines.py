@@ -7,7 +7,7 @@ import json
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from ...common import LogitsmithError, parse_strict_json
+from ...common import LogitsmithError, json_problem, parse_strict_json
 
 
 class InvalidLineError(LogitsmithError):
@@ -34,7 +34,7 @@ def parse_object(line: bytes) -> dict[str, Any]:
     except UnicodeEncodeError:
         raise InvalidLineError("it holds half of a surrogate pair") from None
     except json.JSONDecodeError as error:
-        raise InvalidLineError(f"it is not JSON: {error.msg} at character {error.pos + 1}") from None
+        raise InvalidLineError(f"it is not JSON: {json_problem(error)}, at character {error.pos + 1}") from None
     except (ValueError, RecursionError) as error:
         raise InvalidLineError(f"it is not JSON that can be read: {str(error).split(';')[0]}") from None
     if not isinstance(value, dict):

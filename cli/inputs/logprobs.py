@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from ...common import is_utf8
+from ...common import is_utf8, json_problem
 from ..options.output import FORMATS, OutputOptions
 
 if TYPE_CHECKING:
@@ -65,7 +65,9 @@ def _token(written: str, vocabulary: Vocabulary) -> int:
         try:
             text = json.loads(written)
         except json.JSONDecodeError as error:
-            raise typer.BadParameter(f"--logprob-of: {written} is no text in JSON: {error.msg}") from None
+            raise typer.BadParameter(
+                f"--logprob-of: {written} is no text in JSON: {json_problem(error)}"
+            ) from None
     try:
         return vocabulary.single(text)
     except ModelError as error:

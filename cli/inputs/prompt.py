@@ -48,7 +48,7 @@ def read_prompt_text(options: PromptOptions) -> PromptText:
         note("type the prompt; Ctrl-D on a line of its own ends it")
     piped = _read(stdin)
     if not piped:
-        raise typer.BadParameter('there is no prompt: stdin is empty; gen "" starts a text without a prompt')
+        raise typer.BadParameter('there is no prompt: stdin is empty; "" is a prompt without text')
     return PromptText(piped, piped)
 
 

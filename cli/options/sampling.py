@@ -8,6 +8,7 @@ import typer
 
 from .completes import Completes
 from .flag import Options, flag, options_class
+from .limits import within
 
 _sampling = partial(flag, panel="Sampling")
 _more = partial(flag, panel="More samplers (all of them: gen samplers)")
@@ -108,7 +109,7 @@ class FullSamplingOptions(SamplingOptions):
         has_escapes=True,
     )
     mirostat: int | None = _more(
-        "--mirostat", min=0, max=2, help="1 or 2 selects; only bias and temperature stay before it. 0 = off."
+        "--mirostat", limit=within(0, 2), help="1 or 2 selects; only bias and temperature stay before it. 0 = off."
     )
     mirostat_lr: float | None = _more(
         "--mirostat-lr", help="Learning rate of mirostat, eta. [0.1]", sets="mirostat.eta"

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from ...common import parse_strict_json
+from ...common import json_problem, parse_strict_json
 from ..errors import PresetError
 from ..yaml_loader import BoundedLoader
 from ..yaml_reader import parse_yaml, read_text
@@ -27,8 +27,8 @@ def parse_json(text: str, origin: str) -> Any:
     try:
         return parse_strict_json(text)
     except json.JSONDecodeError as error:
-        reason = error.msg[:1].lower() + error.msg[1:]
-        raise PresetError(f"{origin}: line {error.lineno}, column {error.colno}: broken JSON: {reason}") from None
+        place = f"line {error.lineno}, column {error.colno}"
+        raise PresetError(f"{origin}: {place}: broken JSON: {json_problem(error)}") from None
     except RecursionError:
         raise PresetError(f"{origin}: it is nested too deeply") from None
     except ValueError as error:

@@ -130,7 +130,7 @@ USAGE = {
     "a flag without its value": (["x", "-n"], "gen: -n needs a value behind it\n"),
     "a value for a switch": (["x", "--stats=1"], "gen: --stats takes no value; write --stats alone\n"),
     "a number of a group's command": (["grammars", "sample", "json", "-n", "x"], "gen: -n: 'x' is not a whole"),
-    "a number that is too high": (["x", "--mirostat", "3"], "gen: --mirostat: 3 is not ≤ 2\n"),
+    "a number that is too high": (["x", "--mirostat", "3"], "gen: --mirostat: 3 is not within 0..2\n"),
     "no requests": (
         ["batch"],
         "gen: REQUESTS is missing: a file of requests, one a line, or CSV; - is stdin; ",
@@ -263,7 +263,6 @@ BEFORE_OTHER_WORDS = {
     "bacth x.jsonl": "gen batch",
     "sampler min-p": "gen samplers",
     "preset show creative": "gen presets",
-    "chat hello": 'gen --chat "PROMPT"',
 }
 
 
