@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Callable
 from time import perf_counter
 from typing import Any
 
@@ -14,16 +15,19 @@ from .native_grammar import NativeGrammar, Rows
 
 
 class DecodeClock:
-    """While inside, notes the seconds of every llama_decode, whoever calls it."""
+    """While inside, notes the seconds of every llama_decode, whoever calls it. ``now``: the clock that is read."""
+
+    def __init__(self, now: Callable[[], float] = perf_counter) -> None:
+        self._now = now
 
     def __enter__(self) -> DecodeClock:
         self.seconds: list[float] = []
         self._decode = decode = lib.llama_decode
 
         def timed(context: object, batch: object) -> int:
-            began = perf_counter()
+            began = self._now()
             code: int = decode(context, batch)
-            self.seconds.append(perf_counter() - began)
+            self.seconds.append(self._now() - began)
             return code
 
         lib.llama_decode = timed

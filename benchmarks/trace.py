@@ -5,7 +5,8 @@ python -m benchmarks.trace [--tokens 65] [--rounds 10] [--top 20] [--only TEXT]
 Runs with and without a trace take turns, with the same seed, and make the same tokens. The time between two tokens
 is taken apart: llama.cpp's decoding, and all else. The cost is the median of what is left, with a trace minus
 without. ``+ JSON`` has the cost of the longer lines of ``--format jsonl`` too. Then chains are measured on one row
-of 49,152 logits, without a model: `Chain.sample` against what the engine does for a trace.
+of 49,152 logits, without a model: `Chain.sample` against what the engine does for a trace. All times are processor
+time of the thread that samples, so that other programs count less.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import io
 import statistics
 from collections.abc import Callable, Iterator
 from itertools import pairwise
-from time import perf_counter, thread_time
+from time import thread_time
 
 import numpy as np
 from logitsmith.cli.render import jsonl
@@ -56,7 +57,7 @@ def main() -> None:
             _run(model, name, steps, options)
         model.context.read(model.vocabulary.tokenize(PROMPT.encode()))
         row = model.context.logits().copy()
-        print(f"\n{'one row, CPU time':22} {titles} {'ratio':>7}")
+        print(f"\n{'one row':22} {titles} {'ratio':>7}")
         for name, steps in chains.items():
             _row(model, name, steps, row, options)
 
@@ -73,7 +74,7 @@ def _run(model: Model, name: str, steps: str, options: argparse.Namespace) -> No
     for turn in range(options.rounds + 1):
         texts = set()
         for kind in list(kinds) if turn % 2 else reversed(kinds):
-            with DecodeClock() as clock:
+            with DecodeClock(thread_time) as clock:
                 moments, text = _generate(model, steps, options.tokens, *kinds[kind])
             texts.add(text)
             if turn:  # the first round is the warm-up
@@ -102,7 +103,7 @@ def _generate(model: Model, steps: str, count: int, top: int | None, as_json: bo
         for event in generate(model, PROMPT, chain, max_tokens=count, trace=top):
             yield event
             if isinstance(event, Token):
-                moments.append(perf_counter())
+                moments.append(thread_time())
                 ids.append(event.id)
 
     if as_json:
@@ -131,7 +132,7 @@ def _row(model: Model, name: str, steps: str, row: np.ndarray, options: argparse
     times: dict[Callable[[], None], list[float]] = {sample: [], trace: []}
     for turn in range(-5, 20 * options.rounds):
         for side in (sample, trace) if turn % 2 else (trace, sample):
-            began = thread_time()  # on one thread, so that other programs count less
+            began = thread_time()
             side()
             if turn >= 0:
                 times[side].append((thread_time() - began) * 1e6)

@@ -49,8 +49,8 @@ class Dist(Selector):
 
     def trace_select(self, candidates: Candidates) -> Selection:
         """Draw one of the candidates; return the random number too."""
-        u = self._random.peek()
-        return Selection(self.select(candidates), u, candidates.weights())
+        u, weights = self._random.peek(), candidates.weights()  # the draw uses these weights, too
+        return Selection(self.select(candidates), u, weights)
 
     def note(self, before: StageCandidates, after: StageCandidates) -> str:
         """Say among how many tokens chance decides."""

@@ -153,7 +153,7 @@ def imported(folder, form, text):
     return import_preset(path, IMPORT_FORMATS[form])
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=10 * settings.default.max_examples, deadline=None)
 @given(pair=sayable_chains())
 def test_an_import_of_an_export_gives_the_same_chain(tmp_path_factory, pair):
     form, chain = pair
@@ -188,7 +188,7 @@ def any_chains(draw):
     return [*steps, [end, {key: draw(value) for key, value in ANY_END[end].items()}]]
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=10 * settings.default.max_examples, deadline=None)
 @given(form=st.sampled_from(EXPORT_FORMATS), chain=any_chains())
 def test_what_does_not_come_back_is_reported(tmp_path_factory, form, chain):
     exported = export_preset(chain, form)

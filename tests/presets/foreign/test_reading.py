@@ -167,7 +167,7 @@ JSON = st.recursive(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=10 * settings.default.max_examples, deadline=None)
 @given(data=st.data(), form=st.sampled_from(sorted(KEYS)))
 def test_any_values_are_imported_or_refused(tmp_path_factory, data, form):
     path = tmp_path_factory.getbasetemp() / "theirs"
