@@ -155,6 +155,8 @@ def table(header: Sequence[str], rows: Sequence[Sequence[str]], less_needed: int
     needed = widths[0] if widest == 0 else min(widths[widest], _MIN_TEXT_COLUMNS)  # names are not wrapped
     if remaining < needed:
         _print_blocks(console, [header, *cells], widest)
+    elif sum(widths) - _GAP_COLUMNS <= console.width and all(cell.isprintable() for row in cells for cell in row):
+        _print_lines(console, [header, *cells], widths)
     else:
         _print_grid(console, header, cells)
 
@@ -168,6 +170,20 @@ def _column_widths(header: Sequence[str], rows: Sequence[Sequence[str]]) -> list
 
 def _without(cells: Sequence[str], number: int) -> list[str]:
     return [*cells[:number], *cells[number + 1 :]]
+
+
+def _print_lines(console: Console, rows: Sequence[Sequence[str]], widths: Sequence[int]) -> None:
+    """Print a table of which nothing is wrapped, as `_print_grid` would in several times as long."""
+    from rich.cells import set_cell_size
+    from rich.text import Text
+
+    columns = [*widths[:-1], widths[-1] - _GAP_COLUMNS]
+    for number, row in enumerate(rows):
+        name, *rest = map(set_cell_size, row, columns)
+        text = Text.assemble((name, "bold"), ("".join(rest), "bold" if number == 0 else ""))
+        console.print(text, soft_wrap=True)
+        if number == 0:
+            console.print("─" * sum(columns), soft_wrap=True)
 
 
 def _print_grid(console: Console, header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
