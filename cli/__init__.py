@@ -16,25 +16,30 @@ def main(arguments: Sequence[str] | None = None) -> None:
     Without arguments the process belongs to `gen`, and signals end it as the manual says.
     """
     try:
-        with few_collections():
-            if arguments is None and "_GEN_COMPLETE" in os.environ:
-                from .completion import answer
-
-                answer(os.environ["_GEN_COMPLETE"], os.environ.get("_GEN_COMPLETE_LINE", ""))
-                return
+        try:
+            _run(arguments)
+        finally:
             if arguments is None:
-                from .interrupt import exit_on_signals
+                from .interrupt import leave_on_signals
 
-                exit_on_signals()
-            from .app import start
-
-            start(arguments)
-    except KeyboardInterrupt:  # before a command could handle it
+                leave_on_signals()
+    except KeyboardInterrupt:  # before a command could handle it, or after its end
         from .errors import INTERRUPTED
 
         raise SystemExit(INTERRUPTED) from None
-    finally:
-        if arguments is None:
-            from .interrupt import leave_on_signals
 
-            leave_on_signals()
+
+def _run(arguments: Sequence[str] | None) -> None:
+    with few_collections():
+        if arguments is None and "_GEN_COMPLETE" in os.environ:
+            from .completion import answer
+
+            answer(os.environ["_GEN_COMPLETE"], os.environ.get("_GEN_COMPLETE_LINE", ""))
+            return
+        if arguments is None:
+            from .interrupt import exit_on_signals
+
+            exit_on_signals()
+        from .app import start
+
+        start(arguments)

@@ -10,7 +10,8 @@ from llguidance import LLMatcher
 from .errors import GrammarError
 from .json_schema import ONE_LINE_STYLE, TOO_DEEP, json_schema_to_lark
 from .limits import PARSER_LIMITS
-from .schema_keywords import LENIENT_HINT, SchemaPart, children
+from .schema_keywords import LENIENT_HINT
+from .schema_walk import SchemaPart, children
 from .tokenizer import tokenizer_of
 from .vocabulary import BYTE_VOCABULARY
 

@@ -26,7 +26,7 @@ def score_lines(model: Model, path: Path, stride: int | None, interrupt: Interru
         stride: tokens from window to window, if a text exceeds the context; None: half of it.
         interrupt: Ctrl-C, after which no further line is scored.
     """
-    from ...engine import ModelError
+    from ...engine import AbortedError, ModelError
     from ..render.progress import counting
 
     failures = 0
@@ -34,6 +34,8 @@ def score_lines(model: Model, path: Path, stride: int | None, interrupt: Interru
         for number, line in number_lines(file):
             try:
                 print(_scored_line(model, line, number, stride), flush=True)
+            except AbortedError:  # by the second Ctrl-C
+                raise
             except (ModelError, InvalidLineError) as error:
                 failures += 1
                 say(f"gen: {input_name(path)}: line {number}: {error}")

@@ -7,7 +7,10 @@ import sys
 import time
 
 import pytest
+from logitsmith.cli import interrupt, main
+from logitsmith.cli.inputs import score_lines
 from logitsmith.cli.interrupt import interruptible
+from logitsmith.engine import AbortedError
 
 GEN = (sys.executable, "-m", "logitsmith.cli")
 CODES = {signal.SIGINT: 130, signal.SIGTERM: 143, signal.SIGHUP: 129}
@@ -78,7 +81,10 @@ def test_a_signal_while_python_ends_prints_nothing(environment, number):
 
 LOST = """
 import ctypes, os, sys, time
+from logitsmith.cli import interrupt, main
+from logitsmith.cli.inputs import score_lines
 from logitsmith.cli.interrupt import interruptible
+from logitsmith.engine import AbortedError
 
 @ctypes.CFUNCTYPE(None)
 def call_back():
@@ -158,3 +164,29 @@ def test_an_aborted_call_counts_as_the_signal_that_aborted_it():
 
     with pytest.raises(KeyboardInterrupt):
         compute()
+
+
+def test_a_line_that_the_second_ctrl_c_aborts_is_not_reported_as_wrong(tmp_path, monkeypatch, capsys):
+    def abort(*_arguments):
+        raise AbortedError
+
+    monkeypatch.setattr(score_lines, "_scored_line", abort)
+    lines = tmp_path / "lines.jsonl"
+    lines.write_text('{"text": "a"}\n')
+    with pytest.raises(AbortedError):
+        score_lines.score_lines(None, lines, None, None)
+    assert capsys.readouterr().err == ""
+
+
+def test_a_ctrl_c_after_the_end_of_a_command_prints_no_traceback(monkeypatch):
+    """It may come before the signals that end the process at once are set."""
+
+    def interrupted():
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(interrupt, "exit_on_signals", lambda: None)
+    monkeypatch.setattr(interrupt, "leave_on_signals", interrupted)
+    monkeypatch.setattr(sys, "argv", ["gen", "--version"])
+    with pytest.raises(SystemExit) as ending:
+        main()
+    assert ending.value.code == CODES[signal.SIGINT]

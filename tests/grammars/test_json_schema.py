@@ -47,6 +47,20 @@ REFUSED = {
     "a limit": ({"items": {"minimum": "a"}}, '/items/minimum: "a" is not a number'),
     "a list": ({"prefixItems": [{"required": "a"}]}, '/prefixItems/0/required: "a" is not a list'),
     "no list": ({"items": {"anyOf": {}}}, "/items/anyOf: a list is needed"),
+    "a multiple with too many remainders": (
+        {"items": {"multipleOf": 9_999_999}},
+        "/items/multipleOf: multiples of 9999999 cannot be followed; those of numbers up to 50,000 can",
+    ),
+    "a multiple beyond 32 bits": ({"multipleOf": 500_000_000}, "/multipleOf: multiples of 500000000 cannot be"),
+    "a multiple of 400 digits": ({"multipleOf": 10**400 + 1}, "/multipleOf: multiples of 1000"),
+    "multiples of a schema and of what it refers to": (
+        {"$ref": "#/$defs/a", "multipleOf": 991, "$defs": {"a": {"multipleOf": 0.997}}},
+        "/$ref: the values of multipleOf below have a common multiple that cannot be followed",
+    ),
+    "multiples of one property": (
+        {"allOf": [{"properties": {"a": {"multipleOf": 997}}}, {"properties": {"a": {"multipleOf": 991}}}]},
+        "/allOf: the values of multipleOf below have a common multiple that cannot be followed",
+    ),
     "no factor": ({"items": {"multipleOf": 0}}, "/items/multipleOf: a number above 0 is needed"),
     "a range": (
         {"type": "array", "minItems": 1, "items": {"type": "integer", "minimum": 5, "maximum": 1}},
@@ -87,6 +101,34 @@ def test_what_constrains_nothing_is_accepted(schema):
     grammar = compile_grammar(json.dumps(schema), kind="json_schema")
     assert grammar.parsed.left_out == ()
     assert grammar.matches("1") == ("const" not in schema)
+
+
+@pytest.mark.parametrize("divisor", [7, 8_191, 100_000_000])
+def test_multiples_are_followed(divisor):
+    schema = {"type": "integer", "allOf": [{"multipleOf": divisor}, {"multipleOf": 1}]}
+    grammar = compile_grammar(json.dumps(schema), kind="json_schema")
+    for factor in (0, 1, 2, 3, 10, 97):
+        assert grammar.matches(str(factor * divisor)), factor
+        assert not grammar.matches(str(factor * divisor + 1)), factor
+
+
+def test_multiples_of_fractions_are_followed():
+    schema = {"type": "number", "allOf": [{"multipleOf": 0.25}, {"multipleOf": 0.1}]}
+    grammar = compile_grammar(json.dumps(schema), kind="json_schema")
+    assert [grammar.matches(text) for text in ("0.5", "1.5", "0.25", "0.1")] == [True, True, False, False]
+
+
+def test_multiples_of_different_values_may_have_any_common_multiple():
+    schema = {"anyOf": [{"type": "integer", "multipleOf": 997}, {"type": "integer", "multipleOf": 991}]}
+    grammar = compile_grammar(json.dumps(schema), kind="json_schema")
+    assert [grammar.matches(text) for text in ("997", "991", "998")] == [True, True, False]
+
+
+def test_a_multiple_that_cannot_be_followed_is_left_out_if_lenient():
+    schema = json.dumps({"type": "integer", "multipleOf": 9_999_999})
+    grammar = compile_grammar(schema, kind="json_schema", schema_lenient=True)
+    assert grammar.parsed.left_out == ("/multipleOf",)
+    assert grammar.matches("5")
 
 
 PERSON = {
