@@ -58,15 +58,18 @@ class AnswerRecording:
 
     def record(self, events: Iterator[Event]) -> Generator[Event, None, None]:
         """Yield the events. If whoever takes them stops early, what is there is stored."""
-        from ...engine import Done, Token
+        from ...engine import Done, Start, Token
 
+        cached_tokens = 0
         try:
             for event in events:
                 if isinstance(event, Token):
                     self._add(event)
                 elif isinstance(event, Done):
                     self._content += event.rest
-                    self._finish(_result_of(event))
+                    self._finish(_result_of(event, cached_tokens))
+                elif isinstance(event, Start):
+                    cached_tokens = event.cached_tokens
                 yield event
         finally:
             self._finish({"finish_reason": "interrupted"})
@@ -88,11 +91,15 @@ class AnswerRecording:
         self._is_finished = True
 
 
-def _result_of(done: Done) -> dict[str, Any]:
+def _result_of(done: Done, cached_tokens: int) -> dict[str, Any]:
     return {
         "finish_reason": done.finish_reason,
         "stop": done.stop,
         "complete": done.complete,
-        "usage": {"prompt_tokens": done.prompt_tokens, "completion_tokens": done.completion_tokens},
+        "usage": {
+            "prompt_tokens": done.prompt_tokens,
+            "cached_tokens": cached_tokens,
+            "completion_tokens": done.completion_tokens,
+        },
         "timings": asdict(done.timings),
     }

@@ -107,7 +107,9 @@ def _stats(chat: Chat, argument: str) -> None:
     record = None if (answer := conversation.last_answer()) is None else conversation.answer_record(answer)
     if record is not None and record.result is not None and "usage" in record.result:
         usage, times = record.result["usage"], record.result["timings"]
-        print(speed_line("prompt", usage["prompt_tokens"], times["prompt"]))
+        kept = usage["cached_tokens"]
+        print(speed_line("prompt", usage["prompt_tokens"] - kept, times["prompt"]))
+        print(f"reused      {kept:6,} tokens of the prompt")
         print(speed_line("generation", usage["completion_tokens"], times["generation"]))
         print(f"finish      {record.result['finish_reason']}, seed {record.recipe.seed}")
     path, everything = conversation.messages(), conversation.all_messages()

@@ -1,10 +1,11 @@
 """Answers in a conversation: those of an empty context, token by token, and made again from what is stored."""
 
+import random
 from dataclasses import replace
 
 import pytest
 from logitsmith.cli.chat import ChatError, ChatSession, Conversation, ReplayError
-from logitsmith.engine import Done, Model, Start, Token, format_chat, generate
+from logitsmith.engine import Done, Model, Start, Token, format_chat, generate, locate
 from logitsmith.grammars import resolve_grammar
 from logitsmith.samplers import build
 
@@ -198,3 +199,30 @@ def test_a_prompt_cache_is_taken_up(session, conversation, model_path, cold_mode
         "the prompt cache is not used: it is no prompt cache of gen",
         "the prompt cache is not written (No such file or directory)",
     ]
+
+
+@pytest.mark.slow
+def test_a_long_conversation_with_the_bundled_model(conversation, notes):
+    path, _ = locate()
+    draw = random.Random(3)
+    with Model.load(path, n_ctx=2048) as model, Model.load(path, n_ctx=2048) as cold:
+        session = ChatSession(model, conversation, notes.append)
+        conversation.set_system("You are a helpful AI assistant who likes to talk of the sea.")
+        kept = 0
+        for turn in range(9):
+            answer = settings(turn, "top-k40 > temp0.8", max_tokens=draw.randint(10, 50))
+            step = draw.choice(["say", "say", "again", "edit", "back"]) if turn > 2 else "say"
+            if step == "back":
+                conversation.goto(
+                    draw.choice([m for m in conversation.all_messages() if m.role == "assistant"]).hash
+                )
+            if step in ("say", "back"):
+                conversation.add_user(f"Tell me more, {turn}. " * draw.randint(1, 12))
+            beginning = "Well, as I" if step == "edit" else ""
+            events = session.continue_from(beginning, answer) if beginning else session.regenerate(answer)
+            kept += check(events, conversation, cold, answer, beginning)
+        assert kept > 500
+        everyone = [m for m in conversation.all_messages() if m.role == "assistant"]
+        for message in draw.sample(everyone, 2):
+            record = conversation.answer_record(message)
+            assert ids(session.replay(record)) == list(record.token_ids)
