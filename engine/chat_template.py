@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -27,10 +27,14 @@ _SYSTEM_MARK, _USER_MARK = "SystemMark", "UserMark"
 
 @dataclass(frozen=True)
 class ReasoningTags:
-    """What a model writes before and after its reasoning, as ``<think>`` and ``</think>``."""
+    """What a model writes before and after its reasoning, as ``<think>`` and ``</think>``.
+
+    ``answer_marks``: what it writes before its answer. A template of such a model takes answers without reasoning.
+    """
 
     start: str
     end: str
+    answer_marks: tuple[str, ...] = field(default=(), repr=False)
 
 
 _REASONING_TAGS = (
@@ -39,7 +43,11 @@ _REASONING_TAGS = (
     ReasoningTags("<thinking>", "</thinking>"),
     ReasoningTags("[THINK]", "[/THINK]"),
     ReasoningTags("<|START_THINKING|>", "<|END_THINKING|>"),
-    ReasoningTags("<|channel|>analysis<|message|>", "<|end|>"),
+    ReasoningTags(
+        "<|channel|>analysis<|message|>",
+        "<|end|>",
+        ("<|start|>assistant<|channel|>final<|message|>", "<|channel|>final<|message|>"),
+    ),
 )
 
 

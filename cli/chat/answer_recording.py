@@ -19,11 +19,11 @@ _SECONDS_BETWEEN_WRITES = 0.1
 
 def visible_text(token: Token, template: ChatTemplate) -> str:
     """The text of a token, with the tags of reasoning, which some models write as control tokens."""
-    if not token.special or template.reasoning_tags is None:
+    tags = template.reasoning_tags
+    if not token.special or tags is None:
         return token.text
     piece = token.data.decode("utf-8", "replace")
-    tags = template.reasoning_tags
-    return piece if piece in (tags.start, tags.end) else token.text
+    return piece if any(piece in tag for tag in (tags.start, tags.end, *tags.answer_marks)) else token.text
 
 
 class AnswerRecording:

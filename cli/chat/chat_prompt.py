@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Literal
 from .context_room import ContextUse, FittedMessages, answer_room, fit_messages
 from .errors import ContextFullError
 from .failover_store import Report
+from .reasoning import text_for_template
 from .store import StoredMessage
 
 if TYPE_CHECKING:
@@ -15,6 +16,16 @@ if TYPE_CHECKING:
 
 OnFull = Literal["stop", "drop"]
 """What to do with a conversation that does not fit: refuse it, or leave out its oldest turns."""
+
+
+def template_messages(messages: Sequence[StoredMessage], template: ChatTemplate) -> list[dict[str, str]]:
+    """The messages in the form that a chat template takes."""
+    tags = template.reasoning_tags
+
+    def content(message: StoredMessage) -> str:
+        return text_for_template(message.content, tags) if message.role == "assistant" else message.content
+
+    return [{"role": message.role, "content": content(message)} for message in messages]
 
 
 class PromptMaker:
@@ -42,7 +53,7 @@ class PromptMaker:
         """
         from ...engine import format_chat
 
-        chat = [message.for_template() for message in messages]
+        chat = template_messages(messages, self._template)
         text = format_chat(self._model, chat, self._template, self._report_once)
         return tuple(self._model.vocabulary.tokenize_prompt((text + beginning).encode()))
 

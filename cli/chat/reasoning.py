@@ -36,14 +36,13 @@ class ReasoningSplitter:
     def push(self, text: str) -> Iterator[AnswerPart]:
         """Take more text, and yield the parts that are certain by now."""
         self._held_back += text
-        while (tag := self._next_tag) is not None:
-            before, found, after = self._held_back.partition(tag)
-            if not found:
-                break
-            if before:
-                yield AnswerPart(before, self.is_reasoning)
-            self._held_back, self.is_reasoning = after, not self.is_reasoning
-        kept = 0 if tag is None else _length_of_beginning(self._held_back, tag)
+        while found := self._first_tag():
+            start, tag = found
+            if start:
+                yield AnswerPart(self._held_back[:start], self.is_reasoning)
+            self._held_back = self._held_back[start + len(tag) :]
+            self.is_reasoning = self._tags is not None and tag == self._tags.start
+        kept = max((_length_of_beginning(self._held_back, tag) for tag in self._next_tags), default=0)
         released = self._held_back[: len(self._held_back) - kept]
         self._held_back = self._held_back[len(released) :]
         if released:
@@ -56,10 +55,29 @@ class ReasoningSplitter:
             yield AnswerPart(rest, self.is_reasoning)
 
     @property
-    def _next_tag(self) -> str | None:
+    def _next_tags(self) -> tuple[str, ...]:
+        """The tags that may come next."""
         if self._tags is None:
-            return None
-        return self._tags.end if self.is_reasoning else self._tags.start
+            return ()
+        return (self._tags.end,) if self.is_reasoning else (self._tags.start, *self._tags.answer_marks)
+
+    def _first_tag(self) -> tuple[int, str] | None:
+        """Where the first of them is in what is held back, and which it is; None if there is none."""
+        found = [(start, tag) for tag in self._next_tags if (start := self._held_back.find(tag)) >= 0]
+        return min(found, default=None)
+
+
+def text_for_template(content: str, tags: ReasoningTags | None) -> str:
+    """The text of an answer as the chat template takes it.
+
+    Most templates leave out the reasoning of former answers by themselves. Where one would refuse it
+    (``answer_marks``), it is left out here.
+    """
+    if tags is None or not tags.answer_marks:
+        return content
+    splitter = ReasoningSplitter(tags)
+    parts = [*splitter.push(content), *splitter.finish()]
+    return "".join(part.text for part in parts if not part.is_reasoning)
 
 
 def _length_of_beginning(text: str, tag: str) -> int:

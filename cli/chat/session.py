@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from ...common import count_noun
 from .answer_recording import AnswerRecording
 from .answer_settings import AnswerSettings
-from .chat_prompt import OnFull, PromptMaker
+from .chat_prompt import OnFull, PromptMaker, template_messages
 from .context_room import ContextUse, FittedMessages, warning_of
 from .conversation import Conversation
 from .errors import ChatError
@@ -126,7 +126,7 @@ class ChatSession:
         ``beginning``: the text that the answer goes on from.
         """
         messages = self.conversation.messages()
-        prompt = self.template.render([message.for_template() for message in messages]).text if messages else ""
+        prompt = self.template.render(template_messages(messages, self.template)).text if messages else ""
         return ReasoningSplitter(self.template.reasoning_tags, prompt[-200:] + beginning)
 
     def prompt_of_answer(self, beginning: str) -> tuple[int, ...]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,6 +13,7 @@ from ...errors import note
 from .command import ChatCommand, ChatCommandError, refuse_argument
 
 if TYPE_CHECKING:
+    from ....engine import ChatTemplate
     from .. import StoredMessage
     from ..terminal.chat import Chat
 
@@ -28,7 +30,7 @@ def _export(chat: Chat, argument: str) -> None:
     if not argument:
         raise ChatCommandError("/export needs a file: FILE.md for Markdown, FILE.jsonl for messages")
     path = Path(argument).expanduser()
-    text_of = _format(path)
+    text_of = _format(path, chat.session.template)
     if path.exists():
         raise ChatCommandError(f"{path}: there is such a file; give another name")
     messages = chat.conversation.messages()
@@ -39,10 +41,13 @@ def _export(chat: Chat, argument: str) -> None:
     note(f"{path}: {count_noun(len(messages), 'message')}")
 
 
-def _format(path: Path) -> Callable[[Sequence[StoredMessage]], str]:
+def _format(path: Path, template: ChatTemplate) -> Callable[[Sequence[StoredMessage]], str]:
     from .. import jsonl_of, markdown_of
 
-    formats = {".md": markdown_of, ".jsonl": jsonl_of}
+    formats: dict[str, Callable[[Sequence[StoredMessage]], str]] = {
+        ".md": markdown_of,
+        ".jsonl": partial(jsonl_of, template=template),
+    }
     if path.suffix not in formats:
         raise ChatCommandError(f"/export: {path.name} ends neither in .md (Markdown) nor in .jsonl (messages)")
     return formats[path.suffix]

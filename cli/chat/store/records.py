@@ -23,10 +23,6 @@ class StoredMessage:
     content: str
     created: float
 
-    def for_template(self) -> dict[str, str]:
-        """The message in the form that chat templates take."""
-        return {"role": self.role, "content": self.content}
-
 
 @dataclass(frozen=True)
 class AnswerRecipe:

@@ -4,9 +4,19 @@ import json
 
 import pytest
 from logitsmith.cli.batch.request import parse_request
-from logitsmith.cli.chat import Conversation, ReasoningSplitter, jsonl_of, markdown_of, tree_lines, visible_text
+from logitsmith.cli.chat import (
+    ChatSession,
+    Conversation,
+    ReasoningSplitter,
+    jsonl_of,
+    markdown_of,
+    tree_lines,
+    visible_text,
+)
 from logitsmith.cli.chat.store.token_packing import pack_tokens, unpack_tokens
 from logitsmith.engine import JinjaChatTemplate, ReasoningTags, Token
+
+from .conftest import settings
 
 TAGS = ReasoningTags("<think>", "</think>")
 
@@ -21,6 +31,39 @@ SPLITS = {
     "nearly a tag": (TAGS, "", "1 <thin> 2 <", [("1 <thin> 2 <", False)]),
     "twice": (TAGS, "", "<think>a</think>b<think>c</think>", [("a", True), ("b", False), ("c", True)]),
 }
+
+
+CHANNELS = ReasoningTags(
+    "<|channel|>analysis<|message|>",
+    "<|end|>",
+    ("<|start|>assistant<|channel|>final<|message|>", "<|channel|>final<|message|>"),
+)
+HARMONY = "<|channel|>analysis<|message|>why<|end|><|start|>assistant<|channel|>final<|message|>because"
+SPLITS |= {
+    "channels": (CHANNELS, "<|start|>assistant", HARMONY, [("why", True), ("because", False)]),
+    "one channel": (CHANNELS, "<|start|>assistant", "<|channel|>final<|message|>so", [("so", False)]),
+}
+
+
+def test_a_template_that_wants_no_reasoning_gets_none(session, conversation):
+    source = (
+        "{% for m in messages %}{% if '<|channel|>' in m.content %}{{ raise_exception('channels') }}{% endif %}"
+        "<|start|>{{ m.role }}<|message|>{{ m.content }}<|end|>{% endfor %}<|start|>assistant"
+        "{# <|channel|>analysis<|message|> #}"
+    )
+    session = ChatSession(session.model, conversation, pytest.fail, JinjaChatTemplate(source))
+    assert session.template.reasoning_tags == CHANNELS
+    conversation.add_user("Hi")
+    conversation.add_assistant(HARMONY)
+    conversation.add_user("Why?")
+    record = list(session.answer(settings(max_tokens=2)))
+    prompt = b"".join(map(session.model.vocabulary.piece, record[0].prompt_ids)).decode()
+    assert "<|start|>assistant<|message|>because<|end|><|start|>user<|message|>Why?" in prompt
+    answer = json.loads(jsonl_of(conversation.messages(), session.template))["messages"][1]
+    assert answer == {"role": "assistant", "content": "because"}
+    pieces = (b"<|channel|>", b"<|message|>", b"<|start|>", b"<|end|>", b"<|return|>")
+    shown = [visible_text(Token(0, 5, piece, "", True), session.template) for piece in pieces]
+    assert shown == ["<|channel|>", "<|message|>", "<|start|>", "<|end|>", ""]
 
 
 def joined(parts):
@@ -50,7 +93,7 @@ def test_tags_that_are_control_tokens_are_part_of_the_text():
     assert visible_text(Token(0, 5, b"<think>", "", True), JinjaChatTemplate("{{ messages }}")) == ""
 
 
-def test_export(conversation):
+def test_export(conversation, session):
     conversation.set_system("Be brief.")
     conversation.add_user('Say "hi" 今天\n\nplease')
     conversation.add_assistant("hi\n")
@@ -59,10 +102,10 @@ def test_export(conversation):
     assert markdown_of(messages) == (
         '## System\n\nBe brief.\n\n## User\n\nSay "hi" 今天\n\nplease\n\n## Assistant\n\nhi\n\n## User\n\nThanks\n'
     )
-    line = jsonl_of(messages)
+    line = jsonl_of(messages, session.template)
     assert line.count("\n") == 1
     request = parse_request(json.loads(line), 1)
-    assert request.messages == [message.for_template() for message in messages]
+    assert request.messages == [{"role": m.role, "content": m.content} for m in messages]
 
 
 def test_the_splitter_of_a_session_knows_the_prompt(session, conversation):
