@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields
 from enum import Enum
+from importlib import import_module
 from pathlib import Path
 from types import UnionType
 from typing import Any, Union, get_args, get_origin
@@ -37,28 +38,44 @@ class Parameter:
     completes: Completes | None = None
 
 
+SINGLE_COMMANDS = {
+    "run": "RunOptions",
+    "chat": "ConversationOptions",
+    "batch": "BatchOptions",
+    "next": "NextOptions",
+    "score": "ScoreOptions",
+    "inspect": "InspectOptions",
+    "recover": "RecoverOptions",
+    "recover-basis": "BasisOptions",
+    "samplers": "SamplersOptions",
+    "doctor": "DoctorOptions",
+    "completion": "CompletionOptions",
+}
+"""The commands that are no group, and their options classes, each in options/ in the module of the command's name.
+
+The commands themselves import more than a completion needs, a fifth of its time.
+"""
 HELP = Parameter(("--help", "-h"), "Show this message and exit.")
 VERSION = Parameter(("--version",), "Show the versions.")
 
 
-def subcommands(name: str) -> dict[str, Callable[..., None]]:
-    """The commands of a group such as ``presets``, by name; none for a single command."""
-    app = getattr(import_command(name), "app", None)
+def subcommands(group: str) -> dict[str, Callable[..., None]]:
+    """The commands of a group such as ``presets``, by name."""
     found: dict[str, Callable[..., None]] = {}
-    for command in app.registered_commands if app else ():
+    for command in import_command(group).app.registered_commands:
         if not command.hidden:
             found[command.name or command.callback.__name__] = command.callback
     return found
 
 
-def command_function(name: str) -> Callable[..., None]:
-    """The function of a single command."""
-    function: Callable[..., None] = getattr(import_command(name), name.replace("-", "_"))
-    return function
+def parameters_of(command: str) -> list[Parameter]:
+    """The flags and arguments of a command that is no group, in the order of its help."""
+    module = import_module(f"..options.{command.replace('-', '_')}", __package__)
+    return [*_declared(getattr(module, SINGLE_COMMANDS[command])), HELP]
 
 
 def parameters(function: Callable[..., None]) -> list[Parameter]:
-    """The flags and arguments of a command, in the order of its help."""
+    """The flags and arguments of a group's command, likewise."""
     cls = options_class_of(function)
     return [*([] if cls is None else _declared(cls)), HELP]
 

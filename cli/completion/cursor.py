@@ -7,11 +7,12 @@ from dataclasses import dataclass, field
 
 from .commands import (
     HELP,
+    SINGLE_COMMANDS,
     VERSION,
     Parameter,
-    command_function,
     command_names,
     parameters,
+    parameters_of,
     subcommands,
 )
 from .reply import Candidate, Reply, matching
@@ -22,15 +23,14 @@ def complete_words(words: Sequence[str], word: str) -> Reply:
     """Return what completes a word of `gen`'s command line; ``words``: those between `gen` and the cursor."""
     if not words and not word.startswith("-"):
         return Reply(matching((Candidate(*named) for named in command_names()), word))
-    extra = [] if words else [VERSION]
     if not words or words[0] not in dict(command_names()):
-        return _complete(command_function("run"), words, word, extra)
+        return _complete([*parameters_of("run"), *([] if words else [VERSION])], words, word)
     name, *following = words
+    if name in SINGLE_COMMANDS:
+        return _complete(parameters_of(name), following, word)
     functions = subcommands(name)
-    if not functions:
-        return _complete(command_function(name), following, word)
     if following and following[0] in functions:
-        return _complete(functions[following[0]], following[1:], word)
+        return _complete(parameters(functions[following[0]]), following[1:], word)
     if following:
         return Reply([])
     candidates = [Candidate(sub, _summary(function)) for sub, function in functions.items()]
@@ -56,18 +56,11 @@ class _Line:
     has_no_more_flags: bool = False
 
 
-def _complete(
-    function: Callable[..., None], words: Sequence[str], word: str, extra: Sequence[Parameter] = ()
-) -> Reply:
-    """Complete a word of a command.
+def _complete(declared: Sequence[Parameter], words: Sequence[str], word: str) -> Reply:
+    """Complete a word of a command; ``words``: what follows the command's name, up to the cursor.
 
-    Args:
-        function: the command.
-        words: what follows the command's name, up to the cursor.
-        word: the word at the cursor.
-        extra: more flags that can stand here.
+    ``declared``: the flags and arguments that can stand there.
     """
-    declared = [*parameters(function), *extra]
     by_name = {name: parameter for parameter in declared for name in parameter.names}
     line = _read(words, by_name)
     if line.awaited is not None:
