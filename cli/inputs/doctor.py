@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable
 from dataclasses import asdict
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ...common import LogitsmithError
+from .doctor_models import default_model, list_found_models, model_folders
+from .examination import Examination
 from .grammar import check_grammar, grammar_folders
 from .machine import machine
 from .preset import open_preset
@@ -31,29 +31,9 @@ _PACKAGES = (
     "httpx",
     "array-api-compat",
 )
+_EXTRAS = ("huggingface-hub",)
+"""Packages that may be missing: only downloads need them."""
 _BUILT_IN = "built-in"
-
-
-class _Examination:
-    """Collects what is wrong while the parts of the table are made."""
-
-    def __init__(self) -> None:
-        self.problems: list[dict[str, str]] = []
-
-    def report(self, problem: object, advice: str) -> None:
-        self.problems.append({"problem": str(problem), "advice": advice})
-
-    def attempt(self, advice: str, step: Callable[[], Any]) -> Any:
-        """Return what the step returns; None if it fails, which is reported."""
-        try:
-            return step()
-        except (LogitsmithError, OSError) as error:
-            self.report(error, advice)
-        except Exception as error:
-            if getattr(error, "exit_code", None) is None:  # a failure that has no name is not one of the machine
-                raise
-            self.report(error, advice)
-        return None
 
 
 def examine() -> dict[str, Any]:
@@ -63,7 +43,7 @@ def examine() -> dict[str, Any]:
     """
     from ...presets import UserConfig, config_folder, list_presets, user_config
 
-    examination = _Examination()
+    examination = Examination()
     folder = config_folder()
     config: UserConfig = examination.attempt(f"correct {folder / 'config.yaml'}", user_config) or UserConfig()
     presets = examination.attempt("let the folder be read", list_presets) or []
@@ -72,17 +52,18 @@ def examine() -> dict[str, Any]:
         "versions": _versions(examination),
         "llama_cpp": _llama_cpp(examination),
         "machine": machine(),
-        "folders": _folders(folder),
+        "folders": [*_folders(folder), *model_folders(config)],
         "presets": [_preset_row(examination, entry) for entry in presets],
         "default_preset": _default_preset(examination, config),
         "grammars": [_grammar_row(examination, entry) for entry in grammars],
         "plugins": _plugins(examination),
-        "model": _model(examination, config),
+        "models": list_found_models(examination, config),
+        "model": default_model(examination, config),
         "problems": examination.problems,
     }
 
 
-def _versions(examination: _Examination) -> dict[str, str | None]:
+def _versions(examination: Examination) -> dict[str, str | None]:
     versions: dict[str, str | None] = {"python": sys.version.split()[0]}
     for package in _PACKAGES:
         try:
@@ -90,10 +71,15 @@ def _versions(examination: _Examination) -> dict[str, str | None]:
         except PackageNotFoundError:
             versions[package] = None
             examination.report(f"the package {package} is not installed", f"pip install {package}")
+    for package in _EXTRAS:
+        try:
+            versions[package] = version(package)
+        except PackageNotFoundError:
+            versions[package] = None
     return versions
 
 
-def _llama_cpp(examination: _Examination) -> dict[str, Any] | None:
+def _llama_cpp(examination: Examination) -> dict[str, Any] | None:
     try:
         from ...engine import llama_cpp_build, physical_cores
     except (ImportError, OSError, RuntimeError, AttributeError) as error:
@@ -114,7 +100,7 @@ def _folders(config: Path) -> list[dict[str, Any]]:
     ]
 
 
-def _preset_row(examination: _Examination, entry: PresetEntry) -> dict[str, Any]:
+def _preset_row(examination: Examination, entry: PresetEntry) -> dict[str, Any]:
     def check() -> None:
         preset = open_preset(str(entry.path), is_quiet=True)
         preset.samplers()
@@ -126,7 +112,7 @@ def _preset_row(examination: _Examination, entry: PresetEntry) -> dict[str, Any]
     return {"name": entry.name, "origin": entry.origin, "is_hidden": entry.shadowed}
 
 
-def _default_preset(examination: _Examination, config: UserConfig) -> str:
+def _default_preset(examination: Examination, config: UserConfig) -> str:
     name = config.preset or "default"
     if config.preset is not None:
         advice = "name another one as preset: in config.yaml"
@@ -140,7 +126,7 @@ def _grammars() -> list[GrammarEntry]:
     return list_grammars(grammar_folders())
 
 
-def _grammar_row(examination: _Examination, entry: GrammarEntry) -> dict[str, Any]:
+def _grammar_row(examination: Examination, entry: GrammarEntry) -> dict[str, Any]:
     from ...grammars import resolve_grammar
 
     if entry.origin != _BUILT_IN:
@@ -149,7 +135,7 @@ def _grammar_row(examination: _Examination, entry: GrammarEntry) -> dict[str, An
     return {"name": entry.name, "origin": entry.origin}
 
 
-def _plugins(examination: _Examination) -> list[dict[str, str]]:
+def _plugins(examination: Examination) -> list[dict[str, str]]:
     from ...samplers import find_sampler, list_plugins
 
     plugins = list_plugins()
@@ -157,20 +143,3 @@ def _plugins(examination: _Examination) -> list[dict[str, str]]:
         advice = "ask its author, or remove the package"
         examination.attempt(advice, lambda name=name: find_sampler(name))  # type: ignore[misc]
     return [{"name": name, "from": place} for name, place in plugins.items()]
-
-
-def _model(examination: _Examination, config: UserConfig) -> dict[str, Any] | None:
-    """The model that a run without -m takes; None if there is none."""
-    try:
-        from ...engine import check_gguf, locate
-    except (ImportError, OSError, RuntimeError, AttributeError):
-        return None  # reported as a problem of llama.cpp
-    located = examination.attempt("one of these", lambda: locate(None, config.model))
-    if located is None:
-        return None
-    path, origin = located
-    examination.attempt(
-        "name another file: -m FILE, $GEN_MODEL, or model: in config.yaml", lambda: check_gguf(path)
-    )
-    size = path.stat().st_size if path.is_file() else None
-    return {"path": os.fspath(path), "origin": origin, "size_bytes": size}

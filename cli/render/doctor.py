@@ -54,7 +54,7 @@ def _folders(report: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _names(report: Mapping[str, Any]) -> Iterator[str]:
-    for title in ("presets", "grammars"):
+    for title in ("presets", "grammars", "models"):
         yield title.capitalize()
         for origin, entries in groupby(report[title], key=lambda entry: entry["origin"]):
             names = (f"{entry['name']}{' (hidden)' if entry.get('is_hidden') else ''}" for entry in entries)

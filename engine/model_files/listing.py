@@ -47,6 +47,19 @@ def current_system() -> SystemFolders:
     return SystemFolders(os.environ, home)
 
 
+def tool_folders() -> list[Path]:
+    """Return the folders of other tools in which models are looked for; they need not exist."""
+    system = current_system()
+    return [
+        *locations.hugging_face_folders(system),
+        *locations.ollama_folders(system),
+        *locations.lm_studio_folders(system),
+        *locations.llama_cpp_folders(system),
+        *locations.gpt4all_folders(system),
+        *locations.jan_folders(system),
+    ]
+
+
 def find_of_ollama(system: SystemFolders, report: Report) -> Iterator[ModelEntry]:
     """Yield the models of Ollama."""
     for folder in _unique(locations.ollama_folders(system)):

@@ -44,7 +44,7 @@ def test_the_same_as_json(doctor):
     [
         ("config/logitsmith/config.yaml", "modle: x", "unknown key 'modle'; did you mean model?", "config.yaml"),
         ("config/logitsmith/config.yaml", "preset: nonsuch", "unknown preset 'nonsuch'", "config.yaml"),
-        ("config/logitsmith/config.yaml", "model: none.gguf", "none.gguf", "-m FILE"),
+        ("config/logitsmith/config.yaml", "model: none.gguf", "none.gguf", "-m MODEL"),
         ("work/presets/mine.yaml", "chain: [top_q]", "top_q", "gen presets check presets/mine.yaml"),
         ("work/presets/mine.yaml", "grammar: nonsuch", "nonsuch", "gen presets check presets/mine.yaml"),
         ("work/grammars/mine.gbnf", 'root ::= "a', "mine", "gen grammars check mine"),
@@ -66,6 +66,29 @@ def test_a_model_that_is_no_gguf(doctor, home):
     report = doctor(code=1, GEN_MODEL="bad.gguf")
     assert (report["model"]["path"], report["model"]["origin"]) == ("bad.gguf", "$GEN_MODEL")
     assert "not a GGUF file" in report["problems"][0]["problem"]
+
+
+def test_models_are_found_by_name_and_with_their_folders(doctor, gen, home):
+    models = home / "models"
+    models.mkdir()
+    (models / "tiny.gguf").write_bytes(b"no model")
+    (home / "config" / "logitsmith").mkdir()
+    (home / "config" / "logitsmith" / "config.yaml").write_text(f"model_folders: [{models}, {home / 'none'}]\n")
+    report = doctor(code=1, GEN_MODEL="tiny")
+    assert {"name": "tiny", "origin": str(models)} in report["models"]
+    assert {"of": "models", "path": str(models), "exists": True} in report["folders"]
+    assert report["model"]["path"] == str(models / "tiny.gguf")
+    missing, broken = (entry["problem"] for entry in report["problems"])
+    assert missing == f"model_folders: {home / 'none'}: there is no such folder"
+    assert "not a GGUF file" in broken
+    assert f"{models} tiny" in " ".join(gen("doctor", code=1).out.split())
+
+
+@pytest.mark.parametrize("name", ["nosuch", "hf:a/b"])
+def test_a_default_model_that_is_not_here(doctor, name):
+    (entry,) = doctor(code=1, GEN_MODEL=name)["problems"]
+    assert entry["problem"].startswith(f"{name}: ")
+    assert "-m MODEL" in entry["advice"]
 
 
 def test_a_llama_cpp_that_cannot_be_loaded(gen, home):
