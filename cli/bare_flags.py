@@ -32,7 +32,8 @@ def allow_bare_flags(command: Any) -> None:
 
         def match_bare_flag(flag: str, value: str | None, state: Any) -> None:
             bare = _BARE_FLAGS.get(flag)
-            if value is None and bare is not None and flag in parser._long_opt:
+            option = parser._long_opt.get(flag)
+            if value is None and bare is not None and option is not None and option.takes_value:
                 has_value = bool(state.rargs) and bare.value.fullmatch(state.rargs[0])
                 value = None if has_value else bare.meaning
             match_long(flag, value, state)

@@ -265,3 +265,10 @@ def test_without_arguments_at_a_terminal_there_is_help(environment):
 def test_help_shows_the_defaults_that_are_words(gen):
     out = gen("run", "--help").out
     assert all(default in out for default in ("[the physical cores]", "[text]", "[root]"))
+
+
+@pytest.mark.parametrize("command", ["batch", "recover"])
+def test_resume_takes_a_value_only_where_it_names_a_chat(gen, command):
+    refused = gen(command, "--resume", "missing", code=2).err
+    assert "takes no value" not in refused
+    assert "--resume" in refused or "missing" in refused
