@@ -19,7 +19,6 @@ from .gguf import check_gguf, check_is_model, duplicate_token
 from .gpu_options import GpuOptions
 from .metadata_overrides import MetadataOverrides, check_overrides
 from .model_files.parts import first_part
-from .model_identity import fingerprint
 from .native_context import ContextOptions, NativeContext
 from .native_model import LoadOptions, NativeModel
 from .prompt_pieces import PIECE_TOKENS
@@ -201,6 +200,8 @@ class Model:
         ``threads`` is among it: beyond 256 tokens, they change what llama.cpp computes for a single token. Raises
         ``ModelError`` for a file that cannot be read any more.
         """
+        from .model_identity import fingerprint  # noqa: PLC0415 - few runs need it
+
         return {
             "fingerprint": fingerprint(self.path),
             "lora": [[fingerprint(file), scale] for file, scale in self.lora],

@@ -61,7 +61,6 @@ def replay(
     from ...samplers import build
 
     recipe = answer.recipe
-    _check_model(model, answer)
     spec = None if recipe.grammar is None else GrammarSpec(**recipe.grammar)
     options = recipe.options
     length = len(answer.token_ids) if count is None else min(count, len(answer.token_ids))
@@ -88,11 +87,12 @@ def replay(
         yield event
 
 
-def _check_model(model: Model, answer: StoredAnswer) -> None:
+def check_model(loaded: dict[str, Any], answer: StoredAnswer) -> None:
+    """Raise ``ReplayError`` if another model made an answer. ``loaded``: the `model_record` of the one here."""
     record = answer.recipe.model
-    if record.get("fingerprint") != model_record(model)["fingerprint"]:
+    if record.get("fingerprint") != loaded["fingerprint"]:
         raise ReplayError(
-            f"{record.get('name')} made this answer, and {model.name} is loaded; start gen chat with"
+            f"{record.get('name')} made this answer, and {loaded['name']} is loaded; start gen chat with"
             f" -m {record.get('path')} to see why"
         )
 

@@ -16,7 +16,7 @@ from .conversation import Conversation
 from .errors import ChatError
 from .failover_store import Report
 from .reasoning import ReasoningSplitter
-from .replay import constraint_of, model_record, replay
+from .replay import check_model, constraint_of, model_record, replay
 from .store import AnswerRecipe, StoredAnswer, StoredMessage
 
 if TYPE_CHECKING:
@@ -57,6 +57,8 @@ class ChatSession:
         self.template = template or open_chat_template(model)
         self.dropped = 0
         self._report = report
+        # Known from the beginning on: the file may be moved while its model is in memory.
+        self._model_record = model_record(model)
         self._prompts = PromptMaker(model, self.template, on_full, report)
 
     def answer(
@@ -168,6 +170,7 @@ class ChatSession:
 
         Raises ``ReplayError`` when the model is another one, or as soon as a token is.
         """
+        check_model(self._model_record, answer)
         return replay(self.model, answer, trace, count, is_interrupted=is_interrupted, progress=progress)
 
     def save_prompt_cache(self, path: Path) -> None:
@@ -244,7 +247,7 @@ class ChatSession:
         from ...engine import versions
 
         return AnswerRecipe(
-            model=model_record(self.model),
+            model=self._model_record,
             chain=list(chain),
             seed=settings.seed,
             grammar=None if settings.grammar is None else asdict(settings.grammar),

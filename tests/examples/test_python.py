@@ -8,6 +8,7 @@ from .conftest import EXAMPLES
 
 EXPECTED = {
     "generate.py": ["likeliest: ' a'"],
+    "chat.py": ["0 of ", "64 of "],
     "batch.py": ["'The capital of France is': ' Paris", "'The sea was'", "'Once upon a time'"],
     "score.py": ["perplexity ", "' Paris': 9", "' London': "],
     "recover.py": ["calls by top_n", "' Paris'"],
