@@ -42,6 +42,10 @@ def parse_strict_json(text: str | bytes) -> Any:
         return json.loads(text, parse_constant=_refuse_constant)
     except RecursionError:
         raise NestedTooDeeplyError("it is nested too deeply") from None
+    except ValueError as error:
+        if type(error) is ValueError:  # Python's own advice is about its settings
+            raise ValueError("it has a number of too many digits") from None
+        raise
 
 
 def json_problem(error: json.JSONDecodeError) -> str:

@@ -24,6 +24,11 @@ def test_deep_nesting_is_a_value_error():
         parse_strict_json("[" * 100_000 + "]" * 100_000)
 
 
+def test_too_many_digits_are_named_without_pythons_own_advice():
+    with pytest.raises(ValueError, match=r"^it has a number of too many digits$"):
+        parse_strict_json("[" + "9" * 5000 + "]")
+
+
 BROKEN = {
     "": "a value is missing",
     "nope": "a value is missing",
