@@ -239,7 +239,7 @@ class NativeContext:
 
     def set_state(self, state: bytes, sequence: int = 0) -> bool:
         """Put a state into an empty sequence; False if llama.cpp refuses it, and the sequence is empty then."""
-        buffer = (ctypes.c_uint8 * len(state)).from_buffer_copy(state)
+        buffer = ctypes.cast(ctypes.c_char_p(state), ctypes.POINTER(ctypes.c_uint8))  # may be gigabytes: no copy
         if lib.llama_state_seq_set_data(self.handle, buffer, len(state), sequence) == len(state):
             return True
         self.forget(0, sequence)

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from array import array
 from pathlib import Path
 from typing import IO, Any
 
-from ..common import write_whole_file
+from ..common import parse_strict_json, write_whole_file
 from .errors import ModelError
 from .model import Model
 from .native_build import llama_cpp_build
 
 _MARK = b"gen prompt cache 1\n"
 _MAX_HEADER_BYTES = 1_000_000
+_ID_BYTES = array("i").itemsize
 
 
 class PromptCacheError(ModelError):
@@ -45,19 +47,17 @@ def load_prompt_cache(model: Model, path: Path) -> int:
     """Take up a prompt cache; returns how many tokens the context then holds.
 
     Raises ``OSError``; ``PromptCacheError`` for a file that is no prompt cache, is damaged, or was made by another
-    model, with other settings or by another llama.cpp. The context then holds nothing.
+    model, with other settings or by another llama.cpp. The context then holds nothing of it.
     """
     with path.open("rb") as file:
-        if file.read(len(_MARK)) != _MARK:
-            raise PromptCacheError("it is no prompt cache of gen")
         header = _read_header(file)
+        count = header["tokens"]
         for name, value in _fitting(model).items():
             if header.get(name) != json.loads(json.dumps(value)):
                 raise PromptCacheError(f"it was made with another {_NAMES[name]}")
-        count, size = header.get("tokens"), header.get("bytes")
-        if type(count) is not int or type(size) is not int or not 0 <= count <= model.context.length:
+        if count > model.context.length:
             raise PromptCacheError("it has more tokens than the context holds")
-        ids, state = file.read(array("i").itemsize * count), file.read(size + 1)
+        ids, state = file.read(_ID_BYTES * count), file.read()
     digest = hashlib.sha256(ids)
     digest.update(state)
     if digest.hexdigest() != header.get("sha256"):
@@ -66,7 +66,7 @@ def load_prompt_cache(model: Model, path: Path) -> int:
     tokens.frombytes(ids)
     if count and not model.context.restore_exact_state(tokens.tolist(), state):
         raise PromptCacheError("llama.cpp refuses it")
-    return count
+    return len(tokens)
 
 
 _NAMES = {"model": "model or other settings of it", "llama_cpp": "llama.cpp"}
@@ -80,10 +80,16 @@ def _fitting(model: Model) -> dict[str, Any]:
 
 
 def _read_header(file: IO[bytes]) -> dict[str, Any]:
+    """Read the header, with ``tokens`` and ``bytes`` that agree with the file's length."""
+    if file.read(len(_MARK)) != _MARK:
+        raise PromptCacheError("it is no prompt cache of gen")
     try:
-        header = json.loads(file.readline(_MAX_HEADER_BYTES))
-    except ValueError:
-        header = None
-    if not isinstance(header, dict):
+        header = parse_strict_json(file.readline(_MAX_HEADER_BYTES))
+        count, size = header["tokens"], header["bytes"]
+    except (ValueError, TypeError, KeyError):
+        raise PromptCacheError("it is damaged") from None
+    rest = os.fstat(file.fileno()).st_size - file.tell()
+    is_whole = type(count) is int and type(size) is int and min(count, size) >= 0
+    if not is_whole or count * _ID_BYTES + size != rest:
         raise PromptCacheError("it is damaged")
-    return header
+    return dict(header)

@@ -149,6 +149,8 @@ def _named(error: sqlite3.Error, name: str) -> StoreError:
             f"{name}: the chat store is damaged ({text}); move it away to begin a new one,"
             " or save what can be read: sqlite3 FILE .recover"
         )
+    if code == 19 or "constraint failed" in text:
+        return StoreError(f"{name}: this chat was deleted meanwhile, and takes no more messages; begin a new one")
     return StoreError(f"{name}: the chat store cannot be used ({text})")
 
 
