@@ -7,7 +7,7 @@ import sqlite3
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from .errors import StoreError, StoreWriteError
 from .schema import APPLICATION_ID, MIGRATIONS
@@ -132,25 +132,49 @@ class Database:
             raise _named(error, self.name) from None
 
 
+class _Cause(NamedTuple):
+    """What SQLite's error codes mean here (https://sqlite.org/rescode.html).
+
+    ``texts``: parts of their messages, by which Python 3.10 alone can tell.
+    """
+
+    codes: tuple[int, ...]
+    texts: tuple[str, ...]
+    error: type[StoreError]
+    sentence: str
+
+
+_CAUSES = (
+    _Cause((13,), ("is full",), StoreWriteError, "the disk is full"),
+    _Cause(
+        (5, 6),
+        ("is locked",),
+        StoreWriteError,
+        f"another program has locked the chat store for {_BUSY_SECONDS:g} seconds",
+    ),
+    _Cause((8,), ("readonly",), StoreWriteError, "the chat store may not be written"),
+    _Cause((10,), ("disk I/O error",), StoreWriteError, "the disk refused to write"),
+    _Cause(
+        (11, 26),
+        ("malformed", "not a database"),
+        StoreError,
+        "the chat store is damaged; move it away to begin a new one, or save what can be read: sqlite3 FILE .recover",
+    ),
+    _Cause(
+        (19,),
+        ("constraint failed",),
+        StoreError,
+        "this chat was deleted meanwhile, and takes no more messages; begin a new one",
+    ),
+)
+
+
 def _named(error: sqlite3.Error, name: str) -> StoreError:
-    """SQLite's error as a sentence. The codes are SQLite's own (https://sqlite.org/rescode.html)."""
-    code = getattr(error, "sqlite_errorcode", 0) & 0xFF  # Python 3.11; before, only the text tells
-    text = str(error)
-    if code == 13 or "is full" in text:
-        return StoreWriteError(f"{name}: the disk is full")
-    if code in (5, 6) or "is locked" in text:
-        return StoreWriteError(f"{name}: another program has locked the chat store for {_BUSY_SECONDS:g} seconds")
-    if code == 8 or "readonly" in text:
-        return StoreWriteError(f"{name}: the chat store may not be written")
-    if code == 10 or "disk I/O error" in text:
-        return StoreWriteError(f"{name}: the disk refused to write ({text})")
-    if code in (11, 26) or "malformed" in text or "not a database" in text:
-        return StoreError(
-            f"{name}: the chat store is damaged ({text}); move it away to begin a new one,"
-            " or save what can be read: sqlite3 FILE .recover"
-        )
-    if code == 19 or "constraint failed" in text:
-        return StoreError(f"{name}: this chat was deleted meanwhile, and takes no more messages; begin a new one")
+    """SQLite's error as a sentence."""
+    code, text = getattr(error, "sqlite_errorcode", 0) & 0xFF, str(error)
+    for cause in _CAUSES:
+        if code in cause.codes or any(part in text for part in cause.texts):
+            return cause.error(f"{name}: {cause.sentence}")
     return StoreError(f"{name}: the chat store cannot be used ({text})")
 
 

@@ -273,7 +273,7 @@ def damage(path):
 
 
 UNUSABLE = {
-    "no database": (lambda path: path.write_text("Dear diary"), r"chats\.db: the chat store is damaged \(file"),
+    "no database": (lambda path: path.write_text("Dear diary"), r"chats\.db: the chat store is damaged; move it"),
     "another program's": (lambda path: write_sqlite(path, "CREATE TABLE x (y)"), "is no chat store of gen; move"),
     "another program's mark": (
         lambda path: write_sqlite(path, "PRAGMA application_id = 5; PRAGMA user_version = 1"), "is no chat store",
