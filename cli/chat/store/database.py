@@ -158,7 +158,7 @@ _CAUSES = (
         (11, 26),
         ("malformed", "not a database"),
         StoreError,
-        "the chat store is damaged; move it away to begin a new one, or save what can be read: sqlite3 FILE .recover",
+        "the chat store is damaged; move it away to begin a new one (sqlite3 FILE .recover saves what it can)",
     ),
     _Cause(
         (19,),
