@@ -117,7 +117,20 @@ def note(message: str) -> None:
 
 
 def say(line: str) -> None:
-    """Print a line on stderr. Names of files and the texts of a GGUF are data: a terminal must not obey them."""
+    """Print a line on stderr. Names of files and the texts of a GGUF are data: a terminal must not obey them.
+
+    On a terminal, a line that is too long is divided between words.
+    """
     from .render.text import terminal_safe
 
-    print(terminal_safe(line, sys.stderr), file=sys.stderr)
+    safe = terminal_safe(line, sys.stderr)
+    if sys.stderr.isatty():
+        safe = "\n".join(_wrapped(part) for part in safe.split("\n"))
+    print(safe, file=sys.stderr)
+
+
+def _wrapped(line: str) -> str:
+    import shutil
+    from textwrap import fill
+
+    return fill(line, shutil.get_terminal_size().columns, break_long_words=False, break_on_hyphens=False)

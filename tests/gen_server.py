@@ -4,6 +4,7 @@ A child has its own streams, folder and environment, and ends as `python -m logi
 """
 
 import contextlib
+import fcntl
 import importlib
 import json
 import os
@@ -66,11 +67,25 @@ class GenServer:
             err.seek(0)
             return out.read(), err.read(), code
 
+    def start_on_terminal(self, arguments, terminal, *, cwd, env):
+        """Run a command in a session of its own, which this terminal controls; returns its process id.
+
+        `wait` must be called before the next command.
+        """
+        return self._start(arguments, [terminal] * 3, cwd=cwd, env=env, controls=True)
+
     def _call(self, arguments, streams, *, cwd, env, timeout):
         """Let a child run the command with these three streams, and return its exit code."""
-        request = {"arguments": [os.fsdecode(argument) for argument in arguments], "cwd": str(cwd), "env": env}
+        return self.wait(self._start(arguments, streams, cwd=cwd, env=env, controls=False), timeout)
+
+    def _start(self, arguments, streams, *, cwd, env, controls):
+        words = [os.fsdecode(argument) for argument in arguments]
+        request = {"arguments": words, "cwd": str(cwd), "env": env, "controls": controls}
         socket.send_fds(self._socket, [json.dumps(request).encode()], streams)
-        pid = int(self._socket.recv(LONGEST_REQUEST_BYTES))
+        return int(self._socket.recv(LONGEST_REQUEST_BYTES))
+
+    def wait(self, pid, timeout):
+        """Wait for the end of a command, and return its exit code."""
         self._socket.settimeout(timeout)
         try:
             return int(self._socket.recv(LONGEST_REQUEST_BYTES))
@@ -115,6 +130,9 @@ def run_command(request, streams):
     for target, stream in enumerate(streams):
         os.dup2(stream, target)
         os.close(stream)
+    if request["controls"]:
+        os.setsid()
+        fcntl.ioctl(0, termios.TIOCSCTTY, 0)
     if os.isatty(1):  # the streams that were made for a file would seek
         sys.stdin = os.fdopen(0, closefd=False)
         sys.stdout = sys.__stdout__ = os.fdopen(1, "w", buffering=1, closefd=False)

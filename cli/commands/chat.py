@@ -14,6 +14,7 @@ from ..options.chat import ConversationOptions
 from ..options.signature import takes_options
 
 if TYPE_CHECKING:
+    from ...engine import Model
     from ..chat import ChatStore, Conversation
     from ..chat.terminal.chat import Chat
 
@@ -31,7 +32,7 @@ def chat(options: ConversationOptions) -> None:
     """
     from ..chat import ChatSession, ChatStore
     from ..chat.terminal.chat_settings import ChatSettings
-    from ..chat.terminal.opening import open_chat
+    from ..chat.terminal.opening import open_chat, terminal_mode
 
     show_llama_cpp_messages(options.log)
     if not options.store.needs_model:
@@ -47,9 +48,7 @@ def chat(options: ConversationOptions) -> None:
         conversation = _open_conversation(store, options)
         stored = conversation.settings
         settings = None if ChatSettings.needs_model(options) else ChatSettings(options, None, stored)
-        with interruptible() as interrupt:
-            model = load_model(options.model, interrupt)
-        with model:
+        with terminal_mode(), _load(options) as model:
             settings = settings or ChatSettings(options, model.metadata, stored)
             session = ChatSession(model, conversation, note, template.open(model), options.on_full.value)
             code = _talk(open_chat(session, settings, store.path), options)
@@ -70,6 +69,12 @@ def _look_up(store: ChatStore, options: ConversationOptions) -> None:
         summary = store.find_conversation(options.store.delete)
         store.delete(summary.id)
         note(f"chat {summary.id} is deleted: {summary.name or summary.title}")
+
+
+def _load(options: ConversationOptions) -> Model:
+    """The model. Each answer has its own Ctrl-C afterwards."""
+    with interruptible() as interrupt:
+        return load_model(options.model, interrupt)
 
 
 def _open_conversation(store: ChatStore, options: ConversationOptions) -> Conversation:

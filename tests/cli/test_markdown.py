@@ -93,7 +93,7 @@ def test_words_are_shown_as_they_come():
         "Hello",
         "Hello world, this is",
         "Hello world, this is bold",
-        "Hello world, this is bold text",
+        "Hello world, this is bold",
         "Hello world, this is bold text now. Yes\n\n• ",
         "Hello world, this is bold text now. Yes\n\n• item",
     ]

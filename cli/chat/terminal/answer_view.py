@@ -5,11 +5,9 @@ from __future__ import annotations
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
-from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, TextIO
 
 from ...render.text import terminal_safe, visible
-from .quiet_keys import quiet_keys
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -21,10 +19,6 @@ if TYPE_CHECKING:
 
 class AnswerView(ABC):
     """Shows answers."""
-
-    def quiet(self) -> AbstractContextManager[None]:
-        """While inside, nothing but the answer is shown."""
-        return nullcontext()
 
     @abstractmethod
     def show_part(self, text: str, is_reasoning: bool) -> None:
@@ -114,10 +108,6 @@ class ScreenView(AnswerView):
         self._reasoning = WordWriter(console)
         self._is_reasoning = False
         self._markdown: MarkdownStream | None = None
-
-    def quiet(self) -> AbstractContextManager[None]:
-        """While inside, what is typed is not shown."""
-        return quiet_keys()
 
     def show_part(self, text: str, is_reasoning: bool) -> None:
         """Show a piece of an answer."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from time import monotonic
@@ -57,9 +58,15 @@ class Chat:
         return self.session.conversation
 
     def send(self, text: str) -> None:
-        """Add a message of the user, and show the answer."""
-        self.conversation.add_user(text)
-        self._run(self.session.answer, self.settings.for_answer())
+        """Add a message of the user, and show the answer. Ctrl-C loses no message that was sent."""
+        before = self.conversation.head
+        try:
+            self.conversation.add_user(text)
+            self._run(self.session.answer, self.settings.for_answer())
+        except KeyboardInterrupt:
+            if self.conversation.head == before:
+                self.conversation.add_user(text)
+            raise
 
     def regenerate(self) -> None:
         """Answer the last message of the user again, with a further seed."""
@@ -124,7 +131,9 @@ class Chat:
 
         with interruptible() as interrupt:
             splitter = self._splitter()
-            with self.view.quiet(), reading() as progress, interrupt.ending_soon():
+            with reading() as progress, interrupt.ending_soon():
+                if self.input.was_interrupted:
+                    signal.raise_signal(signal.SIGINT)
                 events = make_answer(settings, is_interrupted=lambda: interrupt.requested, progress=progress)
                 self.done = self.view.show(events, splitter, self.session.template, beginning)
         self._report(self.done, interrupt)

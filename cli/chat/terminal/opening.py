@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,6 +11,7 @@ from ...completion.reply import Reply
 from .answer_view import PlainView, ScreenView
 from .chat import Chat
 from .chat_settings import ChatSettings
+from .quiet_keys import quiet_keys
 from .turn_input import PipedInput
 
 if TYPE_CHECKING:
@@ -17,6 +19,16 @@ if TYPE_CHECKING:
 
 _HISTORY = "chat_history"
 """The file beside the store that keeps what was typed."""
+
+
+def is_on_terminal() -> bool:
+    """True if a person types and reads."""
+    return sys.stdin is not None and sys.stdin.isatty() and sys.stdout.isatty()
+
+
+def terminal_mode() -> AbstractContextManager[None]:
+    """While inside, the terminal shows what is typed at the prompt only, not where it happens to be typed."""
+    return quiet_keys() if is_on_terminal() else nullcontext()
 
 
 def open_chat(session: ChatSession, settings: ChatSettings, store: Path | None) -> Chat:
@@ -27,7 +39,7 @@ def open_chat(session: ChatSession, settings: ChatSettings, store: Path | None) 
         settings: the chain and what goes with it.
         store: the file of the store; None: nothing is kept, and what is typed neither.
     """
-    if not (sys.stdin is not None and sys.stdin.isatty() and sys.stdout.isatty()):
+    if not is_on_terminal():
         return Chat(session, settings, PlainView(), PipedInput())
     from rich.console import Console
 

@@ -9,7 +9,7 @@ from contextlib import contextmanager, suppress
 
 @contextmanager
 def quiet_keys() -> Iterator[None]:
-    """While inside, the terminal does not show what is typed. Ctrl-C works as ever."""
+    """While inside, the terminal does not show what is typed; a line editor does. Ctrl-C works as ever."""
     try:
         import termios
     except ImportError:  # Windows shows nothing of it anyway
@@ -23,6 +23,8 @@ def quiet_keys() -> Iterator[None]:
         return
     changed = [*before]
     changed[3] &= ~(termios.ECHO | termios.ICANON)
+    changed[6] = [*before[6]]
+    changed[6][termios.VMIN], changed[6][termios.VTIME] = 1, 0
     try:
         with suppress(termios.error):
             termios.tcsetattr(keys, termios.TCSADRAIN, changed)

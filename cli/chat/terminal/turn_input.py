@@ -20,7 +20,12 @@ class TurnError(LogitsmithError):
 
 
 class TurnInput(ABC):
-    """Where turns come from."""
+    """Where turns come from.
+
+    ``was_interrupted``: True if Ctrl-C was pressed right behind the turn that was read last.
+    """
+
+    was_interrupted = False
 
     @abstractmethod
     def read(self, default: str = "", question: str = "") -> str:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable
-from contextlib import suppress
+import signal
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from prompt_toolkit import PromptSession
@@ -15,12 +16,16 @@ from prompt_toolkit.enums import DEFAULT_BUFFER
 from prompt_toolkit.filters import has_focus
 from prompt_toolkit.formatted_text import FormattedText
 from prompt_toolkit.history import FileHistory, History, InMemoryHistory
+from prompt_toolkit.input.typeahead import get_typeahead, store_typeahead
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
+from prompt_toolkit.keys import Keys
 
 from ...completion.reply import Reply
 from .turn_input import EndOfInputError, TurnInput, is_open_block, unmarked
 
 _MARK, _MARK_OF_FURTHER_LINES = "> ", "… "
+_ALL = 1 << 30
+"""More entries than a history has."""
 Complete = Callable[[str], tuple[Reply, int]]
 """From the text before the cursor to what completes it, and how many of its characters that replaces."""
 
@@ -49,11 +54,44 @@ class TypedInput(TurnInput):
 
     def read(self, default: str = "", question: str = "") -> str:
         """Return what is typed. Enter ends it, Alt-Enter goes on in a further line."""
-        try:
-            text = self._session.prompt(FormattedText([("bold", question or _MARK)]), default=default)
-        except EOFError:
-            raise EndOfInputError from None
+        mark = FormattedText([("bold", question or _MARK)])
+        self.was_interrupted = False
+        with self._noted_interrupts():
+            try:
+                text = self._session.prompt(mark, default=default, handle_sigint=False)
+            except EOFError:
+                raise EndOfInputError from None
+            self._look_for_control_c()
         return unmarked(text.encode("utf-8", "replace").decode())
+
+    @contextmanager
+    def _noted_interrupts(self) -> Iterator[None]:
+        """While inside, SIGINT loses no text that was sent: it ends the editor, or is noted if that has ended."""
+        app = self._session.app
+
+        def end() -> None:
+            if app.is_running and not app.is_done:
+                app.exit(exception=KeyboardInterrupt)
+
+        def note(_number: int, _frame: object) -> None:
+            self.was_interrupted = True
+            if app.is_running and app.loop is not None:
+                app.loop.call_soon_threadsafe(end)
+
+        before = signal.signal(signal.SIGINT, note)
+        try:
+            yield
+        finally:
+            signal.signal(signal.SIGINT, before)
+
+    def _look_for_control_c(self) -> None:
+        """Look for Ctrl-C behind Enter, which the editor takes for a key of the next text."""
+        source = self._session.app.input
+        keys = [*get_typeahead(source), *source.read_keys()]
+        places = [number for number, press in enumerate(keys) if press.key == Keys.ControlC]
+        if places:
+            self.was_interrupted = True
+        store_typeahead(source, keys[places[-1] + 1 :] if places else keys)
 
 
 class _CommandCompleter(Completer):
@@ -118,4 +156,5 @@ def _key_bindings() -> KeyBindings:
 
 def _clear(buffer: Buffer) -> None:
     buffer.cancel_completion()
-    buffer.reset()
+    buffer.history_forward(count=_ALL)  # not reset(), which would load the history anew
+    buffer.text = ""

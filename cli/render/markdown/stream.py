@@ -9,7 +9,7 @@ from rich.style import Style
 from rich.text import Text
 
 from .inline import CODE, settled_length, styled_text
-from .leaves import Leaf, leaves, parser
+from .leaves import Leaf, inline_tokens, leaves
 from .word_writer import WordWriter
 
 if TYPE_CHECKING:
@@ -20,6 +20,8 @@ _HEADING = Style(bold=True)
 _TOP_HEADING = Style(bold=True, underline=True)
 _UNDECIDED_LINE = re.compile(r"[\s>]*(?:[-*+_#=~`|:.)\d\s]*|(?:```|~~~).*|[^|\n]*\|.*)")
 """The beginning of a line that may become a mark of a block, the first line of code, or that of a table."""
+_ENDS_WORD = re.compile(r"[\s\u1100-\U0010ffff]")
+"""Blanks, and wide characters, between which a line may be broken. Other text cannot end a word."""
 _MARKS_OF_BLANK_LINES = re.compile(r"[\s>]*")
 
 
@@ -46,7 +48,7 @@ class MarkdownStream:
     def feed(self, text: str) -> None:
         """Take more text, and print what is certain now. It has no control characters but tab and newline."""
         self._tail += text
-        if not text.isalnum() or not text.isascii():
+        if _ENDS_WORD.search(text):
             self._advance(is_end=False)
 
     def finish(self) -> None:
@@ -150,8 +152,7 @@ class MarkdownStream:
 
 
 def _inline(source: str) -> Text:
-    children = parser().parseInline(source)[0].children
-    return styled_text(children or ())
+    return styled_text(inline_tokens(source))
 
 
 def _settled(content: str) -> str:

@@ -9,6 +9,7 @@ from rich import box
 from rich.table import Table
 
 from .inline import styled_text
+from .leaves import inline_tokens
 
 if TYPE_CHECKING:
     from markdown_it.token import Token
@@ -27,7 +28,7 @@ def table(tokens: Sequence[Token]) -> Table:
     row = []
     for number, token in enumerate(tokens):
         if token.type in ("th_open", "td_open"):
-            cell = styled_text(tokens[number + 1].children or ())
+            cell = styled_text(inline_tokens(tokens[number + 1].content))
             if token.type == "th_open":
                 justify = _JUSTIFY.get(str(token.attrGet("style")), "left")
                 shown.add_column(cell, justify=justify, overflow="fold")

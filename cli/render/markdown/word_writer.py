@@ -44,9 +44,11 @@ class WordWriter:
 
     def write(self, text: Text) -> None:
         """Write the words of a text. The last one waits until its end is known."""
+        base = self._console.get_style(text.style)
         for segment in text.render(self._console):
+            style = base + segment.style
             for character in segment.text:
-                self._take(character, segment.style)
+                self._take(character, style)
         self._print()
 
     def end_word(self) -> None:

@@ -1,0 +1,150 @@
+"""A person at a terminal: types keys into `gen chat`, and reads the screen."""
+
+import os
+import select
+import signal
+import termios
+import time
+
+import pyte
+
+ENTER, ALT_ENTER, TAB, CTRL_C, CTRL_D, CTRL_R, UP = "\r", "\x1b\r", "\t", "\x03", "\x04", "\x12", "\x1b[A"
+PROMPT = "> "
+_PATIENCE_SECONDS = 30
+
+
+class _Screen(pyte.HistoryScreen):
+    """A screen that tells where its cursor is when it is asked, as terminals do."""
+
+    def __init__(self, columns, lines, answer):
+        super().__init__(columns, lines, history=10_000)
+        self.write_process_input = lambda text: answer(text.encode())
+
+
+class Terminal:
+    """A terminal with `gen chat` on it.
+
+    Attributes: ``pid``; ``raw``, every byte that the terminal got.
+    """
+
+    def __init__(self, server, arguments, *, columns=80, lines=24, cwd, env):
+        self._server = server
+        self._leader, follower = os.openpty()
+        self._set_size(columns, lines)
+        self.screen = _Screen(columns, lines, lambda data: os.write(self._leader, data))
+        self._stream = pyte.ByteStream(self.screen)
+        self.raw = b""
+        variables = {**env, "TERM": "xterm-256color"}
+        self.pid = server.start_on_terminal(arguments, follower, cwd=cwd, env=variables)
+        os.close(follower)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        if self._leader is not None:
+            self.kill()
+
+    def type(self, keys):
+        """Type keys; the terminal goes on to show what comes meanwhile."""
+        data = keys.encode()
+        while data:
+            _, writable, _ = select.select([], [self._leader], [], 0.02)
+            if writable:
+                data = data[os.write(self._leader, data[:512]) :]
+            self._read(0)
+
+    def paste(self, text):
+        """Paste a text, as terminals mark it."""
+        self.type(f"\x1b[200~{text}\x1b[201~")
+
+    def send(self, line):
+        """Type a line, and wait for the next prompt."""
+        before = self._prompts()
+        self.type(line + ENTER)
+        self.wait_until(lambda: self._prompts() > before and self.is_at_prompt(), line)
+
+    def wait_for(self, text):
+        """Wait until a text stands on the screen or above it."""
+        self.wait_until(lambda: text in self.text, text)
+
+    def wait_until(self, is_there, what=""):
+        """Wait until the screen is as it should be."""
+        end = time.monotonic() + _PATIENCE_SECONDS
+        while not is_there():
+            if not self._read(0.05) or time.monotonic() > end:
+                raise AssertionError(f"{what!r} did not come:\n{self.text}")
+
+    def wait_for_prompt(self):
+        """Wait until the chat waits for a turn."""
+        self.wait_until(lambda: self._prompts() and self.is_at_prompt(), "a prompt")
+
+    def is_at_prompt(self):
+        """True if the cursor stands behind an empty prompt."""
+        line = self.screen.display[self.screen.cursor.y]
+        return self.screen.cursor.x == len(PROMPT) and line.strip() == PROMPT.strip()
+
+    def resize(self, columns, lines):
+        """Change the size of the window."""
+        self._set_size(columns, lines)
+        self.screen.resize(lines, columns)
+        os.kill(self.pid, signal.SIGWINCH)
+
+    @property
+    def shown(self):
+        """The screen, without blanks at the ends of lines, and without empty lines at its end."""
+        return "\n".join(line.rstrip() for line in self.screen.display).rstrip()
+
+    @property
+    def text(self):
+        """The screen, and what has left it at the top."""
+        above = ["".join(row[x].data for x in range(self.screen.columns)) for row in self.screen.history.top]
+        return "\n".join([*(line.rstrip() for line in above), self.shown])
+
+    def style(self, text):
+        """The style of the first character of a text on the screen."""
+        for y, line in enumerate(self.screen.display):
+            if text in line:
+                return self.screen.buffer[y][line.index(text)]
+        raise AssertionError(f"{text!r} is not on the screen:\n{self.shown}")
+
+    def leave(self, keys=CTRL_D):
+        """Type keys that end the chat, and return its exit code."""
+        self.type(keys)
+        return self.ended()
+
+    def ended(self):
+        """Wait for the end of the chat, and return its exit code."""
+        end = time.monotonic() + _PATIENCE_SECONDS
+        while self._read(0.05):
+            assert time.monotonic() < end, self.text
+        code = self._server.wait(self.pid, _PATIENCE_SECONDS)
+        self._close()
+        return code
+
+    def kill(self):
+        """End the process as kill -9 does."""
+        os.kill(self.pid, signal.SIGKILL)
+        self._server.wait(self.pid, _PATIENCE_SECONDS)
+        self._close()
+
+    def _close(self):
+        os.close(self._leader)
+        self._leader = None
+
+    def _set_size(self, columns, lines):
+        termios.tcsetwinsize(self._leader, (lines, columns))
+
+    def _prompts(self):
+        return self.raw.count(b"\x1b[?2004h")  # before each prompt, pasted text is asked to be marked
+
+    def _read(self, seconds):
+        """Show what comes within this time; False if the program has ended."""
+        if select.select([self._leader], [], [], seconds)[0]:
+            try:
+                data = os.read(self._leader, 1 << 16)
+            except OSError:
+                return False
+            self.raw += data
+            self._stream.feed(data)
+        return True

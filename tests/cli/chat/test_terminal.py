@@ -1,0 +1,330 @@
+"""`gen chat` on a terminal of 80 x 24 and of 50 x 15: keys are typed, and the screen is read back."""
+
+import os
+import random
+import re
+import time
+
+import pytest
+
+from ...gen_server import GenServer
+from .terminal import ALT_ENTER, CTRL_C, CTRL_R, ENTER, TAB, UP, Terminal
+
+SIZES = [(80, 24), (50, 15)]
+RIGHT_TO_LEFT = "\u05e9\u05dc\u05d5\u05dd"
+ENDLESS = ("-c", "20000", "-n", "-1", "--ignore-eos", "--grammar", "root ::= [a-z ]+")
+FLAGS = ("-t", "1", "-c", "512", "-n", "40", "-s", "1")
+
+
+@pytest.fixture
+def terminal(gen_server, environment, home, model_path):
+    """Open `gen chat` on a terminal."""
+    opened = []
+
+    def open_terminal(*flags, columns=80, lines=24, **variables):
+        arguments = ("chat", "-m", model_path, *FLAGS, *flags)
+        kept = {key: value for key, value in environment.items() if key not in ("COLUMNS", "LINES", "NO_COLOR")}
+        environ = {**kept, **variables}
+        opened.append(
+            Terminal(gen_server, arguments, columns=columns, lines=lines, cwd=home / "work", env=environ)
+        )  # fmt: skip
+        opened[-1].wait_for_prompt()
+        return opened[-1]
+
+    yield open_terminal
+    for each in opened:
+        each.__exit__()
+
+
+def saying(text):
+    """The flags by which a model of random weights says this."""
+    return ("--grammar", f"root ::= {gbnf(text)}", "-n", "-1")
+
+
+def gbnf(text):
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n").replace("\x1b", "\\x1B")
+    return f'"{escaped}"'
+
+
+@pytest.mark.parametrize(("columns", "lines"), SIZES)
+def test_an_answer_is_shown_as_markdown(terminal, columns, lines):
+    chat = terminal(
+        *saying(
+            "# A *title*\n\nSome **bold** words, and `code`; enough of them for a second line.\n\n- one\n- two"
+        ),
+        columns=columns,
+        lines=lines,
+    )
+    chat.send("Hello")
+    wrapped = "Some bold words, and code; enough of them for a second line."
+    if columns == 50:
+        wrapped = "Some bold words, and code; enough of them for a\nsecond line."
+    expected = f"> Hello\nA title\n\n{wrapped}\n\n• one\n• two\n\n>"
+    assert chat.shown.endswith(expected)
+    assert chat.style("bold").bold
+    assert chat.style("title").italics
+    assert chat.style("code").fg == "cyan"
+    assert chat.leave() == 0
+
+
+def test_nothing_is_moved_or_shown_twice(terminal):
+    chat = terminal(*saying("word " * 60 + "\n\n| a | b |\n|---|---|\n| 1 | 2 |\n\nend"), columns=50, lines=15)
+    before = len(chat.raw)
+    chat.send("Hello")
+    answer = chat.raw[before:].split(b"\r\n", 1)[1]
+    answer = answer[answer.index(b"word") : answer.index(b"end")]
+    assert answer.count(b"word") == 60
+    assert re.findall(rb"\x1b\[[0-9;?]*[^m0-9;?]", answer) == []  # styles only: the cursor goes forward
+
+
+@pytest.mark.parametrize(("columns", "lines"), SIZES)
+def test_wide_and_right_to_left_characters(terminal, columns, lines):
+    chat = terminal(*saying("日本語の文章は続く。" * 6 + "\n\n" + RIGHT_TO_LEFT), columns=columns, lines=lines)
+    chat.send("こんにちは、世界")
+    assert "> こんにちは、世界" in chat.text.replace("\x00", "")
+    rows = [line for line in chat.text.split("\n") if "日本" in line or "文章" in line]
+    assert "".join(rows).replace(" ", "") == "日本語の文章は続く。" * 6
+    assert RIGHT_TO_LEFT in chat.text
+
+
+def test_control_characters_of_the_model_are_shown(terminal):
+    chat = terminal(*saying("a\x1b[2Jb \u202ec"))
+    chat.send("Hello")
+    assert "a␛[2Jb \\u202ec" in chat.text
+    assert "> Hello" in chat.text
+
+
+def test_reasoning_is_dimmed(terminal):
+    chat = terminal(*saying("<think>so it is</think>The answer."))
+    before = len(chat.raw)
+    chat.send("Hello")
+    assert chat.shown.endswith("> Hello\nso it is\n\nThe answer.\n\n>")
+    assert re.search(rb"\x1b\[2;3m *so", chat.raw[before:])
+
+
+def test_several_lines(terminal):
+    chat = terminal(*saying("ok"))
+    chat.type(f"one{ALT_ENTER}two")
+    chat.send("")
+    chat.type(f'"""{ENTER}three{ENTER}')
+    chat.wait_for("… three\n…")
+    chat.send('four\r"""')
+    chat.send("/tree")
+    assert "you: one two" in chat.text
+    assert "you: three four" in chat.text
+
+
+def test_a_paste_of_100_kb_is_one_message(terminal):
+    chat = terminal(*saying("ok"))
+    lines = [f"line {number} of a long text that is pasted" for number in range(2400)]
+    chat.paste("\n".join(lines))
+    chat.wait_for("line 2399 of")
+    chat.send("")
+    assert "gen: the context is full: the chat has" in chat.text
+    chat.send("/tree")
+    assert chat.text.count("you: line 0 of a long text") == 1
+    chat.send("/undo")
+    chat.send("Short")
+    assert chat.text.endswith("> Short\nok\n\n>")
+
+
+def test_completion(terminal):
+    chat = terminal()
+    chat.type(f"/sett{TAB}")
+    chat.wait_for("> /settings")
+    chat.type(f"{CTRL_C}/set min_p.p{TAB}")
+    chat.wait_for("> /set min_p.p=")
+    chat.type(f"{CTRL_C}/preset determ{TAB}")
+    chat.wait_for("> /preset deterministic")
+    chat.type(f"{CTRL_C}/chain top_k=40 > temper{TAB}")
+    chat.wait_for("> temperature")
+    chat.type(CTRL_C)
+    assert chat.leave() == 0
+
+
+def test_history_and_search(terminal):
+    chat = terminal()
+    chat.send("/seed 41")
+    chat.send("/seed 42")
+    assert chat.leave() == 0
+    again = terminal()
+    again.type(UP)
+    again.wait_for("> /seed 42")
+    again.type(f"{CTRL_C}{CTRL_R}41")
+    again.wait_for("/seed 41")
+    again.type(ENTER)
+    again.send("")
+    again.send("/seed")
+    assert again.shown.endswith("\n41\n>")
+
+
+def test_ctrl_c_at_the_prompt(terminal):
+    chat = terminal()
+    chat.type(f"half a line{CTRL_C}")
+    chat.wait_for_prompt()
+    chat.type(CTRL_C)
+    chat.wait_for("gen: note: Ctrl-C again, or Ctrl-D, leaves the chat")
+    assert chat.leave(CTRL_C) == 130
+
+
+def test_ctrl_c_ends_the_answer_and_keeps_it(terminal):
+    chat = terminal(*ENDLESS)
+    chat.type(f"Hello{ENTER}")
+    before = len(chat.raw)
+    chat.wait_until(lambda: len(chat.raw) > before + 300)
+    chat.type(CTRL_C)
+    chat.wait_for("gen: note: the answer was ended, what was written is kept; Ctrl-C again leaves")
+    chat.wait_for_prompt()
+    chat.send("/tree")
+    assert re.search(r"^\* [0-9a-f]{8} model: ", chat.text, re.MULTILINE)
+    chat.send("/stats")
+    assert re.search(r"^finish +interrupted, seed 1$", chat.text, re.MULTILINE)
+
+
+def test_what_is_typed_ahead_waits(terminal):
+    chat = terminal(*ENDLESS, "-n", "300")
+    chat.type(f"Hello{ENTER}")
+    before = len(chat.raw)
+    chat.wait_until(lambda: len(chat.raw) > before + 100)
+    chat.type("typed ahead")
+    chat.wait_until(lambda: chat.shown.endswith("\n> typed ahead"))
+    assert chat.text.count("typed ahead") == 1, chat.raw[-600:]
+
+
+def test_ctrl_c_twice_leaves(terminal):
+    chat = terminal(*ENDLESS)
+    chat.type(f"Hello{ENTER}")
+    before = len(chat.raw)
+    chat.wait_until(lambda: len(chat.raw) > before + 300)
+    chat.type(CTRL_C)
+    time.sleep(0.05)  # the kernel makes one signal of two at once
+    assert chat.leave(CTRL_C) == 130
+
+
+def test_a_message_is_edited(terminal):
+    chat = terminal(*saying("Well, yes"))
+    chat.send("Hello")
+    chat.type(f"/edit{ENTER}")
+    chat.wait_for("edit> Hello")
+    chat.send(" there")
+    chat.send("/tree")
+    assert "you: Hello there" in chat.text
+    chat.send("/grammar none")
+    chat.type(f"/edit answer{ENTER}")
+    chat.wait_for("edit> Well, yes")
+    chat.type(CTRL_C)
+    chat.type(CTRL_C)
+    chat.wait_for("leaves the chat")
+    chat.wait_for_prompt()
+    chat.type(f"/edit answer{ENTER}")
+    chat.wait_until(lambda: chat.shown.endswith("edit> Well, yes"))
+    chat.send(" and no")
+    chat.send("/branch")
+    assert "* 2  model: Well, yes and no" in chat.text
+
+
+def test_the_window_changes_its_size(terminal):
+    chat = terminal(*ENDLESS)
+    chat.type(f"Hello{ENTER}")
+    before = len(chat.raw)
+    chat.wait_until(lambda: len(chat.raw) > before + 300)
+    chat.resize(50, 15)
+    before = len(chat.raw)
+    chat.wait_until(lambda: len(chat.raw) > before + 300)
+    chat.type(CTRL_C)
+    chat.wait_for_prompt()
+    chat.send("/seed")
+    assert chat.shown.endswith("\n1\n>")
+
+
+def test_a_chat_that_is_killed_goes_on(terminal):
+    chat = terminal(*saying("The first answer"))
+    chat.send("Hello")
+    chat.send("/grammar none")
+    chat.send("/set max_tokens=-1")
+    chat.send("/set ignore_eos=true")
+    chat.type(f"More{ENTER}")
+    before = len(chat.raw)
+    chat.wait_until(lambda: len(chat.raw) > before + 300)
+    chat.kill()
+    again = terminal("--resume")
+    again.send("/tree")
+    assert "you: Hello" in again.text
+    assert "model: The first answer" in again.text
+    assert "you: More" in again.text
+    assert re.search(r"^\* [0-9a-f]{8} model: ", again.text, re.MULTILINE)
+
+
+@pytest.mark.parametrize(("columns", "lines"), SIZES)
+def test_tables_fit(terminal, columns, lines):
+    chat = terminal(columns=columns, lines=lines)
+    chat.send("Hello")
+    for command in ("/next", "/why 1", "/help", "/settings"):
+        chat.send(command)
+    assert "temperature" in chat.text
+    assert "lies in" in chat.text
+    assert chat.leave("/exit\r") == 0
+
+
+def test_without_colours(terminal):
+    chat = terminal(*saying("Some **bold** `code`"), NO_COLOR="1")
+    before = len(chat.raw)
+    chat.send("Hello")
+    assert b"\x1b[1mbold" in chat.raw[before:]
+    assert b"\x1b[36m" not in chat.raw[before:]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seconds", [0.0, 0.01, 0.03, 0.1, 0.3, 1.0])
+def test_ctrl_c_at_any_moment(terminal, seconds):
+    """Every message that was sent is stored, and a prompt comes back or the chat is left."""
+    chat = terminal(*ENDLESS)
+    for number in range(5):
+        chat.type(f"Message {number}{ENTER}")
+        time.sleep(seconds * random.random())
+        chat.wait_until(lambda number=number: f"> Message {number}" in chat.text)
+        chat.type(CTRL_C)
+        chat.wait_for_prompt()
+        time.sleep(2)  # so that the next one is no second one
+    chat.send("/tree")
+    assert all(f"you: Message {number}" in chat.text for number in range(5))
+    assert chat.leave() == 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seconds", [0.02, 0.1, 0.2, 0.4, 0.8])
+def test_killed_at_any_moment(terminal, seconds):
+    chat = terminal(*saying("The first answer"))
+    chat.send("Hello")
+    chat.send("/grammar none")
+    chat.send("/set ignore_eos=true")
+    chat.type(f"More{ENTER}")
+    chat.wait_for("> More")
+    time.sleep(seconds)
+    chat.kill()
+    again = terminal("--resume")
+    again.send("/tree")
+    assert "you: Hello" in again.text
+    assert "model: The first answer" in again.text
+
+
+@pytest.mark.slow
+def test_two_chats_at_once(environment, home, model_path, gen):
+    """Each chat of one store has its own messages."""
+    with GenServer({**os.environ}) as first_server, GenServer({**os.environ}) as second_server:
+        arguments = ("chat", "-m", model_path, *FLAGS, *saying("ok"))
+        places = {"cwd": home / "work", "env": environment}
+        first = Terminal(first_server, arguments, **places)
+        second = Terminal(second_server, arguments, **places)
+        with first, second:
+            first.wait_for_prompt()
+            second.wait_for_prompt()
+            for number in range(3):
+                first.send(f"first {number}")
+                second.send(f"second {number}")
+            first.send("/tree")
+            second.send("/tree")
+            assert (first.text.count("you: first"), first.text.count("you: second")) == (3, 0)
+            assert (second.text.count("you: first"), second.text.count("you: second")) == (0, 3)
+            assert (first.leave(), second.leave()) == (0, 0)
+    assert len(gen("chat", "--list").out.splitlines()) == 4
