@@ -55,5 +55,8 @@ def _refuse(word: str, flags: list[str], context: Any) -> NoReturn:
     elif f"-{name}" in flags:
         message = f"there is no flag {name}; write -{name}"
     else:
-        message = f"there is no flag {name}; for a text that begins with a dash: gen run [FLAGS] -- TEXT"
+        takes_text = any(parameter.name == "prompt" for parameter in context.command.params)
+        text_hint = f"for a text that begins with a dash: {context.command_path} [FLAGS] -- TEXT"
+        help_hint = f"{context.command_path} --help lists the flags"
+        message = f"there is no flag {name}; {text_hint if takes_text else help_hint}"
     raise typer.BadParameter(message, ctx=context)

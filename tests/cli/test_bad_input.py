@@ -18,6 +18,8 @@ USAGE = {
     "-ctv without flash attention": (["x", "-fa", "off", "-ctv", "q8_0"], "-ctv q8_0 needs flash attention"),
     "--rope-scale 0": (["x", "--rope-scale", "0"], "--rope-scale: 0 is not a number > 0"),
     "two factors of RoPE": (["x", "--rope-scale", "2", "--rope-freq-scale", "0.5"], "set one factor; give one"),
+    "a dash in a score": (["score", "-ve"], "for a text that begins with a dash: gen score [FLAGS] -- TEXT"),
+    "a dash in a batch": (["batch", "-ve"], "there is no flag -ve; gen batch --help lists the flags"),
     "a sampler's flag in a batch": (["batch", "x", "--dry-base", "1"], "in gen batch; use --set dry.base=VALUE"),
     "ignoring the end in a batch": (["batch", "x", "--ignore-eos"], "use --set ignore_eos=true"),
     "a sampler's flag in a score": (["score", "x", "--dry-base", "1"], "gen score --help lists the flags"),
