@@ -77,12 +77,17 @@ def read_piped(use: str) -> bytes | None:
 
     A pipe in which nothing arrives is named. ``use``: what it is read for, such as ``goes before the prompt``.
     """
-    if sys.stdin is None or stat.S_ISCHR(os.fstat(sys.stdin.fileno()).st_mode):
-        return None
-    with suppress(OSError, ValueError):  # not every stdin can be waited for
-        if not select.select([sys.stdin], [], [], _PATIENCE_SECONDS)[0]:
-            note(f"waiting for stdin, which {use}; < /dev/null says that there is none")
     try:
+        if sys.stdin is None or stat.S_ISCHR(os.fstat(sys.stdin.fileno()).st_mode):
+            return None
+        _wait_for_stdin(use)
         return read_input(STDIN)
     except OSError:  # nohup opens stdin so that it cannot be read
         return None
+
+
+def _wait_for_stdin(use: str) -> None:
+    """Print a note if nothing arrives for a while; see `read_piped`."""
+    with suppress(OSError, ValueError):  # not every stdin can be waited for
+        if not select.select([sys.stdin], [], [], _PATIENCE_SECONDS)[0]:
+            note(f"waiting for stdin, which {use}; < /dev/null says that there is none")
