@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
+from functools import cached_property
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -18,6 +19,7 @@ from .errors import ModelError
 from .gguf import check_gguf, check_is_model, duplicate_token
 from .gpu_options import GpuOptions
 from .metadata_overrides import MetadataOverrides, check_overrides
+from .model_files.model_name import model_name
 from .model_files.parts import first_part
 from .native_context import ContextOptions, NativeContext
 from .native_model import LoadOptions, NativeModel
@@ -189,10 +191,10 @@ class Model:
         """The context length that the model was trained with, tokens."""
         return self._native.trained_context
 
-    @property
+    @cached_property
     def name(self) -> str:
-        """The file's name without its suffix."""
-        return self.path.stem
+        """The file's name without its suffix; of a model of Ollama's ``ollama:NAME:TAG``."""
+        return model_name(self.path)
 
     def identity(self) -> dict[str, Any]:
         """What the logits of the model depend on, as JSON: fingerprints of its files, and how it computes.

@@ -41,7 +41,8 @@ def openai_failure_line(name: str, error: Json) -> Json:
 def result_line(  # noqa: PLR0913 - the fields of a line
     name: str, line: int, completion: Completion, complete: bool | None, *, seed: int, exactness: str
 ) -> Json:
-    """Our line of an answer: ``id, line, seed, finish_reason, stop, text, usage``; ``tokens`` if they are read.
+    """Our line of an answer: ``id, line, model, seed, finish_reason, stop, text, usage``; ``tokens`` if they are
+    read.
 
     Args:
         name: the request's id.
@@ -57,6 +58,7 @@ def result_line(  # noqa: PLR0913 - the fields of a line
     return {
         "id": name,
         "line": line,
+        "model": completion.head.model,
         "seed": seed,
         "finish_reason": finish.reason,
         **({} if complete is None else {"complete": complete}),

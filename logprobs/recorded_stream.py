@@ -28,7 +28,14 @@ _NO_EVENT_ERRORS = (
 
 
 class StreamError(Exception):
-    """A line that is no event of the format, with its number."""
+    """A line that is no event of the format, with its number.
+
+    ``request``: of a line of a batch's results that has no tokens, the request's id.
+    """
+
+    def __init__(self, message: str, request: str | None = None) -> None:
+        super().__init__(message)
+        self.request = request
 
 
 class RecordedToken(BaseModel):
@@ -121,6 +128,7 @@ class _BatchLine(BaseModel, extra="allow"):
 
     id: str
     line: int
+    model: str = "?"
     seed: int | None = None
     finish_reason: str | None = None
     tokens: list[RecordedTokenLine] | None = None
@@ -146,7 +154,7 @@ def read_stream(
                 return
             problem = _stream_error(error, number)
         except StreamError as error:
-            problem = StreamError(f"line {number}: {error}")
+            problem = StreamError(f"line {number}: {error}", error.request)
         else:
             continue
         if wrong is None:
@@ -203,10 +211,13 @@ def _batch_line(data: bytes, no_event: ValidationError) -> _BatchLine:
 def _batch_events(result: _BatchLine) -> Sequence[RecordedEvent]:
     if result.error is not None:
         message = result.error.get("message") if isinstance(result.error, dict) else None
-        raise StreamError(f"request {result.id} has no answer" + (f" ({message})" if message else ""))
+        why = f" ({message})" if message else ""
+        raise StreamError(f"request {result.id} has no answer{why}", result.id)
     if result.tokens is None:
-        raise StreamError(f"the answer of {result.id} has no tokens; gen batch writes them with --logprobs N")
-    start = RecordedStart(id=result.id, seed=result.seed)
+        raise StreamError(
+            f"the answer of {result.id} has no tokens; gen batch writes them with --logprobs N", result.id
+        )
+    start = RecordedStart(id=result.id, model=result.model, seed=result.seed)
     return (start, *result.tokens, RecordedDone(finish_reason=result.finish_reason))
 
 

@@ -42,7 +42,9 @@ def inspect(options: InspectOptions) -> None:
         _print(inputs, options, ids)
     else:
         _write_page(inputs, options, options.html, ids)
-    missing = ids.difference(*(item.ids for item in inputs))
+    for item in inputs:
+        item.forget_problems_of_others(ids)
+    missing = ids.difference(*(item.ids for item in inputs), *(item.refused for item in inputs))
     if missing:
         names = sorted(set().union(*(item.ids for item in inputs)))
         fail(f"--id: there is no answer of {', '.join(sorted(missing))}{_nearest(missing, names)}")
@@ -62,6 +64,15 @@ class _Input:
     @property
     def name(self) -> str:
         return input_name(self.path)
+
+    @property
+    def refused(self) -> set[str]:
+        """The requests whose lines have no tokens."""
+        return {problem.request for problem in self.problems if problem.request is not None}
+
+    def forget_problems_of_others(self, ids: frozenset[str]) -> None:
+        """Drop the problems of requests that were not asked for; none if ``ids`` is empty."""
+        self.problems = [item for item in self.problems if not ids or item.request is None or item.request in ids]
 
     def runs(self, ids: frozenset[str]) -> Iterator[Iterator[RecordedEvent]]:
         """The runs of the file; of a batch's results only those of ``ids``, if there are any."""

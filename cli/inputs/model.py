@@ -143,6 +143,7 @@ def load_model(options: ModelOptions, interrupt: Interrupt) -> Model:
     Raises ``ModelError``, and ``KeyboardInterrupt`` after Ctrl-C.
     """
     from ...engine import AbortedError, Model, ModelError
+    from ...engine.model_files.model_name import model_name
     from ...presets import user_config
     from ..render.progress import loading
 
@@ -156,7 +157,7 @@ def load_model(options: ModelOptions, interrupt: Interrupt) -> Model:
         show(fraction)
         return not interrupt.requested
 
-    with loading(path.name) as show:
+    with loading(model_name(path)) as show:
         try:
             model = Model.load(
                 path,

@@ -221,6 +221,24 @@ def test_answers_of_a_batch(gen):
     assert "no answer of r22; did you mean r2?" in gen("inspect", "--id", "r22", stdin=lines, code=1).err
 
 
+def test_a_batch_with_a_failed_request_becomes_a_report(gen, home):
+    requests = [
+        {"id": "one", "prompt": "The sea", "seed": 1},
+        {"id": "two", "prompt": "The sea", "seed": 2},
+        {"id": "bad", "prompt": "The sea", "seed": "x"},
+    ]
+    (home / "work" / "in.jsonl").write_text(jsonl(requests))
+    gen("batch", "in.jsonl", "-n", "3", "--format", "jsonl", "--trace", "5", "-o", "out.jsonl", "-t", "1", code=1)
+    page = gen("inspect", "out.jsonl", "--html", "out.html", code=1)
+    assert "out.html: 2 runs, 6 tokens" in page.err
+    assert "request bad has no answer" in page.err
+    token = gen("inspect", "out.jsonl", "--id", "two", "--token", "2")
+    assert "u = " in token.out
+    assert token.err == ""
+    assert "request bad has no answer" in gen("inspect", "out.jsonl", "--id", "bad", code=1).err
+    assert "SmolLM2-135M-Instruct.Q4_1, seed 1" in gen("inspect", "out.jsonl", "--id", "one").out
+
+
 def test_no_color_keeps_the_marks(gen_server, home, environment):
     (home / "work" / "run.jsonl").write_text(jsonl([
         {"event": "token", "bytes": [65], "logprob": -9.0, "text": "A", "logprobs_from": "model"},

@@ -101,9 +101,11 @@ def test_a_name_in_place_of_a_file(gen, user, name):
 def test_every_command_with_a_model_takes_names(gen, user):
     assert gen("score", "The sea", "-m", "ollama:smol", "--format", "json", "-t", "1").out
     (user / "work/in.jsonl").write_text('{"prompt": "Hi", "max_tokens": 1}\n')
-    assert gen("batch", "in.jsonl", "-m", "ollama:smol", "-t", "1").out
+    answer = json.loads(gen("batch", "in.jsonl", "-m", "ollama:smol", "-t", "1", "--format", "jsonl").out)
+    assert answer["model"] == "ollama:smol:135m"
     assert gen("recover", "The sea", "-m", "ollama:smol", "--dry-run", "-t", "1").out
-    assert gen("next", "The sea", "-m", "ollama:smol", "-t", "1").out
+    next_token = json.loads(gen("next", "The sea", "-m", "ollama:smol", "-t", "1", "--format", "json").out)
+    assert next_token["model"] == "ollama:smol:135m"
 
 
 def test_own_folders(gen, user):
