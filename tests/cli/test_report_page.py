@@ -476,6 +476,16 @@ def test_it_prints_text_and_panel(open_report):
     assert tab.pdf().startswith(b"%PDF")
 
 
+def test_a_dark_page_is_printed_light(open_report):
+    tab = open_report(traced_events(5))
+    press(tab, "t", "t")
+    assert tab.inner_text("#theme") == "Dark"
+    on_screen = tab.evaluate("getComputedStyle(document.body).backgroundColor")
+    tab.emulate_media(media="print")
+    assert tab.evaluate("getComputedStyle(document.body).backgroundColor") != on_screen
+    assert tab.evaluate("getComputedStyle(document.documentElement).colorScheme") == "light"
+
+
 def test_a_run_of_the_model_is_shown_and_made_again(open_file, gen, home):
     command = ["The sea was", "-n", "6", "-t", "1", "--format", "jsonl", "--trace", "--logprobs", "3"]
     run = gen(*command, "--chain", "top_k40 > typical0.9 > min_p0.05 > temp0.9 > dist", stdin="Once upon\n")

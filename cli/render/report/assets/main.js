@@ -68,9 +68,8 @@ class Report {
       numbers[column] = Number(choice.value);
       this.change(numbers);
     });
-    const unused = this.index.findIndex((_, number) => !this.columns.some((other) => other.run.number === number) && number > run.number);
     const buttons = element("span", { class: "buttons" },
-      element("button", { type: "button", "aria-label": "Show another run beside it", title: "Another run beside it", onclick: () => this.addColumn(column, Math.max(unused, 0)) }, "+"),
+      element("button", { type: "button", "aria-label": "Show another run beside it", title: "Another run beside it", onclick: () => this.addColumn(column) }, "+"),
       element("button", { type: "button", class: "remove", "aria-label": "Remove this column", title: "Remove this column", onclick: () => this.removeColumn(column) }, "\u00d7"));
     return element("div", { class: "chooser" }, choice, buttons, element("p", { class: "note" }, runSummary(run)));
   }
