@@ -92,6 +92,37 @@ def test_model_files_need_no_llama_cpp():
     assert done.stdout == "[]\n"
 
 
+@pytest.mark.parametrize(
+    ("package", "folder"), [("prompt_toolkit", "cli/chat/terminal"), ("sqlite3", "cli/chat/store")]
+)
+def test_only_the_chat_needs_it(package, folder):
+    importers = [path for path in FILES if any(name.split(".")[0] == package for name in imports(path))]
+    assert importers
+    assert all(path.is_relative_to(ROOT / folder) for path in importers)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "packages"),
+    [
+        (["--help"], {"prompt_toolkit", "sqlite3", "markdown_it"}),
+        (["run", "x", "--show-config"], {"prompt_toolkit", "markdown_it"}),  # llama_cpp imports sqlite3
+        pytest.param(["run", "x", "-n", "1"], {"prompt_toolkit", "markdown_it"}, marks=pytest.mark.slow),
+    ],
+)
+def test_no_other_command_imports_what_the_chat_needs(arguments, packages):
+    program = (
+        "import sys\n"
+        "from logitsmith.cli import main\n"
+        "try:\n"
+        f"    main({arguments})\n"
+        "except SystemExit as end:\n"
+        "    assert not end.code\n"
+        f"print(sorted({packages} & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True, text=True)
+    assert done.stdout.endswith("[]\n")
+
+
 @pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(ROOT)))
 def test_only_the_cli_prints_and_it_needs_no_numpy(path):
     room = path.relative_to(ROOT).parts[0]

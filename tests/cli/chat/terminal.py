@@ -1,8 +1,12 @@
 """A person at a terminal: types keys into `gen chat`, and reads the screen."""
 
+import fcntl
 import os
+import resource
 import select
 import signal
+import subprocess
+import sys
 import termios
 import time
 
@@ -148,3 +152,28 @@ class Terminal:
             self.raw += data
             self._stream.feed(data)
         return True
+
+
+class LimitedProcess:
+    """Starts `gen` in a process of its own, in which no file grows beyond a size, as on a disk that is full."""
+
+    def __init__(self, most_bytes):
+        self._most_bytes = most_bytes
+
+    def start_on_terminal(self, arguments, terminal, *, cwd, env):
+        """Run a command in a session of its own, which this terminal controls; returns its process id."""
+
+        def prepare():
+            fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+            resource.setrlimit(resource.RLIMIT_FSIZE, (self._most_bytes, self._most_bytes))
+
+        words = [sys.executable, "-m", "logitsmith.cli", *map(str, arguments)]
+        self._process = subprocess.Popen(
+            words, stdin=terminal, stdout=terminal, stderr=terminal, cwd=cwd, env=env, start_new_session=True,
+            preexec_fn=prepare,  # noqa: PLW1509 - the child has one thread
+        )  # fmt: skip
+        return self._process.pid
+
+    def wait(self, _pid, timeout):
+        """Wait for the end of the command, and return its exit code."""
+        return self._process.wait(timeout)

@@ -3,12 +3,13 @@
 import os
 import random
 import re
+import signal
 import time
 
 import pytest
 
 from ...gen_server import GenServer
-from .terminal import ALT_ENTER, CTRL_C, CTRL_R, ENTER, TAB, UP, Terminal
+from .terminal import ALT_ENTER, CTRL_C, CTRL_R, ENTER, TAB, UP, LimitedProcess, Terminal
 
 SIZES = [(80, 24), (50, 15)]
 RIGHT_TO_LEFT = "\u05e9\u05dc\u05d5\u05dd"
@@ -23,8 +24,7 @@ def terminal(gen_server, environment, home, model_path):
 
     def open_terminal(*flags, columns=80, lines=24, **variables):
         arguments = ("chat", "-m", model_path, *FLAGS, *flags)
-        kept = {key: value for key, value in environment.items() if key not in ("COLUMNS", "LINES", "NO_COLOR")}
-        environ = {**kept, **variables}
+        environ = {**of_terminal(environment), **variables}
         opened.append(
             Terminal(gen_server, arguments, columns=columns, lines=lines, cwd=home / "work", env=environ)
         )  # fmt: skip
@@ -34,6 +34,11 @@ def terminal(gen_server, environment, home, model_path):
     yield open_terminal
     for each in opened:
         each.__exit__()
+
+
+def of_terminal(environment):
+    """The variables as on a terminal, which has a size and colours of its own."""
+    return {key: value for key, value in environment.items() if key not in ("COLUMNS", "LINES", "NO_COLOR")}
 
 
 def saying(text):
@@ -313,7 +318,7 @@ def test_two_chats_at_once(environment, home, model_path, gen):
     """Each chat of one store has its own messages."""
     with GenServer({**os.environ}) as first_server, GenServer({**os.environ}) as second_server:
         arguments = ("chat", "-m", model_path, *FLAGS, *saying("ok"))
-        places = {"cwd": home / "work", "env": environment}
+        places = {"cwd": home / "work", "env": of_terminal(environment)}
         first = Terminal(first_server, arguments, **places)
         second = Terminal(second_server, arguments, **places)
         with first, second:
@@ -328,3 +333,33 @@ def test_two_chats_at_once(environment, home, model_path, gen):
             assert (second.text.count("you: first"), second.text.count("you: second")) == (0, 3)
             assert (first.leave(), second.leave()) == (0, 0)
     assert len(gen("chat", "--list").out.splitlines()) == 4
+
+
+@pytest.mark.slow
+def test_a_full_disk_does_not_end_the_chat(environment, home, model_path):
+    """The store cannot take a long message: the chat says so, goes on, and answers."""
+    arguments = ("chat", "-m", model_path, *FLAGS, "-c", "4096", *saying("ok"))
+    with Terminal(LimitedProcess(400_000), arguments, cwd=home / "work", env=of_terminal(environment)) as chat:
+        chat.wait_for_prompt()
+        chat.send("Hello")
+        for _ in range(6):
+            chat.paste("long words " * 10_000)
+            chat.send("")
+        assert "the chat goes on, and is stored once that is possible" in " ".join(chat.text.split())
+        chat.send("/undo")
+        chat.send("Short")
+        chat.send("/tree")
+        assert "you: Short" in chat.text
+        assert chat.leave() == 0
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGHUP, 129), (signal.SIGINT, None)])
+def test_signals_at_the_prompt(terminal, number, code):
+    chat = terminal(*saying("ok"))
+    chat.send("Hello")
+    os.kill(chat.pid, number)
+    if code is None:
+        chat.wait_for("gen: note: Ctrl-C again, or Ctrl-D, leaves the chat")
+    else:
+        assert chat.ended() == code
+        assert "Traceback" not in chat.text
