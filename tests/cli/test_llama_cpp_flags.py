@@ -223,7 +223,7 @@ FOREIGN = {
     "x -o out.txt": "-o is the file of the text in llama.cpp; use > FILE",
     "-hft foo Hi": "-hft is the token for Hugging Face in llama.cpp; set HF_TOKEN, or run `hf auth login` once",
     "x --offline": "--offline is no download in llama.cpp; set HF_HUB_OFFLINE=1",
-    "x -cnv": "-cnv is conversation mode in llama.cpp; use --chat for one answer",
+    "x -cnv": "-cnv is conversation mode in llama.cpp; use gen chat, or --chat for one answer",
     "x --no-conversation": "--no-conversation is conversation mode off in llama.cpp; use --no-chat",
     "x --prompt-cache p.bin": "gen keeps no cache between runs",
     "x --draft 8": "gen has no draft model; --lookup N guesses from the text",
