@@ -204,8 +204,9 @@ def _has_all(entry: ModelEntry, words: list[str]) -> bool:
 
 
 def _hint(text: str, entries: list[ModelEntry]) -> str:
-    shown = {name: entry.name for entry in entries for name in _names(entry)}
-    near = nearest_name(text.lower(), sorted(shown))
+    """Words on the nearest name. The tool before it does not count: all names of a tool would be near."""
+    shown = {_bare(name): entry.name for entry in entries for name in _names(entry)}
+    near = nearest_name(_bare(text.lower()), sorted(shown))
     return f" (did you mean {shown[near]}?)" if near else ""
 
 

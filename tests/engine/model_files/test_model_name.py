@@ -17,12 +17,12 @@ def test_a_blob_of_ollama_is_called_as_ollama_calls_it(tmp_path):
     assert model_name(path) == "ollama:smol:135m"
 
 
-def test_of_several_names_the_first_is_taken(tmp_path):
+def test_of_several_names_the_shortest_is_taken(tmp_path):
     root = tmp_path / "ollama"
     path = in_ollama(root, "registry.ollama.ai/library/smol:135m")
     manifest = root / "manifests" / "registry.ollama.ai" / "library" / "smol" / "135m"
-    (manifest.parent / "1").write_bytes(manifest.read_bytes())
-    assert model_name(path) == "ollama:smol:1"
+    (manifest.parent / "latest").write_bytes(manifest.read_bytes())
+    assert model_name(path) == "ollama:smol:135m"
 
 
 def test_a_blob_without_a_manifest_keeps_its_digest(tmp_path):

@@ -93,6 +93,11 @@ REFUSALS = {
     "two of ollama": ("ollama:llama", "-m ollama:llama fits 2 models"),
     "none": ("mistral", "mistral: there is no such file, and no model of this name"),
     "nearly": ("My-Modle", "(did you mean My-Model?); gen models lists them"),
+    "nearly one of ollama's": (
+        "ollama:qwen4",
+        "no model of this name here (did you mean ollama:qwen3:latest?); it has",
+    ),
+    "far from ollama's": ("ollama:smollm9", "Ollama has no model of this name here; it has"),
     "none of ollama": ("ollama:mistral", "ollama:mistral: Ollama has no model of this name here"),
     "none of LM Studio": ("lmstudio:mistral", "it has lmstudio:maker/One-GGUF, lmstudio:maker/Two-GGUF@q4_k_m"),
     "no repository": ("hf:x", "'hf:x' is not hf:USER/REPO, hf:USER/REPO:QUANT or hf:USER/REPO/FILE.gguf"),
