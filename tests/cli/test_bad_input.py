@@ -73,7 +73,7 @@ USAGE = {
         ["x", "-np", "4"],
         "-np is the number of parallel requests in llama.cpp; use gen batch -np N",
     ),
-    "llama.cpp's -i": (["x", "-i"], "-i is interactive mode in llama.cpp; leave it out"),
+    "llama.cpp's -i": (["x", "-i"], "-i is interactive mode in llama.cpp; use gen chat"),
     "a bundle for a command of a group": (["presets", "list", "-hx"], "there is no flag -hx"),
     "unknown format": (
         ["x", "--format", "xml"],
