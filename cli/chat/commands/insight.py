@@ -55,9 +55,13 @@ def _why(chat: Chat, argument: str) -> None:
     from ...render.token_trace import show_token
 
     answer = chat.conversation.last_answer()
-    record = None if answer is None else chat.conversation.answer_record(answer)
+    if answer is None:
+        raise ChatCommandError("there is no answer to explain")
+    record = chat.conversation.answer_record(answer)
     if record is None:
-        raise ChatCommandError("there is no answer of the model to explain")
+        raise ChatCommandError(
+            "no model made this answer here: it was typed, or made below another system message"
+        )
     number = _token_number(chat, record, argument)
     token = _traced_token(chat, record, number)
     if token is None or token.trace is None:

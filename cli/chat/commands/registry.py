@@ -13,8 +13,6 @@ if TYPE_CHECKING:
     from ..terminal.chat import Chat
 
 _COMMAND_LINE = re.compile(r"/(?P<name>[A-Za-z_?-]*)(?:\s+(?P<argument>.*))?", re.DOTALL)
-_NEAR = 0.5
-"""How similar a wrong name must be to one that it may mean."""
 
 
 def _help(_chat: Chat, argument: str) -> None:
@@ -79,5 +77,5 @@ def _find(name: str) -> ChatCommand | None:
 def _hint(name: str) -> str:
     from ....common import nearest_name
 
-    nearest = nearest_name(name, [command.name for command in COMMANDS], _NEAR)
+    nearest = nearest_name(name, [command.name for command in COMMANDS])
     return "" if nearest is None else f"; did you mean /{nearest}?"

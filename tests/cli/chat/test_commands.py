@@ -87,7 +87,7 @@ WRONG = {
     "/goto": "/goto needs the beginning of a message's name, as /tree shows it",
     "/goto abc": "there is no message 'abc' in this conversation",
     "/next": "there is no message of yours to answer",
-    "/why": "there is no answer of the model to explain",
+    "/why": "there is no answer to explain",
     "/save": "/save needs a name",
     "/export": "/export needs a file",
     "/export x.txt": "/export: x.txt ends neither in .md (Markdown) nor in .jsonl (messages)",
@@ -152,6 +152,11 @@ def test_an_answer_is_explained(chat):
     assert re.search(r"^generation +6 tokens", done.out, re.MULTILINE)
     assert re.search(r"^finish +length, seed 1$", done.out, re.MULTILINE)
     assert re.search(r"^chat +\w+, 2 messages$", done.out, re.MULTILINE)
+
+
+def test_an_answer_below_another_system_message_has_no_explanation(chat):
+    err = chat("Hello", "/system Be kind.", "/why", code=1).err
+    assert "gen: no model made this answer here: it was typed, or made below another system message\n" in err
 
 
 def test_files(chat, home):

@@ -261,6 +261,23 @@ def test_a_chat_that_is_killed_goes_on(terminal):
 
 
 @pytest.mark.parametrize(("columns", "lines"), SIZES)
+def test_every_command(terminal, home, columns, lines):
+    """Each works on a terminal, and none of its lines is wider than that."""
+    chat = terminal("-n", "3", columns=columns, lines=lines)
+    settings = (
+        "/set min_p.p=0.1;/chain top-k40 > temp0.8;/preset min-p;/seed 3;/system Be kind.;/grammar regex [a-c]+"
+    )
+    branches = "/regen 2;/branch;/branch 2;/tree;/goto;/next;/next a;/why;/why 1"
+    files = "/save my chat;/export chat.md;/stats;/undo;/nothing"
+    for line in f"Hello;/help;{settings};{branches};{files}".split(";"):
+        chat.send(line)
+    assert chat.text.count("\ngen: ") - chat.text.count("\ngen: note: ") == 2
+    assert "gen: there is no command /nothing" in chat.text
+    assert (home / "work" / "chat.md").exists()
+    assert chat.leave(f"/exit{ENTER}") == 0
+
+
+@pytest.mark.parametrize(("columns", "lines"), SIZES)
 def test_tables_fit(terminal, columns, lines):
     chat = terminal(columns=columns, lines=lines)
     chat.send("Hello")
