@@ -24,6 +24,7 @@ def _next(chat: Chat, argument: str) -> None:
     from ....samplers import build
     from ...render.next_token import NamedNextToken, show_table
     from ...render.progress import reading
+    from ..replay import constraint_of
 
     model, head = chat.session.model, chat.conversation.head
     beginning = argument
@@ -31,9 +32,7 @@ def _next(chat: Chat, argument: str) -> None:
         beginning = head.content
     settings = chat.settings.for_answer()
     chain = build(list(settings.steps), seed=settings.seed, vocab=model.vocabulary)
-    constraint = None if settings.grammar is None or beginning else settings.grammar.start(model.vocabulary)
-    if settings.grammar is not None and beginning:
-        note("the table is without the grammar, which holds from the beginning of an answer")
+    constraint = constraint_of(model, settings.grammar, beginning)
     prompt = chat.session.prompt_of_answer(beginning)
     with interruptible() as interrupt, reading() as progress, interrupt.ending_soon():
         result = trace_next(

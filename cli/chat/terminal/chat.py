@@ -14,7 +14,7 @@ from ...errors import INTERRUPTED, note
 from ...interrupt import Interrupt, interruptible
 from .answer_view import AnswerView, ScreenView
 from .chat_settings import ChatSettings
-from .turn_input import TurnInput
+from .turn_input import PipedInput, TurnInput
 
 if TYPE_CHECKING:
     from ....engine import Done, Event
@@ -143,7 +143,7 @@ class Chat:
             if interrupt.exit_code != INTERRUPTED:
                 raise typer.Exit(interrupt.exit_code)
             self.is_second_interrupt()
-            if interrupt.is_repeated:
+            if interrupt.is_repeated or isinstance(self.input, PipedInput):
                 raise LeaveChatError(INTERRUPTED)
             kept = "what was written is kept" if done.completion_tokens else "nothing was written"
             note(f"the answer was ended, {kept}; Ctrl-C again leaves the chat")

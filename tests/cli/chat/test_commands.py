@@ -2,6 +2,9 @@
 
 import json
 import re
+import signal
+import subprocess
+import sys
 
 import pytest
 
@@ -154,6 +157,12 @@ def test_an_answer_is_explained(chat):
     assert re.search(r"^chat +\w+, 2 messages$", done.out, re.MULTILINE)
 
 
+def test_the_next_token_is_under_the_grammar(chat):
+    done = chat("/grammar regex [a-c]{2}d", "Hello", "/next a", "/next ab", "/next", "/next x", code=1)
+    assert re.findall(r"^kept +263 +(\d+) ", done.out, re.MULTILINE) == ["3", "1", "1"]
+    assert done.err.count("gen: ") == 1
+
+
 def test_an_answer_below_another_system_message_has_no_explanation(chat):
     err = chat("Hello", "/system Be kind.", "/why", code=1).err
     assert "gen: no model made this answer here: it was typed, or made below another system message\n" in err
@@ -220,3 +229,20 @@ def test_bytes_that_are_not_utf8_are_refused(gen, model_path):
     done = gen("chat", "-m", model_path, "-n", "2", "--no-log", stdin=b"\xff\n/seed 3\n/seed\n", code=1)
     assert done.out == "3\n"
     assert done.err.startswith("gen: stdin is not UTF-8")
+
+
+@pytest.mark.slow
+def test_ctrl_c_ends_a_chat_in_a_pipe(environment, home, model_path):
+    """The answer so far is written and stored; the lines behind it are not read."""
+    flags = ("-m", model_path, "-t", "1", "-c", "20000", "--ignore-eos")
+    command = [sys.executable, "-m", "logitsmith.cli", "chat", *map(str, flags)]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with subprocess.Popen(command, cwd=home / "work", env=environment, **pipes) as process:
+        process.stdin.write(b"Hello\n/seed\n")
+        process.stdin.flush()
+        assert process.stdout.read(100)
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate()
+        assert process.returncode == 130, err
+    assert b"random" not in out
+    assert b"Traceback" not in err
