@@ -43,7 +43,7 @@ def score_lines(data: bytes) -> None:
 
 def logprob_of(data: bytes) -> None:
     """The value of ``--logprob-of``, as the system gives it to Python."""
-    text = data[:_MOST_BYTES].decode(errors="surrogateescape").replace("\0", "")
+    text = data[:_MOST_BYTES].replace(b"\0", b"").decode(errors="surrogateescape")
     request = logprob_request(OutputOptions(logprob_of=text), _model().vocabulary)
     _model().vocabulary.check(request.token_ids)
 
