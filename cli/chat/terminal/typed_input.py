@@ -58,7 +58,9 @@ class TypedInput(TurnInput):
         self.was_interrupted = False
         with self._noted_interrupts():
             try:
-                text = self._session.prompt(mark, default=default, handle_sigint=False)
+                text = self._session.prompt(
+                    mark, default=default, handle_sigint=False, pre_run=self._end_if_interrupted
+                )
             except EOFError:
                 raise EndOfInputError from None
             self._look_for_control_c()
@@ -83,6 +85,11 @@ class TypedInput(TurnInput):
             yield
         finally:
             signal.signal(signal.SIGINT, before)
+
+    def _end_if_interrupted(self) -> None:
+        """End the editor at once: SIGINT came while it was being started."""
+        if self.was_interrupted:
+            self._session.app.exit(exception=KeyboardInterrupt)
 
     def _look_for_control_c(self) -> None:
         """Look for Ctrl-C behind Enter, which the editor takes for a key of the next text."""
