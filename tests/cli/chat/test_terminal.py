@@ -169,6 +169,7 @@ def test_ctrl_c_at_the_prompt(terminal):
     chat.wait_for_prompt()
     chat.type(CTRL_C)
     chat.wait_for("gen: note: Ctrl-C again, or Ctrl-D, leaves the chat")
+    chat.wait_for_prompt()
     assert chat.leave(CTRL_C) == 130
 
 
