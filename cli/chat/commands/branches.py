@@ -57,6 +57,15 @@ def _undo(chat: Chat, argument: str) -> None:
     note(f"taken back: {_line(message, 50)}; /goto {message.hash[:_ID_CHARACTERS]} goes there again")
 
 
+def _clear(chat: Chat, argument: str) -> None:
+    refuse_argument("clear", argument)
+    system, before = chat.conversation.system, chat.conversation.head
+    chat.conversation.goto(None)
+    chat.conversation.set_system(system)
+    if before is not None:
+        note(f"the chat begins again; /goto {before.hash[:_ID_CHARACTERS]} goes back")
+
+
 def _branch(chat: Chat, argument: str) -> None:
     """Show the versions of the latest message that has several, or go to one of them."""
     place = next(
@@ -141,6 +150,7 @@ COMMANDS = (
         "edit", "[answer]", "Change your last message, or the answer: it goes on from the changed text.", _edit
     ),
     ChatCommand("undo", "", "Take back your last message and its answer.", _undo),
+    ChatCommand("clear", "", "Begin again behind the system message; what was said is kept.", _clear),
     ChatCommand("branch", "[N]", "List the versions of the latest message that has some, or go to one.", _branch),
     ChatCommand("tree", "", "Show all messages of this chat; * is where you are.", _tree),
     ChatCommand("goto", "MESSAGE", "Go to a message of /tree.", _goto, _complete_goto),

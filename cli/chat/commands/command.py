@@ -27,6 +27,7 @@ class ChatCommand:
         summary: what it does, in one line.
         run: carries it out, with what follows its name, blanks at both ends cut off.
         complete: completes what follows its name; None: nothing does.
+        aliases: further names, by which it is found and not listed.
     """
 
     name: str
@@ -34,6 +35,7 @@ class ChatCommand:
     summary: str
     run: Callable[[Chat, str], None]
     complete: Callable[[Chat, str], Reply] | None = None
+    aliases: tuple[str, ...] = ()
 
     @property
     def usage(self) -> str:

@@ -75,5 +75,5 @@ COMMANDS = (
     ChatCommand(
         "export", "FILE", "Write the messages: FILE.md, or FILE.jsonl for gen batch.", _export, _complete_path
     ),
-    ChatCommand("exit", "", "Leave.", _exit),
+    ChatCommand("exit", "", "Leave.", _exit, aliases=("quit",)),
 )

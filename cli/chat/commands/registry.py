@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from ...completion.reply import Candidate, Reply, matching
@@ -49,10 +50,11 @@ def run_command(chat: Chat, line: str) -> None:
     """Carry out a command. Raises ``ChatCommandError`` for an unknown one, and what the command raises."""
     match = _COMMAND_LINE.fullmatch(line)
     name = "" if match is None else match["name"].lower()
+    argument = ((match and match["argument"]) or "").strip()
     command = _find(name)
     if command is None:
-        raise ChatCommandError(f"there is no command /{name}{_hint(name)}; /help lists them")
-    command.run(chat, ((match and match["argument"]) or "").strip())
+        raise ChatCommandError(f"there is no command /{name}{_hint(name, argument)}; /help lists them")
+    command.run(chat, argument)
 
 
 def complete_line(chat: Chat, text: str) -> tuple[Reply, int]:
@@ -71,11 +73,15 @@ def complete_line(chat: Chat, text: str) -> tuple[Reply, int]:
 
 
 def _find(name: str) -> ChatCommand | None:
-    return next((command for command in COMMANDS if command.name == name), None)
+    return next((command for command in COMMANDS if name in (command.name, *command.aliases)), None)
 
 
-def _hint(name: str) -> str:
+def _hint(name: str, argument: str) -> str:
     from ....common import nearest_name
+    from ....presets import PresetError, parse_set
 
+    with suppress(PresetError):  # not the name of a setting or of a sampler
+        parse_set(f"{name}=1")
+        return f"; use /set {name}={argument or 'VALUE'}"
     nearest = nearest_name(name, [command.name for command in COMMANDS])
     return "" if nearest is None else f"; did you mean /{nearest}?"

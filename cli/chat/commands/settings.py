@@ -20,11 +20,12 @@ def _set(chat: Chat, argument: str) -> None:
     if not argument:
         raise ChatCommandError("/set needs NAME.PARAM=VALUE, such as min_p.p=0.1; /settings shows all")
     before = chat.settings.settings.system
-    chat.settings.set(argument)
+    changed = chat.settings.set(argument)
     after = chat.settings.settings.system
     if after is not before:
         chat.conversation.set_system(after.value)
     chat.save_settings()
+    chat.confirm(changed)
 
 
 def _chain(chat: Chat, argument: str) -> None:
@@ -70,6 +71,7 @@ def _system(chat: Chat, argument: str) -> None:
     chat.settings.override("/system", "system", text)
     chat.conversation.set_system(text)
     chat.save_settings()
+    chat.confirm("there is no system message now" if text is None else f"system = {text!r}")
 
 
 def _grammar(chat: Chat, argument: str) -> None:

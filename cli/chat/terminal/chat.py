@@ -86,6 +86,11 @@ class Chat:
         """Store the settings with the conversation."""
         self.conversation.save_settings(self.settings.table())
 
+    def confirm(self, changed: str) -> None:
+        """On a terminal, say what is set now; in a pipe, /settings shows it."""
+        if isinstance(self.view, ScreenView):
+            note(changed)
+
     def greet(self) -> None:
         """On a terminal, say which model answers and how to get help, and show where the conversation stands."""
         if isinstance(self.view, ScreenView):

@@ -63,8 +63,8 @@ class ChatSettings:
 
         return {_KEY: settings_text(_with_absolute_files(self.settings))}
 
-    def set(self, text: str) -> None:
-        """Change one value: ``min_p.p=0.1``. Raises ``PresetError``."""
+    def set(self, text: str) -> str:
+        """Change one value, ``min_p.p=0.1``; returns what is set, ``min_p.p = 0.1``. Raises ``PresetError``."""
         from ....presets import PresetError, override_settings, parse_set
 
         try:
@@ -73,6 +73,7 @@ class ChatSettings:
             raise PresetError(f"/{str(error).removeprefix('--')}") from None
         origin = f"/{override.origin.removeprefix('--')}"
         self._use(override_settings(self.settings, replace(override, origin=origin)))
+        return f"{override.target} = {override.value!r}"
 
     def override(self, command: str, target: str, value: Any) -> None:
         """Change a setting that has a command of its own. Raises ``PresetError``, ``GrammarError``."""

@@ -68,6 +68,9 @@ def test_a_grammar_holds(chat):
 WRONG = {
     "/sete x": "there is no command /sete; did you mean /set?; /help lists them",
     "/": "there is no command /; /help lists them",
+    "/temp 0.5": "there is no command /temp; use /set temp=0.5; /help lists them",
+    "/top_k": "there is no command /top_k; use /set top_k=VALUE; /help lists them",
+    "/max_tokens 7": "use /set max_tokens=7",
     "/qqqq": "there is no command /qqqq; /help lists them",
     "/set": "/set needs NAME.PARAM=VALUE, such as min_p.p=0.1; /settings shows all",
     "/set min_p.p=7": "/set min_p.p: 7 is not within 0..1",
@@ -95,6 +98,7 @@ WRONG = {
     "/export": "/export needs a file",
     "/export x.txt": "/export: x.txt ends neither in .md (Markdown) nor in .jsonl (messages)",
     "/export x.md": "there are no messages yet",
+    "/clear all": "/clear takes nothing after its name, and 'all' came",
     "/exit now": "/exit takes nothing after its name, and 'now' came",
 }
 
@@ -105,6 +109,14 @@ def test_a_wrong_command_says_why_and_the_chat_goes_on(chat):
     errors = done.err.splitlines()
     for line, expected in WRONG.items():
         assert any(error.startswith("gen: ") and expected in error for error in errors), (line, done.err)
+
+
+def test_a_chat_begins_again(chat):
+    done = chat("/system Be brief.", "/clear", "one", "/clear", "two", "/tree", "/quit", "three")
+    _, second, *tree = done.out.splitlines()
+    assert second == chat("/system Be brief.", "two").out.rstrip("\n")
+    assert [line[11:].split(":")[0].strip() for line in tree] == ["system", "you", "model", "you", "model"]
+    assert len(re.findall(r"^gen: note: the chat begins again; /goto [0-9a-f]{8} goes back$", done.err, re.M)) == 1
 
 
 def test_a_path_is_a_message(chat):

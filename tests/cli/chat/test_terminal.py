@@ -274,6 +274,8 @@ def test_every_command(terminal, home, columns, lines):
         chat.send(line)
     assert chat.text.count("\ngen: ") - chat.text.count("\ngen: note: ") == 2
     assert "gen: there is no command /nothing" in chat.text
+    assert "gen: note: min_p.p = 0.1\n" in chat.text
+    assert "gen: note: system = 'Be kind.'\n" in chat.text
     assert (home / "work" / "chat.md").exists()
     assert chat.leave(f"/exit{ENTER}") == 0
 
