@@ -11,11 +11,13 @@ from .text import terminal_safe
 
 _INDENT = 2
 _NAME_COLUMNS = 18
+_MAX_WIDTH = 78
+_MIN_WIDTH_OF_TWO_COLUMNS = 60
 _GIB, _MIB = 2**30, 2**20
 
 
 def page(report: Mapping[str, Any]) -> str:
-    """Return the page, wrapped at 78 columns so that it can be pasted; problems stand last."""
+    """Return the page, wrapped so that it can be pasted, and fits a narrow terminal; problems stand last."""
     lines = [*_versions(report), *_machine(report), *_folders(report), *_names(report), *_model(report)]
     return terminal_safe("".join(f"{line}\n" for line in (*lines, *_problems(report["problems"]))), sys.stdout)
 
@@ -90,17 +92,23 @@ def _problems(problems: Sequence[Mapping[str, str]]) -> Iterator[str]:
 
 
 def _row(name: str, value: str) -> Iterator[str]:
-    """A name and its value, wrapped behind the name; long words such as paths are not cut."""
+    """A name and its value, wrapped behind the name, or below it; long words such as paths are not cut."""
+    from shutil import get_terminal_size
     from textwrap import wrap
 
+    width = min(get_terminal_size().columns, _MAX_WIDTH)
     start = f"{' ' * _INDENT}{name:{_NAME_COLUMNS}}"
     if not start.endswith(" "):
         start += " "
-    after = " " * (_INDENT + _NAME_COLUMNS)
+    is_narrow = width < _MIN_WIDTH_OF_TWO_COLUMNS
+    after = " " * (2 * _INDENT if is_narrow else _INDENT + _NAME_COLUMNS)
+    if is_narrow and name and len(start) + len(value) > width:
+        yield start.rstrip()
+        start = after
     for part, line in enumerate(value.splitlines() or [""]):
         yield from wrap(
             line,
-            78,
+            width,
             initial_indent=after if part else start,
             subsequent_indent=after,
             break_long_words=False,

@@ -24,6 +24,12 @@ def test_a_healthy_machine(gen):
     assert all(len(line) <= 78 for line in out.splitlines() if "/" not in line)
 
 
+def test_a_narrow_terminal(gen):
+    lines = gen("doctor", COLUMNS="50").out.splitlines()
+    assert all(len(line) <= 50 for line in lines if "/" not in line)
+    assert lines[lines.index("  built for") + 1].startswith("    ")
+
+
 def test_the_same_as_json(doctor):
     report = doctor("--paths")
     assert report["problems"] == []
