@@ -22,6 +22,9 @@ gen "PROMPT" writes on from a prompt; it is short for gen run "PROMPT".
   gen "The sea was" --format jsonl --logprobs 5 | jq -c 'select(.event=="token")'
 """
 
+_SERVER_COMMANDS = ("serve", "server")
+"""The commands by which other tools start a server."""
+
 app = typer.Typer(
     name="gen",
     help=HELP,
@@ -69,6 +72,8 @@ def _with_default_command(arguments: list[str]) -> list[str]:
         return ["--help"]
     if arguments and arguments[0] in {"--help", "-h", "--version", *COMMANDS}:
         return arguments
+    if arguments and arguments[0] in _SERVER_COMMANDS:
+        fail(f"gen has no server; for the text: gen run {arguments[0]}", BAD_USAGE)
     if len(arguments) == 1:
         _ask_about(arguments[0], f"for the text: gen run {arguments[0]!r}")
     elif len(arguments) > 1 and not arguments[0].startswith("-") and not arguments[1].startswith("-"):

@@ -54,6 +54,7 @@ class Commands(TyperGroup):
             return None
         from .bare_flags import allow_bare_flags
         from .help_page import show_plain_help
+        from .respelled_flags import respell_flags
         from .single_dash import never_bundle_flags
         from .typed_names import remember_typed_names
 
@@ -68,6 +69,7 @@ class Commands(TyperGroup):
         never_bundle_flags(command)
         allow_bare_flags(command)
         remember_typed_names(command)
+        respell_flags(command)
         show_plain_help(command)
         return command
 

@@ -22,3 +22,22 @@ def meant_command(word: str, commands: list[str]) -> str | None:
         return _MEANT_BY_WORD[word]
     nearest = nearest_name(word, commands, _SIMILARITY)
     return None if nearest is None else f"gen {nearest}"
+
+
+def command_of_name(group: str, name: str) -> str | None:
+    """The command that shows what a group has under this name, ``gen presets show creative``; None: it has none.
+
+    ``group``: as it is typed, such as ``gen presets``.
+    """
+    if group == "gen presets":
+        from ..presets import list_presets
+
+        names = [entry.name for entry in list_presets()]
+    elif group == "gen grammars":
+        from ..grammars import list_grammars
+        from .inputs.grammar import grammar_folders
+
+        names = [entry.name for entry in list_grammars(grammar_folders())]
+    else:
+        return None
+    return f"{group} show {name}" if name in names else None

@@ -44,10 +44,11 @@ def _is_one_flag(word: str, flags: Any) -> bool:
 
 def _refuse(word: str, flags: list[str], context: Any) -> NoReturn:
     """Raise ``typer.BadParameter`` that says what the word means in llama.cpp, and what to write here."""
+    from .flags_elsewhere import other_way
     from .llama_cpp_flags import foreign_flag_sentence
 
     name, equals, value = word.partition("=")
-    foreign = foreign_flag_sentence(name)
+    foreign = other_way(context.command_path, name) or foreign_flag_sentence(name)
     if foreign is not None:
         message = foreign
     elif equals and name in flags:

@@ -7,8 +7,11 @@ from dataclasses import fields
 from typing import Any
 
 from ..common import nearest_name, one_of, problem_message
+from .flags_elsewhere import other_way
 from .help_page import parameter_name, usage_line
 from .llama_cpp_flags import foreign_flag_sentence
+from .near_command import command_of_name
+from .respelled_flags import respelled
 from .typed_names import typed_names
 
 _QUOTED = re.compile(r"'((?:[^'\\]|\\.)*)'")
@@ -16,18 +19,6 @@ _EXTRA = re.compile(r" \((.*)\)$", re.DOTALL)
 
 _FLAG_SIMILARITY = 0.75
 """Two letters of a short flag may differ, and --json is not --stop."""
-
-_FLAGS_ELSEWHERE = {
-    "--ctx": "-c N",
-    "--context": "-c N",
-    "--json": "--format jsonl, or --grammar json",
-    "--max-tokens": "-n N",
-    "--max_tokens": "-n N",
-    "--tfs": "--set tfs.z=N",
-    "--base-url": "--endpoint URL",
-    "--url": "--endpoint URL",
-}
-"""What people type who know other tools, and what to type here."""
 
 
 def usage_sentence(error: Any) -> str:
@@ -56,20 +47,22 @@ def _missing(parameter: Any, context: Any) -> str:
 
 def _no_such_flag(error: Any, context: Any) -> str:
     flag = error.option_name
-    foreign = foreign_flag_sentence(flag)
+    foreign = foreign_flag_sentence(respelled(flag))
     if foreign is not None:
         return foreign
     if context is None:
         return f"there is no flag {flag}"
     flags = [name for parameter in context.command.get_params(context) for name in parameter.opts]
-    usual = _FLAGS_ELSEWHERE.get(flag)
-    if usual is not None and usual.split()[0] in flags:
-        return f"there is no flag {flag}; use {usual}"
+    instead = other_way(context.command_path, flag, flags)
+    if instead is not None:
+        return instead
     setting = _setting_of_run(flag) if "--set" in flags else None
     if setting is not None:
         return f"there is no flag {flag} in {context.command_path}; use --set {setting}"
     is_long = flag.startswith("--")
-    near = nearest_name(flag, [name for name in flags if name.startswith("--") == is_long], _FLAG_SIMILARITY)
+    near = nearest_name(
+        respelled(flag), [name for name in flags if name.startswith("--") == is_long], _FLAG_SIMILARITY
+    )
     hint = f"did you mean {near}?" if near else f"{context.command_path} --help lists the flags"
     return f"there is no flag {flag}; {hint}"
 
@@ -99,6 +92,9 @@ def _extra_words(message: str, context: Any) -> str:
     if message.startswith("No such command"):
         match = _QUOTED.search(message)
         word = match[1] if match else ""
+        shown = command_of_name(path, word)
+        if shown is not None:
+            return f"{path} has no command {word!r}; use {shown}"
         near = nearest_name(word, subcommands)
         hint = f"did you mean {near}?" if near else f"there are {', '.join(subcommands)}"
         return f"{path} has no command {word!r}; {hint}"

@@ -34,12 +34,15 @@ class Arrangement:
     replaces: str = ""
 
 
-def arrange_by_samplers(text: str) -> Arrangement:
-    """llama.cpp's ``--samplers "top_k;top_p;temperature"``, or its letters. Raises ``PresetError``."""
-    names = read_sequence(text, "--samplers")
+def arrange_by_samplers(text: str, origin: str = "--samplers") -> Arrangement:
+    """llama.cpp's ``--samplers "top_k;top_p;temperature"``, or its letters. Raises ``PresetError``.
+
+    ``origin``: the flag as it was typed.
+    """
+    names = read_sequence(text, origin)
     selectors = [name for name in names if find_sampler(name).about.selects]
     steps = tuple(name for name in names if name not in selectors)
-    return Arrangement("--samplers", steps, selectors[-1] if selectors else None)
+    return Arrangement(origin, steps, selectors[-1] if selectors else None)
 
 
 def arrange_by_mirostat(version: int) -> Arrangement:

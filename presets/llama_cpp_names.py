@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..common import shorten
+from ..common import one_of, shorten
 from .errors import PresetError
 
 _SAMPLERS = (
@@ -32,12 +32,29 @@ _BY_NAME = {
     "typ": "typical",
 }
 
+_LETTER_FLAGS = ("--sampler-seq", "--sampling-seq")
+"""The flags by which llama.cpp takes letters alone; their names are taken here, too."""
+
+
+def _refuse_unknown_letters(sequence: str, origin: str) -> None:
+    """Raise ``PresetError`` that names the letters of a single word that are no sampler's."""
+    word = sequence.strip().lower()
+    wrong = [letter for letter in dict.fromkeys(word) if letter not in _BY_LETTER]
+    if wrong and word not in _BY_NAME and ";" not in word:
+        known = ", ".join(f"{letter} ({theirs})" for letter, theirs, _ in _SAMPLERS)
+        raise PresetError(
+            f"{origin}: llama.cpp has no sampler with the letter {one_of([shorten(letter) for letter in wrong])};"
+            f" there are {known}"
+        )
+
 
 def read_sequence(sequence: str, origin: str) -> list[str]:
     """Return the names here of the samplers in a sequence of llama.cpp's, such as ``top_k;top_p`` or ``kp``.
 
     Raises ``PresetError`` that begins with the origin, for a name that llama.cpp does not have.
     """
+    if origin in _LETTER_FLAGS:
+        _refuse_unknown_letters(sequence, origin)
     parts = [part.strip().lower() for part in sequence.split(";") if part.strip()]
     if len(parts) == 1 and parts[0] not in _BY_NAME and all(letter in _BY_LETTER for letter in parts[0]):
         return [_BY_LETTER[letter] for letter in parts[0]]

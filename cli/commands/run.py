@@ -160,6 +160,8 @@ def _report(done: Done, setup: _Setup, seed: int, context_tokens: int, interrupt
         if not setup.options.context.context_shift:
             advice += ", --context-shift discards older tokens"
         note(f"the text ends here because the context is full: it holds {context_tokens:,} tokens; {advice}")
+    elif done.finish_reason == "stop" and done.stop is None and not done.text:
+        note("the model ended at once, without a text; --ignore-eos goes on")
     if setup.options.output.stats:
         from ..render import stats
 

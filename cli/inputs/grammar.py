@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,6 +17,9 @@ if TYPE_CHECKING:
     from ...engine import Model
     from ...grammars import Constraint, GrammarSpec
     from ...presets import Preset, Settings
+
+_FLAGS_OF_FILES = {"json_schema": "-jf", "lark": "--lark-file"}
+"""The flags that take a file, by the kind of its grammar; all others: ``--grammar-file``."""
 
 
 def grammar_folders() -> list[tuple[str, Path]]:
@@ -43,9 +48,22 @@ def grammar_spec(options: ConstraintOptions, settings: Settings) -> GrammarSpec 
         spec = resolve_grammar(value, grammar_folders(), settings.grammar_base)
         spec.check()
     except GrammarError as error:
+        if settings.grammar.origin == "--grammar":
+            _refuse_file(options.grammar)
         raise error.within(settings.grammar.origin) from None
     report_schema(spec)
     return spec
+
+
+def _refuse_file(name: str | None) -> None:
+    """Raise ``GrammarError`` with the flag for files if the value of ``--grammar`` is the path of one."""
+    from ...grammars import KIND_OF_SUFFIX, GrammarError
+
+    path = Path(name or "")
+    with suppress(OSError, ValueError):  # a grammar's text is no path
+        if path.is_file():
+            flag = _FLAGS_OF_FILES.get(KIND_OF_SUFFIX.get(path.suffix, ""), "--grammar-file")
+            raise GrammarError(f"--grammar: {name} is a file; give it by {flag} {shlex.quote(str(name))}")
 
 
 def grammar_of_source(options: GrammarSourceOptions) -> GrammarSpec:

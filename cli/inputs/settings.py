@@ -48,7 +48,7 @@ def resolve_run_settings(
         chain=sampling.chain,
         sets=sampling.set or (),
         flags=(*overrides(options), *_sampling_overrides(sampling)),
-        arrangements=tuple(_arrangements(sampling)),
+        arrangements=tuple(_arrangements(options, sampling)),
     )
     for flag, reason in settings.ignored:
         note(f"{flag} has no effect: {reason}")
@@ -150,13 +150,16 @@ def _sampling_overrides(options: FullSamplingOptions) -> Iterator[Override]:
         yield Override(f"--logit-bias {text}", "logit_bias.bias", _bias(text))
 
 
-def _arrangements(options: FullSamplingOptions) -> Iterator[Arrangement]:
+def _arrangements(command: Options, options: FullSamplingOptions) -> Iterator[Arrangement]:
+    """The orders of samplers that flags ask for; ``command``: all options, which know what was typed."""
     from ... import presets
 
     if options.adaptive_target is not None:
         yield presets.arrange_by_adaptive_p()
     if options.samplers is not None:
-        yield presets.arrange_by_samplers(options.samplers)
+        yield presets.arrange_by_samplers(
+            options.samplers, given_flags(command).typed.get("--samplers", "--samplers")
+        )
     if options.mirostat is not None:
         yield presets.arrange_by_mirostat(options.mirostat)
 

@@ -44,10 +44,21 @@ def _layer_count(text: str | int) -> int:
     """A number of layers, or ``all``."""
     if text == "all":
         return _ALL_LAYERS
+    if text == "auto":
+        raise typer.BadParameter("'auto' is not a whole number, nor all; 0, the default, leaves the GPU out")
     try:
         return int(text)
     except ValueError:
         raise typer.BadParameter(f"{text!r} is not a whole number, nor all") from None
+
+
+def _thread_count(text: str | int) -> int | None:
+    """A number of threads; None: llama.cpp's 0 and -1, by which it chooses."""
+    try:
+        threads = int(text)
+    except ValueError:
+        raise typer.BadParameter(f"{text!r} is not a whole number") from None
+    return None if threads in (0, -1) else threads
 
 
 @options_class
@@ -74,7 +85,12 @@ class ModelOptions(Options):
         "-c", "--ctx-size", help="Context in tokens; 0 = the model's. [4096]", limit=within(0, INT32_MAX)
     )
     threads: int | None = _model(
-        "-t", "--threads", help="CPU threads. [the physical cores]", limit=within(1, MAX_THREADS)
+        "-t",
+        "--threads",
+        metavar="N",
+        help="CPU threads; 0 or -1: the default. [the physical cores]",
+        parser=_thread_count,
+        limit=within(1, MAX_THREADS),
     )
     gpu_layers: int = _model(
         "-ngl",
@@ -103,7 +119,9 @@ class ModelOptions(Options):
     batch_threads: int | None = _model(
         "-tb",
         "--threads-batch",
-        help="CPU threads that read a prompt. [those of -t]",
+        metavar="N",
+        help="CPU threads that read a prompt, likewise. [those of -t]",
+        parser=_thread_count,
         limit=within(1, MAX_THREADS),
     )
     microbatch: int | None = _model(

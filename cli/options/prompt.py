@@ -79,6 +79,8 @@ class ChatOptions(Options):
 
     chat: bool | None = _prompt(
         "--chat/--no-chat",
+        " /--no-conversation",
+        " /-no-cnv",
         help="Put the prompt into the model's chat template; the next three flags imply it.",
     )
     template: TemplateOptions

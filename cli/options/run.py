@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .flag import Options, options_class
+from .flag import Options, flag, options_class
 from .given import GivenFlags
 from .grammar import ConstraintOptions
 from .length import UNTIL_CONTEXT_IS_FULL, ContextShiftOptions, LengthOptions, lookup_flag
@@ -10,6 +10,17 @@ from .model import LogOptions, ModelOptions
 from .output import Format, OutputOptions
 from .prompt import ChatOptions, EscapeOptions, FrameOptions, PromptOptions
 from .sampling import FullSamplingOptions
+
+
+@options_class
+class UsualOptions(Options):
+    """Flags of llama.cpp that ask for what `gen run` always does."""
+
+    single_turn: bool = flag("-st", "--single-turn", help="As ever: gen run ends after one text.", default=False)
+    simple_io: bool = flag("--simple-io", help="As ever: gen run writes plain text.", default=False)
+    no_timings: bool = flag(
+        "--no-perf", "--no-show-timings", help="As ever: without --stats, no timings.", default=False
+    )
 
 
 @options_class
@@ -29,6 +40,7 @@ class RunOptions(Options):
     model: ModelOptions
     output: OutputOptions
     log: LogOptions
+    usual: UsualOptions
 
     def check(self) -> None:
         """Refuse a chat template beside what takes its place."""

@@ -8,7 +8,7 @@ import typer
 
 from .completes import Completes
 from .flag import Options, flag, options_class
-from .limits import within
+from .limits import Limit, within
 
 _sampling = partial(flag, panel="Sampling")
 _more = partial(flag, panel="More samplers (all of them: gen samplers)")
@@ -39,11 +39,18 @@ class SamplingOptions(Options):
     )
     seed: int | None = _sampling("-s", "--seed", help="Same seed, same text; -1 picks one. [-1]", called="--seed")
     temp: float | None = _sampling(
-        "--temp", "--temperature", help="Temperature; 0 = the most likely token.", sets="temperature.t"
+        "--temp",
+        "--temperature",
+        help="Temperature; 0 = the most likely token.",
+        sets="temperature.t",
+        limit=Limit("≥ 0; 0 = the likeliest token", 0),
     )
     top_k: int | None = _sampling("--top-k", help="Keep the k most likely tokens; 0 = off.", sets="top_k.k")
     top_p: float | None = _sampling(
-        "--top-p", help="Keep the likeliest tokens up to this mass; 1 = off.", sets="top_p.p"
+        "--top-p",
+        help="Keep the likeliest tokens up to this mass; 1 = off.",
+        sets="top_p.p",
+        limit=Limit("within 0..1; 1 = off", 0, 1),
     )
     min_p: float | None = _sampling(
         "--min-p", help="Keep tokens at least this likely beside the best.", sets="min_p.p"

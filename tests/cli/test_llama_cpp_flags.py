@@ -224,7 +224,11 @@ FOREIGN = {
     "-hft foo Hi": "-hft is the token for Hugging Face in llama.cpp; set HF_TOKEN, or run `hf auth login` once",
     "x --offline": "--offline is no download in llama.cpp; set HF_HUB_OFFLINE=1",
     "x -cnv": "-cnv is conversation mode in llama.cpp; use gen chat, or --chat for one answer",
-    "x --no-conversation": "--no-conversation is conversation mode off in llama.cpp; use --no-chat",
+    "chat --no-conversation": "--no-conversation is conversation mode off in llama.cpp; use gen run",
+    "x --list-devices": "use gen doctor, which shows them",
+    "x --log_file x": "--log-file is the file of the log in llama.cpp; use -v 2> FILE",
+    "x -dev none": "use -ngl 0 for the CPU alone",
+    "x --top_q 3": "there is no flag --top_q; did you mean --top-p?",
     "x --prompt-cache p.bin": "gen keeps no cache between runs",
     "x --draft 8": "gen has no draft model; --lookup N guesses from the text",
     "score x --context-shift": "there is no flag --context-shift",
@@ -253,3 +257,41 @@ def test_other_names_of_llama_cpps_flags(gen, flags, shown):
 
 def test_the_prompt_is_displayed_as_with_echo(gen):
     assert gen(PROMPT, *ONE_TOKEN, "--display-prompt").out == gen(PROMPT, *ONE_TOKEN, "--echo").out
+
+
+def test_letters_of_samplers_that_there_are_not(gen):
+    error = gen("x", "--sampling-seq", "kqz", code=2).err
+    start = "gen: --sampling-seq: llama.cpp has no sampler with the letter 'q' or 'z'; there are e (penalties), "
+    assert error.startswith(start)
+    assert "k (top_k)" in error
+
+
+def test_a_text_that_ends_at_once_says_so(gen):
+    sentence = "the model ended at once, without a text; --ignore-eos goes on"
+    run = (PROMPT, "-n", "3", "--logit-bias", "2+1000", "--format")
+    assert [notes(gen(*run, output_format)) for output_format in ("text", "jsonl")] == [[sentence]] * 2
+    assert notes(gen(PROMPT, "-n", "0")) == []
+
+
+FILES = {"g.gbnf": "--grammar-file g.gbnf", "s.json": "-jf s.json", "g.lark": "--lark-file g.lark"}
+
+
+@pytest.mark.parametrize(("name", "flag"), FILES.items())
+def test_a_file_as_the_name_of_a_grammar(gen, home, name, flag):
+    (home / "work" / name).write_text('root ::= "a"')
+    assert gen("x", "--grammar", name, code=2).err == f"gen: --grammar: {name} is a file; give it by {flag}\n"
+
+
+OTHER_WAYS = {
+    "serve": "gen: gen has no server; for the text: gen run serve",
+    "server -n 3": "gen: gen has no server; for the text: gen run server",
+    "batch --endpoint x": "gen: gen batch has no --endpoint; gen batch runs a model of this machine: -m MODEL",
+    "chat -p hi": "gen: gen chat has no -p; pipe it in: echo TEXT | gen chat; or, for one answer: gen --chat TEXT",
+    "presets creative": "gen: gen presets has no command 'creative'; use gen presets show creative",
+    "grammars json": "gen: gen grammars has no command 'json'; use gen grammars show json",
+}
+
+
+@pytest.mark.parametrize(("words", "message"), OTHER_WAYS.items())
+def test_what_gen_does_another_way(gen, words, message):
+    assert gen(*words.split(), code=2).err == f"{message}\n"

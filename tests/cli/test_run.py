@@ -436,6 +436,12 @@ SAME_RUNS = {
     "--log-disable": (["-v", "--log-disable"], []),
     "--no-warmup": (["--no-warmup"], []),
     "--jinja": (["--chat", "--jinja"], ["--chat"]),
+    "-no-cnv": (["-no-cnv"], ["--no-chat"]),
+    "--no-conversation": (["--no-conversation", "--no-cnv"], []),
+    "--single-turn": (["-st", "--single-turn", "--simple-io", "--no-perf", "--no-show-timings"], []),
+    "-t -1": (["-t", "-1", "-tb", "-1"], []),
+    "-t 0": (["-t", "0", "-tb", "0"], []),
+    "--top_k": (["--top_k", "3", "--repeat_last_n=4"], ["--top-k", "3", "--repeat-last-n", "4"]),
 }
 
 

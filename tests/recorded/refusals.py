@@ -13,7 +13,7 @@ REFUSALS = {
     "error-seed": f"{_X} --seed -5",
     "error-seed-large": f"{_X} --seed 4294967296",
     "error-mirostat": f"{_X} --mirostat 3",
-    "error-threads": "gen x -t 0",
+    "error-threads": "gen x -t -2",
     "error-context": f"{_X} -c -1",
     "error-batch-size": f"{_X} -b 0",
     "error-logprobs": f"{_X} --format jsonl --logprobs -2",
