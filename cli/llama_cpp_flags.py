@@ -22,7 +22,7 @@ class ForeignFlag(NamedTuple):
 _DOWNLOAD = "download the GGUF file and name it: -m FILE"
 _NO_DRAFT = "gen has no draft model; --lookup N guesses from the text"
 _NO_CHOICE = "leave it out: llama.cpp's default is used"
-_ONE_ANSWER = "leave it out: gen ends after one answer"
+_ONE_ANSWER = "use gen run, which ends after one answer"
 _TEXT_ONLY = "leave it out: gen reads text only"
 _SERVER = "leave it out: gen is no server"
 _UNLOCKED = "leave it out: gen sets no CPU affinity; see taskset"

@@ -26,7 +26,7 @@ USAGE = {
     "a sampler's flag in a score": (["score", "x", "--dry-base", "1"], "gen score --help lists the flags"),
     "a stop text by its other name": (["x", "-r", ""], "gen: -r: '' is empty, and would stop at once"),
     "a long other name": (["x", "--reverse-prompt="], "gen: --reverse-prompt: '' is empty"),
-    "a number by its other name": (["x", "--temperature", "-1"], "gen: --temperature: -1.0 is not"),
+    "a number by its other name": (["x", "--temperature", "-1"], "gen: --temperature: -1 is not"),
     "no number by its other name": (["x", "--temperature", "a"], "gen: --temperature: 'a' is not a number"),
     "a limit by its other name": (["x", "--n-predict", "-9"], "gen: --n-predict: -9 is not"),
     "an override of no type": (["x", "--override-kv", "a=b"], "--override-kv: 'a=b' is not KEY=TYPE:VALUE"),
@@ -43,7 +43,7 @@ USAGE = {
         ["recover", "x", "--base-url", "http://127.0.0.1:1"],
         "gen: there is no flag --base-url; use --endpoint URL\n",
     ),
-    "timings": (["x", "--no-perf"], "--no-perf is no printing of timings in llama.cpp; leave it out"),
+    "timings": (["batch", "x", "--no-perf"], "--no-perf is no printing of timings in llama.cpp; leave it out"),
     "mirostat's rate alone": (
         ["x", "--mirostat-lr", "0.2"],
         "gen: --mirostat-lr: the chain selects by dist, not by mirostat; add --mirostat 2\n",
@@ -68,8 +68,8 @@ USAGE = {
         ["-hft", "foo", "Hi"],
         "-hft is the token for Hugging Face in llama.cpp; set HF_TOKEN, or run `hf auth login` once",
     ),
-    "llama.cpp's -no-cnv": (["x", "-no-cnv"], "-no-cnv is conversation mode off in llama.cpp; use --no-chat"),
-    "llama.cpp's -st": (["x", "-st"], "-st is a single turn in llama.cpp; leave it out: gen ends after one"),
+    "llama.cpp's -no-cnv": (["chat", "-no-cnv"], "-no-cnv is conversation mode off in llama.cpp; use gen run"),
+    "llama.cpp's -st": (["chat", "-st"], "-st is a single turn in llama.cpp; use gen run, which ends after one"),
     "llama.cpp's -np": (
         ["x", "-np", "4"],
         "-np is the number of parallel requests in llama.cpp; use gen batch -np N",
