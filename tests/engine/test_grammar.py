@@ -108,7 +108,7 @@ class Canonical:
         return self.state.is_complete
 
 
-@pytest.mark.parametrize("seed", [0, 1, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (2, 3))])
+@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (1, 2, 3))])
 @pytest.mark.parametrize("chain", ["top-k40 > temp0.8", "temp0.9 > mirostat_v2(tau=4)", "xtc(probability=0.5)"])
 def test_jumping_changes_nothing_where_the_tokens_are_the_same(model, records, chain, seed):
     runs = [

@@ -32,7 +32,7 @@ def run(model, prompt, chain="temp0.8 > top-k40", seed=3, **options):
 
 @pytest.mark.parametrize("prompt", [LIST, CODE, PROSE], ids=["list", "code", "prose"])
 @pytest.mark.parametrize(
-    "max_drafted", [1, 16, pytest.param(3, marks=pytest.mark.slow), pytest.param(500, marks=pytest.mark.slow)]
+    "max_drafted", [16, *(pytest.param(count, marks=pytest.mark.slow) for count in (1, 3, 500))]
 )
 def test_the_tokens_and_their_logprobs_stay_the_same(model, prompt, max_drafted):
     plain, done = run(model, prompt, top_logprobs=3, logprobs_from="both")

@@ -104,7 +104,7 @@ def test_refused_logprobs(model, options, message):
         next(generate(model, "a", build("greedy"), **options))
 
 
-@pytest.mark.parametrize("count", [1, 63, 64, 65, 127])
+@pytest.mark.parametrize("count", [1, 64, *(pytest.param(n, marks=pytest.mark.slow) for n in (63, 65, 127))])
 def test_echo_changes_no_token(model, count):
     ids = [1000 + i * 7919 % 40000 for i in range(count)]
     chain = build("temp0.8", seed=4)

@@ -47,7 +47,9 @@ def native(model):
     reader.close()
 
 
-@pytest.mark.parametrize("bos", [False, True], ids=["without BOS", "with BOS"])
+@pytest.mark.parametrize(
+    "bos", [True, pytest.param(False, marks=pytest.mark.slow)], ids=["with BOS", "without BOS"]
+)
 @pytest.mark.parametrize("text", TEXTS.values(), ids=TEXTS)
 def test_the_prompts_logprobs(model, native, text, bos):
     vocabulary = model.vocabulary
@@ -218,7 +220,7 @@ def total(steps):
     ],
 )
 def test_long_texts_are_scored_in_windows(model, native, stride, bos):
-    ids = model.vocabulary.tokenize_prompt(LONG.encode())[:100]
+    ids = model.vocabulary.tokenize_prompt(LONG.encode())[:85]
     with Model.load(locate()[0], n_ctx=64, threads=1) as small:
         given = ([small.vocabulary.bos] * bos + ids)[: 68 if stride == 1 else None]
         steps = list(score(small, given, stride))

@@ -99,7 +99,7 @@ def test_a_window_of_one(llama, row):
     assert np.nanmax(np.abs(found.logprobs - row)) < 1e-4
 
 
-@pytest.mark.parametrize("window", [0, 2, 20])
+@pytest.mark.parametrize("window", [0, 20, pytest.param(2, marks=pytest.mark.slow)])
 def test_bisection_to_its_eps(llama, row, window):
     """Beside a window the server draws its token; it is asked for the likeliest one."""
     found = recover(llama(window), PROMPT, "bisection", tokens=[5, 17, 5000], settings=RecoverySettings(eps=1e-3))
