@@ -56,7 +56,7 @@ def test_one_ctrl_c_waits_for_it():
     with start() as hung:
         hung.send_signal(signal.SIGINT)
         with pytest.raises(subprocess.TimeoutExpired):
-            hung.wait(2.5)
+            hung.wait(1.5)
 
 
 @pytest.mark.parametrize("number", CODES, ids=lambda number: number.name)

@@ -99,7 +99,7 @@ def long_requests(model, seed=0, count=6):
     for key in range(count):
         prompt = SYSTEM * (key % 3) + " ".join(draw.choices(words, k=draw.choice([3, 50, 64, 90])))
         logprobs = LogprobRequest(2)
-        yield make_request(model, key, prompt, seed=key, max_tokens=[4, 12, 9][key % 3], logprobs=logprobs)
+        yield make_request(model, key, prompt, seed=key, max_tokens=[4, 8, 6][key % 3], logprobs=logprobs)
 
 
 def test_neither_order_nor_neighbours_nor_shared_beginnings_change_a_bit(model):
