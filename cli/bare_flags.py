@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from typing import Any, NamedTuple
 
+from .flag_parser import adapt_parsers
+
 DEFAULT_TRACE_COUNT = 20
 """How many of the likeliest tokens of each stage a trace has: more than APIs show, and they fit on a screen."""
 
@@ -24,23 +26,18 @@ _BARE_FLAGS = {
 
 def allow_bare_flags(command: Any) -> None:
     """Let a command, and the commands of a group, take these flags without a value."""
-    make_parser = command.make_parser
+    adapt_parsers(command, _match_bare_flags)
 
-    def make_lenient_parser(context: Any) -> Any:
-        parser = make_parser(context)
-        match_long = parser._match_long_opt
 
-        def match_bare_flag(flag: str, value: str | None, state: Any) -> None:
-            bare = _BARE_FLAGS.get(flag)
-            option = parser._long_opt.get(flag)
-            if value is None and bare is not None and option is not None and option.takes_value:
-                has_value = bool(state.rargs) and bare.value.fullmatch(state.rargs[0])
-                value = None if has_value else bare.meaning
-            match_long(flag, value, state)
+def _match_bare_flags(parser: Any, _context: Any) -> None:
+    match_long = parser._match_long_opt
 
-        parser._match_long_opt = match_bare_flag
-        return parser
+    def match_bare_flag(flag: str, value: str | None, state: Any) -> None:
+        bare = _BARE_FLAGS.get(flag)
+        option = parser._long_opt.get(flag)
+        if value is None and bare is not None and option is not None and option.takes_value:
+            has_value = bool(state.rargs) and bare.value.fullmatch(state.rargs[0])
+            value = None if has_value else bare.meaning
+        match_long(flag, value, state)
 
-    command.make_parser = make_lenient_parser
-    for subcommand in getattr(command, "commands", {}).values():
-        allow_bare_flags(subcommand)
+    parser._match_long_opt = match_bare_flag

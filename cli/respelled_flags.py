@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from .flag_parser import adapt_parsers
+
 _RESPELLED = {"--no-cnv": "-no-cnv"}
 
 
@@ -14,19 +16,14 @@ def respelled(flag: str) -> str:
 
 def respell_flags(command: Any) -> None:
     """Let a command, and the commands of a group, take its flags in other spellings."""
-    make_parser = command.make_parser
+    adapt_parsers(command, _match_respelled_flags)
 
-    def make_lenient_parser(context: Any) -> Any:
-        parser = make_parser(context)
-        match_long = parser._match_long_opt
 
-        def match_respelled_flag(flag: str, value: str | None, state: Any) -> None:
-            is_other_spelling = flag not in parser._long_opt and respelled(flag) in parser._long_opt
-            match_long(respelled(flag) if is_other_spelling else flag, value, state)
+def _match_respelled_flags(parser: Any, _context: Any) -> None:
+    match_long = parser._match_long_opt
 
-        parser._match_long_opt = match_respelled_flag
-        return parser
+    def match_respelled_flag(flag: str, value: str | None, state: Any) -> None:
+        is_other_spelling = flag not in parser._long_opt and respelled(flag) in parser._long_opt
+        match_long(respelled(flag) if is_other_spelling else flag, value, state)
 
-    command.make_parser = make_lenient_parser
-    for subcommand in getattr(command, "commands", {}).values():
-        respell_flags(subcommand)
+    parser._match_long_opt = match_respelled_flag

@@ -10,28 +10,25 @@ from typing import Any, NoReturn
 
 import typer
 
+from .flag_parser import adapt_parsers
+
 _NUMBER = re.compile(r"[+-]?\d+(?:\.\d+)?")
 
 
 def never_bundle_flags(command: Any) -> None:
     """Let a command, and the commands of a group, refuse words with one dash that are no flag."""
-    make_parser = command.make_parser
+    adapt_parsers(command, _match_single_flags)
 
-    def make_strict_parser(context: Any) -> Any:
-        parser = make_parser(context)
-        match_short = parser._match_short_opt
 
-        def match_one_flag(word: str, state: Any) -> None:
-            if not _is_one_flag(word, parser._short_opt):
-                _refuse(word, [*parser._short_opt, *parser._long_opt], context)
-            match_short(word, state)
+def _match_single_flags(parser: Any, context: Any) -> None:
+    match_short = parser._match_short_opt
 
-        parser._match_short_opt = match_one_flag
-        return parser
+    def match_one_flag(word: str, state: Any) -> None:
+        if not _is_one_flag(word, parser._short_opt):
+            _refuse(word, [*parser._short_opt, *parser._long_opt], context)
+        match_short(word, state)
 
-    command.make_parser = make_strict_parser
-    for subcommand in getattr(command, "commands", {}).values():
-        never_bundle_flags(subcommand)
+    parser._match_short_opt = match_one_flag
 
 
 def _is_one_flag(word: str, flags: Any) -> bool:

@@ -22,6 +22,8 @@ from .store import AnswerRecipe, StoredAnswer, StoredMessage
 if TYPE_CHECKING:
     from ...engine import ChatTemplate, Event, Model
 
+_NOTHING_TO_ANSWER = "there is no message of yours to answer"
+
 
 class ChatSession:
     """A model that answers in a conversation.
@@ -82,7 +84,7 @@ class ChatSession:
         """
         head = self.conversation.head
         if head is None or head.role != "user":
-            raise ChatError("there is no message of yours to answer")
+            raise ChatError(_NOTHING_TO_ANSWER)
         return self._generate(head, "", settings, is_interrupted, progress)
 
     def regenerate(
@@ -93,10 +95,7 @@ class ChatSession:
         progress: Callable[[int, int], None] | None = None,
     ) -> Iterator[Event]:
         """Answer the last message of the user again; the answers stand side by side. For the rest see `answer`."""
-        parent = self.conversation.last_user()
-        if parent is None:
-            raise ChatError("there is no message of yours to answer")
-        return self._generate(parent, "", settings, is_interrupted, progress)
+        return self._generate(self._last_user(), "", settings, is_interrupted, progress)
 
     def continue_from(
         self,
@@ -117,10 +116,7 @@ class ChatSession:
             is_interrupted: see `answer`.
             progress: see `answer`.
         """
-        parent = self.conversation.last_user()
-        if parent is None:
-            raise ChatError("there is no message of yours to answer")
-        return self._generate(parent, text, settings, is_interrupted, progress)
+        return self._generate(self._last_user(), text, settings, is_interrupted, progress)
 
     def splitter(self, beginning: str = "") -> ReasoningSplitter:
         """Return what divides the next answer into reasoning and the rest; feed it `visible_text` of each token.
@@ -136,10 +132,7 @@ class ChatSession:
 
         ``beginning``: what is there of the answer. Raises ``ChatError``, ``ContextFullError``.
         """
-        parent = self.conversation.last_user()
-        if parent is None:
-            raise ChatError("there is no message of yours to answer")
-        return self._prompts.tokens(self._fit(parent, beginning, None).messages, beginning)
+        return self._prompts.tokens(self._fit(self._last_user(), beginning, None).messages, beginning)
 
     def use(self) -> ContextUse:
         """How much of the context the conversation takes at this place, without the messages that are left out."""
@@ -197,6 +190,12 @@ class ChatSession:
             self._report(f"{path}: the prompt cache cannot be read ({error.strerror})")
         except PromptCacheError as error:
             self._report(f"{path}: the prompt cache is not used: {error}")
+
+    def _last_user(self) -> StoredMessage:
+        message = self.conversation.last_user()
+        if message is None:
+            raise ChatError(_NOTHING_TO_ANSWER)
+        return message
 
     def _generate(
         self,
