@@ -11,7 +11,16 @@ if TYPE_CHECKING:
     from .errors import LogitsmithError
     from .named_files import SearchFolder, find_named_files, search_path
     from .strict_json import NonFiniteNumberError, json_problem, parse_strict_json
-    from .text import NotUTF8Error, count_noun, decode_utf8, is_utf8, nearest_name, one_of, shorten
+    from .text import (
+        NotUTF8Error,
+        count_noun,
+        decode_utf8,
+        is_utf8,
+        nearest_name,
+        one_of,
+        replace_surrogates,
+        shorten,
+    )
     from .text_files import TextFileError, decode_text_file, file_problem, read_text_file
     from .validation import problem_message, problem_sentence
     from .whole_file import write_whole_file
@@ -36,6 +45,7 @@ __all__ = [
     "problem_message",
     "problem_sentence",
     "read_text_file",
+    "replace_surrogates",
     "search_path",
     "shorten",
     "write_whole_file",
@@ -49,7 +59,7 @@ __getattr__ = lazy_exports(
         "errors": "LogitsmithError",
         "named_files": "SearchFolder find_named_files search_path",
         "strict_json": "NonFiniteNumberError json_problem parse_strict_json",
-        "text": "NotUTF8Error count_noun decode_utf8 is_utf8 nearest_name one_of shorten",
+        "text": "NotUTF8Error count_noun decode_utf8 is_utf8 nearest_name one_of replace_surrogates shorten",
         "text_files": "TextFileError decode_text_file file_problem read_text_file",
         "validation": "problem_message problem_sentence",
         "whole_file": "write_whole_file",

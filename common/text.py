@@ -45,6 +45,11 @@ def is_utf8(data: bytes) -> bool:
     return True
 
 
+def replace_surrogates(text: str) -> str:
+    """Return the text with U+FFFD for each half of a surrogate pair, which cannot be printed."""
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
 def count_noun(count: int, noun: str) -> str:
     """Return the number with its noun, as in ``1 token`` and ``2,000 tokens``. The plural is formed by an s."""
     return f"{count:,} {noun}{'' if count == 1 else 's'}"

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, Field, TypeAdapter, ValidationError
 
-from ..common import parse_strict_json, problem_message, problem_sentence
+from ..common import parse_strict_json, problem_message, problem_sentence, replace_surrogates
 from .recorded_trace import Byte, Nats, RecordedTrace
 from .records import LogprobSource
 
@@ -226,13 +226,13 @@ _SURROGATE = b"\\ud"
 
 
 def _replace_surrogates(value: Any) -> Any:
-    """The value with U+FFFD for each half of a surrogate pair, which is no character and no UTF-8."""
+    """The JSON value with U+FFFD for each half of a surrogate pair, in all its texts."""
     if isinstance(value, str):
-        return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+        return replace_surrogates(value)
     if isinstance(value, list):
         return [_replace_surrogates(item) for item in value]
     if isinstance(value, dict):
-        return {_replace_surrogates(key): _replace_surrogates(item) for key, item in value.items()}
+        return {replace_surrogates(key): _replace_surrogates(item) for key, item in value.items()}
     return value
 
 

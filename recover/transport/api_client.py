@@ -13,7 +13,7 @@ from typing import Any
 
 import httpx
 
-from ...common import parse_strict_json
+from ...common import parse_strict_json, replace_surrogates
 from ..errors import RecoverError
 from .http_response import HttpRequest, HttpResponse, ResponseTimeoutError, send_request
 from .redaction import Redaction
@@ -204,8 +204,8 @@ class ApiClient:
         return longest * random.uniform(0.5, 1)  # noqa: S311 - so that failed calls are not repeated all at once
 
     def _message(self, problem: str) -> str:
-        """Return a problem as one line without secrets, shortened."""
-        line = " ".join(self._redaction.of(problem).split())
+        """Return a problem as one line that can be printed, without secrets, shortened."""
+        line = " ".join(self._redaction.of(replace_surrogates(problem)).split())
         is_long = len(line) > _LONGEST_MESSAGE_CHARACTERS
         return f"{self.shown_url}: {line[:_LONGEST_MESSAGE_CHARACTERS]}{'…' if is_long else ''}"
 

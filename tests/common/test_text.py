@@ -1,7 +1,7 @@
 """Bytes to text, and near names."""
 
 import pytest
-from logitsmith.common import NotUTF8Error, decode_utf8, is_utf8, nearest_name
+from logitsmith.common import NotUTF8Error, decode_utf8, is_utf8, nearest_name, replace_surrogates
 from logitsmith.samplers.near_names import nearest_name as nearest_sampler_name
 
 
@@ -45,3 +45,16 @@ def test_the_first_wrong_byte_is_named(data, place):
 @pytest.mark.parametrize("find", [nearest_name, nearest_sampler_name], ids=["common", "samplers"])
 def test_the_nearest_name(find, name, nearest):
     assert find(name, ["typ_p", "top_p", "top_k", "min_p"], 0.6) == nearest
+
+
+@pytest.mark.parametrize(
+    ("text", "replaced"),
+    [
+        pytest.param("a\ud800b", "a\ufffdb", id="the first half"),
+        pytest.param("\udc00", "\ufffd", id="the second half"),
+        pytest.param("\ud83d\ude00", "😀", id="both halves are a character"),
+        pytest.param("déjà 😀", "déjà 😀", id="whole characters stay"),
+    ],
+)
+def test_halves_of_surrogate_pairs_are_replaced(text, replaced):
+    assert replace_surrogates(text) == replaced
