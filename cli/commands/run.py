@@ -15,6 +15,7 @@ from ..inputs.chat_template import ChatTemplateFlags
 from ..inputs.grammar import grammar_spec, start_constraint
 from ..inputs.logprobs import logprob_request
 from ..inputs.model import load_model, show_llama_cpp_messages
+from ..inputs.model_choice import chosen_model
 from ..inputs.prepared_prompt import PreparedPrompt, prepare_prompt
 from ..inputs.prompt import PromptText, read_prompt_text
 from ..inputs.replay import replay_command
@@ -36,21 +37,19 @@ def run(options: RunOptions) -> None:
 
     A value comes from its flag, else from --set, else from the preset, else from the default.
     """
-    from ..render.config import show_settings
-
     show_llama_cpp_messages(options.log)
     # Everything that can be wrong without the model is found before it is loaded.
     needs_model = preset_name(options.sampling.preset) == "model"
     setup = None if needs_model else _set_up(options, None)
     if options.output.show_config and setup is not None:
-        show_settings(setup.settings, setup.spec)
+        _show_config(setup)
         return
     template = ChatTemplateFlags(options.chat.template)
     typed = PromptText("", "") if options.output.show_config else read_prompt_text(options.prompt)
     with interruptible() as interrupt, load_model(options.model, interrupt) as model:
         setup = setup or _set_up(options, model.metadata)
         if options.output.show_config:
-            show_settings(setup.settings, setup.spec)
+            _show_config(setup)
         else:
             _generate(setup, model, typed, template, interrupt)
 
@@ -67,6 +66,12 @@ class _Setup:
 def _set_up(options: RunOptions, metadata: Mapping[str, str] | None) -> _Setup:
     settings = resolve_run_settings(options, metadata)
     return _Setup(options, settings, grammar_spec(options.grammar, settings))
+
+
+def _show_config(setup: _Setup) -> None:
+    from ..render.config import show_settings
+
+    show_settings(setup.settings, setup.spec, chosen_model(setup.options.model))
 
 
 def _generate(
@@ -115,7 +120,7 @@ def _generate(
         )
         command = replay_command(chain.seed if settings.seed.value is None else None, typed.piped)
         done = _render(events, options.output, prompt, command)
-    _report(done, setup, chain.seed, model.context.length, interrupt)
+    _report(done, setup, chain.seed, model, interrupt)
 
 
 def _render(events: Iterator[Event], options: OutputOptions, prompt: PreparedPrompt, command: str) -> Done:
@@ -142,14 +147,14 @@ def _render(events: Iterator[Event], options: OutputOptions, prompt: PreparedPro
     return render(events, sys.stdout, shape, prompt.text)
 
 
-def _report(done: Done, setup: _Setup, seed: int, context_tokens: int, interrupt: Interrupt) -> None:
+def _report(done: Done, setup: _Setup, seed: int, model: Model, interrupt: Interrupt) -> None:
     """Print what there is to know about the run, and end the command if it was interrupted.
 
     Args:
         done: the last event.
         setup: the command line, the settings and the grammar.
         seed: the chain's.
-        context_tokens: how many tokens the context holds.
+        model: the model.
         interrupt: tells whether Ctrl-C was pressed.
     """
     was_interrupted = done.finish_reason == "interrupted"
@@ -159,13 +164,13 @@ def _report(done: Done, setup: _Setup, seed: int, context_tokens: int, interrupt
         advice = "-c makes it larger"
         if not setup.options.context.context_shift:
             advice += ", --context-shift discards older tokens"
-        note(f"the text ends here because the context is full: it holds {context_tokens:,} tokens; {advice}")
+        note(f"the text ends here because the context is full: it holds {model.context.length:,} tokens; {advice}")
     elif done.finish_reason == "stop" and done.stop is None and not done.text:
         note("the model ended at once, without a text; --ignore-eos goes on")
     if setup.options.output.stats:
         from ..render import stats
 
-        stats.show(done, seed)
+        stats.show(done, model.name, seed)
     if was_interrupted:
         sys.stdout.flush()
         raise typer.Exit(interrupt.exit_code)

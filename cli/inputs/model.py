@@ -106,10 +106,10 @@ def _find_model_file(text: str | None, config: UserConfig, interrupt: Interrupt 
     except ModelNotHereError as error:
         return pull(error.reference, interrupt), origin
     except ModelError as error:
-        raise _with_origin(error, origin) from None
+        raise with_origin(error, origin) from None
 
 
-def _with_origin(error: ModelError, origin: str) -> ModelError:
+def with_origin(error: ModelError, origin: str) -> ModelError:
     """The error with the variable or the config that names the model, if one of them does."""
     from ...engine import ModelError
     from ...presets import config_file
@@ -175,7 +175,7 @@ def load_model(options: ModelOptions, interrupt: Interrupt) -> Model:
             )
         except ModelError as error:
             interrupt.raise_if_requested()
-            raise _with_origin(error, origin) from None
+            raise with_origin(error, origin) from None
     if interrupt.requested:
         model.close()
         raise KeyboardInterrupt

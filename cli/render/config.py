@@ -3,21 +3,27 @@
 from __future__ import annotations
 
 import json
+import sys
 from typing import TYPE_CHECKING, Any
 
 from ...common import count_noun
+from .text import terminal_safe
 
 if TYPE_CHECKING:
     from ...grammars import GrammarSpec
     from ...presets import Settings
+    from ..inputs.model_choice import ModelChoice
 
 
 _MAX_INLINE_CHARACTERS = 60
 """A grammar up to this length is printed whole: with it, a row still fits into a wide terminal."""
 
 
-def show_settings(settings: Settings, grammar: GrammarSpec | None) -> None:
-    """Print the resolved chain and the other settings to stdout, each with its origin."""
+def show_settings(settings: Settings, grammar: GrammarSpec | None, model: ModelChoice) -> None:
+    """Print the model, the resolved chain and the other settings to stdout, each with its origin.
+
+    The names of files are data: a terminal gets them without control characters.
+    """
     rows: list[tuple[str, str, str]] = [("chain", "", settings.chain_origin)]
     for number, step in enumerate(settings.steps):
         name = step.sampler.about.name
@@ -33,7 +39,9 @@ def show_settings(settings: Settings, grammar: GrammarSpec | None) -> None:
         rows.append((name, _format_value(value.value, name), value.origin))
     rows.append(("grammar", "none" if grammar is None else _summary(grammar), settings.grammar.origin))
     widths = [max(len(row[column]) for row in rows) for column in (0, 1)]
-    for key, value, origin in rows:
+    # The name of a model may be long: the columns of the others do not follow it.
+    named = ("model", terminal_safe(model.name, sys.stdout), model.origin)
+    for key, value, origin in (named, *rows):
         print(f"{key:{widths[0]}}  {value:{widths[1]}}  {origin}".rstrip())
 
 

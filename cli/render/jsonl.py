@@ -24,16 +24,18 @@ def render(events: Iterable[Event], out: TextIO, prompt: str, command: str) -> D
     from ...engine import Done, PromptToken, Token
     from ...logprobs import done_line, prompt_line, start_line, token_line
 
+    model = ""
     for event in events:
         if isinstance(event, Token):
             out.write(token_line(event))
         elif isinstance(event, PromptToken):
             out.write(prompt_line(event))
         elif isinstance(event, Done):
-            out.write(done_line(_done_fields(event)))
+            out.write(done_line({"model": model, **_done_fields(event)}))
             out.flush()
             return event
         else:
+            model = event.model
             out.write(start_line({**_start_fields(event), "prompt": prompt, "command": command}))
         out.flush()
     raise RuntimeError("the run ended without a Done event")

@@ -11,13 +11,16 @@ if TYPE_CHECKING:
     from ...engine import Done
 
 
-def show(done: Done, seed: int) -> None:
-    """Print speeds and counts to stderr."""
+def show(done: Done, model_name: str, seed: int) -> None:
+    """Print the model's name, speeds and counts to stderr."""
+    from .text import terminal_safe
+
     times = done.timings
     tokens = done.completion_tokens
     chain_share = times.chain / times.generation if times.generation else 0.0
     chain_us = times.chain / tokens * 1e6 if tokens else 0.0
     lines = [
+        terminal_safe(f"model       {model_name}", sys.stderr),
         speed_line("prompt", done.prompt_tokens, times.prompt),
         speed_line("generation", tokens, times.generation),
         f"chain       {chain_us:6,.0f} µs a token, {chain_share:.1%} of the generation",

@@ -106,6 +106,10 @@ def test_every_command_with_a_model_takes_names(gen, user):
     assert gen("recover", "The sea", "-m", "ollama:smol", "--dry-run", "-t", "1").out
     next_token = json.loads(gen("next", "The sea", "-m", "ollama:smol", "-t", "1", "--format", "json").out)
     assert next_token["model"] == "ollama:smol:135m"
+    run = gen("The sea", "-m", "ollama:smol", "-n", "1", "-t", "1", "--format", "jsonl", "--stats")
+    assert run.lines[0]["model"] == run.lines[-1]["model"] == "ollama:smol:135m"
+    assert run.err.startswith("\nmodel       ollama:smol:135m\n")
+    assert " ollama:smol:135m " in gen("x", "-m", "smol:135", "--show-config").out.splitlines()[0]
 
 
 def test_own_folders(gen, user):

@@ -192,11 +192,13 @@ def test_stats_go_to_stderr(gen):
     result = gen(*SEA, "--stats")
     assert result.out == gen(*SEA).out
     assert [line.split()[0] for line in result.err.split("\n") if line] == [
+        "model",
         "prompt",
         "generation",
         "chain",
         "finish",
     ]
+    assert result.err.startswith("\nmodel       SmolLM2-135M-Instruct.Q4_1\n")
     assert "seed 7" in result.err
 
 
@@ -237,6 +239,24 @@ def test_model_by_flag_environment_and_config(gen, home):
     (home / "config" / "logitsmith").mkdir()
     (home / "config" / "logitsmith" / "config.yaml").write_text("model: lost.gguf\n")
     assert "lost.gguf" in gen(*SEA, code=1).err
+
+
+MODEL_CHOICES = {
+    "bundled": ([], {}, "bundled", ""),
+    "name": (["-m", "smollm2-135m"], {}, "-m", ""),
+    "no file": (["-m", "lost.gguf"], {}, "-m", "lost.gguf: there is no such file"),
+    "no name": ([], {"GEN_MODEL": "lost"}, "$GEN_MODEL", "$GEN_MODEL: lost: there is no such file, and no model"),
+    "hub": (["-hf", "user/repo:Q8_0"], {}, "-hf", "gen models pull hf:user/repo:Q8_0 downloads it"),
+}
+
+
+@pytest.mark.parametrize(("flags", "variables", "origin", "note"), MODEL_CHOICES.values(), ids=MODEL_CHOICES)
+def test_show_config_names_the_model(gen, flags, variables, origin, note):
+    result = gen("x", *flags, "--show-config", **variables)
+    typed = next(iter((*variables.values(), *flags[1:], ""))).replace("user/", "hf:user/")
+    name = typed if note else "SmolLM2-135M-Instruct.Q4_1"
+    assert result.out.splitlines()[0].split() == ["model", name, origin]
+    assert note in result.err
 
 
 @contextmanager

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING
 
 from ....common import count_noun
@@ -104,9 +105,11 @@ def _traced_token(chat: Chat, record: StoredAnswer, number: int) -> Token | None
 
 def _stats(chat: Chat, argument: str) -> None:
     from ...render.stats import speed_line
+    from ...render.text import terminal_safe
 
     refuse_argument("stats", argument)
     conversation, use = chat.conversation, chat.session.use()
+    print(terminal_safe(f"model       {chat.session.model.name}", sys.stdout))
     record = None if (answer := conversation.last_answer()) is None else conversation.answer_record(answer)
     if record is not None and record.result is not None and "usage" in record.result:
         usage, times = record.result["usage"], record.result["timings"]
@@ -124,5 +127,5 @@ def _stats(chat: Chat, argument: str) -> None:
 COMMANDS = (
     ChatCommand("next", "[TEXT]", "Show what the next token would be drawn from, also after TEXT.", _next),
     ChatCommand("why", "[TOKEN]", "Show how a token of the last answer was chosen: number or text.", _why),
-    ChatCommand("stats", "", "Show the speed of the last answer, and how full the context is.", _stats),
+    ChatCommand("stats", "", "Show the model, the speed of the last answer, how full the context is.", _stats),
 )

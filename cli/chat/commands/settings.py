@@ -90,7 +90,7 @@ def _settings(chat: Chat, argument: str) -> None:
     from ...render.config import show_settings
 
     refuse_argument("settings", argument)
-    show_settings(chat.settings.settings, chat.settings.spec)
+    show_settings(chat.settings.settings, chat.settings.spec, chat.settings.chosen_model())
 
 
 def _completes(kind: Completes) -> Callable[[Chat, str], Reply]:

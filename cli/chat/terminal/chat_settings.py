@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ...inputs.grammar import grammar_spec
+from ...inputs.model_choice import ModelChoice, chosen_model
 from ...inputs.settings import fresh_seed, has_default_length, preset_name, resolve_run_settings, token_limit
 from ...options.chat import ConversationOptions
 from ...options.grammar import ConstraintOptions
@@ -56,6 +57,10 @@ class ChatSettings:
     def needs_model(options: ConversationOptions) -> bool:
         """True if the settings come from the model's file."""
         return preset_name(options.sampling.preset) == "model"
+
+    def chosen_model(self) -> ModelChoice:
+        """Return the model that the command line, the environment or the user's config names."""
+        return chosen_model(self._options.model)
 
     def table(self) -> dict[str, Any]:
         """The settings, in a form that can be stored."""
