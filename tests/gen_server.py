@@ -1,8 +1,10 @@
 """A process that has imported `gen` and forks for each command, since the imports are half of a short run.
 
-A child has its own streams, folder and environment, and ends as `python -m logitsmith.cli` does.
+A child has its own streams, folder and environment, and the exit code of `python -m logitsmith.cli`. It takes no
+interpreter apart when it ends, which would be a third of a short run; tests that start processes of their own do.
 """
 
+import atexit
 import contextlib
 import fcntl
 import importlib
@@ -15,11 +17,15 @@ import socket
 import subprocess
 import sys
 import termios
+import threading
 from pathlib import Path
 from tempfile import TemporaryFile
-from threading import Thread
 
 LONGEST_REQUEST_BYTES = 1 << 16
+IMPORTED_LATER = (
+    *("llama_cpp", "numpy.ctypeslib", "numpy.ma", "numpy.random", "encodings.utf_8_sig"),
+    *("rich.console", "rich.table", "rich.progress", "rich._emoji_codes", "typer.rich_utils", "typer._adapters"),
+)
 STYLE = re.compile(r"\x1b\[[0-9;]*m")
 
 
@@ -49,7 +55,7 @@ class GenServer:
         termios.tcsetwinsize(follower, (1000, columns))
         written = []
         with os.fdopen(leader, "rb", buffering=0) as screen, os.fdopen(follower, "rb+", buffering=0) as terminal:
-            reader = Thread(target=collect, args=(screen, written))
+            reader = threading.Thread(target=collect, args=(screen, written))
             reader.start()
             code = self._call(arguments, [terminal.fileno()] * 3, cwd=cwd, env=env, timeout=timeout)
             terminal.close()
@@ -124,7 +130,7 @@ def serve(connection):
 
 
 def run_command(request, streams):
-    """Become the process that was asked for; leaves by SystemExit, as the command does."""
+    """Become the process that was asked for, and end it."""
     from logitsmith.cli import main
 
     for target, stream in enumerate(streams):
@@ -141,7 +147,22 @@ def run_command(request, streams):
     os.environ.clear()
     os.environ.update(request["env"])
     sys.argv = ["gen", *request["arguments"]]
-    main()
+    try:
+        main()
+    except SystemExit as end:
+        if isinstance(end.code, str):
+            raise
+        leave(end.code or 0)
+    leave(0)
+
+
+def leave(code):
+    """Do what shows at the end of a process, and nothing else."""
+    threading._shutdown()
+    atexit._run_exitfuncs()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
 
 
 def import_everything():
@@ -151,7 +172,7 @@ def import_everything():
         for module in pkgutil.walk_packages(package.__path__, f"logitsmith.{room}."):
             if not module.name.endswith("__main__"):
                 importlib.import_module(module.name)
-    for name in ("llama_cpp", "rich.console", "rich.table", "rich.progress", "typer.rich_utils"):
+    for name in IMPORTED_LATER:
         with contextlib.suppress(ImportError):
             importlib.import_module(name)
 
