@@ -12,11 +12,18 @@ from .openai_format import chat_completion, text_completion
 Json = dict[str, Any]
 
 _ID_DIGITS = 24  # as many as the random ids of single runs have
+_PREFIX = "batch_req_"
 
 
-def batch_id(name: str, seed: int) -> str:
-    """24 hexadecimal digits that are the same for the same request in every run."""
-    return sha256(f"{seed}:{name}".encode()).hexdigest()[:_ID_DIGITS]
+def batch_id(name: str, request_digest: str, settings_digest: str) -> str:
+    """24 hexadecimal digits that are the same for the same request in every run.
+
+    Args:
+        name: the request's id.
+        request_digest: the digest of its text.
+        settings_digest: the digest of all else that its answer depends on.
+    """
+    return sha256(f"{settings_digest}:{request_digest}:{name}".encode()).hexdigest()[:_ID_DIGITS]
 
 
 def openai_result_line(name: str, completion: Completion, chat: bool) -> Json:
@@ -29,20 +36,20 @@ def openai_result_line(name: str, completion: Completion, chat: bool) -> Json:
     """
     body = chat_completion(completion) if chat else text_completion(completion)
     response = {"status_code": 200, "request_id": completion.head.id, "body": body}
-    return {"id": f"batch_req_{completion.head.id}", "custom_id": name, "response": response, "error": None}
+    return {"id": _PREFIX + completion.head.id, "custom_id": name, "response": response, "error": None}
 
 
 def openai_failure_line(name: str, error: Json) -> Json:
     """The line of a request without an answer in OpenAI's batch output; ``error`` is made by `batch_error`."""
-    request_id = batch_id(f"{name}:{error['line']}", 0)
-    return {"id": f"batch_req_{request_id}", "custom_id": name, "response": None, "error": error}
+    request_id = batch_id(name, error["digest"], str(error["line"]))
+    return {"id": _PREFIX + request_id, "custom_id": name, "response": None, "error": error}
 
 
 def result_line(  # noqa: PLR0913 - the fields of a line
     name: str, line: int, completion: Completion, complete: bool | None, *, seed: int, exactness: str
 ) -> Json:
-    """Our line of an answer: ``id, line, model, seed, finish_reason, stop, text, usage``; ``tokens`` if they are
-    read.
+    """Our line of an answer: ``id, line, request_id, model, seed, finish_reason, stop, text, usage``; ``tokens``
+    if they are read.
 
     Args:
         name: the request's id.
@@ -58,6 +65,7 @@ def result_line(  # noqa: PLR0913 - the fields of a line
     return {
         "id": name,
         "line": line,
+        "request_id": completion.head.id,
         "model": completion.head.model,
         "seed": seed,
         "finish_reason": finish.reason,

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Hashable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from time import monotonic
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
@@ -18,6 +19,7 @@ _SYNC_EVERY_RESULTS, _SYNC_EVERY_SECONDS = 32, 1.0
 """Results are forced to the disk in groups: a sync after each would cost more than a short answer."""
 
 _ANSWER_FIELDS = {"response", "text"}
+_REQUEST_ID = re.compile("[0-9a-f]{24}")
 _LINE_START = b'{"id": '
 """How each line of a journal begins."""
 
@@ -35,6 +37,14 @@ class _Failure(BaseModel):
     digest: str
 
 
+class _Response(BaseModel):
+    """The field of OpenAI's response that tells the request."""
+
+    model_config = ConfigDict(strict=True)
+
+    request_id: str | None = None
+
+
 class _Result(BaseModel):
     """The fields of a result that say what it belongs to, in either format."""
 
@@ -43,12 +53,32 @@ class _Result(BaseModel):
     error: _Failure | None
     id: str | None = None
     custom_id: str | None = None
+    request_id: str | None = None
+    response: _Response | None = None
+
+
+class ResultOwner(NamedTuple):
+    """What a result belongs to.
+
+    Attributes:
+        key: the request's id; for a failed line its number and digest.
+        request_id: what the result says of the text, the model and the flags that it was made with, see
+            `batch_id`; None: nothing, such as a result that another program wrote.
+    """
+
+    key: Hashable
+    request_id: str | None
 
 
 class ResultSink(Protocol):
-    """What takes results. ``existing_keys``: the keys of results from before the start, see `result_key`."""
+    """What takes results.
 
-    existing_keys: set[Hashable]
+    Attributes: ``existing``: by its key, the ``request_id`` of each result from before the start; ``is_file``:
+    True if the results can be read again.
+    """
+
+    existing: dict[Hashable, str | None]
+    is_file: bool
 
     def add(self, record: dict[str, Any]) -> None:
         """Keep a result."""
@@ -71,8 +101,8 @@ def closed_at_end(results: ResultSink) -> Iterator[None]:
     results.close()
 
 
-def result_key(record: Any, openai: bool) -> Hashable:
-    """What a result belongs to: the request's id; for a failed line its number and digest.
+def result_owner(record: Any, openai: bool) -> ResultOwner:
+    """Return what a result belongs to.
 
     Raises ``ValueError`` for what is not a result, and for a result in the other format.
     """
@@ -87,11 +117,12 @@ def result_key(record: Any, openai: bool) -> Hashable:
         message = problem_message(problem).removesuffix(" or instance of _Failure")
         raise ValueError(problem_sentence(problem["loc"], message)) from None
     if result.error is not None:
-        return result.error.line, result.error.digest
-    request_id = result.custom_id if openai else result.id
-    if request_id is None:
+        return ResultOwner((result.error.line, result.error.digest), None)
+    name = result.custom_id if openai else result.id
+    if name is None:
         raise ValueError("it names no request")
-    return request_id
+    request_id = result.response.request_id if openai and result.response else result.request_id
+    return ResultOwner(name, request_id if request_id and _REQUEST_ID.fullmatch(request_id) else None)
 
 
 def _has_outcome(record: dict[str, Any]) -> bool:
@@ -101,8 +132,10 @@ def _has_outcome(record: dict[str, Any]) -> bool:
 class StdoutSink:
     """Results on stdout, each written at once."""
 
+    is_file = False
+
     def __init__(self) -> None:
-        self.existing_keys: set[Hashable] = set()
+        self.existing: dict[Hashable, str | None] = {}
 
     def add(self, record: dict[str, Any]) -> None:
         """Write a result."""
@@ -116,20 +149,21 @@ class StdoutSink:
 class ResultJournal:
     """Results in a file: each line is written with one call, and forced to the disk in groups.
 
-    With ``resume``, results that are there stay: ``existing_keys`` holds their keys, and a torn last line is cut
-    off. Raises ``JournalError`` if another run writes to the file, if it exists and ``resume`` is False, if it is
-    not a file of results, and if the disk is full.
+    With ``resume``, results that are there stay: ``existing`` holds what they belong to, and a torn last line is
+    cut off. Raises ``JournalError`` if another run writes to the file, if it exists and ``resume`` is False, if
+    it is not a file of results, and if the disk is full.
     """
 
     def __init__(self, path: Path, resume: bool, openai: bool) -> None:
         self._path, self._openai = path, openai
-        self.existing_keys: set[Hashable] = set()
+        self.existing: dict[Hashable, str | None] = {}
         try:
             self._file = AppendOnlyFile(path)
         except OSError as error:
             raise JournalError(f"{path}: {error.strerror}") from None
+        self.is_file = self._file.is_regular
         try:
-            if self._file.is_regular:
+            if self.is_file:
                 self._open(resume)
         except BaseException:
             self._file.close()
@@ -155,13 +189,13 @@ class ResultJournal:
             if not is_whole and _is_torn(line):
                 break
             try:
-                key = result_key(parse_strict_json(line), self._openai)
+                owner = result_owner(parse_strict_json(line), self._openai)
             except ValueError as error:
                 raise JournalError(
                     f"{self._path}: line {number} is no result to go on with: {error}; it is left as it is"
                 ) from None
             if is_whole:  # a result that lacks only its line end is cut off and made again
-                self.existing_keys.add(key)
+                self.existing[owner.key] = owner.request_id
                 end += len(line)
         return end
 

@@ -16,7 +16,7 @@ from ...engine import (
     format_chat,
     open_chat_template,
 )
-from ...grammars import Constraint, grammar_table, resolve_grammar
+from ...grammars import Constraint, GrammarSpec, grammar_table, resolve_grammar
 from ...presets import (
     Override,
     Preset,
@@ -94,6 +94,19 @@ class RequestBuilder:
             key=request.id,
         )
 
+    def default_settings(self) -> Settings:
+        """Return the settings of a line that sets nothing itself."""
+        defaults = self._defaults
+        return resolve_settings(self._load_preset(defaults.preset), chain=defaults.chain, flags=defaults.overrides)
+
+    def grammar(self, settings: Settings) -> GrammarSpec | None:
+        """Return the grammar of these settings; None without one."""
+        value = settings.grammar.value
+        if value is None:
+            return None
+        value = batch_grammar(value, is_lenient=self._defaults.schema_lenient)
+        return resolve_grammar(value, grammar_folders(), settings.grammar_base)
+
     def _resolve(self, request: BatchRequest) -> Settings:
         has_own_chain = request.preset is not None or request.chain is not None
         try:
@@ -120,11 +133,9 @@ class RequestBuilder:
         return self._presets[name]
 
     def _constraint(self, settings: Settings) -> Constraint | None:
-        value = settings.grammar.value
-        if value is None:
+        spec = self.grammar(settings)
+        if spec is None:
             return None
-        value = batch_grammar(value, is_lenient=self._defaults.schema_lenient)
-        spec = resolve_grammar(value, grammar_folders(), settings.grammar_base)
         if spec.left_out not in self._reported:
             self._reported.add(spec.left_out)
             report_left_out(spec)

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from ...engine import Model
     from ..batch.journal import ResultSink
     from ..batch.request_builder import BatchDefaults
+    from ..batch.runner import BatchRunner
     from ..batch.template import PromptTemplate
     from ..render.batch import BatchProgress
 
@@ -146,9 +147,7 @@ def _open_results(options: BatchOptions) -> ResultSink:
 def _answer(options: BatchOptions, parts: _BatchParts, interrupt: Interrupt) -> None:
     """Answer all requests that have no result yet."""
     from ..batch.input_lines import BackgroundLines, read_input_lines
-    from ..batch.request_builder import RequestBuilder
-    from ..batch.result_format import ResultFormat
-    from ..batch.runner import BatchPolicy, BatchRunner
+    from ..batch.runner import BatchPolicy
     from ..render.batch import show_progress
 
     model = parts.model
@@ -161,8 +160,7 @@ def _answer(options: BatchOptions, parts: _BatchParts, interrupt: Interrupt) -> 
             note("what is begun is being finished; Ctrl-C again stops at once")
         return interrupt.requested
 
-    builder = RequestBuilder(model, parts.defaults)
-    runner = BatchRunner(builder, ResultFormat(options.format.value), parts.results, parts.progress)
+    runner = _make_runner(options, parts)
     policy = BatchPolicy(options.parallel or model.default_parallel, options.deterministic, should_stop)
     results_on_terminal = options.prints_results and sys.stdout.isatty()
     with open_input(options.requests) as file, show_progress(parts.progress, results_on_terminal) as display:
@@ -172,3 +170,29 @@ def _answer(options: BatchOptions, parts: _BatchParts, interrupt: Interrupt) -> 
     if runner.unmatched_results and not interrupt.requested:
         results = count_noun(runner.unmatched_results, "result")
         note(f"{options.output} also holds {results} for requests that are not in this file")
+
+
+def _make_runner(options: BatchOptions, parts: _BatchParts) -> BatchRunner:
+    """What answers the requests. Raises ``JournalError`` if there are results of other settings or requests."""
+    from ..batch.batch_settings import batch_settings
+    from ..batch.input_lines import read_input_lines
+    from ..batch.request_builder import RequestBuilder
+    from ..batch.result_format import ResultFormat
+    from ..batch.runner import BatchRunner
+    from ..batch.settings_file import keep_settings, settings_digest
+
+    builder = RequestBuilder(parts.model, parts.defaults)
+    settings = batch_settings(parts.model, parts.defaults, builder, options.answer_form)
+    existing = parts.results.existing
+    result_format = ResultFormat(options.format.value, settings_digest(settings))
+    runner = BatchRunner(builder, result_format, parts.results, parts.progress, keeps_others=options.force)
+    if parts.results.is_file:
+        keep_settings(options.output, settings, has_results=bool(existing), is_forced=options.force)
+    untold = sum(isinstance(key, str) and request_id is None for key, request_id in existing.items())
+    if untold:
+        results = count_noun(untold, "result")
+        note(f"{options.output} has {results} without a request_id: what made them cannot be checked")
+    if existing and options.reads_file and not options.force:
+        with open_input(options.requests) as file:
+            runner.check_results(read_input_lines(file, parts.template))
+    return runner

@@ -5,6 +5,7 @@ from __future__ import annotations
 from enum import Enum
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import typer
 
@@ -67,6 +68,9 @@ class BatchOptions(Options):
     resume: bool = _batch(
         "--resume", help="Continue a file of results; no request is answered twice.", default=False
     )
+    force: bool = _batch(
+        "--force", help="With --resume: go on although the model, flags or texts are others.", default=False
+    )
     parallel: int | None = _batch(
         "--parallel",
         "-np",
@@ -100,6 +104,16 @@ class BatchOptions(Options):
         return str(self.output) == "-"
 
     @property
+    def answer_form(self) -> dict[str, Any]:
+        """The flags of this command alone that change results, by name, and the length of the context."""
+        return {
+            "context": self.model.context_size,
+            "deterministic": self.deterministic,
+            "template": self.template,
+            "format": self.format.value,
+        }
+
+    @property
     def reads_file(self) -> bool:
         """True if the requests are in a file that can be read twice, and not in a pipe."""
         return str(self.requests) != "-" and self.requests.is_file()
@@ -113,6 +127,8 @@ class BatchOptions(Options):
             raise typer.BadParameter(f"--trace: --format {self.format.value} has no room for it; jsonl has")
         if self.resume and self.prints_results:
             raise typer.BadParameter("--resume goes on with a file; name it with -o")
+        if self.force and not self.resume:
+            raise typer.BadParameter("--force goes with --resume")
         if self.template is None and self.requests.suffix.lower() == ".csv":
             raise typer.BadParameter(
                 "--template says what is asked of a row, such as --template 'Summarise: {text}'"

@@ -331,15 +331,16 @@ def start(work, environment, *more):
     )
 
 
-def wait_for_lines(path, count):
+def wait_for_lines(command, path, count):
     while not path.exists() or path.read_bytes().count(b"\n") < count:
+        assert command.poll() is None, command.stderr.read()
         time.sleep(0.02)
 
 
 def test_ctrl_c_finishes_what_is_begun_and_a_second_stops_at_once(gen, work, environment):
     write(work / "in.jsonl", *({"id": str(n), "prompt": "The", "max_tokens": 10 + n} for n in range(14)))
     once = start(work, environment)
-    wait_for_lines(work / "out.jsonl", 2)
+    wait_for_lines(once, work / "out.jsonl", 2)
     once.send_signal(signal.SIGINT)
     _, said = once.communicate(timeout=100)
     assert once.returncode == 130
@@ -347,8 +348,8 @@ def test_ctrl_c_finishes_what_is_begun_and_a_second_stops_at_once(gen, work, env
     assert b"--resume goes on" in said
     first = len(read(work / "out.jsonl"))
     assert 2 <= first < 14
-    twice = start(work, environment, "--resume", "-n", "-1")
-    wait_for_lines(work / "out.jsonl", first + 1)
+    twice = start(work, environment, "--resume")
+    wait_for_lines(twice, work / "out.jsonl", first + 1)
     twice.send_signal(signal.SIGINT)
     time.sleep(0.05)
     twice.send_signal(signal.SIGINT)
@@ -365,7 +366,7 @@ def test_ctrl_c_finishes_what_is_begun_and_a_second_stops_at_once(gen, work, env
 def test_two_runs_on_one_file_are_refused(gen, work, environment):
     write(work / "in.jsonl", *({"id": str(n), "prompt": "The", "max_tokens": 60} for n in range(12)))
     other = start(work, environment)
-    wait_for_lines(work / "out.jsonl", 1)
+    wait_for_lines(other, work / "out.jsonl", 1)
     assert "another run is writing to it" in gen("batch", "in.jsonl", "-o", "out.jsonl", "--resume", code=1).err
     other.kill()
     other.communicate()

@@ -3,6 +3,7 @@
 import pytest
 from logitsmith.cli.batch.journal import JournalError, ResultJournal
 
+OURS = '{"id": "o", "request_id": "178036a8a003f4879a67c8d7", "text": "x", "error": null}\n'
 GOOD = '{"id": "a", "text": "x", "error": null}\n'
 FAILED = '{"id": "b", "line": 2, "error": {"code": "c", "message": "m", "line": 2, "digest": "d"}}\n'
 ODD = {
@@ -36,8 +37,8 @@ def test_an_odd_line_is_named_and_the_file_left_as_it_is(tmp_path, line, complai
 
 def test_keys_of_answers_and_failures(tmp_path):
     path = tmp_path / "out.jsonl"
-    path.write_text(GOOD + FAILED + '{"id": "c", "te')
+    path.write_text(OURS + GOOD + FAILED + '{"id": "c", "te')
     journal = ResultJournal(path, resume=True, openai=False)
-    assert journal.existing_keys == {"a", (2, "d")}
+    assert journal.existing == {"o": "178036a8a003f4879a67c8d7", "a": None, (2, "d"): None}
     journal.close()
-    assert path.read_text() == GOOD + FAILED
+    assert path.read_text() == OURS + GOOD + FAILED

@@ -1,0 +1,57 @@
+"""What the answers of a batch depend on beside its requests: the model, and what the flags set."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from ...engine import Model
+from ...samplers import StepSpec
+from .request_builder import BatchDefaults, RequestBuilder
+
+_LEFT_OUT = frozenset({"fingerprint", "threads"})
+"""Of a model's identity: what stands under another name, and what is left to each machine."""
+
+
+def batch_settings(
+    model: Model, defaults: BatchDefaults, builder: RequestBuilder, form: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Return the settings as JSON, under the names by which a user sets them. Raises ``ModelError``.
+
+    Args:
+        model: the model.
+        defaults: what the flags set.
+        builder: what makes requests with them.
+        form: the further flags that change results, such as their format.
+    """
+    settings = builder.default_settings()
+    grammar = builder.grammar(settings)
+    identity = model.identity()
+    return {
+        "name": model.name,
+        "model": identity["fingerprint"],
+        **{name: value for name, value in identity.items() if name not in _LEFT_OUT},
+        **_chain(settings.steps),
+        "seed": defaults.base_seed if settings.seed.value is None else settings.seed.value,
+        **{name: getattr(settings, name).value for name in ("max_tokens", "stop", "system")},
+        "grammar": None if grammar is None else grammar.description,
+        "chat": defaults.chat,
+        "chat_template": defaults.chat_template,
+        "chat_template_kwargs": defaults.chat_template_kwargs,
+        "logprobs": defaults.logprobs,
+        "trace": defaults.trace,
+        **form,
+    }
+
+
+def _chain(steps: Iterable[StepSpec]) -> dict[str, Any]:
+    """The names of the steps that do something, and their parameters as ``name.parameter``."""
+    acting = [step for step in steps if not step.is_off]
+    counts: Counter[str] = Counter()
+    parameters = {}
+    for step in acting:
+        counts[step.name] += 1
+        name = step.name if counts[step.name] == 1 else f"{step.name}#{counts[step.name]}"
+        parameters.update({f"{name}.{key}": value for key, value in step.sampler.model_dump(mode="json").items()})
+    return {"chain": [step.name for step in acting], **parameters}
