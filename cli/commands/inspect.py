@@ -122,18 +122,25 @@ def _print(inputs: Sequence[_Input], options: InspectOptions, ids: frozenset[str
 
 def _print_token(inputs: Sequence[_Input], options: InspectOptions, ids: frozenset[str]) -> None:
     """Show the trace of one token of each run. A run without it, or without a trace, is a failure."""
+    from ..render.inspected_run import run_heading
     from ..render.token_trace import TokenSearch, show_token
 
+    is_first = True
     for item in inputs:
         for run in item.runs(ids):
             search = TokenSearch(options.token, options.text)
             line = search.find(run)
+            name = item.name if search.request is None else f"{item.name}: {search.request}"
             if line is None:
-                fail(f"{item.name}: there is no {search.words}; the run has {search.written:,} tokens")
+                fail(f"{name}: there is no {search.words}; the run has {search.written:,} tokens")
             if line.trace is None:
-                fail(f"{item.name}: this run has no traces; gen run --format jsonl --trace writes them")
-            if item is not inputs[0]:
+                fail(f"{name}: this run has no traces; --format jsonl --trace writes them")
+            if not is_first:
                 print()
+            is_first = False
+            heading = run_heading(item.name if len(inputs) > 1 else None, search.request)
+            if heading is not None:
+                print(heading)
             show_token(line, line.trace, search.written - 1)
 
 
@@ -166,7 +173,8 @@ def _report(inputs: Sequence[_Input]) -> None:
 
     for item in inputs:
         if item.problems and not item.has_run:
-            say(f"gen: {item.name}: this is no run of gen --format jsonl; {item.problems[0]}")
+            what = "this is no run of gen --format jsonl, nor of gen batch --format jsonl"
+            say(f"gen: {item.name}: {what}; {item.problems[0]}")
             continue
         for problem in item.problems[:_MAX_PROBLEMS]:
             say(f"gen: {item.name}: {problem}")

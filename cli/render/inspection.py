@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable
+from itertools import count
 from math import exp
 from typing import TYPE_CHECKING
 
 from ..errors import note
-from .inspected_run import InspectedRun, InspectedToken
+from .inspected_run import InspectedRun, InspectedToken, run_heading
 from .run_lists import FALLEN_MARK, print_fallen, print_means, print_surprises, print_table
 
 if TYPE_CHECKING:
@@ -57,29 +58,28 @@ class RunPrinter:
         """Print each token and add it to ``run``, so that a broken run is shown as far as it goes."""
         from ...logprobs import RecordedDone, RecordedStart, RecordedTokenLine
 
-        for number, event in enumerate(events):
+        numbers = {"prompt": count(), "token": count()}
+        for position, event in enumerate(events):
             if isinstance(event, RecordedStart):
                 run.start = event
-                name = ": ".join(part for part in (name, event.id) if part is not None) or None
-            if number == 0:
-                self._print_name(name)
+            if position == 0:
+                self._print_heading(run_heading(name, None if run.start is None else run.start.id))
             if isinstance(event, RecordedDone):
                 run.done = event
             elif isinstance(event, RecordedTokenLine):
                 source = self._source or event.logprobs_from or "model"
-                token = InspectedToken(event, event.distribution(source), _fallen_stage(event))
+                number = next(numbers[event.event])
+                token = InspectedToken(event, number, event.distribution(source), _fallen_stage(event))
                 run.tokens.append(token)
                 self._console.print(_tinted_text(token), end="")
                 sys.stdout.flush()
 
-    def _print_name(self, name: str | None) -> None:
-        """Print the name of a run, if it has one, as `head` does for files."""
-        from .text import visible
-
+    def _print_heading(self, heading: str | None) -> None:
+        """Print the heading of a run, if it has one, apart from the run before."""
         if not self._is_first:
             print()
-        if name is not None:
-            print(visible(f"==> {name} <=="))
+        if heading is not None:
+            print(heading)
         self._is_first = False
 
 

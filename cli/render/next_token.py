@@ -48,7 +48,12 @@ def show_table(named: NamedNextToken) -> None:
         notes = stage_notes(trace.stages)
     ids = [candidate.id for candidate in trace.candidates]
     if result.forced is not None:
-        notes.append(StepNote("forced", "the grammar leaves one token only, marked >; the chain has no say"))
+        notes.append(
+            StepNote(
+                "forced",
+                "the grammar allows one text only, which goes on with the token marked >; the chain has no say",
+            )
+        )
     print_trace_table(tokens, columns, notes, None if result.forced is None else ids.index(result.forced))
 
 

@@ -21,13 +21,14 @@ _MEANS_INDENT = 20
 def print_surprises(tokens: Sequence[InspectedToken]) -> None:
     """List the ten tokens that were the least probable."""
     from .tables import print_wrapped, table
+    from .token_label import token_label
 
-    numbered = [(token.logprob, number, token) for number, token in enumerate(tokens) if token.logprob is not None]
+    known = [(token.logprob, token) for token in tokens if token.logprob is not None]
     rows = []
-    for logprob, number, token in sorted(numbered, key=lambda item: item[0])[:_LISTED_SURPRISES]:
-        likeliest = "" if token.distribution is None else _likeliest_other(token.distribution, token.line.data)
+    for logprob, token in sorted(known, key=lambda item: item[0])[:_LISTED_SURPRISES]:
+        likeliest = "" if token.distribution is None else _likeliest_other(token.distribution, token.data)
         rows.append(
-            (str(number), _quoted_token(token.line.data), f"{exp(logprob):.4f}", f"{abs(logprob):.3f}", likeliest)
+            (token.place, token_label(token.data), f"{exp(logprob):.4f}", f"{abs(logprob):.3f}", likeliest)
         )
     if rows:
         print_wrapped("most surprising", 0)
@@ -35,12 +36,14 @@ def print_surprises(tokens: Sequence[InspectedToken]) -> None:
         print()
 
 
-def _likeliest_other(distribution: RecordedDistribution, data: list[int]) -> str:
+def _likeliest_other(distribution: RecordedDistribution, data: bytes) -> str:
     """The likeliest token with its probability, if it is recorded and another one."""
+    from .token_label import token_label
+
     first = max(distribution.top_logprobs, key=lambda other: other.logprob or 0.0, default=None)
-    if first is None or first.data == data or first.logprob is None:
+    if first is None or bytes(first.data) == data or first.logprob is None:
         return ""
-    return f"{_quoted_token(first.data)} {exp(first.logprob):.4f}"
+    return f"{token_label(bytes(first.data))} {exp(first.logprob):.4f}"
 
 
 def print_fallen(tokens: Sequence[InspectedToken]) -> None:
@@ -59,22 +62,23 @@ def print_fallen(tokens: Sequence[InspectedToken]) -> None:
 def print_table(tokens: Sequence[InspectedToken], top: int) -> None:
     """Print a row for each token, with ``top`` alternatives."""
     from .tables import table
+    from .token_label import token_label
 
     rows = []
-    for number, token in enumerate(tokens):
+    for token in tokens:
         distribution = token.distribution
         logprob = None if distribution is None else distribution.logprob
         entropy = None if distribution is None else distribution.entropy
         alternatives = [] if distribution is None else distribution.top_logprobs[:top]
         rows.append(
             (
-                str(number),
-                _quoted_token(token.line.data),
+                token.place,
+                token_label(token.data),
                 "-" if logprob is None else f"{exp(logprob):.4f}",
                 "-" if logprob is None else f"{abs(logprob):.3f}",
                 "-" if entropy is None else f"{entropy:.3f}",
                 "  ".join(
-                    f"{_quoted_token(other.data)} {exp(other.logprob):.3f}"
+                    f"{token_label(bytes(other.data))} {exp(other.logprob):.3f}"
                     for other in alternatives
                     if other.logprob is not None
                 ),
@@ -82,12 +86,6 @@ def print_table(tokens: Sequence[InspectedToken], top: int) -> None:
         )
     table(("", "token", "probability", "surprise", "entropy", "alternatives" if top else ""), rows)
     print()
-
-
-def _quoted_token(data: list[int]) -> str:
-    from ...logprobs import display_text
-
-    return repr(display_text(bytes(data)))
 
 
 def print_means(run: InspectedRun, source: LogprobSource | None) -> None:

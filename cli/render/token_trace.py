@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from .trace_table import print_trace_table, stage_columns, stage_notes, token_label
+from .token_label import token_label
+from .trace_table import print_trace_table, stage_columns, stage_notes
 
 if TYPE_CHECKING:
     from ...engine import Token
@@ -18,12 +19,14 @@ _LABEL_COLUMNS = 60
 class TokenSearch:
     """Looks for one written token: that of a number, counted from 0, or the first one whose text has a text.
 
-    Attributes: ``written``, how many tokens the run has, as far as it was read.
+    Attributes: ``written``, how many tokens the run has, as far as it was read; ``request``, the id of the request
+    that the run answers, None if it is not of a batch.
     """
 
     def __init__(self, number: int | None, text: str | None) -> None:
         self._number, self._text = number, text
         self.written = 0
+        self.request: str | None = None
 
     @property
     def words(self) -> str:
@@ -32,9 +35,11 @@ class TokenSearch:
 
     def find(self, events: Iterable[RecordedEvent]) -> RecordedTokenLine | None:
         """The token; None if the run has none that fits. ``written`` is then the number of its tokens."""
-        from ...logprobs import RecordedTokenLine, display_text
+        from ...logprobs import RecordedStart, RecordedTokenLine, display_text
 
         for event in events:
+            if isinstance(event, RecordedStart):
+                self.request = event.id
             if not isinstance(event, RecordedTokenLine) or event.event != "token":
                 continue
             self.written += 1
@@ -59,10 +64,12 @@ def show_token(line: RecordedTokenLine | Token, trace: RecordedTrace | Trace, nu
 
 def draw_words(line: RecordedTokenLine | Token, trace: RecordedTrace | Trace) -> str:
     """How the token was chosen, as ``u = 0.431 lies in 0.402 … 0.466: ' king'``."""
+    from .text import visible
+
     label = token_label(bytes(line.data), _LABEL_COLUMNS)
     if trace.forced:
-        return f"forced: the grammar left only {label}"
+        return f"forced: the grammar allows one text only, which goes on with {label}"
     if trace.draw is None:
-        return f"no chance: the last step takes {label}"
+        return f"no random number: {visible(trace.stages[-1].name)} takes {label}"
     draw = trace.draw
     return f"u = {draw.u:.6g} lies in {draw.low:.6g} … {draw.high:.6g}: {label}"

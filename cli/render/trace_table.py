@@ -10,6 +10,8 @@ from collections.abc import Iterator, Sequence
 from textwrap import wrap
 from typing import NamedTuple, Protocol
 
+from .token_label import display_width, shortened, token_label
+
 _PIPED_COLUMNS = 1000
 """Wide enough that no table in a pipe is divided."""
 _GAP = "  "
@@ -21,6 +23,8 @@ _BAR_COLUMNS, _NARROW_BAR_COLUMNS = 10, 6
 _EIGHTHS = " ▏▎▍▌▋▊▉"
 _TITLE_COLUMNS = 14
 """The longest title of a chain's column."""
+_NAME_COLUMNS = 30
+"""The longest name of a stage that is shown whole."""
 _LEAST_DECIMAL = 0.00005
 """Below this, four decimals would show 0."""
 
@@ -73,7 +77,7 @@ def stage_columns(stages: Sequence[AnyTraceStage], probs: Sequence[Sequence[floa
     ``probs``: for each candidate, its probability at each stage.
     """
     columns = [
-        TraceColumn(stage.name, [row[number] for row in probs], stage.kept, stage.entropy)
+        TraceColumn(_stage_name(stage), [row[number] for row in probs], stage.kept, stage.entropy)
         for number, stage in enumerate(stages)
     ]
     draws_only = len(columns) > 1 and columns[-1][1:] == columns[-2][1:]
@@ -82,7 +86,16 @@ def stage_columns(stages: Sequence[AnyTraceStage], probs: Sequence[Sequence[floa
 
 def stage_notes(stages: Sequence[AnyTraceStage]) -> list[StepNote]:
     """What the steps say that they did."""
-    return [StepNote(stage.name, stage.note) for stage in stages if stage.note is not None]
+    from .text import visible
+
+    return [StepNote(_stage_name(stage), visible(stage.note)) for stage in stages if stage.note is not None]
+
+
+def _stage_name(stage: AnyTraceStage) -> str:
+    """The name on one line. Names and notes come from other packages and from files."""
+    from .text import visible
+
+    return shortened(" ".join(visible(stage.name).split()), _NAME_COLUMNS)
 
 
 def print_trace_table(
@@ -121,24 +134,24 @@ def table_lines(
     cells = [_column_cells(column) for column in columns]
     bar_columns = _NARROW_BAR_COLUMNS if is_narrow else _BAR_COLUMNS
     bars = ["", *(bar(prob or 0.0, bar_columns) for prob in columns[-1].probs), "", ""]
-    label_columns = max(map(_display_width, labels))
+    label_columns = max(map(display_width, labels))
     blocks = list(_blocks(cells, width - label_columns, len(_GAP) + bar_columns))
     for number, block in enumerate(blocks):
         if number:
             yield ""
-        block_columns = label_columns + sum(len(_GAP) + _display_width(column[0]) for column in block)
+        block_columns = label_columns + sum(len(_GAP) + display_width(column[0]) for column in block)
         has_bars = number == len(blocks) - 1 and block_columns + len(_GAP) + bar_columns <= width
         for row, label in enumerate(labels):
-            line = label + " " * (label_columns - _display_width(label))
+            line = label + " " * (label_columns - display_width(label))
             line += "".join(_GAP + column[row] for column in block)
             yield (line + _GAP + bars[row] if has_bars else line).rstrip()
 
 
 def note_lines(notes: Sequence[StepNote], width: int) -> Iterator[str]:
     """Yield a line per note; the names stand in a column, and longer texts are wrapped beside it."""
-    indent = max((_display_width(note.name) for note in notes), default=0) + len(_GAP)
+    indent = max((display_width(note.name) for note in notes), default=0) + len(_GAP)
     for note in notes:
-        start = note.name + " " * (indent - _display_width(note.name))
+        start = note.name + " " * (indent - display_width(note.name))
         yield from wrap(
             note.text, max(width, indent + 10), initial_indent=start, subsequent_indent=" " * indent
         )  # fmt: skip
@@ -156,29 +169,13 @@ def short_title(name: str) -> str | None:
     from .text import visible
 
     title = visible(name).strip()
-    return title if title and _display_width(title) <= _TITLE_COLUMNS and "\n" not in title else None
+    return title if title and display_width(title) <= _TITLE_COLUMNS and "\n" not in title else None
 
 
 def bar(prob: float, columns: int) -> str:
     """A probability as a bar of eighths; 1 fills all columns."""
     eighths = round(min(prob, 1.0) * columns * 8)
     return "█" * (eighths // 8) + _EIGHTHS[eighths % 8].strip()
-
-
-def token_label(data: bytes, columns: int) -> str:
-    """A token in quotes, at most so many columns wide; what is cut off is replaced by an ellipsis."""
-    from ...logprobs import display_text
-    from .text import visible
-
-    label = visible(repr(display_text(data)))
-    if _display_width(label) <= columns:
-        return label
-    kept = ""
-    for character in label:
-        if _display_width(kept + character) > columns - 2:
-            break
-        kept += character
-    return f"{kept}…{label[-1]}"
 
 
 def _labels(tokens: Sequence[bytes], columns: int, marked: int | None) -> list[str]:
@@ -193,8 +190,8 @@ def _column_cells(column: TraceColumn) -> list[str]:
     """The cells of a column, all of one width: title, probabilities, kept, entropy."""
     entropy = "-" if column.entropy is None else f"{column.entropy:.3f}"
     cells = [column.title, *map(probability_text, column.probs), f"{column.kept:,}", entropy]
-    width = max(map(_display_width, cells))
-    return [" " * (width - _display_width(cell)) + cell for cell in cells]
+    width = max(map(display_width, cells))
+    return [" " * (width - display_width(cell)) + cell for cell in cells]
 
 
 def _blocks(cells: Sequence[list[str]], width: int, bar_width: int) -> Iterator[Sequence[list[str]]]:
@@ -203,16 +200,10 @@ def _blocks(cells: Sequence[list[str]], width: int, bar_width: int) -> Iterator[
     while start < len(cells):
         end, used = start, 0
         while end < len(cells):
-            used += len(_GAP) + _display_width(cells[end][0])
+            used += len(_GAP) + display_width(cells[end][0])
             needed = used + (bar_width if end == len(cells) - 1 else 0)
             if end > start and needed > width:
                 break
             end += 1
         yield cells[start:end]
         start = end
-
-
-def _display_width(text: str) -> int:
-    from rich.cells import cell_len
-
-    return cell_len(text)

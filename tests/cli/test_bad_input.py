@@ -311,6 +311,8 @@ NO_RUNS = {
 def test_another_format_is_one_line_for_inspect(gen, home, data):
     (home / "work" / "run.txt").write_bytes(data)
     result = gen("inspect", "run.txt", code=1)
-    assert result.err.startswith("gen: run.txt: this is no run of gen --format jsonl; line 1: ")
+    assert result.err.startswith(
+        "gen: run.txt: this is no run of gen --format jsonl, nor of gen batch --format jsonl; line 1: "
+    )
     assert result.err.count("\n") == 1
     assert "Input" not in result.err

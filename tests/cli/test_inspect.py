@@ -60,8 +60,9 @@ def test_text_and_means(gen, stream):
 
 def test_a_table(gen, stream):
     rows = [line.split() for line in gen("inspect", "run.jsonl", "--top", "1").out.splitlines()]
-    assert ["1", "'", "a'", "0.6065", "0.500", "1.500", "'", "a'", "0.607"] in rows
-    assert ["2", r"'\x1b['", "0.2231", "1.500", "0.500", "'b'", "0.779"] in rows
+    assert ["prompt", "0", "'Hi'", "-", "-", "-"] in rows
+    assert ["0", "'", "a'", "0.6065", "0.500", "1.500", "'", "a'", "0.607"] in rows
+    assert ["1", r"'\x1b['", "0.2231", "1.500", "0.500", "'b'", "0.779"] in rows
     of_chain = gen("inspect", "run.jsonl", "--top", "0", "--logprobs-from", "chain").out
     assert "0.250" in of_chain
     assert "logprobs of the chain" in of_chain
@@ -77,7 +78,10 @@ def test_cut_off(gen, stream):
 WRONG = {
     "no JSON": (b'{"event": "start"}\nfoo\n', "stdin: line 2: not JSON"),
     "nothing": (b"", "stdin: there is no run in it"),
-    "one word": (b"garbage", "stdin: this is no run of gen --format jsonl; line 1: not JSON"),
+    "one word": (
+        b"garbage",
+        "stdin: this is no run of gen --format jsonl, nor of gen batch --format jsonl; line 1: not JSON",
+    ),
     "a beginning": (b'{"event": "sta', "stdin: there is no run in it"),
     "other JSON": (b'{"a": 1}\n', "line 1: it is no event of a jsonl stream"),
     "a wrong field": (b'{"event": "token", "bytes": [300], "logprob": 0}\n', "line 1: "),

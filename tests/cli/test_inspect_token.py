@@ -56,8 +56,34 @@ def test_forced_and_certain_tokens(gen, home):
     lines[1]["trace"] |= {"forced": True, "draw": None}
     lines[2]["trace"] |= {"draw": None}
     (home / "work" / "forced.jsonl").write_text(jsonl(lines))
-    assert "forced: the grammar left only" in gen("inspect", "forced.jsonl", "--token", "0").out
-    assert "no chance: the last step takes" in gen("inspect", "forced.jsonl", "--token", "1").out
+    assert (
+        "forced: the grammar allows one text only, which goes on with"
+        in gen("inspect", "forced.jsonl", "--token", "0").out
+    )
+    assert "no random number: dist takes" in gen("inspect", "forced.jsonl", "--token", "1").out
+
+
+def test_the_token_of_each_of_several_runs(gen, run_file, home):
+    answers = [{"id": name, "line": 1, "model": "tiny", "seed": 1, "tokens": LINES} for name in ("one", "two")]
+    (home / "work" / "results.jsonl").write_text(jsonl(answers))
+    headings = [line for line in gen("inspect", "results.jsonl", "--token", "1").out.splitlines() if "==" in line]
+    assert headings == ["==> one <==", "==> two <=="]
+    out = gen("inspect", run_file, "results.jsonl", "--token", "1", "--id", "two").out
+    assert out.startswith("==> results.jsonl: two <==\n")
+    message = "results.jsonl: one: there is no token 99"
+    assert message in gen("inspect", "results.jsonl", "--token", "99", code=1).err
+
+
+def test_names_and_notes_of_stages_are_shown_and_not_obeyed(gen, home):
+    lines = json.loads(json.dumps(EVENTS[:2]))
+    stage = lines[1]["trace"]["stages"][1]
+    stage["name"], stage["note"] = "\x1b[2Jname" + "e" * 60, "red \x1b[31m\x9b31m"
+    (home / "work" / "odd.jsonl").write_text(jsonl(lines))
+    out = gen("inspect", "odd.jsonl", "--token", "0", COLUMNS="80").out
+    assert "\u241b[2Jname" in out
+    assert "red \u241b[31m\\u009b31m" in out
+    assert not {"\x1b", "\x9b"} & set(out)
+    assert max(map(len, out.splitlines())) <= 80
 
 
 @pytest.mark.parametrize("width", [50, 80])
@@ -70,7 +96,7 @@ def test_what_is_not_there(gen, run_file, home):
     assert "there is no token 99; the run has 12 tokens" in gen("inspect", run_file, "--token", "99", code=1).err
     assert "no token with the text 'zebra'" in gen("inspect", run_file, "--text", "zebra", code=1).err
     (home / "work" / "plain.jsonl").write_text(jsonl(traced_events(3, traced=False)))
-    message = "this run has no traces; gen run --format jsonl --trace writes them"
+    message = "plain.jsonl: this run has no traces; --format jsonl --trace writes them"
     assert message in gen("inspect", "plain.jsonl", "--token", "0", code=1).err
 
 

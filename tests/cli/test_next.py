@@ -76,7 +76,7 @@ def test_a_grammar_is_a_stage_and_forces(gen):
     result = gen("next", "A:", "--regex", "hello world", "--top", "2").out
     assert result.splitlines()[0].split()[:2] == ["model", "grammar"]
     assert "\n> 'hello'" in result
-    assert "the grammar leaves one token only, marked >" in result
+    assert "the grammar allows one text only, which goes on with the token marked >" in result
     (found,) = gen("next", "A:", "--regex", "hello world", "--format", "json").lines
     assert found["forced"]["token"] == "hello"
     assert "forced" not in gen("next", "A:", "--regex", "hello world", "--no-jump").out

@@ -1,6 +1,7 @@
 """The table of a trace: its lines at any width, its numbers and its bars."""
 
 import pytest
+from logitsmith.cli.render.token_label import token_label
 from logitsmith.cli.render.trace_table import (
     StepNote,
     TraceColumn,
@@ -11,7 +12,6 @@ from logitsmith.cli.render.trace_table import (
     stage_columns,
     stage_notes,
     table_lines,
-    token_label,
 )
 from logitsmith.logprobs import TraceStage
 from rich.cells import cell_len
@@ -26,14 +26,14 @@ COLUMNS = [
 
 def test_the_table():
     assert list(table_lines(TOKENS, COLUMNS, 80)) == [
-        "                     model   top_k  temperature",
-        "' a'                0.5000  0.5000       0.7000  ███████",
-        "' 海洋'             0.2500  0.3000       0.2000  ██",
-        "'\\x1b[31m'          0.1250  0.1500            ·",
-        "' unbelievably'      1e-05       ·            ·",
-        "'bytes:\\\\xff\\\\xfe'  0.0000       ·            ·",
-        "kept                49,152      40            2",
-        "nats                 5.410   3.100            -",
+        "                  model   top_k  temperature",
+        "' a'             0.5000  0.5000       0.7000  ███████",
+        "' 海洋'          0.2500  0.3000       0.2000  ██",
+        "'\\x1b[31m'       0.1250  0.1500            ·",
+        "' unbelievably'   1e-05       ·            ·",
+        "\\xff\\xfe         0.0000       ·            ·",
+        "kept             49,152      40            2",
+        "nats              5.410   3.100            -",
     ]
 
 
@@ -44,7 +44,7 @@ def test_stages_that_do_not_fit_stand_below():
         "' 海洋'       0.2500  0.3000",
         "'\\x1b[31m'    0.1250  0.1500",
         "' unbeliev…'   1e-05       ·",
-        "'bytes:\\\\x…'  0.0000       ·",
+        "\\xff\\xfe      0.0000       ·",
         "kept          49,152      40",
         "nats           5.410   3.100",
         "",
@@ -53,7 +53,7 @@ def test_stages_that_do_not_fit_stand_below():
         "' 海洋'            0.2000  █▎",
         "'\\x1b[31m'              ·",
         "' unbeliev…'            ·",
-        "'bytes:\\\\x…'            ·",
+        "\\xff\\xfe                ·",
         "kept                    2",
         "nats                    -",
     ]
@@ -113,8 +113,17 @@ def test_bars_of_eighths(prob, drawn):
 def test_labels_fit(data, columns):
     label = token_label(data, columns)
     assert cell_len(label) <= columns
-    assert label[0] == label[-1] == "'"
+    assert data == b"\xff\xfe" or label[0] == label[-1] == "'"
     assert "\x1b" not in label
+
+
+def test_the_parts_of_characters_can_be_told_apart():
+    assert [token_label(data, 12) for data in (b"\xe6\x97", b" \xe6\x98", "日".encode())] == [
+        r"\xe6\x97",
+        r" \xe6\x98",
+        "'日'",
+    ]
+    assert token_label(b"\xff" * 9, 12) == r"\xff\xff\xff"[:11] + "…"
 
 
 def test_notes_are_wrapped_beside_their_names():
