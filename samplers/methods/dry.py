@@ -14,7 +14,7 @@ from ..candidates import Candidates
 from ..dry_breakers import LastBreakerTracker, SequenceBreakers
 from ..errors import SamplingError
 from ..history import check_tokens
-from ..note_words import logit_changes
+from ..note_words import logit_changes, token_count
 from ..stage import Stage
 from ..suffix_automaton import SuffixAutomaton
 from ..suffix_matches import WindowSuffixMatcher
@@ -115,7 +115,7 @@ class Dry(Sampler):
     def note(self, before: StageCandidates, after: StageCandidates) -> str:
         """Count the tokens that would continue a repetition."""
         if not after.changes_since(before).size:
-            return f"no token would continue a repetition of {self.allowed_length:,} tokens or more"
+            return f"no token would continue a repetition of {token_count(self.allowed_length)} or more"
         return logit_changes(before, after)
 
     def _check(self, size: int) -> None:

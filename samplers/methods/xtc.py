@@ -88,9 +88,7 @@ class Xtc(Sampler):
         if self._chance > np.float32(self.probability):
             return
         candidates.order()
-        threshold = np.float32(self.threshold)
-        is_likely = candidates.llama_cpp_probs() >= threshold if threshold > 0 else candidates.logits > -np.inf
-        drop = int(np.count_nonzero(is_likely)) - 1
+        drop = self._likely_count(candidates) - 1
         if drop < 1 or candidates.llama_cpp_count - drop < self.min_keep:
             return
         if not self._special:
@@ -111,7 +109,21 @@ class Xtc(Sampler):
         dropped = len(before) - len(after)
         if dropped:
             return f"{rolled}: {token_count(dropped)} dropped, the last with p >= {self.threshold:g} stays"
-        return f"{rolled}: nothing dropped"
+        return f"{rolled}: nothing dropped, {self._obstacle(before.candidates)}"
+
+    def _likely_count(self, candidates: Candidates) -> int:
+        threshold = np.float32(self.threshold)
+        is_likely = candidates.llama_cpp_probs() >= threshold if threshold > 0 else candidates.logits > -np.inf
+        return int(np.count_nonzero(is_likely))
+
+    def _obstacle(self, candidates: Candidates) -> str:
+        """Why none of the candidates was dropped although the step rolled."""
+        likely = self._likely_count(candidates)
+        if likely < 2:
+            return f"fewer than two tokens have p >= {self.threshold:g}"
+        if candidates.llama_cpp_count - (likely - 1) < self.min_keep:
+            return f"at least {token_count(self.min_keep)} stay"
+        return "line ends and end tokens stay"
 
     @property
     def roll(self) -> float | None:

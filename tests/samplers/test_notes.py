@@ -152,7 +152,11 @@ def test_every_sampler_has_a_note_here():
 XTC = {
     "rolled": (1.0, 0.1, r"rolled \(0\.\d+ <= 1\): 2 tokens dropped, the last with p >= 0\.1 stays"),
     "not rolled": (1e-6, 0.1, r"not rolled \(0\.\d+ > 1e-06\)"),
-    "rolled in vain": (1.0, 0.45, r"rolled \(0\.\d+ <= 1\): nothing dropped"),
+    "rolled in vain": (
+        1.0,
+        0.45,
+        r"rolled \(0\.\d+ <= 1\): nothing dropped, fewer than two tokens have p >= 0\.45",
+    ),
 }
 
 
@@ -160,6 +164,15 @@ XTC = {
 def test_the_note_of_xtc(probability, threshold, pattern):
     chain = f"xtc(probability={probability}, threshold={threshold})"
     assert re.fullmatch(pattern, notes(chain, PS, [])["xtc"])
+
+
+XTC_OBSTACLES = {"min_keep=5": "at least 5 tokens stay", "keep_special=cancel": "line ends and end tokens stay"}
+
+
+@pytest.mark.parametrize(("parameter", "words"), XTC_OBSTACLES.items(), ids=XTC_OBSTACLES)
+def test_xtc_says_why_it_dropped_nothing(parameter, words):
+    note = notes(f"xtc(probability=1, threshold=0.01, {parameter})", np.flip(PS).copy(), [])["xtc"]
+    assert note.endswith(f": nothing dropped, {words}")
 
 
 def test_the_end_of_infill():
