@@ -30,8 +30,8 @@ class TraceReader:
 
         ``top_count``: how many of the likeliest tokens of each stage a trace has.
         """
-        if not 0 <= top_count <= vocabulary.size:
-            raise ModelError(f"trace: {top_count} is not within 0..{vocabulary.size}")
+        if not 1 <= top_count <= vocabulary.size:  # the likeliest token is told of in any case
+            raise ModelError(f"trace: {top_count} is not within 1..{vocabulary.size}")
         self._vocabulary = vocabulary
         self._recorder = ChainRecorder(chain)
         self._top_count = top_count

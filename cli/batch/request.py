@@ -54,7 +54,7 @@ class _ShortLine(StrictModel):
     json_schema: Json | bool | None = None
     logprobs: int | None = Field(default=None, ge=-1)
     logprobs_from: Literal["model", "chain", "both"] = "model"
-    trace: int | None = Field(default=None, ge=0)
+    trace: int | None = Field(default=None, ge=1)
     chat_template: str | None = None
     chat_template_kwargs: Json | None = None
 

@@ -124,7 +124,9 @@ class BatchOptions(Options):
         if self.logprobs is not None and self.logprobs < least_logprobs:
             raise typer.BadParameter(f"--logprobs: {self.logprobs} is not ≥ 0, nor, in jsonl, -1 for all")
         if self.trace is not None and self.format is not BatchFormat.jsonl:
-            raise typer.BadParameter(f"--trace: --format {self.format.value} has no room for it; jsonl has")
+            raise typer.BadParameter(
+                f"--trace: --format {self.format.value} has no room for it; --format jsonl has"
+            )
         if self.resume and self.prints_results:
             raise typer.BadParameter("--resume goes on with a file; name it with -o")
         if self.force and not self.resume:

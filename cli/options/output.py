@@ -99,7 +99,7 @@ def trace_flag() -> Any:
         "--trace",
         metavar="[N]",
         help=f"What each step did to the N likeliest tokens, in jsonl. [{DEFAULT_TRACE_COUNT}]",
-        limit=at_least(0),
+        limit=at_least(1),
     )
 
 

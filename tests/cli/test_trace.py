@@ -87,4 +87,6 @@ def test_openais_batches_have_no_room(gen, home):
     (line,) = gen("batch", "in.jsonl", code=1).lines
     assert "trace: OpenAI's format has no room for it; --format jsonl has" in line["error"]["message"]
     error = gen("batch", "in.jsonl", "--trace", code=2).err
-    assert "--trace: --format openai has no room for it; jsonl has" in " ".join(error.replace("│", "").split())
+    assert "--trace: --format openai has no room for it; --format jsonl has" in " ".join(
+        error.replace("│", "").split()
+    )

@@ -88,12 +88,12 @@ def test_a_trace_is_what_the_whole_rows_show(model, chain):
 
 
 def test_stages_name_the_steps_of_the_start_event(model):
-    start, tokens, _ = run(model, trace=0, max_tokens=1)
-    assert start.trace == 0
+    start, tokens, _ = run(model, trace=1, max_tokens=1)
+    assert start.trace == 1
     (token,) = tokens
     steps = [(stage.name, stage.step) for stage in token.trace.stages]
     assert steps == [("model", None), *((next(iter(step)), number) for number, step in enumerate(start.chain))]
-    assert [candidate.id for candidate in token.trace.candidates] == [token.id]
+    assert token.id in [candidate.id for candidate in token.trace.candidates]
 
 
 @pytest.mark.parametrize("count", [1, 3, 20])
@@ -189,5 +189,5 @@ def test_in_a_batch(model, isolated):
 
 @pytest.mark.parametrize("count", [-1, 49_153])
 def test_a_count_outside_the_vocabulary_is_refused(model, count):
-    with pytest.raises(ModelError, match=rf"trace: {count} is not within 0\.\.49152"):
+    with pytest.raises(ModelError, match=rf"trace: {count} is not within 1\.\.49152"):
         run(model, trace=count)
