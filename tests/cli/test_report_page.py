@@ -145,7 +145,7 @@ def test_a_token_is_chosen_by_click_and_by_key(open_report):
     settle(tab)
     assert chosen(tab) == 5
     check_table(tab, tokens[5]["trace"])
-    assert "token 6 of 60" in tab.inner_text("#token")
+    assert "token 5 of 0 \u2026 59" in tab.inner_text("#token")
     assert f"id {tokens[5]['id']}" in tab.inner_text("#token")
     assert tab.inner_text("#probability") == f"{math.exp(tokens[5]['logprob']):.4f}"
     press(tab, "ArrowRight", "ArrowRight")
@@ -193,7 +193,7 @@ def test_logits_stand_in_the_same_table(open_report):
 
 def test_the_draw_is_a_bar_with_u_on_it(open_report):
     events = traced_events(10)
-    tab = open_report(events)
+    tab = open_report(events, width=390)
     for line in events[1:-1]:
         draw = line["trace"]["draw"]
         bar = tab.evaluate(
@@ -202,6 +202,11 @@ def test_the_draw_is_a_bar_with_u_on_it(open_report):
             " return [part.left, part.right, needle.left].map((x) => (x - bar.left) / bar.width); })()"
         )
         assert bar == pytest.approx([draw["low"], draw["high"], draw["u"]], abs=0.01)
+        rooms = tab.evaluate(
+            "Array.from(document.querySelectorAll('.draw .label'), (label) =>"
+            " label.parentNode.getBoundingClientRect().width - label.getComputedTextLength())"
+        )
+        assert all(room >= 0 for room in rooms)
         press(tab, "ArrowRight")
 
 
@@ -419,6 +424,7 @@ def test_a_run_without_logprobs_or_without_tokens_is_shown(open_report):
     press(tab, "n", "f", "d", "ArrowDown")
     empty = open_report([{"event": "start", "model": "m", "seed": 1}])
     assert empty.is_visible("#run")
+    assert "without a trace" not in empty.inner_text("#run")
 
 
 def test_a_half_written_file_gives_what_is_whole(open_file, gen, home):
@@ -440,7 +446,7 @@ def test_it_speaks_to_a_screen_reader(open_report):
         ".getAttribute('aria-label')"
     )
     line = events[2]
-    assert active.startswith(f"\u2018{line['text']}\u2019, 2 of 30, probability {math.exp(line['logprob']):.4f}")
+    assert active.startswith(f"\u2018{line['text']}\u2019, token 1, probability {math.exp(line['logprob']):.4f}")
     tree = tab.locator("main").aria_snapshot()
     for role in ("listbox", "option", "tab ", "tabpanel", "table", "rowheader", "columnheader"):
         assert role in tree, role

@@ -68,10 +68,13 @@ function entropyCurve(stages) {
 
 const DRAW_TOP = 20;
 const DRAW_HEIGHT = 30;
-const LEAST_LABELLED = 0.07;
+const LABEL_CHARACTER_WIDTH = 6.5;
 
-/** The candidates as parts of a bar from 0 to 1, and the number u that was drawn. */
-function drawBar(trace, run, intervals) {
+/**
+ * The candidates as parts of a bar from 0 to 1, and the number u that was drawn. `width`: that of the bar, in pixels;
+ * a part has a label if it has room for it.
+ */
+function drawBar(trace, run, intervals, width) {
   const percent = (share) => `${(Math.max(0, Math.min(share, 1)) * 100).toFixed(3)}%`;
   const { u, low, high } = trace.draw;
   const parts = [shape("rect", { class: "others", x: 0, y: DRAW_TOP, width: "100%", height: DRAW_HEIGHT })];
@@ -80,10 +83,10 @@ function drawBar(trace, run, intervals) {
     const size = interval.high - interval.low;
     const kind = interval.candidate.isChosen ? "chosen" : number % 2 ? "odd" : "even";
     parts.push(shape("rect", { class: `part ${kind}`, x: percent(interval.low), y: DRAW_TOP, width: percent(size), height: DRAW_HEIGHT }));
-    if (size >= LEAST_LABELLED) {
-      const label = shape("svg", { x: percent(interval.low), y: DRAW_TOP, width: percent(size), height: DRAW_HEIGHT },
-        shape("text", { x: "50%", y: DRAW_HEIGHT / 2 + 4, class: `label ${kind}` }, quoted(run.piece(interval.candidate.id))));
-      parts.push(label);
+    const label = quoted(run.piece(interval.candidate.id));
+    if (size * width >= label.length * LABEL_CHARACTER_WIDTH) {
+      parts.push(shape("svg", { x: percent(interval.low), y: DRAW_TOP, width: percent(size), height: DRAW_HEIGHT },
+        shape("text", { x: "50%", y: DRAW_HEIGHT / 2 + 4, class: `label ${kind}` }, label)));
     }
   });
   parts.push(shape("line", { class: "needle", x1: percent(u), x2: percent(u), y1: DRAW_TOP - 5, y2: DRAW_TOP + DRAW_HEIGHT + 5 }));

@@ -144,7 +144,7 @@ class Report {
     byId("run").replaceChildren(...runPanel(run, (token) => {
       this.select(this.active, token);
       this.openTab("token");
-    }));
+    }).filter(Boolean));
   }
 
   showRun() {
@@ -325,7 +325,7 @@ function spokenToken(run, index) {
   const chance = logprob === null ? "" : `, probability ${probabilityText(Math.exp(logprob))}`;
   const fallen = run.fallen[index];
   const fall = fallen ? `, the likeliest, ${quoted(run.piece(fallen[0]))}, was dropped by ${visible(fallen[1])}` : "";
-  return `${quoted(run.pieceAt(index))}, ${countText(index + 1)} of ${countText(run.length)}${chance}${fall}`;
+  return `${quoted(run.pieceAt(index))}, ${run.placeOf(index)}${chance}${fall}`;
 }
 
 async function open() {

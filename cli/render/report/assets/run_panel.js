@@ -16,7 +16,7 @@ function runPanel(run, select) {
     ]),
     section("Make it again", commandLine(run)),
     section("Most surprising", surpriseList(run, select)),
-    run.hasTrace ? section("Likeliest token dropped", fallenList(run, select)) : withoutTrace(run),
+    run.hasTrace ? section("Likeliest token dropped", fallenList(run, select)) : run.length ? withoutTrace(run) : null,
     section("Settings", settings(run)),
   ];
 }
@@ -60,7 +60,7 @@ function surpriseList(run, select) {
   const listed = run.bySurprise().slice(0, LISTED_SURPRISES);
   if (!listed.length) return element("p", { class: "note" }, "The run has no logprobs.");
   return element("ol", { class: "jumps" }, listed.map((index) => element("li", {},
-    jump(run, index, select), element("span", { class: "note" }, ` ${probabilityText(Math.exp(run.logprobs[index]))}, at ${countText(index + 1)}`))));
+    jump(run, index, select), element("span", { class: "note" }, ` ${probabilityText(Math.exp(run.logprobs[index]))}, ${run.placeOf(index)}`))));
 }
 
 function fallenList(run, select) {

@@ -36,6 +36,11 @@ class Run {
     return this.ids[index] === null ? this.texts[index] : this.piece(this.ids[index]);
   }
 
+  /** Which token it is, counted from 0 as `gen inspect --token` counts; in the prompt or among those written. */
+  placeOf(index) {
+    return index < this.promptTokens ? `prompt, token ${countText(index)}` : `token ${countText(index - this.promptTokens)}`;
+  }
+
   /** The tokens that `n` goes to, in the order of the text: ten, or two in a hundred of a long run. */
   mostSurprising() {
     const count = Math.max(10, Math.ceil(this.length * 0.02));

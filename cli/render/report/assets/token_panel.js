@@ -19,7 +19,7 @@ class TokenPanel {
       ...[
         this.heading(run, index),
         verdict(run, index, trace),
-        trace?.draw && drawSection(trace, run),
+        trace?.draw && drawSection(trace, run, this.container.clientWidth),
         trace && section("Candidates at each stage", this.unitButtons(), this.candidateTable(run, trace)),
         trace && section("Stages", element("p", { class: "note" }, "Entropy in nats after each stage"), entropyCurve(trace.stages), stageTable(trace)),
         details?.others && section(trace ? "Further likely tokens" : "Alternatives", alternatives(details.others)),
@@ -36,8 +36,8 @@ class TokenPanel {
   heading(run, index) {
     const piece = run.pieceAt(index);
     const isPrompt = index < run.promptTokens;
-    const place = isPrompt ? `prompt, token ${index + 1} of ${run.promptTokens}`
-      : `token ${countText(index - run.promptTokens + 1)} of ${countText(run.length - run.promptTokens)}`;
+    const count = isPrompt ? run.promptTokens : run.length - run.promptTokens;
+    const place = `${run.placeOf(index)} of 0 \u2026 ${countText(count - 1)}`;
     const id = run.ids[index] === null ? "" : ` · id ${run.ids[index]}`;
     const logprob = run.logprobs[index];
     return element("header", { class: "token-heading" },
@@ -89,11 +89,11 @@ function section(title, ...children) {
   return element("section", {}, element("h3", {}, title), children);
 }
 
-function drawSection(trace, run) {
+function drawSection(trace, run, width) {
   const intervals = trace.intervals();
   const isAlone = intervals.length === 1 && trace.stages.at(-1).kept > 1;
   const words = isAlone ? "Only the drawn token’s place is known: the run does not have the order of the others." : null;
-  return section("Draw", drawBar(trace, run, intervals), words && element("p", { class: "note" }, words));
+  return section("Draw", drawBar(trace, run, intervals, width), words && element("p", { class: "note" }, words));
 }
 
 /** A name that may break behind its underscores. */
@@ -119,8 +119,8 @@ function verdict(run, index, trace) {
 
 function decision(run, index, trace) {
   const last = trace.stages[trace.stages.length - 1];
-  if (trace.isForced) return "Forced: the grammar left no other token.";
-  if (trace.draw === null) return `Nothing was drawn by chance: ${visible(last.name)} decided among ${countText(last.kept)}.`;
+  if (trace.isForced) return "Forced: the grammar allowed one text only, which went on with this token.";
+  if (trace.draw === null) return `No random number: ${visible(last.name)} took it.`;
   const { u, low, high } = trace.draw;
   return [`u = ${u.toFixed(4)} lies in ${low.toFixed(4)} … ${high.toFixed(4)}: `, tokenName(run.pieceAt(index))];
 }
