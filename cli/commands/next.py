@@ -30,8 +30,10 @@ if TYPE_CHECKING:
 def next(options: NextOptions) -> None:  # noqa: A001 - a command's function has its name
     """Show what the next token would be drawn from, step by step of the chain. No token is drawn.
 
-    gen next "The sea was"                                  probabilities after each step
-    gen next "The sea was" --against creative --against min-p0.1
+    Rows are tokens, columns are stages; · stands where a step has dropped the token.
+
+      gen next "The sea was"
+      gen next "The sea was" --against creative --against min-p0.1
     """
     show_llama_cpp_messages(options.log)
     needs_model = "model" in (preset_name(options.sampling.preset), *(options.against or ()))
