@@ -6,8 +6,14 @@ from .base import BuildContext, need_vocabulary
 from .errors import SamplingError
 
 
-def token_of(key: int | str, context: BuildContext, parameter: str) -> int:
+def token_of(key: int | str, context: BuildContext, parameter: str, hint: str = "") -> int:
     """Return the token id that ``key`` names: an id itself, or the one token of a text.
+
+    Args:
+        key: the id or the text.
+        context: the vocabulary.
+        parameter: what messages begin with.
+        hint: what the message on a text of several tokens ends with.
 
     Raises ``SamplingError`` that begins with ``parameter``, for a text of several tokens or of none, a text
     without a vocabulary, and an id outside the vocabulary.
@@ -20,7 +26,9 @@ def token_of(key: int | str, context: BuildContext, parameter: str) -> int:
         return key
     tokens = need_vocabulary(context, f"{parameter}: {key!r}").tokenize(encode_utf8(key, parameter))
     if len(tokens) != 1:
-        raise SamplingError(f"{parameter}: {key!r} is {len(tokens)} tokens {tokens}; give one token, or its id")
+        raise SamplingError(
+            f"{parameter}: {key!r} is {len(tokens)} tokens {tokens}; give one token, or its id{hint}"
+        )
     return tokens[0]
 
 

@@ -6,15 +6,13 @@ The rules follow the tool's patch of transformers (modules/sampler_hijack.py) an
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
+from .breakers import read_breakers
 from .draft import Draft, ForeignStep, merged_penalties
 from .table import ForeignTable
 
-BREAKERS = ["\n", ":", '"', "*"]
 CUTOFF_UNITS = 10_000
 """epsilon_cutoff and eta_cutoff are given in units of 1e-4."""
 
@@ -82,6 +80,11 @@ def arrange_chain(draft: Draft, order: Sequence[str], temperature_last: bool) ->
     behind everything, in the order of the tool's code.
     """
     order = list(dict.fromkeys(order))
+    for name in order:
+        if name not in _UNSORTED:
+            draft.reported.append(
+                f"sampler_priority {name!r}: {draft.tool} does not know this step; it was left out"
+            )
     if temperature_last:
         order = [*(name for name in order if name not in _LAST), *_LAST]
     steps = draft.arranged([name for name in _UNSORTED if name not in order])
@@ -105,23 +108,6 @@ def read_order(table: ForeignTable, key: str) -> list[str] | None:
     if not isinstance(parts, list) or not all(isinstance(part, str) for part in parts):
         raise table.fault(key, "a list of names")
     return [part.strip() for part in parts if part.strip()]
-
-
-def read_breakers(table: ForeignTable, key: str) -> list[str]:
-    """DRY's sequence breakers: a list, a JSON array as text, or quoted texts separated by commas."""
-    value: Any = table.raw(key)
-    if value is None:
-        return list(BREAKERS)
-    if isinstance(value, str):
-        text = value.strip()
-        try:
-            # Not strict: a YAML text in double quotes holds a line break itself, not a backslash and n.
-            value = json.loads(text if text.startswith("[") else f"[{text}]", strict=False)
-        except (ValueError, RecursionError):
-            value = [part.strip() for part in text.split(",")]
-    if not isinstance(value, list) or not all(isinstance(part, str) for part in value):
-        raise table.fault(key, "a list of texts, or quoted texts separated by commas")
-    return [part for part in value if part]
 
 
 def _takes_the_best(step: ForeignStep) -> bool:

@@ -13,7 +13,7 @@ from ..foreign_formats import FORMATS
 from . import huggingface, koboldai, koboldcpp, lmstudio, ollama, sillytavern, tabbyapi, webui
 from .draft import Draft
 from .imported import Imported, MissingSectionError, PresetOrigin, choose_section, import_draft
-from .ini import DEFAULT_SECTION, parse_ini
+from .ini import DEFAULT_SECTION, IniSection, parse_ini
 from .llama_cpp import GLOBAL_SECTION, PREFIX, TOOL, convert, convert_metadata, has_settings
 from .llama_requests import convert_body, convert_command
 from .modelfile import parse_modelfile
@@ -166,12 +166,17 @@ def _object(value: Any, origin: str) -> Mapping[Any, Any]:
 
 def _ini(text: str, section: str | None, origin: str) -> tuple[Draft, list[str]]:
     sections = parse_ini(text, origin)
-    names = [name for name in sections if name != GLOBAL_SECTION]
+    names = [name for name, entries in sections.items() if name != GLOBAL_SECTION and not _is_head(name, entries)]
     if section is None and not names:
         return convert(sections, None, origin), []
     number = choose_section(names, section, origin)
     is_only = names == [DEFAULT_SECTION]
     return convert(sections, names[number], origin), [] if is_only else names
+
+
+def _is_head(name: str, entries: IniSection) -> bool:
+    """True for what stands before the first header if it is the version of the format only."""
+    return name == DEFAULT_SECTION and set(entries.values) == {"version"}
 
 
 def _kobold(name: str, value: Any, section: str | None, origin: str) -> tuple[Draft, list[str]]:

@@ -108,7 +108,8 @@ def _put_steps(draft: Draft, defaults: Mapping[str, float]) -> None:
     draft.put("repetition_penalty", "repetition_penalty", params, keys, comment)
     if table.number("min_p", 0) > 0:
         draft.put("min_p", "min_p", {"p": table.number("min_p", 0.0)}, ["min_p"], "as KoboldCpp applies it")
-        draft.report("min_p", "KoboldAI has none; it stands behind top_p, where KoboldCpp applies it")
+        if table.whole_number("mirostat", 0) not in (1, 2):
+            draft.report("min_p", "KoboldAI has none; it stands behind top_p, where KoboldCpp applies it")
 
 
 def _order(draft: Draft, default: list[int]) -> list[int]:

@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from . import orders
+from .breakers import read_breakers
 from .draft import Draft
-from .hijack import read_breakers
 from .table import ForeignTable
 
 TOOL = "KoboldCpp"
@@ -101,7 +101,7 @@ def _put_penalty(draft: Draft) -> None:
     }
     draft.put("repetition_penalty", "penalties", params, ["rep_pen", "presence_penalty", "rep_pen_range"])
     slope = table.number("rep_pen_slope", 1.0)
-    if "repetition_penalty" in draft.slots and repeat > 1 and 0 < slope < 1:
+    if "repetition_penalty" in draft.slots and repeat != 1 and 0 < slope < 1:
         far = 1 + (repeat - 1) * slope
         draft.report(
             "rep_pen_slope",

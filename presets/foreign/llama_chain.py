@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from .breakers import BREAKERS
 from .draft import Draft
-from .hijack import BREAKERS
 
 ORDER = ("penalties", "dry", "top_n_sigma", "top_k", "typical", "top_p", "min_p", "xtc", "temperature")
 FRONT = ("ignore_eos", "ban", "logit_bias")

@@ -8,6 +8,7 @@ from typing import Any
 
 from ..errors import PresetError
 from ..foreign_formats import FORMATS
+from .koboldai import OWN_KEYS
 from .modelfile import INSTRUCTIONS
 from .text import parse_json, parse_yaml_1_1
 from .webui import FORMER_KEYS, KNOWN
@@ -23,6 +24,10 @@ _KOBOLDCPP = {
     *("preset", "dynatemp_range", "presence_penalty", "max_context_length", "sampler_seed", "typ_s", "tfs_s"),
     *("miro_type", "adaptivep_target", "smoothing_factor", "dry_penalty_last_n", "stop_sequence"),
 }
+_ONLY_SILLYTAVERN = _SILLYTAVERN - {
+    *("typical_p", "epsilon_cutoff", "eta_cutoff", "no_repeat_ngram_size", "do_sample", "num_beams", "samplers"),
+}
+"""What no other tool's JSON has, whatever else is in the file."""
 _SHARED = {"preset", "smoothing_factor", "dry_penalty_last_n", "stop_sequence"}
 _FAMILY = {"temp", "rep_pen", "rep_pen_range", "genamt"}
 _HUGGINGFACE = {
@@ -99,10 +104,14 @@ def _of_keys(keys: set[str], origin: str) -> str:
     """The format of a flat JSON object."""
     if keys & _LLAMA_SERVER and not keys & _FAMILY:
         return "llama.cpp"
+    if keys & set(OWN_KEYS) and keys & _FAMILY:
+        return "koboldai"
     if keys & _FAMILY or (keys & _KOBOLD and "temperature" not in keys):
         return _of_family(keys, origin)
     if keys & (_KOBOLDCPP - {"preset", "presence_penalty", "smoothing_factor"}):
         return "koboldcpp"
+    if keys & _ONLY_SILLYTAVERN:
+        return "sillytavern"
     if keys & _HUGGINGFACE:
         return "huggingface"
     raise _unrecognised(origin)

@@ -17,6 +17,7 @@ from . import hijack
 from .draft import Draft
 from .searches import SEARCH_KEYS, report_searches
 from .table import ForeignTable
+from .text import unify_line_ends
 
 TOOL = "SillyTavern"
 DEFAULTS = hijack.HijackDefaults(range=0, dynatemp=(0.0, 2.0), least_target=0.0)
@@ -94,6 +95,8 @@ def convert(values: Mapping[Any, Any], origin: str) -> Draft:
     report_searches(draft)
     _report_others(draft)
     order = spliced(table.raw("sampler_priority"), ORDER)
+    if table.is_given("sampler_priority") and not isinstance(table.raw("sampler_priority"), list):
+        draft.report("sampler_priority", "it is no list, so SillyTavern takes its default order")
     if not table.is_given("temperature_last"):
         draft.notes.append("temperature_last: true, as in a fresh session")
     hijack.arrange_chain(draft, order, table.flag("temperature_last", True))
@@ -124,7 +127,7 @@ def _drop_temperature(draft: Draft) -> None:
 
 def _put_biases(draft: Draft) -> None:
     table = draft.table
-    if any(table.values.get(key) is True for key in SPELLINGS["ban_eos_token"]):
+    if any(str(table.values.get(key)).lower() == "true" for key in SPELLINGS["ban_eos_token"]):
         draft.put("ignore_eos", "ignore_eos", {}, ["ban_eos_token"])
     length = max(table.whole_number("min_length", 0), 0)
     draft.put("min_tokens", "min_tokens", {"n": length}, ["min_length"], "text-generation-webui ignores it")
@@ -137,11 +140,21 @@ def _put_biases(draft: Draft) -> None:
     for entry in biases:
         inner = ForeignTable(entry, f"{table.origin}: logit_bias")
         if inner.is_given("text") and inner.is_given("value"):
-            text = str(inner.raw("text"))
-            ids = _token_ids(text)
-            value = inner.number("value", 0.0)
-            bias |= {text: value} if ids is None else dict.fromkeys(ids, value)
+            keys = _biased(draft, str(inner.raw("text")).strip())
+            bias |= dict.fromkeys(keys, inner.number("value", 0.0))
     draft.put("logit_bias", "logit_bias", {"bias": bias}, ["logit_bias"])
+
+
+def _biased(draft: Draft, text: str) -> Sequence[int | str]:
+    """What a bias is on: the ids of ``[1, 2]``, the text of ``{text}`` as it stands, else a blank and the text."""
+    if text.startswith("{") and text.endswith("}"):
+        return [text[1:-1]]
+    if not (text.startswith("[") and text.endswith("]")):
+        return [f" {text}"] if text else []
+    ids = _token_ids(text)
+    if ids is None:
+        draft.reported.append(f"logit_bias: {shorten(text)} is no list of token ids; SillyTavern skips it")
+    return ids or []
 
 
 def _put_bans(draft: Draft) -> None:
@@ -149,7 +162,7 @@ def _put_bans(draft: Draft) -> None:
     tokens: list[int | str] = []
     strings: list[str] = []
     for key in ("banned_tokens", "global_banned_tokens"):
-        for line in (draft.table.text(key) or "").split("\n"):
+        for line in unify_line_ends(draft.table.text(key) or "").split("\n"):
             if line.startswith("[") and line.endswith("]"):
                 ids = _token_ids(line)
                 if ids is None:

@@ -114,7 +114,7 @@ def _values(out: Outgoing) -> dict[str, Any]:
     """The options of the chain."""
     _bans_as_biases(out)
     out.say_steps(_KEYS)
-    front = [slot for slot in out.order if slot in ("ignore_eos", "logit_bias")]
+    front = [slot for slot in ("ignore_eos", "logit_bias") if slot in out.order]
     if out.order[: len(front)] != front:
         out.report("order", f"llama.cpp applies {' and '.join(front)} before all others")
     out.order = [slot for slot in out.order if slot not in front]

@@ -170,7 +170,7 @@ def _windows(out: Outgoing) -> None:
 
 def _front(out: Outgoing, values: dict[str, Any]) -> None:
     """Biases and bans in SillyTavern's forms."""
-    front = [slot for slot in out.order if slot in _FRONT]
+    front = [slot for slot in _FRONT if slot in out.order]
     if out.order[: len(front)] != front:
         out.report("order", f"SillyTavern applies {', '.join(front)} before all others")
     if "ignore_eos" in front:
@@ -190,7 +190,7 @@ def _front(out: Outgoing, values: dict[str, Any]) -> None:
     for key, number in bias.items():
         if number == float("-inf"):
             out.report(f"logit_bias.bias {key!r}", "SillyTavern has no bias of -inf; banned_tokens can hold it")
-        elif isinstance(key, str) and key.startswith("[") and key.endswith("]"):
-            out.report(f"logit_bias.bias {key!r}", "SillyTavern would read token ids in it")
-        else:
-            values["logit_bias"].append({"text": key if isinstance(key, str) else f"[{key}]", "value": number})
+        else:  # in braces, SillyTavern takes a text as it stands
+            values["logit_bias"].append(
+                {"text": f"{{{key}}}" if isinstance(key, str) else f"[{key}]", "value": number}
+            )

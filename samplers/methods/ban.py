@@ -79,7 +79,8 @@ class Ban(Sampler):
 
     def bind(self, context: BuildContext) -> None:
         """Encode the texts, and find the tokens that can write a part of a banned string."""
-        self._ids = [token_of(token, context, "ban.tokens") for token in self.tokens]
+        hint = "; or use ban.strings"
+        self._ids = [token_of(token, context, "ban.tokens", hint) for token in self.tokens]
         self._completions: list[TextCompletions] = []
         self._pieces: Sequence[bytes] = ()
         self._table = np.zeros(0, dtype=np.bool_)

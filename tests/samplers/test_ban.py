@@ -213,7 +213,10 @@ def test_a_row_of_another_size():
 
 
 WITH_A_VOCABULARY = [
-    ({"tokens": ["ab"]}, "chain[0].ban.tokens: 'ab' is 2 tokens [97, 98]; give one token, or its id"),
+    (
+        {"tokens": ["ab"]},
+        "chain[0].ban.tokens: 'ab' is 2 tokens [97, 98]; give one token, or its id; or use ban.strings",
+    ),
     ({"tokens": [128]}, "chain[0].ban.tokens: token id 128 is not within 0..127"),
     ({"strings": ["\udcff"]}, "chain[0].ban.strings: '\\udcff' is not UTF-8"),
     ({"tokens": ["\udcff"]}, "chain[0].ban.tokens: '\\udcff' is not UTF-8"),

@@ -350,7 +350,10 @@ def test_a_selected_token_is_one_of_the_vocabulary():
 def test_a_parameter_that_does_not_fit_the_vocabulary_is_told_with_its_place():
     vocabulary = FakeVocabulary()
     for steps, message in [
-        (["top_k", {"ban": "ab"}], "chain[1].ban.tokens: 'ab' is 2 tokens [97, 98]; give one token, or its id"),
+        (
+            ["top_k", {"ban": "ab"}],
+            "chain[1].ban.tokens: 'ab' is 2 tokens [97, 98]; give one token, or its id; or use ban.strings",
+        ),
         ([{"top_k": 0}, {"ban": "a"}, {"ban": [200]}], "chain[2].ban.tokens: token id 200 is not within 0..127"),
     ]:
         with pytest.raises(StepError) as caught:

@@ -46,6 +46,19 @@ LLAMA = {
     "infill": {},
     "temperature": TEMPERATURE,
 }
+SILLYTAVERN_FRONT = {
+    "ignore_eos": {},
+    "min_tokens": {"n": st.integers(1, 9)},
+    "ban": {
+        "tokens": st.lists(st.sampled_from([1, 2, "word"]), min_size=1, unique=True).map(
+            lambda tokens: sorted(tokens, key=str)
+        ),
+        "strings": st.lists(st.sampled_from(["a b", " c"]), unique=True),
+    },
+    "logit_bias": {
+        "bias": st.dictionaries(st.sampled_from([3, " hi", "x", "[7]", "{y}"]), number(-9, 9), min_size=1)
+    },
+}
 LLAMA_FRONT = {"ignore_eos": {}, "logit_bias": {"bias": BIASES}}
 HIJACK = {
     "penalties": {**PENALTY, "last_n": st.just(-1)},
@@ -115,6 +128,7 @@ def sayable_chains(draw):
         if end == "selector" and name != "adaptive_p":
             steps = [step for step in steps if step[0] == "temperature"]
     elif form in ("webui", "sillytavern"):
+        front = some(draw, SILLYTAVERN_FRONT, is_fixed=True) if form == "sillytavern" else []
         chosen = {name: HIJACK[name] for name in HIJACK}
         if end == "greedy":
             chosen = {
@@ -166,6 +180,7 @@ def test_an_import_of_an_export_gives_the_same_chain(tmp_path_factory, pair):
 
 ANY = {
     **LLAMA,
+    **SILLYTAVERN_FRONT,
     **LLAMA_FRONT,
     **HIJACK,
     **HUGGINGFACE,

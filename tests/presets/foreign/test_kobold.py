@@ -195,6 +195,9 @@ def test_koboldcpp(load, values, expected):
 
 REPORTS = {
     "slope in between": ("koboldcpp", {**OFF, "rep_pen": 1.1, "rep_pen_slope": 0.7}, ["rep_pen_slope"]),
+    "slope below a penalty of 1": ("koboldcpp", {**OFF, "rep_pen": 0.9, "rep_pen_slope": 0.7}, ["rep_pen_slope"]),
+    "min_p": ("koboldai", {**OFF, "min_p": 0.1}, ["min_p"]),
+    "min_p under mirostat": ("koboldai", {**OFF, "min_p": 0.1, "mirostat": 2}, ["mirostat", "min_p"]),
     "slope 1": ("koboldcpp", {**OFF, "rep_pen": 1.1, "rep_pen_slope": 1}, []),
     "slope 0": ("koboldcpp", {**OFF, "rep_pen": 1.1, "rep_pen_slope": 0}, []),
     "slope above 1": ("koboldcpp", {**OFF, "rep_pen": 1.1, "rep_pen_slope": 6.8}, []),

@@ -95,6 +95,7 @@ def test_keys_before_a_header_are_the_default_section(load):
 
 
 def test_only_the_global_section(load):
+    assert load("version = 1\n[*]\ntop-k = 3\n[a]\ntemp = 0.6\n").sections == ["a"]  # not what stands first
     assert load("[*]\ntop-k = 3\n").chain[0] == ["top_k", {"k": 3}]
 
 

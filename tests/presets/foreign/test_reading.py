@@ -40,6 +40,18 @@ def test_every_format_is_recognised():
     assert set(CONTENTS) == set(FORMATS)
 
 
+@pytest.mark.parametrize(
+    ("content", "form"),
+    [
+        ('{"dynatemp": true, "typical_p": 0.9}', "sillytavern"),
+        ('{"top_p": 0.9, "sampler_priority": ["top_p"]}', "sillytavern"),
+        ('{"temp": 0.7, "top_p": 0.9, "andepth": 3}', "koboldai"),
+    ],
+)
+def test_recognised_by_a_key_that_one_tool_has(load, content, form):
+    assert load(content).format == form
+
+
 def test_a_list_of_lites_presets_is_koboldcpp(load):
     assert load('[{"preset": "x", "temp": 0.7, "dynatemp_range": 0.1}]').format == "koboldcpp"
 

@@ -60,6 +60,7 @@ RULES = {
     ),
     "adaptive-p off": ({"adaptive_target": -0.01, "typical_p": 1}, []),
     "min_length": ({"min_length": 200}, [["min_tokens", {"n": 200}]]),
+    "ban_eos_token as text": ({"ban_eos_token": "true"}, [["ignore_eos", {}]]),
     "ban_eos_token": ({"ban_eos_token": True}, [["ignore_eos", {}]]),
     "bans": (
         {"banned_tokens": '[1, 2]\n"a string"\nword\n[no]'},
@@ -67,8 +68,19 @@ RULES = {
     ),
     "bans switched off": ({"banned_tokens": "[1]", "send_banned_tokens": False}, []),
     "logit bias": (
-        {"logit_bias": [{"text": " hi", "value": -5}, {"text": "[7, 8]", "value": "2"}]},
-        [["logit_bias", {"bias": {" hi": -5.0, 7: 2.0, 8: 2.0}}]],
+        {
+            "logit_bias": [
+                {"text": "hi ", "value": -5},
+                {"text": "{verbatim}", "value": 1},
+                {"text": " [7, 8]", "value": "2"},
+                {"text": " ", "value": 3},
+            ]
+        },
+        [["logit_bias", {"bias": {" hi": -5.0, "verbatim": 1.0, 7: 2.0, 8: 2.0}}]],
+    ),
+    "bans with the line ends of Windows": (
+        {"banned_tokens": '[1, 2]\r\n"a string"\r\nword'},
+        [["ban", {"tokens": [1, 2, "word"], "strings": ["a string"]}]],
     ),
     "do_sample false": (
         {"do_sample": False, "temp": 0, "rep_pen": 1.2, "rep_pen_range": 64, "top_k": 1},
@@ -110,6 +122,9 @@ REPORTS = {
     "unknown, also if another tool has it": ({"temperature": 0.5, "typical": 0.2}, ["temperature", "typical"]),
     "not sampling": ({"streaming": True, "add_bos_token": True, "server_urls": {}, "n": 1, "type": "ooba"}, []),
     "behind mirostat": ({"temp": 1.17, "mirostat_mode": 2, "mirostat_tau": 9.91}, ["temp"]),
+    "an order that is no list": ({"sampler_priority": "top_k,temperature"}, ["sampler_priority"]),
+    "an unknown step of the order": ({"sampler_priority": ["top_q"]}, ["sampler_priority"]),
+    "a bias on no ids": ({"logit_bias": [{"text": "[x]", "value": 1}]}, ["logit_bias:"]),
     "temp beside dynatemp": ({"temp": 1.17, "dynatemp": True}, ["temp"]),
 }
 

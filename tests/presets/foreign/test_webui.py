@@ -63,6 +63,14 @@ RULES = {
         'dry_multiplier: 0.8\ndry_sequence_breakers: "\\"\\n\\", \\"#\\""',
         [["dry", {**DRY, "breakers": ["\n", "#"]}]],
     ),
+    "breakers that are nearly JSON": (
+        'dry_multiplier: 0.8\ndry_sequence_breakers: \'["\\n", "#", ",",]\'',
+        [["dry", {**DRY, "breakers": ["\n", "#", ","]}]],
+    ),
+    "breakers in single quotes and in none": (
+        """dry_multiplier: 0.8\ndry_sequence_breakers: "'\\\\n', '\\"', #, *" """,
+        [["dry", {**DRY, "breakers": ["\n", '"', "#", "*"]}]],
+    ),
     "breakers as a JSON array": (
         'dry_multiplier: 0.8\ndry_sequence_breakers: \'["\\n", "#"]\'',
         [["dry", {**DRY, "breakers": ["\n", "#"]}]],
