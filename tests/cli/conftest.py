@@ -41,6 +41,13 @@ def environment(home):
     return {**kept, **folders, "NO_COLOR": "1", "COLUMNS": "200"}
 
 
+@pytest.fixture
+def with_pruned_model(environment, pruned_model, request):
+    """Let `gen` run the pruned model where no flag names one, except in tests marked ``bundled_model``."""
+    if not request.node.get_closest_marker("bundled_model"):
+        environment["GEN_MODEL"] = str(pruned_model)
+
+
 @pytest.fixture(scope="session")
 def gen_server():
     with GenServer({**os.environ, "NO_COLOR": "1", "COLUMNS": "200"}) as server:

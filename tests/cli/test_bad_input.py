@@ -2,6 +2,8 @@
 
 import pytest
 
+pytestmark = pytest.mark.usefixtures("with_pruned_model")
+
 USAGE = {
     "-n -3": (["x", "-n", "-3"], "-n: -3 is not ≥ 0, nor -1 or -2 for no limit"),
     "-ngl auto": (["x", "-ngl", "auto"], "nor all; 0, the default, leaves the GPU out\n"),
@@ -128,7 +130,7 @@ USAGE = {
     "--set without a value": (["x", "--set", "top_k.k"], "--set"),
     "temperature for greedy": (["x", "-P", "deterministic", "--temp", "2"], "greedy"),
     "bias text of two tokens": (["x", "--logit-bias", " a b=1"], "' a b' is 2 tokens"),
-    "bias id outside": (["x", "--logit-bias", "99999+1"], "token id 99999 is not within 0..49151"),
+    "bias id outside": (["x", "--logit-bias", "99999+1"], "token id 99999 is not within 0..8191"),
     "a flag that is like none": (["x", "--qqq"], "gen: there is no flag --qqq; gen run --help lists the flags\n"),
     "a flag without its value": (["x", "-n"], "gen: -n needs a value behind it\n"),
     "a value for a switch": (["x", "--stats=1"], "gen: --stats takes no value; write --stats alone\n"),
@@ -287,6 +289,7 @@ CONFIGS = {
 }
 
 
+@pytest.mark.bundled_model
 @pytest.mark.parametrize(("text", "message"), CONFIGS.values(), ids=CONFIGS)
 def test_the_config_is_named_where_a_wrong_value_comes_from_it(gen, home, text, message):
     folder = home / "config" / "logitsmith"

@@ -14,6 +14,8 @@ import time
 import pytest
 from logitsmith.cli.batch.input_lines import BackgroundLines, InputLine
 
+pytestmark = pytest.mark.usefixtures("with_pruned_model")
+
 CHEAP = ("--parallel", "4", "-c", "256")
 
 
@@ -146,6 +148,7 @@ def test_each_line_gets_what_gen_run_gives_it(gen, work):
         assert [t["logprob"] for t in found[key]["tokens"]] == [t["logprob"] for t in alone.lines[1:-1]]
 
 
+@pytest.mark.bundled_model
 def test_the_short_form_says_everything_a_run_can(gen, work):
     write(
         work / "in.jsonl",
@@ -242,6 +245,7 @@ def test_csv_rows_fill_a_template(gen, work):
     assert alone.lines[-1]["text"] == found["r1"]["text"]
 
 
+@pytest.mark.bundled_model
 def test_stdin_to_stdout_and_a_closed_pipe(gen, work, environment):
     line = json.dumps({"id": "x", "prompt": "The", "max_tokens": 3})
     assert gen("batch", "-", "--format", "jsonl", *CHEAP, stdin=line).lines[0]["id"] == "x"
@@ -254,6 +258,7 @@ def test_stdin_to_stdout_and_a_closed_pipe(gen, work, environment):
     assert b"Traceback" not in done.stderr
 
 
+@pytest.mark.bundled_model
 def test_a_csv_batch_whose_reader_closes_ends_quietly(work, environment):
     write(work / "in.csv", "id,text", *(f"{n},The" for n in range(40)))
     command = f"{sys.executable} -m logitsmith.cli batch in.csv --template '{{text}}' --format jsonl -n 3 -c 256"
@@ -305,13 +310,15 @@ def test_results_that_are_there_are_never_written_over(gen, work):
     assert "no such file" in gen("batch", "nonsuch.jsonl", *CHEAP, code=1).err.lower()
 
 
-def test_a_full_disk_is_told_of_and_gone_on_from(gen, work):
+def test_a_full_disk_is_told_of_and_gone_on_from(gen, work, environment):
     write(work / "in.jsonl", *({"id": str(n), "prompt": "The", "max_tokens": 3} for n in range(8)))
     assert "No space left on device" in gen("batch", "in.jsonl", "-o", "/dev/full", *CHEAP, code=1).err
     limit = "import resource, sys; resource.setrlimit(resource.RLIMIT_FSIZE, (700, 700)); "
     start = "from logitsmith.cli import main; "
     start += "main(['batch', 'in.jsonl', '-o', 'out.jsonl', '-c', '256', '--format', 'jsonl'])"
-    done = subprocess.run([sys.executable, "-c", limit + start], cwd=work, capture_output=True, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", limit + start], cwd=work, env=environment, capture_output=True, check=False
+    )
     assert done.returncode == 1
     assert b"File too large; all results before this one are kept, and --resume" in done.stderr
     kept = read(work / "out.jsonl")
@@ -337,6 +344,7 @@ def wait_for_lines(command, path, count):
         time.sleep(0.02)
 
 
+@pytest.mark.bundled_model
 def test_ctrl_c_finishes_what_is_begun_and_a_second_stops_at_once(gen, work, environment):
     write(work / "in.jsonl", *({"id": str(n), "prompt": "The", "max_tokens": 10 + n} for n in range(14)))
     once = start(work, environment)
@@ -363,6 +371,7 @@ def test_ctrl_c_finishes_what_is_begun_and_a_second_stops_at_once(gen, work, env
     assert sorted(int(line["custom_id"]) for line in read(work / "out.jsonl")) == list(range(14))
 
 
+@pytest.mark.bundled_model
 def test_two_runs_on_one_file_are_refused(gen, work, environment):
     write(work / "in.jsonl", *({"id": str(n), "prompt": "The", "max_tokens": 60} for n in range(12)))
     other = start(work, environment)

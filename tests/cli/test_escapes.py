@@ -6,6 +6,8 @@ import re
 import pytest
 from logitsmith.cli.escapes import process_escapes
 
+pytestmark = pytest.mark.usefixtures("with_pruned_model")
+
 ESCAPES = {
     "no backslash": ("a b", "a b"),
     "characters": (r"\n\r\t", "\n\r\t"),
@@ -46,6 +48,7 @@ def test_a_prompt_given_as_an_argument(gen, home):
     assert prompt_tokens(gen(*run, stdin=PROMPT)) == as_it_is
 
 
+@pytest.mark.bundled_model
 def test_a_stop_text_matches_a_line_end(gen):
     run = ("A list:\n", "-n", "30", "--grammar", "list", "--format", "jsonl", "--seed", "1", "--ignore-eos")
     done = gen(*run, "--stop", r"\n").lines[-1]

@@ -6,6 +6,8 @@ import sys
 
 import pytest
 
+pytestmark = pytest.mark.usefixtures("with_pruned_model")
+
 SCHEMA = (
     '{"type": "object", "properties": {"a": {"type": "integer", "maximum": 99, "minimum": 0}}, "required": ["a"],'
     ' "additionalProperties": false}'
@@ -95,6 +97,7 @@ def test_stats(gen, files):
     assert "tokens forced, complete" in err
 
 
+@pytest.mark.bundled_model
 def test_grammar_after(gen, files):
     text = gen("One two three", *RUN, "--temp", "0", "--grammar-after", "numbers", "--regex", " [xyz]{3}").out
     before, after = text.split("numbers", 1)

@@ -9,6 +9,8 @@ import pytest
 
 from ..traced_runs import jsonl, traced_events
 
+pytestmark = pytest.mark.usefixtures("with_pruned_model")
+
 RUN = [
     {"event": "start", "model": "m\x1b[2J", "seed": 3},
     {"event": "prompt", "index": 0, "id": 1, "token": "Hi", "bytes": [72, 105], "logprob": None, "text": "Hi"},
@@ -127,6 +129,7 @@ def test_no_such_file(gen):
     assert "none.jsonl: there is no such file" in gen("inspect", "none.jsonl", code=1).err
 
 
+@pytest.mark.bundled_model
 def test_color_is_written_when_it_is_asked_for(gen):
     run = gen("The sea was", "-n", "2", "--seed", "7", "--format", "jsonl", "--logprobs", "0").out
     plain = gen("inspect", stdin=run).out
@@ -225,6 +228,7 @@ def test_answers_of_a_batch(gen):
     assert "no answer of r22; did you mean r2?" in gen("inspect", "--id", "r22", stdin=lines, code=1).err
 
 
+@pytest.mark.bundled_model
 def test_a_batch_with_a_failed_request_becomes_a_report(gen, home):
     requests = [
         {"id": "one", "prompt": "The sea", "seed": 1},

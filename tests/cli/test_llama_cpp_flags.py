@@ -10,6 +10,8 @@ from logitsmith.cli.group import COMMANDS
 from logitsmith.cli.llama_cpp_flags import FOREIGN_FLAGS, foreign_flag_sentence
 from typer.main import get_command
 
+pytestmark = pytest.mark.usefixtures("with_pruned_model")
+
 PROMPT = "The sea was"
 ONE_TOKEN = ("-n", "1", "--temp", "0")
 

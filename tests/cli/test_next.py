@@ -4,9 +4,12 @@ import json
 
 import pytest
 
+pytestmark = pytest.mark.usefixtures("with_pruned_model")
+
 NEXT = ["next", "The sea was", "-s", "3"]
 
 
+@pytest.mark.bundled_model
 def test_the_table(gen):
     lines = gen(*NEXT).out.splitlines()
     assert lines[0].split() == ["model", "top_k", "top_p", "min_p", "temperature"]
@@ -34,6 +37,7 @@ def test_nothing_is_drawn(gen):
     assert "draw" not in gen(*NEXT, "--format", "json").lines[0]
 
 
+@pytest.mark.bundled_model
 def test_other_chains(gen):
     against = ["--against", "greedy", "--against", "creative", "--against", "temp0.8 > typical0.19 > tfs0.97"]
     result = gen(*NEXT, *against, "--top", "3").out
@@ -72,6 +76,7 @@ def test_it_fits_the_terminal(gen, width):
     assert max(map(len, result.splitlines())) <= width
 
 
+@pytest.mark.bundled_model
 def test_a_grammar_is_a_stage_and_forces(gen):
     result = gen("next", "A:", "--regex", "hello world", "--top", "2").out
     assert result.splitlines()[0].split()[:2] == ["model", "grammar"]
@@ -91,7 +96,7 @@ def test_chat_templates_and_frames(gen):
 REFUSED = {
     "no preset and no chain": ([*NEXT, "--against", "nonsense"], "--against 'nonsense': no preset, and no chain"),
     "a top of 0": ([*NEXT, "--top", "0"], "--top: 0 is not ≥ 1"),
-    "a top beyond the vocabulary": ([*NEXT, "--top", "99999"], "--top: 99,999 is more than the 49,152 tokens"),
+    "a top beyond the vocabulary": ([*NEXT, "--top", "99999"], "--top: 99,999 is more than the 8,192 tokens"),
     "the end of a text": (
         [*NEXT, "--regex", "a+", "--grammar-complete"],
         "--grammar-complete is about the end of a text",

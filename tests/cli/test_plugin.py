@@ -7,6 +7,8 @@ import zipfile
 
 import pytest
 
+pytestmark = pytest.mark.usefixtures("with_pruned_model")
+
 MODULE = '''
 from typing import ClassVar
 

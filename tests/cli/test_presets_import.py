@@ -5,6 +5,8 @@ import json
 import pytest
 import yaml
 
+pytestmark = pytest.mark.usefixtures("with_pruned_model")
+
 MODELFILE = 'FROM llama3\nPARAMETER temperature 0.6\nPARAMETER mirostat 2\nSYSTEM """Be brief."""\n'
 SILLYTAVERN = {"temp": 0.7, "top_k": 20, "typical_p": 1, "rep_pen": 1.0, "temperature_last": True, "num_beams": 4}
 KOBOLDAI = [

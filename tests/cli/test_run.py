@@ -1,4 +1,4 @@
-"""`gen` on the real model, as a person and as a pipe uses it."""
+"""`gen` as a person and as a pipe uses it."""
 
 import json
 import os
@@ -12,6 +12,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+
+pytestmark = pytest.mark.usefixtures("with_pruned_model")
 
 SEA = ("The sea was", "-n", "8", "--seed", "7")
 
@@ -122,6 +124,7 @@ def test_every_shorthand_reaches_its_parameter(gen):
     assert told["--system"] == "S"
 
 
+@pytest.mark.bundled_model
 def test_stop_string_ends_the_text_before_it(gen):
     free = gen("1, 2, 3,", "-P", "deterministic", "-n", "20").out
     result = gen("1, 2, 3,", "-P", "deterministic", "-n", "20", "--stop", ", 6", "--format", "jsonl")
@@ -130,6 +133,7 @@ def test_stop_string_ends_the_text_before_it(gen):
     assert result.lines[-1]["text"] == free[: free.index(", 6")]
 
 
+@pytest.mark.bundled_model
 def test_chat_and_system(gen):
     prompt = "".join(
         line["token"]
@@ -188,6 +192,7 @@ def test_context_full_and_no_limit(gen):
     assert done["usage"]["total_tokens"] == 17
 
 
+@pytest.mark.bundled_model
 def test_stats_go_to_stderr(gen):
     result = gen(*SEA, "--stats")
     assert result.out == gen(*SEA).out
@@ -227,6 +232,7 @@ def test_preset_model_says_so_when_the_gguf_names_nothing(gen):
     assert result.out == gen(*SEA).out
 
 
+@pytest.mark.bundled_model
 def test_model_by_flag_environment_and_config(gen, home):
     from logitsmith.engine import locate
 
@@ -250,6 +256,7 @@ MODEL_CHOICES = {
 }
 
 
+@pytest.mark.bundled_model
 @pytest.mark.parametrize(("flags", "variables", "origin", "note"), MODEL_CHOICES.values(), ids=MODEL_CHOICES)
 def test_show_config_names_the_model(gen, flags, variables, origin, note):
     result = gen("x", *flags, "--show-config", **variables)
@@ -263,7 +270,8 @@ def test_show_config_names_the_model(gen, flags, variables, origin, note):
 def process_of(environment, *arguments, **options):
     """`gen` without end, killed at the latest when the test is over."""
     command = [sys.executable, "-m", "logitsmith.cli", "Hello", "-n", "-1", "--ignore-eos", *arguments]
-    with subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, **options) as process:
+    streams = {"stderr": subprocess.PIPE, "bufsize": 0}  # `communicate` leaves out what a buffer has read ahead
+    with subprocess.Popen(command, env=environment, **streams, **options) as process:
         try:
             yield process
         finally:
@@ -283,6 +291,7 @@ def test_interrupt_keeps_what_was_made(environment):
     assert lines[-1]["text"] == "".join(line["text"] for line in lines if line["event"] == "token")
 
 
+@pytest.mark.bundled_model
 def test_interrupt_while_a_long_prompt_is_read(environment, tmp_path):
     (tmp_path / "long.txt").write_text("The sea was calm. " * 1500)
     command = [sys.executable, "-m", "logitsmith.cli", "-f", "long.txt", "-c", "0", "--format", "jsonl", "-v"]
@@ -332,6 +341,7 @@ def test_text_is_utf8_in_any_locale(gen, coding):
     assert gen("日本 é", "-n", "1", "--echo", PYTHONIOENCODING=coding).out.startswith("日本 é")
 
 
+@pytest.mark.bundled_model
 def test_interrupt_while_the_model_loads(environment):
     # The first line of llama.cpp's log says that loading has begun.
     with process_of(environment, "-v", "--no-mmap", stdout=subprocess.PIPE) as process:
@@ -438,6 +448,7 @@ def test_a_context_longer_than_the_models_is_named(gen):
     assert gen("The sea", "-c", "8193", "-n", "1").err == note
 
 
+@pytest.mark.bundled_model
 def test_the_format_of_chat_completions_implies_the_chat_template(gen):
     run = ("Hi", "-n", "2", "--seed", "7", "--format", "openai-chat")
     answers = [json.loads(gen(*run, *flag).out) for flag in ([], ["--chat"], ["--no-chat"])]
@@ -541,6 +552,7 @@ def test_the_types_of_the_cache_hold_in_a_batch(gen, home):
     assert set(re.findall(r"K \((\w+)\)", result.err)) == {"q8_0"}
 
 
+@pytest.mark.bundled_model
 def test_metadata_is_overridden(gen):
     run = ("Hi", "-n", "1", "--format", "jsonl", "--override-kv")
     assert gen(*run[:-1]).lines[0]["prompt_tokens"] == 1

@@ -4,9 +4,12 @@ import json
 
 import pytest
 
+pytestmark = pytest.mark.usefixtures("with_pruned_model")
+
 ONE = ("-t", "1")
 
 
+@pytest.mark.bundled_model
 def test_a_text_in_every_format(gen):
     found = json.loads(gen("score", "The sea was calm.", *ONE, "--format", "json").out)
     assert found["tokens"] == ["The", " sea", " was", " calm", "."]
@@ -24,6 +27,7 @@ def test_a_text_in_every_format(gen):
     assert "' calm'" in table
 
 
+@pytest.mark.bundled_model
 def test_choices(gen):
     capital = ("score", "The capital of France is", "--choices", " Paris", "--choices", " London", *ONE)
     found = json.loads(gen(*capital, "--format", "json").out)["choices"]
@@ -43,6 +47,7 @@ def test_choices_that_overlap_or_join_the_prompt_are_told_of(gen):
     assert "'ling' would join the prompt's last token" in err
 
 
+@pytest.mark.bundled_model
 def test_lines(gen, home):
     (home / "work" / "tasks.jsonl").write_text(
         '{"prompt": "The capital of France is", "choices": [" Paris", " London"], "id": 7}\n'

@@ -12,6 +12,8 @@ from logitsmith.cli.inputs import score_lines
 from logitsmith.cli.interrupt import interruptible
 from logitsmith.engine import AbortedError
 
+pytestmark = pytest.mark.usefixtures("with_pruned_model")
+
 GEN = (sys.executable, "-m", "logitsmith.cli")
 CODES = {signal.SIGINT: 130, signal.SIGTERM: 143, signal.SIGHUP: 129}
 signals = pytest.mark.parametrize("number", CODES, ids=lambda number: number.name)
@@ -26,6 +28,7 @@ def start(command, environment, **options):
         env=environment,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
+        bufsize=0,  # `communicate` leaves out what a buffer has read ahead
         **options,
     )
 
@@ -110,6 +113,7 @@ def test_the_second_signal_is_not_lost_in_a_callback(environment, number):
     assert process.returncode in (CODES[number], -number)
 
 
+@pytest.mark.bundled_model
 @pytest.mark.parametrize("seconds", [0.3, 0.6, 1.0])
 def test_the_second_ctrl_c_ends_a_batch_while_its_slots_are_made(environment, home, seconds):
     lines = [json.dumps({"id": str(n), "prompt": "The", "max_tokens": 400}) + "\n" for n in range(12)]

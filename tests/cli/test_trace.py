@@ -4,6 +4,8 @@ import json
 
 import pytest
 
+pytestmark = pytest.mark.usefixtures("with_pruned_model")
+
 RUN = ["run", "The sea was", "-n", "4", "-s", "3"]
 
 
@@ -47,6 +49,7 @@ def test_the_number_may_be_left_out(gen, arguments):
     assert gen(*arguments).lines[0]["trace"] == 20
 
 
+@pytest.mark.bundled_model
 def test_forced_tokens_say_so(gen):
     lines = gen("run", "A:", "--regex", "yes|no way", "--format", "jsonl", "--trace", "1", "--temp", "0").lines
     tokens = [line for line in lines if line["event"] == "token"]

@@ -1,0 +1,111 @@
+"""The bundled model with few of its layers and tokens: it is soon loaded, and quick.
+
+It writes nonsense. The template is the bundled model's, and so are the ids of the tokens that remain: many short
+English texts have the same tokens in both.
+"""
+
+import mmap
+import os
+import struct
+from pathlib import Path
+
+from logitsmith.engine import locate
+from logitsmith.engine.gguf_header import HeaderReader
+
+LAYERS = 2
+TOKENS = 8192
+_STRING = 8
+_ALIGNMENT_BYTES = 32
+
+
+class _Parts(HeaderReader):
+    """The parts of a GGUF file as bytes: metadata by key, the description and the data of each tensor by name."""
+
+    def __init__(self, data: mmap.mmap) -> None:
+        super().__init__(data)
+        self.metadata: dict[str, bytes] = {}
+        self._read_counts_and_metadata()
+        descriptions = [self._passed(self._tensor) for _ in range(self.tensor_count)]
+        first = len(_padded(data[: self._offset]))
+        self.tensors: dict[str, tuple[bytes, bytes]] = {}
+        for description, end in descriptions:
+            (start,) = struct.unpack("<Q", description[-8:])
+            self.tensors[_name(description)] = (description, data[first + start : first + end])
+
+    def _metadata(self) -> None:
+        entry, _ = self._passed(super()._metadata)
+        self.metadata[_name(entry)] = entry
+
+    def _passed(self, read):
+        """What a method reads, as bytes, and what it returns."""
+        start = self._offset
+        result = read()
+        return self._data[start : self._offset], result
+
+
+def write_pruned_model(path: Path) -> None:
+    """Write the model, whole or not at all."""
+    with locate()[0].open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+        parts = _Parts(data)
+        magic_and_version = data[:8]
+    metadata = b"".join(_pruned_metadata(parts.metadata).values())
+    tensors = [_pruned(name, *tensor) for name, tensor in parts.tensors.items() if _is_kept(name)]
+    descriptions = weights_of_all = b""
+    for description, weights in tensors:
+        descriptions += description[:-8] + struct.pack("<Q", len(weights_of_all))
+        weights_of_all += _padded(weights)
+    header = magic_and_version + struct.pack("<QQ", len(tensors), len(parts.metadata)) + metadata + descriptions
+    unfinished = path.with_suffix(f".{os.getpid()}")
+    unfinished.write_bytes(_padded(header) + weights_of_all)
+    unfinished.replace(path)
+
+
+def _pruned_metadata(metadata: dict[str, bytes]) -> dict[str, bytes]:
+    changed = dict(metadata)
+    for key, number in (("llama.block_count", LAYERS), ("llama.vocab_size", TOKENS)):
+        changed[key] = metadata[key][:-4] + struct.pack("<I", number)
+    lists = [f"tokenizer.ggml.{name}" for name in ("tokens", "token_type", "merges")]
+    tokens, _, merges = (_count(key, metadata[key]) for key in lists)
+    # Each merge makes the next token: those of the tokens that are left out go with them.
+    for key, count in zip(lists, (TOKENS, TOKENS, TOKENS - (tokens - merges)), strict=True):
+        changed[key] = _first_items(key, metadata[key], count)
+    return changed
+
+
+def _count(key: str, entry: bytes) -> int:
+    """How many items a list has, which follow the key, the type of the value, that of the items, and the count."""
+    (count,) = struct.unpack_from("<Q", entry, 8 + len(key) + 8)
+    return int(count)
+
+
+def _first_items(key: str, entry: bytes, count: int) -> bytes:
+    of_items = 8 + len(key) + 4
+    start = end = of_items + 12
+    if struct.unpack_from("<I", entry, of_items)[0] == _STRING:
+        for _ in range(count):
+            end += 8 + struct.unpack_from("<Q", entry, end)[0]
+    else:
+        end += 4 * count
+    return entry[: start - 8] + struct.pack("<Q", count) + entry[start:end]
+
+
+def _is_kept(tensor: str) -> bool:
+    return not tensor.startswith("blk.") or int(tensor.split(".")[1]) < LAYERS
+
+
+def _pruned(name: str, description: bytes, weights: bytes) -> tuple[bytes, bytes]:
+    """A tensor as it is, or of the embeddings the rows of the tokens that are kept."""
+    if name != "token_embd.weight":
+        return description, weights
+    # At its end: the width, the rows, the type and the place.
+    width, rows = struct.unpack("<QQ", description[-28:-12])
+    shape = struct.pack("<QQ", width, TOKENS)
+    return description[:-28] + shape + description[-12:], weights[: len(weights) // rows * TOKENS]
+
+
+def _name(entry: bytes) -> str:
+    return entry[8 : 8 + struct.unpack_from("<Q", entry)[0]].decode()
+
+
+def _padded(data: bytes) -> bytes:
+    return data + bytes(-len(data) % _ALIGNMENT_BYTES)
