@@ -8,25 +8,25 @@ from typing import Any
 
 from ...engine import Model
 from ...samplers import StepSpec
-from .request_builder import BatchDefaults, RequestBuilder
+from .request_resolver import BatchDefaults, RequestResolver
 
 _LEFT_OUT = frozenset({"fingerprint", "threads"})
 """Of a model's identity: what stands under another name, and what is left to each machine."""
 
 
 def batch_settings(
-    model: Model, defaults: BatchDefaults, builder: RequestBuilder, form: Mapping[str, Any]
+    model: Model, defaults: BatchDefaults, resolver: RequestResolver, form: Mapping[str, Any]
 ) -> dict[str, Any]:
     """Return the settings as JSON, under the names by which a user sets them. Raises ``ModelError``.
 
     Args:
         model: the model.
         defaults: what the flags set.
-        builder: what makes requests with them.
+        resolver: resolves requests with them.
         form: the further flags that change results, such as their format.
     """
-    settings = builder.default_settings()
-    grammar = builder.grammar(settings)
+    settings = resolver.default_settings()
+    grammar = resolver.grammar(settings)
     identity = model.identity()
     return {
         "name": model.name,

@@ -1,187 +1,60 @@
-"""From a request of a batch to a request of the engine."""
+"""From a resolved request of a batch to a request of the engine."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from hashlib import sha256
-from typing import Any
+from collections.abc import Sequence
 
-from ...engine import (
-    ChatTemplate,
-    GenerationRequest,
-    LogprobRequest,
-    Model,
-    build_prompt,
-    format_chat,
-    open_chat_template,
-)
-from ...grammars import Constraint, GrammarSpec, grammar_table, resolve_grammar
-from ...presets import (
-    Override,
-    Preset,
-    PresetError,
-    Settings,
-    parse_set,
-    resolve_settings,
-)
+from ...engine import ChatTemplate, GenerationRequest, Model, build_prompt, format_chat, open_chat_template
 from ...samplers import build
 from ..errors import note
-from ..inputs.chat_template import chat_template_source
-from ..inputs.grammar import grammar_folders, report_left_out
-from ..inputs.json_lines import InvalidLineError
-from ..inputs.preset import open_preset, preset_of_model
-from ..inputs.settings import has_default_length, token_limit
-from .request import BatchRequest
-
-
-@dataclass(frozen=True)
-class BatchDefaults:
-    """What the flags set for every line that does not set it itself.
-
-    ``base_seed``: combined with a line's id, the seed of a line without one. ``chat``: whether prompts go through
-    the chat template; None: if there is a system message. ``schema_lenient``: what is not supported in a JSON
-    Schema is left out; ``left_out``: what that is in the flags' own schema, which was reported. ``chat_template``:
-    see `open_chat_template`; ``chat_template_kwargs``: its variables.
-    """
-
-    preset: str
-    chain: str | None
-    overrides: tuple[Override, ...]
-    base_seed: int
-    chat: bool | None
-    logprobs: int | None
-    trace: int | None = None
-    schema_lenient: bool = False
-    left_out: tuple[str, ...] = ()
-    chat_template: str | None = None
-    chat_template_kwargs: Mapping[str, Any] | None = None
+from .request_resolver import ResolvedRequest
 
 
 class RequestBuilder:
     """Builds the engine's requests for a model.
 
-    Raises ``PresetError``, ``StepError``, ``SamplingError``, ``GrammarError`` or ``ModelError`` for settings that
-    cannot be used, and ``InvalidLineError``.
+    Raises ``SamplingError``, ``GrammarError`` or ``ModelError`` for requests that this model cannot answer.
     """
 
-    def __init__(self, model: Model, defaults: BatchDefaults) -> None:
-        self._model, self._defaults = model, defaults
-        self._presets: dict[str, Preset] = {}
-        self._reported = {defaults.left_out, ()}
+    def __init__(self, model: Model) -> None:
+        self._model = model
         self._reported_notes: set[str] = set()
-        self._load_preset(defaults.preset)  # a fault in it ends the batch before the first line
 
-    def build(self, request: BatchRequest) -> GenerationRequest:
-        """Return the engine's request; its ``key`` is the line's id."""
-        settings = self._resolve(request)
-        seed = settings.seed.value
-        constraint = self._constraint(settings)
-        top_logprobs = self._defaults.logprobs if request.logprobs is None else request.logprobs
+    def build(self, request: ResolvedRequest) -> GenerationRequest:
+        """Return the engine's request; its ``key`` is the request's id."""
+        vocabulary = self._model.vocabulary
         return GenerationRequest(
-            prompt=self._prompt(request, settings),
-            chain=build(
-                settings.steps,
-                seed=derive_seed(self._defaults.base_seed, request.id) if seed is None else seed,
-                vocab=self._model.vocabulary,
-            ),
-            constraint=constraint,
-            stop=settings.stop.value,
-            max_tokens=token_limit(settings),
-            logprobs=LogprobRequest(top_logprobs, request.logprobs_from),
-            complete_sentence=constraint is not None and has_default_length(settings),
-            trace=self._defaults.trace if request.trace is None else request.trace,
+            prompt=self._prompt(request),
+            chain=build(request.steps, seed=request.seed, vocab=vocabulary),
+            constraint=None if request.grammar is None else request.grammar.start(vocabulary),
+            stop=request.stop,
+            max_tokens=request.max_tokens,
+            logprobs=request.logprobs,
+            complete_sentence=request.completes_sentence,
+            trace=request.trace,
             key=request.id,
         )
 
-    def default_settings(self) -> Settings:
-        """Return the settings of a line that sets nothing itself."""
-        defaults = self._defaults
-        return resolve_settings(self._load_preset(defaults.preset), chain=defaults.chain, flags=defaults.overrides)
-
-    def grammar(self, settings: Settings) -> GrammarSpec | None:
-        """Return the grammar of these settings; None without one."""
-        value = settings.grammar.value
-        if value is None:
-            return None
-        value = batch_grammar(value, is_lenient=self._defaults.schema_lenient)
-        return resolve_grammar(value, grammar_folders(), settings.grammar_base)
-
-    def _resolve(self, request: BatchRequest) -> Settings:
-        has_own_chain = request.preset is not None or request.chain is not None
-        try:
-            return resolve_settings(
-                self._load_preset(request.preset or self._defaults.preset),
-                chain=request.chain if has_own_chain else self._defaults.chain,
-                flags=(*self._defaults.overrides, *map(parse_set, request.sets), *request.overrides),
-            )
-        except PresetError as error:
-            if not (has_own_chain or request.sets):
-                raise
-            # The message names flags; a line has fields of the same names.
-            raise InvalidLineError(str(error).replace("--chain:", "chain:").replace("--set ", "set ")) from None
-
-    def _load_preset(self, name: str) -> Preset:
-        if name not in self._presets:
-            if name == "model":
-                preset = preset_of_model(self._model.metadata)
-            else:  # what the flag's preset could not carry over was reported when the flags were checked
-                preset = open_preset(name, is_quiet=name == self._defaults.preset)
-            if preset is None:
-                raise InvalidLineError("preset model: this model names no sampling settings (general.sampling.*)")
-            self._presets[name] = preset
-        return self._presets[name]
-
-    def _constraint(self, settings: Settings) -> Constraint | None:
-        spec = self.grammar(settings)
-        if spec is None:
-            return None
-        if spec.left_out not in self._reported:
-            self._reported.add(spec.left_out)
-            report_left_out(spec)
-        return spec.start(self._model.vocabulary)
-
-    def _prompt(self, request: BatchRequest, settings: Settings) -> str | Sequence[int]:
+    def _prompt(self, request: ResolvedRequest) -> str | Sequence[int]:
         if request.messages is not None:
             return format_chat(self._model, request.messages, self._chat_template(request), self._report)
         if isinstance(request.prompt, str):
             return build_prompt(
                 self._model,
                 request.prompt,
-                system=settings.system.value,
-                chat=self._defaults.chat,
+                system=request.system,
+                chat=request.chat,
                 template=self._chat_template(request),
                 report=self._report,
             )
         return request.prompt or ""
 
-    def _chat_template(self, request: BatchRequest) -> ChatTemplate | None:
-        """The template of a line, by its fields and the flags; None: nothing says one."""
-        defaults = self._defaults
-        source, variables = request.chat_template, request.chat_template_kwargs
-        if defaults.chat is False and request.messages is None and (source is not None or variables is not None):
-            raise InvalidLineError("the line sets a chat template, and --no-chat leaves it out")
-        source = defaults.chat_template if source is None else chat_template_source(source)
-        if variables is not None or defaults.chat_template_kwargs is not None:
-            variables = {**(defaults.chat_template_kwargs or {}), **(variables or {})}
-        if source is None and variables is None:
-            return None
-        return open_chat_template(self._model, source, variables)
+    def _chat_template(self, request: ResolvedRequest) -> ChatTemplate | None:
+        chosen = request.template
+        return None if chosen is None else open_chat_template(self._model, chosen.source, chosen.variables)
 
     def _report(self, sentence: str) -> None:
         """Print a note, once in a batch."""
         if sentence not in self._reported_notes:
             self._reported_notes.add(sentence)
             note(sentence)
-
-
-def batch_grammar(value: str | Mapping[str, Any], *, is_lenient: bool) -> str | Mapping[str, Any]:
-    """Return the grammar of a line or of the flags; a JSON Schema becomes lenient with ``--schema-lenient``."""
-    table = grammar_table(value)
-    is_schema = "json_schema" in table or "json_schema_file" in table
-    return {"schema_lenient": True, **table} if is_lenient and is_schema else value
-
-
-def derive_seed(base_seed: int, request_id: str) -> int:
-    """Return the seed of a line without one: 32 bits of a hash, so that an id always gets the same seed."""
-    return int.from_bytes(sha256(f"{base_seed}:{request_id}".encode()).digest()[:4], "little")

@@ -17,6 +17,7 @@ from .input_lines import BackgroundLines, InputLine
 from .journal import JournalError, ResultSink
 from .request import BatchRequest, find_request_id, parse_request
 from .request_builder import RequestBuilder
+from .request_resolver import RequestResolver
 from .result_format import ResultFormat
 
 
@@ -33,7 +34,8 @@ class BatchRunner:
     """A batch that runs: it answers, counts and keeps.
 
     Args:
-        builder: makes the engine's requests.
+        resolver: finds out what requests ask for.
+        builder: makes the engine's requests of that.
         result_format: makes the records of results.
         results: where they go.
         progress: what is counted.
@@ -42,6 +44,7 @@ class BatchRunner:
 
     def __init__(
         self,
+        resolver: RequestResolver,
         builder: RequestBuilder,
         result_format: ResultFormat,
         results: ResultSink,
@@ -49,7 +52,7 @@ class BatchRunner:
         *,
         keeps_others: bool = False,
     ) -> None:
-        self._builder, self._format = builder, result_format
+        self._resolver, self._builder, self._format = resolver, builder, result_format
         self._results, self._progress = results, progress
         self._keeps_others = keeps_others
         self._pending: dict[object, tuple[BatchRequest, InputLine]] = {}
@@ -154,7 +157,7 @@ class BatchRunner:
                 self._progress.existing += 1
                 return None
             self._format.check(batch_request)
-            request = self._builder.build(batch_request)
+            request = self._builder.build(self._resolver.resolve(batch_request))
         except (InvalidLineError, PresetError, GrammarError, SamplingError, ModelError) as error:
             self._line_of_id.setdefault(name, line.number)
             self._fail(name, line, "invalid_request", str(error))

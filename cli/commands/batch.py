@@ -22,7 +22,7 @@ from ..options.signature import takes_options
 if TYPE_CHECKING:
     from ...engine import Model
     from ..batch.journal import ResultSink
-    from ..batch.request_builder import BatchDefaults
+    from ..batch.request_resolver import BatchDefaults
     from ..batch.runner import BatchRunner
     from ..batch.template import PromptTemplate
     from ..render.batch import BatchProgress
@@ -94,7 +94,7 @@ def _check_defaults(options: BatchOptions) -> BatchDefaults:
     """What the flags set for all lines, checked as far as that needs no model."""
     from ...grammars import resolve_grammar
     from ...presets import parse_set, resolve_settings
-    from ..batch.request_builder import BatchDefaults, batch_grammar
+    from ..batch.request_resolver import BatchDefaults, batch_grammar
 
     sampling = options.sampling
     flags = (*map(parse_set, sampling.set or ()), *overrides(options))
@@ -177,15 +177,19 @@ def _make_runner(options: BatchOptions, parts: _BatchParts) -> BatchRunner:
     from ..batch.batch_settings import batch_settings
     from ..batch.input_lines import read_input_lines
     from ..batch.request_builder import RequestBuilder
+    from ..batch.request_resolver import RequestResolver
     from ..batch.result_format import ResultFormat
     from ..batch.runner import BatchRunner
     from ..batch.settings_file import keep_settings, settings_digest
 
-    builder = RequestBuilder(parts.model, parts.defaults)
-    settings = batch_settings(parts.model, parts.defaults, builder, options.answer_form)
+    resolver = RequestResolver(parts.defaults, parts.model.metadata)
+    settings = batch_settings(parts.model, parts.defaults, resolver, options.answer_form)
     existing = parts.results.existing
     result_format = ResultFormat(options.format.value, settings_digest(settings))
-    runner = BatchRunner(builder, result_format, parts.results, parts.progress, keeps_others=options.force)
+    builder = RequestBuilder(parts.model)
+    runner = BatchRunner(
+        resolver, builder, result_format, parts.results, parts.progress, keeps_others=options.force
+    )
     if parts.results.is_file:
         keep_settings(options.output, settings, has_results=bool(existing), is_forced=options.force)
     untold = sum(isinstance(key, str) and request_id is None for key, request_id in existing.items())
