@@ -19,6 +19,7 @@ _SCRIPTS = (
     "token_panel.js",
     "run_panel.js",
     "search.js",
+    "keys.js",
     "main.js",
 )
 """In the order in which each needs those before it."""

@@ -11,9 +11,9 @@ class Report {
     this.active = 0;
     this.token = 0;
     this.sharedTokens = 0;
-    this.matches = [];
-    this.match = -1;
     this.tokenPanel = new TokenPanel(byId("token"), (token) => this.select(this.active, token));
+    this.search = new Search(this);
+    this.keyboard = new Keyboard(this);
     this.listen();
   }
 
@@ -44,7 +44,7 @@ class Report {
     const title = this.index.length === 1 ? visible(runs[0].name) : `${countText(this.index.length)} runs`;
     byId("title").textContent = title;
     document.title = `${title} – gen inspect`;
-    this.search(byId("query").value);
+    this.search.mark(byId("query").value);
   }
 
   makeColumn(run, column, heads, texts) {
@@ -116,7 +116,7 @@ class Report {
     if (column !== this.active) {
       this.active = column;
       if (this.sharedTokens) this.showShared();
-      this.search(byId("query").value, false);
+      this.search.mark(byId("query").value, false);
     }
     this.token = Math.max(0, Math.min(token, run.length - 1));
     for (const old of document.querySelectorAll(".t.selected")) {
@@ -202,33 +202,6 @@ class Report {
     else this.select(this.active, this.token + step);
   }
 
-  /** Mark the matches of a text, and go to the first one from the chosen token on if `goes`. */
-  search(query, goes = true) {
-    for (const old of document.querySelectorAll(".t.match")) old.classList.remove("match");
-    this.matches = this.columns.flatMap(({ run }, column) => matchesIn(run, query)
-      .map((indices) => ({ column, indices }))
-      .filter(({ indices }) => column === this.active || !this.shared.has(indices[0])));
-    for (const { column, indices } of this.matches) {
-      for (const index of indices) this.view(column, index).span(index)?.classList.add("match");
-    }
-    this.match = -1;
-    byId("matches").textContent = query ? (this.matches.length ? countText(this.matches.length) : "none") : "";
-    if (query && goes) this.nextMatch(1, true);
-  }
-
-  nextMatch(step, isFirst = false) {
-    if (!this.matches.length) return;
-    if (isFirst) {
-      const here = this.matches.findIndex(({ column, indices }) => column === this.active && indices.at(-1) >= this.token);
-      this.match = Math.max(here, 0);
-    } else this.match = (this.match + step + this.matches.length) % this.matches.length;
-    const { column, indices } = this.matches[this.match];
-    const number = this.match;
-    this.select(column, indices[0], { focus: false });
-    this.match = number;
-    byId("matches").textContent = `${countText(number + 1)} of ${countText(this.matches.length)}`;
-  }
-
   changeTheme() {
     const root = document.documentElement;
     const next = (THEMES.indexOf(root.dataset.theme ?? THEMES[0]) + 1) % THEMES.length;
@@ -254,63 +227,9 @@ class Report {
     click("tab-token", () => this.openTab("token"));
     click("tab-run", () => this.openTab("run"));
     click("shared", (event) => this.clicked(event, this.active));
-    byId("query").addEventListener("input", () => this.search(byId("query").value));
+    byId("query").addEventListener("input", () => this.search.mark(byId("query").value));
     byId("search").addEventListener("submit", (event) => event.preventDefault());
-    document.addEventListener("keydown", (event) => this.pressed(event));
-  }
-
-  pressed(event) {
-    if (event.ctrlKey || event.metaKey || event.altKey || byId("help-dialog").open) return;
-    if (event.target === byId("query")) return this.pressedInSearch(event);
-    if (event.target.closest("select, input")) return;
-    if (event.target.closest("[role=tab]") && ["ArrowLeft", "ArrowRight"].includes(event.key)) {
-      const name = byId("token").hidden ? "token" : "run";
-      this.openTab(name);
-      byId(`tab-${name}`).focus();
-      return event.preventDefault();
-    }
-    const isReading = event.target === document.body || event.target.closest(".texts") !== null;
-    const action = this.keys(isReading)[event.key];
-    if (!action) return;
-    event.preventDefault();
-    action();
-  }
-
-  pressedInSearch(event) {
-    if (event.key === "Enter") this.nextMatch(event.shiftKey ? -1 : 1);
-    else if (event.key === "Escape") this.view(this.active, this.token).container.focus();
-    else return;
-    event.preventDefault();
-  }
-
-  /** What each key does. The keys that scroll do so in the panel. */
-  keys(isReading) {
-    const last = this.columns[this.active].run.length - 1;
-    const inText = {
-      ArrowUp: () => this.otherLine(-1),
-      ArrowDown: () => this.otherLine(1),
-      Home: () => this.select(this.active, 0),
-      End: () => this.select(this.active, last),
-      ArrowLeft: () => this.select(this.active, this.token - 1),
-      ArrowRight: () => this.select(this.active, this.token + 1),
-    };
-    return {
-      ...(isReading ? inText : {}),
-      n: () => this.nextSurprise(1),
-      N: () => this.nextSurprise(-1),
-      f: () => this.nextFallen(1),
-      F: () => this.nextFallen(-1),
-      d: () => this.nextDifference(),
-      "[": () => this.otherColumn(-1),
-      "]": () => this.otherColumn(1),
-      "/": () => {
-        byId("query").focus();
-        byId("query").select();
-      },
-      l: () => this.tokenPanel.toggleUnit(),
-      t: () => this.changeTheme(),
-      "?": () => byId("help-dialog").showModal(),
-    };
+    document.addEventListener("keydown", (event) => this.keyboard.pressed(event));
   }
 }
 

@@ -16,7 +16,7 @@ function runPanel(run, select) {
     ]),
     section("Make it again", commandLine(run)),
     section("Most surprising", surpriseList(run, select)),
-    run.hasTrace ? section("Likeliest token dropped", fallenList(run, select)) : run.length ? withoutTrace(run) : null,
+    run.hasTrace ? section("Likeliest token dropped", fallenList(run, select)) : run.length ? withoutTrace() : null,
     section("Settings", settings(run)),
   ];
 }

@@ -23,7 +23,7 @@ class TokenPanel {
         trace && section("Candidates at each stage", this.unitButtons(), this.candidateTable(run, trace)),
         trace && section("Stages", element("p", { class: "note" }, "Entropy in nats after each stage"), entropyCurve(trace.stages), stageTable(trace)),
         details?.others && section(trace ? "Further likely tokens" : "Alternatives", alternatives(details.others)),
-        run.hasTrace ? null : withoutTrace(run),
+        run.hasTrace ? null : withoutTrace(),
       ].filter(Boolean),
     );
   }
@@ -161,7 +161,7 @@ function shareCell(logprob) {
   return cell;
 }
 
-function withoutTrace(run) {
+function withoutTrace() {
   return element("p", { class: "hint" },
     "This run was written without a trace. ", element("code", {}, "--format jsonl --trace"),
     " adds, for every token, what each step of the chain did: the candidates that it kept and dropped, their probabilities and the draw.");
