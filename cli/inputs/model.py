@@ -86,16 +86,24 @@ def show_llama_cpp_messages(options: LogOptions) -> None:
 def find_model_file(text: str | None) -> Path:
     """Return the file of the model that a text, the environment or the user's config names.
 
-    A model of Hugging Face that is not here is downloaded, as llama.cpp does it. ``text``: the value of ``-m``;
-    None: it is not given. Raises ``ModelError``.
+    Nothing is downloaded. ``text``: the value of ``-m``; None: it is not given. Raises ``ModelError``.
     """
+    from ...engine import ModelError, locate, resolve_model
     from ...presets import user_config
 
-    return _find_model_file(text, user_config(), None)[0]
+    config = user_config()
+    path, origin = locate(text or None, config.model)
+    try:
+        return path if path.is_file() else resolve_model(text or str(path), config.model_folders)
+    except ModelError as error:
+        raise with_origin(error, origin) from None
 
 
-def _find_model_file(text: str | None, config: UserConfig, interrupt: Interrupt | None) -> tuple[Path, str]:
-    """Return the file as `find_model_file` does, and its origin, as `locate` names it."""
+def _find_or_pull(text: str | None, config: UserConfig, interrupt: Interrupt) -> tuple[Path, str]:
+    """Return the model's file, and its origin, as `locate` names it.
+
+    A model of Hugging Face that is not here is downloaded, as llama.cpp does it.
+    """
     from ...engine import ModelError, ModelNotHereError, locate, resolve_model
 
     path, origin = locate(text or None, config.model)
@@ -148,7 +156,7 @@ def load_model(options: ModelOptions, interrupt: Interrupt) -> Model:
     from ..render.progress import loading
 
     overrides = read_overrides(options.override_kv or ())
-    path, origin = _find_model_file(options.model_text, user_config(), interrupt)
+    path, origin = _find_or_pull(options.model_text, user_config(), interrupt)
 
     _use_numa(options)
     gpu = _gpu_options(options)

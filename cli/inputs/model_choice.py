@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from ..errors import note
 from ..options.model import ModelOptions
-from .model import with_origin
+from .model import find_model_file
 
 
 @dataclass(frozen=True)
@@ -22,7 +22,7 @@ def chosen_model(options: ModelOptions) -> ModelChoice:
 
     One that is not here is named as it was typed, and a note says what is wrong or how it comes here.
     """
-    from ...engine import ModelError, locate, resolve_model
+    from ...engine import ModelError, locate
     from ...engine.model_files.model_name import model_name
     from ...presets import user_config
 
@@ -34,10 +34,10 @@ def chosen_model(options: ModelOptions) -> ModelChoice:
         return ModelChoice("none", "default")
     typed, origin = text or str(path), "-hf" if options.hub_repository is not None else origin
     try:
-        path = path if path.is_file() else resolve_model(typed, config.model_folders)
+        path = find_model_file(text)
         if path.is_file():
             return ModelChoice(model_name(path), origin)
         note(f"{typed}: there is no such file")
     except ModelError as error:
-        note(str(with_origin(error, origin)))
+        note(str(error))
     return ModelChoice(typed, origin)

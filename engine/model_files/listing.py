@@ -14,7 +14,9 @@ from .locations import SystemFolders
 from .scanning import Report
 
 
-def list_models(folders: Iterable[str | Path] = (), report: Report = lambda sentence: None) -> list[ModelEntry]:
+def list_models(
+    folders: Iterable[str | Path] = (), report: Report = lambda sentence: None, *, has_all_names: bool = False
+) -> list[ModelEntry]:
     """Return every model on this machine, by its name; no header is read.
 
     A file that two tools name counts once, for the first of: Hugging Face, Ollama, LM Studio, llama.cpp, GPT4All,
@@ -23,12 +25,14 @@ def list_models(folders: Iterable[str | Path] = (), report: Report = lambda sent
     Args:
         folders: The user's own model folders.
         report: Called with a sentence for each folder that cannot be read.
+        has_all_names: True: a file that two tools name is listed under each of the names.
     """
     entries: list[ModelEntry] = []
     names: set[str] = set()
     sources: dict[object, str] = {}
     for entry in _find(current_system(), [Path(folder) for folder in folders], report):
-        if sources.setdefault(_identity(entry.path), entry.source) != entry.source:
+        first_source = sources.setdefault(_identity(entry.path), entry.source)
+        if first_source != entry.source and not has_all_names:
             continue  # another tool has it, too
         name = entry.name if entry.name.lower() not in names else str(entry.path)
         if name.lower() in names:

@@ -48,10 +48,11 @@ class HubReference:
 
 
 class ModelNotHereError(ModelError):
-    """A model of the hub that is not on this machine. Attributes: ``reference``."""
+    """A model of the hub that is not on this machine, or not whole. Attributes: ``reference``."""
 
-    def __init__(self, reference: HubReference) -> None:
-        super().__init__(f"{reference}: not on this machine; gen models pull {reference} downloads it")
+    def __init__(self, reference: HubReference, missing: Path | None = None) -> None:
+        what = "not on this machine" if missing is None else f"its part {missing.name} is not on this machine"
+        super().__init__(f"{reference}: {what}; gen models pull {reference} downloads it")
         self.reference = reference
 
 
@@ -101,7 +102,7 @@ def resolve_model(text: str, folders: Iterable[str | Path] = ()) -> Path:
     if text.startswith(_HUB_PREFIXES):
         return _resolve_of_hub(text)
     entries = list_models(folders)
-    entry = _find(text, entries, f"-m {text}")
+    entry = _find_under_all_names(text, entries, folders)
     if entry is not None:
         return entry.path
     if _exists(path) or text.lower().endswith(".gguf"):
@@ -136,8 +137,11 @@ def _resolve_of_hub(text: str) -> Path:
     reference = parse_hub_reference(text)
     files = _files_of(reference.repository)
     chosen = reference.choose(files)
-    if chosen is None or not all(part.is_file() for part in part_paths(files[chosen])):
+    if chosen is None:
         raise ModelNotHereError(reference)
+    missing = next((part for part in part_paths(files[chosen]) if not part.is_file()), None)
+    if missing is not None:
+        raise ModelNotHereError(reference, missing)
     return files[chosen]
 
 
@@ -162,6 +166,18 @@ def _files_of(repository: str) -> dict[str, Path]:
             if is_model_name(path.name):
                 files.setdefault(path.name[len(start) :], path)
     return files
+
+
+def _find_under_all_names(
+    text: str, entries: list[ModelEntry], folders: Iterable[str | Path]
+) -> ModelEntry | None:
+    """Return the entry of a name as `_find` does; the name may be what another tool calls a file of the list."""
+    place, sought = f"-m {text}", text.lower()
+    if any(sought in _names(entry) for entry in entries):
+        return _find(text, entries, place)
+    everything = list_models(folders, has_all_names=True)
+    named = [entry for entry in everything if sought in _names(entry)]
+    return _find(text, named or entries, place) or _find(text, everything, place)
 
 
 def _find(text: str, entries: list[ModelEntry], place: str) -> ModelEntry | None:

@@ -174,6 +174,11 @@ def test_pull_and_run(gen, online, user):
     assert repository.requests == []
 
 
+def test_show_downloads_nothing(gen, user):
+    result = gen("models", "show", "hf:me/SmolLM2-GGUF", code=1)
+    assert result.err.endswith("not on this machine; gen models pull hf:me/SmolLM2-GGUF downloads it\n")
+
+
 def test_hf_downloads_at_once(gen, online):
     _, variables = online
     result = gen(*SEA, "-hf", "me/SmolLM2-GGUF", "-hff", "SmolLM2-135M-Instruct.Q4_1.gguf", **variables)

@@ -121,6 +121,13 @@ def test_a_model_of_the_hub_that_is_not_here(models, text):
     assert f"gen models pull {text} downloads it" in str(caught.value)
 
 
+def test_each_name_of_a_file_that_two_tools_have(models, home):
+    (home / "mine/llama.gguf").symlink_to(models["llama3.2:1b"])
+    assert resolve_model("llama", [home / "mine"]).samefile(models["llama3.2:1b"])
+    (home / "mine/penguin.gguf").symlink_to(models["llama3.2:3b"])
+    assert resolve_model("penguin", [home / "mine"]).samefile(models["llama3.2:3b"])
+
+
 def test_no_ollama_at_all(home):
     with pytest.raises(ModelError, match="no model of Ollama is found on this machine"):
         resolve_model("ollama:x")
@@ -128,7 +135,7 @@ def test_no_ollama_at_all(home):
 
 def test_a_split_model_that_lacks_a_part_is_not_here(home):
     snapshot = in_hub_cache(home / ".cache/huggingface/hub", "me/Big", "Big-Q8_0-00001-of-00002.gguf")
-    with pytest.raises(ModelNotHereError):
+    with pytest.raises(ModelNotHereError, match=r"its part Big-Q8_0-00002-of-00002\.gguf is not on this machine"):
         resolve_model("hf:me/Big")
     (snapshot / "Big-Q8_0-00002-of-00002.gguf").symlink_to(snapshot / "Big-Q8_0-00001-of-00002.gguf")
     assert resolve_model("hf:me/Big").name == "Big-Q8_0-00001-of-00002.gguf"
