@@ -8,7 +8,19 @@ from reprlib import Repr
 from typing import Any
 
 _MAX_VALUE_CHARACTERS = 60
-_REPR = Repr()
+
+
+class _ReprInWords(Repr):
+    """Writes values as Python does, but true, false and null as JSON and YAML do."""
+
+    def repr_bool(self, value: bool, _level: int) -> str:
+        return "true" if value else "false"
+
+    def repr_NoneType(self, _value: None, _level: int) -> str:  # noqa: N802 - named after the type
+        return "null"
+
+
+_REPR = _ReprInWords()
 _REPR.maxstring = _REPR.maxother = _MAX_VALUE_CHARACTERS
 
 
@@ -84,5 +96,5 @@ def _is_swapped(name: str, other: str) -> bool:
 
 
 def shorten(value: Any) -> str:
-    """Return the value as Python writes it, cut to a length that fits into a sentence."""
+    """Return the value for a sentence: as Python writes it, but true, false, null; cut to a length that fits."""
     return _REPR.repr(value)

@@ -58,7 +58,7 @@ def problem_message(problem: ErrorDetails) -> str:
 
     A message of our own validators comes without pydantic's prefix. No sentence is pydantic's.
     """
-    kind, value = problem["type"], _value_text(problem["input"])
+    kind, value = problem["type"], shorten(problem["input"])
     if kind in _KINDS:
         return f"{value} is not {_KINDS[kind]}"
     if kind in _LENGTHS:
@@ -100,12 +100,6 @@ def _choice_message(value: str, expected: str) -> str:
     choices = re.sub(r"\b(True|False|None)\b", lambda word: _JSON_WORDS[word[0]], expected)
     is_single = " or " not in choices
     return f"{value} is not supported, only {choices}" if is_single else f"{value} is not {choices}"
-
-
-def _value_text(value: object) -> str:
-    """The value in a message: as Python writes it, but JSON's words, and cut to a length that fits."""
-    text = shorten(value)
-    return _JSON_WORDS.get(text, text)
 
 
 def problem_sentence(path: Iterable[object], message: str) -> str:

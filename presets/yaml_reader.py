@@ -11,6 +11,7 @@ from yaml.reader import ReaderError
 from ..common import TextFileError, decode_text_file, read_text_file
 from .errors import PresetError
 from .yaml_loader import MAX_VALUES, BoundedLoader, Yaml12Loader
+from .yaml_problems import yaml_problem
 
 MAX_FILE_BYTES = 1_000_000
 """A preset or configuration has a few hundred bytes; a larger file is a mistake."""
@@ -66,9 +67,8 @@ def parse_yaml(text: str, origin: str, loader_class: type[BoundedLoader] = Yaml1
         finally:
             loader.dispose()
     except yaml.MarkedYAMLError as error:
-        mark = error.problem_mark or error.context_mark
+        problem, mark = yaml_problem(error)
         where = f"line {mark.line + 1}, column {mark.column + 1}: " if mark else ""
-        problem = " ".join((error.problem or error.context or "not YAML").split())
         raise PresetError(f"{origin}: {where}{problem}") from None
     except ReaderError as error:
         before = text[: error.position]

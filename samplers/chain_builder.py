@@ -14,7 +14,7 @@ from .compact_notation import parse_notation, parse_step
 from .errors import SamplingError
 from .mersenne_twister import SEED_MAX
 from .near_names import nearest_name
-from .parameter_messages import parameter_message
+from .parameter_messages import parameter_message, shown_value
 from .registry import find_sampler
 from .step_spec import StepSpec, check_step_count
 from .vocabulary import Vocabulary
@@ -34,7 +34,7 @@ def build(steps: str | Sequence[Step], seed: int = 0, vocab: Vocabulary | None =
     parameter, what is allowed and what came.
     """
     if isinstance(seed, bool) or not isinstance(seed, SupportsIndex) or not 0 <= index(seed) <= SEED_MAX:
-        raise SamplingError(f"seed: {seed!r} is not a whole number within 0..{SEED_MAX}")
+        raise SamplingError(f"seed: {shown_value(seed)} is not a whole number within 0..{SEED_MAX}")
     return Chain(_read_steps(steps), BuildContext(index(seed), vocab))
 
 
@@ -95,7 +95,11 @@ def _name_and_value(step: object, origin: str) -> tuple[str, Any]:
         ((name, value),) = step.items()
         if isinstance(name, str):
             return name, value
-    raise SamplingError(f"{origin}: {step!r} is not a step; write name, name: value or name: {{parameters}}")
+    if isinstance(step, Mapping) and len(step) > 1:
+        names = " and ".join(map(str, step))
+        raise SamplingError(f"{origin}: {names} are in one step; write each as an item of the list")
+    shown = shown_value(step)
+    raise SamplingError(f"{origin}: {shown} is not a step; write name, name: value or name: {{parameters}}")
 
 
 def _parameters(cls: type[Sampler], value: Any, origin: str) -> dict[str, Any]:

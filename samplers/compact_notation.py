@@ -21,6 +21,9 @@ _NUMBER = re.compile(r"[-+]?\d{1,40}")
 # A quoted text is not searched for separators. A backslash in it escapes the next character.
 _QUOTED = re.compile(r'"(?:[^"\\]|\\.)*"', re.DOTALL)
 _BRACKETS = {"(": 1, "[": 1, ")": -1, "]": -1}
+_OTHER_SEPARATORS = re.compile(r"(?:,|;|\||->|→| )+")
+"""What people write between steps, or nothing but a space."""
+_NUMBER_AT_THE_END = re.compile(r"=?[-+]?\.?\d.*")
 _MAX_SHOWN_CHARACTERS = 200
 """So much of a chain's text stands in a message."""
 
@@ -80,6 +83,8 @@ def _joined(text: str, origin: str) -> Any:
     splits = [(text[:start].rstrip(), text[start:]) for start in starts]
     splits = [(name, number) for name, number in splits if _BARE.fullmatch(name)]
     name, number = next((split for split in splits if is_known(split[0])), splits[-1] if splits else (text, ""))
+    if not is_known(name) and _is_several_steps(text):
+        raise SamplingError(f"{origin}: {_shown(text)!r} is not one step; write > between steps")
     if is_known(f"{name}_v{number}"):
         raise SamplingError(
             f"{origin}: {text!r} may be {name}_v{number} or {name}={number}; write the one you mean"
@@ -90,6 +95,12 @@ def _joined(text: str, origin: str) -> Any:
         what = f"{_shown(text)!r} is not a step" if text else "a step is missing"
         raise SamplingError(f"{origin}: {what}; write name, name0.8, name=value or name(key=value, …)")
     return name
+
+
+def _is_several_steps(text: str) -> bool:
+    """True if steps are joined by something else than ``>``, as in ``top_k40, temp0.8``."""
+    parts = _OTHER_SEPARATORS.split(text)
+    return len(parts) > 1 and all(is_known(_NUMBER_AT_THE_END.sub("", part)) for part in parts)
 
 
 def _shown(text: str) -> str:

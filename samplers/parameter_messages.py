@@ -11,6 +11,7 @@ from pydantic_core import ErrorDetails
 
 from .base import Sampler
 
+_WORDS = {True: "true", False: "false", None: "null"}
 _BOUNDS = ("ge", "gt", "le", "lt")
 _KINDS = {
     "int_type": "a whole number",
@@ -41,6 +42,11 @@ def allowed_values(field: FieldInfo) -> str:
     return f"{', '.join(words[:-1])} or {words[-1]}"
 
 
+def shown_value(value: object) -> str:
+    """The value in a message: as Python writes it, but true, false and null as presets do."""
+    return _WORDS[value] if isinstance(value, bool | None) else repr(value)
+
+
 def parameter_message(cls: type[Sampler], error: ValidationError) -> str:
     """One sentence for the first parameter that pydantic refused: ``.p: 1.5 is not within 0..1``."""
     problems = error.errors()
@@ -56,13 +62,13 @@ def parameter_message(cls: type[Sampler], error: ValidationError) -> str:
     kind = _kind_in_words(cls, same_path)
     got = first["input"]
     if kind:
-        return f"{path}: {'the key ' if is_key else ''}{got!r} is not {kind}" + (
+        return f"{path}: {'the key ' if is_key else ''}{shown_value(got)} is not {kind}" + (
             f" ({allowed})" if allowed else ""
         )
     if first["type"].startswith(("greater_than", "less_than")) and allowed:
-        return f"{path}: {got!r} is not {'within ' if '..' in allowed else ''}{allowed}"
+        return f"{path}: {shown_value(got)} is not {'within ' if '..' in allowed else ''}{allowed}"
     if first["type"] == "literal_error":
-        return f"{path}: {got!r} is not {allowed}"
+        return f"{path}: {shown_value(got)} is not {allowed}"
     message = first["msg"].removeprefix("Value error, ")
     shown = "" if isinstance(got, Mapping) else f"{got!r}: "
     return f"{path}: {shown}{message[:1].lower()}{message[1:]}"

@@ -59,7 +59,7 @@ def check(options: PresetNameOptions) -> None:
     steps = [sampler.about.name for sampler in preset.samplers()]
     if preset.grammar is not None:
         check_grammar(preset)
-    print(f"{options.name}: ok ({' > '.join(steps)})")
+    print(f"{options.name}: ok ({' > '.join(steps) or 'no steps'})")
 
 
 @app.command()

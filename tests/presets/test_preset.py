@@ -49,7 +49,7 @@ REFUSED: dict[str, tuple[dict[Any, Any], str]] = {
         "chain[0] greedy and chain[1] dist both select a token; a chain has one, its last step",
     ),
     "chain_number": ({"chain": 3}, f"chain: 3 is not {A_CHAIN}"),
-    "chain_none": ({"chain": None}, f"chain: None is not {A_CHAIN}"),
+    "chain_none": ({"chain": None}, f"chain: null is not {A_CHAIN}"),
     "unknown_key": ({"chian": []}, "unknown key 'chian'; did you mean chain?"),
     "unknown_key_far": (
         {"colour": 1},
@@ -60,7 +60,7 @@ REFUSED: dict[str, tuple[dict[Any, Any], str]] = {
     "seed_negative": ({"seed": -1}, "seed: -1 is not a whole number within 0..4294967295"),
     "seed_too_large": ({"seed": 2**32}, "seed: 4294967296 is not a whole number within 0..4294967295"),
     "seed_float": ({"seed": 1.0}, "seed: 1.0 is not a whole number within 0..4294967295"),
-    "seed_bool": ({"seed": True}, "seed: True is not a whole number within 0..4294967295"),
+    "seed_bool": ({"seed": True}, "seed: true is not a whole number within 0..4294967295"),
     "seed_text": ({"seed": "7"}, "seed: '7' is not a whole number within 0..4294967295"),
     "max_tokens_0": ({"max_tokens": 0}, "max_tokens: 0 is not a whole number ≥ 1, or -1 for no limit"),
     "max_tokens_-2": ({"max_tokens": -2}, "max_tokens: -2 is not a whole number ≥ 1, or -1 for no limit"),
@@ -69,7 +69,7 @@ REFUSED: dict[str, tuple[dict[Any, Any], str]] = {
     "stop_number": ({"stop": [3]}, "stop[0]: 3 is not a text"),
     "stop_table": ({"stop": {"a": 1}}, "stop: {'a': 1} is not a text or a list of texts"),
     "system_number": ({"system": 3}, "system: 3 is not a text"),
-    "description_none": ({"description": None}, "description: None is not a text"),
+    "description_none": ({"description": None}, "description: null is not a text"),
     "grammar_list": ({"grammar": ["a"]}, "grammar: ['a'] is not a text or a table"),
 }
 

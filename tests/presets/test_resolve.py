@@ -193,7 +193,7 @@ REFUSED_SETS = {
     "range_of_main": ("top-p=1.5", "--set top-p: 1.5 is not within 0..1"),
     "range_in_place": ("top_p=-1", "--set top_p: -1 is not within 0..1"),
     "kind": ("top_k=1.5", "--set top_k: 1.5 is not a whole number (≥ -1)"),
-    "nothing": ("top_k=", "--set top_k: None is not a whole number (≥ -1)"),
+    "nothing": ("top_k=", "--set top_k: null is not a whole number (≥ -1)"),
     "nan": ("temp#1=.nan", "--set temp#1: nan is not a finite number (≥ 0)"),
     "unknown_parameter": (
         "top_p.min_kep=1",
@@ -202,7 +202,7 @@ REFUSED_SETS = {
     "choice": ("top_p.boundary=both", "--set top_p.boundary: 'both' is not include or exclude"),
     "bias_number": ("logit_bias=3", "--set logit_bias: 3 is not a table such as {42: -1.5}"),
     "bias_value": ("logit_bias={5: x}", "--set logit_bias.5: 'x' is not a number"),
-    "yaml": ("stop=[a", "--set stop: line 1, column 3: expected ',' or ']', but got '<stream end>'"),
+    "yaml": ("stop=[a", "--set stop: line 1, column 1: this [ is never closed"),
     "occurrence_0": ("top_p#0=1", f"--set top_p#0: 'top_p#0' {FORM}"),
     "occurrence_word": ("top_p#x=1", f"--set top_p#x: 'top_p#x' {FORM}"),
     "occurrence_missing": ("top_p#2=1", "--set top_p#2: there is no top_p#2; top_p stands once in the chain"),

@@ -206,7 +206,7 @@ BAD_CONFIGS = {
     "number": ("model: 3", "model: 3 is not a path or a model's name"),
     "empty_text": ("preset: ''", "preset: '' is not a name or a path"),
     "list": ("[a]", "the file holds a list; keys with values are needed, as in key: value"),
-    "syntax": ("model: [", "line 1, column 9: expected the node content, but found '<stream end>'"),
+    "syntax": ("model: [", "line 1, column 9: a value is missing"),
 }
 
 

@@ -236,7 +236,7 @@ def test_apply_leaves_the_rows_alone_and_draws_nothing():
     ("value", "message"),
     [
         (1.1, "chain[0].adaptive_p.target: 1.1 is not within -1..1"),
-        (True, "chain[0].adaptive_p.target: True is not a number (-1..1)"),
+        (True, "chain[0].adaptive_p.target: true is not a number (-1..1)"),
         ({"decay": 1.0}, "chain[0].adaptive_p.decay: 1.0 is not within 0..0.99"),
         ({"decay": -0.1}, "chain[0].adaptive_p.decay: -0.1 is not within 0..0.99"),
         ({"p": 0.5}, "chain[0].adaptive_p: unknown parameter 'p'; known: target, decay"),

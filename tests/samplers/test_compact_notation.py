@@ -81,6 +81,7 @@ def test_read(text, steps):
 
 
 HINT = "; write name, name0.8, name=value or name(key=value, …)"
+JOINED = " is not one step; write > between steps"
 
 
 @pytest.mark.parametrize(
@@ -105,6 +106,9 @@ HINT = "; write name, name0.8, name=value or name(key=value, …)"
             "mirostat2",
             "chain 'mirostat2', step 1: 'mirostat2' may be mirostat_v2 or mirostat=2; write the one you mean",
         ),
+        ("top_k40, temp0.8", "chain 'top_k40, temp0.8', step 1: 'top_k40, temp0.8'" + JOINED),
+        ("top-k40 temp0.8", "chain 'top-k40 temp0.8', step 1: 'top-k40 temp0.8'" + JOINED),
+        ("top_k40 | temp", "chain 'top_k40 | temp', step 1: 'top_k40 | temp'" + JOINED),
         ("temp(t=1, t=2)", "chain 'temp(t=1, t=2)', step 1: a parameter is given twice"),
     ],
 )  # fmt: skip

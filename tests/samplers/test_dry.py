@@ -269,7 +269,7 @@ def test_a_vocabulary_of_another_size():
     ("value", "message"),
     [
         (-1, "chain[0].dry.multiplier: -1 is not ≥ 0"),
-        (True, "chain[0].dry.multiplier: True is not a number (≥ 0)"),
+        (True, "chain[0].dry.multiplier: true is not a number (≥ 0)"),
         ({"base": math.inf}, "chain[0].dry.base: inf is not a finite number (≥ 0)"),
         ({"allowed_length": -1}, "chain[0].dry.allowed_length: -1 is not ≥ 0"),
         ({"allowed_length": 1.5}, "chain[0].dry.allowed_length: 1.5 is not a whole number (≥ 0)"),

@@ -189,7 +189,7 @@ def test_keeps_no_state():
     ("value", "message"),
     [
         (-0.1, "chain[0].dynatemp.range: -0.1 is not ≥ 0"),
-        (True, "chain[0].dynatemp.range: True is not a number (≥ 0)"),
+        (True, "chain[0].dynatemp.range: true is not a number (≥ 0)"),
         ("wide", "chain[0].dynatemp.range: 'wide' is not a number (≥ 0)"),
         (1e39, "chain[0].dynatemp.range: 1e+39: a number that float32 can hold is needed"),
         ({"temperature": -1}, "chain[0].dynatemp.temperature: -1 is not ≥ 0"),

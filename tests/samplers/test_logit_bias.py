@@ -149,7 +149,7 @@ def test_refusal_of_a_text(bias, message):
         ),
         ({-1: 1}, "chain[0].logit_bias.bias: token id -1 is not ≥ 0"),
         ({1: "low"}, "chain[0].logit_bias.bias.1: 'low' is not a number"),
-        ({1: True}, "chain[0].logit_bias.bias.1: True is not a number"),
+        ({1: True}, "chain[0].logit_bias.bias.1: true is not a number"),
         ({1: math.nan}, "chain[0].logit_bias.bias.1: nan: a finite float32, -inf or false is needed"),
         ({1: math.inf}, "chain[0].logit_bias.bias.1: inf: a finite float32, -inf or false is needed"),
         ({1: 1e39}, "chain[0].logit_bias.bias.1: 1e+39: a finite float32, -inf or false is needed"),

@@ -129,7 +129,7 @@ def test_means_p_times_the_best_probability():
     [
         (1.01, "chain[0].min_p.p: 1.01 is not within 0..1"),
         (-1, "chain[0].min_p.p: -1 is not within 0..1"),
-        (False, "chain[0].min_p.p: False is not a number (0..1)"),
+        (False, "chain[0].min_p.p: false is not a number (0..1)"),
         ({"min_keep": -1}, "chain[0].min_p.min_keep: -1 is not ≥ 1"),
         ({"boundary": "include"}, "chain[0].min_p: unknown parameter 'boundary'; known: p, min_keep"),
     ],

@@ -166,7 +166,7 @@ def test_frequencies_follow_the_probabilities():
     ("value", "message"),
     [
         (-1, "chain[0].mirostat.tau: -1 is not ≥ 0"),
-        (True, "chain[0].mirostat.tau: True is not a number (≥ 0)"),
+        (True, "chain[0].mirostat.tau: true is not a number (≥ 0)"),
         ({"eta": -1}, "chain[0].mirostat.eta: -1 is not ≥ 0"),
         ({"m": 0}, "chain[0].mirostat.m: 0 is not ≥ 1"),
         ({"m": 1.5}, "chain[0].mirostat.m: 1.5 is not a whole number (≥ 1)"),

@@ -158,7 +158,7 @@ def test_keeps_no_state():
     ("value", "message"),
     [
         (-1.5, "chain[0].top_n_sigma.n: -1.5 is not ≥ -1"),
-        (True, "chain[0].top_n_sigma.n: True is not a number (≥ -1)"),
+        (True, "chain[0].top_n_sigma.n: true is not a number (≥ -1)"),
         ("one", "chain[0].top_n_sigma.n: 'one' is not a number (≥ -1)"),
         (math.inf, "chain[0].top_n_sigma.n: inf is not a finite number (≥ -1)"),
         (1e39, "chain[0].top_n_sigma.n: 1e+39: a number that float32 can hold is needed"),

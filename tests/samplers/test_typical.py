@@ -215,7 +215,7 @@ def test_keeps_no_state():
         (1.5, "chain[0].typical.p: 1.5 is not within 0..1"),
         (-0.1, "chain[0].typical.p: -0.1 is not within 0..1"),
         (math.nan, "chain[0].typical.p: nan is not a finite number (0..1)"),
-        (True, "chain[0].typical.p: True is not a number (0..1)"),
+        (True, "chain[0].typical.p: true is not a number (0..1)"),
         ({"min_keep": 0}, "chain[0].typical.min_keep: 0 is not ≥ 1"),
         ({"boundary": "both"}, "chain[0].typical.boundary: 'both' is not include or exclude"),
         ({"mass": 1}, "chain[0].typical: unknown parameter 'mass'; known: p, min_keep, boundary"),

@@ -234,11 +234,11 @@ def test_neutral_is_identity(params, logits):
     ("value", "message"),
     [
         (1.5, "chain[0].xtc.probability: 1.5 is not within 0..1"),
-        (True, "chain[0].xtc.probability: True is not a number (0..1)"),
+        (True, "chain[0].xtc.probability: true is not a number (0..1)"),
         ({"threshold": -1}, "chain[0].xtc.threshold: -1 is not within 0..1"),
         ({"min_keep": 0}, "chain[0].xtc.min_keep: 0 is not ≥ 1"),
         ({"keep_special": "yes"}, "chain[0].xtc.keep_special: 'yes' is not false, true or cancel"),
-        ({"keep_special": None}, "chain[0].xtc.keep_special: None is not false, true or cancel"),
+        ({"keep_special": None}, "chain[0].xtc.keep_special: null is not false, true or cancel"),
         ({"prob": 1}, "chain[0].xtc: unknown parameter 'prob'; did you mean probability?"),
         (
             {"probability": 0.5, "keep_special": True},
