@@ -8,6 +8,8 @@ from reprlib import Repr
 from typing import Any
 
 _MAX_VALUE_CHARACTERS = 60
+_SIMILARITY = 0.7
+"""Below it, short words of three equal letters are similar: ``top_p`` and ``stop``."""
 
 
 class _ReprInWords(Repr):
@@ -73,7 +75,7 @@ def one_of(choices: Iterable[str]) -> str:
     return " or ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
 
 
-def nearest_name(name: str, known: Iterable[str], similarity: float = 0.6) -> str | None:
+def nearest_name(name: str, known: Iterable[str], similarity: float = _SIMILARITY) -> str | None:
     """Return the known name most like ``name``; None if none is at least this similar (0 to 1, see `difflib`).
 
     A name in which only two neighbouring letters are swapped goes before all others.

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from ..common import nearest_name
 
-_SIMILARITY = 0.5
+_SIMILARITY = 0.6
 """From this similarity on, a known name is suggested (see `difflib`)."""
 
 

@@ -106,7 +106,7 @@ class _Body(StrictModel):
 
     def overrides(self) -> Iterator[Override]:
         """The settings that the body sets. Raises ``ValueError``."""
-        for name, target in _SETTING_OF_FIELD.items():
+        for name, target in SETTING_OF_FIELD.items():
             value = getattr(self, name, None)
             if value is not None:
                 yield Override(f"body.{name}", target, value)
@@ -118,7 +118,7 @@ class _Body(StrictModel):
             yield Override("body.response_format", "grammar", self.response_format.grammar())
 
 
-_SETTING_OF_FIELD = {
+SETTING_OF_FIELD = {
     "max_tokens": "max_tokens",
     "max_completion_tokens": "max_tokens",
     "temperature": "temperature.t",
@@ -132,6 +132,7 @@ _SETTING_OF_FIELD = {
     "stop": "stop",
     "grammar": "grammar",
 }
+"""The setting that a field sets, as ``--set`` names it."""
 
 
 class CompletionBody(_Body):

@@ -12,7 +12,7 @@ from pydantic import Field, ValidationError, model_validator
 from ...common import nearest_name, problem_message, problem_sentence
 from ...presets import Override
 from ..inputs.json_lines import InvalidLineError
-from .openai_line import ChatBody, ChatMessage, CompletionBody, Json, OpenAILine, StrictModel
+from .openai_line import SETTING_OF_FIELD, ChatBody, ChatMessage, CompletionBody, Json, OpenAILine, StrictModel
 
 
 @dataclass(frozen=True)
@@ -170,10 +170,23 @@ def _first_problem(error: ValidationError, fields: type[StrictModel], prefix: st
     path = [part for part in first["loc"] if part in unknown_names or not _is_type_name(part)]
     message = problem_message(first)
     if is_unknown:
-        names = [field.alias or name for name, field in fields.model_fields.items()] if len(path) == 1 else []
-        near = nearest_name(str(path[-1]), names)
-        message += f"; did you mean {near}?" if near else ", or nothing here can do what it asks"
+        message += _unknown_field_hint(str(path[-1]), fields if len(path) == 1 else None)
     return problem_sentence([prefix, *path] if prefix else path, message)
+
+
+def _unknown_field_hint(name: str, fields: type[StrictModel] | None) -> str:
+    """The end of the sentence on an unknown field; ``fields``: the model that lacks it, None for an inner one."""
+    names = [] if fields is None else [field.alias or key for key, field in fields.model_fields.items()]
+    if fields is _ShortLine:
+        near = nearest_name(name, [*names, *SETTING_OF_FIELD])
+        setting = None if near in names else SETTING_OF_FIELD.get(near or name)
+        if setting is not None:
+            return f'; write "{setting}": …' if setting in names else f'; write "set": {{"{setting}": …}}'
+        if near is None and (name in ChatBody.model_fields or name in CompletionBody.model_fields):
+            return "; it is one of OpenAI's format, whose lines have custom_id, method, url and body"
+    else:
+        near = nearest_name(name, names)
+    return f"; did you mean {near}?" if near else ", or nothing here can do what it asks"
 
 
 def _is_type_name(part: object) -> bool:

@@ -57,6 +57,11 @@ def _presets() -> Iterable[Candidate]:
         return []
 
 
+def _preset_or_chain(value: str) -> Reply:
+    candidates = matching(_presets(), value)
+    return Reply(candidates) if candidates else complete_chain(value)
+
+
 def _presets_and_model() -> Iterable[Candidate]:
     return [*_presets(), Candidate("model", "the settings of the GGUF's author")]
 
@@ -97,5 +102,6 @@ _PARTS: Mapping[Completes, Callable[[str], Reply]] = {
     Completes.CHAIN: complete_chain,
     Completes.LLAMA_CPP_SAMPLERS: complete_sequence,
     Completes.MODEL: complete_model,
+    Completes.PRESET_OR_CHAIN: _preset_or_chain,
     Completes.SETTING: complete_setting,
 }

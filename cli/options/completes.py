@@ -30,6 +30,8 @@ class Completes(Enum):
     """The name of a preset, ``model``, or a file."""
     PRESET_FILE = auto()
     """The name of a preset, or a file."""
+    PRESET_OR_CHAIN = auto()
+    """The name of a preset, or steps in the compact notation."""
     SAMPLER = auto()
     """The name of a sampler."""
     SETTING = auto()

@@ -6,6 +6,7 @@ from enum import Enum
 
 import typer
 
+from .completes import Completes
 from .flag import Options, flag, options_class
 from .given import GivenFlags
 from .grammar import ConstraintOptions
@@ -44,6 +45,7 @@ class NextOptions(Options):
         metavar="PRESET|CHAIN",
         panel="Output",
         help="What another chain leaves, and how far it is from the first; repeatable.",
+        completes=Completes.PRESET_OR_CHAIN,
     )
     format: NextFormat = flag(
         "--format", panel="Output", help="table, or json: one JSON object. [table]", default=NextFormat.table

@@ -92,13 +92,15 @@ def _fallen_stage(line: RecordedTokenLine) -> str | None:
 
 
 def _console(is_colored: bool | None) -> Console:
-    from rich.console import Console
+    from .output_console import OutputConsole
 
     if is_colored is None:
-        return Console(highlight=False, soft_wrap=True)
+        return OutputConsole(highlight=False, soft_wrap=True)
     if not is_colored:
-        return Console(highlight=False, soft_wrap=True, color_system=None)
-    return Console(highlight=False, soft_wrap=True, force_terminal=True, color_system="truecolor", no_color=False)
+        return OutputConsole(highlight=False, soft_wrap=True, color_system=None)
+    return OutputConsole(
+        highlight=False, soft_wrap=True, force_terminal=True, color_system="truecolor", no_color=False
+    )
 
 
 def _tinted_text(token: InspectedToken) -> Text:

@@ -140,11 +140,10 @@ def table(header: Sequence[str], rows: Sequence[Sequence[str]], less_needed: int
         rows: the cells.
         less_needed: a column that is left out where the table would not fit; None: none.
     """
-    from rich.console import Console
-
+    from .output_console import OutputConsole
     from .text import visible
 
-    console = Console(width=None if sys.stdout.isatty() else _PIPED_COLUMNS, highlight=False)
+    console = OutputConsole(width=None if sys.stdout.isatty() else _PIPED_COLUMNS, highlight=False)
     cells = [[visible(cell) for cell in row] for row in rows]
     if less_needed is not None and sum(_column_widths(header, cells)) > console.width:
         header = _without(header, less_needed)
@@ -211,5 +210,7 @@ def _print_blocks(console: Console, rows: Sequence[Sequence[str]], widest: int) 
             console.print(Text(" " * _BLOCK_INDENT) + Text("  ").join(Text(cell) for cell in row[1:] if cell))
             continue
         console.print(line)
+        if not row[widest]:
+            continue
         for long_line in Text(row[widest]).wrap(console, console.width - _BLOCK_INDENT, overflow="fold"):
             console.print(" " * _BLOCK_INDENT + long_line.plain.rstrip(), markup=False)

@@ -185,7 +185,17 @@ BAD = {
     "half a surrogate pair": (r'{"prompt": "\ud800"}', "half of a surrogate pair"),
     "nothing asked": ({"id": "x1"}, "neither a prompt nor messages"),
     "both asked": ({"prompt": "a", "messages": [{"role": "user", "content": "b"}]}, "exclude each other"),
-    "a slip of the pen": ({"prompt": "a", "temprature": 1}, "temprature: there is no such field"),
+    "a slip of the pen": (
+        {"prompt": "a", "temprature": 1},
+        'temprature: there is no such field; write "set": {"temperature.t": …}',
+    ),
+    "OpenAI's name of a parameter": ({"prompt": "a", "top_p": 1}, 'no such field; write "set": {"top_p.p": …}'),
+    "OpenAI's name of a setting": ({"prompt": "a", "max_completion_tokens": 1}, 'field; write "max_tokens": …'),
+    "a field of OpenAI's": ({"prompt": "a", "n": 2}, "n: there is no such field; it is one of OpenAI's format"),
+    "nothing like it": (
+        {"prompt": "a", "extends": 2},
+        "there is no such field, or nothing here can do what it asks",
+    ),
     "a wrong value": ({"prompt": "a", "set": {"top_p": 3}}, "top_p"),
     "no such preset": ({"prompt": "a", "preset": "nonsuch"}, "nonsuch"),
     "a wrong chain": ({"prompt": "a", "chain": "top-q3"}, "unknown sampler 'top-q'"),

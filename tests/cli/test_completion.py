@@ -52,6 +52,8 @@ def texts(line):
         ("gen Hello ", []),
         ("gen -P deter", ["deterministic"]),
         ("gen -P mod", ["model"]),
+        ("gen next --against cre", ["creative"]),
+        ("gen next --against temp0.8 --against temp", ["temperature"]),
         ("gen --preset=deter", ["--preset=deterministic"]),
         ("gen --grammar che", ["chess"]),
         ("gen presets ex", ["export"]),

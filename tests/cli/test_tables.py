@@ -1,9 +1,12 @@
 """Tables that need no wrapping look as rich lays them out."""
 
 import io
+import os
+import sys
+from contextlib import suppress
 
 import pytest
-from logitsmith.cli.render.tables import _column_widths, _print_grid, _print_lines
+from logitsmith.cli.render.tables import _column_widths, _print_blocks, _print_grid, _print_lines, table
 from rich.console import Console
 
 TABLES = {
@@ -28,3 +31,20 @@ def test_lines_are_those_of_the_grid(name, is_terminal):
         show(console)
         screens.append((console.export_text(clear=False), console.export_text(styles=True).count("\x1b[1m") > 0))
     assert screens[0] == screens[1]
+
+
+def test_a_row_without_its_long_cell_leaves_no_empty_line():
+    console = Console(file=io.StringIO(), width=30, highlight=False, record=True)
+    _print_blocks(console, [["token", "p", "likeliest"], ["0", "0.5", ""], ["1", "0.1", "was"]], 2)
+    assert console.export_text() == "token  p\n    likeliest\n0  0.5\n1  0.1\n    was\n"
+
+
+def test_a_reader_that_leaves_is_no_failure_of_the_table(monkeypatch):
+    reader, writer = os.pipe()
+    os.close(reader)
+    stdout = os.fdopen(writer, "w", encoding="utf-8")
+    monkeypatch.setattr(sys, "stdout", stdout)
+    with pytest.raises(BrokenPipeError):  # `gen` ends with code 0 by this; rich's own way is code 1
+        table(("preset", "from"), [("creative", "built-in")])
+    with suppress(BrokenPipeError):
+        stdout.close()
