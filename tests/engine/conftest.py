@@ -1,6 +1,7 @@
-"""The bundled model, loaded once for all tests of this room."""
+"""The models of this room's tests, each loaded once."""
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from logitsmith.engine import Model, locate
@@ -9,17 +10,36 @@ from .quantized_models import QuantizedModels
 
 
 @pytest.fixture(scope="session")
-def model() -> Iterator[Model]:
+def bundled() -> Iterator[Model]:
+    """The bundled model."""
     path, _ = locate()
     with Model.load(path, n_ctx=1024) as loaded:
         yield loaded
 
 
 @pytest.fixture(scope="session")
-def small_context() -> Iterator[Model]:
-    """The model with a context that is quickly full."""
-    path, _ = locate()
-    with Model.load(path, n_ctx=256) as loaded:
+def model(bundled: Model) -> Model:
+    """What a test gets that asks for no other: the bundled model."""
+    return bundled
+
+
+@pytest.fixture(scope="session")
+def pruned(pruned_model: Path) -> Iterator[Model]:
+    """The bundled model with few of its layers and tokens."""
+    with Model.load(pruned_model, n_ctx=1024) as loaded:
+        yield loaded
+
+
+@pytest.fixture(scope="session", params=["pruned", pytest.param("bundled", marks=pytest.mark.slow)])
+def pruned_or_bundled(request: pytest.FixtureRequest) -> Model:
+    """For tests that hold for any model: the pruned one, and for a proof the bundled one, too."""
+    return request.getfixturevalue(request.param)
+
+
+@pytest.fixture(scope="session")
+def small_context(pruned_model: Path) -> Iterator[Model]:
+    """The pruned model with a context that is quickly full."""
+    with Model.load(pruned_model, n_ctx=256) as loaded:
         yield loaded
 
 

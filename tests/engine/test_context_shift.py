@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from logitsmith.engine import Done, Model, ModelError, Token, generate
+from logitsmith.engine import Done, Model, ModelError, Token, generate, locate
 from logitsmith.grammars import compile_grammar
 from logitsmith.samplers import build
 
@@ -63,8 +63,9 @@ def test_the_tokens_are_those_of_llama_cpp(random_model, keep, penalty, is_greed
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("keep", "penalty", "is_greedy"), CASES.values(), ids=CASES)
-def test_the_tokens_of_the_bundled_model(small_context, keep, penalty, is_greedy):
-    check_tokens(small_context, keep, penalty, is_greedy)
+def test_the_tokens_of_the_bundled_model(keep, penalty, is_greedy):
+    with Model.load(locate()[0], n_ctx=LENGTH) as model:
+        check_tokens(model, keep, penalty, is_greedy)
 
 
 @pytest.mark.parametrize("keep", [0, -1])

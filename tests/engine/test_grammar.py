@@ -1,4 +1,4 @@
-"""`generate` under a grammar, with the bundled model: ends, forced tokens, completed sentences."""
+"""`generate` under a grammar: ends, forced tokens, completed sentences."""
 
 import json
 
@@ -29,9 +29,14 @@ def run(model, constraint, prompt=PROMPT, chain="top-k40 > temp0.8", seed=3, **o
     return events[0], [event for event in events if isinstance(event, Token)], events[-1]
 
 
-@pytest.fixture(scope="module")
-def records(model):
-    return compile_grammar(SCHEMA, model.vocabulary, kind="json_schema")
+@pytest.fixture
+def model(pruned_or_bundled):
+    return pruned_or_bundled
+
+
+@pytest.fixture(scope="session")
+def records(pruned_or_bundled):
+    return compile_grammar(SCHEMA, pruned_or_bundled.vocabulary, kind="json_schema")
 
 
 def test_a_run_ends_with_its_sentence(model, records):
@@ -133,15 +138,17 @@ def test_forced_tokens_go_no_further_than_the_limit_or_a_stop(model, records):
     assert (done.finish_reason, done.text, done.complete) == ("stop", '{"', False)
 
 
-def test_forced_tokens_go_no_further_than_the_context(small_context, records):
+def test_forced_tokens_go_no_further_than_the_context(small_context):
     model = small_context
+    records = compile_grammar(SCHEMA, model.vocabulary, kind="json_schema")
     room = model.context.length - len(model.vocabulary.tokenize(PROMPT.encode()))
     prompt = model.vocabulary.tokenize(PROMPT.encode()) + [28] * (room - 2)
     _, tokens, done = run(model, records.start(), prompt=prompt)
     assert (len(tokens), done.finish_reason) == (3, "context")
 
 
-def test_a_triggered_constraint_leaves_the_model_free_first(model, records):
+def test_a_triggered_constraint_leaves_the_model_free_first(bundled):
+    model, records = bundled, compile_grammar(SCHEMA, bundled.vocabulary, kind="json_schema")
     prompt = "Think, write END, then the record. I think that it is fine. END"
     _, _, done = run(model, TriggeredConstraint(records, "fox"), prompt="The quick brown", chain="greedy")
     assert "fox" in done.text

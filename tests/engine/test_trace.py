@@ -34,6 +34,11 @@ CHAINS = {
 }
 
 
+@pytest.fixture
+def model(pruned_or_bundled):
+    return pruned_or_bundled
+
+
 def run(model, prompt=PROMPT, chain=CHAINS["default"], seed=5, constraint=None, **options):
     options.setdefault("max_tokens", 16)
     built = build(chain, seed=seed, vocab=model.vocabulary)
@@ -188,6 +193,6 @@ def test_in_a_batch(model, isolated):
 
 
 @pytest.mark.parametrize("count", [-1, 49_153])
-def test_a_count_outside_the_vocabulary_is_refused(model, count):
+def test_a_count_outside_the_vocabulary_is_refused(bundled, count):
     with pytest.raises(ModelError, match=rf"trace: {count} is not within 1\.\.49152"):
-        run(model, trace=count)
+        run(bundled, trace=count)

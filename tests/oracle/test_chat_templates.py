@@ -13,7 +13,7 @@ from pathlib import Path
 
 import httpx
 import pytest
-from logitsmith.engine import Model, locate, open_chat_template
+from logitsmith.engine import Model, open_chat_template
 
 ROOT = Path(__file__).parent.parent.parent
 SYSTEM = {"role": "system", "content": "Be brief."}
@@ -55,19 +55,21 @@ SMALL = {
 
 FOLDER = Path(os.environ.get("LLAMA_CPP_MODELS", "/nowhere")) / "templates"
 REAL = {path.stem: path.read_text(encoding="utf-8") for path in sorted(FOLDER.glob("*.jinja"))}
+TEMPLATES = SMALL | REAL
 
 
 @pytest.fixture(scope="module")
-def model():
-    with Model.load(locate()[0], n_ctx=128) as loaded:
+def model(pruned_model):
+    with Model.load(pruned_model, n_ctx=128) as loaded:
         yield loaded
 
 
-def servers_prompts(source, chats):
-    """What llama.cpp's server makes of the chats; a text for each, or its error in a dict."""
+@pytest.fixture(scope="module")
+def servers_prompts(model):
+    """What llama.cpp's server makes of the chats, by template: a text for each, or its error in a dict."""
     done = subprocess.run(
         [sys.executable, "-m", "tests.oracle.test_chat_templates"],
-        input=json.dumps({"template": source, "chats": chats}),
+        input=json.dumps({"model": str(model.path), "templates": TEMPLATES, "chats": list(CHATS.values())}),
         cwd=ROOT,
         env={**os.environ, "OMP_WAIT_POLICY": "passive"},
         capture_output=True,
@@ -78,29 +80,34 @@ def servers_prompts(source, chats):
 
 
 def main():
-    import xllamacpp
-
     request = json.load(sys.stdin)
-    params = xllamacpp.CommonParams()
-    params.model.path = str(locate()[0])
-    params.no_extra_bufts = True  # its kernels for AMX crash when some compilers made them
-    params.n_ctx, params.n_parallel, params.n_gpu_layers, params.port = 128, 1, 0, 0
-    params.warmup, params.use_jinja, params.chat_template = False, True, request["template"]
-    params.cpuparams.n_threads = 1
-    server = xllamacpp.Server(params)
-    answers = []
-    for chat in request["chats"]:
-        response = httpx.post(f"{server.listening_address}/apply-template", json={"messages": chat}).json()
-        answers.append(response.get("prompt", response))
+    templates = request["templates"].items()
+    answers = {name: answers_of(request["model"], source, request["chats"]) for name, source in templates}
     print("\n" + json.dumps(answers), flush=True)
 
 
-@pytest.mark.parametrize("name", [*SMALL, *REAL])
-def test_prompts_are_those_of_llama_cpp(model, name):
-    template = open_chat_template(model, SMALL.get(name) or REAL[name])
+def answers_of(path, template, chats):
+    import xllamacpp
+
+    params = xllamacpp.CommonParams()
+    params.model.path = path
+    params.no_extra_bufts = True  # its kernels for AMX crash when some compilers made them
+    params.n_ctx, params.n_parallel, params.n_gpu_layers, params.port = 128, 1, 0, 0
+    params.warmup, params.use_jinja, params.chat_template = False, True, template
+    params.cpuparams.n_threads = 1
+    server = xllamacpp.Server(params)
+    answers = []
+    for chat in chats:
+        response = httpx.post(f"{server.listening_address}/apply-template", json={"messages": chat}).json()
+        answers.append(response.get("prompt", response))
+    return answers
+
+
+@pytest.mark.parametrize("name", TEMPLATES)
+def test_prompts_are_those_of_llama_cpp(model, servers_prompts, name):
+    template = open_chat_template(model, TEMPLATES[name])
     ours = [template.render(messages).text for messages in CHATS.values()]
-    theirs = servers_prompts(SMALL.get(name) or REAL[name], list(CHATS.values()))
-    assert [EXPLAINED.get(name, as_it_is)(text) for text in theirs] == ours
+    assert [EXPLAINED.get(name, as_it_is)(text) for text in servers_prompts[name]] == ours
 
 
 def as_it_is(text):

@@ -34,9 +34,10 @@ TEXTS = {
 }
 
 
-@pytest.fixture(scope="module")
-def model():
-    with Model.load(locate()[0], n_ctx=512, threads=1) as loaded:
+@pytest.fixture(scope="module", params=["pruned", pytest.param("bundled", marks=pytest.mark.slow)])
+def model(request):
+    path = locate()[0] if request.param == "bundled" else request.getfixturevalue("pruned_model")
+    with Model.load(path, n_ctx=512, threads=1) as loaded:
         yield loaded
 
 
@@ -221,7 +222,7 @@ def total(steps):
 )
 def test_long_texts_are_scored_in_windows(model, native, stride, bos):
     ids = model.vocabulary.tokenize_prompt(LONG.encode())[:85]
-    with Model.load(locate()[0], n_ctx=64, threads=1) as small:
+    with Model.load(model.path, n_ctx=64, threads=1) as small:
         given = ([small.vocabulary.bos] * bos + ids)[: 68 if stride == 1 else None]
         steps = list(score(small, given, stride))
         assert [step.index for step in steps] == list(range(len(given)))
