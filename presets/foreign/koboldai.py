@@ -75,6 +75,7 @@ def convert(values: Mapping[Any, Any], origin: str, is_preset_list: bool = False
         defaults, order, draft.tool = PRESET_DEFAULTS, PRESET_ORDER, "KoboldAI"
     else:
         defaults, order, draft.tool = SILLYTAVERN_DEFAULTS, SILLYTAVERN_ORDER, "SillyTavern"
+    draft.defaults_of = draft.tool
     _put_steps(draft, defaults)
     order = _order(draft, order)
     draft.take_max_tokens("genamt")

@@ -36,7 +36,19 @@ _HUGGINGFACE = {
     *("decoder_start_token_id", "num_beams", "suppress_tokens", "no_repeat_ngram_size", "typical_p", "min_length"),
     *("penalty_alpha", "epsilon_cutoff", "eta_cutoff", "stop_strings", "min_new_tokens", "use_cache"),
 }
-_LLAMA_SERVER = {"n_predict", "repeat_penalty", "repeat_last_n", "samplers", "top_n_sigma", "dynatemp_exponent"}
+_LLAMA_SERVER = {
+    *(
+        "n_predict",
+        "repeat_penalty",
+        "repeat_last_n",
+        "samplers",
+        "top_n_sigma",
+        "dynatemp_exponent",
+        "ignore_eos",
+    ),
+    *("cache_prompt", "n_probs", "xtc_probability", "dry_multiplier", "frequency_penalty"),
+}
+_LLAMA_SERVER_MIROSTAT = {"temperature", "mirostat"}
 _MODEL_LIST = {"Model Type", "Model Name", "Model Size", "Model Category", "Preset Category", "uid"}
 
 _INI_LINE = re.compile(r"[ \t]*\[[^\]=,{}\"]*\][ \t]*([;#].*)?|[A-Za-z_][\w.-]*[ \t]*=.*")
@@ -102,7 +114,9 @@ def _of_json(value: Any, origin: str) -> str:
 
 def _of_keys(keys: set[str], origin: str) -> str:
     """The format of a flat JSON object."""
-    if keys & _LLAMA_SERVER and not keys & _FAMILY:
+    if keys & _ONLY_SILLYTAVERN and not keys & _FAMILY:
+        return "sillytavern"
+    if (keys & _LLAMA_SERVER or keys >= _LLAMA_SERVER_MIROSTAT) and not keys & _FAMILY:
         return "llama.cpp"
     if keys & set(OWN_KEYS) and keys & _FAMILY:
         return "koboldai"
@@ -110,8 +124,6 @@ def _of_keys(keys: set[str], origin: str) -> str:
         return _of_family(keys, origin)
     if keys & (_KOBOLDCPP - {"preset", "presence_penalty", "smoothing_factor"}):
         return "koboldcpp"
-    if keys & _ONLY_SILLYTAVERN:
-        return "sillytavern"
     if keys & _HUGGINGFACE:
         return "huggingface"
     raise _unrecognised(origin)

@@ -226,3 +226,8 @@ def test_extras(load):
 def test_a_wrong_order_is_refused(load, order):
     with pytest.raises(PresetError, match="sampler_order"):
         load({**OFF, "sampler_order": order}, "koboldai")
+
+
+def test_the_comments_say_whose_defaults_hold(load):
+    assert "SillyTavern's default: top_a 1.0" in load({"temp": 0.7, "typical": 1}, "koboldai").yaml_text()
+    assert "KoboldAI's default: top_p 0.9" in load([{"preset": "x", "temp": 0.7}], "koboldai").yaml_text()

@@ -46,6 +46,8 @@ def test_every_format_is_recognised():
         ('{"dynatemp": true, "typical_p": 0.9}', "sillytavern"),
         ('{"top_p": 0.9, "sampler_priority": ["top_p"]}', "sillytavern"),
         ('{"temp": 0.7, "top_p": 0.9, "andepth": 3}', "koboldai"),
+        ('{"temperature": 0.7, "mirostat": 2, "mirostat_tau": 4}', "llama.cpp"),
+        ('{"temperature": 0.7, "top_p": 0.9, "frequency_penalty": 0.5}', "llama.cpp"),
     ],
 )
 def test_recognised_by_a_key_that_one_tool_has(load, content, form):
