@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
@@ -154,7 +155,11 @@ def _write_page(inputs: Sequence[_Input], options: InspectOptions, target: Path,
     runs: list[RunData] = [run for run in packed if run is not None]
     if not runs:
         return
-    data = page(runs).encode()
+    html = page(runs)
+    if options.prints_page:
+        sys.stdout.write(html)
+        return
+    data = html.encode()
     write_whole_file(target, lambda file: file.write(data))
     tokens = count_noun(sum(run.tokens for run in runs), "token")
     say(f"gen: {target}: {count_noun(len(runs), 'run')}, {tokens}, {len(data) / 1e6:.2f} MB")

@@ -33,7 +33,7 @@ class InspectOptions(Options):
         "--id", metavar="ID", help="Of a batch's results only the answer of this request; repeatable."
     )
     html: Path | None = flag(
-        "--html", help="Write a page instead: a token at a click, step by step.", is_path=True
+        "--html", help="Write a page instead: a token at a click, step by step; - is stdout.", is_path=True
     )
     token: int | None = flag(
         "--token", metavar="N", help="The trace of token N, from 0, and its draw.", limit=at_least(0)
@@ -51,8 +51,13 @@ class InspectOptions(Options):
 
     @property
     def needs_stdout(self) -> bool:
-        """False for a page, which is a file."""
-        return self.html is None
+        """False for a page in a file."""
+        return self.html is None or self.prints_page
+
+    @property
+    def prints_page(self) -> bool:
+        """True if a page goes to stdout."""
+        return str(self.html) == "-"
 
     def check(self) -> None:
         """Refuse flags of the terminal beside ``--html``, a page that replaces a run, and stdin twice."""
@@ -64,7 +69,8 @@ class InspectOptions(Options):
                     raise typer.BadParameter(
                         f"{name} is for the terminal, and --html writes a page; leave one out"
                     )
-            refuse_same_file([("--html", self.html)], [("the run", file) for file in files])
+            if not self.prints_page:
+                refuse_same_file([("--html", self.html)], [("the run", file) for file in files])
         if files.count(Path("-")) > 1:
             raise typer.BadParameter("stdin (-) is named twice")
 

@@ -276,3 +276,11 @@ def test_what_a_report_has_no_use_for_is_refused(gen, stream, words):
     gen("inspect", "--html", "out.html", *words, code=2)
     assert stream.read_bytes() == before
     assert not stream.with_name("out.html").exists()
+
+
+def test_a_page_on_stdout_is_that_of_a_file(gen, stream):
+    printed = gen("inspect", "run.jsonl", "--html", "-")
+    gen("inspect", "run.jsonl", "--html", "out.html")
+    assert printed.out == stream.with_name("out.html").read_text()
+    assert printed.err == ""
+    assert not stream.with_name("-").exists()
