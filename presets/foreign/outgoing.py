@@ -7,7 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...common import shorten
-from ...samplers import Sampler
+from ...samplers import Sampler, make_sampler
+
+_TEMPERATURE_ZERO = make_sampler({"temperature": {"t": 0.0}}, origin="")
 
 
 @dataclass(frozen=True)
@@ -49,6 +51,7 @@ class Outgoing:
         self.reported: list[str] = []
         self.order: list[str] = []
         self.values: dict[str, Any] = {}
+        self._end_at_temperature_zero()
 
     @property
     def selector_name(self) -> str:
@@ -58,6 +61,12 @@ class Outgoing:
         about = self.selector.about
         is_plain = about.name == "adaptive_p" and getattr(self.selector, "target", 0) < 0
         return "dist" if is_plain else about.name
+
+    def _end_at_temperature_zero(self) -> None:
+        """Say a temperature of 0 as a greedy end, which it is; not every tool takes a 0."""
+        zero = next((n for n, step in enumerate(self.steps) if step == _TEMPERATURE_ZERO), None)
+        if zero is not None and self.selector_name == "dist":
+            self.steps, self.selector = self.steps[:zero], make_sampler({"greedy": {}}, origin="")
 
     def report(self, subject: str, reason: str) -> None:
         """Note what could not be said: a step or a parameter, and why."""

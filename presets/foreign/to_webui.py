@@ -80,6 +80,10 @@ _ACTING_BEFORE_GREEDY = ("penalties", "dry", "encoder_repetition_penalty", "no_r
 def to_yaml(out: Outgoing) -> Exported:
     """Return the YAML; what differs from the defaults, and the order."""
     values = _values(out, _KEYS, WEBUI_ORDER)
+    if values.get("adaptive_target") == 0:
+        out.report(
+            "adaptive_p.target 0", "text-generation-webui's adaptive-p is off at 0, and a plain draw follows"
+        )
     if "dry_sequence_breakers" in values:
         values["dry_sequence_breakers"] = json.dumps(values["dry_sequence_breakers"])[1:-1]
     out.values = {}

@@ -211,7 +211,14 @@ def test_what_does_not_come_back_is_reported(tmp_path_factory, form, chain):
     assert exported.reported or acting(back.chain) == acting(chain)
 
 
+@pytest.mark.parametrize("form", EXPORT_FORMATS)
+def test_a_temperature_of_0_is_a_greedy_end(form):
+    exported = export_preset("temp0 > top-p0.5", form)
+    assert exported == export_preset("greedy", form)
+
+
 UNSAID = {
+    "webui: adaptive-p at 0": ("webui", [["adaptive_p", {"target": 0}]], ["adaptive_p.target"]),
     "ollama: a step": ("ollama", "tfs0.9 > temp0.8", ["tfs"]),
     "ollama: the order": ("ollama", "temp0.8 > top_k5", ["order"]),
     "ollama: a selector": ("ollama", "mirostat_v2", ["mirostat_v2"]),
