@@ -15,7 +15,7 @@ from .small_models import write_model
 
 CHAIN = "ignore_eos > temp0.8"
 DENSE = ("gemma2", "gemma3", "qwen3", "phi3", "gpt2", "mpt", "bloom", "falcon", "command-r", "olmo2", "deepseek2")
-MIXTURES = ("llama4", "qwen3moe", "gpt-oss", "lfm2moe")
+MIXTURES = ("llama4", "qwen2moe", "qwen3moe", "gpt-oss", "lfm2moe")
 HYBRID = ("jamba", "plamo2", "granitehybrid", "lfm2", "kimi-linear")
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import signal
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 import typer
@@ -19,9 +18,6 @@ from .turn_input import PipedInput, TurnInput
 if TYPE_CHECKING:
     from ....engine import Done, Event
     from .. import AnswerSettings, ChatSession, Conversation, ReasoningSplitter
-
-_SECONDS_OF_TWO = 2.0
-"""Two Ctrl-C are together if no more time lies between them."""
 
 
 class LeaveChatError(Exception):
@@ -49,8 +45,8 @@ class Chat:
     view: AnswerView
     input: TurnInput
     done: Done | None = None
-    _interrupted: float = float("-inf")
-    """When Ctrl-C was pressed the last time."""
+    _was_interrupted: bool = False
+    """True if nothing was sent since Ctrl-C."""
 
     @property
     def conversation(self) -> Conversation:
@@ -105,10 +101,16 @@ class Chat:
         if head is not None and head.role == "assistant":
             self.view.show_answer(head.content, self._splitter())
 
+    def read_turn(self) -> str:
+        """Return the next turn; raises as `TurnInput.read` does."""
+        turn = self.input.read()
+        self._was_interrupted = False
+        return turn
+
     def is_second_interrupt(self) -> bool:
-        """Note that Ctrl-C was pressed; True if that was a moment ago as well."""
-        before, self._interrupted = self._interrupted, monotonic()
-        return self._interrupted - before < _SECONDS_OF_TWO
+        """Note that Ctrl-C was pressed; True if nothing was sent or cleared since it was pressed before."""
+        before, self._was_interrupted = self._was_interrupted, True
+        return before and not self.input.was_cleared
 
     def warn(self) -> None:
         """Say when the context is nearly full."""
@@ -134,20 +136,24 @@ class Chat:
         """
         from ...render.progress import reading
 
-        with interruptible() as interrupt:
-            splitter = self._splitter()
-            with reading() as progress, interrupt.ending_soon():
-                if self.input.was_interrupted:
-                    signal.raise_signal(signal.SIGINT)
-                events = make_answer(settings, is_interrupted=lambda: interrupt.requested, progress=progress)
-                self.done = self.view.show(events, splitter, self.session.template, beginning)
+        interrupt = Interrupt()
+        try:
+            with interruptible() as interrupt:
+                splitter = self._splitter()
+                with reading() as progress, interrupt.ending_soon():
+                    if self.input.take_interrupt():
+                        signal.raise_signal(signal.SIGINT)
+                    events = make_answer(settings, is_interrupted=lambda: interrupt.requested, progress=progress)
+                    self.done = self.view.show(events, splitter, self.session.template, beginning)
+        finally:
+            if interrupt.requested:
+                self.is_second_interrupt()
         self._report(self.done, interrupt)
 
     def _report(self, done: Done, interrupt: Interrupt) -> None:
         if interrupt.requested:
             if interrupt.exit_code != INTERRUPTED:
                 raise typer.Exit(interrupt.exit_code)
-            self.is_second_interrupt()
             if interrupt.is_repeated or isinstance(self.input, PipedInput):
                 raise LeaveChatError(INTERRUPTED)
             kept = "what was written is kept" if done.completion_tokens else "nothing was written"

@@ -40,7 +40,7 @@ def run_loop(chat: Chat) -> int:
 def _take_turn(chat: Chat, is_piped: bool) -> None:
     from ..commands import is_command, run_command
 
-    turn = chat.input.read()
+    turn = chat.read_turn()
     if not turn.strip():
         return
     if is_command(turn):

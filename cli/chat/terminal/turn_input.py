@@ -22,10 +22,18 @@ class TurnError(LogitsmithError):
 class TurnInput(ABC):
     """Where turns come from.
 
-    ``was_interrupted``: True if Ctrl-C was pressed right behind the turn that was read last.
+    Attributes: ``interrupt_waits``, True after Ctrl-C behind a turn that was read, or behind another Ctrl-C:
+    nobody knows of it yet; ``was_cleared``, True if Ctrl-C cleared what was typed and nothing was sent
+    since.
     """
 
-    was_interrupted = False
+    interrupt_waits = False
+    was_cleared = False
+
+    def take_interrupt(self) -> bool:
+        """Return ``interrupt_waits``, which is False from then on."""
+        waits, self.interrupt_waits = self.interrupt_waits, False
+        return waits
 
     @abstractmethod
     def read(self, default: str = "", question: str = "") -> str:
@@ -36,7 +44,7 @@ class TurnInput(ABC):
             question: what stands before the place to type; empty: the usual mark.
 
         Raises ``EndOfInputError`` when nothing more comes, ``TurnError``, and ``KeyboardInterrupt`` for Ctrl-C
-        where nothing is typed.
+        where nothing is typed, also for one that waits.
         """
 
 

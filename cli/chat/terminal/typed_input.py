@@ -46,7 +46,7 @@ class TypedInput(TurnInput):
             complete_while_typing=False,
             multiline=True,
             prompt_continuation=lambda *_: FormattedText([("fg:ansibrightblack", _MARK_OF_FURTHER_LINES)]),
-            key_bindings=_key_bindings(),
+            key_bindings=self._key_bindings(),
             enable_suspend=True,
             enable_open_in_editor=True,
             search_ignore_case=True,
@@ -55,7 +55,7 @@ class TypedInput(TurnInput):
     def read(self, default: str = "", question: str = "") -> str:
         """Return what is typed. Enter ends it, Alt-Enter goes on in a further line."""
         mark = FormattedText([("bold", question or _MARK)])
-        self.was_interrupted = False
+        self.was_cleared = False
         with self._noted_interrupts():
             try:
                 text = self._session.prompt(
@@ -64,21 +64,18 @@ class TypedInput(TurnInput):
             except EOFError:
                 raise EndOfInputError from None
             self._look_for_control_c()
+        self.was_cleared = False
         return unmarked(text.encode("utf-8", "replace").decode())
 
     @contextmanager
     def _noted_interrupts(self) -> Iterator[None]:
-        """While inside, SIGINT loses no text that was sent: it ends the editor, or is noted if that has ended."""
+        """While inside, SIGINT loses no text that was sent: it ends the editor, or waits if that has ended."""
         app = self._session.app
 
-        def end() -> None:
-            if app.is_running and not app.is_done:
-                app.exit(exception=KeyboardInterrupt)
-
         def note(_number: int, _frame: object) -> None:
-            self.was_interrupted = True
+            self.interrupt_waits = True
             if app.is_running and app.loop is not None:
-                app.loop.call_soon_threadsafe(end)
+                app.loop.call_soon_threadsafe(self._end_if_interrupted)
 
         before = signal.signal(signal.SIGINT, note)
         try:
@@ -87,9 +84,10 @@ class TypedInput(TurnInput):
             signal.signal(signal.SIGINT, before)
 
     def _end_if_interrupted(self) -> None:
-        """End the editor at once: SIGINT came while it was being started."""
-        if self.was_interrupted:
-            self._session.app.exit(exception=KeyboardInterrupt)
+        """End the editor if SIGINT came, be it before it was started."""
+        app = self._session.app
+        if app.is_running and not app.is_done and self.take_interrupt():
+            app.exit(exception=KeyboardInterrupt)
 
     def _look_for_control_c(self) -> None:
         """Look for Ctrl-C behind Enter, which the editor takes for a key of the next text."""
@@ -97,8 +95,35 @@ class TypedInput(TurnInput):
         keys = [*get_typeahead(source), *source.read_keys()]
         places = [number for number, press in enumerate(keys) if press.key == Keys.ControlC]
         if places:
-            self.was_interrupted = True
+            self.interrupt_waits = True
         store_typeahead(source, keys[places[-1] + 1 :] if places else keys)
+
+    def _key_bindings(self) -> KeyBindings:
+        bindings = KeyBindings()
+        is_typing = has_focus(DEFAULT_BUFFER)  # and not searching
+
+        @bindings.add("enter", filter=is_typing)
+        def _enter(event: KeyPressEvent) -> None:
+            buffer = event.current_buffer
+            if is_open_block(buffer.text):
+                buffer.newline(copy_margin=False)
+            else:
+                buffer.validate_and_handle()
+
+        @bindings.add("escape", "enter", filter=is_typing)
+        def _alt_enter(event: KeyPressEvent) -> None:
+            event.current_buffer.newline(copy_margin=False)
+
+        @bindings.add("c-c", filter=is_typing)
+        def _control_c(event: KeyPressEvent) -> None:
+            """Clear what is typed; where nothing is, tell the chat."""
+            if event.current_buffer.text:
+                _clear(event.current_buffer)
+                self.was_cleared = True
+            else:
+                event.app.exit(exception=KeyboardInterrupt, style="class:aborting")
+
+        return bindings
 
 
 class _CommandCompleter(Completer):
@@ -132,33 +157,6 @@ class _PrivateHistory(FileHistory):
 
 def _history(path: Path | None) -> History:
     return InMemoryHistory() if path is None else _PrivateHistory(str(path))
-
-
-def _key_bindings() -> KeyBindings:
-    bindings = KeyBindings()
-    is_typing = has_focus(DEFAULT_BUFFER)  # and not searching
-
-    @bindings.add("enter", filter=is_typing)
-    def _enter(event: KeyPressEvent) -> None:
-        buffer = event.current_buffer
-        if is_open_block(buffer.text):
-            buffer.newline(copy_margin=False)
-        else:
-            buffer.validate_and_handle()
-
-    @bindings.add("escape", "enter", filter=is_typing)
-    def _alt_enter(event: KeyPressEvent) -> None:
-        event.current_buffer.newline(copy_margin=False)
-
-    @bindings.add("c-c", filter=is_typing)
-    def _control_c(event: KeyPressEvent) -> None:
-        """Clear what is typed; where nothing is, tell the chat."""
-        if event.current_buffer.text:
-            _clear(event.current_buffer)
-        else:
-            event.app.exit(exception=KeyboardInterrupt, style="class:aborting")
-
-    return bindings
 
 
 def _clear(buffer: Buffer) -> None:

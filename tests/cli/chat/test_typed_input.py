@@ -1,4 +1,4 @@
-"""What a person types, without a terminal: SIGINT at a moment that no key can be timed for."""
+"""What a person types, without a terminal: SIGINT at moments that no key can be timed for."""
 
 import subprocess
 import sys
@@ -12,34 +12,117 @@ from prompt_toolkit.application import create_app_session
 from prompt_toolkit.input import create_pipe_input
 from prompt_toolkit.output import DummyOutput
 
+def read():
+    try:
+        print(editor.read())
+    except KeyboardInterrupt:
+        print("interrupted", editor.was_cleared)
+
+def interrupt(*_):
+    signal.raise_signal(signal.SIGINT)
+
 with create_pipe_input() as keys, create_app_session(input=keys, output=DummyOutput()):
     editor = TypedInput(lambda _: ([], 0), None)
+    start = editor._session.prompt
 """
 READ = """
     keys.send_text("Hello\\r")
-    print(editor.read())
+    read()
 """
-INTERRUPT = """
-    start = editor._session.prompt
-    def start_late(*arguments, **options):
-        signal.raise_signal(signal.SIGINT)
-        return start(*arguments, **options)
-    editor._session.prompt = start_late
-    try:
-        editor.read()
-    except KeyboardInterrupt:
-        print("ended")
+WHILE_IT_STARTS = """
+    editor._session.prompt = lambda *arguments, **options: (interrupt(), start(*arguments, **options))[1]
+    read()
     editor._session.prompt = start
 """
+WHILE_IT_ENDS = """
+    def end_late(*arguments, **options):
+        try:
+            return start(*arguments, **options)
+        finally:
+            interrupt()
+    editor._session.prompt = end_late
+    keys.send_text("{}")
+    read()
+    editor._session.prompt = start
+"""
+AFTER_ITS_END = WHILE_IT_ENDS.format("\\x03") + "    read()\n"
+BEHIND_A_TEXT = WHILE_IT_ENDS.format("a\\r") + "    print(editor.take_interrupt())\n"
+CLEARED = """
+    keys.send_text("half\\x03\\x03")
+    read()
+"""
+ACTIONS = {
+    "a line": (READ, "Hello\n"),
+    "while the editor starts": (WHILE_IT_STARTS + READ, "interrupted False\nHello\n"),
+    "behind another one": (AFTER_ITS_END + READ, "interrupted False\ninterrupted False\nHello\n"),
+    "behind a text": (BEHIND_A_TEXT + READ, "a\nTrue\nHello\n"),
+    "behind a text that nobody looks after": (
+        WHILE_IT_ENDS.format("a\\r") + "    read()\n" + READ,
+        "a\ninterrupted False\nHello\n",
+    ),
+    "a line that was cleared": (
+        CLEARED + READ + "    print(editor.was_cleared)",
+        "interrupted True\nHello\nFalse\n",
+    ),
+}
+AT_EACH_LINE = """
+import sys
+from logitsmith.cli.chat.terminal import loop
+from logitsmith.cli.chat.terminal.chat import Chat
+
+def press_again(place):
+    '''Ctrl-C at the prompt, and SIGINT at the n-th line that runs after the note; returns the exit code.'''
+    lines = 0
+    def trace(frame, event, _):
+        nonlocal lines
+        lines += event == "line"
+        if event == "line" and lines == place:
+            sys.settrace(None)
+            signal.raise_signal(signal.SIGINT)
+            return None
+        return trace
+    def note(text):
+        sys.settrace(trace)
+        sys._getframe(1).f_trace = trace
+    def leave(app):
+        if lines:
+            sys.settrace(None)
+            app.after_render -= leave
+            keys.send_text("\\x04")
+    with create_pipe_input() as keys, create_app_session(input=keys, output=DummyOutput()):
+        editor = TypedInput(lambda _: ([], 0), None)
+        editor._session.app.after_render += leave
+        loop.note = note
+        keys.send_text("\\x03")
+        try:
+            code = loop.run_loop(Chat(None, None, None, editor))
+        except KeyboardInterrupt:
+            code = 130
+    sys.settrace(None)
+    return code, lines
+
+press_again(0)
+code, lines = press_again(0)
+assert (code, lines > 1000) == (0, True), (code, lines)
+print([place for place in range(1, lines - 200, lines // 100) if press_again(place)[0] != 130])
+"""
 
 
-@pytest.mark.parametrize(
-    ("actions", "expected"),
-    [(READ, "Hello\n"), (INTERRUPT + READ, "ended\nHello\n")],
-    ids=["a line", "an interrupt while the editor starts"],
-)
-def test_what_is_read(actions, expected):
+def run_program(program):
     """In a process of its own: another test's browser keeps an event loop in this one."""
-    command = [sys.executable, "-c", START + actions]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    return subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=120, check=False
+    )
+
+
+@pytest.mark.parametrize(("actions", "expected"), ACTIONS.values(), ids=ACTIONS)
+def test_what_is_read(actions, expected):
+    done = run_program(START + actions)
     assert (done.stdout, done.stderr) == (expected, "")
+
+
+@pytest.mark.slow
+def test_ctrl_c_again_leaves_whatever_line_runs():
+    """Nothing between the note and the next prompt loses it."""
+    done = run_program(START.partition("\nwith ")[0] + AT_EACH_LINE)
+    assert (done.stdout, done.stderr) == ("[]\n", "")

@@ -1,0 +1,95 @@
+"""Ctrl-C in a chat: once ends an answer, twice leaves, however slow the machine is."""
+
+import io
+import signal
+
+import pytest
+from logitsmith.cli.chat.terminal.answer_view import PlainView
+from logitsmith.cli.chat.terminal.chat import Chat
+from logitsmith.cli.chat.terminal.loop import run_loop
+from logitsmith.cli.chat.terminal.turn_input import EndOfInputError, TurnInput
+
+from .conftest import settings
+
+CTRL_C, CLEAR = object(), object()
+
+
+class Script(TurnInput):
+    """What a person does, one thing after the other."""
+
+    def __init__(self, actions):
+        self._actions = list(actions)
+
+    def read(self, default="", question=""):
+        while self._actions and self._actions[0] is CLEAR:
+            self._actions.pop(0)
+            self.was_cleared = True
+        if not self._actions:
+            raise EndOfInputError
+        action = self._actions.pop(0)
+        if action is CTRL_C:
+            raise KeyboardInterrupt
+        self.was_cleared = False
+        return action
+
+
+class InterruptedView(PlainView):
+    """During each of the first answers, so many SIGINT come."""
+
+    def __init__(self, interrupts):
+        super().__init__(io.StringIO())
+        self._interrupts = list(interrupts)
+
+    def show_part(self, text, is_reasoning):
+        for _ in range(self._interrupts.pop(0) if self._interrupts else 0):
+            signal.raise_signal(signal.SIGINT)
+
+
+class FixedSettings:
+    def for_answer(self):
+        return settings(chain="ignore_eos > temp0.8")
+
+
+CASES = {
+    "twice at the prompt": ([CTRL_C, CTRL_C, "never"], [], 130, []),
+    "a message between": ([CTRL_C, "Hello", CTRL_C], [], 0, ["user", "assistant"]),
+    "a blank line between": ([CTRL_C, "", CTRL_C], [], 0, []),
+    "a line that is cleared between": ([CTRL_C, CLEAR, CTRL_C], [], 0, []),
+    "thrice with a cleared line": ([CTRL_C, CLEAR, CTRL_C, CLEAR, CTRL_C], [], 0, []),
+    "in the answer": (["Hello", "Again"], [1], 0, ["user", "assistant"] * 2),
+    "in the answer and behind it": (["Hello", CTRL_C, "never"], [1], 130, ["user", "assistant"]),
+    "in the answer and behind the next": (["Hello", "Again", CTRL_C], [1], 0, ["user", "assistant"] * 2),
+    "in both answers": (["Hello", "Again"], [1, 1], 0, ["user", "assistant"] * 2),
+    "twice in the answer": (["Hello", "never"], [2], 130, ["user", "assistant"]),
+    "cleared, then twice in the answer": ([CLEAR, "Hello", "never"], [2], 130, ["user", "assistant"]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("actions", "interrupts", "code", "roles"), CASES.values(), ids=CASES)
+def test_when_it_leaves(session, conversation, actions, interrupts, code, roles):
+    chat = Chat(session, FixedSettings(), InterruptedView(interrupts), Script(actions))
+    assert run_loop(chat) == code
+    assert [message.role for message in conversation.messages()] == roles
+
+
+@pytest.mark.parametrize(("count", "code"), [(1, 0), (2, 130)])
+def test_before_the_prompt_is_read(session, conversation, monkeypatch, count, code):
+    """The message is stored, and the second Ctrl-C leaves also where nothing can be ended in order."""
+    chat = Chat(session, FixedSettings(), InterruptedView([]), Script(["Hello"]))
+    divide = chat._splitter
+
+    def interrupted():
+        for _ in range(count):
+            signal.raise_signal(signal.SIGINT)
+        return divide()
+
+    monkeypatch.setattr(chat, "_splitter", interrupted)
+    assert run_loop(chat) == code
+    assert [message.content for message in conversation.messages()] == ["Hello"]
+
+
+def test_one_that_waits_ends_the_answer(session, conversation):
+    chat = Chat(session, FixedSettings(), InterruptedView([]), Script(["Hello", "Again"]))
+    chat.input.interrupt_waits = True
+    assert run_loop(chat) == 0
+    assert [message.role for message in conversation.messages()] == ["user", "user", "assistant"]
