@@ -6,7 +6,7 @@ import errno
 import io
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import NoReturn, TextIO
 
@@ -31,24 +31,35 @@ def report_failures() -> Iterator[None]:
     no other room. A closed pipe (`gen … | head -1`) ends quietly, with code 0.
     """
     try:
-        yield
-        sys.stdout.flush()
+        with named_failures(fail):
+            yield
+            sys.stdout.flush()
     except BrokenPipeError:
         # Python would complain at exit when it flushes what can no longer be written.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise typer.Exit(0) from None
     except KeyboardInterrupt:
         raise typer.Exit(INTERRUPTED) from None
-    except typer.Exit:
+
+
+@contextmanager
+def named_failures(report: Callable[[str, int], object]) -> Iterator[None]:
+    """Call ``report`` with the sentence and the exit code of a named failure; other exceptions go on.
+
+    So does a closed pipe: nobody reads any more.
+    """
+    try:
+        yield
+    except (typer.Exit, BrokenPipeError):
         raise
     except Exception as error:
-        sentence = failure_sentence(error)
+        sentence = _failure_sentence(error)
         if sentence is None:
             raise
-        fail(sentence, getattr(error, "exit_code", FAILED))
+        report(sentence, getattr(error, "exit_code", FAILED))
 
 
-def failure_sentence(error: Exception) -> str | None:
+def _failure_sentence(error: Exception) -> str | None:
     """What is wrong, as a sentence; None for an exception that is a fault of this program."""
     if isinstance(error, OSError):
         return f"{error.filename or 'output'}: {error.strerror}"

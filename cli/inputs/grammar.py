@@ -18,8 +18,15 @@ if TYPE_CHECKING:
     from ...grammars import Constraint, GrammarSpec
     from ...presets import Preset, Settings
 
-_FLAGS_OF_FILES = {"json_schema": "-jf", "lark": "--lark-file"}
-"""The flags that take a file, by the kind of its grammar; all others: ``--grammar-file``."""
+_WAYS_TO_GIVE_FILES = {
+    "--grammar": {"json_schema": "-jf", "lark": "--lark-file", "": "--grammar-file"},
+    "/grammar": {
+        "json_schema": "/grammar json_schema_file",
+        "lark": "/grammar lark_file",
+        "": "/grammar file",
+    },
+}
+"""What takes a file, by what was given in its place and by the kind of the file's grammar; "": all others."""
 
 
 def grammar_folders() -> list[tuple[str, Path]]:
@@ -48,22 +55,23 @@ def grammar_spec(options: ConstraintOptions, settings: Settings) -> GrammarSpec 
         spec = resolve_grammar(value, grammar_folders(), settings.grammar_base)
         spec.check()
     except GrammarError as error:
-        if settings.grammar.origin == "--grammar":
-            _refuse_file(options.grammar)
+        if isinstance(settings.grammar.value, str):
+            _refuse_file(settings.grammar.origin, settings.grammar.value)
         raise error.within(settings.grammar.origin) from None
     report_schema(spec)
     return spec
 
 
-def _refuse_file(name: str | None) -> None:
-    """Raise ``GrammarError`` with the flag for files if the value of ``--grammar`` is the path of one."""
+def _refuse_file(origin: str, name: str) -> None:
+    """Raise ``GrammarError`` with what takes a file if that is what ``origin`` was given."""
     from ...grammars import KIND_OF_SUFFIX, GrammarError
 
-    path = Path(name or "")
+    ways, path = _WAYS_TO_GIVE_FILES.get(origin), Path(name)
     with suppress(OSError, ValueError):  # a grammar's text is no path
-        if path.is_file():
-            flag = _FLAGS_OF_FILES.get(KIND_OF_SUFFIX.get(path.suffix, ""), "--grammar-file")
-            raise GrammarError(f"--grammar: {name} is a file; give it by {flag} {shlex.quote(str(name))}")
+        if ways is not None and path.is_file():
+            way = ways.get(KIND_OF_SUFFIX.get(path.suffix, ""), ways[""])
+            typed = shlex.quote(name) if origin.startswith("--") else name  # a chat takes the line as it is
+            raise GrammarError(f"{origin}: {name} is a file; give it by {way} {typed}")
 
 
 def grammar_of_source(options: GrammarSourceOptions) -> GrammarSpec:

@@ -5,15 +5,18 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from logitsmith.cli.chat import ChatStore
+from logitsmith.cli.chat.store.token_packing import unpack_tokens
 
 GEN = (sys.executable, "-m", "logitsmith.cli")
 MODEL = ("-m", "model.gguf", "-t", "1")
-REQUESTS, TEXTS, ANSWER_TOKENS, RUN_TOKENS = 24, 24, 60, 800
+REQUESTS, TEXTS, ANSWER_TOKENS, RUN_TOKENS, TURNS = 24, 24, 60, 800, 8
 
 
 def read_jsonl(path: Path) -> list[Any]:
@@ -58,13 +61,35 @@ def basis_result(folder: Path) -> list[object]:
         return [(name, arrays[name].tobytes()) for name in sorted(arrays.files)]
 
 
+def chat_result(folder: Path) -> list[object]:
+    """The turns of the latest chat in the store, and the tokens of each answer, also of one that was cut off."""
+    path = folder / "data" / "logitsmith" / "chats.db"
+    if not path.exists():
+        return []
+    found: list[object] = []
+    with closing(ChatStore.open(path)) as store:
+        assert store.database.rows("PRAGMA integrity_check") == [("ok",)]
+        for summary in store.list_conversations(1):
+            turns = [message for message in store.messages(summary.id) if message.role == "user"]
+            for place, turn in enumerate(turns):
+                found.append((place, turn.content))
+                answers = store.database.rows(
+                    "SELECT token_ids FROM answer JOIN message ON message.number = answer.parent"
+                    " WHERE hash = ? AND conversation = ?",
+                    (turn.hash, summary.id),
+                )
+                for (token_ids,) in answers:
+                    found += [(place, index, token) for index, token in enumerate(unpack_tokens(token_ids))]
+    return found
+
+
 @dataclass(frozen=True)
 class Command:
     """A command that writes.
 
     Attributes: ``arguments``; ``result`` reads what is in the folder; ``output``, the file that it writes, None
     for stdout; ``resume``, what goes on with it, () where it begins anew; ``ordered``: an unfinished result is the
-    beginning of the whole one, and else a part of it.
+    beginning of the whole one, and else a part of it; ``stdin``, the file that it reads, None for nothing.
     """
 
     arguments: Sequence[str]
@@ -72,10 +97,12 @@ class Command:
     output: str | None = None
     resume: Sequence[str] = ()
     ordered: bool = True
+    stdin: str | None = None
 
 
 _RUN = ("The sea", "-n", str(RUN_TOKENS), "--ignore-eos", "--seed", "1", "--format", "jsonl", *MODEL)
 _BATCH = ("batch", "in.jsonl", "--format", "jsonl", "--deterministic", *MODEL)
+_CHAT = ("chat", "--chat-template", "chat.jinja", "-n", "100", "--ignore-eos", "-s", "1", *MODEL)
 _RECOVER = ("recover", "The sea", "--window", "1", "--method", "single", "-o", "out.json", *MODEL)
 
 COMMANDS = {
@@ -83,6 +110,7 @@ COMMANDS = {
     "score": Command(("score", "--jsonl", "texts.jsonl", *MODEL), score_result),
     "batch": Command((*_BATCH, "-o", "out.jsonl"), batch_result, "out.jsonl", ("--resume",), ordered=False),
     "batch-stdout": Command(_BATCH, printed_batch_result, ordered=False),
+    "chat": Command(_CHAT, chat_result, stdin="turns.txt"),
     "recover": Command(_RECOVER, recover_result, "out.json", ("--resume",)),
     "recover-basis": Command(("recover-basis", "-o", "out.npz", *MODEL), basis_result, "out.npz"),
 }
@@ -98,18 +126,27 @@ def write_inputs(folder: Path, model: Path) -> None:
     (folder / "in.jsonl").write_text("".join(json.dumps(line) + "\n" for line in requests))
     texts = [{"text": "The sea. " * (number + 20)} for number in range(TEXTS)]
     (folder / "texts.jsonl").write_text("".join(json.dumps(line) + "\n" for line in texts))
+    (folder / "chat.jinja").write_text("{% for message in messages %}{{ message.content }}. {% endfor %}")
+    (folder / "turns.txt").write_text("".join(f"The sea {number}\n" for number in range(TURNS)))
 
 
 def start(
-    command: Sequence[str], folder: Path, environment: dict[str, str], **options: Any
+    command: Command,
+    folder: Path,
+    environment: dict[str, str],
+    arguments: Sequence[str] | None = None,
+    **options: Any,
 ) -> subprocess.Popen[bytes]:
-    """Start `gen` with its streams in files of the folder."""
-    with (folder / "stdout").open("wb") as out, (folder / "stderr").open("wb") as err:
-        streams = {"stdin": subprocess.DEVNULL, "stdout": out, "stderr": err, **options}
-        return subprocess.Popen([*GEN, *command], cwd=folder, env=environment, **streams)
+    """Start `gen` with its streams in files of the folder. ``arguments``: others than the command's own."""
+    words = [*GEN, *(command.arguments if arguments is None else arguments)]
+    turns = Path(os.devnull) if command.stdin is None else folder / command.stdin
+    with (folder / "stdout").open("wb") as out, (folder / "stderr").open("wb") as err, turns.open("rb") as stdin:
+        streams = {"stdin": stdin, "stdout": out, "stderr": err, **options}
+        return subprocess.Popen(words, cwd=folder, env=environment, **streams)
 
 
 def plain_environment(folder: Path) -> dict[str, str]:
     """The environment without anybody's settings."""
     kept = {key: value for key, value in os.environ.items() if not key.startswith(("GEN_", "XDG_", "LC_"))}
-    return {**kept, "HOME": str(folder), "NO_COLOR": "1", "COLUMNS": "200"}
+    folders = {"HOME": str(folder), "XDG_DATA_HOME": str(folder / "data")}
+    return {**kept, **folders, "NO_COLOR": "1", "COLUMNS": "200"}

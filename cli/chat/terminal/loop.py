@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import typer
-
-from ...errors import FAILED, INTERRUPTED, failure_sentence, note, say
+from ...errors import FAILED, INTERRUPTED, named_failures, note, say
 from .chat import Chat, LeaveChatError
 from .turn_input import EndOfInputError, PipedInput
 
@@ -16,9 +14,16 @@ def run_loop(chat: Chat) -> int:
     """
     is_piped = isinstance(chat.input, PipedInput)
     code = 0
+
+    def report(sentence: str, _exit_code: int) -> None:
+        nonlocal code
+        say(f"gen: {sentence}")
+        code = FAILED if is_piped else 0
+
     while True:
         try:
-            _take_turn(chat, is_piped)
+            with named_failures(report):
+                _take_turn(chat)
         except EndOfInputError:
             return code
         except LeaveChatError as leaving:
@@ -27,17 +32,9 @@ def run_loop(chat: Chat) -> int:
             if is_piped or chat.is_second_interrupt():
                 return INTERRUPTED
             note("Ctrl-C again, or Ctrl-D, leaves the chat")
-        except typer.Exit:
-            raise
-        except Exception as error:
-            sentence = failure_sentence(error)
-            if sentence is None:
-                raise
-            say(f"gen: {sentence}")
-            code = FAILED if is_piped else 0
 
 
-def _take_turn(chat: Chat, is_piped: bool) -> None:
+def _take_turn(chat: Chat) -> None:
     from ..commands import is_command, run_command
 
     turn = chat.read_turn()

@@ -94,6 +94,15 @@ class Terminal:
         self.screen.resize(lines, columns)
         os.kill(self.pid, signal.SIGWINCH)
 
+    def stop_and_go_on(self):
+        """Do as a shell does after Ctrl-Z and fg: it leaves a terminal that shows what is typed."""
+        os.kill(self.pid, signal.SIGSTOP)
+        modes = termios.tcgetattr(self._leader)
+        modes[3] |= termios.ECHO | termios.ICANON
+        termios.tcsetattr(self._leader, termios.TCSANOW, modes)
+        os.kill(self.pid, signal.SIGCONT)
+        self.wait_until(lambda: not termios.tcgetattr(self._leader)[3] & termios.ECHO, "a quiet terminal")
+
     @property
     def shown(self):
         """The screen, without blanks at the ends of lines, and without empty lines at its end."""

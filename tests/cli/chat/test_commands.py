@@ -111,6 +111,15 @@ def test_a_wrong_command_says_why_and_the_chat_goes_on(chat):
         assert any(error.startswith("gen: ") and expected in error for error in errors), (line, done.err)
 
 
+def test_a_file_as_the_name_of_a_grammar(chat, home):
+    ways = {"a b.gbnf": "file", "s.json": "json_schema_file", "g.lark": "lark_file"}
+    for name in ways:
+        (home / "work" / name).write_text('root ::= "a"')
+    done = chat(*(f"/grammar {name}" for name in ways), "/grammar file a b.gbnf", "say", code=1)
+    hints = [f"gen: /grammar: {name} is a file; give it by /grammar {kind} {name}" for name, kind in ways.items()]
+    assert (done.err.splitlines(), done.out) == (hints, "a\n")
+
+
 def test_a_chat_begins_again(chat):
     done = chat("/system Be brief.", "/clear", "one", "/clear", "two", "/tree", "/quit", "three")
     _, second, *tree = done.out.splitlines()

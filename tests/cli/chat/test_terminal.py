@@ -191,6 +191,7 @@ def test_what_is_typed_ahead_waits(terminal):
     chat.type(f"Hello{ENTER}")
     before = len(chat.raw)
     chat.wait_until(lambda: len(chat.raw) > before + 100)
+    chat.stop_and_go_on()
     chat.type("typed ahead")
     chat.wait_until(lambda: chat.shown.endswith("\n> typed ahead"))
     assert chat.text.count("typed ahead") == 1, chat.raw[-600:]
