@@ -120,10 +120,15 @@ class JinjaChatTemplate(ChatTemplate):
 
     @property
     def reasoning_tags(self) -> ReasoningTags | None:
-        """The first of the well-known pairs that stands in the template."""
-        return next(
-            (tags for tags in _REASONING_TAGS if tags.start in self._source and tags.end in self._source), None
-        )
+        """The first of the well-known pairs that stands in the template.
+
+        Some templates only remove the reasoning of former answers, and name nothing but its end.
+        """
+
+        def stands(tags: ReasoningTags) -> bool:
+            return tags.end in self._source and (tags.start in self._source or not tags.answer_marks)
+
+        return next(filter(stands, _REASONING_TAGS), None)
 
     def render(self, messages: Sequence[Message], *, add_generation_prompt: bool = True) -> ChatPrompt:
         """Return the prompt of some messages.

@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 OnFull = Literal["stop", "drop"]
 """What to do with a conversation that does not fit: refuse it, or leave out its oldest turns."""
 
+_MARK = "LastMessage"
+"""A text that stands for the last message."""
+
 
 def template_messages(messages: Sequence[StoredMessage], template: ChatTemplate) -> list[dict[str, str]]:
     """The messages in the form that a chat template takes."""
@@ -26,6 +29,12 @@ def template_messages(messages: Sequence[StoredMessage], template: ChatTemplate)
         return text_for_template(message.content, tags) if message.role == "assistant" else message.content
 
     return [{"role": message.role, "content": content(message)} for message in messages]
+
+
+def text_behind(chat: Sequence[dict[str, str]], template: ChatTemplate) -> str:
+    """What a chat template puts behind the last message to begin the answer; some begin the reasoning, too."""
+    marked = [*chat[:-1], {**chat[-1], "content": _MARK}]  # a message may have the template's own words in it
+    return template.render(marked).text.rpartition(_MARK)[2]
 
 
 class PromptMaker:

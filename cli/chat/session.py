@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from ...common import count_noun
 from .answer_recording import AnswerRecording
 from .answer_settings import AnswerSettings
-from .chat_prompt import OnFull, PromptMaker, template_messages
+from .chat_prompt import OnFull, PromptMaker, template_messages, text_behind
 from .context_room import ContextUse, FittedMessages, warning_of
 from .conversation import Conversation
 from .errors import ChatError
@@ -123,9 +123,12 @@ class ChatSession:
 
         ``beginning``: the text that the answer goes on from.
         """
-        messages = self.conversation.messages()
-        prompt = self.template.render(template_messages(messages, self.template)).text if messages else ""
-        return ReasoningSplitter(self.template.reasoning_tags, prompt[-200:] + beginning)
+        user = self.conversation.last_user()
+        begun = beginning
+        if user is not None:
+            messages = template_messages(self.conversation.path_to(user), self.template)
+            begun = text_behind(messages, self.template) + beginning
+        return ReasoningSplitter(self.template.reasoning_tags, begun)
 
     def prompt_of_answer(self, beginning: str) -> tuple[int, ...]:
         """The tokens that the model reads to go on with an answer to the last message of the user.

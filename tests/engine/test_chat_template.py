@@ -196,7 +196,9 @@ def test_content_in_parts():
 TAGS = {
     "think": ("{{ '<think>' }} </think>", ReasoningTags("<think>", "</think>")),
     "brackets": ("[THINK] [/THINK]", ReasoningTags("[THINK]", "[/THINK]")),
-    "half": ("<think>", None),
+    "the end only": ("{{ content.split('</think>') }}", ReasoningTags("<think>", "</think>")),
+    "the beginning only": ("<think>", None),
+    "the end of any message": ("<|user|>{{ content }}<|end|>", None),
     "none": (TURNS, None),
 }
 

@@ -107,21 +107,33 @@ class ScreenView(AnswerView):
         self._console = console
         self._reasoning = WordWriter(console)
         self._is_reasoning = False
+        self._line_ends = ""
+        """Those at the end of the reasoning, which are shown if more of it follows."""
         self._markdown: MarkdownStream | None = None
 
     def show_part(self, text: str, is_reasoning: bool) -> None:
         """Show a piece of an answer."""
+        if is_reasoning:
+            self._show_reasoning(visible(text))
+        else:
+            self._end_reasoning()
+            self._begun_markdown().feed(visible(text))
+
+    def _show_reasoning(self, text: str) -> None:
+        """Show a piece of the reasoning, without the empty lines around it."""
         from rich.text import Text
 
-        if is_reasoning != self._is_reasoning:
-            self._end_part()
-            if is_reasoning:
-                self._reasoning.begin(Text(), Text())
-        self._is_reasoning = is_reasoning
-        if is_reasoning:
-            self._reasoning.write(Text(visible(text), "dim italic"))
-        else:
-            self._begun_markdown().feed(visible(text))
+        if not self._is_reasoning:
+            text = text.lstrip()
+            if not text:
+                return
+            self._end_markdown()
+            self._reasoning.begin(Text(), Text())
+            self._is_reasoning = True
+        whole = self._line_ends + text
+        shown = whole.rstrip("\n")
+        self._line_ends = whole[len(shown) :]
+        self._reasoning.write(Text(shown, "dim italic"))
 
     def show_title(self, model: str) -> None:
         """Show the model's name, and how to get help."""
@@ -143,8 +155,8 @@ class ScreenView(AnswerView):
 
     def end(self) -> None:
         """End the answer, and leave a line free."""
-        self._end_part()
-        self._is_reasoning = False
+        self._end_reasoning()
+        self._end_markdown()
 
     def _begun_markdown(self) -> MarkdownStream:
         from ...render.markdown import MarkdownStream
@@ -153,12 +165,16 @@ class ScreenView(AnswerView):
             self._markdown = MarkdownStream(self._console)
         return self._markdown
 
-    def _end_part(self) -> None:
-        """End the reasoning or the text that was shown last, and leave a line free."""
+    def _end_reasoning(self) -> None:
+        """If reasoning was shown last, end it, and leave a line free."""
         if self._is_reasoning:
             self._reasoning.end()
             self._console.print()
-        elif self._markdown is not None:
+        self._is_reasoning, self._line_ends = False, ""
+
+    def _end_markdown(self) -> None:
+        """If a text was shown last, end it, and leave a line free."""
+        if self._markdown is not None:
             self._markdown.finish()
             self._markdown = None
             self._console.print()

@@ -116,6 +116,19 @@ def test_the_splitter_of_a_session_knows_the_prompt(session, conversation):
     assert list(session.splitter("because</think>").push("so")) == [("so", False)]
 
 
+def test_tags_in_a_message_of_the_user_are_none(session, conversation):
+    conversation.add_user("What is <think>?")
+    assert list(session.splitter().push("A tag.")) == [("A tag.", False)]
+    conversation.add_assistant("A tag.")
+    assert list(session.splitter().push("A tag.")) == [("A tag.", False)]
+    session.template = JinjaChatTemplate(
+        "{% for m in messages %}{{ m.content.split('</think>')[-1] }}{% endfor %}"
+        "{% if add_generation_prompt %}<think>{% endif %}"
+    )
+    conversation.add_user("And </think>?")
+    assert list(session.splitter().push("why</think>so")) == [("why", True), ("so", False)]
+
+
 def test_a_long_conversation(store, notes):
     conversation = Conversation.new(store, notes.append)
     with store.database.writing():

@@ -100,7 +100,7 @@ def test_control_characters_of_the_model_are_shown(terminal):
 
 
 def test_reasoning_is_dimmed(terminal):
-    chat = terminal(*saying("<think>so it is</think>The answer."))
+    chat = terminal(*saying("<think>\nso it is\n\n</think>\n\nThe answer."))
     before = len(chat.raw)
     chat.send("Hello")
     assert chat.shown.endswith("> Hello\nso it is\n\nThe answer.\n\n>")
