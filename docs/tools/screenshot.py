@@ -20,7 +20,8 @@ COLUMNS = 100
 COMMANDS = (
     'gen "The sea was" -n 24 --seed 7 --chain "temp0.8 > typical0.19 > tfs0.97 > top-p0.6"',
     'gen "A user record:" --grammar json --seed 3',
-    'gen "The sea was" -n 24 --seed 7 --format jsonl --logprobs 2 | gen inspect',
+    'gen "The sea was" -n 24 --seed 7 --format jsonl | gen inspect --color always | head -2',
+    'gen next "The sea was" --top 4 --seed 7',
 )
 
 _BACKGROUND, _FOREGROUND = (24, 26, 31), (208, 212, 220)
