@@ -30,6 +30,8 @@ _ONLY_SILLYTAVERN = _SILLYTAVERN - {
 """What no other tool's JSON has, whatever else is in the file."""
 _SHARED = {"preset", "smoothing_factor", "dry_penalty_last_n", "stop_sequence"}
 _FAMILY = {"temp", "rep_pen", "rep_pen_range", "genamt"}
+_KOBOLD_REQUEST = _FAMILY | {"sampler_order", "max_context_length"}
+"""Keys that tell a request to KoboldCpp, which may say ``temperature`` too, from one to llama-server."""
 _HUGGINGFACE = {
     *("temperature", "do_sample", "top_k", "top_p", "min_p", "repetition_penalty", "transformers_version"),
     *("eos_token_id", "bos_token_id", "pad_token_id", "max_new_tokens", "max_length", "_from_model_config"),
@@ -46,7 +48,8 @@ _LLAMA_SERVER = {
         "dynatemp_exponent",
         "ignore_eos",
     ),
-    *("cache_prompt", "n_probs", "xtc_probability", "dry_multiplier", "frequency_penalty"),
+    *("cache_prompt", "n_probs", "xtc_probability", "dry_multiplier", "frequency_penalty", "presence_penalty"),
+    "messages",
 }
 _LLAMA_SERVER_MIROSTAT = {"temperature", "mirostat"}
 _MODEL_LIST = {"Model Type", "Model Name", "Model Size", "Model Category", "Preset Category", "uid"}
@@ -116,14 +119,18 @@ def _of_keys(keys: set[str], origin: str) -> str:
     """The format of a flat JSON object."""
     if keys & _ONLY_SILLYTAVERN and not keys & _FAMILY:
         return "sillytavern"
-    if (keys & _LLAMA_SERVER or keys >= _LLAMA_SERVER_MIROSTAT) and not keys & _FAMILY:
+    if (keys & _LLAMA_SERVER or keys >= _LLAMA_SERVER_MIROSTAT) and not keys & _KOBOLD_REQUEST:
         return "llama.cpp"
     if keys & set(OWN_KEYS) and keys & _FAMILY:
         return "koboldai"
     if keys & _FAMILY or (keys & _KOBOLD and "temperature" not in keys):
         return _of_family(keys, origin)
-    if keys & (_KOBOLDCPP - {"preset", "presence_penalty", "smoothing_factor"}):
+    if keys & (_KOBOLDCPP - {"preset", "presence_penalty", "smoothing_factor"} | {"sampler_order"}):
         return "koboldcpp"
+    if "architectures" in keys:
+        raise PresetError(
+            f"{origin}: this is a model's config.json; the settings of its author stand in generation_config.json"
+        )
     if keys & _HUGGINGFACE:
         return "huggingface"
     raise _unrecognised(origin)

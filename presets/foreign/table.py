@@ -75,7 +75,9 @@ class ForeignTable:
         if isinstance(value, bool) or not isinstance(value, (int, float, str)):
             raise self.fault(key, "a number")
         try:
-            number = float(value)
+            number = float(
+                "" if isinstance(value, str) and "_" in value else value
+            )  # 1_0 is a number in Python only
         except (ValueError, OverflowError):
             raise self.fault(key, "a number") from None
         if not math.isfinite(number):
