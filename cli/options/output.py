@@ -147,9 +147,9 @@ class OutputOptions(Options):
         default=Color.auto,
     )
     trace: int | None = trace_flag()
-    stats: bool = output_flag("--stats", help="Speed and counts, on stderr, at the end.", default=False)
+    stats: bool = output_flag("--stats", help="Model, speed and counts, on stderr, at the end.", default=False)
     show_config: bool = output_flag(
-        "--show-config", help="Print the settings, where each is from, and stop.", default=False
+        "--show-config", help="Print model and settings, where each is from, and stop.", default=False
     )
 
     def check(self) -> None:
