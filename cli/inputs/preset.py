@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -41,7 +42,9 @@ def open_preset(name: str, *, is_quiet: bool = False) -> Preset:
     if not presets.names_file(name):
         return presets.load_preset(name)
     file, section = presets.split_section(name)
-    if section is None and _is_gguf(Path(file)):
+    if _is_gguf(Path(file)):
+        if section is not None:
+            raise presets.PresetError(f"{file}: a model holds one preset only, and no section {section!r}")
         imported = _import_gguf(Path(file))
         loaded = presets.LoadedPreset(imported.preset, "llama.cpp", tuple(imported.reported))
     else:
@@ -73,6 +76,10 @@ def import_file(path: Path, format_name: str | None, section: str | None) -> Imp
     if _is_gguf(path):
         if section is not None:
             raise presets.PresetError(f"{path}: a model holds one preset only, and no section {section!r}")
+        if format_name not in (None, "llama.cpp"):
+            raise presets.PresetError(
+                f"{path}: it is a GGUF file, whose settings are llama.cpp's; leave --from out"
+            )
         return _import_gguf(path)
     if is_stdin(path):
         from ...presets.yaml_reader import decode_text
@@ -105,9 +112,11 @@ def _load(name: str, file: str) -> LoadedPreset:
     try:
         return presets.load_any_preset(name)
     except presets.MissingSectionError as error:
-        raise presets.PresetError(list_sections(error, f"-P '{file}#NAME'")) from None
+        raise presets.PresetError(list_sections(error, f"-P {shlex.quote(f'{file}#NAME')}")) from None
     except presets.AmbiguousFormatError as error:
-        raise presets.PresetError(f"{error}: gen presets import '{file}' --from FORMAT --save NAME") from None
+        raise presets.PresetError(
+            f"{error}: gen presets import {shlex.quote(file)} --from FORMAT --save NAME"
+        ) from None
 
 
 def _is_gguf(path: Path) -> bool:

@@ -179,7 +179,7 @@ def test_a_name_goes_before_a_file(gen, work):
 
 AMBIGUOUS = {
     "ours and webui": ("max_tokens: 5\ntemperature: 0.7\n", "gen presets import x.yaml --from webui"),
-    "two tools": ('{"temp": 0.8, "rep_pen": 1.1}', "gen presets import 'x.yaml' --from FORMAT"),
+    "two tools": ('{"temp": 0.8, "rep_pen": 1.1}', "gen presets import x.yaml --from FORMAT"),
 }
 
 
@@ -216,6 +216,12 @@ def test_the_settings_of_a_models_author(gen, author_model):
     result = gen("presets", "import", "author.gguf")
     assert yaml.safe_load(result.out)["chain"] == [*chain, "dist"]
     assert config(gen, "author.gguf")["[3] temperature.t"] == "0.6"
+    refusals = {
+        "it is a GGUF file": ("presets", "import", "author.gguf", "--from", "ollama"),
+        "one preset only": ("x", "-P", "author.gguf#x"),
+    }
+    for expected, arguments in refusals.items():
+        assert expected in gen(*arguments, code=2).err
 
 
 def test_a_model_that_names_no_settings(gen):
