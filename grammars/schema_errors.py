@@ -26,17 +26,24 @@ _MAX_REMOVALS = 200
 _NOT_EXCLUSIVE = "oneOf"
 _LOOK_AROUND = re.compile(r"look-?arounds?,? .*not supported|look-around, including")
 _PROPERTY_COUNT = "min/maxProperties only supported"
+_UNFIT_PROPERTY = re.compile(r"Unsatisfiable schema: required property '(.*)' is unsatisfiable")
 _SENTENCES = (
-    (r"Unsatisfiable schema: Regex is empty.*", "no text fits both its pattern and its format"),
+    (r"Unsatisfiable schema: Regex is empty.*", "no text fits its pattern, format and length together"),
+    (r"Unsatisfiable schema: required item is unsatisfiable", "minItems: no JSON fits an item"),
+    (r"Unsatisfiable schema: incompatible types", "no JSON fits it: its parts ask for different types"),
+    (r"Unsatisfiable schema: integer interval (.*) contains no integer values", r"no whole number is within \1"),
+    (r"Unsatisfiable schema: minProperties > maxProperties", "minProperties is greater than maxProperties"),
+    (r"Unsatisfiable schema: schema is false", "no JSON fits it"),
     (r"Unsatisfiable schema: (.*)", r"no JSON fits it: \1"),
     (r"Expected positive integer for '(\w+)', got (.*)", r"\1: \2 is not a whole number ≥ 0"),
     (r"Expected f64 for '(\w+)', got (.*)", r"\1: \2 is not a number"),
     (r"Expected array for '(\w+)', got (.*)", r"\1: \2 is not a list"),
-    (r"Expected string for '(\w+)', got (.*)", r"\1: \2 is not a text"),
+    (r"Expected string for '(\w+)'(?: item)?, got (.*)", r"\1: \2 is not a text"),
     (r"(\S+) must be a string or array of strings", r"\1: a text or a list of texts is needed"),
     (r"(\S+) must be a string, got (.*)", r"\1: \2 is not a text"),
     (r"(\S+) must be an array.*", r"\1: a list is needed"),
     (r"(\S+) must be an object.*", r"\1: an object is needed"),
+    (r"Failed to generate regex for float range.*", "a limit of this size is not supported"),
     (r"invalid multiple of.*", "multipleOf: a number above 0 is needed"),
     (r"patternProperty regexes /(.*)/ and /(.*)/ are.*", r"patternProperties: a key may match \1 and \2"),
     (r"Resource '(.*)' is not present.*", r"$ref: '\1' is another document; only this schema is read"),
@@ -150,13 +157,27 @@ def _engine_sentence(message: str, schema: dict[str, Any]) -> str:
     """What a message of the engine says, in words of ours where we have them."""
     pattern = _REGEX_ERROR.search(message)
     if pattern:
-        return f"pattern: {pattern['text']!r}: {pattern['message']}"
+        keyword = "pattern" if "pattern" in schema else "patternProperties"
+        return f"{keyword}: {pattern['text']!r}: {pattern['message']}"
     first_line = message.split("\n<state>", 1)[0].strip().split("\n", 1)[0].replace("`", "'")
-    empty = next((key for key in ("enum", "anyOf", "oneOf") if schema.get(key) == []), None)
+    empty = next((key for key in ("enum", "anyOf", "oneOf", "type") if schema.get(key) == []), None)
     if empty is not None and first_line == "Unsatisfiable schema: anyOf is empty":
         return f"{empty}: the list is empty, so no JSON fits it"
+    unfit = _UNFIT_PROPERTY.fullmatch(first_line)
+    if unfit:
+        return _unfit_property(unfit[1], schema)
+    if first_line.startswith("Unsatisfiable schema: minimum") and "minimum" not in schema:
+        return "no JSON fits it: its parts allow different values"
     for template, sentence in _SENTENCES:
         match = re.fullmatch(template, first_line)
         if match:
             return match.expand(sentence)
     return f"llguidance refuses it: {first_line}"
+
+
+def _unfit_property(name: str, schema: dict[str, Any]) -> str:
+    """Why a property that has to be there cannot be."""
+    is_open = name in schema.get("properties", {}) or "patternProperties" in schema
+    if schema.get("additionalProperties") is False and not is_open:
+        return f"required: {name!r} is none of the properties, and additionalProperties forbids others"
+    return f"required: no JSON fits the property {name!r}"

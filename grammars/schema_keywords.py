@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from typing import Any
 
 from ..common.text import nearest_name, one_of
 from .errors import GrammarError
 from .schema_multiples import can_follow, check_common_multiples, multiple_of
-from .schema_walk import walk_schema
+from .schema_walk import schemas_below, walk_schema
 
 TYPES = ("object", "array", "string", "number", "integer", "boolean", "null")
 """The types of JSON Schema."""
@@ -43,11 +44,12 @@ def remove_unsupported(schema: dict[str, Any], *, is_lenient: bool) -> list[str]
 
     Only what the schema uses is looked at: a definition that nothing refers to may hold anything. What is removed
     makes the schema allow more, never less. Unless ``is_lenient``, raises ``GrammarError`` for the first such
-    keyword. Raises it always for a type that is none, and for a reference to nothing.
+    keyword. Raises it always for a type or a schema that is none, and for a reference to nothing.
     """
     removed: list[str] = []
     for pointer, part in walk_schema(schema):
         _check_type(pointer, part)
+        _check_parts(pointer, part)
         for keyword in _unsupported_keywords(part):
             if not is_lenient:
                 raise _unsupported(pointer, part, keyword)
@@ -66,6 +68,12 @@ def _check_type(pointer: str, schema: Mapping[str, Any]) -> None:
             near = nearest_name(name.lower(), TYPES)
             hint = f"did you mean {near!r}?" if near else f"there are {one_of(TYPES)}"
             raise GrammarError(f"{pointer}/type: {name!r} is not a type; {hint}")
+
+
+def _check_parts(pointer: str, schema: Mapping[str, Any]) -> None:
+    for path, below in schemas_below(schema):
+        if not isinstance(below, dict | bool):
+            raise GrammarError(f"{pointer}/{path}: {json.dumps(below)} is not a schema: an object, true or false")
 
 
 def _unsupported_keywords(schema: Mapping[str, Any]) -> list[str]:

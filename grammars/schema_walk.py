@@ -45,7 +45,7 @@ def walk_from(root: dict[str, Any], start: SchemaPart) -> Iterator[SchemaPart]:
 def children(root: dict[str, Any], part: SchemaPart) -> Iterator[SchemaPart]:
     """Yield the schemas that a part of the schema ``root`` uses. Raises ``GrammarError`` as `walk_schema`."""
     pointer, schema = part
-    for path, below in _schemas_below(schema):
+    for path, below in schemas_below(schema):
         if isinstance(below, dict):
             yield SchemaPart(f"{pointer}/{path}", below)
     reference = schema.get("$ref")
@@ -55,10 +55,11 @@ def children(root: dict[str, Any], part: SchemaPart) -> Iterator[SchemaPart]:
             yield target
 
 
-def _schemas_below(schema: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+def schemas_below(schema: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
     """Yield what stands where a schema belongs, with its path."""
     for keyword in _ONE_SCHEMA:
-        yield keyword, schema.get(keyword)
+        if keyword in schema and not isinstance(schema[keyword], list):  # a list is one of several schemas
+            yield keyword, schema[keyword]
     for keyword in _LISTS_OF_SCHEMAS:
         listed = schema.get(keyword)
         if isinstance(listed, list):

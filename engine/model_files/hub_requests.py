@@ -27,6 +27,7 @@ _RETRY_SECONDS = 1.0
 _READ_TIMEOUT_SECONDS = 30.0
 """Without a byte; then the connection counts as broken."""
 _LOCK_SECONDS = 0.5
+_ERROR_NUMBER = re.compile(r"^\[Errno -?\d+\] ")
 _CHECKSUM = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
 """Names of commits and of files' contents; they become names of files here, so nothing else is taken."""
 _PARTIAL_CONTENT, _RANGE_NOT_SATISFIABLE = 206, 416
@@ -210,4 +211,5 @@ class Hub:
 
 
 def _words(error: Exception) -> str:
-    return " ".join(str(error).split()) or type(error).__name__
+    """The sentence of an error of the network, without the number that Python puts before it."""
+    return _ERROR_NUMBER.sub("", " ".join(str(error).split())) or type(error).__name__

@@ -66,6 +66,28 @@ REFUSED = {
         {"type": "array", "minItems": 1, "items": {"type": "integer", "minimum": 5, "maximum": 1}},
         "/items: no JSON fits it: minimum (5) is greater than maximum (1)",
     ),
+    "a number in place of a schema": ({"properties": {"a": 5}}, "/properties/a: 5 is not a schema: an object,"),
+    "null in place of a schema": ({"items": {"items": None}}, "/items/items: null is not a schema"),
+    "a list that no schema is": ({"additionalProperties": "no"}, '/additionalProperties: "no" is not a schema'),
+    "a key that is no text": ({"items": {"required": [5]}}, "/items/required: 5 is not a text"),
+    "no type": ({"items": {"type": []}, "minItems": 1, "type": "array"}, "/items/type: the list is empty"),
+    "a key that is forbidden": (
+        {"type": "object", "required": ["x"], "additionalProperties": False},
+        "/required: 'x' is none of the properties, and additionalProperties forbids others",
+    ),
+    "a property that is forbidden": (
+        {"type": "object", "required": ["x"], "properties": {"x": False}},
+        "/required: no JSON fits the property 'x'",
+    ),
+    "an item that is forbidden": ({"type": "array", "items": False, "minItems": 1}, "/minItems: no JSON fits"),
+    "two types": ({"allOf": [{"type": "string"}, {"type": "integer"}]}, "no JSON fits it: its parts ask for"),
+    "between two numbers": ({"type": "integer", "minimum": 1.2, "maximum": 1.5}, "no whole number is within [1.2"),
+    "two constants": ({"const": 1, "enum": [2]}, "no JSON fits it: its parts allow different values"),
+    "a pattern and a length": (
+        {"type": "string", "pattern": "^a+$", "maxLength": 0},
+        "no text fits its pattern, format and length together",
+    ),
+    "a pattern of keys": ({"type": "object", "patternProperties": {"(": {}}}, "/patternProperties: '(': unclosed"),
     "patterns of keys": (
         {"items": {"patternProperties": {"^a": {"const": 1}, "^ab": {"const": 2}}}},
         "/items/patternProperties: a key may match ^a and ^ab",

@@ -214,7 +214,7 @@ def test_refusals(hub, cache, settings, text, expected):
 
 def test_nobody_answers(cache, monkeypatch):
     monkeypatch.setattr(huggingface_hub.constants, "ENDPOINT", "http://127.0.0.1:9")
-    with pytest.raises(ModelError, match=r"127.0.0.1:9 cannot be reached"):
+    with pytest.raises(ModelError, match=r"127.0.0.1:9 cannot be reached \(Connection refused\)"):
         pull()
 
 
