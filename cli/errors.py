@@ -8,6 +8,7 @@ import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import NoReturn, TextIO
 
 import typer
@@ -62,7 +63,7 @@ def named_failures(report: Callable[[str, int], object]) -> Iterator[None]:
 def _failure_sentence(error: Exception) -> str | None:
     """What is wrong, as a sentence; None for an exception that is a fault of this program."""
     if isinstance(error, OSError):
-        return f"{error.filename or 'output'}: {error.strerror}"
+        return _system_sentence(error)
     if isinstance(error, ModuleNotFoundError):
         module = (error.name or "").partition(".")[0]
         if module in ("", __name__.partition(".")[0]):
@@ -76,6 +77,16 @@ def _failure_sentence(error: Exception) -> str | None:
 
         return usage_sentence(error)
     return str(error)
+
+
+def _system_sentence(error: OSError) -> str:
+    """What the system says, in words of ours where it has its own; a file that is read has them already."""
+    is_in_words = error.errno is None or error.strerror != os.strerror(error.errno)
+    if is_in_words or not isinstance(error.filename, str):
+        return f"{error.filename or 'output'}: {error.strerror}"
+    from ..common import write_problem
+
+    return f"{error.filename}: {write_problem(error, Path(error.filename))}"
 
 
 class ClosedOutput(io.TextIOBase):

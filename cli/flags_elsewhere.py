@@ -4,13 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
+from .respelled_flags import respelled
+
 _USUAL = {
     "--ctx": "-c N",
     "--context": "-c N",
+    "--contextsize": "-c N",
+    "--num-ctx": "-c N",
     "--json": "--format jsonl, or --grammar json",
     "--max-tokens": "-n N",
-    "--max_tokens": "-n N",
-    "--tfs": "--set tfs.z=N",
+    "--max-new-tokens": "-n N",
+    "--max-length": "-n N",
+    "--greedy": "--temp 0",
+    "--tfs-z": "--set tfs.z=N",
+    "--schema": "-j SCHEMA, or -jf FILE",
+    "--stop-sequence": "--stop TEXT",
     "--base-url": "--endpoint URL",
     "--url": "--endpoint URL",
 }
@@ -33,7 +41,7 @@ def other_way(command: str, flag: str, flags: Collection[str] = ()) -> str | Non
         flag: as it was typed.
         flags: those that the command has.
     """
-    usual = _USUAL.get(flag)
+    usual = _USUAL.get(respelled(flag))
     if (command, flag) in _OTHER_WAYS:
         return f"{command} has no {flag}; {_OTHER_WAYS[command, flag]}"
     if usual is not None and usual.split()[0] in flags:

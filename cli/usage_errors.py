@@ -56,15 +56,35 @@ def _no_such_flag(error: Any, context: Any) -> str:
     instead = other_way(context.command_path, flag, flags)
     if instead is not None:
         return instead
-    setting = _setting_of_run(flag) if "--set" in flags else None
-    if setting is not None:
-        return f"there is no flag {flag} in {context.command_path}; use --set {setting}"
-    is_long = flag.startswith("--")
-    near = nearest_name(
-        respelled(flag), [name for name in flags if name.startswith("--") == is_long], _FLAG_SIMILARITY
-    )
-    hint = f"did you mean {near}?" if near else f"{context.command_path} --help lists the flags"
+    if "--set" in flags:
+        setting = _setting_of_run(flag)
+        if setting is not None:
+            return f"there is no flag {flag} in {context.command_path}; use --set {setting}"
+        sampler = _sampler_of(flag)
+        if sampler is not None and flag.lower() not in flags:
+            return f"there is no flag {flag}; use --set {sampler}=VALUE"
+    hint = _near_flag(flag, flags) or f"{context.command_path} --help lists the flags"
     return f"there is no flag {flag}; {hint}"
+
+
+def _near_flag(flag: str, flags: list[str]) -> str | None:
+    """A flag that is written alike, as a hint; None: there is none."""
+    if flag[1:] in flags:  # --n
+        return f"write {flag[1:]}"
+    long_flags = [name for name in flags if name.startswith("--")]
+    near = nearest_name(respelled(flag).lower(), long_flags, _FLAG_SIMILARITY)
+    return f"did you mean {near}?" if near else None
+
+
+def _sampler_of(flag: str) -> str | None:
+    """The sampler that has no flag, and whose name was typed as one; None: it is none, or takes no value."""
+    from ..samplers import SamplingError, find_sampler
+
+    try:
+        about = find_sampler(flag.lstrip("-")).about
+    except SamplingError:
+        return None
+    return None if about.main is None else about.name
 
 
 def _setting_of_run(flag: str) -> str | None:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
         replace_surrogates,
         shorten,
     )
-    from .text_files import TextFileError, decode_text_file, file_problem, read_text_file
+    from .text_files import TextFileError, decode_text_file, file_problem, read_text_file, write_problem
     from .validation import problem_message, problem_sentence
     from .whole_file import write_whole_file
 
@@ -48,6 +48,7 @@ __all__ = [
     "replace_surrogates",
     "search_path",
     "shorten",
+    "write_problem",
     "write_whole_file",
 ]
 
@@ -60,7 +61,7 @@ __getattr__ = lazy_exports(
         "named_files": "SearchFolder find_named_files search_path",
         "strict_json": "NonFiniteNumberError json_problem parse_strict_json",
         "text": "NotUTF8Error count_noun decode_utf8 is_utf8 nearest_name one_of replace_surrogates shorten",
-        "text_files": "TextFileError decode_text_file file_problem read_text_file",
+        "text_files": "TextFileError decode_text_file file_problem read_text_file write_problem",
         "validation": "problem_message problem_sentence",
         "whole_file": "write_whole_file",
     },

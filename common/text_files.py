@@ -1,4 +1,4 @@
-"""Reads text files, and says in words why a file cannot be read."""
+"""Reads text files, and says in words why a file cannot be read or written."""
 
 from __future__ import annotations
 
@@ -47,3 +47,13 @@ def file_problem(error: OSError | ValueError, path: Path) -> str:
     if isinstance(error, PermissionError):
         return "the file may not be read (permission denied)"
     return f"the file cannot be read ({getattr(error, 'strerror', None) or error})"
+
+
+def write_problem(error: OSError, path: Path) -> str:
+    """Return why a file could not be written."""
+    folder = os.path.dirname(path) or os.curdir  # noqa: PTH120 - as below
+    if isinstance(error, FileNotFoundError) and not os.path.isdir(folder):  # noqa: PTH112 - `Path.is_dir` may raise
+        return f"there is no folder {folder}"
+    if isinstance(error, IsADirectoryError) or os.path.isdir(path):  # noqa: PTH112
+        return "it is a folder, not a file"
+    return str(error.strerror)

@@ -12,7 +12,14 @@ from typing import Any, NamedTuple, Protocol
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from ...common import AppendOnlyFile, LogitsmithError, parse_strict_json, problem_message, problem_sentence
+from ...common import (
+    AppendOnlyFile,
+    LogitsmithError,
+    parse_strict_json,
+    problem_message,
+    problem_sentence,
+    write_problem,
+)
 from ...logprobs import encode_json
 
 _SYNC_EVERY_RESULTS, _SYNC_EVERY_SECONDS = 32, 1.0
@@ -160,7 +167,7 @@ class ResultJournal:
         try:
             self._file = AppendOnlyFile(path)
         except OSError as error:
-            raise JournalError(f"{path}: {error.strerror}") from None
+            raise JournalError(f"{path}: {write_problem(error, path)}") from None
         self.is_file = self._file.is_regular
         try:
             if self.is_file:

@@ -39,7 +39,7 @@ USAGE = {
     "llm's limit": (["x", "--max-tokens", "3"], "gen: there is no flag --max-tokens; use -n N\n"),
     "a context of other tools": (["x", "--ctx", "99"], "gen: there is no flag --ctx; use -c N\n"),
     "jq's format": (["x", "--json"], "gen: there is no flag --json; use --format jsonl, or --grammar json\n"),
-    "KoboldAI's tail-free": (["x", "--tfs", "0.9"], "gen: there is no flag --tfs; use --set tfs.z=N\n"),
+    "KoboldAI's tail-free": (["x", "--tfs", "0.9"], "gen: there is no flag --tfs; use --set tfs=VALUE\n"),
     "nothing alike": (["x", "--qqq"], "gen: there is no flag --qqq; gen run --help lists the flags\n"),
     "an endpoint of other tools": (
         ["recover", "x", "--base-url", "http://127.0.0.1:1"],

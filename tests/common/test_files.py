@@ -4,7 +4,7 @@ import os
 from pathlib import Path
 
 import pytest
-from logitsmith.common import AppendOnlyFile, find_named_files, search_path, write_whole_file
+from logitsmith.common import AppendOnlyFile, find_named_files, search_path, write_problem, write_whole_file
 
 
 def test_named_files_are_sorted_and_hidden_ones_left_out(tmp_path):
@@ -99,3 +99,17 @@ def test_a_device_is_written_to_and_nothing_else():
     file.truncate(0)
     file.sync()
     file.close()
+
+
+def test_why_a_file_is_not_written(tmp_path):
+    problems = {}
+    for name in ("none/out.txt", ".", "out"):
+        path = tmp_path / name
+        if name == "out":
+            path.mkdir()
+        with pytest.raises(OSError) as raised:  # noqa: PT011 - which one is the system's choice
+            write_whole_file(path, lambda file: file.write(b"x"))
+        problems[name] = write_problem(raised.value, path)
+    folder = "it is a folder, not a file"
+    assert problems == {"none/out.txt": f"there is no folder {tmp_path}/none", ".": folder, "out": folder}
+    assert write_problem(OSError(28, "No space left on device"), tmp_path / "a") == "No space left on device"
