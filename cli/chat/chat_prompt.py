@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Literal
 
-from .context_room import ContextUse, FittedMessages, answer_room, fit_messages
+from .context_room import ContextUse, FittedMessages, answer_room, fit_messages, full_sentence
 from .errors import ContextFullError
 from .failover_store import Report
 from .reasoning import text_for_template
@@ -85,10 +85,7 @@ class PromptMaker:
             return fit_messages(messages, lambda kept: len(self.tokens(kept, beginning)), length, room, dropped)
         tokens = len(self.tokens(messages, beginning))
         if tokens >= length:
-            raise ContextFullError(
-                f"the context is full: the chat has {tokens:,} tokens, and the context holds {length:,}; go back"
-                " with /undo or /goto, or start gen chat --resume with a larger -c, or with --on-full drop"
-            )
+            raise ContextFullError(full_sentence(ContextUse(tokens, length)))
         return FittedMessages(messages)
 
     def use(self, messages: list[StoredMessage], dropped: int) -> ContextUse:

@@ -12,6 +12,7 @@ from .store import StoredMessage
 
 _WARNING_SHARE = 0.75
 """From this share of the context on, there is a warning."""
+_WAYS_OUT = "go back with /undo or /goto, or start gen chat --resume with a larger -c, or with --on-full drop"
 _ANSWER_SHARE = 4
 """For an answer of any length, one part in so many of the context is kept free."""
 
@@ -34,13 +35,21 @@ class FittedMessages:
     dropped: int = 0
 
 
+def full_sentence(use: ContextUse, next_step: str = _WAYS_OUT) -> str:
+    """A sentence on a context that is full. ``next_step``: what happens then, or what the user can do."""
+    held = f"the chat has {use.tokens:,} tokens, and the context holds {use.length:,}"
+    return f"the context is full: {held}; {next_step}"
+
+
 def warning_of(use: ContextUse, drops: bool) -> str | None:
-    """A sentence on a context that is nearly full; None while there is room.
+    """A sentence on a context that is nearly full, or full; None while there is room.
 
     ``drops``: True if the oldest turns are left out then.
     """
     if use.tokens < use.length * _WARNING_SHARE:
         return None
+    if use.tokens >= use.length:
+        return full_sentence(use, "the oldest turns are left out of the next prompt" if drops else _WAYS_OUT)
     what = "the oldest turns are left out" if drops else "it ends; --on-full drop leaves out the oldest turns then"
     return (
         f"the chat has {use.tokens:,} of the {use.length:,} tokens of the context; when it is full, {what},"

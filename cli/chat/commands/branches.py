@@ -62,7 +62,7 @@ def _clear(chat: Chat, argument: str) -> None:
     system, before = chat.conversation.system, chat.conversation.head
     chat.conversation.goto(None)
     chat.conversation.set_system(system)
-    if before is not None:
+    if before is not None and before != chat.conversation.head:
         note(f"the chat begins again; /goto {before.hash[:_ID_CHARACTERS]} goes back")
 
 

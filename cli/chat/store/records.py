@@ -36,7 +36,6 @@ class AnswerRecipe:
         stop: the stop texts.
         max_tokens: None: no limit.
         versions: of this package, and of the binding to llama.cpp.
-        template: ``source``, None for the model's own, and ``variables``.
         dropped: how many messages after the system message were left out for lack of room.
         options: further arguments of `generate`, by name.
     """
@@ -48,7 +47,6 @@ class AnswerRecipe:
     stop: list[str] = field(default_factory=list)
     max_tokens: int | None = None
     versions: dict[str, str] = field(default_factory=dict)
-    template: dict[str, Any] = field(default_factory=dict)
     dropped: int = 0
     options: dict[str, Any] = field(default_factory=dict)
 

@@ -64,5 +64,8 @@ END;
 """
 """The index of `search`: any three letters in a row, so that texts without blanks between words are found too."""
 
-MIGRATIONS = (_TABLES, _SEARCH)
+_NO_TEMPLATE = "UPDATE answer SET recipe = json_remove(recipe, '$.template');"
+"""The recipe of an answer had a part that nothing filled or read."""
+
+MIGRATIONS = (_TABLES, _SEARCH, _NO_TEMPLATE)
 """Script n leads from version n to n + 1 (PRAGMA user_version). Scripts that were released never change."""

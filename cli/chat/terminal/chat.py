@@ -156,7 +156,11 @@ class Chat:
                 raise typer.Exit(interrupt.exit_code)
             if interrupt.is_repeated or isinstance(self.input, PipedInput):
                 raise LeaveChatError(INTERRUPTED)
-            kept = "what was written is kept" if done.completion_tokens else "nothing was written"
+            kept = (
+                "what was written is kept"
+                if done.completion_tokens
+                else "nothing was written, /regen answers again"
+            )
             note(f"the answer was ended, {kept}; Ctrl-C again leaves the chat")
         elif done.finish_reason == "length":
             note(f"the answer ends at {done.completion_tokens:,} tokens, see max_tokens in /settings")

@@ -53,6 +53,9 @@ def test_room_and_warning():
     assert warning_of(ContextUse(3000, 4000), False) is not None
     assert "--on-full drop leaves out the oldest turns" in warning_of(ContextUse(3000, 4000), False)
     assert "the oldest turns are left out" in warning_of(ContextUse(3000, 4000), True)
+    full = "the context is full: the chat has 4,000 tokens, and the context holds 4,000; "
+    assert warning_of(ContextUse(4000, 4000), False).startswith(f"{full}go back with /undo or /goto")
+    assert warning_of(ContextUse(4000, 4000), True) == f"{full}the oldest turns are left out of the next prompt"
 
 
 def test_stop(session, conversation, notes):

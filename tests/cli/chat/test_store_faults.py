@@ -1,5 +1,6 @@
 """What a store goes through: kills, full disks, other processes, older and newer versions, damage."""
 
+import json
 import os
 import resource
 import signal
@@ -13,6 +14,7 @@ import pytest
 from logitsmith.cli.chat import AnswerRecipe, ChatStore, Conversation, StoreError, StoreWriteError
 from logitsmith.cli.chat.store import GrowingAnswer, schema, store_path
 from logitsmith.cli.chat.store.location import _data_home
+from logitsmith.cli.chat.store.token_packing import pack_tokens
 
 from .conftest import settings
 
@@ -230,6 +232,10 @@ def make_version(path, version):
     old.execute("INSERT INTO message VALUES (1, 'aa', NULL, 'user', 'An old wombat', 1.0)")
     old.execute("INSERT INTO conversation VALUES ('c0ffee', NULL, 1.0, 1.0, 1, '{}')")
     old.execute("INSERT INTO conversation_message VALUES ('c0ffee', 1, 1)")
+    old.execute("INSERT INTO message VALUES (2, 'bb', 1, 'assistant', 'Indeed', 2.0)")
+    recipe = {"model": {"name": "x"}, "chain": [], "seed": 1} | ({"template": {}} if version < 3 else {})
+    values = (json.dumps(recipe), pack_tokens([4]), pack_tokens([5]))
+    old.execute("INSERT INTO answer VALUES (1, 'c0ffee', 1, 2, 'x', 2.0, ?, ?, '', 'Indeed', ?, NULL)", values)
     old.commit()
     old.close()
 
@@ -241,6 +247,8 @@ def test_an_older_version_is_brought_up_to_date(tmp_path, version):
     assert contents([hit.message for hit in store.search("wombat")]) == ["An old wombat"]
     assert store.database.rows("PRAGMA user_version") == [(len(schema.MIGRATIONS),)]
     assert store.database.rows("PRAGMA integrity_check") == [("ok",)]
+    answer = store.answer("bb", "c0ffee")
+    assert (answer.recipe, answer.token_ids) == (AnswerRecipe(model={"name": "x"}, chain=[], seed=1), (5,))
     store.close()
 
 
@@ -280,7 +288,7 @@ UNUSABLE = {
     ),
     "newer": (
         lambda path: make_version(path, 2) or write_sqlite(path, "PRAGMA user_version = 99"),
-        r"a newer logitsmith wrote this chat store \(version 99; this one reads up to 2\)",
+        r"a newer logitsmith wrote this chat store \(version 99; this one reads up to 3\)",
     ),
     "a folder": (lambda path: path.mkdir(), "cannot be opened (Is a directory); --no-log chats without one"),
     "damaged": (damage, "the chat store is damaged"),
