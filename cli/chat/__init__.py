@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from .conversation import Conversation
     from .errors import ChatError, ContextFullError, ReplayError
     from .export import jsonl_of, markdown_of
+    from .prompt_cache import keep_prompt_cache, take_up_prompt_cache
     from .reasoning import AnswerPart, ReasoningSplitter
     from .session import ChatSession
     from .store import (
@@ -63,8 +64,10 @@ __all__ = [
     "StoredMessage",
     "TreeLine",
     "jsonl_of",
+    "keep_prompt_cache",
     "markdown_of",
     "store_path",
+    "take_up_prompt_cache",
     "tree_lines",
     "visible_text",
 ]
@@ -78,6 +81,7 @@ __getattr__ = lazy_exports(
         "conversation": "Conversation",
         "errors": "ChatError ContextFullError ReplayError",
         "export": "jsonl_of markdown_of",
+        "prompt_cache": "keep_prompt_cache take_up_prompt_cache",
         "reasoning": "AnswerPart ReasoningSplitter",
         "session": "ChatSession",
         "store": "AnswerRecipe ChatStore ConversationSummary SearchHit StoredAnswer StoredMessage StoreError"

@@ -1,10 +1,12 @@
-"""What an answer is made with."""
+"""What an answer is made with, and how that is stored."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+from .store import AnswerRecipe
 
 if TYPE_CHECKING:
     from ...grammars import GrammarSpec
@@ -38,3 +40,33 @@ class AnswerSettings:
     lookup: int = 0
     top_logprobs: int | None = None
     trace: int | None = None
+
+
+def recipe_of(
+    settings: AnswerSettings, chain: Sequence[object], model: dict[str, Any], dropped: int
+) -> AnswerRecipe:
+    """What is stored of an answer to make it again.
+
+    Args:
+        settings: what it is made with.
+        chain: the steps with their parameters, as a preset writes them.
+        model: the `model_record` of the model.
+        dropped: how many messages after the system message are left out of its prompt.
+    """
+    from ...engine import versions
+
+    return AnswerRecipe(
+        model=model,
+        chain=list(chain),
+        seed=settings.seed,
+        grammar=None if settings.grammar is None else asdict(settings.grammar),
+        stop=list(settings.stop),
+        max_tokens=settings.max_tokens,
+        versions=versions(),
+        dropped=dropped,
+        options={
+            "complete_sentence": settings.complete_sentence,
+            "jump": settings.jump,
+            "lookup": settings.lookup,
+        },
+    )

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from .answer_writer import AnswerWriter
+from .conversation_tree import ConversationTree
 from .failover_store import FailoverStore, Report
 from .store import (
     AnswerRecipe,
     ChatStore,
     Role,
-    StoredAnswer,
     StoredMessage,
     StoreError,
     StoreWriteError,
@@ -18,7 +18,7 @@ from .store import (
 )
 
 
-class Conversation:
+class Conversation(ConversationTree):
     """A conversation, which stands at one of its messages. Make one with `new` or `resume`.
 
     When the store cannot be written, as on a full disk, ``report`` is called with a sentence. The conversation
@@ -26,9 +26,7 @@ class Conversation:
     """
 
     def __init__(self, store: ChatStore, identifier: str | None, report: Report) -> None:
-        self._where = FailoverStore(store, identifier, report)
-        self._head = None if identifier is None else store.head(identifier)
-        """The store has it for later sessions; another one with the same conversation does not move this one."""
+        super().__init__(FailoverStore(store, identifier, report))
         self._system: str | None = None
         """The system message that the first message of the user will follow."""
         self._name: str | None = None
@@ -56,15 +54,6 @@ class Conversation:
         return cls(store, identifier, report)
 
     # What it is
-
-    @property
-    def id(self) -> str | None:
-        """Its id; None before its first message."""
-        return self._where.identifier
-
-    @property
-    def _store(self) -> ChatStore:
-        return self._where.current
 
     @property
     def is_stored(self) -> bool:
@@ -104,58 +93,6 @@ class Conversation:
             self._settings = settings
         else:
             self._where.write(lambda store: store.save_settings(identifier, settings))
-
-    # Where it is
-
-    @property
-    def head(self) -> StoredMessage | None:
-        """The message at which it stands; None before the first one."""
-        return self._head
-
-    def messages(self) -> list[StoredMessage]:
-        """The messages from the first one to the head."""
-        return [] if self._head is None else self.path_to(self._head)
-
-    def path_to(self, message: StoredMessage) -> list[StoredMessage]:
-        """The messages from the first one to this one."""
-        return self._store.path_to(message.hash)
-
-    def all_messages(self) -> list[StoredMessage]:
-        """The messages of all branches, in the order in which they came."""
-        return [] if self.id is None else self._store.messages(self.id)
-
-    def last_user(self) -> StoredMessage | None:
-        """The last message of the user on the way to the head."""
-        return self._last("user")
-
-    def last_answer(self) -> StoredMessage | None:
-        """The last message of the assistant on the way to the head."""
-        return self._last("assistant")
-
-    def _last(self, role: Role) -> StoredMessage | None:
-        return next((message for message in reversed(self.messages()) if message.role == role), None)
-
-    def children(self, message: StoredMessage | None) -> list[StoredMessage]:
-        """The messages that follow a message, or that begin the conversation, the oldest first."""
-        parent = None if message is None else message.hash
-        return [other for other in self.all_messages() if other.parent == parent]
-
-    def siblings(self, message: StoredMessage) -> list[StoredMessage]:
-        """The messages in the place of this one, and itself."""
-        return [other for other in self.all_messages() if other.parent == message.parent]
-
-    def find(self, prefix: str) -> StoredMessage:
-        """The message whose hash begins like this."""
-        found = [message for message in self.all_messages() if message.hash.startswith(prefix.lower())]
-        if not found or not prefix:
-            raise StoreError(f"there is no message {prefix!r} in this conversation")
-        if len(found) > 1:
-            raise StoreError(f"{len(found)} messages begin with {prefix!r}; give more of it")
-        return found[0]
-
-    def answer_record(self, message: StoredMessage) -> StoredAnswer | None:
-        """How a message of the assistant was made; None for one that a person wrote."""
-        return None if self.id is None else self._store.answer(message.hash, self.id)
 
     # What changes it
 

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ...common import count_noun
 from .answer_recording import AnswerRecording
-from .answer_settings import AnswerSettings
+from .answer_settings import AnswerSettings, recipe_of
 from .chat_prompt import OnFull, PromptMaker, template_messages, text_behind
 from .context_room import ContextUse, FittedMessages, warning_of
 from .conversation import Conversation
@@ -17,7 +15,7 @@ from .errors import ChatError
 from .failover_store import Report
 from .reasoning import ReasoningSplitter
 from .replay import check_model, constraint_of, model_record, replay
-from .store import AnswerRecipe, StoredAnswer, StoredMessage
+from .store import StoredAnswer, StoredMessage
 
 if TYPE_CHECKING:
     from ...engine import ChatTemplate, Event, Model
@@ -169,31 +167,6 @@ class ChatSession:
         check_model(self._model_record, answer)
         return replay(self.model, answer, trace, count, is_interrupted=is_interrupted, progress=progress)
 
-    def save_prompt_cache(self, path: Path) -> None:
-        """Write what the model has read, for `load_prompt_cache`. Reports it if that is not possible."""
-        from ...engine import save_prompt_cache
-
-        try:
-            save_prompt_cache(self.model, path)
-        except OSError as error:
-            self._report(f"{path}: the prompt cache is not written ({error.strerror})")
-
-    def load_prompt_cache(self, path: Path) -> None:
-        """Take up what the model has read in an earlier session. Reports a file that does not fit.
-
-        A file that does not exist yet is none.
-        """
-        from ...engine import PromptCacheError, load_prompt_cache
-
-        try:
-            load_prompt_cache(self.model, path)
-        except FileNotFoundError:
-            return
-        except OSError as error:
-            self._report(f"{path}: the prompt cache cannot be read ({error.strerror})")
-        except PromptCacheError as error:
-            self._report(f"{path}: the prompt cache is not used: {error}")
-
     def _last_user(self) -> StoredMessage:
         message = self.conversation.last_user()
         if message is None:
@@ -225,7 +198,7 @@ class ChatSession:
         prompt_ids = self._prompts.tokens(fitted.messages, beginning)
         chain = build(list(settings.steps), seed=settings.seed, vocab=model.vocabulary)
         constraint = constraint_of(model, settings.grammar, beginning)
-        recipe = self._recipe(settings, chain.config, fitted)
+        recipe = recipe_of(settings, chain.config, self._model_record, fitted.dropped)
         recording = AnswerRecording(self.conversation, parent, recipe, prompt_ids, beginning, self.template)
         events = generate(
             model,
@@ -244,25 +217,6 @@ class ChatSession:
             is_interrupted=is_interrupted,
         )
         return recording.record(events)
-
-    def _recipe(self, settings: AnswerSettings, chain: Sequence[object], fitted: FittedMessages) -> AnswerRecipe:
-        from ...engine import versions
-
-        return AnswerRecipe(
-            model=self._model_record,
-            chain=list(chain),
-            seed=settings.seed,
-            grammar=None if settings.grammar is None else asdict(settings.grammar),
-            stop=list(settings.stop),
-            max_tokens=settings.max_tokens,
-            versions=versions(),
-            dropped=fitted.dropped,
-            options={
-                "complete_sentence": settings.complete_sentence,
-                "jump": settings.jump,
-                "lookup": settings.lookup,
-            },
-        )
 
     def _fit(self, parent: StoredMessage, beginning: str, max_tokens: int | None) -> FittedMessages:
         """The messages that go into the prompt of an answer; reports it if more are left out than before."""

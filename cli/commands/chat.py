@@ -88,6 +88,7 @@ def _open_conversation(store: ChatStore, options: ConversationOptions) -> Conver
 
 def _talk(chat: Chat, options: ConversationOptions) -> int:
     """Take turns until the user leaves; returns the exit code."""
+    from ..chat import keep_prompt_cache, take_up_prompt_cache
     from ..chat.terminal.loop import run_loop
 
     system = chat.settings.settings.system
@@ -95,11 +96,11 @@ def _talk(chat: Chat, options: ConversationOptions) -> int:
         chat.conversation.set_system(system.value)
     chat.save_settings()
     if options.prompt_cache is not None:
-        chat.session.load_prompt_cache(options.prompt_cache)
+        take_up_prompt_cache(chat.session.model, options.prompt_cache, note)
     chat.greet()
     try:
         return run_loop(chat)
     finally:
         chat.conversation.leave()
         if options.prompt_cache is not None:
-            chat.session.save_prompt_cache(options.prompt_cache)
+            keep_prompt_cache(chat.session.model, options.prompt_cache, note)

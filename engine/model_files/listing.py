@@ -10,8 +10,9 @@ from pathlib import Path
 from ..model_path import bundled_model
 from . import locations, scanning
 from .entry import ModelEntry
+from .folder_walk import Report
 from .locations import SystemFolders
-from .scanning import Report
+from .ollama_models import find_in_ollama
 
 
 def list_models(
@@ -67,7 +68,7 @@ def tool_folders() -> list[Path]:
 def find_of_ollama(system: SystemFolders, report: Report) -> Iterator[ModelEntry]:
     """Yield the models of Ollama."""
     for folder in _unique(locations.ollama_folders(system)):
-        yield from scanning.find_in_ollama(folder, report)
+        yield from find_in_ollama(folder, report)
 
 
 def find_of_lm_studio(system: SystemFolders, report: Report) -> Iterator[ModelEntry]:

@@ -15,7 +15,7 @@ def model_name(path: Path) -> str:
     Ollama names files by their digests, and in its manifests. Of several names, this is the shortest.
     """
     if _BLOB.fullmatch(path.name) and path.parent.name == "blobs":
-        from .scanning import find_in_ollama  # noqa: PLC0415 - for few models, and not needed before
+        from .ollama_models import find_in_ollama  # noqa: PLC0415 - for few models, and not needed before
 
         names = [entry.name for entry in find_in_ollama(path.parents[1], lambda _: None) if entry.path == path]
         return min(names, key=lambda name: (len(name), name), default=path.name)

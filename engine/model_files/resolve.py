@@ -12,6 +12,7 @@ from ...common import nearest_name
 from ..errors import ModelError
 from . import locations, scanning
 from .entry import ModelEntry
+from .folder_walk import Report
 from .listing import current_system, find_of_hugging_face, find_of_lm_studio, find_of_ollama, list_models
 from .parts import part_paths
 from .quantization import choose_file, is_model_name
@@ -114,7 +115,7 @@ def resolve_model(text: str, folders: Iterable[str | Path] = ()) -> Path:
 def _resolve_of_tool(
     text: str,
     tool: str,
-    find: Callable[[locations.SystemFolders, scanning.Report], Iterator[ModelEntry]],
+    find: Callable[[locations.SystemFolders, Report], Iterator[ModelEntry]],
     unreadable: list[str],
 ) -> Path:
     entries = list(find(current_system(), unreadable.append))

@@ -4,7 +4,14 @@ import random
 from dataclasses import replace
 
 import pytest
-from logitsmith.cli.chat import ChatError, ChatSession, Conversation, ReplayError
+from logitsmith.cli.chat import (
+    ChatError,
+    ChatSession,
+    Conversation,
+    ReplayError,
+    keep_prompt_cache,
+    take_up_prompt_cache,
+)
 from logitsmith.engine import Done, Model, Start, Token, format_chat, generate, locate
 from logitsmith.grammars import resolve_grammar
 from logitsmith.samplers import build
@@ -183,18 +190,18 @@ def test_there_must_be_something_to_answer(session, conversation):
 def test_a_prompt_cache_is_taken_up(session, conversation, model_path, cold_model, notes, tmp_path):
     conversation.add_user("Tell me more. " * 20)
     list(session.answer(settings()))
-    session.save_prompt_cache(tmp_path / "cache")
+    keep_prompt_cache(session.model, tmp_path / "cache", notes.append)
     with Model.load(model_path, **OPTIONS) as model:
         again = Conversation.resume(conversation._store, conversation.id, notes.append)
         other = ChatSession(model, again, report=notes.append)
-        other.load_prompt_cache(tmp_path / "missing")
-        other.load_prompt_cache(tmp_path / "cache")
+        for name in ("missing", "cache"):
+            take_up_prompt_cache(model, tmp_path / name, notes.append)
         again.add_user("Go on")
         assert check(other.answer(settings(2)), again, cold_model, settings(2)) == 256
         assert notes == []
         (tmp_path / "cache").write_text("x")
-        other.load_prompt_cache(tmp_path / "cache")
-        other.save_prompt_cache(tmp_path / "no" / "cache")
+        take_up_prompt_cache(model, tmp_path / "cache", notes.append)
+        keep_prompt_cache(model, tmp_path / "no" / "cache", notes.append)
     assert [note.split(": ", 1)[1] for note in notes] == [
         "the prompt cache is not used: it is no prompt cache of gen",
         "the prompt cache is not written (No such file or directory)",
