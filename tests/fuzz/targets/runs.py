@@ -4,26 +4,35 @@ from __future__ import annotations
 
 import contextlib
 import io
+import re
 
 from logitsmith.cli.render.inspection import RunPrinter
 from logitsmith.cli.render.report.report_page import page
 from logitsmith.cli.render.report.run_data import RunReader
-from logitsmith.logprobs import StreamError, read_stream, split_runs
+from logitsmith.cli.render.token_trace import show_token
+from logitsmith.logprobs import RecordedTokenLine, StreamError, read_stream, split_runs
 
 from ..target import Target
 from .files import contents
 
+OBEYED = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+"""What a terminal would obey instead of showing it."""
+
 
 def recorded(data: bytes) -> None:
-    """A stream of jsonl: all of its events are shown, on a page too, and each wrong line has its number."""
+    """A stream of jsonl: all of its events are shown, traces and a page too; each wrong line has its number."""
     problems: list[StreamError] = []
-    with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
+    with contextlib.redirect_stdout(io.StringIO()) as shown, contextlib.redirect_stderr(io.StringIO()):
         for run in split_runs(read_stream(io.BytesIO(data), problems.append)):
             events = list(run)
             RunPrinter(3, None).show(events)
+            for event in events:
+                if isinstance(event, RecordedTokenLine) and event.trace is not None:
+                    show_token(event, event.trace, 0)
             packed = RunReader("run", None).read(events)
             assert packed is not None
             assert page([packed]).startswith("<!doctype html>")
+    assert not OBEYED.search(shown.getvalue())
     assert all(str(problem).startswith("line ") for problem in problems)
     if problems:
         raise problems[0]
@@ -46,6 +55,7 @@ TARGETS = (
             b'"chain": ',
             b'"entropy": ',
             b'"trace": {"stages": [{"name": "model", "kept": 2}], "candidates": []}',
+            b'"trace": {"stages": [{"name": "\\u001b[2J", "kept": 1, "note": "\\u009b"}], "candidates": []}',
             b'"tokens": [',
             b'"id": "a", "line": 1, ',
         ],
