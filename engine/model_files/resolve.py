@@ -62,6 +62,11 @@ def parse_hub_reference(text: str) -> HubReference:
 
     The address of a repository's page is taken, too. Raises ``ModelError`` for another text.
     """
+    if text.startswith("ollama:"):
+        name = text.removeprefix("ollama:")
+        raise ModelError(
+            f"{text}: gen downloads from Hugging Face only; `ollama pull {name}` gets it, and gen reads it"
+        )
     rest = text.removeprefix("hf:")
     rest = next((rest[len(start) :] for start in _HUB_ADDRESSES if rest.startswith(start)), rest)
     match = _REPOSITORY.fullmatch(rest.strip("/"))

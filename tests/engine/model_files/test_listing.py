@@ -5,7 +5,7 @@ import os
 import sys
 
 import pytest
-from logitsmith.engine import list_models
+from logitsmith.engine import list_models, read_summaries
 
 from .folders import OLLAMA_MODEL, blob, in_hub_cache, in_ollama, write_manifest, write_tiny
 
@@ -230,6 +230,13 @@ def test_own_folders(home):
     found = list_models([home / "mine", home / "absent"], reports.append)
     assert {entry.name for entry in found} == {"One", str(home / "mine/sub/One.gguf"), "hf:me/Tiny-GGUF:Q8_0"}
     assert reports == [f"model_folders: {home}/absent: there is no such folder"]
+
+
+def test_a_model_of_ollama_whose_file_is_gone_is_listed_with_that(home):
+    in_ollama(home / ".ollama/models", "registry.ollama.ai/library/gone:1b").unlink()
+    (summary,) = read_summaries(entry for entry in list_models() if entry.source == "Ollama")
+    assert summary.entry.name == "ollama:gone:1b"
+    assert summary.problem == "there is no such file"
 
 
 def test_a_file_of_two_tools_counts_once(home):

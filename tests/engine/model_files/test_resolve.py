@@ -156,6 +156,11 @@ def test_references(text, expected):
     assert (reference.repository, reference.tag, reference.file) == expected
 
 
+def test_a_model_of_ollama_is_not_downloaded():
+    with pytest.raises(ModelError, match="`ollama pull llama3` gets it"):
+        parse_hub_reference("ollama:llama3")
+
+
 @pytest.fixture(scope="module")
 def parts(tmp_path_factory):
     """The bundled model, split into three files by llama.cpp's own format."""
