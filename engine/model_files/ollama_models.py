@@ -36,12 +36,12 @@ def find_in_ollama(root: Path, report: Report) -> Iterator[ModelEntry]:
 
 def _ollama_entry(root: Path, full_name: str, manifest: Any) -> ModelEntry | None:
     layers = _ollama_layers(root, manifest)
-    blobs = {layer.get("mediaType"): _blob(root, layer.get("digest")) for layer in reversed(layers)}
-    path = blobs.get(_MODEL)
+    digests = {layer.get("mediaType"): layer.get("digest") for layer in reversed(layers)}
+    path = _blob(root, digests.get(_MODEL), is_needed=True)
     if path is None:
         return None
     name = next((full_name[len(start) :] for start in _DEFAULTS if full_name.startswith(start)), full_name)
-    return ModelEntry(f"ollama:{name}", "Ollama", path, (path,), blobs.get(_SETTINGS))
+    return ModelEntry(f"ollama:{name}", "Ollama", path, (path,), _blob(root, digests.get(_SETTINGS)))
 
 
 def _ollama_layers(root: Path, manifest: Any) -> list[Mapping[str, Any]]:
@@ -62,13 +62,14 @@ def _ollama_layers(root: Path, manifest: Any) -> list[Mapping[str, Any]]:
     return [layer for layer in listed if isinstance(layer, dict)] if isinstance(listed, list) else []
 
 
-def _blob(root: Path, digest: object) -> Path | None:
-    """The file of a digest; None if there is none."""
+def _blob(root: Path, digest: object, *, is_needed: bool = False) -> Path | None:
+    """The file of a digest; None if there is none. ``is_needed``: where it should lie, if it is missing."""
     match = _DIGEST.fullmatch(digest) if isinstance(digest, str) else None
     if match is None:
         return None
     names = (f"sha256-{match[1]}", f"sha256:{match[1]}")  # versions before 0.1.33 wrote the colon
-    return next((path for name in names if (path := root / "blobs" / name).is_file()), None)
+    paths = [root / "blobs" / name for name in names]
+    return next((path for path in paths if path.is_file()), paths[0] if is_needed else None)
 
 
 def _read_object(path: Path) -> Any:
