@@ -3,9 +3,9 @@
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
-ROOMS  := cli common engine grammars logprobs presets recover samplers
+ROOMS  := cli cluster common engine grammars logprobs presets recover samplers
 
-.PHONY: demo test proof faults fuzz lint typecheck links docs docs-serve browser clean
+.PHONY: demo test proof faults fuzz lint typecheck links docs docs-serve browser ray clean
 
 demo: $(VENV)/.model
 	$(BIN)/gen "Once upon a time, in a lighthouse by the sea," --seed 7 -n 160 --stats
@@ -74,6 +74,13 @@ browser: $(VENV)/.browser
 
 $(VENV)/.browser: $(VENV)/.test
 	$(BIN)/python tools/install.py model,test,browser
+	@touch $@
+
+# What the tests of batches on a cluster need; else they are skipped.
+ray: $(VENV)/.ray
+
+$(VENV)/.ray: $(VENV)/.test
+	$(BIN)/python tools/install.py model,test,ray
 	@touch $@
 
 $(VENV)/.docs: pyproject.toml | $(VENV)/bin/python

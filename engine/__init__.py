@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from .gguf_metadata import read_metadata
     from .gpu_options import GpuOptions
     from .logprob_reader import LogprobReader, LogprobRequest
+    from .memory_estimate import estimate_memory
     from .model import Model, physical_cores
     from .model_files import (
         HubReference,
@@ -101,6 +102,7 @@ __all__ = [
     "builtin_chat_templates",
     "check_chat_template",
     "check_gguf",
+    "estimate_memory",
     "format_chat",
     "frame_input",
     "generate",
@@ -150,6 +152,7 @@ __getattr__ = lazy_exports(
         "gguf_metadata": "read_metadata",
         "gpu_options": "GpuOptions",
         "logprob_reader": "LogprobReader LogprobRequest",
+        "memory_estimate": "estimate_memory",
         "model": "Model physical_cores",
         "model_files": "HubReference ModelEntry ModelFacts ModelNotHereError ModelSummary PullProgress"
         " list_models parse_hub_reference pull_model read_facts read_summaries resolve_model",

@@ -218,6 +218,15 @@ class Model:
             },
         }
 
+    def kernel_digest(self) -> str:
+        """A text that two machines share if they compute the logits of this model alike, bit for bit.
+
+        It is measured on some tokens. Raises ``ModelError``.
+        """
+        from .kernel_digest import kernel_digest  # noqa: PLC0415 - few runs need it
+
+        return kernel_digest(self._native, self.threads, self._options.compute, self._adapters)
+
     def special_text(self, name: str) -> str:
         """The text of the special token ``bos`` or ``eos``; empty if there is none."""
         token = self._native.vocabulary.special(name)

@@ -167,7 +167,7 @@ def leave(code):
 
 def import_everything():
     """Import all modules of the rooms, and what they import when they are first used."""
-    for room in ("cli", "engine", "presets", "grammars", "recover", "logprobs", "samplers"):
+    for room in ("cli", "cluster", "engine", "presets", "grammars", "recover", "logprobs", "samplers"):
         package = importlib.import_module(f"logitsmith.{room}")
         for module in pkgutil.walk_packages(package.__path__, f"logitsmith.{room}."):
             if not module.name.endswith("__main__"):

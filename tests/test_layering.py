@@ -16,6 +16,7 @@ FLOORS = {
     "samplers": 1,
     "grammars": 1,
     "logprobs": 1,
+    "cluster": 1,
     "common": 0,
 }
 ROOMS = [room for room in FLOORS if (ROOT / room).is_dir()]
@@ -71,6 +72,11 @@ def test_only_the_engine_imports_llama_cpp(path):
         "engine/native_chat_template.py",
     )
     assert allowed or "llama_cpp" not in names
+
+
+def test_one_module_imports_ray():
+    importers = {path.relative_to(ROOT).as_posix() for path in FILES if "ray" in imports(path)}
+    assert importers == {"cluster/connection.py"}
 
 
 def test_one_module_imports_the_hub():

@@ -5,7 +5,7 @@ from collections import defaultdict
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
-ROOMS = ["cli", "common", "engine", "grammars", "logprobs", "presets", "recover", "samplers"]
+ROOMS = ["cli", "cluster", "common", "engine", "grammars", "logprobs", "presets", "recover", "samplers"]
 
 SHARED = {
     "Vocabulary": "samplers/ and grammars/ each need a protocol of the engine's class, and may not import it",

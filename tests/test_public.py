@@ -7,7 +7,7 @@ from types import ModuleType
 
 import pytest
 
-ROOMS = ["engine", "grammars", "logprobs", "presets", "recover", "samplers"]
+ROOMS = ["cluster", "engine", "grammars", "logprobs", "presets", "recover", "samplers"]
 
 
 @pytest.mark.parametrize("room", ROOMS)

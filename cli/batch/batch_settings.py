@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from ...engine import Model
@@ -14,10 +15,27 @@ _LEFT_OUT = frozenset({"fingerprint", "threads"})
 """Of a model's identity: what stands under another name, and what is left to each machine."""
 
 
+@dataclass(frozen=True)
+class ModelDescription:
+    """What has to be known of a model before its requests are read.
+
+    Attributes: ``name``; ``identity``: what its logits depend on; ``metadata``: of its file.
+    """
+
+    name: str
+    identity: Mapping[str, Any]
+    metadata: Mapping[str, str]
+
+
+def describe_model(model: Model) -> ModelDescription:
+    """Return what has to be known of a loaded model. Raises ``ModelError``."""
+    return ModelDescription(model.name, model.identity(), model.metadata)
+
+
 def batch_settings(
-    model: Model, defaults: BatchDefaults, resolver: RequestResolver, form: Mapping[str, Any]
+    model: ModelDescription, defaults: BatchDefaults, resolver: RequestResolver, form: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Return the settings as JSON, under the names by which a user sets them. Raises ``ModelError``.
+    """Return the settings as JSON, under the names by which a user sets them.
 
     Args:
         model: the model.
@@ -27,11 +45,10 @@ def batch_settings(
     """
     settings = resolver.default_settings()
     grammar = resolver.grammar(settings)
-    identity = model.identity()
     return {
         "name": model.name,
-        "model": identity["fingerprint"],
-        **{name: value for name, value in identity.items() if name not in _LEFT_OUT},
+        "model": model.identity["fingerprint"],
+        **{name: value for name, value in model.identity.items() if name not in _LEFT_OUT},
         **_chain(settings.steps),
         "seed": defaults.base_seed if settings.seed.value is None else settings.seed.value,
         **{name: getattr(settings, name).value for name in ("max_tokens", "stop", "system")},

@@ -20,7 +20,6 @@ from ...common import (
     problem_sentence,
     write_problem,
 )
-from ...logprobs import encode_json
 
 _SYNC_EVERY_RESULTS, _SYNC_EVERY_SECONDS = 32, 1.0
 """Results are forced to the disk in groups: a sync after each would cost more than a short answer."""
@@ -77,18 +76,21 @@ class ResultOwner(NamedTuple):
     request_id: str | None
 
 
+ExistingResults = dict[Hashable, str | None]
+"""The results from before the start: the ``request_id`` of each by its key, see `ResultOwner`."""
+
+
 class ResultSink(Protocol):
     """What takes results.
 
-    Attributes: ``existing``: by its key, the ``request_id`` of each result from before the start; ``is_file``:
-    True if the results can be read again.
+    Attributes: ``existing``: the results from before the start; ``is_file``: True if they can be read again.
     """
 
-    existing: dict[Hashable, str | None]
+    existing: ExistingResults
     is_file: bool
 
-    def add(self, record: dict[str, Any]) -> None:
-        """Keep a result."""
+    def add(self, line: str) -> None:
+        """Keep a result, which is one line of JSON."""
         ...
 
     def close(self) -> None:
@@ -142,11 +144,11 @@ class StdoutSink:
     is_file = False
 
     def __init__(self) -> None:
-        self.existing: dict[Hashable, str | None] = {}
+        self.existing: ExistingResults = {}
 
-    def add(self, record: dict[str, Any]) -> None:
+    def add(self, line: str) -> None:
         """Write a result."""
-        sys.stdout.write(encode_json(record) + "\n")
+        sys.stdout.write(line + "\n")
         sys.stdout.flush()
 
     def close(self) -> None:
@@ -163,7 +165,7 @@ class ResultJournal:
 
     def __init__(self, path: Path, resume: bool, openai: bool) -> None:
         self._path, self._openai = path, openai
-        self.existing: dict[Hashable, str | None] = {}
+        self.existing: ExistingResults = {}
         try:
             self._file = AppendOnlyFile(path)
         except OSError as error:
@@ -206,10 +208,10 @@ class ResultJournal:
                 end += len(line)
         return end
 
-    def add(self, record: dict[str, Any]) -> None:
+    def add(self, line: str) -> None:
         """Append a result as one line."""
         try:
-            self._file.append((encode_json(record) + "\n").encode())
+            self._file.append((line + "\n").encode())
             self._unsynced_results += 1
             if (
                 self._unsynced_results >= _SYNC_EVERY_RESULTS

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from ... import logprobs
 from ...engine import BatchAnswer
 from ..inputs.json_lines import InvalidLineError
 from ..render.completion_parts import completion_finish, completion_head
-from .input_lines import InputLine
+from .accepted_request import AcceptedRequest
 from .request import BatchRequest
 
 
@@ -17,12 +18,12 @@ class ResultFormat:
 
     Args:
         name: ``openai`` (OpenAI's batch output) or ``jsonl`` (ours).
-        settings_digest: the digest of what answers depend on beside their requests.
+        worker: what computed the answers, on a cluster: ``cpu``, ``build`` and ``threads``.
     """
 
-    def __init__(self, name: str, settings_digest: str) -> None:
+    def __init__(self, name: str, worker: Mapping[str, Any] | None = None) -> None:
         self._is_openai = name == "openai"
-        self._settings_digest = settings_digest
+        self._worker = worker
 
     def check(self, request: BatchRequest) -> None:
         """Raise ``InvalidLineError`` for logprobs or a trace that the format has no room for."""
@@ -31,20 +32,24 @@ class ResultFormat:
         if self._is_openai and request.trace is not None:
             raise InvalidLineError("trace: OpenAI's format has no room for it; --format jsonl has")
 
-    def request_id(self, name: str, line: InputLine) -> str:
-        """What tells an answer that belongs to this text, model and flags; ``name``: the request's id."""
-        return logprobs.batch_id(name, line.digest, self._settings_digest)
-
-    def answer_record(self, request: BatchRequest, line: InputLine, answer: BatchAnswer) -> dict[str, Any]:
-        """The record of an answer to the request of a line."""
+    def answer_record(self, request: AcceptedRequest, answer: BatchAnswer) -> dict[str, Any]:
+        """The record of an answer."""
         start, done = answer.start, answer.done
-        head = completion_head(start, self.request_id(request.id, line), prompt="")
+        head = completion_head(start, request.request_id, prompt="")
         completion = logprobs.Completion(head, None, answer.tokens, completion_finish(done))
         if self._is_openai:
-            return logprobs.openai_result_line(request.id, completion, request.messages is not None)
-        return logprobs.result_line(
-            request.id, request.line, completion, done.complete, seed=start.seed, exactness=str(answer.exactness)
+            record = logprobs.openai_result_line(request.id, completion, request.is_chat)
+            return self._with_worker(record, record["response"]["body"])
+        exactness = str(answer.exactness)
+        record = logprobs.result_line(
+            request.id, request.line, completion, done.complete, seed=start.seed, exactness=exactness
         )
+        return self._with_worker(record, record)
+
+    def _with_worker(self, record: dict[str, Any], place: dict[str, Any]) -> dict[str, Any]:
+        if self._worker is not None:
+            place["worker"] = self._worker
+        return record
 
     def failure_record(self, request_id: str, error: dict[str, Any]) -> dict[str, Any]:
         """The record of a line without an answer; ``error`` is made by `logprobs.batch_error`."""

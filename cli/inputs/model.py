@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ..errors import note
 from ..interrupt import Interrupt
@@ -14,6 +16,24 @@ from .overrides import read_overrides, report_new_keys
 if TYPE_CHECKING:
     from ...engine import ComputeOptions, GpuOptions, HubReference, Model, ModelError, PullProgress
     from ...presets import UserConfig
+
+
+@dataclass(frozen=True)
+class ModelSpec:
+    """A model's file and how it is loaded, in this process or another: it can be pickled.
+
+    Attributes: ``path``; ``origin``: what named it, see `locate`; ``arguments``: those of `Model.load`.
+    """
+
+    path: Path
+    origin: str
+    arguments: Mapping[str, Any]
+
+    def load(self, progress: Callable[[float], bool] | None = None) -> Model:
+        """Load the model, see `Model.load`. Raises ``ModelError``."""
+        from ...engine import Model
+
+        return Model.load(self.path, **self.arguments, progress=progress)
 
 
 def _adapters(options: ModelOptions) -> list[tuple[str, float]]:
@@ -150,47 +170,54 @@ def load_model(options: ModelOptions, interrupt: Interrupt) -> Model:
 
     Raises ``ModelError``, and ``KeyboardInterrupt`` after Ctrl-C.
     """
-    from ...engine import AbortedError, Model, ModelError
+    from ...engine import AbortedError, ModelError
     from ...engine.model_files.model_name import model_name
-    from ...presets import user_config
     from ..render.progress import loading
 
-    overrides = read_overrides(options.override_kv or ())
-    path, origin = _find_or_pull(options.model_text, user_config(), interrupt)
-
-    _use_numa(options)
-    gpu = _gpu_options(options)
+    spec = find_model(options, interrupt)
 
     def report_and_go_on(fraction: float) -> bool:
         show(fraction)
         return not interrupt.requested
 
-    with loading(model_name(path)) as show:
+    with loading(model_name(spec.path)) as show:
         try:
-            model = Model.load(
-                path,
-                n_ctx=options.context_size,
-                threads=options.threads,
-                gpu_layers=options.gpu_layers,
-                batch=options.batch_size,
-                mmap=options.mmap,
-                mlock=options.mlock,
-                lora=_adapters(options),
-                overrides=overrides,
-                compute=_compute_options(options),
-                gpu=gpu,
-                progress=report_and_go_on,
-            )
+            model = spec.load(report_and_go_on)
         except ModelError as error:
             interrupt.raise_if_requested()
-            raise with_origin(error, origin) from None
+            raise with_origin(error, spec.origin) from None
     if interrupt.requested:
         model.close()
         raise KeyboardInterrupt
     interrupt.abort_with(model.abort, AbortedError)
     _report_long_context(options, model)
-    report_new_keys(overrides, model.metadata)
+    report_new_keys(spec.arguments["overrides"], model.metadata)
     return model
+
+
+def find_model(options: ModelOptions, interrupt: Interrupt) -> ModelSpec:
+    """Find the model that the options, the environment or the user's config name; it is not loaded.
+
+    Raises ``ModelError``, and ``KeyboardInterrupt`` after Ctrl-C during a download.
+    """
+    from ...presets import user_config
+
+    overrides = read_overrides(options.override_kv or ())
+    path, origin = _find_or_pull(options.model_text, user_config(), interrupt)
+    _use_numa(options)
+    arguments = {
+        "n_ctx": options.context_size,
+        "threads": options.threads,
+        "gpu_layers": options.gpu_layers,
+        "batch": options.batch_size,
+        "mmap": options.mmap,
+        "mlock": options.mlock,
+        "lora": _adapters(options),
+        "overrides": overrides,
+        "compute": _compute_options(options),
+        "gpu": _gpu_options(options),
+    }
+    return ModelSpec(path, origin, arguments)
 
 
 def _report_long_context(options: ModelOptions, model: Model) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 import typer
 
 from ...common.limits import MAX_SLOTS, SEED_MAX
+from .cluster import ClusterOptions
 from .flag import REQUIRED, Options, argument, flag, options_class
 from .given import GivenFlags
 from .grammar import GrammarOptions
@@ -91,6 +92,7 @@ class BatchOptions(Options):
     escapes: EscapeOptions
     chat: ChatOptions
     model: ModelOptions
+    cluster: ClusterOptions
     log: LogOptions
 
     @property

@@ -1,0 +1,110 @@
+"""What answers the requests of a batch in a worker's process."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from ...cluster import Task, TaskResult
+from ...engine import BatchAnswer, GenerationRequest, ModelError, generate_many, llama_cpp_build, versions
+from ...grammars import GrammarError
+from ...logprobs import encode_json
+from ...samplers import SamplingError
+from ..batch.batch_settings import describe_model
+from ..batch.request_builder import RequestBuilder
+from ..batch.result_format import ResultFormat
+from ..inputs.machine import machine
+from ..inputs.model import ModelSpec
+
+
+@dataclass(frozen=True)
+class AnswerLine:
+    """An answer, as the line of the journal.
+
+    Attributes: ``line``: JSON; ``exactness``: what holds for it, in words.
+    """
+
+    line: str
+    exactness: str
+
+
+@dataclass(frozen=True)
+class Failure:
+    """Why a request was not answered. ``code``: the kind; ``message``: a sentence."""
+
+    code: str
+    message: str
+
+
+@dataclass(frozen=True)
+class BatchServiceSpec:
+    """Makes the service in a worker's process.
+
+    Attributes: ``model``; ``parallel``: requests at a time; ``isolated``: see `generate_many`; ``result_format``:
+    its name.
+    """
+
+    model: ModelSpec
+    parallel: int
+    isolated: bool
+    result_format: str
+
+    def __call__(self) -> BatchService:
+        """Load the model. Raises ``ModelError``."""
+        return BatchService(self)
+
+
+class BatchService:
+    """A model that answers the requests of a batch."""
+
+    def __init__(self, spec: BatchServiceSpec) -> None:
+        self._spec = spec
+        self._model = spec.model.load()
+        self._builder = RequestBuilder(self._model)
+        build = llama_cpp_build()
+        self._worker = {
+            "cpu": machine()["cpu"],
+            "build": f"llama-cpp-python {build.binding_version}, {build.system_info}",
+            "threads": self._model.threads,
+        }
+        self._format = ResultFormat(spec.result_format, worker=self._worker)
+
+    def facts(self) -> dict[str, Any]:
+        """The model, what it computes with, and versions."""
+        return {
+            "model": describe_model(self._model),
+            "kernels": self._model.kernel_digest(),
+            "worker": self._worker,
+            "versions": versions(),
+        }
+
+    def serve(
+        self, tasks: Iterable[Task | None], answer: Callable[[TaskResult], None], progress: Callable[[int], None]
+    ) -> None:
+        """Answer requests as they come, see `Service`."""
+        pending: dict[object, Task] = {}
+
+        def requests() -> Iterator[GenerationRequest | None]:
+            for task in tasks:
+                if task is None:
+                    yield None
+                    continue
+                try:
+                    request = self._builder.build(task.content.resolved)
+                except (GrammarError, SamplingError, ModelError) as error:
+                    answer(TaskResult(task.key, Failure("invalid_request", str(error))))
+                    continue
+                pending[request.key] = task
+                yield request
+
+        outcomes = generate_many(
+            self._model, requests(), self._spec.parallel, isolated=self._spec.isolated, progress=progress
+        )
+        for outcome in outcomes:
+            task = pending.pop(outcome.key)
+            if isinstance(outcome, BatchAnswer):
+                line = encode_json(self._format.answer_record(task.content, outcome))
+                answer(TaskResult(task.key, AnswerLine(line, str(outcome.exactness))))
+            else:
+                answer(TaskResult(task.key, Failure("generation_failed", str(outcome.error))))

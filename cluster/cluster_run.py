@@ -1,0 +1,194 @@
+"""Tasks in, results out: workers are started, fed, watched and replaced, and no task is lost."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from .connection import HeadWatch, import_ray
+from .errors import ClusterError
+from .placement import WorkerNeeds, workers_that_fit
+from .shards import ShardQueue
+from .tasks import ServiceFactory, Task, TaskResult
+from .worker import Worker, WorkerDiedError, WorkerStatus
+
+_POLL_SECONDS = 0.5
+"""How long the driver waits for news before it looks at its workers."""
+_MAX_FAILED_STARTS = 3
+"""After so many workers in a row that died while they started, the run ends."""
+
+
+@dataclass(frozen=True)
+class ClusterRunOptions:
+    """How a run uses the cluster.
+
+    Args:
+        workers: how many there are; None: as many as fit.
+        needs: what each of them takes.
+        shard_size: how many tasks a worker gets at once.
+        stall_seconds: a worker that has tasks and makes nothing for so long is killed.
+    """
+
+    workers: int | None
+    needs: WorkerNeeds
+    shard_size: int
+    stall_seconds: float
+
+
+class ClusterRun:
+    """A run on a cluster that is connected. Its workers start at once.
+
+    Args:
+        options: how the cluster is used.
+        make_service: makes the service of each worker.
+        admit: looks at a worker's facts, and returns why it may not join; None: it may.
+        report: takes sentences on what goes wrong meanwhile.
+        watch: looks at the head.
+    """
+
+    def __init__(
+        self,
+        options: ClusterRunOptions,
+        make_service: ServiceFactory,
+        admit: Callable[[dict[str, Any]], str | None],
+        report: Callable[[str], object],
+        watch: HeadWatch,
+    ) -> None:
+        self._ray = import_ray()
+        self._options, self._admit, self._report, self._watch = options, admit, report, watch
+        fitting = workers_that_fit(_node_resources(self._ray), options.needs)
+        wanted = options.workers or fitting
+        if wanted > fitting:
+            report(f"the cluster has room for {fitting} of {wanted} workers; the others wait for it")
+        self._service = self._ray.put(make_service)
+        self._failed_starts = self._started = self._units_of_dead = 0
+        self._workers: list[Worker] = []
+        for _ in range(wanted):
+            self._add_worker()
+
+    @property
+    def workers(self) -> Sequence[WorkerStatus]:
+        """How each worker is doing."""
+        return [worker.status for worker in self._workers]
+
+    @property
+    def units(self) -> int:
+        """What all workers made, those that died included."""
+        return self._units_of_dead + sum(worker.status.units for worker in self._workers)
+
+    def wait_for_worker(self) -> dict[str, Any] | None:
+        """Wait a moment for a worker to be ready; returns its facts, None if there is none yet.
+
+        Raises ``ClusterError``, and what the start of a service raises.
+        """
+        list(self._news(None))
+        return next((worker.facts for worker in self._workers if worker.facts is not None), None)
+
+    def results(
+        self, tasks: Iterator[Task | None], should_stop: Callable[[], bool]
+    ) -> Iterator[TaskResult | None]:
+        """Yield the results as they come, and now and then None, when there is time to show the progress.
+
+        Args:
+            tasks: None: there is none yet.
+            should_stop: once it returns True, no further task is begun.
+
+        Raises ``ClusterError``, and what ends a service.
+        """
+        queue = ShardQueue(tasks, self._options.shard_size)
+        while True:
+            if should_stop():
+                queue.stop()
+            self._feed(queue)
+            if queue.is_empty and not any(worker.shards for worker in self._workers):
+                return
+            yield from self._news(queue)
+            yield None
+
+    def close(self) -> None:
+        """End all workers."""
+        for worker in self._workers:
+            worker.kill()
+
+    def _add_worker(self) -> None:
+        self._started += 1
+        self._workers.append(Worker(self._started, self._service, self._options.needs))
+
+    def _feed(self, queue: ShardQueue) -> None:
+        for worker in self._workers:
+            while worker.has_room:
+                shard = queue.next(takes_suspects=not worker.shards)
+                if shard is None:
+                    break
+                worker.give(shard)
+
+    def _news(self, queue: ShardQueue | None) -> Iterator[TaskResult]:
+        """Wait for news of the workers, and yield the results in it; ``queue``: takes the shards of dead ones."""
+        if self._watch.is_gone:
+            raise ClusterError("the head of the cluster is gone; what was answered is kept")
+        for worker in self._workers:
+            worker.ask_for_progress()
+        references = [reference for worker in self._workers for reference in worker.references]
+        self._ray.wait(references, timeout=_POLL_SECONDS)
+        ready = set(self._ray.wait(references, num_returns=len(references), timeout=0)[0])
+        for worker in list(self._workers):
+            try:
+                for reference in worker.references:
+                    if reference in ready:
+                        yield from self._receive(worker, reference)
+                self._check_stall(worker)
+            except WorkerDiedError as death:
+                yield from self._replace(worker, death, queue)
+
+    def _receive(self, worker: Worker, reference: Any) -> Iterator[TaskResult]:
+        is_start = worker.facts is None
+        yield from worker.receive(reference)
+        if is_start and worker.facts is not None:
+            self._failed_starts = 0
+            reason = self._admit(worker.facts)
+            if reason is not None:
+                self._refuse(worker, reason)
+
+    def _refuse(self, worker: Worker, reason: str) -> None:
+        """End a worker that may not join. There is no other in its place: it would be the same."""
+        worker.kill()
+        self._workers.remove(worker)
+        if not self._workers:
+            raise ClusterError(f"{worker.name} may not join, and there is no other: {reason}")
+        self._report(f"{worker.name} may not join: {reason}")
+
+    def _check_stall(self, worker: Worker) -> None:
+        if worker.stalled_seconds > self._options.stall_seconds:
+            worker.kill()
+            raise WorkerDiedError(f"it made nothing for {self._options.stall_seconds:g} s, and was ended")
+
+    def _replace(self, worker: Worker, death: WorkerDiedError, queue: ShardQueue | None) -> Iterator[TaskResult]:
+        """Start another worker for a dead one; its shards go back. Yields the tasks that no worker survives."""
+        self._workers.remove(worker)
+        self._units_of_dead += worker.status.units
+        worker.kill()
+        if worker.facts is None:
+            self._failed_starts += 1
+            if self._failed_starts == _MAX_FAILED_STARTS:
+                raise ClusterError(f"{_MAX_FAILED_STARTS} workers in a row died while they started: {death}")
+        self._report(f"{worker.name} died ({death}); what it had goes to others")
+        if queue is not None:
+            yield from _put_back(worker, death, queue)
+        self._add_worker()
+
+
+def _put_back(worker: Worker, death: WorkerDiedError, queue: ShardQueue) -> Iterator[TaskResult]:
+    """Give the shards of a dead worker to others; yields the tasks that are to blame."""
+    for shard in worker.shards:
+        if death.with_its_node:
+            queue.put_back(shard)
+            continue
+        task = queue.put_back_from_dead(shard)
+        if task is not None:
+            yield TaskResult(task.key, None)
+
+
+def _node_resources(ray: Any) -> list[dict[str, float]]:
+    """What each node that is alive has."""
+    return [node["Resources"] for node in ray.nodes() if node["Alive"]]

@@ -1,0 +1,131 @@
+"""A cluster of Ray's: joined by its address, or started here for as long as the run takes."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import socket
+from collections.abc import Iterator
+from contextlib import closing, contextmanager, suppress
+from threading import Event, Thread
+from typing import Any
+
+from .errors import ClusterError
+
+_HEAD_PORT = 6379
+"""Where `ray start --head` listens."""
+_CHECK_SECONDS, _CONNECT_SECONDS, _MAX_FAILED_CHECKS = 2.0, 3.0, 4
+"""How often the head is looked at, how long it may take to answer, and after how many failures it is gone."""
+_QUIET_ENVIRONMENT = {
+    "RAY_USAGE_STATS_ENABLED": "0",
+    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
+    "RAY_DEDUP_LOGS": "1",
+    "RAY_DEDUP_LOGS_SKIP_REGEX": ".",
+}
+"""Ray reports nothing to anybody, and prints nothing on stdout, where results may go."""
+
+
+class HeadWatch:
+    """Looks at the head of a cluster in a thread. Ray itself ends the process, without a word, when it is gone.
+
+    Args:
+        address: the head's, as HOST:PORT.
+    """
+
+    def __init__(self, address: str) -> None:
+        host, _, port = address.rpartition(":")
+        self._place = (host.strip("[]"), int(port))
+        self._gone, self._closed = Event(), Event()
+        Thread(target=self._watch, daemon=True).start()
+
+    @property
+    def is_gone(self) -> bool:
+        """True once the head did not answer several times in a row."""
+        return self._gone.is_set()
+
+    def close(self) -> None:
+        """Look no more."""
+        self._closed.set()
+
+    def _watch(self) -> None:
+        failures = 0
+        while not self._closed.wait(_CHECK_SECONDS):
+            failures = 0 if self._answers() else failures + 1
+            if failures >= _MAX_FAILED_CHECKS:
+                self._gone.set()
+                return
+
+    def _answers(self) -> bool:
+        try:
+            with closing(socket.create_connection(self._place, _CONNECT_SECONDS)):
+                return True
+        except OSError:
+            return False
+
+
+@contextmanager
+def connected(address: str | None) -> Iterator[HeadWatch]:
+    """Join the cluster at HOST[:PORT], or start one on this machine; leave it or end it behind the block.
+
+    Raises ``ClusterError``.
+    """
+    ray = import_ray()
+    place = None if address is None else address if ":" in address else f"{address}:{_HEAD_PORT}"
+    if place is not None:
+        _check_reachable(place)
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        ray.init(
+            address=place or "local",
+            include_dashboard=None if place else False,
+            logging_level=logging.CRITICAL,
+            log_to_driver=False,
+        )
+    except Exception as error:
+        raise ClusterError(_why_not(error, place)) from None
+    finally:
+        for number, handler in handlers.items():  # Ray puts in its own
+            signal.signal(number, handler)
+    watch = HeadWatch(ray.get_runtime_context().gcs_address)
+    try:
+        yield watch
+    finally:
+        watch.close()
+        if not watch.is_gone:  # else it waits for the head
+            with suppress(Exception):
+                ray.shutdown()
+
+
+def import_ray() -> Any:
+    """Return the module ray. Raises ``ClusterError`` if it is not installed."""
+    os.environ.update({name: value for name, value in _QUIET_ENVIRONMENT.items() if name not in os.environ})
+    try:
+        import ray  # noqa: PLC0415 - a large package, which few runs need
+    except ModuleNotFoundError:
+        raise ClusterError(
+            "--on needs the Python package ray, which is not installed; pip install 'logitsmith[ray]'"
+        ) from None
+    return ray
+
+
+def _check_reachable(place: str) -> None:
+    """Raise ``ClusterError`` at once if nobody listens there: Ray tries for minutes."""
+    host, _, port = place.rpartition(":")
+    try:
+        with closing(socket.create_connection((host.strip("[]"), int(port)), _CONNECT_SECONDS)):
+            pass
+    except (OSError, ValueError, OverflowError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise ClusterError(
+            f"no head of a Ray cluster answers at {place} ({reason}); start one there: ray start --head"
+        ) from None
+
+
+def _why_not(error: Exception, place: str | None) -> str:
+    text = " ".join(str(error).split())
+    if "ersion mismatch" in text:
+        return f"{place}: the cluster runs another version of Ray or Python: {text}"
+    if place is None:
+        return f"Ray cannot be started on this machine: {text}"
+    return f"the Ray cluster at {place} cannot be joined: {text}"

@@ -1,0 +1,51 @@
+"""What a cluster computes: tasks, the service that answers them on a worker, and their results."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol
+
+
+@dataclass(frozen=True)
+class Task:
+    """A piece of work. ``key``: names it; ``content``: whatever the service understands, can be pickled."""
+
+    key: str
+    content: Any
+
+
+class TaskResult(NamedTuple):
+    """What became of a task.
+
+    Attributes:
+        key: the task's.
+        content: what the service made of it; None: it ends every process that it is given to.
+    """
+
+    key: str
+    content: Any | None
+
+
+class Service(Protocol):
+    """What answers tasks in a worker's process, such as a loaded model."""
+
+    def facts(self) -> dict[str, Any]:
+        """What the driver wants to know of this worker before it gets a task; can be pickled."""
+        ...
+
+    def serve(
+        self, tasks: Iterable[Task | None], answer: Callable[[TaskResult], None], progress: Callable[[int], None]
+    ) -> None:
+        """Answer tasks as they come, in any order.
+
+        Args:
+            tasks: None means that there is none yet: the next one is asked for when that suits.
+            answer: called with each result.
+            progress: called with the number of units, such as tokens, that were made.
+        """
+        ...
+
+
+ServiceFactory = Callable[[], Service]
+"""Makes the service in the worker's process; can be pickled."""

@@ -1,0 +1,37 @@
+"""Clusters that cannot be joined: one sentence, at once."""
+
+import socket
+import subprocess
+import sys
+
+import pytest
+from logitsmith.cluster import ClusterError, connected
+from logitsmith.cluster.connection import HeadWatch
+
+
+@pytest.mark.parametrize(
+    "address", ["127.0.0.1:9", "127.0.0.1:no", "no-such-host.invalid:6379", "127.0.0.1:99999"]
+)
+def test_nobody_there(ray, address):
+    with pytest.raises(ClusterError, match=f"no head of a Ray cluster answers at {address} .*ray start --head"):
+        connected(address).__enter__()
+
+
+def test_without_the_package_the_extra_is_named():
+    program = (
+        "import sys; sys.modules['ray'] = None\n"
+        "from logitsmith.cluster import ClusterError, connected\n"
+        "try:\n    connected(None).__enter__()\n"
+        "except ClusterError as error:\n    print(error)"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True, text=True)
+    assert "pip install 'logitsmith[ray]'" in done.stdout
+
+
+def test_a_head_that_is_gone_is_seen(monkeypatch):
+    monkeypatch.setattr("logitsmith.cluster.connection._CHECK_SECONDS", 0.01)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        watch = HeadWatch(f"127.0.0.1:{server.getsockname()[1]}")
+        assert not watch._gone.wait(0.2)
+    assert watch._gone.wait(60)
+    assert watch.is_gone

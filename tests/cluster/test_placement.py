@@ -1,0 +1,26 @@
+"""How many workers a cluster has room for."""
+
+import pytest
+from logitsmith.cluster import ClusterError, WorkerNeeds
+from logitsmith.cluster.placement import workers_that_fit
+
+NEEDS = WorkerNeeds(cpus=2, gpus=0.5, memory_bytes=3 * 10**9)
+NODE = {"CPU": 8.0, "GPU": 1.0, "memory": 16e9}
+CASES = {
+    "the GPU is the limit": ([NODE], 2),
+    "memory is the limit": ([{**NODE, "memory": 4e9}], 1),
+    "processors are the limit": ([{**NODE, "CPU": 3.0}], 1),
+    "nodes add up, and one has no room": ([NODE, {"CPU": 64.0, "memory": 1e12}, NODE], 4),
+}
+
+
+@pytest.mark.parametrize(("nodes", "count"), CASES.values(), ids=CASES)
+def test_workers_that_fit(nodes, count):
+    assert workers_that_fit(nodes, NEEDS) == count
+
+
+def test_no_room_is_said_with_what_there_is():
+    with pytest.raises(ClusterError) as caught:
+        workers_that_fit([{"CPU": 1.0, "memory": 2e9}], WorkerNeeds(2, 0, 3 * 10**9))
+    assert "a worker needs 2 CPU and 3.0 GB" in str(caught.value)
+    assert "there is 1 CPU and 2.0 GB" in str(caught.value)

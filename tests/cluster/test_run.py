@@ -1,0 +1,120 @@
+"""Tasks on a Ray of this machine: workers that die, hang and are refused; each task has one result."""
+
+import os
+import random
+import signal
+
+import pytest
+from logitsmith.cluster import ClusterError, ClusterRun, ClusterRunOptions, Task, WorkerNeeds, connected
+
+from .services import HANG, POISON, EchoFactory
+
+NEEDS = WorkerNeeds(cpus=1, gpus=0, memory_bytes=10**8)
+
+
+@pytest.fixture(scope="module")
+def watch(ray):
+    with connected(None) as watch:
+        yield watch
+
+
+class Driver:
+    """Runs tasks, and keeps what is reported."""
+
+    def __init__(self, watch, factory, *, workers=2, stall=60, size=4, admit=lambda facts: None):
+        self.reports = []
+        options = ClusterRunOptions(workers, NEEDS, size, stall)
+        self.run = ClusterRun(options, factory, admit, self.reports.append, watch)
+
+    def wait(self):
+        while True:
+            facts = self.run.wait_for_worker()
+            if facts is not None:
+                return facts
+
+    def results(self, contents, on_result=lambda count: None):
+        results = {}
+        tasks = (Task(str(number), content) for number, content in enumerate(contents))
+        for result in self.run.results(tasks, lambda: False):
+            if result is not None:
+                assert result.key not in results
+                results[result.key] = result.content
+                on_result(len(results))
+        self.run.close()
+        return [results.pop(str(number)) for number in range(len(contents))]
+
+
+def test_each_task_gets_its_result(watch):
+    driver = Driver(watch, EchoFactory())
+    driver.wait()
+    assert driver.results(list(range(50))) == list(range(50))
+    assert driver.reports == []
+    assert driver.run.units == 50
+
+
+def test_a_task_that_ends_its_process_is_found_and_the_others_are_answered(watch):
+    driver = Driver(watch, EchoFactory())
+    contents = [*range(9), POISON, *range(10, 20)]
+    assert driver.results(contents) == [None if content == POISON else content for content in contents]
+    assert any("died (its process ended)" in report for report in driver.reports)
+
+
+def test_workers_that_are_killed_at_random_lose_nothing(watch):
+    driver = Driver(watch, EchoFactory(0.002), size=2)
+    chance = random.Random(3)
+    pids = {driver.wait()["pid"]}
+
+    def kill_sometimes(count):
+        pids.update(worker.facts["pid"] for worker in driver.run._workers if worker.facts is not None)
+        if count % 40 == 0:
+            pid = chance.choice(sorted(pids))
+            pids.discard(pid)
+            os.kill(pid, signal.SIGKILL)
+
+    assert driver.results(list(range(200)), kill_sometimes) == list(range(200))
+    assert sum("died" in report for report in driver.reports) >= 3
+
+
+def test_a_worker_that_hangs_is_replaced_and_its_task_is_to_blame(watch):
+    driver = Driver(watch, EchoFactory(), workers=1, stall=0.5, size=1)
+    assert driver.results([0, HANG, 2]) == [0, None, 2]
+    assert sum("it made nothing for 0.5 s" in report for report in driver.reports) == 2
+
+
+def test_what_a_service_raises_at_the_start_is_raised(watch):
+    driver = Driver(watch, EchoFactory(fails=True), workers=1)
+    with pytest.raises(ValueError, match="there is no model"):
+        driver.wait()
+    driver.run.close()
+
+
+def test_workers_that_die_at_the_start_end_the_run(watch):
+    driver = Driver(watch, EchoFactory(dies=True), workers=1)
+    with pytest.raises(ClusterError, match="3 workers in a row died while they started: its process ended"):
+        driver.wait()
+    driver.run.close()
+
+
+def test_a_worker_may_be_refused(watch):
+    seen = []
+
+    def admit(facts):
+        seen.append(facts["pid"])
+        return "another processor" if len(seen) == 2 else None
+
+    driver = Driver(watch, EchoFactory(0.01), admit=admit)
+    assert driver.results(list(range(60))) == list(range(60))
+    assert [report for report in driver.reports if "may not join: another processor" in report]
+
+
+def test_without_any_worker_that_may_join_the_run_ends(watch):
+    driver = Driver(watch, EchoFactory(), workers=1, admit=lambda facts: "another version")
+    with pytest.raises(ClusterError, match="may not join, and there is no other: another version"):
+        driver.wait()
+    driver.run.close()
+
+
+def test_more_workers_than_fit_wait_for_room(watch):
+    driver = Driver(watch, EchoFactory(), workers=1000)
+    assert driver.results(list(range(5))) == list(range(5))
+    assert driver.reports[0].startswith("the cluster has room for ")

@@ -1,0 +1,87 @@
+"""Shards: each task is done once, and a task that kills its workers is found."""
+
+from itertools import chain, repeat
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from logitsmith.cluster.shards import Shard, ShardQueue
+from logitsmith.cluster.tasks import Task
+
+
+def tasks(count):
+    return [Task(str(number), number) for number in range(count)]
+
+
+def keys(shard):
+    return [task.key for task in shard.tasks]
+
+
+def test_new_shards_are_as_large_as_they_may_be():
+    queue = ShardQueue(iter(tasks(5)), 2)
+    assert [keys(queue.next(takes_suspects=True)) for _ in range(3)] == [["0", "1"], ["2", "3"], ["4"]]
+    assert queue.next(takes_suspects=True) is None
+    assert queue.is_empty
+
+
+def test_tasks_that_have_not_come_yet_are_not_waited_for():
+    arriving = chain(tasks(1), [None], tasks(3)[1:], repeat(None))
+    queue = ShardQueue(arriving, 4)
+    assert keys(queue.next(takes_suspects=True)) == ["0"]
+    assert keys(queue.next(takes_suspects=True)) == ["1", "2"]
+    assert queue.next(takes_suspects=True) is None
+    assert not queue.is_empty
+    queue.stop()
+    assert queue.is_empty
+
+
+def test_what_came_back_goes_first_and_a_suspect_only_to_a_worker_that_has_nothing_else():
+    queue = ShardQueue(iter(tasks(6)), 2)
+    first, second = (queue.next(takes_suspects=True) for _ in range(2))
+    assert queue.put_back_from_dead(first) is None
+    queue.put_back(second)
+    assert keys(queue.next(takes_suspects=False)) == ["2", "3"]
+    assert keys(queue.next(takes_suspects=False)) == ["4", "5"]
+    assert queue.next(takes_suspects=False) is None
+    suspect = queue.next(takes_suspects=True)
+    assert (keys(suspect), suspect.deaths) == (["0", "1"], 1)
+
+
+def test_the_second_death_splits_a_shard_and_a_lone_task_is_to_blame():
+    queue = ShardQueue(iter(()), 1)
+    assert queue.put_back_from_dead(Shard(tuple(tasks(3)), deaths=1)) is None
+    halves = [queue.next(takes_suspects=True) for _ in range(2)]
+    assert [(keys(half), half.deaths) for half in halves] == [(["0"], 1), (["1", "2"], 1)]
+    assert queue.put_back_from_dead(halves[0]).key == "0"
+
+
+@pytest.mark.parametrize("size", [1, 2, 7, 8])
+@given(
+    count=st.integers(0, 30),
+    poisoned=st.sets(st.integers(0, 29), max_size=3),
+    order=st.randoms(use_true_random=False),
+)
+def test_each_task_has_one_result_and_only_a_poisoned_one_is_blamed(size, count, poisoned, order):
+    """Workers with two shards at once, as the driver feeds them; a worker dies if one of its tasks is poisoned."""
+    queue = ShardQueue(iter(tasks(count)), size)
+    answered, blamed = [], []
+    for _ in range(1000):
+        held = []
+        while len(held) < 2 and not any(shard.is_suspect for shard in held):
+            shard = queue.next(takes_suspects=not held)
+            if shard is None:
+                break
+            held.append(shard)
+        if not held:
+            break
+        order.shuffle(held)
+        for shard in held:
+            if any(task.content in poisoned for other in held for task in other.tasks):
+                guilty = queue.put_back_from_dead(shard)
+                blamed += [] if guilty is None else [guilty.content]
+            else:
+                answered += [task.content for task in shard.tasks]
+    assert queue.is_empty
+    expected = {number for number in poisoned if number < count}
+    assert sorted(blamed) == sorted(expected)
+    assert sorted(answered) == sorted(set(range(count)) - expected)
