@@ -60,9 +60,9 @@ def _no_such_flag(error: Any, context: Any) -> str:
         setting = _setting_of_run(flag)
         if setting is not None:
             return f"there is no flag {flag} in {context.command_path}; use --set {setting}"
-        sampler = _sampler_of(flag)
-        if sampler is not None and flag.lower() not in flags:
-            return f"there is no flag {flag}; use --set {sampler}=VALUE"
+        instead = None if flag.lower() in flags else _way_to_set(flag, flags)
+        if instead is not None:
+            return f"there is no flag {flag}; use {instead}"
     hint = _near_flag(flag, flags) or f"{context.command_path} --help lists the flags"
     return f"there is no flag {flag}; {hint}"
 
@@ -76,15 +76,21 @@ def _near_flag(flag: str, flags: list[str]) -> str | None:
     return f"did you mean {near}?" if near else None
 
 
-def _sampler_of(flag: str) -> str | None:
-    """The sampler that has no flag, and whose name was typed as one; None: it is none, or takes no value."""
+def _way_to_set(flag: str, flags: list[str]) -> str | None:
+    """How a sampler is set whose name was typed as a flag; None: it is no sampler's, or takes no value."""
     from ..samplers import SamplingError, find_sampler
+    from .options.flag import flag_of
+    from .options.sampling import FullSamplingOptions
 
     try:
         about = find_sampler(flag.lstrip("-")).about
     except SamplingError:
         return None
-    return None if about.main is None else about.name
+    if about.main is None:
+        return None
+    declared = filter(None, map(flag_of, fields(FullSamplingOptions)))
+    own = next((each.name for each in declared if each.sets == f"{about.name}.{about.main}"), None)
+    return own if own in flags else f"--set {about.name}=VALUE"
 
 
 def _setting_of_run(flag: str) -> str | None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import note
 from ..interrupt import Interrupt
-from ..options.model import LogOptions, ModelOptions
+from ..options.model import LogOptions, ModelOptions, RopeScaling
 from .overrides import read_overrides, report_new_keys
 
 if TYPE_CHECKING:
@@ -52,6 +52,9 @@ def _compute_options(options: ModelOptions) -> ComputeOptions:
     from ...engine import ComputeOptions
 
     scale = options.rope_scale
+    if options.rope_scaling is RopeScaling.none and not (scale is None and options.rope_freq_scale is None):
+        name = "--rope-freq-scale" if scale is None else "--rope-scale"
+        note(f"{name} has no effect: --rope-scaling none leaves the model's RoPE unscaled")
     return ComputeOptions(
         batch_threads=options.batch_threads,
         microbatch=options.microbatch,

@@ -7,7 +7,9 @@ from pathlib import Path
 import pytest
 from logitsmith.cli.app import app
 from logitsmith.cli.group import COMMANDS
+from logitsmith.cli.inputs.model import _compute_options
 from logitsmith.cli.llama_cpp_flags import FOREIGN_FLAGS, foreign_flag_sentence
+from logitsmith.cli.options.model import ModelOptions, RopeScaling
 from typer.main import get_command
 
 pytestmark = pytest.mark.usefixtures("with_pruned_model")
@@ -80,6 +82,16 @@ def test_numa_on_a_machine_with_one_node(gen):
 
     result = gen(PROMPT, *ONE_TOKEN, "--numa", "distribute")
     assert notes(result) == (["--numa has no effect: this machine has one NUMA node"] if numa_nodes() == 1 else [])
+
+
+FACTORS = {"rope_scale": "--rope-scale", "rope_freq_scale": "--rope-freq-scale"}
+
+
+@pytest.mark.parametrize(("factor", "name"), FACTORS.items())
+def test_a_factor_beside_no_scaling_is_reported(capsys, factor, name):
+    _compute_options(ModelOptions(rope_scaling=RopeScaling.none, **{factor: 2.0}))
+    reason = "--rope-scaling none leaves the model's RoPE unscaled"
+    assert capsys.readouterr().err == f"gen: note: {name} has no effect: {reason}\n"
 
 
 def test_a_prefix_and_a_suffix_stand_for_a_chat_template(gen):
@@ -234,6 +246,7 @@ FOREIGN = {
     "x --prompt-cache p.bin": "use gen chat --prompt-cache FILE; other commands keep no cache between runs",
     "x --top-a 0.2": "there is no flag --top-a; use --set top_a=VALUE",
     "batch x.jsonl --Epsilon_cutoff 3": "there is no flag --Epsilon_cutoff; use --set epsilon_cutoff=VALUE",
+    "x --typ-p 0.2": "there is no flag --typ-p; use --typical",
     "x --greedy": "there is no flag --greedy; use --temp 0",
     "x --max_new_tokens 3": "there is no flag --max_new_tokens; use -n N",
     "x --n 3": "there is no flag --n; write -n",
