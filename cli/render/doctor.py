@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import groupby
 from typing import Any
 
 from .text import terminal_safe
@@ -58,8 +57,11 @@ def _folders(report: Mapping[str, Any]) -> Iterator[str]:
 def _names(report: Mapping[str, Any]) -> Iterator[str]:
     for title in ("presets", "grammars", "models"):
         yield title.capitalize()
-        for origin, entries in groupby(report[title], key=lambda entry: entry["origin"]):
-            names = (f"{entry['name']}{' (hidden)' if entry.get('is_hidden') else ''}" for entry in entries)
+        names_by_origin: dict[str, list[str]] = {}
+        for entry in report[title]:
+            hidden = " (hidden)" if entry.get("is_hidden") else ""
+            names_by_origin.setdefault(entry["origin"], []).append(f"{entry['name']}{hidden}")
+        for origin, names in names_by_origin.items():
             yield from _row(origin, ", ".join(names))
         if title == "presets":
             yield from _row("without -P", report["default_preset"])
@@ -98,11 +100,9 @@ def _row(name: str, value: str) -> Iterator[str]:
 
     width = min(get_terminal_size().columns, _MAX_WIDTH)
     start = f"{' ' * _INDENT}{name:{_NAME_COLUMNS}}"
-    if not start.endswith(" "):
-        start += " "
     is_narrow = width < _MIN_WIDTH_OF_TWO_COLUMNS
     after = " " * (2 * _INDENT if is_narrow else _INDENT + _NAME_COLUMNS)
-    if is_narrow and name and len(start) + len(value) > width:
+    if len(name) >= _NAME_COLUMNS or (is_narrow and name and len(start) + len(value) > width):
         yield start.rstrip()
         start = after
     for part, line in enumerate(value.splitlines() or [""]):

@@ -6,6 +6,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 import pytest
+from logitsmith.cli.render.doctor import _names
 
 
 @pytest.fixture
@@ -120,3 +121,22 @@ def test_a_hidden_preset_is_marked(doctor, gen, home):
     rows = [row for row in doctor()["presets"] if row["name"] == "creative"]
     assert [(row["origin"], row["is_hidden"]) for row in rows] == [("./presets", False), ("built-in", True)]
     assert "creative (hidden)" in " ".join(gen("doctor").out.split())
+
+
+def test_a_folder_stands_once_with_all_its_names():
+    folder = "/home/me/.config/logitsmith/grammars"
+    grammars = [
+        {"name": "a", "origin": "built-in"},
+        {"name": "b", "origin": folder},
+        {"name": "c", "origin": "built-in"},
+    ]
+    lines = list(
+        _names({"presets": [], "default_preset": "default", "grammars": grammars, "models": [], "plugins": []})
+    )
+    assert [line.split() for line in lines[2:]] == [
+        ["Grammars"],
+        ["built-in", "a,", "c"],
+        [folder],
+        ["b"],
+        ["Models"],
+    ]
