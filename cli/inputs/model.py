@@ -52,7 +52,7 @@ def _compute_options(options: ModelOptions) -> ComputeOptions:
     from ...engine import ComputeOptions
 
     scale = options.rope_scale
-    if options.rope_scaling is RopeScaling.none and not (scale is None and options.rope_freq_scale is None):
+    if options.rope_scaling is RopeScaling("none") and not (scale is None and options.rope_freq_scale is None):
         name = "--rope-freq-scale" if scale is None else "--rope-scale"
         note(f"{name} has no effect: --rope-scaling none leaves the model's RoPE unscaled")
     return ComputeOptions(

@@ -89,7 +89,7 @@ FACTORS = {"rope_scale": "--rope-scale", "rope_freq_scale": "--rope-freq-scale"}
 
 @pytest.mark.parametrize(("factor", "name"), FACTORS.items())
 def test_a_factor_beside_no_scaling_is_reported(capsys, factor, name):
-    _compute_options(ModelOptions(rope_scaling=RopeScaling.none, **{factor: 2.0}))
+    _compute_options(ModelOptions(rope_scaling=RopeScaling("none"), **{factor: 2.0}))
     reason = "--rope-scaling none leaves the model's RoPE unscaled"
     assert capsys.readouterr().err == f"gen: note: {name} has no effect: {reason}\n"
 
