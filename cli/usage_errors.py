@@ -17,6 +17,10 @@ from .typed_names import typed_names
 _QUOTED = re.compile(r"'((?:[^'\\]|\\.)*)'")
 _EXTRA = re.compile(r" \((.*)\)$", re.DOTALL)
 
+_HINTS_ON_EXTRA_WORDS = {
+    "gen run": "a prompt of several words stands in quotes",
+    "gen chat": "messages are typed in the chat, or piped in; for one answer: gen --chat TEXT",
+}
 _FLAG_SIMILARITY = 0.75
 """Two letters of a short flag may differ, and --json is not --stop."""
 
@@ -128,11 +132,7 @@ def _extra_words(message: str, context: Any) -> str:
         return f"{path} needs a command: {', '.join(subcommands)}"
     extra = _EXTRA.search(message)
     words = extra[1] if extra else ""
-    hint = (
-        "a prompt of several words stands in quotes"
-        if path == "gen run"
-        else f"usage: {usage_line(command, context)}"
-    )
+    hint = _HINTS_ON_EXTRA_WORDS.get(path) or f"usage: {usage_line(command, context)}"
     return f"{words!r} is too much; {hint}"
 
 

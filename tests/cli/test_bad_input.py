@@ -148,6 +148,10 @@ USAGE = {
         ["presets", "shwo"],
         "gen: gen presets has no command 'shwo'; did you mean show?",
     ),
+    "a message behind chat": (
+        ["chat", "Hi"],
+        "gen: 'Hi' is too much; messages are typed in the chat, or piped in; ",
+    ),
     "a second sampler": (["samplers", "a", "b"], "gen: 'b' is too much; usage: gen samplers [OPTIONS] [NAME]\n"),
     "unknown sampler to show": (["samplers", "top_x"], "unknown sampler 'top_x'"),
 }
