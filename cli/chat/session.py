@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from ...common import count_noun
@@ -67,11 +67,11 @@ class ChatSession:
         *,
         is_interrupted: Callable[[], bool] | None = None,
         progress: Callable[[int, int], None] | None = None,
-    ) -> Iterator[Event]:
+    ) -> Generator[Event, None, None]:
         """Answer the message of the user at which the conversation stands.
 
         Yields the events of `generate`. The answer is stored while it grows; when the last event comes, the
-        conversation stands at it. If no token was made, nothing is stored.
+        conversation stands at it. If no token was made, nothing is stored. Close what is not taken to its end.
 
         Args:
             settings: what it is made with.
@@ -91,7 +91,7 @@ class ChatSession:
         *,
         is_interrupted: Callable[[], bool] | None = None,
         progress: Callable[[int, int], None] | None = None,
-    ) -> Iterator[Event]:
+    ) -> Generator[Event, None, None]:
         """Answer the last message of the user again; the answers stand side by side. For the rest see `answer`."""
         return self._generate(self._last_user(), "", settings, is_interrupted, progress)
 
@@ -102,7 +102,7 @@ class ChatSession:
         *,
         is_interrupted: Callable[[], bool] | None = None,
         progress: Callable[[int, int], None] | None = None,
-    ) -> Iterator[Event]:
+    ) -> Generator[Event, None, None]:
         """Answer the last message of the user with a text that the model goes on from.
 
         The events are those of the new part. The message that is stored begins with ``text``. Raises as `answer`
@@ -180,7 +180,7 @@ class ChatSession:
         settings: AnswerSettings,
         is_interrupted: Callable[[], bool] | None,
         progress: Callable[[int, int], None] | None,
-    ) -> Iterator[Event]:
+    ) -> Generator[Event, None, None]:
         """Answer a message.
 
         Args:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
+from contextlib import closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -73,7 +74,7 @@ class Chat:
     def go_on_from(self, text: str) -> None:
         """Answer the last message of the user by a text that the model goes on from."""
 
-        def answer(settings: AnswerSettings, **reports: Any) -> Iterator[Event]:
+        def answer(settings: AnswerSettings, **reports: Any) -> Generator[Event, None, None]:
             return self.session.continue_from(text, settings, **reports)
 
         self._run(answer, self.settings.for_answer(), text)
@@ -125,7 +126,10 @@ class Chat:
         return self.session.splitter() if isinstance(self.view, ScreenView) else ReasoningSplitter(None)
 
     def _run(
-        self, make_answer: Callable[..., Iterator[Event]], settings: AnswerSettings, beginning: str = ""
+        self,
+        make_answer: Callable[..., Generator[Event, None, None]],
+        settings: AnswerSettings,
+        beginning: str = "",
     ) -> None:
         """Make an answer and show it. Ctrl-C ends it; what was made is kept.
 
@@ -144,7 +148,8 @@ class Chat:
                     if self.input.take_interrupt():
                         signal.raise_signal(signal.SIGINT)
                     events = make_answer(settings, is_interrupted=lambda: interrupt.requested, progress=progress)
-                    self.done = self.view.show(events, splitter, self.session.template, beginning)
+                    with closing(events):  # what is there is stored now, also where nobody reads it any more
+                        self.done = self.view.show(events, splitter, self.session.template, beginning)
         finally:
             if interrupt.requested:
                 self.is_second_interrupt()

@@ -1,4 +1,4 @@
-"""Ctrl-C in a chat: once ends an answer, twice leaves, however slow the machine is."""
+"""Ctrl-C in a chat: once ends an answer, twice leaves, however slow the machine is; and a pipe that is closed."""
 
 import io
 import signal
@@ -93,3 +93,19 @@ def test_one_that_waits_ends_the_answer(session, conversation):
     chat.input.interrupt_waits = True
     assert run_loop(chat) == 0
     assert [message.role for message in conversation.messages()] == ["user", "user", "assistant"]
+
+
+def test_a_closed_pipe_ends_the_chat(session, conversation, monkeypatch):
+    """The answer is stored before the store is closed, whoever holds the exception."""
+    view = InterruptedView([])
+    chat = Chat(session, FixedSettings(), view, Script(["Hello", "never"]))
+
+    def write(text, is_reasoning):
+        if chat.conversation.all_messages():
+            raise BrokenPipeError
+
+    monkeypatch.setattr(view, "show_part", write)
+    with pytest.raises(BrokenPipeError) as caught:
+        run_loop(chat)
+    assert [message.role for message in conversation.messages()] == ["user", "assistant"]
+    assert caught.value.__traceback__ is not None
