@@ -6,15 +6,17 @@ from .cluster_run import ClusterRun, ClusterRunOptions
 from .connection import connected
 from .errors import ClusterError
 from .placement import WorkerNeeds
-from .tasks import Service, ServiceFactory, Task, TaskResult
+from .tasks import FindFile, Service, ServiceFactory, ServicePlan, Task, TaskResult
 from .worker import WorkerStatus
 
 __all__ = [
     "ClusterError",
     "ClusterRun",
     "ClusterRunOptions",
+    "FindFile",
     "Service",
     "ServiceFactory",
+    "ServicePlan",
     "Task",
     "TaskResult",
     "WorkerNeeds",

@@ -9,6 +9,7 @@ from queue import Empty, Queue
 from threading import Lock, Thread
 from typing import Any
 
+from .file_transfer import NeededFiles
 from .tasks import Service, ServiceFactory, Task, TaskResult
 
 SHARDS_AT_ONCE = 2
@@ -29,9 +30,9 @@ class WorkerActor:
         self._progress = 0
         self._failure: BaseException | None = None
 
-    def start(self, make_service: ServiceFactory) -> dict[str, Any]:
-        """Make the service, and return its facts. Raises what it raises."""
-        service = make_service()
+    def start(self, make_service: ServiceFactory, files: NeededFiles) -> dict[str, Any]:
+        """Make the service, and return its facts. Raises what it raises, and ``MissingFileError``."""
+        service = make_service(files.find)
         facts = {"host": platform.node(), **service.facts()}
         Thread(target=self._serve, args=(service,), daemon=True).start()
         return facts

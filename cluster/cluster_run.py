@@ -8,9 +8,10 @@ from typing import Any
 
 from .connection import HeadWatch, import_ray
 from .errors import ClusterError
+from .file_transfer import MissingFileError, needed_files, publish
 from .placement import WorkerNeeds, workers_that_fit
 from .shards import ShardQueue
-from .tasks import ServiceFactory, Task, TaskResult
+from .tasks import ServicePlan, Task, TaskResult
 from .worker import Worker, WorkerDiedError, WorkerStatus
 
 _POLL_SECONDS = 0.5
@@ -41,7 +42,7 @@ class ClusterRun:
 
     Args:
         options: how the cluster is used.
-        make_service: makes the service of each worker.
+        service: what each worker runs.
         admit: looks at a worker's facts, and returns why it may not join; None: it may.
         report: takes sentences on what goes wrong meanwhile.
         watch: looks at the head.
@@ -50,7 +51,7 @@ class ClusterRun:
     def __init__(
         self,
         options: ClusterRunOptions,
-        make_service: ServiceFactory,
+        service: ServicePlan,
         admit: Callable[[dict[str, Any]], str | None],
         report: Callable[[str], object],
         watch: HeadWatch,
@@ -61,7 +62,7 @@ class ClusterRun:
         wanted = options.workers or fitting
         if wanted > fitting:
             report(f"the cluster has room for {fitting} of {wanted} workers; the others wait for it")
-        self._service = self._ray.put(make_service)
+        self._service, self._files = self._ray.put(service.make), needed_files(service.files)
         self._failed_starts = self._started = self._units_of_dead = 0
         self._workers: list[Worker] = []
         for _ in range(wanted):
@@ -113,7 +114,7 @@ class ClusterRun:
 
     def _add_worker(self) -> None:
         self._started += 1
-        self._workers.append(Worker(self._started, self._service, self._options.needs))
+        self._workers.append(Worker(self._started, self._service, self._files, self._options.needs))
 
     def _feed(self, queue: ShardQueue) -> None:
         for worker in self._workers:
@@ -143,7 +144,14 @@ class ClusterRun:
 
     def _receive(self, worker: Worker, reference: Any) -> Iterator[TaskResult]:
         is_start = worker.facts is None
-        yield from worker.receive(reference)
+        try:
+            yield from worker.receive(reference)
+        except MissingFileError:
+            if self._files.published is None:
+                self._report("the model is sent to the nodes that lack it")
+                self._files = publish(self._files)
+            worker.start(self._files)
+            return
         if is_start and worker.facts is not None:
             self._failed_starts = 0
             reason = self._admit(worker.facts)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 
@@ -47,5 +48,19 @@ class Service(Protocol):
         ...
 
 
-ServiceFactory = Callable[[], Service]
+FindFile = Callable[[Path], Path]
+"""Returns where the worker's node has a file that the driver named."""
+
+ServiceFactory = Callable[[FindFile], Service]
 """Makes the service in the worker's process; can be pickled."""
+
+
+@dataclass(frozen=True)
+class ServicePlan:
+    """What workers run.
+
+    Attributes: ``make``: makes the service; ``files``: what it needs; a node that lacks them gets them.
+    """
+
+    make: ServiceFactory
+    files: Sequence[Path] = ()

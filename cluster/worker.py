@@ -11,6 +11,7 @@ from typing import Any
 from .actor import SHARDS_AT_ONCE, THREADS, WorkerActor
 from .connection import import_ray
 from .errors import ClusterError
+from .file_transfer import NeededFiles
 from .placement import WorkerNeeds
 from .shards import Shard
 from .tasks import TaskResult
@@ -55,16 +56,18 @@ class Worker:
     Args:
         number: its number in this run, from 1.
         service: the reference of what makes its service.
+        files: what that needs.
         needs: what it takes of its node.
     """
 
-    def __init__(self, number: int, service: Any, needs: WorkerNeeds) -> None:
+    def __init__(self, number: int, service: Any, files: NeededFiles, needs: WorkerNeeds) -> None:
         self._ray = import_ray()
         actor = self._ray.remote(WorkerActor).options(
             num_cpus=needs.cpus, num_gpus=needs.gpus, memory=needs.memory_bytes, max_concurrency=THREADS
         )
         self._actor = actor.remote()
-        self._starting = self._actor.start.remote(service)
+        self._service = service
+        self.start(files)
         self._asked: Any = None
         self._asked_at = self._changed_at = self._ready_at = monotonic()
         self._number, self._answered, self._units = number, 0, 0
@@ -107,6 +110,10 @@ class Worker:
         """For how long it has made nothing although it has tasks."""
         return monotonic() - self._changed_at if self._shards else 0.0
 
+    def start(self, files: NeededFiles) -> None:
+        """Let it make its service, or try again."""
+        self._starting = self._actor.start.remote(self._service, files)
+
     def give(self, shard: Shard) -> None:
         """Give it a shard."""
         if not self._shards:
@@ -122,7 +129,7 @@ class Worker:
     def receive(self, reference: Any) -> list[TaskResult]:
         """Take what it answered to one of its references; returns the results of tasks.
 
-        Raises ``WorkerDiedError``, and what ended its service.
+        Raises ``WorkerDiedError``; ``MissingFileError`` for a start; and what ended its service.
         """
         value = self._value(reference)
         if reference == self._starting:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 
 from ... import cluster
 from ...cluster import ClusterRun, Task, TaskResult, WorkerNeeds
 from ...engine import estimate_memory, physical_cores
 from ...engine.errors import ModelError
+from ...engine.model_files.parts import first_part
 from ..batch.accepted_request import AcceptedRequest
 from ..batch.batch_settings import ModelDescription
 from ..batch.parts import BatchParts, stop_of
@@ -36,7 +38,7 @@ def answer_on_cluster(parts: BatchParts, interrupt: Interrupt) -> None:
     )
     admission = Admission(options.deterministic)
     with cluster.connected(options.cluster.address) as watch:
-        run = ClusterRun(run_options, service, admission, note, watch)
+        run = ClusterRun(run_options, cluster.ServicePlan(service, service.model.files), admission, note, watch)
         try:
             _BatchOnCluster(parts, run, interrupt).answer()
         except ModelError as error:
@@ -54,7 +56,9 @@ def _plan(options: BatchOptions, spec: ModelSpec) -> tuple[WorkerNeeds, BatchSer
     parallel = options.parallel or min(_MAX_SLOTS, _SLOTS_PER_THREAD * threads)
     memory = estimate_memory(spec.path, parallel, options.model.context_size)
     needs = WorkerNeeds(cpus, options.cluster.worker_gpus, memory)
-    model = replace(spec, path=spec.path.resolve(), arguments={**spec.arguments, "threads": threads})
+    lora = [(str(Path(file).resolve()), scale) for file, scale in spec.arguments["lora"]]
+    arguments = {**spec.arguments, "threads": threads, "lora": lora}
+    model = replace(spec, path=first_part(spec.path.resolve()), arguments=arguments)
     return needs, BatchServiceSpec(model, parallel, options.deterministic, options.format.value)
 
 

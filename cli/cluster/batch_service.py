@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
-from ...cluster import Task, TaskResult
+from ...cluster import FindFile, Task, TaskResult
 from ...engine import BatchAnswer, GenerationRequest, ModelError, generate_many, llama_cpp_build, versions
 from ...grammars import GrammarError
 from ...logprobs import encode_json
@@ -50,9 +50,9 @@ class BatchServiceSpec:
     isolated: bool
     result_format: str
 
-    def __call__(self) -> BatchService:
+    def __call__(self, find_file: FindFile) -> BatchService:
         """Load the model. Raises ``ModelError``."""
-        return BatchService(self)
+        return BatchService(replace(self, model=self.model.relocated(find_file)))
 
 
 class BatchService:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,6 +28,19 @@ class ModelSpec:
     path: Path
     origin: str
     arguments: Mapping[str, Any]
+
+    @property
+    def files(self) -> list[Path]:
+        """All files that are loaded: those of the model, which may be split, and its adapters."""
+        from ...engine.model_files.parts import part_paths
+
+        return [*part_paths(self.path), *(Path(file) for file, _ in self.arguments["lora"])]
+
+    def relocated(self, find: Callable[[Path], Path]) -> ModelSpec:
+        """The same model where its files lie elsewhere; ``find``: returns where each is."""
+        paths = {path: find(path) for path in self.files}
+        lora = [(str(paths[Path(file)]), scale) for file, scale in self.arguments["lora"]]
+        return replace(self, path=paths[self.path], arguments={**self.arguments, "lora": lora})
 
     def load(self, progress: Callable[[float], bool] | None = None) -> Model:
         """Load the model, see `Model.load`. Raises ``ModelError``."""

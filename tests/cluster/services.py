@@ -4,8 +4,10 @@ import os
 import signal
 import time
 from dataclasses import dataclass
+from pathlib import Path
 
 from logitsmith.cluster import TaskResult
+from logitsmith.cluster.file_transfer import MissingFileError
 
 POISON, HANG = "poison", "hang"
 
@@ -14,24 +16,30 @@ POISON, HANG = "poison", "hang"
 class EchoFactory:
     """Makes a service that answers each task with its own content.
 
-    ``dies``: its process ends while it starts; ``fails``: making it raises.
+    ``dies``: its process ends while it starts; ``fails``: making it raises; ``file``: what it answers with, as
+    a node does that lacks it.
     """
 
     seconds: float = 0.0
     dies: bool = False
     fails: bool = False
+    file: Path | None = None
 
-    def __call__(self):
+    def __call__(self, find_file):
         if self.dies:
             os.kill(os.getpid(), signal.SIGKILL)
         if self.fails:
             raise ValueError("there is no model")
-        return Echo(self.seconds)
+        if self.file is None:
+            return Echo(self.seconds)
+        if find_file.__self__.published is None:
+            raise MissingFileError
+        return Echo(self.seconds, find_file(self.file).read_text())
 
 
 class Echo:
-    def __init__(self, seconds):
-        self.seconds = seconds
+    def __init__(self, seconds, text=None):
+        self.seconds, self.text = seconds, text
 
     def facts(self):
         return {"pid": os.getpid()}
@@ -46,4 +54,4 @@ class Echo:
                 time.sleep(1000)
             time.sleep(self.seconds)
             progress(1)
-            answer(TaskResult(task.key, task.content))
+            answer(TaskResult(task.key, task.content if self.text is None else self.text))

@@ -5,7 +5,15 @@ import random
 import signal
 
 import pytest
-from logitsmith.cluster import ClusterError, ClusterRun, ClusterRunOptions, Task, WorkerNeeds, connected
+from logitsmith.cluster import (
+    ClusterError,
+    ClusterRun,
+    ClusterRunOptions,
+    ServicePlan,
+    Task,
+    WorkerNeeds,
+    connected,
+)
 
 from .services import HANG, POISON, EchoFactory
 
@@ -21,10 +29,10 @@ def watch(ray):
 class Driver:
     """Runs tasks, and keeps what is reported."""
 
-    def __init__(self, watch, factory, *, workers=2, stall=60, size=4, admit=lambda facts: None):
+    def __init__(self, watch, factory, *, workers=2, stall=60, size=4, admit=lambda facts: None, files=()):
         self.reports = []
         options = ClusterRunOptions(workers, NEEDS, size, stall)
-        self.run = ClusterRun(options, factory, admit, self.reports.append, watch)
+        self.run = ClusterRun(options, ServicePlan(factory, files), admit, self.reports.append, watch)
 
     def wait(self):
         while True:
@@ -118,3 +126,11 @@ def test_more_workers_than_fit_wait_for_room(watch):
     driver = Driver(watch, EchoFactory(), workers=1000)
     assert driver.results(list(range(5))) == list(range(5))
     assert driver.reports[0].startswith("the cluster has room for ")
+
+
+def test_nodes_that_lack_a_file_get_it(watch, tmp_path):
+    path = tmp_path / "model.gguf"
+    path.write_text(f"written by {os.getpid()}")
+    driver = Driver(watch, EchoFactory(file=path), files=[path])
+    assert driver.results([1, 2, 3]) == [path.read_text()] * 3
+    assert driver.reports == ["the model is sent to the nodes that lack it"]
