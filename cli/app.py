@@ -83,7 +83,7 @@ def _with_default_command(arguments: list[str]) -> list[str]:
 
 def _ask_about(word: str, otherwise: str) -> None:
     """End the command if the word is nearly a command; ``otherwise``: what to type if it is a prompt."""
-    from .near_command import meant_command
+    from .parsing.near_command import meant_command
 
     meant = meant_command(word, list(COMMANDS))
     if meant is not None:

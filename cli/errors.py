@@ -73,7 +73,7 @@ def _failure_sentence(error: Exception) -> str | None:
     if getattr(error, "exit_code", None) is None:
         return None
     if hasattr(error, "format_message"):  # what typer refuses has a sentence of ours
-        from .usage_errors import usage_sentence
+        from .parsing.usage_errors import usage_sentence
 
         return usage_sentence(error)
     return str(error)

@@ -52,11 +52,11 @@ class Commands(TyperGroup):
         """The command; None if none has this name."""
         if name not in COMMANDS:
             return None
-        from .bare_flags import allow_bare_flags
         from .help_page import show_plain_help
-        from .respelled_flags import respell_flags
-        from .single_dash import never_bundle_flags
-        from .typed_names import remember_typed_names
+        from .parsing.bare_flags import allow_bare_flags
+        from .parsing.respelled_flags import respell_flags
+        from .parsing.single_dash import never_bundle_flags
+        from .parsing.typed_names import remember_typed_names
 
         module = import_command(name)
         app = getattr(module, "app", None)

@@ -11,7 +11,7 @@ from typing import Any
 
 import typer
 
-from ..bare_flags import DEFAULT_TRACE_COUNT
+from ..parsing.bare_flags import DEFAULT_TRACE_COUNT
 from .color import COLOR_METAVAR, Color, read_color
 from .flag import Options, flag, options_class
 from .limits import at_least
@@ -94,7 +94,7 @@ def _formats_help() -> str:
 
 
 def trace_flag() -> Any:
-    """The flag of `gen run` and `gen batch` for traces. Its number may be left out; see ``cli/bare_flags.py``."""
+    """The flag of `gen run` and `gen batch` for traces. Its number may be left out (``parsing/``)."""
     return output_flag(
         "--trace",
         metavar="[N]",

@@ -14,7 +14,7 @@ from typer.models import OptionInfo
 
 from ..errors import report_failures, require_stdout
 from ..escapes import process_escapes
-from ..typed_names import typed_names
+from ..parsing.typed_names import typed_names
 from .flag import Flag, Options, flag_of, walk_flags
 from .given import GivenFlags
 

@@ -8,8 +8,8 @@ import pytest
 from logitsmith.cli.app import app
 from logitsmith.cli.group import COMMANDS
 from logitsmith.cli.inputs.model import _compute_options
-from logitsmith.cli.llama_cpp_flags import FOREIGN_FLAGS, foreign_flag_sentence
 from logitsmith.cli.options.model import ModelOptions, RopeScaling
+from logitsmith.cli.parsing.llama_cpp_flags import FOREIGN_FLAGS, foreign_flag_sentence
 from typer.main import get_command
 
 pytestmark = pytest.mark.usefixtures("with_pruned_model")

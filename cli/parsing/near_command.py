@@ -16,7 +16,7 @@ _MEANT_BY_WORD = {
 
 def meant_command(word: str, commands: list[str]) -> str | None:
     """The command that the word probably stands for, as it is typed; None if the word looks like a prompt."""
-    from ..common import nearest_name
+    from ...common import nearest_name
 
     if word in _MEANT_BY_WORD:
         return _MEANT_BY_WORD[word]
@@ -30,12 +30,12 @@ def command_of_name(group: str, name: str) -> str | None:
     ``group``: as it is typed, such as ``gen presets``.
     """
     if group == "gen presets":
-        from ..presets import list_presets
+        from ...presets import list_presets
 
         names = [entry.name for entry in list_presets()]
     elif group == "gen grammars":
-        from ..grammars import list_grammars
-        from .inputs.grammar import grammar_folders
+        from ...grammars import list_grammars
+        from ..inputs.grammar import grammar_folders
 
         names = [entry.name for entry in list_grammars(grammar_folders())]
     else:

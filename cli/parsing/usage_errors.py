@@ -6,9 +6,9 @@ import re
 from dataclasses import fields
 from typing import Any
 
-from ..common import nearest_name, one_of, problem_message
+from ...common import nearest_name, one_of, problem_message
+from ..help_page import parameter_name, usage_line
 from .flags_elsewhere import other_way
-from .help_page import parameter_name, usage_line
 from .llama_cpp_flags import foreign_flag_sentence
 from .near_command import command_of_name
 from .respelled_flags import respelled
@@ -82,9 +82,9 @@ def _near_flag(flag: str, flags: list[str]) -> str | None:
 
 def _way_to_set(flag: str, flags: list[str]) -> str | None:
     """How a sampler is set whose name was typed as a flag; None: it is no sampler's, or takes no value."""
-    from ..samplers import SamplingError, find_sampler
-    from .options.flag import flag_of
-    from .options.sampling import FullSamplingOptions
+    from ...samplers import SamplingError, find_sampler
+    from ..options.flag import flag_of
+    from ..options.sampling import FullSamplingOptions
 
     try:
         about = find_sampler(flag.lstrip("-")).about
@@ -99,8 +99,8 @@ def _way_to_set(flag: str, flags: list[str]) -> str | None:
 
 def _setting_of_run(flag: str) -> str | None:
     """What ``--set`` takes in place of a sampler's flag of `gen run`; None if no ``--set`` does the same."""
-    from .options.flag import flag_of
-    from .options.sampling import FullSamplingOptions
+    from ..options.flag import flag_of
+    from ..options.sampling import FullSamplingOptions
 
     for declared in map(flag_of, fields(FullSamplingOptions)):
         if declared is not None and flag in declared.names and declared.sets is not None:
