@@ -7,15 +7,14 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ...cluster import FindFile, Task, TaskResult
-from ...engine import BatchAnswer, GenerationRequest, ModelError, generate_many, llama_cpp_build, versions
+from ...engine import BatchAnswer, GenerationRequest, ModelError, generate_many
 from ...grammars import GrammarError
 from ...logprobs import encode_json
 from ...samplers import SamplingError
-from ..batch.batch_settings import describe_model
 from ..batch.request_builder import RequestBuilder
 from ..batch.result_format import ResultFormat
-from ..inputs.machine import machine
 from ..inputs.model import ModelSpec
+from .model_workers import worker_description, worker_facts
 
 
 @dataclass(frozen=True)
@@ -62,22 +61,11 @@ class BatchService:
         self._spec = spec
         self._model = spec.model.load()
         self._builder = RequestBuilder(self._model)
-        build = llama_cpp_build()
-        self._worker = {
-            "cpu": machine()["cpu"],
-            "build": f"llama-cpp-python {build.binding_version}, {build.system_info}",
-            "threads": self._model.threads,
-        }
-        self._format = ResultFormat(spec.result_format, worker=self._worker)
+        self._format = ResultFormat(spec.result_format, worker=worker_description(self._model))
 
     def facts(self) -> dict[str, Any]:
         """The model, what it computes with, and versions."""
-        return {
-            "model": describe_model(self._model),
-            "kernels": self._model.kernel_digest(),
-            "worker": self._worker,
-            "versions": versions(),
-        }
+        return worker_facts(self._model)
 
     def serve(
         self, tasks: Iterable[Task | None], answer: Callable[[TaskResult], None], progress: Callable[[int], None]

@@ -11,7 +11,7 @@ from ...common import count_noun
 from ..errors import note
 from ..inputs.model import load_model, show_llama_cpp_messages
 from ..inputs.prompt import read_prompt
-from ..inputs.score_lines import score_lines
+from ..inputs.score_lines import score_lines, stride_problem
 from ..inputs.scoring import scored_choices, scored_text
 from ..interrupt import Interrupt, interruptible
 from ..options.score import ScoreFormat, ScoreOptions
@@ -31,8 +31,18 @@ def score(options: ScoreOptions) -> None:
     text = "" if options.lines is not None else read_prompt(options.text)
     if options.lines is None and not text and not options.choices:
         raise typer.BadParameter("there is nothing to score: the text is empty")
+    if options.cluster.on is not None:
+        from ..cluster.score_on_cluster import score_on_cluster
+
+        with interruptible() as interrupt:
+            score_on_cluster(options, interrupt)
+            if interrupt.requested:
+                raise typer.Exit(interrupt.exit_code)
+        return
     with interruptible() as interrupt, load_model(options.model, interrupt) as model:
-        _check_stride(options.stride, model)
+        problem = stride_problem(options.stride, model)
+        if problem is not None:
+            raise typer.BadParameter(problem)
         if options.lines is not None:
             score_lines(model, options.lines, options.stride, interrupt)
         elif options.choices:
@@ -42,12 +52,6 @@ def score(options: ScoreOptions) -> None:
         if interrupt.requested:
             sys.stdout.flush()
             raise typer.Exit(interrupt.exit_code)
-
-
-def _check_stride(stride: int | None, model: Model) -> None:
-    length = model.context.length
-    if stride is not None and stride >= length:
-        raise typer.BadParameter(f"--stride: {stride:,} is not less than the context of {length:,} tokens, see -c")
 
 
 def _show_text(model: Model, text: str, options: ScoreOptions, interrupt: Interrupt) -> None:

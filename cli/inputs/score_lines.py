@@ -30,10 +30,10 @@ def score_lines(model: Model, path: Path, stride: int | None, interrupt: Interru
     from ..render.progress import counting
 
     failures = 0
-    with open_input(path) as file, counting("Scoring", _count_lines(path)) as step:
+    with open_input(path) as file, counting("Scoring", count_lines(path)) as step:
         for number, line in number_lines(file):
             try:
-                print(_scored_line(model, line, number, stride), flush=True)
+                print(scored_line(model, line, number, stride), flush=True)
             except AbortedError:  # by the second Ctrl-C
                 raise
             except (ModelError, InvalidLineError) as error:
@@ -46,7 +46,7 @@ def score_lines(model: Model, path: Path, stride: int | None, interrupt: Interru
         raise typer.Exit(FAILED)
 
 
-def _count_lines(path: Path) -> int | None:
+def count_lines(path: Path) -> int | None:
     """The lines that are not empty; None if they can be read only once."""
     if is_stdin(path) or not path.is_file():
         return None
@@ -54,7 +54,15 @@ def _count_lines(path: Path) -> int | None:
         return sum(1 for _ in number_lines(file))
 
 
-def _scored_line(model: Model, line: bytes, number: int, stride: int | None) -> str:
+def stride_problem(stride: int | None, model: Model) -> str | None:
+    """What is wrong with a stride that is not less than the context; None: nothing."""
+    length = model.context.length
+    if stride is None or stride < length:
+        return None
+    return f"--stride: {stride:,} is not less than the context of {length:,} tokens, see -c"
+
+
+def scored_line(model: Model, line: bytes, number: int, stride: int | None) -> str:
     """Return the line with its scores, as JSON; its other fields stay.
 
     Args:

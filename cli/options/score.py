@@ -8,6 +8,7 @@ from pathlib import Path
 
 import typer
 
+from .cluster import ClusterOptions
 from .flag import Options, argument, flag, options_class
 from .limits import at_least
 from .model import LogOptions, ModelOptions
@@ -54,6 +55,7 @@ class ScoreOptions(Options):
     tokens: bool = _score("--tokens", help="Also each token, in the table.", default=False)
     format: ScoreFormat | None = _score("--format", help="table, json, or jsonl. [table]")
     model: ModelOptions
+    cluster: ClusterOptions
     log: LogOptions
 
     @property
@@ -67,6 +69,8 @@ class ScoreOptions(Options):
             raise typer.BadParameter("--tokens is for the table; the other formats have them anyway")
         if self.lines is not None:
             self._check_alone()
+        elif self.cluster.on is not None:
+            raise typer.BadParameter("--on goes with --jsonl")
         if self.choices:
             self._check_choices(self.choices)
 

@@ -49,9 +49,9 @@ def show_cluster_progress(
         say(f"gen: {worker_line(worker)}")
 
 
-def worker_line(worker: WorkerStatus) -> str:
-    """How a worker is doing, in one line."""
+def worker_line(worker: WorkerStatus, unit: str = "tokens") -> str:
+    """How a worker is doing, in one line; ``unit``: what its progress counts."""
     if not worker.is_ready:
         return f"{worker.name}: starting"
     speed = worker.units / max(worker.seconds, 1e-9)
-    return f"{worker.name}: {worker.answered:,} answered, {speed:,.0f} tokens/s"
+    return f"{worker.name}: {worker.answered:,} answered, {speed:,.0f} {unit}/s"

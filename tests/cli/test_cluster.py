@@ -1,4 +1,4 @@
-"""`gen batch --on ray`: the results of one machine, whatever happens to the workers."""
+"""`gen batch --on ray` and `gen score --on ray`: the results of one machine, whatever happens to the workers."""
 
 import json
 import os
@@ -12,6 +12,10 @@ import pytest
 
 from ..cluster.conftest import ray  # noqa: F401 - a fixture
 
+SCORE_USAGE = {
+    "a text": (["The sea", "--on", "ray"], "--on goes with --jsonl"),
+    "workers alone": (["--jsonl", "in.jsonl", "--workers", "1"], "--workers goes with --on"),
+}
 USAGE = {
     "no cluster": (["--workers", "2"], "--workers goes with --on"),
     "a word": (["--on", "dask"], "--on: 'dask' is not ray, ray:HOST or ray:HOST:PORT"),
@@ -26,6 +30,12 @@ ON_RAY = ("--on", "ray", "--workers", "2", "--cpus-per-worker", "1")
 def test_wrong_usage(gen, home, arguments, message):
     (home / "work" / "in.jsonl").write_text("")
     assert message in gen("batch", "in.jsonl", *arguments, code=2).err
+
+
+@pytest.mark.parametrize(("arguments", "message"), SCORE_USAGE.values(), ids=SCORE_USAGE)
+def test_wrong_usage_of_score(gen, home, arguments, message):
+    (home / "work" / "in.jsonl").write_text("")
+    assert message in gen("score", *arguments, code=2).err
 
 
 def write_requests(work, count=24):
@@ -60,6 +70,21 @@ def test_the_results_are_those_of_one_machine(gen, home):
     assert set(worker) == {"cpu", "build", "threads"}
     again = gen("batch", "in.jsonl", "-o", "there.jsonl", "--resume", *SMALL, code=1)
     assert "0 answered, 0 failed, 24 were there, 2 of them failed" in again.err
+
+
+@pytest.mark.usefixtures("ray", "with_pruned_model")
+def test_scores_are_those_of_one_machine_in_the_order_of_the_file(gen, home):
+    lines = [{"id": n, "prompt": "The sea is", "choices": [" blue", f" {n}"]} for n in range(40)]
+    lines[7] = {"id": 7, "text": "The sea was calm.", "line": 1}
+    lines[9] = {"id": 9, "text": "The sea was calm."}
+    (home / "work" / "in.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    arguments = ("score", "--jsonl", "in.jsonl", "-c", "256", "-t", "1")
+    here = gen(*arguments, code=1)
+    there = gen(*arguments, *ON_RAY, code=1)
+    assert there.out == here.out
+    assert here.err.strip() in there.err
+    piped = gen("score", "--jsonl", "-", "-c", "256", "-t", "1", *ON_RAY, stdin=json.dumps(lines[0]) + "\n")
+    assert piped.out == here.out.splitlines(keepends=True)[0]
 
 
 def children(pid):

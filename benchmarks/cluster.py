@@ -1,0 +1,193 @@
+"""Batches on a cluster against one machine, what the driver can take, and the memory that it needs.
+
+python -m benchmarks.cluster [--requests 200] [--rounds 3] [--driver-requests 100000] [--ids 1000000]
+
+First `gen batch --on ray` with two workers of one core each, against `gen batch` with two threads: requests a
+second between a short batch and a long one, so that starts do not count. They take turns.
+
+Then the driver alone: workers that answer at once, whose answers are read, resolved, sent, received and written as
+those of a model. The peer is a loop that only writes these lines.
+
+Last the memory of the driver by the number of ids.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import statistics
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, fields
+from pathlib import Path
+from time import perf_counter
+from typing import Any, TypeVar
+
+from logitsmith.cli.batch.batch_settings import ModelDescription
+from logitsmith.cli.batch.journal import ExistingResults, ResultJournal
+from logitsmith.cli.batch.parts import BatchParts
+from logitsmith.cli.batch.request_resolver import BatchDefaults
+from logitsmith.cli.cluster.batch_on_cluster import ClusterBatch
+from logitsmith.cli.cluster.batch_service import AnswerLine
+from logitsmith.cli.cluster.model_workers import wait_for_model
+from logitsmith.cli.interrupt import interruptible
+from logitsmith.cli.options.batch import BatchFormat, BatchOptions
+from logitsmith.cli.options.flag import Options
+from logitsmith.cli.options.given import GivenFlags
+from logitsmith.cli.options.signature import field_types
+from logitsmith.cli.render.batch import BatchProgress
+from logitsmith.cluster import (
+    ClusterRun,
+    ClusterRunOptions,
+    FindFile,
+    ServicePlan,
+    Task,
+    TaskResult,
+    WorkerNeeds,
+    connected,
+)
+from logitsmith.engine import versions
+
+OptionsT = TypeVar("OptionsT", bound=Options)
+_SECONDS = re.compile(r" in (?:(\d+) min )?([\d.]+) s ")
+_FLAGS = ("--format", "jsonl", "-c", "512")
+_HERE = ("-t", "2")
+_THERE = ("-t", "1", "--on", "ray", "--workers", "2", "--cpus-per-worker", "1")
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description="batches on a cluster")
+    parser.add_argument("--requests", type=int, default=200)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--driver-requests", type=int, default=100_000)
+    parser.add_argument("--ids", type=int, default=1_000_000)
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        _compare(Path(folder), options.requests, options.rounds)
+        _measure_driver(Path(folder), options.driver_requests)
+    _measure_memory(options.ids)
+
+
+def _write_requests(path: Path, count: int) -> Path:
+    lines = (
+        {"id": f"request-{n}", "prompt": f"Question {n}: what is salt?", "max_tokens": 32} for n in range(count)
+    )
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    return path
+
+
+def _compare(folder: Path, count: int, rounds: int) -> None:
+    short, long = _write_requests(folder / "short", count // 5), _write_requests(folder / "long", count)
+    rates: dict[str, list[float]] = {"gen batch -t 2": [], "gen batch --on ray, 2 workers": []}
+    for turn in range(rounds):
+        for name, flags in list(zip(rates, (_HERE, _THERE), strict=True))[:: 1 if turn % 2 else -1]:
+            seconds = _seconds(long, flags) - _seconds(short, flags)
+            rates[name].append((count - count // 5) / seconds)
+    here, there = (statistics.median(rate) for rate in rates.values())
+    for name, rate in rates.items():
+        print(f"{name:32} {statistics.median(rate):7.2f} requests a second")
+    print(f"{'ratio':32} {there / here:7.3f}\n")
+
+
+def _seconds(requests: Path, flags: Iterable[str]) -> float:
+    """How long the command says that a batch took."""
+    output = requests.with_suffix(".out")
+    output.unlink(missing_ok=True)
+    command = (sys.executable, "-m", "logitsmith.cli", "batch", str(requests), "-o", str(output), *_FLAGS, *flags)
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    match = _SECONDS.search(done.stderr)
+    if match is None:
+        raise SystemExit(done.stderr)
+    return 60 * int(match[1] or 0) + float(match[2])
+
+
+@dataclass(frozen=True)
+class InstantFactory:
+    """Makes a service that answers each request at once, with a line as long as a short answer."""
+
+    def __call__(self, find_file: FindFile) -> InstantService:
+        """Make it; no file is needed."""
+        return InstantService()
+
+
+class InstantService:
+    """Answers at once."""
+
+    def facts(self) -> dict[str, Any]:
+        """A model that there is not."""
+        return {"model": ModelDescription("none", {"fingerprint": "0"}, {}), "versions": versions()}
+
+    def serve(
+        self, tasks: Iterable[Task | None], answer: Callable[[TaskResult], None], progress: Callable[[int], None]
+    ) -> None:
+        """Answer each task."""
+        for task in tasks:
+            if task is not None:
+                answer(TaskResult(task.key, AnswerLine(_line(task.key, task.content.request_id), "exact")))
+                progress(32)
+
+
+def _line(name: str, request_id: str) -> str:
+    return json.dumps({"id": name, "request_id": request_id, "text": "salt " * 32, "error": None})
+
+
+def _measure_driver(folder: Path, count: int) -> None:
+    requests, output = _write_requests(folder / "requests", count), folder / "results"
+    began = perf_counter()
+    journal = ResultJournal(folder / "written", resume=False, openai=False)
+    for number in range(count):
+        journal.add(_line(f"request-{number}", "0" * 24))
+    journal.close()
+    written = perf_counter() - began
+    options = _options(BatchOptions, requests=requests, output=output, format=BatchFormat.jsonl)
+    defaults = BatchDefaults("default", None, (), 0, None, None)
+    results = ResultJournal(output, resume=False, openai=False)
+    parts = BatchParts(options, defaults, None, results, BatchProgress(count))
+    needs = WorkerNeeds(cpus=1, gpus=0, memory_bytes=10**8)
+    with connected(None) as watch, interruptible() as interrupt:
+        run = ClusterRun(
+            ClusterRunOptions(2, needs, 64, 60.0), ServicePlan(InstantFactory()), lambda facts: None, print, watch
+        )
+        wait_for_model(run, interrupt)
+        began = perf_counter()
+        ClusterBatch(parts, run, interrupt).answer()
+        taken = perf_counter() - began
+        run.close()
+    results.close()
+    print(f"{'the driver, with 2 workers':32} {count / taken:7,.0f} requests a second")
+    print(f"{'an overhead per request of':32} {1e6 * taken / count:7,.0f} microseconds")
+    print(f"{'only writing the lines':32} {count / written:7,.0f} a second\n")
+
+
+def _options(cls: type[OptionsT], **values: Any) -> OptionsT:
+    """The options of a command line that says nothing else."""
+    types = field_types(cls)
+    for declared in fields(cls):
+        kind = types[declared.name]
+        if isinstance(kind, type) and issubclass(kind, Options) and declared.name not in values:
+            values[declared.name] = _options(kind)
+        elif kind is GivenFlags:
+            values[declared.name] = GivenFlags()
+    return cls(**values)
+
+
+def _measure_memory(count: int) -> None:
+    before = _resident_bytes()
+    existing: ExistingResults = {f"request-{n}": f"{n:024x}" for n in range(count)}
+    line_of_id = {f"request-{n}": n for n in range(count)}
+    each = (_resident_bytes() - before) / len(existing)
+    print(f"{'memory of the driver per id':32} {each:7.0f} bytes ({len(line_of_id):,} ids)")
+    print(f"{'for ten million ids':32} {each * 1e7 / 1e9:7.1f} GB")
+
+
+def _resident_bytes() -> int:
+    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+if __name__ == "__main__":
+    main()

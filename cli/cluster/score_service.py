@@ -1,0 +1,74 @@
+"""What scores lines in a worker's process."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from typing import Any
+
+from ...cluster import FindFile, Task, TaskResult
+from ...engine import ModelError
+from ..inputs.json_lines import InvalidLineError
+from ..inputs.model import ModelSpec
+from ..inputs.score_lines import scored_line, stride_problem
+from .model_workers import worker_facts
+
+
+@dataclass(frozen=True)
+class NumberedLine:
+    """A line to score; ``number``: in its file, from 1."""
+
+    number: int
+    text: bytes
+
+
+@dataclass(frozen=True)
+class LineScore:
+    """What became of a line.
+
+    Attributes: ``output``: the line with its scores, as JSON; None: it cannot be scored; ``problem``: why.
+    """
+
+    output: str | None
+    problem: str = ""
+
+
+@dataclass(frozen=True)
+class ScoreServiceSpec:
+    """Makes the service in a worker's process. ``stride``: see `score_lines`."""
+
+    model: ModelSpec
+    stride: int | None
+
+    def __call__(self, find_file: FindFile) -> ScoreService:
+        """Load the model. Raises ``ModelError``."""
+        return ScoreService(replace(self, model=self.model.relocated(find_file)))
+
+
+class ScoreService:
+    """A model that scores lines, one after the other."""
+
+    def __init__(self, spec: ScoreServiceSpec) -> None:
+        self._model, self._stride = spec.model.load(), spec.stride
+        problem = stride_problem(self._stride, self._model)
+        if problem is not None:
+            raise ModelError(problem)
+
+    def facts(self) -> dict[str, Any]:
+        """The model, what it computes with, and versions."""
+        return worker_facts(self._model)
+
+    def serve(
+        self, tasks: Iterable[Task | None], answer: Callable[[TaskResult], None], progress: Callable[[int], None]
+    ) -> None:
+        """Score lines as they come, see `Service`. A unit of progress is a line."""
+        for task in tasks:
+            if task is None:
+                continue
+            line: NumberedLine = task.content
+            try:
+                score = LineScore(scored_line(self._model, line.text, line.number, self._stride))
+            except (ModelError, InvalidLineError) as error:
+                score = LineScore(None, str(error))
+            progress(1)
+            answer(TaskResult(task.key, score))
