@@ -25,6 +25,9 @@ _QUIET_ENVIRONMENT = {
 }
 """Ray reports nothing to anybody, and prints nothing on stdout, where results may go."""
 
+_AUTH_MODE = "RAY_AUTH_MODE"
+"""The variable without which Ray sends no token to an address that somebody typed."""
+
 
 class HeadWatch:
     """Looks at the head of a cluster in a thread. Ray itself ends the process, without a word, when it is gone.
@@ -128,4 +131,5 @@ def _why_not(error: Exception, place: str | None) -> str:
         return f"{place}: the cluster runs another version of Ray or Python: {text}"
     if place is None:
         return f"Ray cannot be started on this machine: {text}"
-    return f"the Ray cluster at {place} cannot be joined: {text}"
+    hint = "; a head that asks for a token needs RAY_AUTH_MODE=token and its file ~/.ray/auth_token here"
+    return f"the Ray cluster at {place} cannot be joined: {text}" + ("" if _AUTH_MODE in os.environ else hint)
