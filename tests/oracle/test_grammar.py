@@ -158,9 +158,11 @@ def test_library(tokens, name):
 
 
 def drawn_grammars(count):
+    """The same draws in each run: llama.cpp takes hours for some ambiguous grammars, and nothing ends its call."""
     return settings(
         max_examples=count,
-        phases=[Phase.explicit, Phase.reuse, Phase.generate],
+        derandomize=True,
+        phases=[Phase.explicit, Phase.generate],
         suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
     )
 
@@ -273,7 +275,7 @@ def test_library_at_length(tokens, name):
     report(name, tokens, found)
 
 
-# In parts, so that several processes share them.
+# In parts, so that several processes share them: other walks along the same grammars.
 @pytest.mark.slow
 @pytest.mark.parametrize("part", range(6))
 def test_drawn_grammars_at_length(tokens, part):
