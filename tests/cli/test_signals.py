@@ -174,7 +174,7 @@ def test_a_line_that_the_second_ctrl_c_aborts_is_not_reported_as_wrong(tmp_path,
     def abort(*_arguments):
         raise AbortedError
 
-    monkeypatch.setattr(score_lines, "_scored_line", abort)
+    monkeypatch.setattr(score_lines, "scored_line", abort)
     lines = tmp_path / "lines.jsonl"
     lines.write_text('{"text": "a"}\n')
     with pytest.raises(AbortedError):

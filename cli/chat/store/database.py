@@ -55,8 +55,13 @@ class Database:
     def _prepare(self) -> None:
         """Check whose file it is, bring its tables up to date, and set how it is written."""
         run = self._connection.execute
-        marks = (self._pragma("application_id"), self._pragma("user_version"))
-        is_new = marks == (0, 0) and not run("SELECT count(*) FROM sqlite_schema").fetchone()[0]
+        run("BEGIN")  # one view of the file: another chat may be making its tables
+        try:
+            is_empty = not run("SELECT count(*) FROM sqlite_schema").fetchone()[0]
+            marks = (self._pragma("application_id"), self._pragma("user_version"))
+        finally:
+            run("COMMIT")
+        is_new = marks == (0, 0) and is_empty
         if not is_new and marks[0] != APPLICATION_ID:
             raise StoreError(f"{self.name}: this SQLite file is no chat store of gen; move it away")
         if marks[1] > len(MIGRATIONS):

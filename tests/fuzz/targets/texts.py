@@ -9,7 +9,7 @@ from logitsmith.cli.escapes import process_escapes
 from logitsmith.cli.inputs.json_lines import InvalidLineError, number_lines
 from logitsmith.cli.inputs.logprobs import logprob_request
 from logitsmith.cli.inputs.overrides import read_overrides
-from logitsmith.cli.inputs.score_lines import _scored_line
+from logitsmith.cli.inputs.score_lines import scored_line
 from logitsmith.cli.options.output import OutputOptions
 from logitsmith.engine import Model, ModelError
 from logitsmith.engine.metadata_overrides import check_overrides
@@ -34,7 +34,7 @@ def score_lines(data: bytes) -> None:
     first: Exception | None = None
     for number, line in number_lines(data[:_MOST_BYTES].splitlines(keepends=True)):
         try:
-            _scored_line(_model(), line, number, None).encode()
+            scored_line(_model(), line, number, None).encode()
         except (InvalidLineError, ModelError) as error:
             first = first or error
     if first:
