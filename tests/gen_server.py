@@ -178,6 +178,7 @@ def import_everything():
 
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)  # which is ignored where the tests run under nohup
     with socket.socket(fileno=int(sys.argv[1])) as this_end:
         import_everything()
         serve(this_end)
