@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from time import sleep
 from typing import Any
 
 from .connection import HeadWatch, import_ray
 from .errors import ClusterError
-from .file_transfer import MissingFileError, needed_files, publish
-from .placement import WorkerNeeds, workers_that_fit
+from .file_transfer import MissingFileError
+from .placement import WorkerNeeds
 from .shards import ShardQueue
 from .tasks import ServicePlan, Task, TaskResult
 from .worker import Worker, WorkerDiedError, WorkerStatus
+from .worker_pool import WorkerPool
 
 _POLL_SECONDS = 0.5
 """How long the driver waits for news before it looks at its workers."""
-_MAX_FAILED_STARTS = 3
-"""After so many workers in a row that died while they started, the run ends."""
 
 
 @dataclass(frozen=True)
@@ -58,25 +58,17 @@ class ClusterRun:
     ) -> None:
         self._ray = import_ray()
         self._options, self._admit, self._report, self._watch = options, admit, report, watch
-        fitting = workers_that_fit(_node_resources(self._ray), options.needs)
-        wanted = options.workers or fitting
-        if wanted > fitting:
-            report(f"the cluster has room for {fitting} of {wanted} workers; the others wait for it")
-        self._service, self._files = self._ray.put(service.make), needed_files(service.files)
-        self._failed_starts = self._started = self._units_of_dead = 0
-        self._workers: list[Worker] = []
-        for _ in range(wanted):
-            self._add_worker()
+        self._pool = WorkerPool(options.workers, options.needs, service, report)
 
     @property
     def workers(self) -> Sequence[WorkerStatus]:
         """How each worker is doing."""
-        return [worker.status for worker in self._workers]
+        return [worker.status for worker in self._pool]
 
     @property
     def units(self) -> int:
         """What all workers made, those that died included."""
-        return self._units_of_dead + sum(worker.status.units for worker in self._workers)
+        return self._pool.units
 
     def wait_for_worker(self) -> dict[str, Any] | None:
         """Wait a moment for a worker to be ready; returns its facts, None if there is none yet.
@@ -84,7 +76,7 @@ class ClusterRun:
         Raises ``ClusterError``, and what the start of a service raises.
         """
         list(self._news(None))
-        return next((worker.facts for worker in self._workers if worker.facts is not None), None)
+        return next((worker.facts for worker in self._pool if worker.facts is not None), None)
 
     def results(
         self, tasks: Iterator[Task | None], should_stop: Callable[[], bool]
@@ -102,22 +94,17 @@ class ClusterRun:
             if should_stop():
                 queue.stop()
             self._feed(queue)
-            if queue.is_empty and not any(worker.shards for worker in self._workers):
+            if queue.is_empty and not any(worker.shards for worker in self._pool):
                 return
             yield from self._news(queue)
             yield None
 
     def close(self) -> None:
         """End all workers."""
-        for worker in self._workers:
-            worker.kill()
-
-    def _add_worker(self) -> None:
-        self._started += 1
-        self._workers.append(Worker(self._started, self._service, self._files, self._options.needs))
+        self._pool.close()
 
     def _feed(self, queue: ShardQueue) -> None:
-        for worker in self._workers:
+        for worker in self._pool:
             while worker.has_room:
                 shard = queue.next(takes_suspects=not worker.shards)
                 if shard is None:
@@ -128,12 +115,9 @@ class ClusterRun:
         """Wait for news of the workers, and yield the results in it; ``queue``: takes the shards of dead ones."""
         if self._watch.is_gone:
             raise ClusterError("the head of the cluster is gone; what was answered is kept")
-        for worker in self._workers:
-            worker.ask_for_progress()
-        references = [reference for worker in self._workers for reference in worker.references]
-        self._ray.wait(references, timeout=_POLL_SECONDS)
-        ready = set(self._ray.wait(references, num_returns=len(references), timeout=0)[0])
-        for worker in list(self._workers):
+        self._pool.start_due()
+        ready = self._wait()
+        for worker in self._pool:
             try:
                 for reference in worker.references:
                     if reference in ready:
@@ -142,48 +126,47 @@ class ClusterRun:
             except WorkerDiedError as death:
                 yield from self._replace(worker, death, queue)
 
+    def _wait(self) -> set[Any]:
+        """Wait a moment for answers of the workers; returns the references of those that are there."""
+        for worker in self._pool:
+            worker.ask_for_progress()
+        references = [reference for worker in self._pool for reference in worker.references]
+        if not references:  # Ray would not wait
+            sleep(_POLL_SECONDS)
+            return set()
+        self._ray.wait(references, timeout=_POLL_SECONDS)
+        return set(self._ray.wait(references, num_returns=len(references), timeout=0)[0])
+
     def _receive(self, worker: Worker, reference: Any) -> Iterator[TaskResult]:
         is_start = worker.facts is None
         try:
             yield from worker.receive(reference)
         except MissingFileError:
-            if self._files.published is None:
-                self._report("the model is sent to the nodes that lack it")
-                self._files = publish(self._files)
-            worker.start(self._files)
+            self._pool.send_files(worker)
             return
         if is_start and worker.facts is not None:
-            self._failed_starts = 0
+            self._pool.note_start()
             reason = self._admit(worker.facts)
             if reason is not None:
                 self._refuse(worker, reason)
 
     def _refuse(self, worker: Worker, reason: str) -> None:
         """End a worker that may not join. There is no other in its place: it would be the same."""
-        worker.kill()
-        self._workers.remove(worker)
-        if not self._workers:
+        self._pool.remove(worker)
+        if self._pool.is_empty:
             raise ClusterError(f"{worker.name} may not join, and there is no other: {reason}")
         self._report(f"{worker.name} may not join: {reason}")
 
     def _check_stall(self, worker: Worker) -> None:
         if worker.stalled_seconds > self._options.stall_seconds:
-            worker.kill()
             raise WorkerDiedError(f"it made nothing for {self._options.stall_seconds:g} s, and was ended")
 
     def _replace(self, worker: Worker, death: WorkerDiedError, queue: ShardQueue | None) -> Iterator[TaskResult]:
         """Start another worker for a dead one; its shards go back. Yields the tasks that no worker survives."""
-        self._workers.remove(worker)
-        self._units_of_dead += worker.status.units
-        worker.kill()
-        if worker.facts is None:
-            self._failed_starts += 1
-            if self._failed_starts == _MAX_FAILED_STARTS:
-                raise ClusterError(f"{_MAX_FAILED_STARTS} workers in a row died while they started: {death}")
         self._report(f"{worker.name} died ({death}); what it had goes to others")
+        self._pool.replace(worker, death)
         if queue is not None:
             yield from _put_back(worker, death, queue)
-        self._add_worker()
 
 
 def _put_back(worker: Worker, death: WorkerDiedError, queue: ShardQueue) -> Iterator[TaskResult]:
@@ -195,8 +178,3 @@ def _put_back(worker: Worker, death: WorkerDiedError, queue: ShardQueue) -> Iter
         task = queue.put_back_from_dead(shard)
         if task is not None:
             yield TaskResult(task.key, None)
-
-
-def _node_resources(ray: Any) -> list[dict[str, float]]:
-    """What each node that is alive has."""
-    return [node["Resources"] for node in ray.nodes() if node["Alive"]]

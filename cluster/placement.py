@@ -22,19 +22,17 @@ class WorkerNeeds:
 
 
 def workers_that_fit(nodes: Iterable[Mapping[str, float]], needs: WorkerNeeds) -> int:
-    """Return how many workers fit on nodes, each given by its resources under Ray's names.
+    """Return how many workers fit on nodes, each given by its resources under Ray's names."""
+    return sum(_fit_on(node, needs) for node in nodes)
 
-    Raises ``ClusterError`` if not one fits.
-    """
-    resources = list(nodes)
-    count = sum(_fit_on(node, needs) for node in resources)
-    if not count:
-        largest = max((_describe(node) for node in resources), default="none")
-        raise ClusterError(
-            f"a worker needs {needs}, and no node of the cluster has that free (there is {largest}); "
-            f"see --cpus-per-worker, --parallel and -c"
-        )
-    return count
+
+def no_room(nodes: Iterable[Mapping[str, float]], needs: WorkerNeeds) -> ClusterError:
+    """Return the error for nodes on which not one worker fits."""
+    largest = max((_describe(node) for node in nodes), default="none")
+    return ClusterError(
+        f"a worker needs {needs}, and no node of the cluster has that free (there is {largest}); "
+        f"see --cpus-per-worker, --parallel and -c"
+    )
 
 
 def _fit_on(node: Mapping[str, float], needs: WorkerNeeds) -> int:

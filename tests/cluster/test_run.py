@@ -6,19 +6,10 @@ import signal
 from contextlib import suppress
 
 import pytest
-from logitsmith.cluster import (
-    ClusterError,
-    ClusterRun,
-    ClusterRunOptions,
-    ServicePlan,
-    Task,
-    WorkerNeeds,
-    connected,
-)
+from logitsmith.cluster import ClusterError, connected
 
+from .driver import Driver
 from .services import HANG, POISON, EchoFactory
-
-NEEDS = WorkerNeeds(cpus=1, gpus=0, memory_bytes=10**8)
 
 
 @pytest.fixture(scope="module")
@@ -27,32 +18,6 @@ def watch(ray, tmp_path_factory):
         patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))  # which the workers inherit
         with connected(None) as watch:
             yield watch
-
-
-class Driver:
-    """Runs tasks, and keeps what is reported."""
-
-    def __init__(self, watch, factory, *, workers=2, stall=60, size=4, admit=lambda facts: None, files=()):
-        self.reports = []
-        options = ClusterRunOptions(workers, NEEDS, size, stall)
-        self.run = ClusterRun(options, ServicePlan(factory, files), admit, self.reports.append, watch)
-
-    def wait(self):
-        while True:
-            facts = self.run.wait_for_worker()
-            if facts is not None:
-                return facts
-
-    def results(self, contents, on_result=lambda count: None):
-        results = {}
-        tasks = (Task(str(number), content) for number, content in enumerate(contents))
-        for result in self.run.results(tasks, lambda: False):
-            if result is not None:
-                assert result.key not in results
-                results[result.key] = result.content
-                on_result(len(results))
-        self.run.close()
-        return [results.pop(str(number)) for number in range(len(contents))]
 
 
 def test_each_task_gets_its_result(watch):
@@ -76,7 +41,7 @@ def test_workers_that_are_killed_at_random_lose_nothing(watch):
     driver.wait()
 
     def kill_sometimes(count):
-        pids = sorted(worker.facts["pid"] for worker in driver.run._workers if worker.facts is not None)
+        pids = sorted(worker.facts["pid"] for worker in driver.run._pool if worker.facts is not None)
         if count % 40 == 0 and pids:
             with suppress(ProcessLookupError):  # it was killed a moment ago
                 os.kill(chance.choice(pids), signal.SIGKILL)
@@ -125,7 +90,7 @@ def test_without_any_worker_that_may_join_the_run_ends(watch):
 
 
 def test_more_workers_than_fit_wait_for_room(watch):
-    driver = Driver(watch, EchoFactory(), workers=1000)
+    driver = Driver(watch, EchoFactory(), workers=50)
     assert driver.results(list(range(5))) == list(range(5))
     assert driver.reports[0].startswith("the cluster has room for ")
 

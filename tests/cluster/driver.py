@@ -1,0 +1,31 @@
+"""Runs tasks on a cluster that is connected, for the tests of what happens to workers and nodes."""
+
+from logitsmith.cluster import ClusterRun, ClusterRunOptions, ServicePlan, Task, WorkerNeeds
+
+NEEDS = WorkerNeeds(cpus=1, gpus=0, memory_bytes=10**8)
+
+
+class Driver:
+    """Runs tasks, and keeps what is reported."""
+
+    def __init__(self, watch, factory, *, workers=2, stall=60, size=4, admit=lambda facts: None, files=()):
+        self.reports = []
+        options = ClusterRunOptions(workers, NEEDS, size, stall)
+        self.run = ClusterRun(options, ServicePlan(factory, files), admit, self.reports.append, watch)
+
+    def wait(self):
+        while True:
+            facts = self.run.wait_for_worker()
+            if facts is not None:
+                return facts
+
+    def results(self, contents, on_result=lambda count: None):
+        results = {}
+        tasks = (Task(str(number), content) for number, content in enumerate(contents))
+        for result in self.run.results(tasks, lambda: False):
+            if result is not None:
+                assert result.key not in results
+                results[result.key] = result.content
+                on_result(len(results))
+        self.run.close()
+        return [results[str(number)] for number in range(len(results))]

@@ -1,0 +1,65 @@
+"""Tasks on a cluster of several nodes: nodes that die and nodes that come lose and change nothing."""
+
+from itertools import count as count_up
+from itertools import takewhile
+
+import pytest
+from logitsmith.cluster import connected
+
+from .driver import Driver
+from .services import EchoFactory
+
+NODES = 3
+
+
+@pytest.fixture
+def nodes(ray):
+    """A cluster with a head that computes nothing; returns it and its nodes."""
+    from ray.cluster_utils import Cluster
+
+    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 0})
+    try:
+        yield cluster, [cluster.add_node(num_cpus=1) for _ in range(NODES)]
+    finally:
+        cluster.shutdown()
+
+
+def test_a_node_that_dies_and_one_that_comes(nodes):
+    cluster, members = nodes
+    with connected(cluster.address) as watch:
+        driver = Driver(watch, EchoFactory(0.005), workers=NODES)
+        answered_by = set()
+
+        def change(count):
+            answered_by.update(worker.name for worker in driver.run.workers if worker.answered)
+            if count == 100:
+                cluster.remove_node(members[0], allow_graceful=False)
+            if count == 200:
+                cluster.add_node(num_cpus=1)
+
+        tasks = takewhile(lambda number: number < 300 or len(answered_by) <= NODES, count_up())
+        found = driver.results(tasks, change)
+    assert found == list(range(len(found)))
+    assert len(answered_by) == NODES + 1
+    assert any("died (its node " in report for report in driver.reports)
+
+
+def test_without_any_node_the_run_waits_for_one(nodes, monkeypatch):
+    monkeypatch.setattr("logitsmith.cluster.worker_pool._ROOM_SECONDS", 1.0)
+    cluster, members = nodes
+    with connected(cluster.address) as watch:
+        driver = Driver(watch, EchoFactory(0.005), workers=None)
+
+        def change(count):
+            if count == 50:
+                for member in members:
+                    cluster.remove_node(member, allow_graceful=False)
+
+        def report(sentence):
+            driver.reports.append(sentence)
+            if "room for 0 of 3" in sentence:
+                cluster.add_node(num_cpus=1)
+
+        driver.run._pool._report = report
+        assert driver.results(list(range(200)), change) == list(range(200))
+    assert any("room for 0 of 3 workers; the others wait for it" in sentence for sentence in driver.reports)
