@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from .gguf_metadata import read_metadata
     from .gpu_options import GpuOptions
     from .logprob_reader import LogprobReader, LogprobRequest
-    from .memory_estimate import estimate_memory
     from .model import Model, physical_cores
     from .model_files import (
         HubReference,
@@ -55,6 +54,7 @@ if TYPE_CHECKING:
     from .next_token import ChainComparison, NextToken, trace_next
     from .prompt_cache import PromptCacheError, load_prompt_cache, save_prompt_cache
     from .scoring import score, score_choices, score_prompt
+    from .slots import default_slots, estimate_memory
     from .text_stream import TextStream
     from .vocabulary import Vocabulary
 
@@ -102,6 +102,7 @@ __all__ = [
     "builtin_chat_templates",
     "check_chat_template",
     "check_gguf",
+    "default_slots",
     "estimate_memory",
     "format_chat",
     "frame_input",
@@ -152,7 +153,6 @@ __getattr__ = lazy_exports(
         "gguf_metadata": "read_metadata",
         "gpu_options": "GpuOptions",
         "logprob_reader": "LogprobReader LogprobRequest",
-        "memory_estimate": "estimate_memory",
         "model": "Model physical_cores",
         "model_files": "HubReference ModelEntry ModelFacts ModelNotHereError ModelSummary PullProgress"
         " list_models parse_hub_reference pull_model read_facts read_summaries resolve_model",
@@ -165,6 +165,7 @@ __getattr__ = lazy_exports(
         "next_token": "ChainComparison NextToken trace_next",
         "prompt_cache": "PromptCacheError load_prompt_cache save_prompt_cache",
         "scoring": "score score_choices score_prompt",
+        "slots": "default_slots estimate_memory",
         "text_stream": "TextStream",
         "vocabulary": "Vocabulary",
     },

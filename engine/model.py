@@ -26,14 +26,11 @@ from .native_model import LoadOptions, NativeModel
 from .prompt_pieces import PIECE_TOKENS
 from .row_probe import probe_decode_plan
 from .sequence_slots import SequenceSlots
+from .slots import DEFAULT_CONTEXT_TOKENS, default_slots
 from .vocabulary import Vocabulary
 
-DEFAULT_CONTEXT_TOKENS = 4096
-"""A compromise: room for long prompts, without the memory that the length a model was trained with may take."""
 _LLAMA_CPPS_DEFAULTS = ComputeOptions()
 _LLAMA_CPPS_GPU_DEFAULTS = GpuOptions()
-_REQUESTS_PER_THREAD, _MAX_DEFAULT_PARALLEL = 4, 8
-"""Enough requests to keep the threads busy; every slot takes memory. benchmarks/batch.py measures the speed."""
 
 
 class Model:
@@ -183,8 +180,7 @@ class Model:
     def default_parallel(self) -> int:
         """Requests to compute at a time: four per thread, at most 8, at most what half the free memory holds."""
         slot_bytes = max(1, self._native.cache_bytes_per_token() * self._options.length)
-        limit = min(_MAX_DEFAULT_PARALLEL, _REQUESTS_PER_THREAD * self.threads)
-        return max(1, min(limit, _free_memory_bytes() // 2 // slot_bytes))
+        return max(1, min(default_slots(self.threads), _free_memory_bytes() // 2 // slot_bytes))
 
     @property
     def trained_context(self) -> int:

@@ -17,6 +17,7 @@ from .native_abort_flag import AbortFlag
 from .native_gpu import set_gpu_options
 from .native_log import failed_assertions_as_errors, reason_suffix
 from .native_vocabulary import NativeVocabulary
+from .slots import cache_bytes_per_token
 
 _ONE_SEQUENCE_ARCHITECTURES = frozenset({"plamo2"})
 """llama.cpp multiplies the first sequence's place in the recurrent state by how many there are (0.3.36)."""
@@ -127,10 +128,9 @@ class NativeModel:
         return self._metadata_value("general.architecture") not in _ONE_SEQUENCE_ARCHITECTURES
 
     def cache_bytes_per_token(self) -> int:
-        """Memory for the keys and values of one token: two numbers of two bytes each, llama.cpp's default."""
-        heads = lib.llama_model_n_head(self.handle)
-        width = lib.llama_model_n_embd(self.handle) // max(1, heads) * lib.llama_model_n_head_kv(self.handle)
-        return int(self.layers * width * 4)
+        """Memory for the keys and values of one token."""
+        heads, kv_heads = lib.llama_model_n_head(self.handle), lib.llama_model_n_head_kv(self.handle)
+        return cache_bytes_per_token(self.layers, lib.llama_model_n_embd(self.handle), heads, kv_heads)
 
     def metadata(self) -> dict[str, str]:
         """The GGUF's metadata as texts; llama.cpp shortens long arrays."""

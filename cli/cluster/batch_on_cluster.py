@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ...cluster import ClusterRun, Task, TaskResult
+from ...engine import default_slots
 from ..batch.accepted_request import AcceptedRequest
 from ..batch.parts import BatchParts, stop_of
 from ..batch.result_writer import ResultWriter
@@ -15,15 +16,12 @@ from .admission import Admission
 from .batch_service import AnswerLine, BatchServiceSpec, Failure
 from .model_workers import WorkerLayout, model_for_workers, model_workers, wait_for_model
 
-_SLOTS_PER_THREAD, _MAX_SLOTS = 4, 8
-"""How many requests a worker computes at a time, unless --parallel says it: as on one machine."""
-
 
 def answer_on_cluster(parts: BatchParts, interrupt: Interrupt) -> None:
     """Answer all requests that have no result yet. Raises ``ClusterError``, ``ModelError``, ``JournalError``."""
     options = parts.options
     spec = model_for_workers(find_model(options.model, interrupt), options.cluster)
-    parallel = options.parallel or min(_MAX_SLOTS, _SLOTS_PER_THREAD * spec.arguments["threads"])
+    parallel = options.parallel or default_slots(spec.arguments["threads"])
     service = BatchServiceSpec(spec, parallel, options.deterministic, options.format.value)
     layout = WorkerLayout(options.cluster, spec, parallel, shard_size=parallel)
     with model_workers(layout, service, Admission(options.deterministic)) as run:
