@@ -177,4 +177,4 @@ def _put_back(worker: Worker, death: WorkerDiedError, queue: ShardQueue) -> Iter
             continue
         task = queue.put_back_from_dead(shard)
         if task is not None:
-            yield TaskResult(task.key, None)
+            yield TaskResult(task.key, None, True)

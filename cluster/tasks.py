@@ -22,10 +22,12 @@ class TaskResult(NamedTuple):
     Attributes:
         key: the task's.
         content: what the service made of it; None: it ends every process that it is given to.
+        has_failed: True if it was not answered.
     """
 
     key: str
     content: Any | None
+    has_failed: bool = False
 
 
 class Service(Protocol):

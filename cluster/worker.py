@@ -39,13 +39,14 @@ class WorkerDiedError(Exception):
 class WorkerStatus:
     """How a worker is doing.
 
-    Attributes: ``name``: its number and host; ``is_ready``: True once it takes tasks; ``answered``: tasks;
-    ``units``: what it made, such as tokens; ``seconds``: since it was ready.
+    Attributes: ``name``: its number and host; ``is_ready``: True once it takes tasks; ``answered``,
+    ``failed``: tasks; ``units``: what it made, such as tokens; ``seconds``: since it was ready.
     """
 
     name: str
     is_ready: bool
     answered: int
+    failed: int
     units: int
     seconds: float
 
@@ -70,7 +71,7 @@ class Worker:
         self.start(files)
         self._asked: Any = None
         self._asked_at = self._changed_at = self._ready_at = monotonic()
-        self._number, self._answered, self._units = number, 0, 0
+        self._number, self._answered, self._failed, self._units = number, 0, 0, 0
         self._shards: dict[Any, Shard] = {}
         self.facts: dict[str, Any] | None = None
 
@@ -84,7 +85,7 @@ class Worker:
         """How it is doing."""
         is_ready = self.facts is not None
         seconds = monotonic() - self._ready_at if is_ready else 0.0
-        return WorkerStatus(self.name, is_ready, self._answered, self._units, seconds)
+        return WorkerStatus(self.name, is_ready, self._answered, self._failed, self._units, seconds)
 
     @property
     def shards(self) -> list[Shard]:
@@ -142,7 +143,8 @@ class Worker:
             return []
         del self._shards[reference]
         results, units = value
-        self._answered += len(results)
+        failed = sum(result.has_failed for result in results)
+        self._failed, self._answered = self._failed + failed, self._answered + len(results) - failed
         self._units, self._changed_at = max(self._units, units), monotonic()
         return list(results)
 

@@ -81,7 +81,7 @@ class BatchService:
                 try:
                     request = self._builder.build(task.content.resolved)
                 except (GrammarError, SamplingError, ModelError) as error:
-                    answer(TaskResult(task.key, Failure("invalid_request", str(error))))
+                    answer(TaskResult(task.key, Failure("invalid_request", str(error)), True))
                     continue
                 pending[request.key] = task
                 yield request
@@ -95,4 +95,4 @@ class BatchService:
                 line = encode_json(self._format.answer_record(task.content, outcome))
                 answer(TaskResult(task.key, AnswerLine(line, str(outcome.exactness))))
             else:
-                answer(TaskResult(task.key, Failure("generation_failed", str(outcome.error))))
+                answer(TaskResult(task.key, Failure("generation_failed", str(outcome.error)), True))

@@ -71,4 +71,4 @@ class ScoreService:
             except (ModelError, InvalidLineError) as error:
                 score = LineScore(None, str(error))
             progress(1)
-            answer(TaskResult(task.key, score))
+            answer(TaskResult(task.key, score, score.output is None))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from time import monotonic
 from typing import TYPE_CHECKING
@@ -112,8 +112,16 @@ class ProgressDisplay:
 
 
 @contextmanager
-def show_progress(progress: BatchProgress, results_on_terminal: bool) -> Iterator[ProgressDisplay]:
-    """Show the progress while inside; there is no bar if results are printed on the same terminal."""
+def show_progress(
+    progress: BatchProgress, results_on_terminal: bool, details: Callable[[], Sequence[str]] = tuple
+) -> Iterator[ProgressDisplay]:
+    """Show the progress while inside.
+
+    Args:
+        progress: what the batch has done so far.
+        results_on_terminal: results are printed on the same terminal; then there is no bar.
+        details: returns lines to show below the bar.
+    """
     if not sys.stderr.isatty() or results_on_terminal:
         yield ProgressDisplay(progress, None)
         return
@@ -129,7 +137,7 @@ def show_progress(progress: BatchProgress, results_on_terminal: bool) -> Iterato
         TextColumn("{task.fields[speed]}"),
         TimeRemainingColumn(compact=True),
     )
-    with visible_bar(), make_bar(columns) as bar:
+    with visible_bar(lambda: 1 + len(details())), make_bar(columns, details) as bar:
         yield ProgressDisplay(progress, bar)
 
 

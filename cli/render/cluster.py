@@ -14,6 +14,8 @@ from .batch import BatchProgress, ProgressDisplay, show_progress
 
 _LINE_INTERVAL_SECONDS = 30.0
 """Between two reports on the workers in a log."""
+_MAX_SHOWN_WORKERS = 8
+"""Below the bar of a terminal."""
 
 
 class ClusterProgressDisplay:
@@ -39,7 +41,13 @@ def show_cluster_progress(
     progress: BatchProgress, run: ClusterRun, options: BatchOptions
 ) -> Iterator[ClusterProgressDisplay]:
     """Show the progress while inside, and a line on each worker at the end."""
-    with show_progress(progress, options.prints_results and sys.stdout.isatty()) as display:
+
+    def details() -> list[str]:
+        lines = [worker_line(worker) for worker in run.workers]
+        further = len(lines) - _MAX_SHOWN_WORKERS
+        return lines if further <= 0 else [*lines[:_MAX_SHOWN_WORKERS], f"{further} more"]
+
+    with show_progress(progress, options.prints_results and sys.stdout.isatty(), details) as display:
         shown = ClusterProgressDisplay(progress, run, display)
         try:
             yield shown
@@ -54,4 +62,5 @@ def worker_line(worker: WorkerStatus, unit: str = "tokens") -> str:
     if not worker.is_ready:
         return f"{worker.name}: starting"
     speed = worker.units / max(worker.seconds, 1e-9)
-    return f"{worker.name}: {worker.answered:,} answered, {speed:,.0f} {unit}/s"
+    failed = f", {worker.failed:,} failed" if worker.failed else ""
+    return f"{worker.name}: {worker.answered:,} answered{failed}, {speed:,.0f} {unit}/s"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING
 
@@ -18,6 +18,8 @@ from .text import file_size, visible
 _LONG_PROMPT_TOKENS = 1024
 """A shorter prompt is read before a person would see a bar."""
 _BAR_WIDTH = 8
+_MAX_LINE_CHARACTERS = 49
+"""Of a line below a bar."""
 _MAX_NAME_CHARACTERS = 26
 """Of a model's name, so that the bar stays short."""
 _MAX_TITLE_CHARACTERS = 18
@@ -169,17 +171,32 @@ def _shown_bar(columns: tuple[ProgressColumn, ...]) -> Iterator[Progress]:
         yield bar
 
 
-def make_bar(columns: tuple[ProgressColumn, ...]) -> Progress:
+def make_bar(columns: tuple[ProgressColumn, ...], details: Callable[[], Iterable[str]] = tuple) -> Progress:
     """A bar of one line, which disappears at its end.
 
     A line that a terminal wraps when it becomes narrower leaves remains. So ``columns`` take at most 49 of a
     line, whatever the width.
+
+    Args:
+        columns: of the line.
+        details: called at each refresh; returns lines to show below it, which are cut to the same width.
     """
-    from rich.console import Console
+    from rich.console import Console, RenderableType
     from rich.progress import Progress
+    from rich.text import Text
+
+    class Bar(Progress):
+        """The line, and what stands below it."""
+
+        def get_renderables(self) -> Iterator[RenderableType]:
+            yield from super().get_renderables()
+            for line in details():
+                text = Text(line, style="dim", no_wrap=True)
+                text.truncate(_MAX_LINE_CHARACTERS, overflow="ellipsis")
+                yield text
 
     # Stdout is not redirected: what is written there meanwhile is output.
-    return Progress(*columns, console=Console(stderr=True), transient=True, redirect_stdout=False)
+    return Bar(*columns, console=Console(stderr=True), transient=True, redirect_stdout=False)
 
 
 def _percentage() -> tuple[ProgressColumn, ...]:
