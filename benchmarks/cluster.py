@@ -8,6 +8,8 @@ second between a short batch and a long one, so that starts do not count. They t
 Then the driver alone: workers that answer at once, whose answers are read, resolved, sent, received and written as
 those of a model. The peer is a loop that only writes these lines.
 
+Then the processor time that the driver takes for workers that compute: it asks each for its progress.
+
 Last the memory of the driver by the number of ids.
 """
 
@@ -24,7 +26,7 @@ import tempfile
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, fields
 from pathlib import Path
-from time import perf_counter
+from time import perf_counter, process_time, sleep
 from typing import Any, TypeVar
 
 from logitsmith.cli.batch.batch_settings import ModelDescription
@@ -50,10 +52,13 @@ from logitsmith.cluster import (
     WorkerNeeds,
     connected,
 )
+from logitsmith.cluster.connection import HeadWatch
 from logitsmith.engine import versions
 
 OptionsT = TypeVar("OptionsT", bound=Options)
 _SECONDS = re.compile(r" in (?:(\d+) min )?([\d.]+) s ")
+_WORKERS = (2, 22)
+_SLOW_SECONDS = 15.0
 _FLAGS = ("--format", "jsonl", "-c", "512")
 _HERE = ("-t", "2")
 _THERE = ("-t", "1", "--on", "ray", "--workers", "2", "--cpus-per-worker", "1")
@@ -70,6 +75,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         _compare(Path(folder), options.requests, options.rounds)
         _measure_driver(Path(folder), options.driver_requests)
+    _measure_waiting()
     _measure_memory(options.ids)
 
 
@@ -162,6 +168,56 @@ def _measure_driver(folder: Path, count: int) -> None:
     print(f"{'the driver, with 2 workers':32} {count / taken:7,.0f} requests a second")
     print(f"{'an overhead per request of':32} {1e6 * taken / count:7,.0f} microseconds")
     print(f"{'only writing the lines':32} {count / written:7,.0f} a second\n")
+
+
+@dataclass(frozen=True)
+class SlowFactory:
+    """Makes a service that answers after some seconds."""
+
+    def __call__(self, find_file: FindFile) -> SlowService:
+        """Make it; no file is needed."""
+        return SlowService()
+
+
+class SlowService(InstantService):
+    """Answers after some seconds."""
+
+    def serve(
+        self, tasks: Iterable[Task | None], answer: Callable[[TaskResult], None], progress: Callable[[int], None]
+    ) -> None:
+        """Answer each task, as all workers do at the same time."""
+        for task in tasks:
+            if task is not None:
+                sleep(_SLOW_SECONDS)
+                answer(TaskResult(task.key, None))
+
+
+def _measure_waiting() -> None:
+    from ray.cluster_utils import Cluster  # noqa: PLC0415 - sets environment variables of its own
+
+    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": max(_WORKERS)})
+    try:
+        with connected(cluster.address) as watch:
+            few, many = (_driver_share(watch, workers) for workers in _WORKERS)
+    finally:
+        cluster.shutdown()
+    each = (many - few) / (_WORKERS[1] - _WORKERS[0])
+    print(f"{'the driver, per worker and second':32} {1e6 * each:7,.0f} microseconds of a processor\n")
+
+
+def _driver_share(watch: HeadWatch, workers: int) -> float:
+    """The share of a processor that the driver takes while its workers compute."""
+    needs = WorkerNeeds(cpus=1, gpus=0, memory_bytes=10**8)
+    options = ClusterRunOptions(workers, needs, 1, 10 * _SLOW_SECONDS)
+    run = ClusterRun(options, ServicePlan(SlowFactory()), lambda facts: None, print, watch)
+    while not all(worker.is_ready for worker in run.workers):
+        run.wait_for_worker()
+    began, used = perf_counter(), process_time()
+    for _ in run.results((Task(str(number), None) for number in range(workers)), lambda: False):
+        pass
+    share = (process_time() - used) / (perf_counter() - began)
+    run.close()
+    return share
 
 
 def _options(cls: type[OptionsT], **values: Any) -> OptionsT:

@@ -8,7 +8,7 @@ import typer
 
 from ..errors import FAILED, note, say
 from ..inputs.chat_template import ChatTemplateFlags
-from ..inputs.files import open_input
+from ..inputs.files import file_errors_in_words, is_stdin, open_input
 from ..inputs.grammar import grammar_folders, report_schema
 from ..inputs.model import show_llama_cpp_messages
 from ..inputs.settings import fresh_seed, open_chosen_preset, overrides, preset_name
@@ -73,6 +73,9 @@ def _count_requests(options: BatchOptions, template: PromptTemplate | None) -> i
     from ..inputs.json_lines import InvalidLineError
 
     if not options.reads_file:
+        if not is_stdin(options.requests):
+            with file_errors_in_words(options.requests):
+                options.requests.stat()  # before a file of results is made
         return None
     try:
         with open_input(options.requests) as file:

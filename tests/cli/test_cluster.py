@@ -136,3 +136,16 @@ def test_a_worker_that_is_killed_loses_nothing_and_a_driver_that_is_killed_is_go
     assert "58 answered" not in done.err
     expected = {name: {**result, "worker": None} for name, result in results(work / "here.jsonl").items()}
     assert results(output) == expected
+
+
+@pytest.mark.usefixtures("ray", "with_pruned_model")
+def test_a_line_of_a_pipe_is_answered_when_it_comes(home, environment):
+    arguments = ["batch", "-", *SMALL, *ON_RAY]
+    command = [sys.executable, "-m", "logitsmith.cli", *arguments]
+    streams = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
+    with subprocess.Popen(command, cwd=home / "work", env=environment, text=True, bufsize=1, **streams) as driver:
+        for name in ("first", "second", "third"):
+            driver.stdin.write(json.dumps({"id": name, "prompt": "The sea", "max_tokens": 2}) + "\n")
+            assert json.loads(driver.stdout.readline())["id"] == name
+        driver.stdin.close()
+        assert driver.wait() == 0

@@ -76,6 +76,8 @@ class Host(_Namespaces):
         self.run("ip", "address", "add", f"{self.address}/24", "dev", "eth0")
         for device in ("lo", "eth0"):
             self.run("ip", "link", "set", device, "up")
+        # Programs take the address of this route for their own.
+        self.run("ip", "route", "add", "default", "dev", "eth0")
 
     def start(self, *command, **options):
         """Start a program, as a user on it would."""
