@@ -39,6 +39,8 @@ for _ in range(64):
 GEN = [sys.executable, "-m", "logitsmith.cli"]
 COMPLETION = ["env", "_GEN_COMPLETE=bash", "_GEN_COMPLETE_LINE=gen Hello -P "]
 """What a shell asks at a Tab."""
+ENVIRONMENT = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+"""Modules are compiled at the first start, as for a user."""
 PROMPT = ["Hello", "-c", "2048"]
 
 
@@ -85,9 +87,8 @@ def _python(program: str) -> list[str]:
 
 
 def _cost(command: Sequence[str]) -> Cost:
-    environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     began = perf_counter()
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=environment)
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=ENVIRONMENT)
     _, status, usage = os.wait4(process.pid, 0)
     seconds = perf_counter() - began
     process.returncode = os.waitstatus_to_exitcode(status)

@@ -30,7 +30,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def _run(arguments: Sequence[str] | None) -> None:
-    with few_collections():
+    with few_collections(is_whole_process=arguments is None):
         if arguments is None and "_GEN_COMPLETE" in os.environ:
             from .completion import answer
 

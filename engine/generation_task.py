@@ -17,7 +17,7 @@ from .errors import ModelError
 from .events import Done, Start, Timings
 from .logprob_reader import LogprobReader, LogprobRequest
 from .model import Model
-from .native_log import BINDING_VERSION
+from .native_binding import binding_version
 from .prompt_lookup import PromptLookup
 from .text_stream import TextStream
 from .vocabulary import Vocabulary
@@ -138,7 +138,7 @@ class GenerationTask:
 
 def versions() -> dict[str, str]:
     """The versions of this package and of the binding to llama.cpp."""
-    return {"logitsmith": version("logitsmith"), "llama-cpp-python": BINDING_VERSION}
+    return {"logitsmith": version("logitsmith"), "llama-cpp-python": binding_version()}
 
 
 def _prompt_lookup(model: Model, request: GenerationRequest, prompt_ids: Sequence[int]) -> PromptLookup | None:

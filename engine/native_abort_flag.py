@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 
-import llama_cpp.llama_cpp as lib
+from .native_binding import lib
 
 _strlen = ctypes.cast(ctypes.CDLL(None).strlen, ctypes.c_void_p).value or 0
 

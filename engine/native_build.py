@@ -5,11 +5,8 @@ from __future__ import annotations
 import ctypes
 from dataclasses import dataclass
 
-import llama_cpp.llama_cpp as lib
-from llama_cpp._ggml import libggml
-
+from .native_binding import binding_version, lib, libggml
 from .native_gpu import supports_gpu
-from .native_log import BINDING_VERSION
 
 
 @dataclass(frozen=True)
@@ -36,7 +33,7 @@ def llama_cpp_build() -> LlamaCppBuild:
     versions = [_text(libggml, name) for name in ("ggml_version", "ggml_commit")]
     info = lib.llama_print_system_info().decode("utf-8", "replace")
     return LlamaCppBuild(
-        binding_version=BINDING_VERSION,
+        binding_version=binding_version(),
         ggml_version=" ".join(version for version in versions if version),
         system_info=" | ".join(part.strip() for part in info.split("|") if part.strip()),
         devices=_devices(),

@@ -6,10 +6,9 @@ import ctypes
 from collections.abc import Sequence
 from functools import lru_cache
 
-import llama_cpp.llama_cpp as lib
-
 from .chat_template import ChatPrompt, ChatTemplate, Message
 from .errors import ModelError
+from .native_binding import lib
 
 
 @lru_cache(maxsize=1)

@@ -8,12 +8,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-import llama_cpp.llama_cpp as lib
 import numpy as np
 from numpy.typing import NDArray
 
 from .compute_options import ComputeOptions
 from .errors import AbortedError, ModelError
+from .native_binding import lib
 from .native_log import failed_assertions_as_errors, last_complaint, reason_suffix
 from .native_model import NativeModel
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 import ctypes
 from typing import Any
 
-import llama_cpp.llama_cpp as lib
-
 from .errors import ModelError
 from .gpu_options import SPLIT_MODE_IDS, GpuOptions
+from .native_binding import lib
 
 
 def supports_gpu() -> bool:

@@ -4,14 +4,10 @@ from __future__ import annotations
 
 import ctypes
 import re
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-import llama_cpp.llama_cpp as lib
-from llama_cpp._ggml import libggml
-
-BINDING_VERSION: str = sys.modules["llama_cpp"].__version__
+from .native_binding import lib, libggml
 
 _DEBUG, _WARNING, _ERROR = 1, 3, 4
 """ggml_log_level, see ggml.h."""

@@ -8,12 +8,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-import llama_cpp.llama_cpp as lib
-
 from .errors import ModelError
 from .gpu_options import GpuOptions
 from .metadata_overrides import MetadataOverrides
 from .native_abort_flag import AbortFlag
+from .native_binding import lib
 from .native_gpu import set_gpu_options
 from .native_log import failed_assertions_as_errors, reason_suffix
 from .native_vocabulary import NativeVocabulary

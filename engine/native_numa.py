@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import llama_cpp.llama_cpp as lib
-
 from ..common.limits import NUMA_STRATEGIES
 from . import native_log  # noqa: F401 - it starts llama.cpp's back ends
 from .errors import ModelError
+from .native_binding import lib
 
 _STRATEGY_IDS = dict(zip(NUMA_STRATEGIES, (1, 2, 3), strict=True))
 """ggml_numa_strategy, see ggml-cpu.h."""

@@ -8,9 +8,8 @@ from functools import cached_property
 from itertools import repeat
 from typing import Any
 
-import llama_cpp.llama_cpp as lib
-
 from .errors import ModelError
+from .native_binding import lib
 
 # Called for each token of a vocabulary. A PYFUNCTYPE keeps Python's lock, which is faster than releasing it.
 _piece_of = ctypes.PYFUNCTYPE(

@@ -1,0 +1,91 @@
+"""Build llama.cpp's programs, the peers of a whole `gen`, from the source that llama-cpp-python was built from.
+
+python -m benchmarks.build_llama_cpp [--jobs N]
+
+It downloads the source distribution of the installed llama-cpp-python, and compiles llama-completion and
+llama-server with its options, for this processor. They lie in the virtual environment, under llama.cpp/bin.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import sys
+import tarfile
+import tempfile
+from importlib.metadata import version
+from pathlib import Path
+
+FOLDER = Path(sys.prefix) / "llama.cpp"
+PROGRAMS = ("llama-completion", "llama-server")
+_OPTIONS = (
+    "-DCMAKE_BUILD_TYPE=Release",
+    "-DGGML_NATIVE=ON",
+    "-DCMAKE_BUILD_RPATH_USE_ORIGIN=ON",
+    "-DLLAMA_BUILD_TESTS=OFF",
+    "-DLLAMA_BUILD_EXAMPLES=OFF",
+    "-DLLAMA_BUILD_APP=OFF",
+    "-DLLAMA_BUILD_UI=OFF",
+    "-DLLAMA_USE_PREBUILT_UI=OFF",
+    "-DLLAMA_OPENSSL=OFF",
+    "-DLLAMA_CURL=OFF",
+)
+
+
+def main() -> None:
+    """Build them, unless they are there."""
+    parser = argparse.ArgumentParser(description="build llama.cpp's programs")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count())
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        source = _download(Path(folder))
+        build = Path(folder, "build")
+        subprocess.run(
+            ["cmake", "-S", source, "-B", build, f"-DCMAKE_INSTALL_PREFIX={FOLDER}", *_OPTIONS], check=True
+        )
+        jobs = ("-j", str(options.jobs))
+        subprocess.run(["cmake", "--build", build, *jobs, "--target", *PROGRAMS], check=True)
+        _copy(build / "bin", FOLDER / "bin")
+    for name in PROGRAMS:
+        print(FOLDER / "bin" / name)
+
+
+def program(name: str) -> Path:
+    """Return the path of a program. Ends the process with a sentence if it was not built."""
+    path = FOLDER / "bin" / name
+    if not path.is_file():
+        raise SystemExit(f"{name} is the peer here, and is not built: python -m benchmarks.build_llama_cpp")
+    return path
+
+
+def _download(folder: Path) -> Path:
+    """Download the source distribution, and return where its llama.cpp lies."""
+    name = f"llama-cpp-python=={version('llama-cpp-python')}"
+    pip = (
+        sys.executable,
+        "-m",
+        "pip",
+        "download",
+        "--no-deps",
+        "--no-binary",
+        ":all:",
+        "--dest",
+        str(folder),
+        name,
+    )
+    subprocess.run(pip, check=True)
+    (archive,) = folder.glob("*.tar.gz")
+    with tarfile.open(archive) as file:
+        file.extractall(folder, filter="data")
+    return next(folder.glob("*/vendor/llama.cpp"))
+
+
+def _copy(source: Path, target: Path) -> None:
+    """Copy programs and the libraries beside them, as links and files."""
+    target.mkdir(parents=True, exist_ok=True)
+    subprocess.run(["cp", "-a", f"{source}/.", str(target)], check=True)
+
+
+if __name__ == "__main__":
+    main()

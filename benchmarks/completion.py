@@ -1,0 +1,76 @@
+"""A whole `gen` against a whole llama-completion: the speed of writing, and the time of a start.
+
+python -m benchmarks.completion [--rounds 8] [--tokens 256]
+
+Both run the bundled model with the same chain, the same seed and the same threads, and write as many tokens. They
+take turns. The speed of writing comes from the difference between a long and a short run, so that starts do not
+count; the start is a run of one token. The peer is built by `python -m benchmarks.build_llama_cpp`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import subprocess
+import sys
+from collections.abc import Sequence
+from time import perf_counter
+
+from logitsmith.engine import locate
+
+from .build_llama_cpp import program
+from .start import ENVIRONMENT
+
+_SHORT_TOKENS = 16
+_PROMPT = "The lighthouse keeper wrote in his journal that the storm"
+_COMMON = ("-s", "7", "-t", "2", "-c", "2048", "--ignore-eos")
+_GEN = (sys.executable, "-m", "logitsmith.cli", _PROMPT, *_COMMON)
+_VARIANTS = {
+    "text": (),
+    "jsonl with 5 logprobs": ("--format", "jsonl", "--logprobs", "5"),
+}
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description="gen against llama-completion")
+    parser.add_argument("--rounds", type=int, default=8)
+    parser.add_argument("--tokens", type=int, default=256)
+    options = parser.parse_args()
+    model = str(locate()[0])
+    peer = (str(program("llama-completion")), "-m", model, "-p", _PROMPT, "-no-cnv", *_COMMON)
+    own = {name: (*_GEN, "-m", model, *flags) for name, flags in _VARIANTS.items()}
+    commands = {"llama-completion": peer, **own}
+    starts: dict[str, list[float]] = {name: [] for name in commands}
+    writing: dict[str, list[float]] = {name: [] for name in commands}
+    for command in commands.values():
+        _seconds(command, 1)  # compiles modules, and reads files from the disk
+    for turn in range(options.rounds):
+        for name in list(commands)[:: 1 if turn % 2 else -1]:
+            starts[name].append(_seconds(commands[name], 1))
+            short, long = (_seconds(commands[name], count) for count in (_SHORT_TOKENS, options.tokens))
+            writing[name].append((long - short) / (options.tokens - _SHORT_TOKENS))
+    _print("tokens/s, against llama-completion", writing, is_speed=True)
+    _print("wall time of one token, against llama-completion", starts, is_speed=False)
+
+
+def _seconds(command: Sequence[str], tokens: int) -> float:
+    """The wall time of a run."""
+    began = perf_counter()
+    words = (*command, "-n", str(tokens))
+    subprocess.run(words, check=True, capture_output=True, stdin=subprocess.DEVNULL, env=ENVIRONMENT)
+    return perf_counter() - began
+
+
+def _print(title: str, seconds: dict[str, list[float]], *, is_speed: bool) -> None:
+    """Print the median over the rounds of the ratio within each round."""
+    (_, peer), *others = seconds.items()
+    print(f"{title} ({1e3 * statistics.median(peer):.2f} ms)")
+    for name, own in others:
+        ratios = [b / a if is_speed else a / b for a, b in zip(own, peer, strict=True)]
+        low, middle, high = statistics.quantiles(ratios, n=4)
+        print(f"  gen, {name:24} {middle:6.3f} ({low:.3f} to {high:.3f})")
+
+
+if __name__ == "__main__":
+    main()
