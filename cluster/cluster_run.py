@@ -9,7 +9,6 @@ from typing import Any
 
 from .connection import HeadWatch, import_ray
 from .errors import ClusterError
-from .file_transfer import MissingFileError
 from .placement import WorkerNeeds
 from .shards import ShardQueue
 from .tasks import ServicePlan, Task, TaskResult
@@ -18,6 +17,8 @@ from .worker_pool import WorkerPool
 
 _POLL_SECONDS = 0.5
 """How long the driver waits for news before it looks at its workers."""
+_FEW_WORKERS, _GATHER_SECONDS = 16, 0.01
+"""With more workers than that, the driver waits so long for further answers after the first."""
 
 
 @dataclass(frozen=True)
@@ -94,7 +95,7 @@ class ClusterRun:
             if should_stop():
                 queue.stop()
             self._feed(queue)
-            if queue.is_empty and not any(worker.shards for worker in self._pool):
+            if queue.is_empty and not any(worker.task_count for worker in self._pool):
                 return
             yield from self._news(queue)
             yield None
@@ -104,12 +105,16 @@ class ClusterRun:
         self._pool.close()
 
     def _feed(self, queue: ShardQueue) -> None:
-        for worker in self._pool:
-            while worker.has_room:
-                shard = queue.next(takes_suspects=not worker.shards)
-                if shard is None:
-                    break
-                worker.give(shard)
+        """Give a shard to each worker that has none, then one more to each."""
+        size, now = self._options.shard_size, self._pool.clock.now
+        ready = [worker for worker in self._pool if worker.has_room(size)]
+        for is_idle in (True, False):
+            for worker in ready:
+                if is_idle == (worker.task_count == 0):
+                    shard = queue.next(takes_suspects=is_idle)
+                    if shard is None:
+                        break
+                    worker.give(shard, now)
 
     def _news(self, queue: ShardQueue | None) -> Iterator[TaskResult]:
         """Wait for news of the workers, and yield the results in it; ``queue``: takes the shards of dead ones."""
@@ -117,49 +122,48 @@ class ClusterRun:
             raise ClusterError("the head of the cluster is gone; what was answered is kept")
         self._pool.start_due()
         ready = self._wait()
+        self._pool.clock.tick()
         for worker in self._pool:
             try:
-                for reference in worker.references:
-                    if reference in ready:
-                        yield from self._receive(worker, reference)
-                self._check_stall(worker)
+                if worker.reference in ready:
+                    yield from self._receive(worker)
+                if worker.stalled_seconds(self._pool.clock.now) > self._options.stall_seconds:
+                    raise WorkerDiedError(f"it made nothing for {self._options.stall_seconds:g} s, and was ended")
             except WorkerDiedError as death:
                 yield from self._replace(worker, death, queue)
 
     def _wait(self) -> set[Any]:
         """Wait a moment for answers of the workers; returns the references of those that are there."""
-        for worker in self._pool:
-            worker.ask_for_progress()
-        references = [reference for worker in self._pool for reference in worker.references]
+        references = [worker.reference for worker in self._pool]
         if not references:  # Ray would not wait
             sleep(_POLL_SECONDS)
             return set()
+        count = len(references)
         self._ray.wait(references, timeout=_POLL_SECONDS)
-        return set(self._ray.wait(references, num_returns=len(references), timeout=0)[0])
+        # Of many workers, more answer soon: each look at all of them takes time.
+        pause = _GATHER_SECONDS if count > _FEW_WORKERS else 0
+        return set(self._ray.wait(references, num_returns=count, timeout=pause)[0])
 
-    def _receive(self, worker: Worker, reference: Any) -> Iterator[TaskResult]:
-        is_start = worker.facts is None
+    def _receive(self, worker: Worker) -> list[TaskResult]:
+        was_ready = worker.facts is not None
         try:
-            yield from worker.receive(reference)
-        except MissingFileError:
-            self._pool.send_files(worker)
-            return
-        if is_start and worker.facts is not None:
-            self._pool.note_start()
-            reason = self._admit(worker.facts)
-            if reason is not None:
-                self._refuse(worker, reason)
+            results = self._pool.receive(worker)
+            if not was_ready and worker.facts is not None:
+                self._admit_or_raise(worker.facts)
+                self._pool.note_ready()
+        except WorkerDiedError:
+            raise
+        except Exception as error:
+            if was_ready:
+                raise
+            self._pool.refuse(worker, error)
+            return []
+        return results
 
-    def _refuse(self, worker: Worker, reason: str) -> None:
-        """End a worker that may not join. There is no other in its place: it would be the same."""
-        self._pool.remove(worker)
-        if self._pool.is_empty:
-            raise ClusterError(f"{worker.name} may not join, and there is no other: {reason}")
-        self._report(f"{worker.name} may not join: {reason}")
-
-    def _check_stall(self, worker: Worker) -> None:
-        if worker.stalled_seconds > self._options.stall_seconds:
-            raise WorkerDiedError(f"it made nothing for {self._options.stall_seconds:g} s, and was ended")
+    def _admit_or_raise(self, facts: dict[str, Any]) -> None:
+        reason = self._admit(facts)
+        if reason is not None:
+            raise ClusterError(reason)
 
     def _replace(self, worker: Worker, death: WorkerDiedError, queue: ShardQueue | None) -> Iterator[TaskResult]:
         """Start another worker for a dead one; its shards go back. Yields the tasks that no worker survives."""

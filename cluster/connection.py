@@ -87,6 +87,8 @@ def connected(address: str | None) -> Iterator[HeadWatch]:
         )
     except Exception as error:
         raise ClusterError(_why_not(error, place)) from None
+    except SystemExit:  # Ray's own handler of SIGTERM
+        raise SystemExit(128 + signal.SIGTERM) from None
     finally:
         for number, handler in handlers.items():  # Ray puts in its own
             signal.signal(number, handler)

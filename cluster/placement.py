@@ -30,7 +30,7 @@ def no_room(nodes: Iterable[Mapping[str, float]], needs: WorkerNeeds) -> Cluster
     """Return the error for nodes on which not one worker fits."""
     largest = max((_describe(node) for node in nodes), default="none")
     return ClusterError(
-        f"a worker needs {needs}, and no node of the cluster has that free (there is {largest}); "
+        f"a worker needs {needs}, and no node of the cluster has that (there is {largest}); "
         f"see --cpus-per-worker, --parallel and -c"
     )
 

@@ -10,7 +10,7 @@ from itertools import islice
 from .tasks import Task
 
 _MAX_DEATHS = 2
-"""A shard whose workers died so often is split."""
+"""A shard whose workers died so often is split; a task that was alone in it is to blame for one more death."""
 
 
 @dataclass(frozen=True)
@@ -58,24 +58,23 @@ class ShardQueue:
         return self._new_shard()
 
     def put_back(self, shard: Shard) -> None:
-        """Take back a shard that nobody began."""
+        """Take back a shard for whose return no task is to blame."""
         self._returned.append(shard)
 
     def put_back_from_dead(self, shard: Shard) -> Task | None:
         """Take back a shard whose worker died with it.
 
-        From the second death on it is split. Returns a task that was alone then, and so is to blame: it does not
-        come back.
+        From the second death on it is split. Returns a task that is to blame: it was alone, and more workers died
+        with it. It does not come back.
         """
-        deaths = shard.deaths + 1
-        if deaths < _MAX_DEATHS:
-            self._returned.append(Shard(shard.tasks, deaths))
-            return None
-        if len(shard.tasks) == 1:
-            return shard.tasks[0]
-        half = len(shard.tasks) // 2
-        # Each half has yet to show whether it is to blame: it is suspect, and one more death splits it again.
-        self._returned.extend(Shard(tasks, 1) for tasks in (shard.tasks[:half], shard.tasks[half:]))
+        tasks, deaths = shard.tasks, shard.deaths + 1
+        if len(tasks) == 1 and deaths > _MAX_DEATHS:
+            return tasks[0]
+        half = len(tasks) // 2
+        if deaths < _MAX_DEATHS or not half:
+            self._returned.append(Shard(tasks, deaths))
+        else:  # each half has yet to show whether it is to blame
+            self._returned.extend((Shard(tasks[:half], deaths), Shard(tasks[half:], deaths)))
         return None
 
     def stop(self) -> None:

@@ -8,16 +8,14 @@ from dataclasses import dataclass
 from time import monotonic
 from typing import Any
 
-from .actor import SHARDS_AT_ONCE, THREADS, WorkerActor
+from .actor import THREADS, WorkerActor
 from .connection import import_ray
-from .errors import ClusterError
+from .errors import ClusterError, first_line
 from .file_transfer import NeededFiles
 from .placement import WorkerNeeds
 from .shards import Shard
-from .tasks import TaskResult
+from .tasks import Task, TaskResult
 
-_PROGRESS_SECONDS = 1.0
-"""How often a worker is asked for its progress."""
 _NODE_DIED = "its node has died"
 """The words in Ray's message by which the death of a node differs from that of a process."""
 
@@ -51,34 +49,46 @@ class WorkerStatus:
     seconds: float
 
 
+@dataclass
+class _GivenShard:
+    """A shard at work. ``tasks``: those without a result, by their keys; ``deaths``: see `Shard`."""
+
+    tasks: dict[str, Task]
+    deaths: int
+
+
 class Worker:
-    """A worker, which starts at once.
+    """A worker: Ray places it, it starts, and takes tasks then.
+
+    It has one question to answer at any time, whose reference is ``reference``. Times are those of a `PollClock`.
+    Attributes: ``host``, None until it is placed; ``facts``, its service's, None until it takes tasks.
 
     Args:
         number: its number in this run, from 1.
         service: the reference of what makes its service.
-        files: what that needs.
         needs: what it takes of its node.
+        now: the time.
     """
 
-    def __init__(self, number: int, service: Any, files: NeededFiles, needs: WorkerNeeds) -> None:
+    def __init__(self, number: int, service: Any, needs: WorkerNeeds, now: float) -> None:
         self._ray = import_ray()
         actor = self._ray.remote(WorkerActor).options(
             num_cpus=needs.cpus, num_gpus=needs.gpus, memory=needs.memory_bytes, max_concurrency=THREADS
         )
         self._actor = actor.remote()
         self._service = service
-        self.start(files)
-        self._asked: Any = None
-        self._asked_at = self._changed_at = self._ready_at = monotonic()
+        self.reference = self._actor.host.remote()
+        self._changed_at, self._ready_at = now, monotonic()
         self._number, self._answered, self._failed, self._units = number, 0, 0, 0
-        self._shards: dict[Any, Shard] = {}
+        self._shards: list[_GivenShard] = []
+        self._shard_of_task: dict[str, _GivenShard] = {}
+        self.host: str | None = None
         self.facts: dict[str, Any] | None = None
 
     @property
     def name(self) -> str:
         """Its number, and its host once that is known."""
-        return f"worker {self._number}" + ("" if self.facts is None else f" on {self.facts['host']}")
+        return f"worker {self._number}" + ("" if self.host is None else f" on {self.host}")
 
     @property
     def status(self) -> WorkerStatus:
@@ -89,64 +99,65 @@ class Worker:
 
     @property
     def shards(self) -> list[Shard]:
-        """The shards that it has."""
-        return list(self._shards.values())
+        """What is left of the shards that it has."""
+        return [Shard(tuple(shard.tasks.values()), shard.deaths) for shard in self._shards]
 
     @property
-    def has_room(self) -> bool:
-        """True if it takes one more shard."""
-        if self.facts is None or any(shard.is_suspect for shard in self._shards.values()):
-            return False
-        return len(self._shards) < SHARDS_AT_ONCE
+    def task_count(self) -> int:
+        """How many tasks it has."""
+        return len(self._shard_of_task)
 
-    @property
-    def references(self) -> list[Any]:
-        """What it has still to answer."""
-        if self.facts is None:
-            return [self._starting]
-        return [*self._shards, *([] if self._asked is None else [self._asked])]
+    def has_room(self, shard_size: int) -> bool:
+        """True if it takes one more shard: its slots stay full when the last ones come to their end."""
+        is_alone = any(shard.deaths for shard in self._shards)
+        return self.facts is not None and not is_alone and self.task_count <= shard_size
 
-    @property
-    def stalled_seconds(self) -> float:
-        """For how long it has made nothing although it has tasks."""
-        return monotonic() - self._changed_at if self._shards else 0.0
+    def stalled_seconds(self, now: float) -> float:
+        """For how long it has made nothing although it starts, or has tasks."""
+        is_at_work = self.task_count > 0 if self.facts is not None else self.host is not None
+        return now - self._changed_at if is_at_work else 0.0
 
-    def start(self, files: NeededFiles) -> None:
+    def start(self, files: NeededFiles, now: float) -> None:
         """Let it make its service, or try again."""
-        self._starting = self._actor.start.remote(self._service, files)
+        self.reference, self._changed_at = self._actor.start.remote(self._service, files), now
 
-    def give(self, shard: Shard) -> None:
+    def give(self, shard: Shard, now: float) -> None:
         """Give it a shard."""
-        if not self._shards:
-            self._changed_at = monotonic()
-        self._shards[self._actor.answer.remote(shard.tasks)] = shard
+        if not self.task_count:
+            self._changed_at = now
+        given = _GivenShard({task.key: task for task in shard.tasks}, shard.deaths)
+        self._shards.append(given)
+        self._shard_of_task.update(dict.fromkeys(given.tasks, given))
+        self._actor.give.remote(shard.tasks)
 
-    def ask_for_progress(self) -> None:
-        """Ask how far it is, unless it was asked a moment ago."""
-        is_time = monotonic() - self._asked_at >= _PROGRESS_SECONDS
-        if self.facts is not None and self._asked is None and is_time:
-            self._asked, self._asked_at = self._actor.progress.remote(), monotonic()
+    def receive(self, now: float) -> list[TaskResult]:
+        """Take the answer that is there; returns the results of tasks. `start` follows once it is placed.
 
-    def receive(self, reference: Any) -> list[TaskResult]:
-        """Take what it answered to one of its references; returns the results of tasks.
-
-        Raises ``WorkerDiedError``; ``MissingFileError`` for a start; and what ended its service.
+        Raises ``WorkerDiedError``, ``ClusterError``; ``MissingFileError`` for a start; and what ended its service.
         """
-        value = self._value(reference)
-        if reference == self._starting:
-            self.facts, self._ready_at = value, monotonic()
+        value = self._value(self.reference)
+        if self.host is None:
+            self.host = value
             return []
-        if reference == self._asked:
-            self._asked = None
-            if value > self._units:
-                self._units, self._changed_at = value, monotonic()
-            return []
-        del self._shards[reference]
-        results, units = value
-        failed = sum(result.has_failed for result in results)
-        self._failed, self._answered = self._failed + failed, self._answered + len(results) - failed
-        self._units, self._changed_at = max(self._units, units), monotonic()
-        return list(results)
+        results: list[TaskResult] = []
+        if self.facts is None:
+            self.facts, self._ready_at, self._changed_at = value, monotonic(), now
+        else:
+            results, units = value
+            if results or units > self._units:
+                self._units, self._changed_at = units, now
+            self._take(results)
+        self.reference = self._actor.collect.remote()
+        return results
+
+    def _take(self, results: list[TaskResult]) -> None:
+        for result in results:
+            self._failed += result.has_failed
+            self._answered += not result.has_failed
+            shard = self._shard_of_task.pop(result.key)
+            del shard.tasks[result.key]
+            if not shard.tasks:
+                self._shards.remove(shard)
 
     def kill(self) -> None:
         """End its process."""
@@ -158,7 +169,7 @@ class Worker:
         try:
             return self._ray.get(reference)
         except errors.RayTaskError as error:
-            raise error.cause if isinstance(error.cause, Exception) else error from None
+            raise _cause(error, errors) from None
         except errors.OutOfMemoryError:
             raise WorkerDiedError("Ray ended it, because its node was out of memory") from None
         except errors.ActorUnavailableError:
@@ -168,9 +179,18 @@ class Worker:
         except (errors.RayActorError, errors.WorkerCrashedError) as error:
             missing = _MISSING_MODULE.search(str(error))
             if missing is not None:
-                raise ClusterError(
-                    f"a node of the cluster lacks the Python package {missing[1]}; install the same there as here"
-                ) from None
+                reason = f"the node lacks the Python package {missing[1]}; install the same there as here"
+                raise ClusterError(reason) from None
             if _NODE_DIED in str(error):
                 raise WorkerDiedError("its node is gone", with_its_node=True) from None
             raise WorkerDiedError("its process ended") from None
+        except errors.RayError as error:
+            raise WorkerDiedError(first_line(error)) from None
+
+
+def _cause(error: Any, errors: Any) -> Exception:
+    """What a method of the actor raised; an error of Ray's in it is the worker's death."""
+    cause = error.cause
+    if isinstance(cause, errors.RayError):
+        return WorkerDiedError(first_line(cause))
+    return cause if isinstance(cause, Exception) else ClusterError(first_line(error))

@@ -16,25 +16,39 @@ POISON, HANG = "poison", "hang"
 class EchoFactory:
     """Makes a service that answers each task with its own content.
 
-    ``dies``: its process ends while it starts; ``fails``: making it raises; ``file``: what it answers with, as
-    a node does that lacks it.
+    ``dies``: its process ends while it starts; ``fails``: making it raises; ``hangs``: making it never ends;
+    ``only_first``: a file that the first worker makes, after which the others fail; ``file``: what it answers
+    with, as a node does that lacks it.
     """
 
     seconds: float = 0.0
     dies: bool = False
     fails: bool = False
+    hangs: bool = False
+    only_first: Path | None = None
     file: Path | None = None
 
     def __call__(self, find_file):
         if self.dies:
             os.kill(os.getpid(), signal.SIGKILL)
-        if self.fails:
+        if self.fails or (self.only_first is not None and not is_first(self.only_first)):
             raise ValueError("there is no model")
+        if self.hangs:
+            time.sleep(1000)
         if self.file is None:
             return Echo(self.seconds)
         if find_file.__self__.published is None:
             raise MissingFileError
         return Echo(self.seconds, find_file(self.file).read_text())
+
+
+def is_first(path):
+    """True for the one that makes the file."""
+    try:
+        path.touch(exist_ok=False)
+    except FileExistsError:
+        return False
+    return True
 
 
 class Echo:

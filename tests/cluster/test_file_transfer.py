@@ -10,6 +10,9 @@ from logitsmith.cluster.file_transfer import MissingFileError, NeededFiles, Publ
 class Store:
     """An object store in this process. ``gets`` counts what is fetched."""
 
+    class exceptions:  # noqa: N801 - as in Ray
+        RayError = LookupError
+
     def __init__(self):
         self.objects, self.gets = [], 0
 
@@ -46,7 +49,11 @@ def test_a_file_that_is_there_is_used(paths):
     assert [files.find(path) for path in paths] == paths
 
 
-@pytest.mark.parametrize("content", [None, b"another model"], ids=["absent", "of another size"])
+@pytest.mark.parametrize(
+    "content",
+    [None, b"another model", b"012345678X", b"X123456789"],
+    ids=["absent", "of another size", "with another end", "with another beginning"],
+)
 def test_a_file_that_is_not_there_is_missing(paths, content):
     files = needed_files(paths)
     paths[0].unlink()
@@ -95,7 +102,7 @@ def test_what_a_dead_worker_left_is_removed(store, paths, tmp_path):
 def test_bytes_that_changed_on_the_way_are_refused(store, paths):
     files = publish(needed_files(paths))
     store.objects[0] = b"evil"
-    with pytest.raises(ClusterError, match=r"m-00001-of-00002.gguf changed while it was sent to a node"):
+    with pytest.raises(ClusterError, match=r"m-00001-of-00002.gguf did not arrive whole on a node"):
         files.find(paths[0])
     store.objects[0] = b"0123"
     assert files.find(paths[0]).read_bytes() == b"0123456789"
@@ -103,6 +110,6 @@ def test_bytes_that_changed_on_the_way_are_refused(store, paths):
 
 def test_a_folder_that_cannot_be_written_is_named(store, tmp_path, monkeypatch):
     (tmp_path / "cache").write_text("a file where a folder should be")
-    files = NeededFiles({tmp_path / "m": 1}, (PublishedFile(tmp_path / "m", "0" * 64, ()),))
+    files = NeededFiles({tmp_path / "m": ""}, (PublishedFile(tmp_path / "m", "0" * 64, ()),))
     with pytest.raises(ClusterError, match=r"the model cannot be written on a node: .*cache"):
         files.find(tmp_path / "m")

@@ -53,7 +53,7 @@ def test_workers_that_are_killed_at_random_lose_nothing(watch):
 def test_a_worker_that_hangs_is_replaced_and_its_task_is_to_blame(watch):
     driver = Driver(watch, EchoFactory(), workers=1, stall=0.5, size=1)
     assert driver.results([0, HANG, 2]) == [0, None, 2]
-    assert sum("it made nothing for 0.5 s" in report for report in driver.reports) == 2
+    assert sum("it made nothing for 0.5 s" in report for report in driver.reports) == 3
 
 
 def test_what_a_service_raises_at_the_start_is_raised(watch):
@@ -70,6 +70,46 @@ def test_workers_that_die_at_the_start_end_the_run(watch):
     driver.run.close()
 
 
+def test_a_worker_that_hangs_while_it_starts_is_replaced(watch):
+    driver = Driver(watch, EchoFactory(hangs=True), workers=1, stall=0.5)
+    with pytest.raises(ClusterError, match="3 workers in a row died while they started: it made nothing"):
+        driver.wait()
+    driver.run.close()
+
+
+def test_a_worker_that_cannot_start_leaves_the_work_to_others(watch, tmp_path):
+    driver = Driver(watch, EchoFactory(0.01, only_first=tmp_path / "first"))
+    assert driver.results(list(range(60))) == list(range(60))
+    (report,) = driver.reports
+    assert report.endswith("does not join: there is no model")
+
+
+def test_if_every_task_ends_its_process_the_run_ends(watch, monkeypatch):
+    monkeypatch.setattr("logitsmith.cluster.worker_pool._MAX_DEATHS_WITHOUT_RESULT", 4)
+    driver = Driver(watch, EchoFactory(), workers=1, size=8)
+    with pytest.raises(ClusterError, match="4 workers in a row died without a result: its process ended"):
+        driver.results([POISON] * 100)
+    driver.run.close()
+
+
+def test_a_result_does_not_wait_for_the_rest_of_its_shard(watch):
+    driver = Driver(watch, EchoFactory(), workers=1, stall=1, size=8)
+    arrived = []
+    contents = [0, 1, 2, HANG]
+    assert driver.results(contents, arrived.append) == [0, 1, 2, None]
+    assert arrived == [1, 2, 3, 4]
+    assert len(driver.reports) == 3  # the task that hangs was alone at once, and only it was given again
+
+
+def test_each_worker_gets_a_part(watch):
+    driver = Driver(watch, EchoFactory(0.2), size=4)
+    while not all(worker.is_ready for worker in driver.run.workers):
+        driver.wait()
+    answered = []
+    driver.results(list(range(8)), lambda _: answered.append([worker.answered for worker in driver.run.workers]))
+    assert answered[-1] == [4, 4]
+
+
 def test_a_worker_may_be_refused(watch):
     seen = []
 
@@ -79,12 +119,14 @@ def test_a_worker_may_be_refused(watch):
 
     driver = Driver(watch, EchoFactory(0.01), admit=admit)
     assert driver.results(list(range(60))) == list(range(60))
-    assert [report for report in driver.reports if "may not join: another processor" in report]
+    assert [report for report in driver.reports if "does not join: another processor" in report]
 
 
 def test_without_any_worker_that_may_join_the_run_ends(watch):
     driver = Driver(watch, EchoFactory(), workers=1, admit=lambda facts: "another version")
-    with pytest.raises(ClusterError, match="may not join, and there is no other: another version"):
+    with pytest.raises(
+        ClusterError, match=r"worker 1 on .* does not join, and there is no other: another"
+    ):
         driver.wait()
     driver.run.close()
 

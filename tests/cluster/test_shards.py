@@ -47,12 +47,19 @@ def test_what_came_back_goes_first_and_a_suspect_only_to_a_worker_that_has_nothi
     assert (keys(suspect), suspect.deaths) == (["0", "1"], 1)
 
 
-def test_the_second_death_splits_a_shard_and_a_lone_task_is_to_blame():
+def test_the_second_death_splits_a_shard_and_the_third_blames_a_lone_task():
     queue = ShardQueue(iter(()), 1)
     assert queue.put_back_from_dead(Shard(tuple(tasks(3)), deaths=1)) is None
     halves = [queue.next(takes_suspects=True) for _ in range(2)]
-    assert [(keys(half), half.deaths) for half in halves] == [(["0"], 1), (["1", "2"], 1)]
+    assert [(keys(half), half.deaths) for half in halves] == [(["0"], 2), (["1", "2"], 2)]
     assert queue.put_back_from_dead(halves[0]).key == "0"
+
+
+def test_a_task_that_was_always_alone_is_to_blame_for_the_third_death():
+    queue = ShardQueue(iter(tasks(1)), 1)
+    for _ in range(2):
+        assert queue.put_back_from_dead(queue.next(takes_suspects=True)) is None
+    assert queue.put_back_from_dead(queue.next(takes_suspects=True)).key == "0"
 
 
 @pytest.mark.parametrize("size", [1, 2, 7, 8])

@@ -1,0 +1,13 @@
+"""The clock of the workers: it stands still while nobody looks."""
+
+from logitsmith.cluster.poll_clock import PollClock
+
+
+def test_a_driver_that_was_held_up_counts_no_stall():
+    times = iter([100.0, 100.5, 101.0, 4000.0, 4000.5])
+    clock = PollClock(lambda: next(times))
+    seen = []
+    for _ in range(4):
+        clock.tick()
+        seen.append(clock.now)
+    assert seen == [0.5, 1.0, 3.0, 3.5]
