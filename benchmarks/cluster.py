@@ -5,10 +5,10 @@ python -m benchmarks.cluster [--requests 200] [--rounds 3] [--driver-requests 10
 First `gen batch --on ray` with two workers of one core each, against `gen batch` with two threads: requests a
 second between a short batch and a long one, so that starts do not count. They take turns.
 
-Then the driver alone: workers that answer at once, whose answers are read, resolved, sent, received and written as
-those of a model. The peer is a loop that only writes these lines.
+Then the driver alone: few and many workers that answer at once, whose requests are read, resolved, sent, and whose
+answers are received and written as those of a model. The peer is a loop that only writes these lines.
 
-Then the processor time that the driver takes for workers that compute: it asks each for its progress.
+Then the processor time that the driver takes for workers that compute: each tells its progress once a second.
 
 Last the memory of the driver by the number of ids.
 """
@@ -36,7 +36,7 @@ from logitsmith.cli.batch.request_resolver import BatchDefaults
 from logitsmith.cli.cluster.batch_on_cluster import ClusterBatch
 from logitsmith.cli.cluster.batch_service import AnswerLine
 from logitsmith.cli.cluster.model_workers import wait_for_model
-from logitsmith.cli.interrupt import interruptible
+from logitsmith.cli.interrupt import Interrupt, interruptible
 from logitsmith.cli.options.batch import BatchFormat, BatchOptions
 from logitsmith.cli.options.flag import Options
 from logitsmith.cli.options.given import GivenFlags
@@ -75,7 +75,6 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         _compare(Path(folder), options.requests, options.rounds)
         _measure_driver(Path(folder), options.driver_requests)
-    _measure_waiting()
     _measure_memory(options.ids)
 
 
@@ -96,8 +95,8 @@ def _compare(folder: Path, count: int, rounds: int) -> None:
             rates[name].append((count - count // 5) / seconds)
     here, there = (statistics.median(rate) for rate in rates.values())
     for name, rate in rates.items():
-        print(f"{name:32} {statistics.median(rate):7.2f} requests a second")
-    print(f"{'ratio':32} {there / here:7.3f}\n")
+        print(f"{name:44} {statistics.median(rate):7.2f} requests a second")
+    print(f"{'ratio':44} {there / here:7.3f}\n")
 
 
 def _seconds(requests: Path, flags: Iterable[str]) -> float:
@@ -143,31 +142,54 @@ def _line(name: str, request_id: str) -> str:
 
 
 def _measure_driver(folder: Path, count: int) -> None:
-    requests, output = _write_requests(folder / "requests", count), folder / "results"
+    requests = _write_requests(folder / "requests", count)
     began = perf_counter()
     journal = ResultJournal(folder / "written", resume=False, openai=False)
     for number in range(count):
         journal.add(_line(f"request-{number}", "0" * 24))
     journal.close()
     written = perf_counter() - began
+    print(f"{'only writing the lines':44} {count / written:7,.0f} a second")
+    from ray.cluster_utils import Cluster  # noqa: PLC0415 - sets environment variables of its own
+
+    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": max(_WORKERS)})
+    try:
+        with connected(cluster.address) as watch, interruptible() as interrupt:
+            for workers in _WORKERS:
+                _answer_at_once(requests, count, workers, watch, interrupt)
+            few, many = (_driver_share(watch, workers) for workers in _WORKERS)
+    finally:
+        cluster.shutdown()
+    each = (many - few) / (_WORKERS[1] - _WORKERS[0])
+    print(f"{'the driver, per worker and second':44} {1e6 * each:7,.0f} microseconds of a processor\n")
+
+
+def _answer_at_once(requests: Path, count: int, workers: int, watch: HeadWatch, interrupt: Interrupt) -> None:
+    """Print how many requests a second the driver takes, and its processor time for each."""
+    output = requests.with_name(f"results-{workers}")
     options = _options(BatchOptions, requests=requests, output=output, format=BatchFormat.jsonl)
-    defaults = BatchDefaults("default", None, (), 0, None, None)
     results = ResultJournal(output, resume=False, openai=False)
+    defaults = BatchDefaults("default", None, (), 0, None, None)
     parts = BatchParts(options, defaults, None, results, BatchProgress(count))
-    needs = WorkerNeeds(cpus=1, gpus=0, memory_bytes=10**8)
-    with connected(None) as watch, interruptible() as interrupt:
-        run = ClusterRun(
-            ClusterRunOptions(2, needs, 64, 60.0), ServicePlan(InstantFactory()), lambda facts: None, print, watch
-        )
-        wait_for_model(run, interrupt)
-        began = perf_counter()
-        ClusterBatch(parts, run, interrupt).answer()
-        taken = perf_counter() - began
-        run.close()
+    run = _run(workers, 64, ServicePlan(InstantFactory()), watch)
+    wait_for_model(run, interrupt)
+    began, used = perf_counter(), process_time()
+    ClusterBatch(parts, run, interrupt).answer()
+    taken, used = perf_counter() - began, process_time() - used
+    run.close()
     results.close()
-    print(f"{'the driver, with 2 workers':32} {count / taken:7,.0f} requests a second")
-    print(f"{'an overhead per request of':32} {1e6 * taken / count:7,.0f} microseconds")
-    print(f"{'only writing the lines':32} {count / written:7,.0f} a second\n")
+    print(f"{f'the driver, with {workers} workers':44} {count / taken:7,.0f} requests a second")
+    print(f"{'per request':44} {1e6 * used / count:7,.0f} microseconds of a processor")
+
+
+def _run(workers: int, shard_size: int, service: ServicePlan, watch: HeadWatch) -> ClusterRun:
+    """A run whose workers are all ready."""
+    needs = WorkerNeeds(cpus=1, gpus=0, memory_bytes=10**8)
+    options = ClusterRunOptions(workers, needs, shard_size, 10 * _SLOW_SECONDS)
+    run = ClusterRun(options, service, lambda facts: None, print, watch)
+    while not all(worker.is_ready for worker in run.workers):
+        run.wait_for_worker()
+    return run
 
 
 @dataclass(frozen=True)
@@ -192,26 +214,9 @@ class SlowService(InstantService):
                 answer(TaskResult(task.key, None))
 
 
-def _measure_waiting() -> None:
-    from ray.cluster_utils import Cluster  # noqa: PLC0415 - sets environment variables of its own
-
-    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": max(_WORKERS)})
-    try:
-        with connected(cluster.address) as watch:
-            few, many = (_driver_share(watch, workers) for workers in _WORKERS)
-    finally:
-        cluster.shutdown()
-    each = (many - few) / (_WORKERS[1] - _WORKERS[0])
-    print(f"{'the driver, per worker and second':32} {1e6 * each:7,.0f} microseconds of a processor\n")
-
-
 def _driver_share(watch: HeadWatch, workers: int) -> float:
     """The share of a processor that the driver takes while its workers compute."""
-    needs = WorkerNeeds(cpus=1, gpus=0, memory_bytes=10**8)
-    options = ClusterRunOptions(workers, needs, 1, 10 * _SLOW_SECONDS)
-    run = ClusterRun(options, ServicePlan(SlowFactory()), lambda facts: None, print, watch)
-    while not all(worker.is_ready for worker in run.workers):
-        run.wait_for_worker()
+    run = _run(workers, 1, ServicePlan(SlowFactory()), watch)
     began, used = perf_counter(), process_time()
     for _ in run.results((Task(str(number), None) for number in range(workers)), lambda: False):
         pass
@@ -237,8 +242,8 @@ def _measure_memory(count: int) -> None:
     existing: ExistingResults = {f"request-{n}": f"{n:024x}" for n in range(count)}
     line_of_id = {f"request-{n}": n for n in range(count)}
     each = (_resident_bytes() - before) / len(existing)
-    print(f"{'memory of the driver per id':32} {each:7.0f} bytes ({len(line_of_id):,} ids)")
-    print(f"{'for ten million ids':32} {each * 1e7 / 1e9:7.1f} GB")
+    print(f"{'memory of the driver per id':44} {each:7.0f} bytes ({len(line_of_id):,} ids)")
+    print(f"{'for ten million ids':44} {each * 1e7 / 1e9:7.1f} GB")
 
 
 def _resident_bytes() -> int:

@@ -15,6 +15,8 @@ from .errors import ClusterError
 
 _HEAD_PORT = 6379
 """Where `ray start --head` listens."""
+_SETTINGS_FRAME = 4
+"""The number of this kind of frame, RFC 9113."""
 _CHECK_SECONDS, _CONNECT_SECONDS, _MAX_FAILED_CHECKS = 2.0, 3.0, 4
 """How often the head is looked at, how long it may take to answer, and after how many failures it is gone."""
 _QUIET_ENVIRONMENT = {
@@ -115,16 +117,27 @@ def import_ray() -> Any:
 
 
 def _check_reachable(place: str) -> None:
-    """Raise ``ClusterError`` at once if nobody listens there: Ray tries for minutes."""
+    """Raise ``ClusterError`` at once if no head can be there: Ray tries for minutes, and ends the process then."""
     host, _, port = place.rpartition(":")
     try:
-        with closing(socket.create_connection((host.strip("[]"), int(port)), _CONNECT_SECONDS)):
-            pass
+        with closing(socket.create_connection((host.strip("[]"), int(port)), _CONNECT_SECONDS)) as connection:
+            is_head = os.environ.get("RAY_USE_TLS") == "1" or _speaks_http2(connection)
     except (OSError, ValueError, OverflowError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         raise ClusterError(
             f"no head of a Ray cluster answers at {place} ({reason}); start one there: ray start --head"
         ) from None
+    if not is_head:
+        raise ClusterError(f"what answers at {place} is no head of a Ray cluster; its port is 6379 by default")
+
+
+def _speaks_http2(connection: socket.socket) -> bool:
+    """True for a server of gRPC, as Ray's head is: it answers HTTP/2's greeting with a frame of settings."""
+    connection.sendall(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes(3) + bytes([_SETTINGS_FRAME]) + bytes(5))
+    answer = b""
+    while len(answer) < 4 and (data := connection.recv(4 - len(answer))):
+        answer += data
+    return answer[3:] == bytes([_SETTINGS_FRAME])
 
 
 def _why_not(error: Exception, place: str | None) -> str:

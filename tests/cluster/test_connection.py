@@ -3,6 +3,7 @@
 import socket
 import subprocess
 import sys
+from threading import Thread
 
 import pytest
 from logitsmith.cluster import ClusterError, connected
@@ -15,6 +16,20 @@ from logitsmith.cluster.connection import HeadWatch
 def test_nobody_there(ray, address):
     with pytest.raises(ClusterError, match=f"no head of a Ray cluster answers at {address} .*ray start --head"):
         connected(address).__enter__()
+
+
+@pytest.mark.parametrize("greeting", [b"HTTP/1.1 400 Bad Request\r\n\r\n", b"-ERR unknown command\r\n", b""])
+def test_another_server_there(ray, greeting):
+    def answer(server):
+        connection, _ = server.accept()
+        with connection:
+            connection.recv(1024)
+            connection.sendall(greeting)
+
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        Thread(target=answer, args=(server,), daemon=True).start()
+        with pytest.raises(ClusterError, match=r"what answers at .* is no head of a Ray cluster"):
+            connected(f"127.0.0.1:{server.getsockname()[1]}").__enter__()
 
 
 def test_without_the_package_the_extra_is_named():

@@ -124,9 +124,7 @@ def test_a_worker_may_be_refused(watch):
 
 def test_without_any_worker_that_may_join_the_run_ends(watch):
     driver = Driver(watch, EchoFactory(), workers=1, admit=lambda facts: "another version")
-    with pytest.raises(
-        ClusterError, match=r"worker 1 on .* does not join, and there is no other: another"
-    ):
+    with pytest.raises(ClusterError, match=r"worker 1 on .* does not join, and there is no other: another"):
         driver.wait()
     driver.run.close()
 
