@@ -12,6 +12,9 @@ from .limits import POSITIVE, at_least
 _cluster = partial(flag, panel="Cluster")
 _LOCAL, _PREFIX = "ray", "ray:"
 _DEFAULT_STALL_SECONDS = 600.0
+_GPU_DECIMALS = 4
+"""Of a part of a GPU: Ray knows no smaller parts."""
+_MAX_PORT = 65_535
 
 
 @options_class
@@ -45,8 +48,13 @@ class ClusterOptions(Options):
 
     def check(self) -> None:
         """Refuse what cannot stand together."""
-        if self.on is not None and self.on != _LOCAL and not (self.on.startswith(_PREFIX) and self.address):
-            raise typer.BadParameter(f"--on: {self.on!r} is not ray, ray:HOST or ray:HOST:PORT")
+        if self.on is not None and self.on != _LOCAL:
+            _check_place(self.on)
+        if not _can_be_given(self.worker_gpus):
+            raise typer.BadParameter(
+                f"--gpus-per-worker: {self.worker_gpus:g} is neither a whole number nor a part of 1 "
+                f"with at most {_GPU_DECIMALS} decimals"
+            )
         flags = {
             "--workers": self.workers is not None,
             "--cpus-per-worker": self.worker_cpus is not None,
@@ -56,3 +64,27 @@ class ClusterOptions(Options):
         given = [name for name, is_given in flags.items() if is_given]
         if given and self.on is None:
             raise typer.BadParameter(f"{given[0]} goes with --on")
+
+
+def _check_place(text: str) -> None:
+    """Refuse a value of ``--on`` that names no head of a cluster. Raises ``typer.BadParameter``."""
+    address = text.removeprefix(_PREFIX)
+    host, colon, port = address.rpartition(":") if ":" in address else (address, "", "")
+    problem = f"--on: {text!r} is not ray, ray:HOST or ray:HOST:PORT"
+    if (
+        not text.startswith(_PREFIX)
+        or not host.strip("[]")
+        or any(sign in "/@" or sign.isspace() for sign in host)
+    ):
+        raise typer.BadParameter(problem)
+    has_brackets = host.startswith("[") and host.endswith("]")
+    if not has_brackets and any(sign in "[:]" for sign in host):
+        raise typer.BadParameter(f"{problem}; an IPv6 address has brackets and a port, as ray:[::1]:6379")
+    is_port = port.isascii() and port.isdecimal() and 1 <= int(port) <= _MAX_PORT
+    if colon and not is_port:
+        raise typer.BadParameter(f"--on: {text!r}: the port {port!r} is not within 1..{_MAX_PORT}")
+
+
+def _can_be_given(gpus: float) -> bool:
+    """True if Ray can give a worker so many GPUs: several only whole, of one also a part."""
+    return gpus.is_integer() if gpus > 1 else gpus == round(gpus, _GPU_DECIMALS)
