@@ -44,11 +44,15 @@ class WorkerLayout:
 
 
 def model_for_workers(spec: ModelSpec, options: ClusterOptions) -> ModelSpec:
-    """Return the model as a worker loads it: by whole paths, and with a worker's threads."""
+    """Return the model as a worker loads it: by whole paths, and with a worker's threads.
+
+    Links are not followed: a model is called by the name of its link, and the parts of one that is split are found
+    beside it.
+    """
     threads = spec.arguments["threads"] or options.worker_cpus or min(_DEFAULT_CPUS, physical_cores())
-    lora = [(str(Path(file).resolve()), scale) for file, scale in spec.arguments["lora"]]
+    lora = [(str(Path(file).absolute()), scale) for file, scale in spec.arguments["lora"]]
     arguments = {**spec.arguments, "threads": threads, "lora": lora}
-    return replace(spec, path=first_part(spec.path.resolve()), arguments=arguments)
+    return replace(spec, path=first_part(spec.path.absolute()), arguments=arguments)
 
 
 @contextmanager
