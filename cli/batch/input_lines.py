@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from hashlib import sha256
 from queue import Empty, Queue
 from threading import Thread
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, Generic, TypeVar
 
 from ..inputs.json_lines import InvalidLineError, number_lines, parse_object
 from .template import PromptTemplate
@@ -20,6 +20,8 @@ _WAIT_SECONDS = 0.1
 """How long the batch waits for a line while it has nothing to do: short, so that Ctrl-C is seen soon."""
 _MAX_LINES_AHEAD = 1024
 """Lines that are read before they are asked for; a longer pipe waits, so that memory does not grow with it."""
+
+Item = TypeVar("Item")
 
 
 @dataclass(frozen=True)
@@ -46,23 +48,23 @@ def count_input_lines(file: BinaryIO, template: PromptTemplate | None) -> int:
     return sum(1 for _ in lines)
 
 
-class BackgroundLines:
-    """Lines that a thread reads, for input that may come slowly. What reading raises, `next` raises."""
+class BackgroundItems(Generic[Item]):
+    """Items that a thread reads, for input that may come slowly. What reading raises, `next` raises."""
 
-    def __init__(self, lines: Iterator[InputLine]) -> None:
-        self._queue: Queue[InputLine | BaseException | None] = Queue(_MAX_LINES_AHEAD)
-        Thread(target=self._read, args=(lines,), daemon=True).start()
+    def __init__(self, items: Iterator[Item]) -> None:
+        self._queue: Queue[Item | _End] = Queue(_MAX_LINES_AHEAD)
+        Thread(target=self._read, args=(items,), daemon=True).start()
 
-    def _read(self, lines: Iterator[InputLine]) -> None:
+    def _read(self, items: Iterator[Item]) -> None:
         try:
-            for line in lines:
-                self._queue.put(line)
-            self._queue.put(None)
+            for item in items:
+                self._queue.put(item)
+            self._queue.put(_End(None))
         except BaseException as error:
-            self._queue.put(error)
+            self._queue.put(_End(error))
 
-    def next(self, wait: bool) -> InputLine | None:
-        """Return the next line, or None if none has come yet; ``wait`` allows it a moment to come.
+    def next(self, wait: bool) -> Item | None:
+        """Return the next item, or None if none has come yet; ``wait`` allows it a moment to come.
 
         Raises ``StopIteration`` at the end of the input.
         """
@@ -70,9 +72,20 @@ class BackgroundLines:
             item = self._queue.get(timeout=_WAIT_SECONDS) if wait else self._queue.get_nowait()
         except Empty:
             return None
-        if isinstance(item, InputLine):
-            return item
-        raise StopIteration if item is None else item
+        if isinstance(item, _End):
+            raise item.error or StopIteration
+        return item
+
+
+class BackgroundLines(BackgroundItems[InputLine]):
+    """The lines of a batch that a thread reads."""
+
+
+@dataclass(frozen=True)
+class _End:
+    """The end of the input. ``error``: what ended it too early."""
+
+    error: BaseException | None
 
 
 def read_json_lines(file: Iterable[bytes]) -> Iterator[InputLine]:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable, Iterator
 
 import typer
 
-from ...cluster import Task
+from ...cluster import Task, TaskResult
+from ..batch.input_lines import BackgroundItems
+from ..batch.parts import stop_of
 from ..errors import FAILED, say
 from ..inputs.files import input_name, open_input
 from ..inputs.json_lines import number_lines
@@ -14,7 +17,7 @@ from ..inputs.model import find_model
 from ..inputs.score_lines import count_lines
 from ..interrupt import Interrupt
 from ..options.score import ScoreOptions
-from ..render.cluster import worker_line
+from ..render.cluster import report_workers
 from ..render.progress import counting
 from .admission import Admission
 from .model_workers import WorkerLayout, model_for_workers, model_workers, wait_for_model
@@ -37,16 +40,11 @@ def score_on_cluster(options: ScoreOptions, interrupt: Interrupt) -> None:
         counting("Scoring", count_lines(path)) as step,
     ):
         wait_for_model(run, interrupt)
-        lines = number_lines(file) if path.is_file() else iter(list(number_lines(file)))
-        tasks = _Tasks(lines)
-        failures, waiting = 0, dict[int, LineScore]()
-        printed = 0
-        for result in run.results(iter(tasks), lambda: interrupt.requested):
-            if result is not None:
-                waiting[int(result.key)] = result.content or LineScore(None, "every worker died that scored it")
-            while printed in waiting:
-                number, score = tasks.numbers.pop(printed), waiting.pop(printed)
-                printed += 1
+        lines = number_lines(file)
+        tasks = _LineTasks(lines if path.is_file() else BackgroundItems(lines))
+        failures = 0
+        for result in run.results(iter(tasks), stop_of(interrupt)):
+            for number, score in [] if result is None else tasks.in_order(result):
                 step()
                 if score.output is None:
                     failures += 1
@@ -54,20 +52,46 @@ def score_on_cluster(options: ScoreOptions, interrupt: Interrupt) -> None:
                 else:
                     print(score.output, flush=True)
         workers = run.workers
-    for worker in workers:
-        say(f"gen: {worker_line(worker, 'lines')}")
+    report_workers(workers)
     if failures and not interrupt.requested:
         raise typer.Exit(FAILED)
 
 
-class _Tasks:
-    """The lines as tasks; ``numbers``: the number of the line of each that is not printed yet, by its place."""
+class _LineTasks:
+    """The lines as tasks, and their scores in the same order. None among the tasks: no line has come yet."""
 
-    def __init__(self, lines: Iterable[tuple[int, bytes]]) -> None:
+    def __init__(self, lines: Iterable[tuple[int, bytes]] | BackgroundItems[tuple[int, bytes]]) -> None:
         self._lines = lines
-        self.numbers: dict[int, int] = {}
+        self._numbers: deque[int] = deque()
+        """Those of the lines whose scores were not given out yet."""
+        self._waiting: dict[int, LineScore] = {}
+        """Scores that wait for one before them, by the line's number."""
 
-    def __iter__(self) -> Iterator[Task]:
-        for place, (number, text) in enumerate(self._lines):
-            self.numbers[place] = number
-            yield Task(str(place), NumberedLine(number, text))
+    def __iter__(self) -> Iterator[Task | None]:
+        for line in self._read():
+            if line is None:
+                yield None
+                continue
+            number, text = line
+            self._numbers.append(number)
+            yield Task(str(number), NumberedLine(number, text))
+
+    def _read(self) -> Iterator[tuple[int, bytes] | None]:
+        if not isinstance(self._lines, BackgroundItems):
+            yield from self._lines
+            return
+        while True:
+            is_idle = len(self._numbers) == len(self._waiting)
+            try:
+                line = self._lines.next(wait=is_idle)
+            except StopIteration:
+                return
+            yield line
+
+    def in_order(self, result: TaskResult) -> Iterator[tuple[int, LineScore]]:
+        """Take a result, and yield the numbers and scores of the lines whose turn has come."""
+        score = result.content or LineScore(None, "every worker died that scored it")
+        self._waiting[int(result.key)] = score
+        while self._numbers and self._numbers[0] in self._waiting:
+            number = self._numbers.popleft()
+            yield number, self._waiting.pop(number)

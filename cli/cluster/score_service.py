@@ -7,7 +7,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ...cluster import FindFile, Task, TaskResult
+from ...common import LogitsmithError
 from ...engine import ModelError
+from ..errors import BAD_USAGE
 from ..inputs.json_lines import InvalidLineError
 from ..inputs.model import ModelSpec
 from ..inputs.score_lines import scored_line, stride_problem
@@ -41,8 +43,14 @@ class ScoreServiceSpec:
     stride: int | None
 
     def __call__(self, find_file: FindFile) -> ScoreService:
-        """Load the model. Raises ``ModelError``."""
+        """Load the model. Raises ``ModelError``, ``WrongStrideError``."""
         return ScoreService(replace(self, model=self.model.relocated(find_file)))
+
+
+class WrongStrideError(LogitsmithError):
+    """A ``--stride`` that the model's context is too short for: only who has loaded the model knows that."""
+
+    exit_code = BAD_USAGE
 
 
 class ScoreService:
@@ -52,7 +60,7 @@ class ScoreService:
         self._model, self._stride = spec.model.load(), spec.stride
         problem = stride_problem(self._stride, self._model)
         if problem is not None:
-            raise ModelError(problem)
+            raise WrongStrideError(problem)
 
     def facts(self) -> dict[str, Any]:
         """The model, what it computes with, and versions."""
@@ -61,14 +69,13 @@ class ScoreService:
     def serve(
         self, tasks: Iterable[Task | None], answer: Callable[[TaskResult], None], progress: Callable[[int], None]
     ) -> None:
-        """Score lines as they come, see `Service`. A unit of progress is a line."""
+        """Score lines as they come, see `Service`. A unit of progress is a token that was read."""
         for task in tasks:
             if task is None:
                 continue
             line: NumberedLine = task.content
             try:
-                score = LineScore(scored_line(self._model, line.text, line.number, self._stride))
+                score = LineScore(scored_line(self._model, line.text, line.number, self._stride, progress))
             except (ModelError, InvalidLineError) as error:
                 score = LineScore(None, str(error))
-            progress(1)
             answer(TaskResult(task.key, score, score.output is None))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -62,7 +63,9 @@ def stride_problem(stride: int | None, model: Model) -> str | None:
     return f"--stride: {stride:,} is not less than the context of {length:,} tokens, see -c"
 
 
-def scored_line(model: Model, line: bytes, number: int, stride: int | None) -> str:
+def scored_line(
+    model: Model, line: bytes, number: int, stride: int | None, progress: Callable[[int], None] | None = None
+) -> str:
     """Return the line with its scores, as JSON; its other fields stay.
 
     Args:
@@ -70,11 +73,12 @@ def scored_line(model: Model, line: bytes, number: int, stride: int | None) -> s
         line: the line, a JSON object.
         number: its number in the file, from 1.
         stride: tokens by which the window moves on; None: the default.
+        progress: called with the number of tokens that were read since the last call, also where windows overlap.
     """
     from ...logprobs import encode_json
 
     record = parse_object(line)
-    scores = _score(model, record, stride) | {"line": number}
+    scores = _score(model, record, stride, progress) | {"line": number}
     duplicates = [name for name in scores if name in record and name != "choices"]
     if duplicates:
         raise InvalidLineError(f'"{duplicates[0]}" is a name of the result, and cannot stand in the line too')
@@ -84,18 +88,34 @@ def scored_line(model: Model, line: bytes, number: int, stride: int | None) -> s
         raise InvalidLineError("it holds a number that JSON has not, or is nested too deeply") from None
 
 
-def _score(model: Model, record: dict[str, Any], stride: int | None) -> dict[str, Any]:
+def _score(
+    model: Model, record: dict[str, Any], stride: int | None, progress: Callable[[int], None] | None
+) -> dict[str, Any]:
     from ...logprobs import text_score
 
     if "choices" not in record:
-        return text_score(list(scored_text(model, _get_text(record, "text"), stride)))
+        count = None if progress is None else _counter(progress)
+        return text_score(list(scored_text(model, _get_text(record, "text"), stride, is_interrupted=count)))
     prompt = _get_text(record, "prompt")
     choices = record["choices"]
     if not isinstance(choices, list) or not choices or not all(isinstance(c, str) and c for c in choices):
         raise InvalidLineError('"choices" is not a list of texts')
     if len(set(choices)) < len(choices):
         raise InvalidLineError('"choices" has a text twice')
-    return {"logprobs_from": "model"} | scored_choices(model, prompt, choices)
+    scores = scored_choices(model, prompt, choices)
+    if progress is not None:  # the context holds the prompt and the last choice
+        progress(len(model.context.tokens) + sum(len(choice["ids"]) - 1 for choice in scores["choices"][:-1]))
+    return {"logprobs_from": "model"} | scores
+
+
+def _counter(progress: Callable[[int], None]) -> Callable[[], bool]:
+    """Return an ``is_interrupted`` that counts: unlike the progress of scores, it is called for overlaps, too."""
+
+    def count() -> bool:
+        progress(1)
+        return False
+
+    return count
 
 
 def _get_text(record: dict[str, Any], key: str) -> str:
