@@ -9,6 +9,16 @@ import time
 from pathlib import Path
 
 import pytest
+from logitsmith.cli.cluster.model_workers import model_for_workers
+from logitsmith.cli.inputs.model import ModelSpec
+from logitsmith.cli.inputs.score_lines import scored_line
+from logitsmith.cli.options.cluster import ClusterOptions
+from logitsmith.cli.render import batch as batch_display
+from logitsmith.cli.render import cluster as cluster_display
+from logitsmith.cli.render.batch import BatchProgress, ProgressDisplay
+from logitsmith.cli.render.cluster import worker_lines
+from logitsmith.cluster import WorkerStatus
+from logitsmith.engine import Model
 
 from ..cluster.conftest import ray  # noqa: F401 - a fixture
 
@@ -20,7 +30,33 @@ USAGE = {
     "no cluster": (["--workers", "2"], "--workers goes with --on"),
     "a word": (["--on", "dask"], "--on: 'dask' is not ray, ray:HOST or ray:HOST:PORT"),
     "no host": (["--on", "ray:"], "--on: 'ray:' is not ray"),
+    "a port that is a word": (
+        ["--on", "ray:foo:bar"],
+        "--on: 'ray:foo:bar': the port 'bar' is not within 1..65535",
+    ),
+    "no port": (["--on", "ray:foo:"], "the port '' is not within 1..65535"),
+    "port 0": (["--on", "ray:foo:0"], "the port '0' is not within 1..65535"),
+    "a port too large": (["--on", "ray:foo:65536"], "the port '65536' is not within 1..65535"),
+    "IPv6 without brackets": (["--on", "ray:::1"], "IPv6 address has brackets and a port, as ray:[::1]:6379"),
+    "IPv6 without a port": (["--on", "ray:[::1]"], "IPv6 address has brackets and a port, as ray:[::1]:6379"),
+    "a URL": (["--on", "ray://head:10001"], "--on: 'ray://head:10001' is not ray, ray:HOST or ray:HOST:PORT"),
     "no workers": (["--on", "ray", "--workers", "0"], "--workers: 0 is not ≥ 1"),
+    "a GPU and a half": (
+        ["--on", "ray", "--gpus-per-worker", "1.5"],
+        "1.5 is neither a whole number nor a part of 1",
+    ),
+    "too small a part": (["--on", "ray", "--gpus-per-worker", "0.00001"], "1e-05 is neither a whole number nor"),
+    "too fine a part": (["--on", "ray", "--gpus-per-worker", "0.12345"], "with at most 4 decimals"),
+    "endless GPUs": (["--on", "ray", "--gpus-per-worker", "inf"], "inf is neither a whole number nor"),
+    "no number of GPUs": (["--on", "ray", "--gpus-per-worker", "nan"], "nan is not ≥ 0"),
+}
+ADDRESSES = {
+    "ray": None,
+    "ray:head": "head",
+    "ray:head.example:1": "head.example:1",
+    "ray:192.0.2.1:65535": "192.0.2.1:65535",
+    "ray:[::1]:6379": "[::1]:6379",
+    "ray:[fe80::1%eth0]:6379": "[fe80::1%eth0]:6379",
 }
 SMALL = ("--format", "jsonl", "-c", "256", "-t", "1", "--parallel", "4")
 ON_RAY = ("--on", "ray", "--workers", "2", "--cpus-per-worker", "1")
@@ -36,6 +72,105 @@ def test_wrong_usage(gen, home, arguments, message):
 def test_wrong_usage_of_score(gen, home, arguments, message):
     (home / "work" / "in.jsonl").write_text("")
     assert message in gen("score", *arguments, code=2).err
+
+
+@pytest.mark.parametrize(("on", "address"), ADDRESSES.items(), ids=ADDRESSES)
+def test_places_of_a_head(on, address):
+    options = ClusterOptions(on=on)
+    options.check()
+    assert options.address == address
+
+
+@pytest.mark.parametrize("gpus", [0.0, 0.0001, 0.3, 0.9999, 1.0, 2.0, 8.0])
+def test_numbers_of_gpus(gpus):
+    ClusterOptions(on="ray", worker_gpus=gpus).check()
+
+
+def test_a_model_behind_links_keeps_its_name_and_its_parts(tmp_path, monkeypatch):
+    """As in Hugging Face's cache, whose links have names, and whose files are called by their digests."""
+    monkeypatch.chdir(tmp_path)
+    names = ["m-00001-of-00002.gguf", "m-00002-of-00002.gguf", "lora.gguf"]
+    for number, name in enumerate(names):
+        (tmp_path / f"blob{number}").write_bytes(b"")
+        (tmp_path / name).symlink_to(f"blob{number}")
+    arguments = {"threads": 1, "lora": [(names[2], 1.0)]}
+    model = model_for_workers(ModelSpec(Path(names[1]), "-m", arguments), ClusterOptions(on="ray"))
+    assert model.path == tmp_path / names[0]
+    assert model.files == [tmp_path / name for name in names]
+
+
+LINES = {
+    "a text longer than the context": ({"text": "The sea was calm. " * 60}, 300, 100),
+    "choices": ({"prompt": "The sea is", "choices": [" blue", " green"]}, 3, 1),
+}
+
+
+@pytest.mark.parametrize(("line", "tokens", "calls"), LINES.values(), ids=LINES)
+def test_the_progress_of_a_line_is_told_while_it_is_scored(pruned_model, line, tokens, calls):
+    counts = []
+    with Model.load(pruned_model, n_ctx=256, threads=1) as model:
+        with_progress = scored_line(model, json.dumps(line).encode(), 1, None, counts.append)
+        assert with_progress == scored_line(model, json.dumps(line).encode(), 1, None)
+    assert sum(counts) >= tokens
+    assert len(counts) >= calls
+
+
+def worker_status(number, *, is_ready=True):
+    return WorkerStatus(f"worker {number}", is_ready, 10, number == 11, 200, 2.0)
+
+
+WORKERS = {
+    "none": ([], []),
+    "one": ([worker_status(1)], ["worker 1: 10 answered, 100 tokens/s"]),
+    "one that starts": ([worker_status(1, is_ready=False)], ["worker 1: starting"]),
+    "several more": (
+        [worker_status(n) for n in range(1, 12)],
+        ["3 more: 30 answered, 1 failed, 300 tokens/s together"],
+    ),
+    "more that start": (
+        [worker_status(n, is_ready=n < 10) for n in range(1, 1001)],
+        ["992 more: 991 starting, 10 answered, 100 tokens/s together"],
+    ),
+}
+
+
+@pytest.mark.parametrize(("workers", "last"), WORKERS.values(), ids=WORKERS)
+def test_a_thousand_workers_take_nine_lines(workers, last):
+    lines = worker_lines(workers)
+    assert lines[-1:] == last
+    assert len(lines) == min(len(workers), 9)
+
+
+class CountedRun:
+    """A run that counts how often it is looked at."""
+
+    looks = 0
+
+    @property
+    def workers(self):
+        self.looks += 1
+        return [worker_status(1)]
+
+    @property
+    def units(self):
+        self.looks += 1
+        return 200
+
+
+def test_a_result_costs_no_look_at_the_workers_until_something_is_shown(monkeypatch, capsys):
+    now = 0.0
+    for module in (cluster_display, batch_display):
+        monkeypatch.setattr(module, "monotonic", lambda: now)
+    run, progress = CountedRun(), BatchProgress(10)
+    display = cluster_display.ClusterProgressDisplay(progress, run, ProgressDisplay(progress, None), None)
+    for period in (1, 2):
+        now = 30.0 * period - 1
+        for _ in range(100):
+            display.refresh()
+        assert run.looks == 2 * (period - 1)
+        now = 30.0 * period
+        display.refresh()
+        assert len(capsys.readouterr().err.splitlines()) == 2
 
 
 def write_requests(work, count=24):
@@ -56,8 +191,10 @@ def results(path):
 
 
 @pytest.mark.usefixtures("ray", "with_pruned_model")
-def test_the_results_are_those_of_one_machine(gen, home):
+def test_the_results_are_those_of_one_machine(gen, home, environment):
     work = home / "work"
+    (work / "link.gguf").symlink_to(environment["GEN_MODEL"])
+    environment["GEN_MODEL"] = "link.gguf"
     write_requests(work)
     gen("batch", "in.jsonl", "-o", "here.jsonl", *SMALL, code=1)
     done = gen("batch", "in.jsonl", "-o", "there.jsonl", *SMALL, *ON_RAY, code=1)
@@ -65,6 +202,9 @@ def test_the_results_are_those_of_one_machine(gen, home):
     assert "worker 2 on " in done.err
     here, there = results(work / "here.jsonl"), results(work / "there.jsonl")
     assert {name: {**result, "worker": None} for name, result in here.items()} == there
+    settings = [json.loads((work / f"{name}.jsonl.settings.json").read_text()) for name in ("here", "there")]
+    assert settings[0] == settings[1]
+    assert settings[1]["name"] == "link"
     worker = json.loads((work / "there.jsonl").read_text().splitlines()[-1])["worker"]
     assert worker["threads"] == 1
     assert set(worker) == {"cpu", "build", "threads"}
@@ -83,8 +223,16 @@ def test_scores_are_those_of_one_machine_in_the_order_of_the_file(gen, home):
     there = gen(*arguments, *ON_RAY, code=1)
     assert there.out == here.out
     assert here.err.strip() in there.err
+    assert " tokens/s" in there.err
     piped = gen("score", "--jsonl", "-", "-c", "256", "-t", "1", *ON_RAY, stdin=json.dumps(lines[0]) + "\n")
     assert piped.out == here.out.splitlines(keepends=True)[0]
+
+
+@pytest.mark.usefixtures("ray", "with_pruned_model")
+def test_a_stride_that_is_too_long_is_wrong_usage_everywhere(gen, home):
+    (home / "work" / "in.jsonl").write_text('{"text": "The sea"}\n')
+    arguments = ("score", "--jsonl", "in.jsonl", "-c", "256", "-t", "1", "--stride", "999")
+    assert gen(*arguments, *ON_RAY, code=2).err == gen(*arguments, code=2).err
 
 
 def children(pid):
@@ -138,14 +286,24 @@ def test_a_worker_that_is_killed_loses_nothing_and_a_driver_that_is_killed_is_go
     assert results(output) == expected
 
 
+PIPES = {
+    "batch, to its end": (["batch", "-", *SMALL, *ON_RAY], {"prompt": "The sea", "max_tokens": 2}, None),
+    "score, until Ctrl-C": (["score", "--jsonl", "-", "-c", "256", *ON_RAY], {"text": "The sea."}, signal.SIGINT),
+}
+
+
+@pytest.mark.parametrize(("arguments", "line", "end"), PIPES.values(), ids=PIPES)
 @pytest.mark.usefixtures("ray", "with_pruned_model")
-def test_a_line_of_a_pipe_is_answered_when_it_comes(home, environment):
-    arguments = ["batch", "-", *SMALL, *ON_RAY]
+def test_a_line_of_a_pipe_is_answered_when_it_comes(home, environment, arguments, line, end):
     command = [sys.executable, "-m", "logitsmith.cli", *arguments]
-    streams = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
+    streams = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     with subprocess.Popen(command, cwd=home / "work", env=environment, text=True, bufsize=1, **streams) as driver:
         for name in ("first", "second", "third"):
-            driver.stdin.write(json.dumps({"id": name, "prompt": "The sea", "max_tokens": 2}) + "\n")
+            driver.stdin.write(json.dumps({"id": name, **line}) + "\n")
             assert json.loads(driver.stdout.readline())["id"] == name
-        driver.stdin.close()
-        assert driver.wait() == 0
+        if end is None:
+            driver.stdin.close()
+        else:
+            driver.send_signal(end)
+        assert driver.wait(60) == (0 if end is None else 128 + end)
+        assert ("what is begun is being finished" in driver.stderr.read()) == (end is not None)
