@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import logging
 import os
+import shutil
 import signal
 import socket
+import tempfile
 from collections.abc import Iterator
-from contextlib import closing, contextmanager, suppress
+from contextlib import closing, contextmanager, nullcontext, suppress
+from pathlib import Path
 from threading import Event, Thread
 from typing import Any
 
@@ -26,6 +29,9 @@ _QUIET_ENVIRONMENT = {
     "RAY_DEDUP_LOGS_SKIP_REGEX": ".",
 }
 """Ray reports nothing to anybody, and prints nothing on stdout, where results may go."""
+
+_SHORT_FOLDER = Path("/tmp")  # noqa: S108 - for a folder that only this user enters
+"""Ray's sockets need a short path."""
 
 _AUTH_MODE = "RAY_AUTH_MODE"
 """The variable without which Ray sends no token to an address that somebody typed."""
@@ -79,6 +85,30 @@ def connected(address: str | None) -> Iterator[HeadWatch]:
     place = None if address is None else address if ":" in address else f"{address}:{_HEAD_PORT}"
     if place is not None:
         _check_reachable(place)
+    with _session_folder() if place is None else nullcontext() as folder:
+        _join(ray, place, folder)
+        watch = HeadWatch(ray.get_runtime_context().gcs_address)
+        try:
+            yield watch
+        finally:
+            watch.close()
+            if not watch.is_gone:  # else it waits for the head
+                with suppress(Exception):
+                    ray.shutdown()
+
+
+@contextmanager
+def _session_folder() -> Iterator[str]:
+    """Yield a folder for the files of a Ray on this machine; they are removed behind the block."""
+    folder = tempfile.mkdtemp(prefix="gen-ray-", dir=_SHORT_FOLDER if _SHORT_FOLDER.is_dir() else None)
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _join(ray: Any, place: str | None, folder: str | None) -> None:
+    """Join the cluster at a place, or start one with its files in a folder. Raises ``ClusterError``."""
     handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         ray.init(
@@ -86,6 +116,7 @@ def connected(address: str | None) -> Iterator[HeadWatch]:
             include_dashboard=None if place else False,
             logging_level=logging.CRITICAL,
             log_to_driver=False,
+            _temp_dir=folder,
         )
     except Exception as error:
         raise ClusterError(_why_not(error, place)) from None
@@ -94,14 +125,6 @@ def connected(address: str | None) -> Iterator[HeadWatch]:
     finally:
         for number, handler in handlers.items():  # Ray puts in its own
             signal.signal(number, handler)
-    watch = HeadWatch(ray.get_runtime_context().gcs_address)
-    try:
-        yield watch
-    finally:
-        watch.close()
-        if not watch.is_gone:  # else it waits for the head
-            with suppress(Exception):
-                ray.shutdown()
 
 
 def import_ray() -> Any:

@@ -83,6 +83,7 @@ def score_choices(
     prompt: Sequence[int],
     choices: Sequence[Sequence[int]],
     logprobs: LogprobRequest = CHOSEN_ONLY,
+    progress: Progress | None = None,
 ) -> list[list[PromptToken]]:
     """Return the tokens of each of several continuations of a prompt, with their logprobs.
 
@@ -91,20 +92,31 @@ def score_choices(
         prompt: The prompt's tokens. They are read once for all choices.
         choices: The tokens of each continuation.
         logprobs: Which logprobs to read.
+        progress: Called after each batch of the prompt, and after each choice.
 
     Raises ``ModelError`` if the prompt or a choice is empty, or if a choice does not fit into the context.
     """
     context = model.context
     _check_choices(model, prompt, choices)
     reader = LogprobReader(model.vocabulary, logprobs)
-    context.read(prompt, small_batches=True)
+    total = len(prompt) + sum(len(ids) - 1 for ids in choices)
+
+    def report_prompt(count: int, _: int) -> None:
+        if progress is not None:
+            progress(count, total)
+
+    context.read(prompt, report_prompt, small_batches=True)
     first_row = context.logits().copy()
     scored = []
+    done = len(prompt)
     for ids in choices:
         context.truncate(len(prompt))
         rows = chain([first_row], context.push_each(ids[:-1]))
         distributions = (reader.read(row, token) for token, row in zip(ids, rows, strict=True))
         scored.append(list(_prompt_tokens(model, ids, distributions, begins_text=False)))
+        done += len(ids) - 1
+        if progress is not None:
+            progress(done, total)
     return scored
 
 

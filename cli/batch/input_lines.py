@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from hashlib import sha256
 from queue import Empty, Queue
@@ -75,6 +75,15 @@ class BackgroundItems(Generic[Item]):
         if isinstance(item, _End):
             raise item.error or StopIteration
         return item
+
+    def until_end(self, is_idle: Callable[[], bool]) -> Iterator[Item | None]:
+        """Yield the items, and None where none has come yet; ``is_idle``: True if one may be waited for."""
+        while True:
+            try:
+                item = self.next(wait=is_idle())
+            except StopIteration:
+                return
+            yield item
 
 
 class BackgroundLines(BackgroundItems[InputLine]):

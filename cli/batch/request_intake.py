@@ -53,7 +53,7 @@ class RequestIntake:
 
         ``is_idle``: True if nothing is being answered, so that a line may be waited for.
         """
-        for line in _wait_for_lines(lines, is_idle) if isinstance(lines, BackgroundLines) else lines:
+        for line in lines.until_end(is_idle) if isinstance(lines, BackgroundLines) else lines:
             request = None if line is None else self._accept(line)
             if line is None or request is not None:
                 yield request
@@ -116,15 +116,6 @@ class RequestIntake:
             is_chat=request.messages is not None,
             resolved=self._resolver.resolve(request),
         )
-
-
-def _wait_for_lines(lines: BackgroundLines, is_idle: Callable[[], bool]) -> Iterator[InputLine | None]:
-    while True:
-        try:
-            line = lines.next(wait=is_idle())
-        except StopIteration:
-            return
-        yield line
 
 
 def _refuse(line: InputLine, count: int) -> NoReturn:

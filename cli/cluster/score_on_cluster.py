@@ -68,7 +68,8 @@ class _LineTasks:
         """Scores that wait for one before them, by the line's number."""
 
     def __iter__(self) -> Iterator[Task | None]:
-        for line in self._read():
+        lines = self._lines.until_end(self._is_idle) if isinstance(self._lines, BackgroundItems) else self._lines
+        for line in lines:
             if line is None:
                 yield None
                 continue
@@ -76,17 +77,9 @@ class _LineTasks:
             self._numbers.append(number)
             yield Task(str(number), NumberedLine(number, text))
 
-    def _read(self) -> Iterator[tuple[int, bytes] | None]:
-        if not isinstance(self._lines, BackgroundItems):
-            yield from self._lines
-            return
-        while True:
-            is_idle = len(self._numbers) == len(self._waiting)
-            try:
-                line = self._lines.next(wait=is_idle)
-            except StopIteration:
-                return
-            yield line
+    def _is_idle(self) -> bool:
+        """True if no line is being scored."""
+        return len(self._numbers) == len(self._waiting)
 
     def in_order(self, result: TaskResult) -> Iterator[tuple[int, LineScore]]:
         """Take a result, and yield the numbers and scores of the lines whose turn has come."""

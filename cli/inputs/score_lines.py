@@ -102,9 +102,7 @@ def _score(
         raise InvalidLineError('"choices" is not a list of texts')
     if len(set(choices)) < len(choices):
         raise InvalidLineError('"choices" has a text twice')
-    scores = scored_choices(model, prompt, choices)
-    if progress is not None:  # the context holds the prompt and the last choice
-        progress(len(model.context.tokens) + sum(len(choice["ids"]) - 1 for choice in scores["choices"][:-1]))
+    scores = scored_choices(model, prompt, choices, None if progress is None else _steps(progress))
     return {"logprobs_from": "model"} | scores
 
 
@@ -116,6 +114,18 @@ def _counter(progress: Callable[[int], None]) -> Callable[[], bool]:
         return False
 
     return count
+
+
+def _steps(progress: Callable[[int], None]) -> Callable[[int, int], None]:
+    """Return what takes the number of all tokens that were read, and passes on how many are new."""
+    told = 0
+
+    def tell(done: int, _total: int) -> None:
+        nonlocal told
+        progress(done - told)
+        told = done
+
+    return tell
 
 
 def _get_text(record: dict[str, Any], key: str) -> str:

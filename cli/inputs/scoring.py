@@ -31,8 +31,17 @@ def scored_text(
     return score(model, ids, stride, progress=progress, is_interrupted=is_interrupted)
 
 
-def scored_choices(model: Model, prompt: str, choices: list[str]) -> dict[str, Any]:
-    """Score choices after a prompt: ``choices`` holds the scores, ``notes`` what to know about them."""
+def scored_choices(
+    model: Model, prompt: str, choices: list[str], progress: Callable[[int, int], None] | None = None
+) -> dict[str, Any]:
+    """Score choices after a prompt: ``choices`` holds the scores, ``notes`` what to know about them.
+
+    Args:
+        model: the model.
+        prompt: the text before each choice.
+        choices: the texts.
+        progress: called with the number of tokens that were read, and of all.
+    """
     from ...engine import ModelError, score_choices, tokenize_continuation
     from ...logprobs import choice_scores
 
@@ -48,7 +57,7 @@ def scored_choices(model: Model, prompt: str, choices: list[str]) -> dict[str, A
         if longer:
             notes.append(f"{choice!r} begins {longer[0]!r}, so their probabilities overlap")
     try:
-        steps = score_choices(model, prompt_ids, choice_ids)
+        steps = score_choices(model, prompt_ids, choice_ids, progress=progress)
     except ModelError as error:
         raise ModelError(_with_text(str(error), choices)) from None
     scores = choice_scores(list(zip(choices, steps, strict=True)))
