@@ -16,7 +16,7 @@ THREADS = 2
 """Those of an actor: one waits for results, and one takes tasks meanwhile."""
 _WAIT_SECONDS = 0.05
 """How long a service with nothing to do waits for a task."""
-_COLLECT_SECONDS, _LINGER_SECONDS, _MAX_RESULTS = 1.0, 0.01, 256
+_COLLECT_SECONDS, _LINGER_SECONDS, _MAX_RESULTS = 2.0, 0.01, 256
 """How long results are waited for; how long further ones, once there is one; how many are sent at once."""
 
 

@@ -17,7 +17,7 @@ from .worker_pool import WorkerPool
 
 _POLL_SECONDS = 0.5
 """How long the driver waits for news before it looks at its workers."""
-_FEW_WORKERS, _GATHER_SECONDS = 16, 0.01
+_FEW_WORKERS, _GATHER_SECONDS = 16, 0.1
 """With more workers than that, the driver waits so long for further answers after the first."""
 
 
