@@ -8,6 +8,8 @@ import sys
 import time
 from pathlib import Path
 
+import gguf
+import numpy as np
 import pytest
 from logitsmith.cli.cluster.model_workers import model_for_workers
 from logitsmith.cli.inputs.model import ModelSpec
@@ -307,3 +309,33 @@ def test_a_line_of_a_pipe_is_answered_when_it_comes(home, environment, arguments
             driver.send_signal(end)
         assert driver.wait(60) == (0 if end is None else 128 + end)
         assert ("what is begun is being finished" in driver.stderr.read()) == (end is not None)
+
+
+@pytest.mark.usefixtures("ray", "with_pruned_model")
+def test_an_adapter_goes_along(gen, home):
+    work = home / "work"
+    write_adapter(work / "lora.gguf")
+    lines = [{"id": f"r{n}", "prompt": f"Sea {n}", "max_tokens": 8} for n in range(8)]
+    (work / "in.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    gen("batch", "in.jsonl", "-o", "plain.jsonl", *SMALL)
+    gen("batch", "in.jsonl", "-o", "here.jsonl", *SMALL, "--lora", "lora.gguf=4")
+    gen("batch", "in.jsonl", "-o", "there.jsonl", *SMALL, "--lora", "lora.gguf=4", *ON_RAY)
+    here, there = results(work / "here.jsonl"), results(work / "there.jsonl")
+    assert here == there
+    plain = results(work / "plain.jsonl")
+    assert any(here[name]["text"] != plain[name]["text"] for name in here)
+
+
+def write_adapter(path):
+    """A LoRA adapter of random numbers for the first layer of the bundled model."""
+    chance, width, rank = np.random.default_rng(1), 576, 4
+    writer = gguf.GGUFWriter(path, "llama")
+    writer.add_type("adapter")
+    writer.add_string("adapter.type", "lora")
+    writer.add_float32("adapter.lora.alpha", float(rank))
+    for name, shape in {"lora_a": (rank, width), "lora_b": (width, rank)}.items():
+        writer.add_tensor(f"blk.0.attn_q.weight.{name}", chance.normal(size=shape).astype(np.float32))
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()

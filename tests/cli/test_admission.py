@@ -1,0 +1,45 @@
+"""Which workers may join: those that compute what the first one computes."""
+
+from dataclasses import replace
+
+import pytest
+from logitsmith.cli.batch.batch_settings import ModelDescription
+from logitsmith.cli.cluster.admission import Admission
+from logitsmith.engine import versions
+
+MODEL = ModelDescription("m", {"fingerprint": "a", "n_ctx": 256}, {})
+FIRST = {"versions": versions(), "model": MODEL, "kernels": "k", "worker": {"cpu": "EPYC"}}
+OTHERS = {
+    "the same": ({}, None),
+    "another version": (
+        {"versions": {**versions(), "llama-cpp-python": "0.1"}},
+        "it has llama-cpp-python 0.1, and this machine has",
+    ),
+    "no version": ({"versions": {}}, "it has logitsmith None"),
+    "another file": ({"model": replace(MODEL, identity={"fingerprint": "b", "n_ctx": 256})}, "is another one"),
+    "other settings": ({"model": replace(MODEL, identity={"fingerprint": "a", "n_ctx": 9})}, "other settings"),
+    "other kernels": (
+        {"kernels": "l", "worker": {"cpu": "Xeon"}},
+        "its processor (Xeon) computes other logits than the first worker's (EPYC)",
+    ),
+}
+
+
+@pytest.mark.parametrize(("changes", "reason"), OTHERS.values(), ids=OTHERS)
+def test_a_worker_that_comes_after_the_first(changes, reason):
+    admission = Admission(needs_same_kernels=True)
+    assert admission(FIRST) is None
+    answer = admission({**FIRST, **changes})
+    assert answer == reason if reason is None else reason in answer
+
+
+def test_other_kernels_are_noted_where_they_may_differ():
+    admission = Admission(needs_same_kernels=False)
+    assert admission(FIRST) is None
+    assert not admission.has_other_kernels
+    assert admission({**FIRST, "kernels": "l"}) is None
+    assert admission.has_other_kernels
+
+
+def test_a_first_worker_of_another_version_may_not_join():
+    assert "install the same there" in Admission(True)({**FIRST, "versions": {**versions(), "logitsmith": "9"}})
