@@ -76,6 +76,7 @@ class WorkerPool:
             self._workers.append(Worker(self._started, self._service, self._needs, now))
         if now - self._looked_at >= _ROOM_SECONDS:
             self._looked_at = now
+            self._tell_refusals()
             self._look_for_room()
 
     def receive(self, worker: Worker) -> list[TaskResult]:
@@ -101,9 +102,7 @@ class WorkerPool:
     def note_ready(self) -> None:
         """Note that a worker has started and may join; tells which others may not."""
         self._failed_starts = 0
-        for refusal in self._refusals:
-            self._report(refusal)
-        self._refusals.clear()
+        self._tell_refusals()
 
     def refuse(self, worker: Worker, reason: Exception) -> None:
         """End a worker that cannot start or may not join. There is no other in its place: it would be the same.
@@ -117,7 +116,7 @@ class WorkerPool:
             raise reason
         self._refusals.append(f"{worker.name} does not join: {reason}")
         if any(other.facts is not None for other in self._workers):
-            self.note_ready()
+            self._tell_refusals()
 
     def replace(self, worker: Worker, death: WorkerDiedError) -> None:
         """Start another worker for one that died. Raises ``ClusterError`` if none stays alive."""
@@ -136,6 +135,12 @@ class WorkerPool:
         worker.kill()
         self._workers.remove(worker)
         self._units_of_dead += worker.status.units
+
+    def _tell_refusals(self) -> None:
+        """Tell which workers do not join. If none does, the run ends soon, and its error says why."""
+        for refusal in self._refusals:
+            self._report(refusal)
+        self._refusals.clear()
 
     def _count_death(self, worker: Worker, death: WorkerDiedError) -> None:
         self._deaths_without_result += 1
