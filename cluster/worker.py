@@ -112,6 +112,10 @@ class Worker:
         is_alone = any(shard.deaths for shard in self._shards)
         return self.facts is not None and not is_alone and self.task_count <= shard_size
 
+    def unplaced_seconds(self, now: float) -> float:
+        """For how long Ray has found no place for it; 0 once it has."""
+        return now - self._changed_at if self.host is None else 0.0
+
     def stalled_seconds(self, now: float) -> float:
         """For how long it has made nothing although it starts, or has tasks."""
         is_at_work = self.task_count > 0 if self.facts is not None else self.host is not None

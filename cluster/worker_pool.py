@@ -13,7 +13,7 @@ from .tasks import ServicePlan, TaskResult
 from .worker import Worker, WorkerDiedError
 
 _MAX_FAILED_STARTS = 3
-"""After so many workers in a row that died while they started, the run ends if no other worker is ready."""
+"""After so many workers in a row that died while they started, the run ends if none was ever ready."""
 _MAX_DEATHS_WITHOUT_RESULT = 24
 """After so many deaths in a row without any result between them, the run ends. To find one bad task of a shard of
 eight takes five."""
@@ -50,6 +50,7 @@ class WorkerPool:
         self._wanted = self._room = wanted or fitting
         self._failed_starts = self._started = self._units_of_dead = self._deaths_without_result = 0
         self._waiting = 0
+        self._was_ready = False
         self._refusals: list[str] = []
         self._workers: list[Worker] = []
         self._due = [self.clock.now] * self._wanted
@@ -101,7 +102,7 @@ class WorkerPool:
 
     def note_ready(self) -> None:
         """Note that a worker has started and may join; tells which others may not."""
-        self._failed_starts = 0
+        self._failed_starts, self._was_ready = 0, True
         self._tell_refusals()
 
     def refuse(self, worker: Worker, reason: Exception) -> None:
@@ -148,14 +149,14 @@ class WorkerPool:
             raise ClusterError(f"{self._deaths_without_result} workers in a row died without a result: {death}")
         if worker.facts is None:
             self._failed_starts += 1
-            if self._failed_starts >= _MAX_FAILED_STARTS and all(other.facts is None for other in self._workers):
+            if self._failed_starts >= _MAX_FAILED_STARTS and not self._was_ready:
                 raise ClusterError(f"{self._failed_starts} workers in a row died while they started: {death}")
 
     def _look_for_room(self) -> None:
         if all(worker.facts is not None for worker in self._workers):
             return
         self._report_room(workers_that_fit(self._nodes(), self._needs))
-        waiting = sum(worker.host is None for worker in self._workers)
+        waiting = sum(worker.unplaced_seconds(self.clock.now) >= _ROOM_SECONDS for worker in self._workers)
         if waiting > max(self._waiting, self._wanted - self._room):
             verb = "waits" if waiting == 1 else "wait"
             self._report(f"{waiting} of {self._wanted} workers {verb}: the cluster is busy with other work")
