@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 import signal
 import sys
@@ -106,16 +107,17 @@ def interruptible() -> Iterator[Interrupt]:
         # nohup ignores SIGHUP. Some shells ignore SIGINT in the background, but a person may send it all the same.
         if handler != signal.SIG_IGN or number == signal.SIGINT:
             signal.signal(number, interrupt._receive)
-    try:
-        with _ended_by_the_second_signal(interrupt), _raised_again_when_lost(interrupt):
-            yield interrupt
-    except BaseException as error:
-        if isinstance(error, (KeyboardInterrupt, interrupt.aborted)):
-            interrupt.raise_if_requested()
-        raise
-    finally:
-        for number, handler in previous.items():
-            signal.signal(number, handler)
+    with _raised_again_when_lost(interrupt):  # until the handlers are gone
+        try:
+            with _ended_by_the_second_signal(interrupt):
+                yield interrupt
+        except BaseException as error:
+            if isinstance(error, (KeyboardInterrupt, interrupt.aborted)):
+                interrupt.raise_if_requested()
+            raise
+        finally:
+            for number, handler in previous.items():
+                signal.signal(number, handler)
 
 
 @contextmanager
@@ -196,8 +198,25 @@ def ignored_interrupts() -> Iterator[None]:
         signal.signal(signal.SIGINT, previous)
 
 
+@contextmanager
+def deferred_interrupts() -> Iterator[None]:
+    """While inside, Ctrl-C waits; it takes effect behind the block. Also a decorator."""
+    if current_thread() is not main_thread():  # Python calls handlers in the main thread
+        yield
+        return
+    waiting: list[tuple[int, FrameType | None]] = []
+    previous = signal.signal(signal.SIGINT, lambda number, frame: waiting.append((number, frame)))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, previous)
+        if waiting and callable(previous):
+            previous(*waiting[0])
+
+
 def exit_on_signals() -> None:
     """From now on SIGTERM and SIGHUP end the command in order, as Ctrl-C does; none of them prints a traceback."""
+    atexit.register(_ignore_signals)
     for number in _SIGNALS:
         if number != signal.SIGINT:
             _handle(number, lambda number, _frame: _raise(_FIRST_SIGNAL_CODE + number))
@@ -213,6 +232,13 @@ def leave_on_signals() -> None:
 
     for number in _SIGNALS:
         _handle(number, leave)
+
+
+def _ignore_signals() -> None:
+    """Ignore signals in the last moments: Python gives up its handlers there, and one would change the code."""
+    _flush_stdout()  # it may wait for a reader, and Ctrl-C has to end that
+    for number in _SIGNALS:
+        _handle(number, signal.SIG_IGN)
 
 
 def _flush_stdout() -> None:

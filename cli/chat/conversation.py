@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from ..interrupt import deferred_interrupts
 from .answer_writer import AnswerWriter
 from .conversation_tree import ConversationTree
 from .failover_store import FailoverStore, Report
@@ -22,7 +23,8 @@ class Conversation(ConversationTree):
     """A conversation, which stands at one of its messages. Make one with `new` or `resume`.
 
     When the store cannot be written, as on a full disk, ``report`` is called with a sentence. The conversation
-    then goes on in memory, and is stored as soon as that is possible again. Methods raise ``StoreError``.
+    then goes on in memory, and is stored as soon as that is possible again. Methods raise ``StoreError``. Ctrl-C
+    waits until what is stored and what this object knows agree.
     """
 
     def __init__(self, store: ChatStore, identifier: str | None, report: Report) -> None:
@@ -104,6 +106,7 @@ class Conversation(ConversationTree):
             return self._system
         return messages[0].content if messages[0].role == "system" else None
 
+    @deferred_interrupts()
     def set_system(self, text: str | None) -> None:
         """Put another system message, or none, before the messages on the way to the head.
 
@@ -133,6 +136,7 @@ class Conversation(ConversationTree):
         """Add a message of the assistant that a person wrote, and stand there."""
         return self._add("assistant", text)
 
+    @deferred_interrupts()
     def goto(self, target: str | None) -> StoredMessage | None:
         """Stand at the message whose hash begins like this; None: before the first one. Returns it."""
         message = None if target is None else self.find(target)
@@ -168,6 +172,7 @@ class Conversation(ConversationTree):
 
         return AnswerWriter(self._where, parent, recipe, prompt_ids, beginning, stand_at)
 
+    @deferred_interrupts()
     def _add(self, role: Role, text: str) -> StoredMessage:
         is_first = self.id is None
 

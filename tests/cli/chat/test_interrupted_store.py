@@ -1,0 +1,43 @@
+"""Ctrl-C while a message is stored: it takes effect when the message is there, and the chat goes on."""
+
+import os
+import signal
+
+import pytest
+from logitsmith.cli.chat.conversation import Conversation
+from logitsmith.cli.chat.store import ChatStore
+from logitsmith.cli.interrupt import deferred_interrupts
+
+
+@pytest.mark.parametrize("place", ["new_conversation", "put_message", "move_head"])
+def test_a_message_that_is_being_stored_is_there_and_so_are_those_behind_it(tmp_path, monkeypatch, place):
+    original = getattr(ChatStore, place)
+
+    def interrupted(*arguments):
+        monkeypatch.setattr(ChatStore, place, original)
+        os.kill(os.getpid(), signal.SIGINT)
+        return original(*arguments)
+
+    monkeypatch.setattr(ChatStore, place, interrupted)
+    store = ChatStore.open(tmp_path / "chats.db")
+    conversation = Conversation.new(store, pytest.fail)
+    with pytest.raises(KeyboardInterrupt):
+        conversation.add_user("first")
+    conversation.add_user("second")
+    assert [message.content for message in conversation.messages()] == ["first", "second"]
+    store.close()
+
+
+@deferred_interrupts()
+def interrupt_and_go_on(done):
+    os.kill(os.getpid(), signal.SIGINT)
+    done.append("the rest")
+
+
+def test_an_interrupt_waits_for_the_end_of_the_block_and_no_longer():
+    done = []
+    with pytest.raises(KeyboardInterrupt):
+        interrupt_and_go_on(done)
+    assert done == ["the rest"]
+    with pytest.raises(KeyboardInterrupt):
+        os.kill(os.getpid(), signal.SIGINT)
