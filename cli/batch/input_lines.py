@@ -76,18 +76,20 @@ class BackgroundItems(Generic[Item]):
             raise item.error or StopIteration
         return item
 
-    def until_end(self, is_idle: Callable[[], bool]) -> Iterator[Item | None]:
-        """Yield the items, and None where none has come yet; ``is_idle``: True if one may be waited for."""
-        while True:
-            try:
-                item = self.next(wait=is_idle())
-            except StopIteration:
-                return
-            yield item
 
-
-class BackgroundLines(BackgroundItems[InputLine]):
-    """The lines of a batch that a thread reads."""
+def as_they_come(
+    items: Iterable[Item] | BackgroundItems[Item], is_idle: Callable[[], bool]
+) -> Iterator[Item | None]:
+    """Yield items, and None where none has come yet; ``is_idle``: True if one may be waited for."""
+    if not isinstance(items, BackgroundItems):
+        yield from items
+        return
+    while True:
+        try:
+            item = items.next(wait=is_idle())
+        except StopIteration:
+            return
+        yield item
 
 
 @dataclass(frozen=True)

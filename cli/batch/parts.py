@@ -13,7 +13,7 @@ from ..interrupt import Interrupt
 from ..options.batch import BatchOptions
 from ..render.batch import BatchProgress
 from .batch_settings import ModelDescription, batch_settings
-from .input_lines import BackgroundLines, InputLine, read_input_lines
+from .input_lines import BackgroundItems, InputLine, read_input_lines
 from .journal import ResultSink
 from .request_intake import RequestIntake
 from .request_resolver import BatchDefaults, RequestResolver
@@ -39,14 +39,14 @@ class BatchParts:
         return ResultWriter(ResultFormat(self.options.format.value), self.results, self.progress)
 
     @contextmanager
-    def lines(self) -> Iterator[Iterator[InputLine] | BackgroundLines]:
+    def lines(self) -> Iterator[Iterator[InputLine] | BackgroundItems[InputLine]]:
         """Open the input while inside.
 
         Lines of a pipe may come slowly, and the requests that are being answered should not wait for them.
         """
         with open_input(self.options.requests) as file:
             lines = read_input_lines(file, self.template)
-            yield lines if self.options.reads_file else BackgroundLines(lines)
+            yield lines if self.options.reads_file else BackgroundItems(lines)
 
     def make_intake(self, model: ModelDescription) -> RequestIntake:
         """Return what lets requests through. Raises ``JournalError`` if the results are of others."""

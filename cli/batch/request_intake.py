@@ -13,7 +13,7 @@ from ...samplers import SamplingError
 from ..inputs.json_lines import InvalidLineError
 from ..render.batch import BatchProgress
 from .accepted_request import AcceptedRequest
-from .input_lines import BackgroundLines, InputLine
+from .input_lines import BackgroundItems, InputLine, as_they_come
 from .journal import ExistingResults, JournalError
 from .request import find_request_id, parse_request
 from .request_resolver import RequestResolver
@@ -47,13 +47,13 @@ class RequestIntake:
         self._line_of_id: dict[str, int] = {}
 
     def accepted(
-        self, lines: Iterable[InputLine] | BackgroundLines, is_idle: Callable[[], bool]
+        self, lines: Iterable[InputLine] | BackgroundItems[InputLine], is_idle: Callable[[], bool]
     ) -> Iterator[AcceptedRequest | None]:
         """Yield the requests that are to be answered; None: no line has come yet.
 
         ``is_idle``: True if nothing is being answered, so that a line may be waited for.
         """
-        for line in lines.until_end(is_idle) if isinstance(lines, BackgroundLines) else lines:
+        for line in as_they_come(lines, is_idle):
             request = None if line is None else self._accept(line)
             if line is None or request is not None:
                 yield request

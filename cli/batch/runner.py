@@ -10,7 +10,7 @@ from ...grammars import GrammarError
 from ...samplers import SamplingError
 from ..render.batch import ProgressDisplay
 from .accepted_request import AcceptedRequest
-from .input_lines import BackgroundLines, InputLine
+from .input_lines import BackgroundItems, InputLine
 from .request_builder import RequestBuilder
 from .request_intake import RequestIntake
 from .result_writer import ResultWriter
@@ -40,7 +40,10 @@ class BatchRunner:
         self._pending: dict[object, AcceptedRequest] = {}
 
     def run(
-        self, lines: Iterable[InputLine] | BackgroundLines, policy: BatchPolicy, display: ProgressDisplay
+        self,
+        lines: Iterable[InputLine] | BackgroundItems[InputLine],
+        policy: BatchPolicy,
+        display: ProgressDisplay,
     ) -> None:
         """Answer all lines that have no result yet.
 
@@ -65,7 +68,9 @@ class BatchRunner:
                 self._fail(request, "generation_failed", outcome.error)
             display.refresh()
 
-    def _requests(self, lines: Iterable[InputLine] | BackgroundLines) -> Iterator[GenerationRequest | None]:
+    def _requests(
+        self, lines: Iterable[InputLine] | BackgroundItems[InputLine]
+    ) -> Iterator[GenerationRequest | None]:
         """The engine's requests. None: no line has come yet."""
         for accepted in self._intake.accepted(lines, is_idle=lambda: not self._pending):
             if accepted is None:

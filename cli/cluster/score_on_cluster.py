@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 import typer
 
 from ...cluster import Task, TaskResult
-from ..batch.input_lines import BackgroundItems
+from ..batch.input_lines import BackgroundItems, as_they_come
 from ..batch.parts import stop_of
 from ..errors import FAILED, say
 from ..inputs.files import input_name, open_input
@@ -68,8 +68,7 @@ class _LineTasks:
         """Scores that wait for one before them, by the line's number."""
 
     def __iter__(self) -> Iterator[Task | None]:
-        lines = self._lines.until_end(self._is_idle) if isinstance(self._lines, BackgroundItems) else self._lines
-        for line in lines:
+        for line in as_they_come(self._lines, self._is_idle):
             if line is None:
                 yield None
                 continue

@@ -12,7 +12,7 @@ import sys
 import time
 
 import pytest
-from logitsmith.cli.batch.input_lines import BackgroundLines, InputLine
+from logitsmith.cli.batch.input_lines import BackgroundItems, InputLine
 
 pytestmark = pytest.mark.usefixtures("with_pruned_model")
 
@@ -458,7 +458,7 @@ def arrived(lines):
 
 def test_a_pipe_is_not_read_far_ahead_of_the_work():
     taken = []
-    lines = BackgroundLines(taken.append(n) or InputLine(n, {}, "") for n in range(1, 5001))
+    lines = BackgroundItems(taken.append(n) or InputLine(n, {}, "") for n in range(1, 5001))
     assert lines.next(wait=True).number == 1
     time.sleep(0.2)
     assert len(taken) < 1100
