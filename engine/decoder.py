@@ -222,14 +222,12 @@ class Decoder:
         self.chain_seconds += perf_counter() - began
         if tracker is not None:
             tracker.accept(token)
-        data = self.vocabulary.piece(token)
+        data, is_control, self._has_ended = self.vocabulary.token(token)
         distributions = self.reader.read(logits, token, candidates)
-        is_control = self.vocabulary.is_control(token)
         text = "" if is_control else self.stream.push(data)
         event = Token(self.token_count, token, data, text, is_control, distributions, trace=trace)
         self.token_count += 1
         self._pending = token
         if self.lookup is not None:
             self.lookup.add(token)
-        self._has_ended = self.vocabulary.is_eog(token)
         return event

@@ -46,12 +46,12 @@ class Start:
     trace: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class PromptToken(TokenRecord):
     """A token of the prompt. The first one has no distribution, since nothing comes before it."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Token(TokenRecord):
     """A token that was generated."""
 

@@ -11,10 +11,13 @@ from typing import Any
 from .errors import ModelError
 from .native_binding import lib
 
-# Called for each token of a vocabulary. A PYFUNCTYPE keeps Python's lock, which is faster than releasing it.
+# Called for each new token of a text. A PYFUNCTYPE keeps Python's lock, which is faster than releasing it.
 _piece_of = ctypes.PYFUNCTYPE(
     ctypes.c_int32, ctypes.c_void_p, ctypes.c_int32, ctypes.c_void_p, ctypes.c_int32, ctypes.c_int32, ctypes.c_bool
 )(ctypes.cast(lib.llama_token_to_piece, ctypes.c_void_p).value or 0)
+_TokenTest = ctypes.PYFUNCTYPE(ctypes.c_bool, ctypes.c_void_p, ctypes.c_int32)
+_is_eog = _TokenTest(ctypes.cast(lib.llama_vocab_is_eog, ctypes.c_void_p).value or 0)
+_is_control = _TokenTest(ctypes.cast(lib.llama_vocab_is_control, ctypes.c_void_p).value or 0)
 
 _PIECE_BYTES = 64
 """Memory for the bytes of one token when all are read at once; the few longer ones are read again."""
@@ -59,11 +62,11 @@ class NativeVocabulary:
 
     def is_eog(self, token: int) -> bool:
         """True for an end-of-generation token."""
-        return bool(lib.llama_vocab_is_eog(self.handle, token))
+        return bool(_is_eog(self.handle, token))
 
     def is_control(self, token: int) -> bool:
         """True for a control token, which is not text."""
-        return bool(lib.llama_vocab_is_control(self.handle, token))
+        return bool(_is_control(self.handle, token))
 
     def splits_text(self, token: int) -> bool:
         """True for a token that llama.cpp looks for in a text before it tokenizes what is between such tokens."""
@@ -75,7 +78,7 @@ class NativeVocabulary:
         length = _PIECE_BYTES
         while True:
             buffer = ctypes.create_string_buffer(length)
-            count = int(lib.llama_token_to_piece(self.handle, token, buffer, length, 0, True))
+            count = int(_piece_of(self.handle, token, buffer, length, 0, True))
             if count >= 0:
                 return buffer.raw[:count]
             length = -count

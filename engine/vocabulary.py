@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from functools import cache, cached_property
+from functools import cached_property
 from operator import index
-from typing import SupportsIndex
+from typing import NamedTuple, SupportsIndex
 
 from .errors import ModelError
 from .native_vocabulary import NativeVocabulary
+
+
+class VocabularyToken(NamedTuple):
+    """What a run needs to know of a token: its bytes, see `Vocabulary.piece`, and what kind it is."""
+
+    piece: bytes
+    is_control: bool
+    is_eog: bool
 
 
 class Vocabulary:
@@ -20,14 +28,12 @@ class Vocabulary:
 
     def __init__(self, native: NativeVocabulary) -> None:
         self._native = native
-        self._pieces: dict[int, bytes] = {}
+        self._tokens: dict[int, VocabularyToken] = {}
         self.size = native.size
         self.bos = native.special("bos")
         self.adds_bos = native.adds_bos()
         self.newline = native.special("nl")
         self.end = native.special("eot") if native.special("eot") is not None else native.special("eos")
-        self._is_eog = cache(lambda token: native.is_eog(self._checked(token)))
-        self._is_control = cache(lambda token: native.is_control(self._checked(token)))
 
     @cached_property
     def eog(self) -> frozenset[int]:
@@ -70,20 +76,26 @@ class Vocabulary:
         has_space = begins and self.adds_space and not self._native.splits_text(token)
         return int(has_space and self.piece(token).startswith(b" "))
 
+    def token(self, token: int) -> VocabularyToken:
+        """Return what a run needs to know of a token, all at once. Raises ``ModelError``."""
+        known = self._tokens.get(token)
+        if known is None:
+            native, checked = self._native, self._checked(token)
+            known = VocabularyToken(native.piece(checked), native.is_control(checked), native.is_eog(checked))
+            self._tokens[token] = known
+        return known
+
     def piece(self, token: int) -> bytes:
         """The bytes of a token; of a control token, those of its name in the vocabulary. Raises ``ModelError``."""
-        data = self._pieces.get(token)
-        if data is None:
-            data = self._pieces[token] = self._native.piece(self._checked(token))
-        return data
+        return self.token(token).piece
 
     def is_eog(self, token: int) -> bool:
         """True for an end-of-generation token. Looks at this token only, unlike `eog`."""
-        return self._is_eog(token)
+        return self._native.is_eog(self._checked(token))
 
     def is_control(self, token: int) -> bool:
         """True for a control token, which is not part of the text."""
-        return self._is_control(token)
+        return self._native.is_control(self._checked(token))
 
     def tokenize(self, data: bytes, special: bool = False) -> list[int]:
         """Token ids of a text in UTF-8, without a beginning-of-sequence token.

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from hashlib import sha256
 from typing import Any
 
 from .completion import Completion, usage
-from .jsonl_lines import token_fields
+from .json_encoder import encode_json
+from .jsonl_lines import token_members
 from .openai_format import chat_completion, text_completion
 
 Json = dict[str, Any]
@@ -46,8 +48,15 @@ def openai_failure_line(name: str, error: Json) -> Json:
 
 
 def result_line(  # noqa: PLR0913 - the fields of a line
-    name: str, line: int, completion: Completion, complete: bool | None, *, seed: int, exactness: str
-) -> Json:
+    name: str,
+    line: int,
+    completion: Completion,
+    complete: bool | None,
+    *,
+    seed: int,
+    exactness: str,
+    worker: Mapping[str, Any] | None = None,
+) -> str:
     """Our line of an answer: ``id, line, request_id, model, seed, finish_reason, stop, text, usage``; ``tokens``
     if they are read.
 
@@ -59,10 +68,11 @@ def result_line(  # noqa: PLR0913 - the fields of a line
         complete: True if the text is a whole sentence of its grammar; None without a grammar.
         seed: the request's seed.
         exactness: whether other requests can have changed the answer.
+        worker: what computed the answer; None on one machine.
     """
     finish = completion.finish
     has_tokens = completion.head.source is not None or any(token.trace for token in completion.tokens)
-    return {
+    fields = {
         "id": name,
         "line": line,
         "request_id": completion.head.id,
@@ -74,9 +84,15 @@ def result_line(  # noqa: PLR0913 - the fields of a line
         "text": finish.text,
         "usage": usage(completion.head, finish.completion_tokens),
         "batch_exactness": exactness,
-        **({"tokens": [token_fields(token) for token in completion.tokens]} if has_tokens else {}),
-        "error": None,
     }
+    tokens = ", ".join(f"{{{token_members(token)}}}" for token in completion.tokens) if has_tokens else ""
+    members = [
+        encode_json(fields)[1:-1],
+        *([f'"tokens": [{tokens}]'] if has_tokens else []),
+        '"error": null',
+        *([] if worker is None else [f'"worker": {encode_json(worker)}']),
+    ]
+    return f"{{{', '.join(members)}}}"
 
 
 def failure_line(name: str, error: Json) -> Json:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from base64 import b64encode
 from collections.abc import Mapping
+from functools import cache
 from typing import Any
 
 from .json_encoder import encode_json
-from .records import Distribution, TokenRecord, display_text, finite_or_none
+from .records import Distribution, TokenLogprob, TokenRecord, display_text, finite_or_none
 
 
 def start_line(content: Mapping[str, Any]) -> str:
@@ -17,12 +18,12 @@ def start_line(content: Mapping[str, Any]) -> str:
 
 def prompt_line(token: TokenRecord) -> str:
     """A token of the prompt, with the fields of `token_line`. The first token has no logprob."""
-    return _line("prompt", token_fields(token))
+    return f'{{"event": "prompt", {token_members(token)}}}\n'
 
 
 def token_line(token: TokenRecord) -> str:
-    """A token that was written; for the fields see `token_fields`."""
-    return _line("token", token_fields(token))
+    """A token that was written; for the fields see `token_members`."""
+    return f'{{"event": "token", {token_members(token)}}}\n'
 
 
 def done_line(content: Mapping[str, Any]) -> str:
@@ -30,43 +31,57 @@ def done_line(content: Mapping[str, Any]) -> str:
     return _line("done", content)
 
 
-def token_fields(token: TokenRecord) -> dict[str, Any]:
-    """The fields of a token.
+# A line is written between two tokens, when the processor's caches are empty. So the numbers are put into a text,
+# and the JSON of a token's bytes is made once: an encoder that walks over objects takes more than twice as long.
+def token_members(token: TokenRecord) -> str:
+    """The fields of a token, as the members of a JSON object without its braces.
 
     ``index, id, token, bytes``; ``logprobs_from`` and, of that source, ``logprob, top_logprobs[], entropy`` and
     where requested ``logprob_of[]`` and ``row``; ``text``, the text that can be shown once the token is there.
     With two sources these fields are the model's, and ``chain`` holds the chain's. ``trace``, if the run is
     traced.
     """
-    first: dict[str, Any] = {"logprob": None, "top_logprobs": []}
+    first, others = '"logprob": null, "top_logprobs": []', ""
     if token.distributions:
-        first = {
-            "logprobs_from": token.distributions[0].source,
-            **_distribution_fields(token.distributions[0]),
-        }
-    return {
-        "index": token.index,
-        "id": token.id,
-        "token": display_text(token.data),
-        "bytes": list(token.data),
-        **first,
-        "text": token.text,
-        **{other.source: _distribution_fields(other) for other in token.distributions[1:]},
-        **({} if token.trace is None else {"trace": token.trace.as_json()}),
-    }
+        main, *rest = token.distributions
+        first = f'"logprobs_from": "{main.source}", {_distribution_members(main)}'
+        others = "".join(f', "{other.source}": {{{_distribution_members(other)}}}' for other in rest)
+    if token.trace is not None:
+        others += f', "trace": {encode_json(token.trace.as_json())}'
+    text = encode_json(token.text)
+    return (
+        f'"index": {token.index}, "id": {token.id}, {_piece_members(token.data)}, {first}, "text": {text}{others}'
+    )
 
 
-def _distribution_fields(distribution: Distribution) -> dict[str, Any]:
-    fields: dict[str, Any] = {
-        "logprob": finite_or_none(distribution.logprob),
-        "top_logprobs": [token.as_json() for token in distribution.top],
-        "entropy": finite_or_none(distribution.entropy),
-    }
+def _distribution_members(distribution: Distribution) -> str:
+    members = (
+        f'"logprob": {_number(distribution.logprob)}, "top_logprobs": {_token_array(distribution.top)}, '
+        f'"entropy": {_number(distribution.entropy)}'
+    )
     if distribution.named:
-        fields["logprob_of"] = [token.as_json() for token in distribution.named]
+        members += f', "logprob_of": {_token_array(distribution.named)}'
     if distribution.row is not None:
-        fields["row"] = b64encode(distribution.row).decode()
-    return fields
+        members += f', "row": "{b64encode(distribution.row).decode()}"'
+    return members
+
+
+def _token_array(tokens: tuple[TokenLogprob, ...]) -> str:
+    objects = [
+        f'{{"id": {token}, {_piece_members(data)}, "logprob": {_number(logprob)}}}'
+        for token, data, logprob in tokens
+    ]
+    return f"[{', '.join(objects)}]"
+
+
+@cache  # a vocabulary has so many pieces and no more
+def _piece_members(data: bytes) -> str:
+    return f'"token": {encode_json(display_text(data))}, "bytes": {list(data)}'
+
+
+def _number(value: float | None) -> str:
+    finite = finite_or_none(value)
+    return "null" if finite is None else float.__repr__(finite)
 
 
 def _line(event: str, content: Mapping[str, Any]) -> str:

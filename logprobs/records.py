@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 if TYPE_CHECKING:
     from .trace import Trace
@@ -13,8 +13,7 @@ LogprobSource = Literal["model", "chain"]
 """``model``: log-softmax of the untouched logits; ``chain``: of what the chain left, which was drawn from."""
 
 
-@dataclass(frozen=True, slots=True)
-class TokenLogprob:
+class TokenLogprob(NamedTuple):
     """A token by id and bytes, with its log-probability in nats; None where there is none."""
 
     id: int
@@ -36,8 +35,7 @@ class TokenLogprob:
         }
 
 
-@dataclass(frozen=True, slots=True)
-class Distribution:
+class Distribution(NamedTuple):
     """What was read of one distribution over the vocabulary; logprobs and entropy in nats.
 
     Attributes:
@@ -57,9 +55,11 @@ class Distribution:
     row: bytes | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class TokenRecord:
     """One token of a text, with the distributions that it came from, if they were read.
+
+    It is not frozen: to make a frozen one takes three times as long, and each token of a text is one.
 
     Attributes:
         index: its position in the text, from 0.

@@ -9,7 +9,7 @@ import numpy as np
 
 from .array_types import Floats
 
-_LEAST_DIFFERENCE = np.float32(-80)
+_LEAST_DIFFERENCE = -80.0
 """Lower logits, which weigh less than 1e-34, count as if they were so far below the highest one. A vocabulary of
 them adds nothing to sums in float64; exponentials below the normal float32 take ten times as long as others."""
 
@@ -44,9 +44,12 @@ class SoftmaxWorkspace:
         if self._differences.size < logits.size:
             self._differences, self._weights = (np.empty(logits.size, dtype=np.float32) for _ in range(2))
         differences, weights = self._differences[: logits.size], self._weights[: logits.size]
-        with np.errstate(over="ignore"):  # the difference of two finite logits may exceed float32
+        if float(np.minimum.reduce(logits)) - float(highest) >= _LEAST_DIFFERENCE:
             np.subtract(logits, highest, out=differences)
-        np.maximum(differences, _LEAST_DIFFERENCE, out=differences)
+        else:  # rare: to look costs less than to replace what is not there
+            with np.errstate(over="ignore"):  # the difference of two finite logits may exceed float32
+                np.subtract(logits, highest, out=differences)
+            np.maximum(differences, _LEAST_DIFFERENCE, out=differences)
         np.exp(differences, out=weights)
         total = float(np.add.reduce(weights, dtype=np.float64))
         moment = float(differences.dot(weights))

@@ -32,24 +32,25 @@ class ResultFormat:
         if self._is_openai and request.trace is not None:
             raise InvalidLineError("trace: OpenAI's format has no room for it; --format jsonl has")
 
-    def answer_record(self, request: AcceptedRequest, answer: BatchAnswer) -> dict[str, Any]:
-        """The record of an answer."""
+    def answer_line(self, request: AcceptedRequest, answer: BatchAnswer) -> str:
+        """The result of an answer, as JSON on one line."""
         start, done = answer.start, answer.done
         head = completion_head(start, request.request_id, prompt="")
         completion = logprobs.Completion(head, None, answer.tokens, completion_finish(done))
-        if self._is_openai:
-            record = logprobs.openai_result_line(request.id, completion, request.is_chat)
-            return self._with_worker(record, record["response"]["body"])
-        exactness = str(answer.exactness)
-        record = logprobs.result_line(
-            request.id, request.line, completion, done.complete, seed=start.seed, exactness=exactness
-        )
-        return self._with_worker(record, record)
-
-    def _with_worker(self, record: dict[str, Any], place: dict[str, Any]) -> dict[str, Any]:
+        if not self._is_openai:
+            return logprobs.result_line(
+                request.id,
+                request.line,
+                completion,
+                done.complete,
+                seed=start.seed,
+                exactness=str(answer.exactness),
+                worker=self._worker,
+            )
+        record = logprobs.openai_result_line(request.id, completion, request.is_chat)
         if self._worker is not None:
-            place["worker"] = self._worker
-        return record
+            record["response"]["body"]["worker"] = self._worker
+        return logprobs.encode_json(record)
 
     def failure_record(self, request_id: str, error: dict[str, Any]) -> dict[str, Any]:
         """The record of a line without an answer; ``error`` is made by `logprobs.batch_error`."""

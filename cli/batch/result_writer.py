@@ -25,7 +25,7 @@ class ResultWriter:
 
     def answer(self, request: AcceptedRequest, answer: BatchAnswer) -> None:
         """Write an answer."""
-        self.answer_line(encode_json(self.format.answer_record(request, answer)), str(answer.exactness))
+        self.answer_line(self.format.answer_line(request, answer), str(answer.exactness))
 
     def answer_line(self, line: str, exactness: str) -> None:
         """Write an answer that is JSON already; ``exactness``: what holds for it, in words."""

@@ -9,7 +9,6 @@ from typing import Any
 from ...cluster import FindFile, Task, TaskResult
 from ...engine import BatchAnswer, GenerationRequest, ModelError, generate_many
 from ...grammars import GrammarError
-from ...logprobs import encode_json
 from ...samplers import SamplingError
 from ..batch.request_builder import RequestBuilder
 from ..batch.result_format import ResultFormat
@@ -92,7 +91,7 @@ class BatchService:
         for outcome in outcomes:
             task = pending.pop(outcome.key)
             if isinstance(outcome, BatchAnswer):
-                line = encode_json(self._format.answer_record(task.content, outcome))
+                line = self._format.answer_line(task.content, outcome)
                 answer(TaskResult(task.key, AnswerLine(line, str(outcome.exactness))))
             else:
                 answer(TaskResult(task.key, Failure("generation_failed", str(outcome.error)), True))
