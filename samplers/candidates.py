@@ -315,7 +315,7 @@ class Candidates:
         if self._logits.size > FEW_ROWS:
             return None
         if self._sums is None:
-            self._sums = running_sums(self._logits, float(self.max))
+            self._sums = running_sums(self._logits, self.max)
         return certain_position(self._sums, share)
 
     def pick(self, u: float) -> int:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 import numpy as np
 from pydantic import Field
 
-from ..array_types import Floats, Positions
+from ..array_types import Floats, Positions, as_float32
 from ..base import About, Sampler
 from ..candidates import Candidates
 from ..note_words import mass_at
@@ -59,11 +59,11 @@ class TopP(Sampler):
 
     def apply(self, candidates: Candidates) -> None:
         """Keep the head of the sorted distribution."""
-        mass = np.float32(self.p)
+        mass = float(as_float32(self.p))
         if mass >= 1:
             return
         if candidates.is_ordered:
-            crossing = candidates.certain_position(float(mass))
+            crossing = candidates.certain_position(mass)
             count = self._count(candidates.llama_cpp_probs()) if crossing is None else self._count_at(crossing)
             candidates.truncate(count)
             return
@@ -97,7 +97,7 @@ class TopP(Sampler):
         """Return how many rows to keep, given their probabilities from high to low."""
         mass = np.add.accumulate(head)
         side: Literal["left", "right"] = "left" if self.boundary == "include" else "right"
-        crossing = int(mass.searchsorted(np.float32(self.p), side))
+        crossing = int(mass.searchsorted(as_float32(self.p), side))
         if crossing == mass.size:
             return _EVERY_ROW
         return self._count_at(crossing)
