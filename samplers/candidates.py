@@ -13,7 +13,7 @@ from .errors import SamplingError
 from .few_rows import FEW_ROWS, certain_position, running_sums
 from .masked_rows import NO_IDS, MaskedRows
 from .sequential_sums import LONG_ROW, certain_position_of_share, position_of_share, sequential_sum
-from .sort_kernels import column_maxima, descending, highest_of, highest_rows
+from .sort_kernels import column_maxima, descending, highest_of, highest_rows, highest_with_values
 
 _FLOAT32 = np.dtype(np.float32)
 _SHORT_ROW = 1 << 11
@@ -25,6 +25,9 @@ _FLOAT32_EXP_ERROR = 2.0**-21
 
 A draw from a long row is tried with it first, in half the time. It nearly always suffices.
 """
+_LEAST_DIFFERENCE = np.float32(-87.3)
+"""In that draw, lower logits count as if they were so far below the highest one: exp of it is just above the least
+normal float32. On some processors exponentials below that take ten times as long."""
 
 # Calls here go to ufuncs and methods, not to NumPy's Python wrappers: between two tokens llama.cpp empties the
 # processor's caches, so each wrapper would cost some microseconds.
@@ -273,10 +276,14 @@ class Candidates:
         count = max(count, 1)
         if self.is_ordered:
             self.truncate(count)
-        else:
-            self.take(self.top_positions(count), is_ordered=True)
-            if self.masked_count:
-                self.masked_count = min(self.masked_count, count - self._logits.size)
+            return
+        kept = min(count, self._logits.size)
+        positions, self._logits = highest_with_values(self._logits, kept, self._maxima)
+        self._ids = positions.astype(np.int32) if self._ids is None else self._ids[positions]
+        self.is_ordered = True
+        self._forget()
+        if self.masked_count:
+            self.masked_count = min(self.masked_count, count - kept)
 
     def best(self) -> int:
         """Position of the highest row; of equal ones the first."""
@@ -326,8 +333,10 @@ class Candidates:
         """
         position = self.certain_position(u)
         if self._exp is None and self._logits.size > LONG_ROW:
-            fast_weights = np.exp(self._logits - self.max)
-            position = certain_position_of_share(fast_weights, u, _FLOAT32_EXP_ERROR)
+            weights = self._logits - self.max
+            np.maximum(weights, _LEAST_DIFFERENCE, out=weights)
+            np.exp(weights, out=weights)
+            position = certain_position_of_share(weights, u, _FLOAT32_EXP_ERROR)
         if position is None:
             position = position_of_share(self.weights(), u)
         return position if self._ids is None else int(self._ids[position])

@@ -60,34 +60,41 @@ def highest_of(values: Floats, maxima: Floats) -> np.float32:
 def highest_rows(values: Floats, count: int, maxima: Floats | None = None) -> Positions:
     """Return the positions of the ``count`` highest ``values``, float32 (n,), 1 <= count <= n, from high to low.
 
-    Of equal values the earlier come first. Only values that reach a lower bound of the result are sorted.
-    ``maxima``: those of the columns, if they are known.
+    Of equal values the earlier come first. ``maxima``: those of the columns, if they are known.
     """
+    return highest_with_values(values, count, maxima)[0]
+
+
+def highest_with_values(values: Floats, count: int, maxima: Floats | None = None) -> tuple[Positions, Floats]:
+    """As `highest_rows`; return the values too. Only values that reach a lower bound of the result are sorted."""
     if count == values.size:
-        return descending(values)
-    positions = _reaching_bound(values, count, column_maxima(values) if maxima is None else maxima)
-    return positions[descending(values[positions])[:count]]
+        order = descending(values)
+        return order, values[order]
+    positions, reaching = _reaching_bound(values, count, column_maxima(values) if maxima is None else maxima)
+    order = descending(reaching)[:count]
+    return positions[order], reaching[order]
 
 
-def _reaching_bound(values: Floats, count: int, maxima: Floats) -> Positions:
+def _reaching_bound(values: Floats, count: int, maxima: Floats) -> tuple[Positions, Floats]:
     """Return ascending positions of the ``count`` highest values, 1 <= count < n, and usually few others.
 
-    Column maxima are values of different positions, so at least ``count`` values reach the ``count``-th highest
-    maximum. Few others do, since high values seldom share a column.
+    The values there are returned, too. Column maxima are values of different positions, so at least ``count``
+    values reach the ``count``-th highest maximum. Few others do, since high values seldom share a column.
     """
     width = maxima.size
-    if width < 2 * count:
-        return (values >= _nth_highest(values, count)).nonzero()[0]
-    bound = _nth_highest(maxima, count)
+    bound = _nth_highest(maxima if width >= 2 * count else values, count)
     columns = (maxima >= bound).nonzero()[0]
-    if _FEW_COLUMNS * columns.size > width:
-        return (values >= bound).nonzero()[0]
+    if width < 2 * count or _FEW_COLUMNS * columns.size > width:
+        positions = (values >= bound).nonzero()[0]
+        return positions, values[positions]
     height = _column_height(values.size)
     near = (_row_starts(height, width) + columns).ravel()
     end = height * width
     if end < values.size:
         near = np.concatenate((near, np.arange(end, values.size)))
-    return near[(values[near] >= bound).nonzero()[0]]
+    near_values = values[near]
+    reaching = (near_values >= bound).nonzero()[0]
+    return near[reaching], near_values[reaching]
 
 
 def _column_height(size: int) -> int:
