@@ -178,7 +178,7 @@ def _measure(model: Model, steps: Any, rows: Rows, prompt: list[int], rounds: in
     vocabulary = model.vocabulary
     chain = build(steps, seed=SEED, vocab=vocabulary)
     chain.reset(prompt)
-    with NativeChain(chain.config, vocabulary=size, seed=SEED, vocab=vocabulary._native.vocab) as native:
+    with NativeChain(chain.config, vocabulary=size, seed=SEED, vocab=vocabulary._native.handle) as native:
         native.accept(*prompt)
 
         def theirs() -> None:

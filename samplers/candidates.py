@@ -10,11 +10,14 @@ from numpy.typing import NDArray
 
 from .array_types import Floats, Ids, Positions, clamp_to_finite, describe, describe_not_finite, every_id
 from .errors import SamplingError
+from .few_rows import FEW_ROWS, certain_position, running_sums
 from .masked_rows import NO_IDS, MaskedRows
 from .sequential_sums import LONG_ROW, certain_position_of_share, position_of_share, sequential_sum
-from .sort_kernels import descending, highest_rows
+from .sort_kernels import column_maxima, descending, highest_of, highest_rows, highest_with_values
 
 _FLOAT32 = np.dtype(np.float32)
+_SHORT_ROW = 1 << 11
+"""In a row of fewer logits, no maxima of columns are computed."""
 _FEW_ROWS = 16
 """Up to this many rows are dropped by copying the slices between them; for more, indexing is faster."""
 _FLOAT32_EXP_ERROR = 2.0**-21
@@ -22,6 +25,9 @@ _FLOAT32_EXP_ERROR = 2.0**-21
 
 A draw from a long row is tried with it first, in half the time. It nearly always suffices.
 """
+_LEAST_DIFFERENCE = np.float32(-87.3)
+"""In that draw, lower logits count as if they were so far below the highest one: exp of it is just above the least
+normal float32. On some processors exponentials below that take ten times as long."""
 
 # Calls here go to ufuncs and methods, not to NumPy's Python wrappers: between two tokens llama.cpp empties the
 # processor's caches, so each wrapper would cost some microseconds.
@@ -49,6 +55,8 @@ class Candidates:
         "_logits",
         "_masked",
         "_max",
+        "_maxima",
+        "_sums",
         "allowed",
         "is_ordered",
         "masked_count",
@@ -74,10 +82,17 @@ class Candidates:
         self.allowed: NDArray[np.bool_] | None = None
         self.masked_count = 0
         self._masked: MaskedRows | None = None
-        self._max: np.float32 | None = None
         self._exp: Floats | None = None
-        if not isfinite(self.max):
-            raise SamplingError(f"logits: {describe_not_finite(self.max)}")
+        self._sums: list[float] | None = None
+        self._maxima: Floats | None = None
+        if logits.size < _SHORT_ROW:
+            highest = np.maximum.reduce(logits)
+        else:
+            self._maxima = column_maxima(logits)
+            highest = highest_of(logits, self._maxima)
+        self._max: np.float32 | None = highest
+        if not isfinite(highest):
+            raise SamplingError(f"logits: {describe_not_finite(highest)}")
 
     def __len__(self) -> int:
         return self._logits.size
@@ -214,11 +229,15 @@ class Candidates:
     def truncate(self, count: int) -> None:
         """Keep the first ``count`` rows, in their order; masked rows come last."""
         if count < self._logits.size:
-            weights = self._exp[:count] if self._exp is not None and self.is_ordered else None
             self._ids = self.ids[:count]
             self._logits = self._logits[:count]
-            self._forget()
-            self._exp = weights  # of an ordered row the highest logit stays, so these weights still hold
+            if self.is_ordered:  # the highest logit stays, so the weights still hold
+                if self._exp is not None:
+                    self._exp = self._exp[:count]
+                if self._sums is not None:
+                    self._sums = self._sums[:count]
+            else:
+                self._forget()
             self.masked_count = 0
         elif self.masked_count:
             self.masked_count = min(self.masked_count, count - self._logits.size)
@@ -247,7 +266,7 @@ class Candidates:
         count = min(count, self._logits.size)
         if count < 1:
             return np.arange(0)
-        return np.arange(count) if self.is_ordered else highest_rows(self._logits, count)
+        return np.arange(count) if self.is_ordered else highest_rows(self._logits, count, self._maxima)
 
     def top(self, count: int) -> None:
         """Keep the ``count`` highest rows, at least one, from high to low; of equal logits the earlier ones.
@@ -257,10 +276,14 @@ class Candidates:
         count = max(count, 1)
         if self.is_ordered:
             self.truncate(count)
-        else:
-            self.take(self.top_positions(count), is_ordered=True)
-            if self.masked_count:
-                self.masked_count = min(self.masked_count, count - self._logits.size)
+            return
+        kept = min(count, self._logits.size)
+        positions, self._logits = highest_with_values(self._logits, kept, self._maxima)
+        self._ids = positions.astype(np.int32) if self._ids is None else self._ids[positions]
+        self.is_ordered = True
+        self._forget()
+        if self.masked_count:
+            self.masked_count = min(self.masked_count, count - kept)
 
     def best(self) -> int:
         """Position of the highest row; of equal ones the first."""
@@ -291,16 +314,29 @@ class Candidates:
         table[np.asarray(tokens, dtype=np.intp)] = True
         return table if self._ids is None else table[self._ids]
 
+    def certain_position(self, share: float) -> int | None:
+        """Position of the first of a few rows at which the mass reaches ``share``, 0..1, of the whole.
+
+        None if there are more rows, or if it depends on how the sums are rounded.
+        """
+        if self._logits.size > FEW_ROWS:
+            return None
+        if self._sums is None:
+            self._sums = running_sums(self._logits, self.max)
+        return certain_position(self._sums, share)
+
     def pick(self, u: float) -> int:
         """Token id at ``u``, in [0, 1), of the cumulative distribution in the current order.
 
         Formula: the first row whose running sum of weights, in float64, reaches u times their total. Equals
         llama.cpp's ``dist``.
         """
-        position = None
+        position = self.certain_position(u)
         if self._exp is None and self._logits.size > LONG_ROW:
-            fast_weights = np.exp(self._logits - self.max)
-            position = certain_position_of_share(fast_weights, u, _FLOAT32_EXP_ERROR)
+            weights = self._logits - self.max
+            np.maximum(weights, _LEAST_DIFFERENCE, out=weights)
+            np.exp(weights, out=weights)
+            position = certain_position_of_share(weights, u, _FLOAT32_EXP_ERROR)
         if position is None:
             position = position_of_share(self.weights(), u)
         return position if self._ids is None else int(self._ids[position])
@@ -309,3 +345,5 @@ class Candidates:
         """Clear what was computed from the old logits."""
         self._max = None
         self._exp = None
+        self._sums = None
+        self._maxima = None

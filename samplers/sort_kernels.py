@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from functools import lru_cache
 
 import numpy as np
 
@@ -10,10 +11,12 @@ from .array_types import Floats, Positions
 
 _SMALL_ROW = 256
 """Up to this many values a stable sort is faster than a sort of packed keys (measured)."""
-_COLUMN_HEIGHT = 32
-"""Rows of the table whose column maxima bound the highest values from below."""
-_WIDE_ROW = 1 << 16
-"""From this many values on, it is faster to look into single columns than through the whole table (measured)."""
+_COLUMN_HEIGHT, _LONG_COLUMN_HEIGHT = 16, 32
+"""Rows of the table whose column maxima bound the highest values from below, for short and for long rows."""
+_LONG_ROW = 1 << 16
+"""From this many values on, the higher table is faster (measured)."""
+_FEW_COLUMNS = 8
+"""Up to this part of the row, the columns that reach the bound are looked at; else the row (measured)."""
 _ALL_BUT_SIGN = np.int32(0x7FFFFFFF)
 _UPPER_HALF = 1 if sys.byteorder == "little" else 0
 """Which half of a 64-bit integer in memory is the upper one."""
@@ -36,36 +39,74 @@ def descending(values: Floats) -> Positions:
     return positions
 
 
-def highest_rows(values: Floats, count: int) -> Positions:
+def column_maxima(values: Floats) -> Floats:
+    """Return the maxima of the columns of a table of ``values``, float32 (n,), n >= 32.
+
+    The table has 16 rows, or 32 if there are many values. The last values, which do not fill a row, are left out.
+    """
+    height = _column_height(values.size)
+    width = values.size // height
+    maxima: Floats = np.maximum.reduce(values[: height * width].reshape(height, width), axis=0)
+    return maxima
+
+
+def highest_of(values: Floats, maxima: Floats) -> np.float32:
+    """Return the highest of the ``values``, whose columns have these ``maxima``; NaN if there is one."""
+    highest: np.float32 = maxima[maxima.argmax()]
+    filled = _column_height(values.size) * maxima.size
+    return highest if filled == values.size else np.maximum(highest, np.maximum.reduce(values[filled:]))
+
+
+def highest_rows(values: Floats, count: int, maxima: Floats | None = None) -> Positions:
     """Return the positions of the ``count`` highest ``values``, float32 (n,), 1 <= count <= n, from high to low.
 
-    Of equal values the earlier come first. Only values that reach a lower bound of the result are sorted.
+    Of equal values the earlier come first. ``maxima``: those of the columns, if they are known.
     """
+    return highest_with_values(values, count, maxima)[0]
+
+
+def highest_with_values(values: Floats, count: int, maxima: Floats | None = None) -> tuple[Positions, Floats]:
+    """As `highest_rows`; return the values too. Only values that reach a lower bound of the result are sorted."""
     if count == values.size:
-        return descending(values)
-    positions = _reaching_bound(values, count)
-    return positions[descending(values[positions])[:count]]
+        order = descending(values)
+        return order, values[order]
+    positions, reaching = _reaching_bound(values, count, column_maxima(values) if maxima is None else maxima)
+    order = descending(reaching)[:count]
+    return positions[order], reaching[order]
 
 
-def _reaching_bound(values: Floats, count: int) -> Positions:
+def _reaching_bound(values: Floats, count: int, maxima: Floats) -> tuple[Positions, Floats]:
     """Return ascending positions of the ``count`` highest values, 1 <= count < n, and usually few others.
 
-    The values are laid out as a table. Its column maxima are values of different positions, so at least ``count``
+    The values there are returned, too. Column maxima are values of different positions, so at least ``count``
     values reach the ``count``-th highest maximum. Few others do, since high values seldom share a column.
     """
-    height = min(_COLUMN_HEIGHT, values.size // (4 * count))
-    if height < 2:
-        return (values >= _nth_highest(values, count)).nonzero()[0]
-    width = values.size // height
-    table = values[: height * width].reshape(height, width)
-    maxima = np.maximum.reduce(table, axis=0)
-    bound = _nth_highest(maxima, count)
-    if values.size < _WIDE_ROW:
-        return (values >= bound).nonzero()[0]
+    width = maxima.size
+    bound = _nth_highest(maxima if width >= 2 * count else values, count)
     columns = (maxima >= bound).nonzero()[0]
-    rows, places = (table.take(columns, axis=1) >= bound).nonzero()
-    after_table = (values[table.size :] >= bound).nonzero()[0] + table.size
-    return np.concatenate((rows * width + columns[places], after_table))
+    if width < 2 * count or _FEW_COLUMNS * columns.size > width:
+        positions = (values >= bound).nonzero()[0]
+        return positions, values[positions]
+    height = _column_height(values.size)
+    near = (_row_starts(height, width) + columns).ravel()
+    end = height * width
+    if end < values.size:
+        near = np.concatenate((near, np.arange(end, values.size)))
+    near_values = values[near]
+    reaching = (near_values >= bound).nonzero()[0]
+    return near[reaching], near_values[reaching]
+
+
+def _column_height(size: int) -> int:
+    return _COLUMN_HEIGHT if size < _LONG_ROW else _LONG_COLUMN_HEIGHT
+
+
+@lru_cache(maxsize=8)
+def _row_starts(height: int, width: int) -> Positions:
+    """The positions at which the rows of a table start, intp (height, 1), read-only. The same array each time."""
+    starts = np.arange(0, height * width, width)[:, None]
+    starts.flags.writeable = False
+    return starts
 
 
 def _nth_highest(values: Floats, count: int) -> np.float32:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import pairwise
+from itertools import compress
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
@@ -105,7 +105,7 @@ class Infill(Sampler):
     def _merged(self, candidates: Candidates, probs: Floats) -> Floats:
         """Return the probabilities, float32 (n,), after tokens were merged with those that begin with them."""
         merged = probs.copy()
-        alive = candidates.logits > -np.inf
+        alive = (candidates.logits > -np.inf).tolist()
         pieces = [self._pieces[token] for token in candidates.ids.tolist()]
         for one, others in _extensions(pieces):
             for other in others:
@@ -134,7 +134,7 @@ def _extensions(pieces: Sequence[bytes]) -> list[tuple[int, list[int]]]:
     words = [pieces[row] for row in order]
     extensions = []
     # In sorted order the pieces that begin with a piece are neighbours, from the first equal piece on.
-    for first in [i for i, (piece, following) in enumerate(pairwise(words)) if following.startswith(piece)]:
+    for first in compress(range(len(words)), map(bytes.startswith, words[1:], words)):
         piece = words[first]
         if not piece or (first and words[first - 1] == piece):
             continue

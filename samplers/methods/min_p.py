@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
@@ -43,10 +44,10 @@ class MinP(Sampler):
 
     def apply(self, candidates: Candidates) -> None:
         """Drop the rows below the threshold."""
-        ratio = np.float32(self.p)
-        if ratio <= 0:
+        reach = _logarithm(self.p)
+        if reach is None:
             return
-        logits, threshold = candidates.logits, candidates.max + np.float32(math.log(ratio))
+        logits, threshold = candidates.logits, candidates.max + reach
         if candidates.is_ordered:
             passing = logits.size - int(logits[::-1].searchsorted(threshold))
             candidates.truncate(max(passing, self.min_keep))
@@ -67,3 +68,10 @@ class MinP(Sampler):
 
     def _least_logit(self, before: StageCandidates) -> float:
         return float(before.candidates.max) + math.log(self.p)
+
+
+@lru_cache
+def _logarithm(p: float) -> np.float32 | None:
+    """ln p, with both as float32; None if p is 0 there."""
+    ratio = np.float32(p)
+    return np.float32(math.log(ratio)) if ratio > 0 else None

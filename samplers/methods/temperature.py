@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 from pydantic import Field
 
+from ..array_types import as_float32
 from ..base import About, Sampler
 from ..candidates import Candidates
 from ..note_words import short_number
@@ -45,7 +46,7 @@ class Temperature(Sampler):
 
     def apply(self, candidates: Candidates) -> None:
         """Divide the logits, or keep the likeliest row at t = 0."""
-        divide(candidates, np.float32(self.t))
+        divide(candidates, as_float32(self.t))
 
     def note(self, before: StageCandidates, after: StageCandidates) -> str:
         """Say by what the logits were divided."""
@@ -57,8 +58,7 @@ def divide(candidates: Candidates, t: np.float32) -> None:
     if t > 0:
         highest = candidates.max / t  # the highest quotient: rounding keeps the order
         if math.isfinite(highest):
-            scaled = np.divide(candidates.logits, t, dtype=np.float32)
-            candidates.replace(scaled, monotone=True, highest=highest)
+            candidates.replace(candidates.logits / t, monotone=True, highest=highest)
             return
     candidates.mask_except_best()
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 import numpy as np
 from pydantic import Field
 
-from ..array_types import Floats, Positions
+from ..array_types import Floats, Positions, as_float32
 from ..base import About, Sampler
 from ..candidates import Candidates
 from ..note_words import mass_at
@@ -59,12 +59,15 @@ class TopP(Sampler):
 
     def apply(self, candidates: Candidates) -> None:
         """Keep the head of the sorted distribution."""
-        if np.float32(self.p) >= 1:
+        mass = float(as_float32(self.p))
+        if mass >= 1:
+            return
+        if candidates.is_ordered:
+            crossing = candidates.certain_position(mass)
+            count = self._count(candidates.llama_cpp_probs()) if crossing is None else self._count_at(crossing)
+            candidates.truncate(count)
             return
         probs = candidates.llama_cpp_probs()
-        if candidates.is_ordered:
-            candidates.truncate(self._count(probs))
-            return
         for head in self._heads(candidates, probs):
             count = self._count(probs[head])
             # A head that is kept whole may fall short of the mass; then a longer one is needed.
@@ -94,7 +97,11 @@ class TopP(Sampler):
         """Return how many rows to keep, given their probabilities from high to low."""
         mass = np.add.accumulate(head)
         side: Literal["left", "right"] = "left" if self.boundary == "include" else "right"
-        crossing = int(mass.searchsorted(np.float32(self.p), side))
+        crossing = int(mass.searchsorted(as_float32(self.p), side))
         if crossing == mass.size:
             return _EVERY_ROW
+        return self._count_at(crossing)
+
+    def _count_at(self, crossing: int) -> int:
+        """Return how many rows to keep if the mass crosses p at this position."""
         return max(crossing + (self.boundary == "include"), self.min_keep)
