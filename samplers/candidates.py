@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import isfinite
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -56,6 +57,7 @@ class Candidates:
         "_masked",
         "_max",
         "_maxima",
+        "_pending",
         "_sums",
         "allowed",
         "is_ordered",
@@ -85,6 +87,7 @@ class Candidates:
         self._exp: Floats | None = None
         self._sums: list[float] | None = None
         self._maxima: Floats | None = None
+        self._pending: tuple[Floats, Positions] | None = None
         if logits.size < _SHORT_ROW:
             highest = np.maximum.reduce(logits)
         else:
@@ -158,7 +161,7 @@ class Candidates:
 
         ``monotone``: True if the order of the rows still holds. ``highest``: the highest new logit, if known.
         """
-        self._logits = logits
+        self._ids, self._logits = self._ids, logits  # the first look drops what is pending
         self.is_ordered = self.is_ordered and monotone
         self._forget()
         self._max = highest
@@ -185,10 +188,31 @@ class Candidates:
         if dropped > _FEW_ROWS:
             self.take(mask.nonzero()[0], is_ordered=self.is_ordered)
         elif dropped:
-            self._drop((~mask).nonzero()[0])
+            self.drop((~mask).nonzero()[0])
 
-    def _drop(self, positions: Positions) -> None:
-        """Drop the rows at these few positions, which ascend."""
+    def drop(self, positions: Positions) -> None:
+        """Drop the rows at these few positions, which ascend; others must remain."""
+        if not positions.size:
+            return
+        if self._ids is None and np.maximum.reduce(self._logits[positions]) < self.max:
+            # To copy the others would take longer than all else that a usual chain does. See `__getattr__`.
+            self._pending = self._logits, positions
+            del self._logits, self._ids
+            self._exp = self._sums = None
+        else:
+            self._drop_now(positions)
+
+    def __getattr__(self, name: str) -> Any:
+        """Drop the pending rows once somebody looks at the arrays, which are unset as long as rows are pending."""
+        if name not in ("_logits", "_ids") or self._pending is None:
+            raise AttributeError(name)
+        (self._logits, positions), highest = self._pending, self._max
+        self._ids, self._pending = None, None
+        self._drop_now(positions)
+        self._max = highest
+        return getattr(self, name)
+
+    def _drop_now(self, positions: Positions) -> None:
         ends = [*positions.tolist(), self._logits.size]
         kept = [slice(start, end) for start, end in zip([0, *(end + 1 for end in ends)], ends, strict=False)]
         self._ids = np.concatenate([self.ids[rows] for rows in kept])
@@ -277,13 +301,24 @@ class Candidates:
         if self.is_ordered:
             self.truncate(count)
             return
-        kept = min(count, self._logits.size)
-        positions, self._logits = highest_with_values(self._logits, kept, self._maxima)
-        self._ids = positions.astype(np.int32) if self._ids is None else self._ids[positions]
+        if self._pending is not None:
+            kept = self._top_of_pending(count, *self._pending)
+        else:
+            kept = min(count, self._logits.size)
+            positions, self._logits = highest_with_values(self._logits, kept, self._maxima)
+            self._ids = positions.astype(np.int32) if self._ids is None else self._ids[positions]
         self.is_ordered = True
         self._forget()
         if self.masked_count:
             self.masked_count = min(self.masked_count, count - kept)
+
+    def _top_of_pending(self, count: int, row: Floats, dropped: Positions) -> int:
+        """Keep the ``count`` highest of a whole row without the dropped ones; return how many these are."""
+        kept = min(count, row.size - dropped.size)
+        positions, logits = highest_with_values(row, kept + dropped.size, self._maxima)
+        left = np.logical_and.reduce(positions[:, None] != dropped, axis=1).nonzero()[0][:kept]
+        self._ids, self._logits, self._pending = positions[left].astype(np.int32), logits[left], None
+        return kept
 
     def best(self) -> int:
         """Position of the highest row; of equal ones the first."""

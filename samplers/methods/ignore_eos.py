@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ..array_types import Positions
 from ..base import About, BuildContext, Sampler, need_vocabulary
 from ..candidates import Candidates
 from ..errors import SamplingError
@@ -39,36 +40,48 @@ class IgnoreEos(Sampler):
         is_bias=True,
     )
 
-    __slots__ = ("_banned",)
+    __slots__ = ("_ends",)
 
     def bind(self, context: BuildContext) -> None:
         """Look up the end-of-generation tokens."""
-        self._banned = end_table(need_vocabulary(context, "ignore_eos"))
+        self._ends = end_tokens(need_vocabulary(context, "ignore_eos"))
 
     def apply(self, candidates: Candidates) -> None:
         """Drop the rows of these tokens."""
-        drop_ends("ignore_eos", candidates, self._banned)
+        drop_ends("ignore_eos", candidates, self._ends)
 
     def note(self, before: StageCandidates, after: StageCandidates) -> str:
         """Count the tokens that were dropped."""
         return dropped_tokens(before, after, "end token")
 
 
-def end_table(vocabulary: Vocabulary) -> NDArray[np.bool_]:
-    """Return which tokens end a generation, bool (V,)."""
+class EndTokens(NamedTuple):
+    """The tokens that end a generation: ``ids``, ascending; ``table``, bool (V,), true for each of them."""
+
+    ids: Positions
+    table: NDArray[np.bool_]
+
+
+def end_tokens(vocabulary: Vocabulary) -> EndTokens:
+    """Return the tokens that end a generation."""
+    ids = np.array(sorted(vocabulary.eog), dtype=np.intp)
     table = np.zeros(vocabulary.size, dtype=np.bool_)
-    table[sorted(vocabulary.eog)] = True
-    return table
+    table[ids] = True
+    return EndTokens(ids, table)
 
 
-def drop_ends(name: str, candidates: Candidates, banned: NDArray[np.bool_]) -> None:
-    """Drop the rows of these tokens, bool (V,). Raises ``SamplingError`` if no other row remains.
+def drop_ends(name: str, candidates: Candidates, ends: EndTokens) -> None:
+    """Drop the rows of these tokens. Raises ``SamplingError`` if no other row remains.
 
     ``name``: the sampler's, for messages.
     """
-    if candidates.vocabulary != banned.size:
-        raise SamplingError(f"{name}: the row has {candidates.vocabulary} logits, the vocabulary {banned.size}")
-    rows = banned if candidates.is_whole else banned[candidates.ids]
+    size = ends.table.size
+    if candidates.vocabulary != size:
+        raise SamplingError(f"{name}: the row has {candidates.vocabulary} logits, the vocabulary {size}")
+    if candidates.is_whole and ends.ids.size < candidates.vocabulary:
+        candidates.drop(ends.ids)
+        return
+    rows = ends.table[candidates.ids]
     if rows.all():
         raise SamplingError(f"{name}: only end-of-generation tokens are left")
     candidates.keep(~rows)

@@ -14,7 +14,7 @@ from ..candidates import Candidates
 from ..errors import SamplingError
 from ..note_words import comparison, short_number, token_count
 from ..sequential_sums import sequential_sum
-from .ignore_eos import end_table
+from .ignore_eos import end_tokens
 
 if TYPE_CHECKING:
     from ..stage_candidates import StageCandidates
@@ -50,7 +50,7 @@ class Infill(Sampler):
     def bind(self, context: BuildContext) -> None:
         """Read the tokens' bytes, and which of them end a generation."""
         vocabulary = need_vocabulary(context, "infill")
-        self._is_end = end_table(vocabulary)
+        self._is_end = end_tokens(vocabulary).table
         self._pieces = [b"" if vocabulary.is_control(i) else piece for i, piece in enumerate(vocabulary.pieces)]
         self._end = vocabulary.end
         if self._end is None:

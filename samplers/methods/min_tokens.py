@@ -11,7 +11,7 @@ from ..base import About, BuildContext, Sampler, need_vocabulary
 from ..candidates import Candidates
 from ..note_words import dropped_tokens, token_count
 from ..stage import Stage
-from .ignore_eos import drop_ends, end_table
+from .ignore_eos import drop_ends, end_tokens
 
 if TYPE_CHECKING:
     from ..stage_candidates import StageCandidates
@@ -43,11 +43,11 @@ class MinTokens(Sampler):
 
     n: int = Field(default=0, ge=0, description="tokens before the text may end; 0 = off")
 
-    __slots__ = ("_banned", "_generated")
+    __slots__ = ("_ends", "_generated")
 
     def bind(self, context: BuildContext) -> None:
         """Look up the end-of-generation tokens."""
-        self._banned = end_table(need_vocabulary(context, "min_tokens.n"))
+        self._ends = end_tokens(need_vocabulary(context, "min_tokens.n"))
 
     def reset(self, prompt: Sequence[int]) -> None:
         """Start to count."""
@@ -60,7 +60,7 @@ class MinTokens(Sampler):
     def apply(self, candidates: Candidates) -> None:
         """Drop the rows of these tokens, if fewer than n tokens were generated."""
         if self._generated < self.n:
-            drop_ends("min_tokens", candidates, self._banned)
+            drop_ends("min_tokens", candidates, self._ends)
 
     def note(self, before: StageCandidates, after: StageCandidates) -> str:
         """Count the tokens that were made and those that were dropped."""
