@@ -36,8 +36,8 @@ normal float32. On some processors exponentials below that take ten times as lon
 class Candidates:
     """A set of tokens with their logits, as arrays of one length; it starts as the whole vocabulary.
 
-    Sorting and masking are done here and in the kernels of `sort_kernels` and `sequential_sums` only. Rows are
-    dropped, never set to -inf. The array of logits that came in is never written to.
+    Sorting and masking are done here and in the kernels of `sort_kernels`, `sequential_sums` and `few_rows` only.
+    Rows are dropped, never set to -inf. The array of logits that came in is never written to.
 
     Attributes:
         vocabulary: number of token ids there are.
