@@ -25,9 +25,6 @@ _FLOAT32_EXP_ERROR = 2.0**-21
 
 A draw from a long row is tried with it first, in half the time. It nearly always suffices.
 """
-_LEAST_DIFFERENCE = np.float32(-87.3)
-"""In that draw, lower logits count as if they were so far below the highest one: exp of it is just above the least
-normal float32. On some processors exponentials below that take ten times as long."""
 
 # Calls here go to ufuncs and methods, not to NumPy's Python wrappers: between two tokens llama.cpp empties the
 # processor's caches, so each wrapper would cost some microseconds.
@@ -333,10 +330,8 @@ class Candidates:
         """
         position = self.certain_position(u)
         if self._exp is None and self._logits.size > LONG_ROW:
-            weights = self._logits - self.max
-            np.maximum(weights, _LEAST_DIFFERENCE, out=weights)
-            np.exp(weights, out=weights)
-            position = certain_position_of_share(weights, u, _FLOAT32_EXP_ERROR)
+            fast_weights = np.exp(self._logits - self.max)
+            position = certain_position_of_share(fast_weights, u, _FLOAT32_EXP_ERROR)
         if position is None:
             position = position_of_share(self.weights(), u)
         return position if self._ids is None else int(self._ids[position])
