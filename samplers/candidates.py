@@ -26,9 +26,6 @@ _FLOAT32_EXP_ERROR = 2.0**-21
 
 A draw from a long row is tried with it first, in half the time. It nearly always suffices.
 """
-_LEAST_DIFFERENCE = np.float32(-87.3)
-"""In that draw, lower logits count as if they were so far below the highest one: exp of it is just above the least
-normal float32. On some processors exponentials below that take ten times as long."""
 
 # Calls here go to ufuncs and methods, not to NumPy's Python wrappers: between two tokens llama.cpp empties the
 # processor's caches, so each wrapper would cost some microseconds.
@@ -37,8 +34,8 @@ normal float32. On some processors exponentials below that take ten times as lon
 class Candidates:
     """A set of tokens with their logits, as arrays of one length; it starts as the whole vocabulary.
 
-    Sorting and masking are done here and in the kernels of `sort_kernels` and `sequential_sums` only. Rows are
-    dropped, never set to -inf. The array of logits that came in is never written to.
+    Sorting and masking are done here and in the kernels of `sort_kernels`, `sequential_sums` and `few_rows` only.
+    Rows are dropped, never set to -inf. The array of logits that came in is never written to.
 
     Attributes:
         vocabulary: number of token ids there are.
@@ -368,10 +365,8 @@ class Candidates:
         """
         position = self.certain_position(u)
         if self._exp is None and self._logits.size > LONG_ROW:
-            weights = self._logits - self.max
-            np.maximum(weights, _LEAST_DIFFERENCE, out=weights)
-            np.exp(weights, out=weights)
-            position = certain_position_of_share(weights, u, _FLOAT32_EXP_ERROR)
+            fast_weights = np.exp(self._logits - self.max)
+            position = certain_position_of_share(fast_weights, u, _FLOAT32_EXP_ERROR)
         if position is None:
             position = position_of_share(self.weights(), u)
         return position if self._ids is None else int(self._ids[position])

@@ -12,7 +12,7 @@ from .array_types import Floats
 
 FEW_ROWS = 64
 """Up to this many rows are counted as few."""
-_VERY_FEW = 24
+_VERY_FEW = 16
 """Up to this many, Python's exponentials are faster than NumPy's (measured)."""
 _ERROR = 2.0**-15
 """By what part of the total a running sum may differ from that of exact float32 weights, in any order of rounding.

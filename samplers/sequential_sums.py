@@ -101,10 +101,10 @@ def certain_position_of_share(weights: NDArray[np.float32], share: float, error:
     """Return what `position_of_share` returns for the exact weights, or None if ``weights`` cannot tell.
 
     ``error``: by what fraction a weight differs from the exact one at most. A weight below the least normal
-    float32 may differ by more, up to twice that number.
+    float32 may differ by more.
     """
     result = _search_blocks(weights, share)
-    margin = 2 * error * result.target + 2 * weights.size * _LEAST_NORMAL
+    margin = 2 * error * result.target + weights.size * _LEAST_NORMAL
     is_certain = (result.missing > margin or result.position == 0) and result.beyond > margin
     return result.position if is_certain else None
 

@@ -46,7 +46,7 @@ def column_maxima(values: Floats) -> Floats:
     """
     height = _column_height(values.size)
     width = values.size // height
-    maxima: Floats = np.maximum.reduce(values[: height * width].reshape(height, width), axis=0)
+    maxima: Floats = np.maximum.reduce(values[: height * width].reshape(height, width))
     return maxima
 
 

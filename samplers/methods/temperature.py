@@ -58,7 +58,8 @@ def divide(candidates: Candidates, t: np.float32) -> None:
     if t > 0:
         highest = candidates.max / t  # the highest quotient: rounding keeps the order
         if math.isfinite(highest):
-            candidates.replace(candidates.logits / t, monotone=True, highest=highest)
+            scaled = np.divide(candidates.logits, t, dtype=np.float32)
+            candidates.replace(scaled, monotone=True, highest=highest)
             return
     candidates.mask_except_best()
 
