@@ -3,7 +3,8 @@
 python -m benchmarks.build_llama_cpp [--jobs N]
 
 It downloads the source distribution of the installed llama-cpp-python, and compiles llama-completion and
-llama-server with its options, for this processor. They lie in the virtual environment, under llama.cpp/bin.
+llama-server with its options, for this processor. They lie in the virtual environment, under llama.cpp/bin, and
+llama.cpp's example grammars under llama.cpp/grammars.
 """
 
 from __future__ import annotations
@@ -18,6 +19,8 @@ from importlib.metadata import version
 from pathlib import Path
 
 FOLDER = Path(sys.prefix) / "llama.cpp"
+GRAMMARS = FOLDER / "grammars"
+"""llama.cpp's example grammars."""
 PROGRAMS = ("llama-completion", "llama-server")
 _OPTIONS = (
     "-DCMAKE_BUILD_TYPE=Release",
@@ -47,6 +50,7 @@ def main() -> None:
         jobs = ("-j", str(options.jobs))
         subprocess.run(["cmake", "--build", build, *jobs, "--target", *PROGRAMS], check=True)
         _copy(build / "bin", FOLDER / "bin")
+        _copy(source / "grammars", GRAMMARS)
     for name in PROGRAMS:
         print(FOLDER / "bin" / name)
 
@@ -82,7 +86,7 @@ def _download(folder: Path) -> Path:
 
 
 def _copy(source: Path, target: Path) -> None:
-    """Copy programs and the libraries beside them, as links and files."""
+    """Copy what is in a folder, links as links."""
     target.mkdir(parents=True, exist_ok=True)
     subprocess.run(["cp", "-a", f"{source}/.", str(target)], check=True)
 
