@@ -19,8 +19,6 @@ from importlib.metadata import version
 from pathlib import Path
 
 FOLDER = Path(sys.prefix) / "llama.cpp"
-GRAMMARS = FOLDER / "grammars"
-"""llama.cpp's example grammars."""
 PROGRAMS = ("llama-completion", "llama-server")
 _OPTIONS = (
     "-DCMAKE_BUILD_TYPE=Release",
@@ -50,16 +48,24 @@ def main() -> None:
         jobs = ("-j", str(options.jobs))
         subprocess.run(["cmake", "--build", build, *jobs, "--target", *PROGRAMS], check=True)
         _copy(build / "bin", FOLDER / "bin")
-        _copy(source / "grammars", GRAMMARS)
+        _copy(source / "grammars", FOLDER / "grammars")
     for name in PROGRAMS:
         print(FOLDER / "bin" / name)
 
 
 def program(name: str) -> Path:
     """Return the path of a program. Ends the process with a sentence if it was not built."""
-    path = FOLDER / "bin" / name
+    return _built(FOLDER / "bin" / name)
+
+
+def example_grammar(name: str) -> Path:
+    """Return the path of one of llama.cpp's example grammars. Ends the process if it is not there."""
+    return _built(FOLDER / "grammars" / f"{name}.gbnf")
+
+
+def _built(path: Path) -> Path:
     if not path.is_file():
-        raise SystemExit(f"{name} is the peer here, and is not built: python -m benchmarks.build_llama_cpp")
+        raise SystemExit(f"{path.name} is the peer's, and is not here: python -m benchmarks.build_llama_cpp")
     return path
 
 

@@ -24,7 +24,7 @@ from time import perf_counter
 
 from logitsmith.engine import locate
 
-from .build_llama_cpp import GRAMMARS, program
+from .build_llama_cpp import example_grammar, program
 from .start import ENVIRONMENT
 
 _PROMPTS = {
@@ -126,7 +126,7 @@ def _equal_length(text: str, other: str) -> int:
 def _commands(name: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """The command lines of an example, the peer's and ours, without the chain and the length."""
     if name in _PROMPTS:
-        prompt, grammar = _PROMPTS[name], ("--grammar-file", str(GRAMMARS / f"{name}.gbnf"))
+        prompt, grammar = _PROMPTS[name], ("--grammar-file", str(example_grammar(name)))
     else:
         prompt, grammar = _PROMPTS["json"], ("-j", json.dumps(_SCHEMAS[name]))
     model = str(locate()[0])
@@ -138,12 +138,17 @@ def _commands(name: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
 def _peer_text(command: Sequence[str], count: int) -> _Text:
     """Run llama-completion, which prints how many tokens it sampled and read."""
     process = _run((*command, "-n", str(count)))
-    read, sampled = (
-        int(re.search(rf"{line} time = .*/ +(\d+) tokens", process.stderr)[1])  # type: ignore[index]
-        for line in ("prompt eval", "samplers")
-    )
+    read, sampled = (_count_of(line, process.stderr) for line in ("prompt eval", "samplers"))
     text, is_ended, _ = process.stdout.partition(" [end of text]")
     return _Text(text, sampled - read - bool(is_ended))
+
+
+def _count_of(line: str, log: str) -> int:
+    """The number of tokens that a line of llama.cpp's timings tells."""
+    found = re.search(rf"{line} time = .*/ +(\d+) tokens", log)
+    if found is None:
+        raise SystemExit(f"llama-completion printed no {line} time")
+    return int(found[1])
 
 
 def _own_text(command: Sequence[str], count: int) -> _Text:
