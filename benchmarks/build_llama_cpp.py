@@ -3,7 +3,8 @@
 python -m benchmarks.build_llama_cpp [--jobs N]
 
 It downloads the source distribution of the installed llama-cpp-python, and compiles llama-completion and
-llama-server with its options, for this processor. They lie in the virtual environment, under llama.cpp/bin.
+llama-server with its options, for this processor. They lie in the virtual environment, under llama.cpp/bin, and
+llama.cpp's example grammars under llama.cpp/grammars.
 """
 
 from __future__ import annotations
@@ -47,15 +48,24 @@ def main() -> None:
         jobs = ("-j", str(options.jobs))
         subprocess.run(["cmake", "--build", build, *jobs, "--target", *PROGRAMS], check=True)
         _copy(build / "bin", FOLDER / "bin")
+        _copy(source / "grammars", FOLDER / "grammars")
     for name in PROGRAMS:
         print(FOLDER / "bin" / name)
 
 
 def program(name: str) -> Path:
     """Return the path of a program. Ends the process with a sentence if it was not built."""
-    path = FOLDER / "bin" / name
+    return _built(FOLDER / "bin" / name)
+
+
+def example_grammar(name: str) -> Path:
+    """Return the path of one of llama.cpp's example grammars. Ends the process if it is not there."""
+    return _built(FOLDER / "grammars" / f"{name}.gbnf")
+
+
+def _built(path: Path) -> Path:
     if not path.is_file():
-        raise SystemExit(f"{name} is the peer here, and is not built: python -m benchmarks.build_llama_cpp")
+        raise SystemExit(f"{path.name} is the peer's, and is not here: python -m benchmarks.build_llama_cpp")
     return path
 
 
@@ -82,7 +92,7 @@ def _download(folder: Path) -> Path:
 
 
 def _copy(source: Path, target: Path) -> None:
-    """Copy programs and the libraries beside them, as links and files."""
+    """Copy what is in a folder, links as links."""
     target.mkdir(parents=True, exist_ok=True)
     subprocess.run(["cp", "-a", f"{source}/.", str(target)], check=True)
 

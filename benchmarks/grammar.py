@@ -94,7 +94,7 @@ def _walk(model: Model, grammar: Grammar, source: str, steps: int) -> tuple[floa
     ours, native = [], []
     while len(ours) < steps:
         state = grammar.start()
-        with NativeGrammar(model._native.vocab, model.vocabulary.size, source) as peer:
+        with NativeGrammar(model._native.vocabulary.handle, model.vocabulary.size, source) as peer:
             for _ in range(steps - len(ours)):
                 ours.append(_timed(state.mask))
                 native.append(_timed(peer.mask))

@@ -118,7 +118,7 @@ def _native(
     window = len(prompt) + 10_000
     if name == "dry":
         texts = (ctypes.c_char_p * len(BREAKERS))(*(text.encode() for text in BREAKERS))
-        vocab = model.vocabulary._native.vocab
+        vocab = model.vocabulary._native.handle
         sampler = lib.llama_sampler_init_dry(vocab, params["multiplier"], 1.75, 2, window, texts, len(BREAKERS))
     else:
         repeat, frequency, presence = (params[key] for key in ("repeat", "frequency", "presence"))

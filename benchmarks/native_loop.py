@@ -87,7 +87,7 @@ class NativeGrammarLoop(NativeLoop):
 
     def __init__(self, model: Model, seed: int, grammar: str) -> None:
         super().__init__(model, seed)
-        self._grammar = NativeGrammar(model._native.vocab, model.vocabulary.size, grammar)
+        self._grammar = NativeGrammar(model._native.vocabulary.handle, model.vocabulary.size, grammar)
         assert not self._grammar.refused
         self._rows = Rows(model.vocabulary.size)
 
@@ -108,7 +108,7 @@ class NativeGrammarLoop(NativeLoop):
         while count < most:
             count += 1
             token = self._draw(native.logits())
-            if lib.llama_vocab_is_eog(self._model._native.vocab, token):
+            if lib.llama_vocab_is_eog(self._model._native.vocabulary.handle, token):
                 break
             self._grammar.accept(token)
             lib.llama_sampler_accept(self._chain, token)

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 _MAX_MATCH_TOKENS, _MIN_MATCH_TOKENS = 4, 2
-"""Tokens at the end of the text that must occur earlier in it. A longer match is preferred to a shorter one."""
-_FIRST_DRAFT_TOKENS = 2
-"""The length of a draft at first and after a wrong one: costs little where guesses are useless."""
+"""Tokens at the end of the text that must occur earlier in it: the most at first and after a wrong draft, the
+least after a right one. A longer match is preferred to a shorter one."""
+_FIRST_DRAFT_TOKENS = 4
+"""The length of a draft at first and after a wrong one. On processors the first rows of a batch cost most."""
 _MAX_PAUSE_TOKENS = 32
 """Tokens without a draft after several wrong ones in a row; the pause doubles from one token up to this."""
 
@@ -15,9 +16,11 @@ _MAX_PAUSE_TOKENS = 32
 class PromptLookup:
     """Drafts of up to ``max_tokens`` tokens: those that followed an earlier occurrence of the text's last tokens.
 
-    A wrong draft costs time. So the length doubles with each draft that is right as a whole, and otherwise becomes
-    the number of tokens that were right; if none was, there is no draft for a while. Attributes: ``drafted`` and
-    ``accepted``, how many tokens were guessed, and how many of these were right.
+    A wrong draft costs time. So drafts begin after a long match; while they are right as a whole, their length
+    doubles, and a short match is enough. If less than half of a draft was right, it cost more than it saved, and
+    there is no draft for a while. All of it depends on the tokens alone, never on measured times: the same run
+    makes the same batches. Attributes: ``drafted`` and ``accepted``, how many tokens were guessed, and how many of
+    these were right.
     Source: prompt lookup decoding (A. Saxena 2023); similar to llama.cpp's examples/lookup.
     """
 
@@ -26,7 +29,8 @@ class PromptLookup:
         self._text: list[int] = []
         self._continuations: dict[tuple[int, ...], int] = {}
         """The index in the text at which the continuation of some tokens begins; the latest one counts."""
-        self._draft_length, self._pause, self._next_pause = min(_FIRST_DRAFT_TOKENS, max_tokens), 0, 1
+        self._draft_length, self._min_match = min(_FIRST_DRAFT_TOKENS, max_tokens), _MAX_MATCH_TOKENS
+        self._pause, self._next_pause = 0, 1
         self.drafted = self.accepted = 0
         for token in text:
             self.add(token)
@@ -43,7 +47,7 @@ class PromptLookup:
         """Return at most ``limit`` guesses of the next tokens, possibly none."""
         if self._pause:
             return []
-        for size in range(min(_MAX_MATCH_TOKENS, len(self._text)), _MIN_MATCH_TOKENS - 1, -1):
+        for size in range(min(_MAX_MATCH_TOKENS, len(self._text)), self._min_match - 1, -1):
             start = self._continuations.get(tuple(self._text[-size:]))
             if start is not None:
                 period = len(self._text) - start  # a continuation that reaches the end of the text is repeated
@@ -54,10 +58,14 @@ class PromptLookup:
         """Adapt to the last draft, of which ``accepted`` tokens were right."""
         self.drafted += drafted
         self.accepted += accepted
-        if accepted:
-            self._draft_length = min(self._max_tokens, 2 * self._draft_length) if accepted == drafted else accepted
+        if accepted == drafted:
+            self._draft_length, self._min_match = min(self._max_tokens, 2 * self._draft_length), _MIN_MATCH_TOKENS
+            self._next_pause = 1
+            return
+        self._draft_length = min(max(_FIRST_DRAFT_TOKENS, accepted), self._max_tokens)
+        if 2 * accepted >= drafted:
             self._next_pause = 1
         else:
-            self._draft_length = min(_FIRST_DRAFT_TOKENS, self._max_tokens)
+            self._min_match = _MAX_MATCH_TOKENS
             self._pause = self._next_pause
             self._next_pause = min(2 * self._next_pause, _MAX_PAUSE_TOKENS)

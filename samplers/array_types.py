@@ -31,6 +31,9 @@ def as_float32(parameter: float) -> np.float32:
 
 def clamp_to_finite(logits: NDArray[np.floating], old: Floats) -> Floats:
     """New logits as float32: an overflow becomes the nearest finite float32; where ``old`` is -inf, -inf stays."""
+    every = np.logical_and.reduce
+    if logits.dtype == np.float32 and every(np.isfinite(logits)) and every(np.isfinite(old)):
+        return logits  # as nearly always
     finite = np.minimum(np.maximum(logits, LOWEST), HIGHEST).astype(np.float32, copy=False)
     clamped: Floats = np.where(old == -np.inf, old, finite)
     return clamped

@@ -44,8 +44,9 @@ class SuffixAutomaton:
         count = len(self._next[shortest]) - len(left_out)
         state = self._link[self._end]
         while len(followers) < count and state >= 0 and self._length[state] >= least:
-            new = self._next[state].keys() - followers.keys()
-            followers.update(dict.fromkeys(new if state else new - left_out, min(self._length[state], limit)))
+            known = followers.keys() if state else followers.keys() | left_out
+            new = self._next[state].keys() - known if known else self._next[state]
+            followers.update(dict.fromkeys(new, min(self._length[state], limit)))
             state = self._link[state]
         return followers
 

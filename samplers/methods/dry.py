@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 import numpy as np
 from pydantic import Field
 
+from ..array_types import Floats
 from ..base import About, BuildContext, ListParameter, Sampler, need_vocabulary
 from ..candidates import Candidates
 from ..dry_breakers import LastBreakerTracker, SequenceBreakers
@@ -67,7 +68,15 @@ class Dry(Sampler):
         default="overlap", description="how a breaker is found among the tokens"
     )
 
-    __slots__ = ("_breakers", "_checked_count", "_checked_size", "_history", "_last_breaker", "_repeats")
+    __slots__ = (
+        "_breakers",
+        "_checked_count",
+        "_checked_size",
+        "_history",
+        "_last_breaker",
+        "_penalties",
+        "_repeats",
+    )
 
     @property
     def is_neutral(self) -> bool:
@@ -76,6 +85,7 @@ class Dry(Sampler):
 
     def bind(self, context: BuildContext) -> None:
         """Find the tokens of the breakers."""
+        self._penalties: Floats = np.zeros(0, dtype=np.float32)
         texts = [text for text in self.breakers if text]
         if self.is_neutral or not texts:
             self._breakers = SequenceBreakers({}, 0)
@@ -128,18 +138,26 @@ class Dry(Sampler):
 
     def _penalise(self, candidates: Candidates, lengths: dict[int, int]) -> None:
         """Subtract the penalties; ``lengths``: by token, the length of the repetition that it would continue."""
-        for token in self._breakers.single & lengths.keys():
-            del lengths[token]
+        if not self._breakers.single.isdisjoint(lengths):
+            lengths = {token: n for token, n in lengths.items() if token not in self._breakers.single}
         if not lengths:
             return
         positions, order = candidates.positions_of(np.fromiter(lengths, np.intp, len(lengths)))
         if not positions.size:
             return
-        exponents = np.fromiter(lengths.values(), np.int32, len(lengths))[order] - self.allowed_length
+        longest = max(lengths.values())
+        if longest >= self._penalties.size:
+            self._penalties = self._compute_penalties(2 * longest)
+        penalties = self._penalties[np.fromiter(lengths.values(), np.intp, len(lengths))[order]]
+        candidates.change(positions, candidates.logits[positions] - penalties)
+
+    def _compute_penalties(self, longest: int) -> Floats:
+        """The penalties for repetitions of ``allowed_length`` to ``longest`` tokens, by their length: float32."""
+        exponents = np.maximum(np.arange(longest + 1, dtype=np.int32) - self.allowed_length, 0)
         base = np.float32(self.base)
         if base > np.float32(1.000001):
             most = int(_LOG_MAX / np.float32(math.log(base)))
             exponents = np.minimum(exponents, most) if most > 0 else exponents
-        powers = np.float64(base) ** exponents
-        penalties = (np.float64(np.float32(self.multiplier)) * powers).astype(np.float32)
-        candidates.change(positions, candidates.logits[positions] - penalties)
+        with np.errstate(over="ignore"):
+            powers = np.float64(base) ** exponents
+            return (np.float64(np.float32(self.multiplier)) * powers).astype(np.float32)

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from ..array_types import Positions
+from ..array_types import Floats, Positions
 from ..base import About, BuildContext, Sampler, need_vocabulary
 from ..candidates import Candidates
 from ..history import check_token, check_tokens
@@ -70,7 +70,7 @@ class Penalties(Sampler):
     )
     penalize_newline: bool = Field(default=True, description="false leaves the newline token alone")
 
-    __slots__ = ("_counts", "_newline", "_penalised", "_prompt_count", "_window")
+    __slots__ = ("_amounts", "_counts", "_newline", "_penalised", "_prompt_count", "_stale", "_window")
 
     @property
     def is_neutral(self) -> bool:
@@ -90,6 +90,9 @@ class Penalties(Sampler):
         self._window = deque(tail)
         self._prompt_count = len(self._window)
         self._counts: _WindowCounts | None = None
+        # What frequency and presence subtract from each token's logit, float32 (V,); but not yet for the stale.
+        self._amounts: Floats | None = None
+        self._stale: list[int] = []
         self._penalised: Positions | None = None
 
     def accept(self, token: int) -> None:
@@ -101,6 +104,7 @@ class Penalties(Sampler):
                 self._penalised = np.append(self._penalised, token)
             in_window[token] += 1
             in_output[token] += 1
+            self._note_change(token)
         self._window.append(token)
         if 0 <= self.last_n < len(self._window):
             self._drop(self._window.popleft())
@@ -108,20 +112,20 @@ class Penalties(Sampler):
     def apply(self, candidates: Candidates) -> None:
         """Lower the logits of the tokens in the window."""
         if self._counts is None or self._counts[0].size != candidates.vocabulary:
-            self._counts = self._count(candidates.vocabulary)
-        in_window, in_output = self._counts
-        touched = self._touched(candidates, in_window)
+            self._counts, self._amounts, self._stale = self._count(candidates.vocabulary), None, []
+        touched = self._touched(candidates, self._counts.window)
         if not touched.size:
             return
-        new = old = candidates.logits[touched]
+        new = old = candidates.logits.take(touched)
         with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
             if self.repeat != 1:
                 repeat = np.float32(self.repeat)
-                new = np.where(old <= 0, old * repeat, old / repeat)
+                multiplied, divided = old * repeat, old / repeat
+                # The lower of both is the same, in less than half the time.
+                is_lower = 1 < repeat < np.inf
+                new = np.minimum(multiplied, divided) if is_lower else np.where(old <= 0, multiplied, divided)
             if self.frequency or self.presence:
-                counts = in_window if self.scope == "all" else in_output
-                count = counts[candidates.tokens(touched)].astype(np.float32)
-                new = new - (count * np.float32(self.frequency) + (count > 0) * np.float32(self.presence))
+                new = new - self._subtracted(self._counts).take(candidates.tokens(touched))
         candidates.change(touched, new)
 
     def note(self, before: StageCandidates, after: StageCandidates) -> str:
@@ -137,6 +141,19 @@ class Penalties(Sampler):
         else:
             touched = self._penalised
         return touched if self._newline is None else touched[candidates.tokens(touched) != self._newline]
+
+    def _subtracted(self, counts: _WindowCounts) -> Floats:
+        """What frequency and presence subtract from each token's logit, float32 (V,); kept between the tokens."""
+        of_interest = counts.window if self.scope == "all" else counts.output
+        frequency, presence = np.float32(self.frequency), np.float32(self.presence)
+        if self._amounts is None:
+            self._amounts = of_interest.astype(np.float32) * frequency + (of_interest > 0) * presence
+        else:
+            for token in self._stale:
+                count = of_interest[token]
+                self._amounts[token] = np.float32(count) * frequency + (count > 0) * presence
+        self._stale.clear()
+        return self._amounts
 
     def _count(self, size: int) -> _WindowCounts:
         """Count the tokens of the window for a vocabulary of this size."""
@@ -156,3 +173,9 @@ class Penalties(Sampler):
             if self._penalised is not None and not in_window[token]:
                 self._penalised = self._penalised[self._penalised != token]
             in_output[token] -= not from_prompt
+            self._note_change(token)
+
+    def _note_change(self, token: int) -> None:
+        """What is subtracted from this token's logit is computed again when it is needed."""
+        if self._amounts is not None:
+            self._stale.append(token)

@@ -1,0 +1,181 @@
+"""Structured output: a whole `gen` against a whole llama-completion, under llama.cpp's own example grammars.
+
+python -m benchmarks.structured [--rounds 5] [--tokens 128] [--greedy] [EXAMPLE ...]
+
+Both run the bundled model with the same prompt, grammar, chain, seed and threads, and take turns. The speed of
+writing is the number of tokens after the first divided by the time that a run takes longer than one of one token,
+so that starts do not count; the start, with the grammar's, is that one token. Beside the ratios stand the tokens
+that each wrote, how many of ours were forced, and the length of the text that both began with. After llama.cpp
+refused a token it draws again, which moves its random numbers on: only ``--greedy`` texts agree. Under a schema it
+lets the model choose blanks. The peer and its grammars come from `python -m benchmarks.build_llama_cpp`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import statistics
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from time import perf_counter
+
+from logitsmith.engine import locate
+
+from .build_llama_cpp import example_grammar, program
+from .start import ENVIRONMENT
+
+_PROMPTS = {
+    "arithmetic": "Some equations, one a line:\n(1 + 2) = 3\n",
+    "c": "Here are some functions in C.\n\n",
+    "chess": '[Event "World Championship"]\n[Result "1-0"]\n\n',
+    "english": "The lighthouse keeper wrote in his journal that the storm",
+    "japanese": "これは日本の昔話です。",
+    "json": "A user record in JSON: ",
+    "json_arr": "An array of user records in JSON:\n",
+    "list": "What to take along to a lighthouse:\n",
+}
+"""A prompt for each of llama.cpp's example grammars."""
+_USER = {
+    "name": {"type": "string", "maxLength": 30},
+    "age": {"type": "integer", "minimum": 0, "maximum": 120},
+    "email": {"type": "string", "maxLength": 30},
+    "city": {"type": "string", "maxLength": 30},
+    "married": {"type": "boolean"},
+    "role": {"enum": ["admin", "editor", "reader"]},
+}
+_RECORD = {"type": "object", "properties": _USER, "required": list(_USER), "additionalProperties": False}
+_SCHEMAS = {
+    "schema: a record": _RECORD,
+    "schema: an array of records": {"type": "array", "items": _RECORD, "minItems": 4, "maxItems": 4},
+}
+_COMMON = ("-s", "7", "-t", "2", "-c", "2048")
+_SIDES = ("llama-completion", "gen")
+
+
+@dataclass(frozen=True)
+class _Text:
+    """What a command wrote: the text, its tokens without an end token, and how many of these were forced."""
+
+    text: str
+    tokens: int
+    forced: int = 0
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description="gen against llama-completion, under grammars")
+    parser.add_argument("examples", nargs="*", help="their names [all]")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--tokens", type=int, default=128)
+    parser.add_argument(
+        "--greedy", action="store_true", help="take the likeliest token, instead of the default chain"
+    )
+    options = parser.parse_args()
+    chain = ("--temp", "0") if options.greedy else ()
+    print(
+        f"{'':28} {'tokens/s':>8} {'quartiles':>14} {'start':>6} {'tokens':>11} {'forced':>6} {'equal text':>12}"
+    )
+    speeds, starts = [], []
+    for name in options.examples or (*_PROMPTS, *_SCHEMAS):
+        speed, start = _compare(name, chain, options.tokens, options.rounds)
+        speeds.append(speed)
+        starts.append(start)
+    speed, start = statistics.geometric_mean(speeds), statistics.geometric_mean(starts)
+    print(f"{'geometric mean':28} {speed:8.2f} {'':14} {start:6.2f}")
+
+
+def _compare(name: str, chain: Sequence[str], count: int, rounds: int) -> tuple[float, float]:
+    """Measure one example, and print its line. Returns the ratios of speeds and of times of a start.
+
+    Args:
+        name: the example's name.
+        chain: the flags of both that choose the chain.
+        count: tokens at most.
+        rounds: how often each side takes its turn.
+    """
+    commands = {side: (*command, *chain) for side, command in zip(_SIDES, _commands(name), strict=True)}
+    peer, own = _peer_text(commands["llama-completion"], count), _own_text(commands["gen"], count)
+    texts = {"llama-completion": peer, "gen": own}
+    starts: dict[str, list[float]] = {side: [] for side in commands}
+    writing: dict[str, list[float]] = {side: [] for side in commands}
+    for turn in range(rounds):
+        for side in _SIDES[:: 1 if turn % 2 else -1]:
+            short, long = (_seconds((*commands[side], "-n", str(tokens))) for tokens in (1, count))
+            starts[side].append(short)
+            writing[side].append((long - short) / (texts[side].tokens - 1))
+    speed_ratios = [theirs / ours for theirs, ours in zip(*writing.values(), strict=True)]
+    low, speed, high = statistics.quantiles(speed_ratios, n=4)
+    start = statistics.median(ours / theirs for theirs, ours in zip(*starts.values(), strict=True))
+    quartiles, counts = f"{low:.2f} to {high:.2f}", f"{own.tokens} / {peer.tokens}"
+    equal = f"{_equal_length(own.text, peer.text)} of {len(own.text)}"
+    print(
+        f"{name:28} {speed:8.2f} {quartiles:>14} {start:6.2f} {counts:>11} {own.forced:6} {equal:>12}", flush=True
+    )
+    return speed, start
+
+
+def _equal_length(text: str, other: str) -> int:
+    """How many characters the beginnings of both texts have in common."""
+    pairs = zip(text, other, strict=False)
+    return next((n for n, (mine, theirs) in enumerate(pairs) if mine != theirs), min(len(text), len(other)))
+
+
+def _commands(name: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The command lines of an example, the peer's and ours, without the chain and the length."""
+    if name in _PROMPTS:
+        prompt, grammar = _PROMPTS[name], ("--grammar-file", str(example_grammar(name)))
+    else:
+        prompt, grammar = _PROMPTS["json"], ("-j", json.dumps(_SCHEMAS[name]))
+    model = str(locate()[0])
+    peer = (str(program("llama-completion")), "-m", model, "-p", prompt, "-no-cnv", "--no-display-prompt")
+    own = (sys.executable, "-m", "logitsmith.cli", prompt, "-m", model)
+    return (*peer, *_COMMON, *grammar), (*own, *_COMMON, *grammar)
+
+
+def _peer_text(command: Sequence[str], count: int) -> _Text:
+    """Run llama-completion, which prints how many tokens it sampled and read."""
+    process = _run((*command, "-n", str(count)))
+    read, sampled = (_count_of(line, process.stderr) for line in ("prompt eval", "samplers"))
+    text, is_ended, _ = process.stdout.partition(" [end of text]")
+    return _Text(text, sampled - read - bool(is_ended))
+
+
+def _count_of(line: str, log: str) -> int:
+    """The number of tokens that a line of llama.cpp's timings tells."""
+    found = re.search(rf"{line} time = .*/ +(\d+) tokens", log)
+    if found is None:
+        raise SystemExit(f"llama-completion printed no {line} time")
+    return int(found[1])
+
+
+def _own_text(command: Sequence[str], count: int) -> _Text:
+    """Run gen, which counts in the last event."""
+    *_, done = map(json.loads, _run((*command, "-n", str(count), "--format", "jsonl")).stdout.splitlines())
+    return _Text(done["text"], done["usage"]["completion_tokens"], done["forced_tokens"])
+
+
+def _seconds(command: Sequence[str]) -> float:
+    """The wall time of a run."""
+    began = perf_counter()
+    _run(command)
+    return perf_counter() - began
+
+
+def _run(command: Sequence[str]) -> subprocess.CompletedProcess[str]:
+    """Run a command, and return what it printed."""
+    return subprocess.run(
+        command,
+        check=True,
+        capture_output=True,
+        stdin=subprocess.DEVNULL,
+        env=ENVIRONMENT,
+        encoding="utf-8",
+        errors="replace",
+    )
+
+
+if __name__ == "__main__":
+    main()
