@@ -58,7 +58,7 @@ def measure(model: Model) -> list[str]:
     tokens = [(7919 * number + 13) % model.vocabulary.size for number in range(TEXT_TOKENS)]
     exactness = model.batch_exactness(PARALLEL)
     slots = model.make_slots(PARALLEL)
-    rows = slots.group_sizes(PARALLEL)
+    rows = slots.group_sizes
     slots.close()
     return [
         str(exactness),

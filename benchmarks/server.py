@@ -4,11 +4,11 @@ python -m benchmarks.server [--rounds 3] [--requests 32] [--slots 8] [--variant 
 
 Both are started once and run warm: the server answers its `/completion`, asked by as many clients as it has slots;
 `gen batch` reads lines from a pipe, and gets those of a turn when the turn begins. A turn is timed from the first
-request to the last answer. Both take turns within each round; compared is the median of the rounds' ratios. A round
-has prompts of its own, so that no prompt, and no beginning that prompts share, is held from an earlier round. Texts
-do not end by themselves, so both make the same number of tokens; under a JSON Schema they end where they end, and
-the tokens made are counted. The clients' processor time is told, since they share the cores. The peer is built by
-`python -m benchmarks.build_llama_cpp`.
+request to the last answer. Both take turns within each round; compared is the median of the rounds' ratios. A
+round has prompts of its own, so that no prompt, and no beginning that prompts share, is held from an earlier one.
+Texts do not end by themselves, so both make the same number of tokens; under a JSON Schema they end where they
+end, and the tokens made are counted. The clients' processor time is told, since they share the cores. The peer is
+built by `python -m benchmarks.build_llama_cpp`.
 """
 
 from __future__ import annotations
@@ -158,7 +158,9 @@ def _running_server(model: str, slots: int) -> Iterator[Server]:
         port = free.getsockname()[1]
     sizes = ("-np", slots, "-c", slots * _CONTEXT, "-b", _BATCH, "-ub", _BATCH, "-t", _THREADS)
     command = (program("llama-server"), "-m", model, "--host", "127.0.0.1", "--port", port, "--no-ui", *sizes)
-    with subprocess.Popen(list(map(str, command)), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
+    with subprocess.Popen(
+        list(map(str, command)), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    ) as process:
         try:
             _wait_for(port, process)
             yield Server(port, slots)
@@ -192,7 +194,8 @@ class Batch:
     def answer(self, requests: Sequence[Request]) -> Turn:
         """Send all lines, and wait for as many results."""
         lines = b"".join(map(_line, requests))
-        assert self._process.stdin is not None and self._process.stdout is not None
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
         began, client_began = perf_counter(), process_time()
         self._process.stdin.write(lines)
         self._process.stdin.flush()
