@@ -84,14 +84,17 @@ class Turn(NamedTuple):
 
 
 def make_requests(variant: str, number: int, total: int) -> list[Request]:
-    """The requests of round ``number``: all prompts of a round differ from those of other rounds at once."""
+    """The requests of round ``number``, half as many with long prompts.
+
+    All prompts of a round differ at once from those of other rounds.
+    """
     kind, _, schema = variant.partition(" + ")
     requests = []
-    for index in range(total):
+    for index in range(total // 2 if kind == "long" else total):
         begin = {
             "short": "",
             "shared beginning": f"Round {number}. " + _RULE * 15,
-            "long": f"Case {number}.{index}. " + _RULE * 34,
+            "long": f"Case {number}.{index}. " + _RULE * 30,
         }[kind]
         prompt = f"{begin}Question {number}.{index}: what about {_ASKED[index % len(_ASKED)]}?\nAnswer:"
         length = _SCHEMA_TOKENS if schema else 32 + index * 7 % 32
