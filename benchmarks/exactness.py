@@ -9,7 +9,8 @@ The models have random weights, and llama.cpp's own function quantises them. The
 - at once: how many tokens of one text can be read at once with the logits that they get one by one; so many may be
   guessed by `--lookup`, with the one before them, or forced by a grammar
 - small batches: whether 2 to 63 tokens at once give the same logits however a text is divided (`gen score`)
-- chunks: whether a prompt of 200 tokens gives the same logits when it is read in chunks of 64 tokens and more
+- chunks: whether a prompt of 200 tokens gives the same logits when it is read in chunks of 64 tokens and more,
+  which end at multiples of 16
 """
 
 from __future__ import annotations
@@ -58,7 +59,7 @@ def measure(model: Model) -> list[str]:
     tokens = [(7919 * number + 13) % model.vocabulary.size for number in range(TEXT_TOKENS)]
     exactness = model.batch_exactness(PARALLEL)
     slots = model.make_slots(PARALLEL)
-    rows = slots.group_sizes(PARALLEL)
+    rows = slots.group_sizes
     slots.close()
     return [
         str(exactness),
@@ -88,7 +89,7 @@ def _small_batches_agree(context: Context, tokens: Sequence[int]) -> bool:
 def _chunks_agree(context: Context, tokens: Sequence[int]) -> bool:
     """Compare the logits after the prompt and after one more token, which depend on all keys and values."""
     found = []
-    for ends in ((len(tokens),), (64, 128, len(tokens)), (64, len(tokens))):
+    for ends in ((len(tokens),), (64, 128, len(tokens)), (80, len(tokens)), (112, len(tokens))):
         context.truncate(0)
         for start, end in pairwise((0, *ends)):
             assert context.read(tokens[:end]) == start

@@ -46,6 +46,8 @@ BatchOutcome = BatchAnswer | BatchFailure
 """What becomes of a request."""
 
 _NO_MORE_REQUESTS = object()
+_COMPANY = 3
+"""From so many running requests on, a row more in a decode that is made anyway costs less than a decode."""
 
 
 def generate_many(  # noqa: PLR0913 - the arguments are public
@@ -101,6 +103,9 @@ class _RunningRequest:
     def __init__(self, model: Model, request: GenerationRequest, slot: SequenceSlot) -> None:
         self.slot = slot
         self.key = request.key
+        self._drafts = request.lookup > 0
+        self._rows: list[Logits] = []
+        """Of the tokens that the decoder needs, those that were read already."""
         self._began = perf_counter()
         self._task = GenerationTask(model, request, slot)
         self.driver = DecoderDriver(self._task.decode())
@@ -113,6 +118,30 @@ class _RunningRequest:
         self._start = self._task.start_event(cached_tokens, self.slot.length, slots.exactness)
         self.resume(None)
         return self.resume(slots.prompt_rows()) if self.driver.finish_reason is None else 0
+
+    def next_tokens(self, slots: SequenceSlots, has_company: bool) -> Sequence[int]:
+        """The tokens that are to be read next; drops those that are in the slot in vain.
+
+        Several tokens are read one by one beside those of other requests if that gives the same logits; guesses
+        are not, since they are read in the hope that they all come at once.
+        """
+        needed = self.driver.needed_tokens
+        if not self._rows:
+            slots.drop(self.slot, self.driver.drop_count)
+            is_divided = (
+                len(needed) > 1 and has_company and not self._drafts and slots.reads_one_by_one(len(needed))
+            )
+            if not is_divided:
+                return needed
+        return needed[len(self._rows) : len(self._rows) + 1]
+
+    def take(self, rows: Sequence[Logits]) -> int:
+        """Take the logits of the tokens that were read; returns how many tokens were made."""
+        if len(self._rows) + len(rows) < len(self.driver.needed_tokens):
+            self._rows += [row.copy() for row in rows]
+            return 0
+        rows, self._rows = [*self._rows, *rows], []
+        return self.resume(rows)
 
     def resume(self, rows: Sequence[Logits] | None) -> int:
         """Make the tokens that these logits give; returns their number."""
@@ -163,15 +192,17 @@ class _Scheduler:
 
     def step(self) -> Iterator[BatchOutcome]:
         """Advance all running requests; yields the outcomes of those that are over."""
-        for running in self.running.values():
-            self._slots.drop(running.slot, running.driver.drop_count)
-        appends = [NewTokens(running.slot, running.driver.needed_tokens) for running in self.running.values()]
+        has_company = len(self.running) >= _COMPANY
+        appends = [
+            NewTokens(running.slot, running.next_tokens(self._slots, has_company))
+            for running in self.running.values()
+        ]
         for slot, rows in self._slots.push(appends):
             running = self.running[slot.number]
             outcome: BatchOutcome | None
             token_count = 0
             try:
-                token_count = running.resume(rows)
+                token_count = running.take(rows)
                 outcome = running.answer_if_done()
             except (ModelError, SamplingError, GrammarError) as error:
                 outcome = BatchFailure(running.key, error)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from functools import lru_cache
 from typing import NamedTuple, Protocol
 
 import numpy as np
 
 from .batch_exactness import BatchExactness, ExactnessLevel
 from .native_context import Logits
+from .row_groups import DecodeTimes
 
 _KERNEL_COUNTS = (2, 4, 8)
 """Numbers of rows at which llama.cpp changes kernels on some processors."""
@@ -25,45 +25,23 @@ class DecodePlan:
     """How the single tokens of several sequences are decoded.
 
     Attributes: ``exactness``, what follows for the answers; ``counts``, the numbers of rows that may be decoded at
-    once, ascending; ``lone_copies``, how often a token without neighbours is read, so that its rows are computed
-    as those of ``counts``. All copies but the first are removed. ``refused``: numbers of rows that do not agree
-    with ``counts``.
+    once, ascending; ``lone_copies``, how often a token without neighbours is read where a row alone does not agree
+    with ``counts``. All copies but the first are removed. ``runs``: whether so many tokens of one text, read at
+    once, give the logits that they get one by one, as far as it was compared. ``times``: how long decodes took.
     """
 
     exactness: BatchExactness
     counts: tuple[int, ...]
     lone_copies: int
-    refused: set[int] = field(default_factory=set)
+    runs: dict[int, bool] = field(default_factory=dict)
+    times: DecodeTimes = field(default_factory=DecodeTimes)
 
-    def group_sizes(self, count: int) -> tuple[int, ...]:
-        """Divide ``count`` adjacent sequences into as few groups as possible, each decoded at once."""
-        return (count,) if count in self.counts else _group_sizes(count, self.counts, self.lone_copies)
-
-    def is_worth_a_trial(self, count: int) -> bool:
-        """True for a number of rows between those that agree, which was not compared yet."""
-        return self.counts[0] < count < self.counts[-1] and count not in self.counts and count not in self.refused
-
-    def learn(self, count: int, agrees: bool) -> None:
-        """Allow or refuse a number of rows, after a trial."""
-        if agrees:
-            self.counts = tuple(sorted({*self.counts, count}))
-        else:
-            self.refused.add(count)
-
-
-@lru_cache(maxsize=1024)
-def _group_sizes(count: int, counts: tuple[int, ...], lone_copies: int) -> tuple[int, ...]:
-    """The groups with the fewest decodes and, among these, the fewest rows."""
-    rows_of_size = {1: lone_copies} | {size: size for size in counts}
-    best: list[tuple[int, int, tuple[int, ...]]] = [(0, 0, ())]
-    for total in range(1, count + 1):
-        options = []
-        for size, rows in rows_of_size.items():
-            if size <= total:
-                decodes, row_total, sizes = best[total - size]
-                options.append((decodes + 1, row_total + rows, (*sizes, size)))
-        best.append(min(options))
-    return best[count][2]
+    def lone_rows(self, length: int) -> int:
+        """How often a token without neighbours is read that follows ``length`` others."""
+        exactness = self.exactness
+        if exactness.level is not ExactnessLevel.EXACT or length >= (exactness.alone_tokens or length + 1):
+            return self.lone_copies
+        return 1
 
 
 class ProbeRow(NamedTuple):

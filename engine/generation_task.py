@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
@@ -138,6 +139,12 @@ class GenerationTask:
 
 def versions() -> dict[str, str]:
     """The versions of this package and of the binding to llama.cpp."""
+    return dict(_versions())
+
+
+@cache
+def _versions() -> Mapping[str, str]:
+    """The versions, which are read from files once, and not for each request of a batch."""
     return {"logitsmith": version("logitsmith"), "llama-cpp-python": binding_version()}
 
 

@@ -23,6 +23,7 @@ from .model_files.model_name import model_name
 from .model_files.parts import first_part
 from .native_context import ContextOptions, NativeContext
 from .native_model import LoadOptions, NativeModel
+from .prompt_chunks import PromptChunks
 from .prompt_pieces import PIECE_TOKENS
 from .row_probe import probe_decode_plan
 from .sequence_slots import SequenceSlots
@@ -150,7 +151,10 @@ class Model:
         length = options.length + (plan.lone_copies - 1 if plan is not None else 0)
         context = replace(options, length=length, batch=batch, sequences=count)
         native = NativeContext(self._native, context, self._adapters)
-        return SequenceSlots(native, count, options.batch, isolated, plan)
+        chunks = PromptChunks(
+            options.batch, isolated, is_divisible=self._piece_tokens is not None and not isolated
+        )
+        return SequenceSlots(native, count, chunks, plan)
 
     def batch_exactness(self, parallel: int, isolated: bool = False) -> BatchExactness:
         """What holds for the answers of `generate_many`. It is measured once for each value of ``parallel``.

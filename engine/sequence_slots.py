@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
+from time import perf_counter
 from typing import NamedTuple
 
 import numpy as np
@@ -12,7 +13,14 @@ from .batch_exactness import EXACT, BatchExactness
 from .context import check_prompt
 from .decode_plan import DecodePlan
 from .native_context import Logits, NativeContext, SequenceSpan
+from .prompt_chunks import PromptChunks, shared_tokens
 from .prompt_pieces import PIECE_TOKENS
+from .row_groups import DecodeTimes, GroupSizes, RowGroup, divide_rows
+
+_FILLER = (0,)
+"""The token of a slot that only fills a group."""
+_LONGEST_DIVIDED_RUN = 8
+"""Tokens of one slot that are read one by one beside others, rather than at once. More take less time at once."""
 
 
 class SequenceSlot:
@@ -50,34 +58,41 @@ class SequenceSlots:
     """All sequence slots of one context.
 
     Each prompt is read separately, in chunks for which llama.cpp computes the same as for a `Context`; prompts
-    share chunks that both would read. Single tokens of several sequences are read in one batch, as ``plan`` allows
-    it. llama.cpp computes a token without neighbours by another kernel, so such a token is read several times, and
-    all copies but the first are removed. So other sequences change nothing, as far as ``exactness`` promises it.
+    share chunks that both would read.
 
-    Without a plan, every sequence is read separately. ``isolated``: with the same calls as a `Context`.
+    Single tokens of several sequences are read in one batch, as ``plan`` allows it, in those groups that take the
+    least time; a slot between them that has no token gets one that is removed again. Where llama.cpp computes a
+    token without neighbours by another kernel, such a token is read several times, and all copies but the first
+    are removed. So other sequences change nothing, as far as ``exactness`` promises it. Without a plan, every
+    sequence is read separately.
     """
 
     def __init__(
-        self, native: NativeContext, count: int, batch: int, isolated: bool, plan: DecodePlan | None = None
+        self, native: NativeContext, count: int, chunks: PromptChunks, plan: DecodePlan | None = None
     ) -> None:
         self._native = native
         self._plan = plan
-        self._batch = batch
-        self._in_chunks = not isolated
+        self._chunks = chunks
         # Some tokens are kept free for the copies of a token without neighbours.
         self.length = native.length - (plan.lone_copies - 1 if plan is not None else 0)
-        max_rows = min(PIECE_TOKENS - 1, batch)
+        max_rows = min(PIECE_TOKENS - 1, chunks.batch)
         self.all = [SequenceSlot(number, self.length, max_rows) for number in range(count)]
         self._can_truncate = native.can_truncate
+        self._sizes = GroupSizes(() if plan is None else plan.counts, count, native.can_truncate)
 
     @property
     def exactness(self) -> BatchExactness:
         """What holds for the answers that are computed in these slots."""
         return EXACT if self._plan is None else self._plan.exactness
 
-    def group_sizes(self, count: int) -> tuple[int, ...]:
-        """How many of ``count`` adjacent slots are decoded at once, for each decode."""
-        return (1,) * count if self._plan is None else self._plan.group_sizes(count)
+    @property
+    def group_sizes(self) -> tuple[int, ...]:
+        """How many slots are decoded at once, for each decode, while all are in use and empty."""
+        numbers = tuple(slot.number for slot in self.all)
+        if self._plan is None:
+            return (1,) * len(numbers)
+        lone_rows = (self._plan.lone_rows(0),) * len(numbers)
+        return tuple(size for _, size in divide_rows(numbers, lone_rows, self._sizes, self._plan.times.table))
 
     def read(self, slot: SequenceSlot, prompt: Sequence[int]) -> int:
         """Make ``prompt`` the whole content of a slot; returns how many of its tokens some slot held already.
@@ -85,25 +100,16 @@ class SequenceSlots:
         Raises ``ModelError`` for a prompt that is empty or does not fit.
         """
         check_prompt(prompt, slot.length, "a request has room for")
-        ends = self._chunk_ends(len(prompt))
+        prompt = list(prompt)
+        ends = self._chunks.ends(len(prompt))
         kept = self._copy_prefix(slot, prompt, ends) if self._can_truncate else 0
         self._truncate(slot, kept)
-        for start, end in pairwise([kept, *(end for end in ends if end > kept)]):
-            chunk = prompt[start:end]
-            self._native.decode_spans([SequenceSpan(chunk, start, slot.number)], all_logits=False)
-            slot.tokens.extend(chunk)
-            slot.chunk_ends.append(end)
+        for start, end in pairwise([kept, *(end for end in self._chunks.read_ends(ends) if end > kept)]):
+            tokens = prompt[start:end]
+            self._native.decode_spans([SequenceSpan(tokens, start, slot.number)], all_logits=False)
+            slot.tokens.extend(tokens)
+            slot.chunk_ends += (chunk_end for chunk_end in ends if start < chunk_end <= end)
         return kept
-
-    def _chunk_ends(self, length: int) -> list[int]:
-        """Where the chunks of a prompt end: at a `Context`'s batches, and between them every 64 tokens."""
-        ends: list[int] = []
-        for start in range(0, length, self._batch):
-            end = min(start + self._batch, length)
-            if self._in_chunks:
-                ends += range(start + PIECE_TOKENS, end - PIECE_TOKENS + 1, PIECE_TOKENS)
-            ends.append(end)
-        return ends
 
     def prompt_rows(self) -> list[Logits]:
         """The logits after the prompt that was read last."""
@@ -111,61 +117,79 @@ class SequenceSlots:
 
     def push(self, appends: Sequence[NewTokens]) -> Iterator[tuple[SequenceSlot, list[Logits]]]:
         """Append tokens to slots; yields each slot with its logits, which are valid until the next slot's."""
-        if self._plan is None:
+        plan = self._plan
+        if plan is None:
             for append in appends:
-                yield from self._push_batch([append])
+                yield self._push_run(append)
             return
-        single = {append.slot.number: append for append in appends if len(append.tokens) == 1}
+        single: dict[int, NewTokens] = {}
         for append in appends:
-            if len(append.tokens) > 1:
-                yield from self._push_batch([append])
-        for numbers in _adjacent_runs(sorted(single)):
-            yield from self._push_adjacent([single[number] for number in numbers], self._plan)
+            if len(append.tokens) == 1:
+                single[append.slot.number] = append
+            else:
+                yield self._push_run(append)
+        numbers = tuple(sorted(single))
+        lone_rows = tuple(plan.lone_rows(len(single[number].slot.tokens)) for number in numbers)
+        for group in divide_rows(numbers, lone_rows, self._sizes, plan.times.table):
+            if group.size > 1:
+                yield from self._push_group(group, single, plan.times)
+            elif group.first in single:
+                yield self._push_lone(single.pop(group.first), plan)
 
-    def _push_adjacent(
-        self, appends: Sequence[NewTokens], plan: DecodePlan
-    ) -> Iterator[tuple[SequenceSlot, list[Logits]]]:
-        """Append a token to each of several adjacent slots, in groups that the plan allows.
+    def reads_one_by_one(self, count: int) -> bool:
+        """True if so many tokens of one slot, pushed one by one, give the logits that they give at once."""
+        return self._plan is not None and self._plan.runs.get(count, False)
 
-        A number of slots that the plan does not know yet is decoded at once too, once, and compared.
-        """
-        count = len(appends)
-        trial = self._decode_trial(appends) if self._can_truncate and plan.is_worth_a_trial(count) else []
-        is_equal: list[bool] = []
-        start = 0
-        for size in plan.group_sizes(count):
-            group = appends[start : start + size]
-            pushed = [self._push_lone(*group[0], plan.lone_copies)] if size == 1 else self._push_batch(group)
-            for number, (slot, rows) in enumerate(pushed, start):
-                if trial:
-                    is_equal.append(np.array_equal(trial[number], rows[0]))
-                yield slot, rows
-            start += size
-        if trial:
-            plan.learn(count, all(is_equal))
+    def _push_run(self, append: NewTokens) -> tuple[SequenceSlot, list[Logits]]:
+        """Append tokens to one slot. Once for each number of them, they are then read again, one by one."""
+        slot, tokens = append
+        plan, count = self._plan, len(tokens)
+        rows = self._decode([append])
+        if plan is None or count in plan.runs or count > _LONGEST_DIVIDED_RUN or not self._can_truncate:
+            slot.tokens.extend(tokens)
+            return slot, rows
+        at_once = [row.copy() for row in rows]
+        self._native.forget(len(slot.tokens), slot.number)
+        one_by_one = [self._push_lone(NewTokens(slot, (token,)), plan)[1][0].copy() for token in tokens]
+        plan.runs[count] = all(map(np.array_equal, at_once, one_by_one))
+        if not plan.runs[count]:
+            self._truncate(slot, len(slot.tokens) - count)
+            return self._push_run(append)
+        return slot, at_once
 
-    def _decode_trial(self, appends: Sequence[NewTokens]) -> list[Logits]:
-        """The logits of tokens that are decoded at once, and removed again."""
-        rows = [row.copy() for row in self._decode(appends)]
-        for slot, _ in appends:
-            self._native.forget(len(slot.tokens), slot.number)
-        return rows
-
-    def _push_lone(
-        self, slot: SequenceSlot, tokens: Sequence[int], copies: int
-    ) -> tuple[SequenceSlot, list[Logits]]:
-        """Append one token. It is read ``copies`` times; all but the first are removed."""
+    def _push_lone(self, append: NewTokens, plan: DecodePlan) -> tuple[SequenceSlot, list[Logits]]:
+        """Append one token. It is read as often as the plan wants it; all copies but the first are removed."""
+        slot, tokens = append
+        copies = plan.lone_rows(len(slot.tokens))
+        began = perf_counter()
         rows = self._decode([NewTokens(slot, [*tokens] * copies)])[:1]
+        plan.times.note(copies, perf_counter() - began)
         slot.tokens.extend(tokens)
         if copies > 1:
             self._native.forget(len(slot.tokens), slot.number)
         return slot, rows
 
-    def _push_batch(self, appends: Sequence[NewTokens]) -> Iterator[tuple[SequenceSlot, list[Logits]]]:
-        rows = iter(self._decode(appends))
-        for slot, tokens in appends:
-            slot.tokens.extend(tokens)
-            yield slot, [next(rows) for _ in tokens]
+    def _push_group(
+        self, group: RowGroup, single: dict[int, NewTokens], times: DecodeTimes
+    ) -> Iterator[tuple[SequenceSlot, list[Logits]]]:
+        """Append a token to each of a group's slots that has one, and take it out of ``single``.
+
+        In the other slots, one is removed again.
+        """
+        slots = self.all[group.first : group.first + group.size]
+        fillers = [slot for slot in slots if slot.number not in single]
+        for slot in fillers:  # a prompt that could not be read may have left tokens
+            self._native.forget(len(slot.tokens), slot.number)
+        began = perf_counter()
+        rows = self._decode([single.get(slot.number) or NewTokens(slot, _FILLER) for slot in slots])
+        times.note(group.size, perf_counter() - began)
+        for slot in fillers:
+            self._native.forget(len(slot.tokens), slot.number)
+        for slot, row in zip(slots, rows, strict=True):
+            append = single.pop(slot.number, None)
+            if append is not None:
+                slot.tokens.extend(append.tokens)
+                yield slot, [row]
 
     def _decode(self, appends: Sequence[NewTokens]) -> list[Logits]:
         self._native.decode_spans(
@@ -175,7 +199,7 @@ class SequenceSlots:
 
     def _copy_prefix(self, slot: SequenceSlot, prompt: Sequence[int], ends: Sequence[int]) -> int:
         """Copy the slot that shares most with the prompt, unless it is this one; returns the shared tokens."""
-        shared = {other.number: _shared_tokens(other, prompt, ends) for other in self.all}
+        shared = {other.number: shared_tokens(other.tokens, other.chunk_ends, prompt, ends) for other in self.all}
         best = max(self.all, key=lambda other: shared[other.number])
         if shared[best.number] > shared[slot.number]:
             self._native.forget(0, slot.number)
@@ -196,24 +220,3 @@ class SequenceSlots:
     def close(self) -> None:
         """Free the memory."""
         self._native.close()
-
-
-def _shared_tokens(slot: SequenceSlot, prompt: Sequence[int], ends: Sequence[int]) -> int:
-    """How many tokens at the start of a prompt a slot holds, in chunks that the prompt would be read in."""
-    shared = 0
-    for slot_end, end in zip(slot.chunk_ends, ends, strict=False):
-        if slot_end != end or end >= len(prompt) or slot.tokens[shared:end] != list(prompt[shared:end]):
-            break
-        shared = end
-    return shared
-
-
-def _adjacent_runs(numbers: Iterable[int]) -> list[list[int]]:
-    """Divide ascending numbers where one is missing: llama.cpp decodes only adjacent sequences at once."""
-    runs: list[list[int]] = []
-    for number in numbers:
-        if runs and runs[-1][-1] == number - 1:
-            runs[-1].append(number)
-        else:
-            runs.append([number])
-    return runs

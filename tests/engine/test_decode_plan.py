@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from logitsmith.engine.batch_exactness import BatchExactness, ExactnessLevel
 from logitsmith.engine.decode_plan import DecodePlan, ProbeRow, choose_decode_plan, common_plan
+from logitsmith.engine.row_groups import GroupSizes, divide_rows
 
 EXACT, AMONG, ROUNDING = ExactnessLevel.EXACT, ExactnessLevel.AMONG_THEMSELVES, ExactnessLevel.ROUNDING
 
@@ -92,11 +93,12 @@ def test_each_row_of_a_batch_is_computed_alike(kernel, level, counts, copies):
     for slots in range(2, 20):
         plan = choose_decode_plan(ScriptedRows(kernel), slots)
         for used in range(1, slots + 1):
-            sizes = plan.group_sizes(used)
-            assert sum(sizes) == used
-            for size in sizes:
-                total = size if size > 1 else plan.lone_copies
-                kernels |= {kernel(total, place) for place in range(size)}
+            for step in range(1, slots // used + 1):
+                numbers = tuple(range(0, used * step, step))
+                lone_rows = (plan.lone_rows(0),) * used
+                for group in divide_rows(numbers, lone_rows, GroupSizes(plan.counts, slots, can_fill=True), ()):
+                    total = group.size if group.size > 1 else plan.lone_rows(0)
+                    kernels |= {kernel(total, place) for place in range(group.size)}
     if level is EXACT:
         assert kernels == {kernel(1, 0)}
     elif level is AMONG:
@@ -106,20 +108,17 @@ def test_each_row_of_a_batch_is_computed_alike(kernel, level, counts, copies):
 
 
 @pytest.mark.parametrize(
-    ("counts", "copies", "used", "sizes"),
+    ("exactness", "length", "rows"),
     [
-        pytest.param((2, 4, 8), 2, 8, (8,), id="all at once"),
-        pytest.param((2, 4), 2, 8, (4, 4), id="two halves"),
-        pytest.param((2, 3), 2, 8, (2, 3, 3), id="threes"),
-        pytest.param((2, 3), 2, 4, (2, 2), id="pairs rather than one and three"),
-        pytest.param((2, 4, 8), 2, 7, (1, 2, 4), id="one is left"),
-        pytest.param((4,), 4, 2, (1, 1), id="each with three copies"),
-        pytest.param((2, 4), 2, 1, (1,), id="a lone one"),
+        pytest.param(BatchExactness(EXACT), 9000, 1, id="a row alone agrees"),
+        pytest.param(BatchExactness(EXACT, alone_tokens=256), 255, 1, id="the last token that agrees alone"),
+        pytest.param(BatchExactness(EXACT, alone_tokens=256), 256, 2, id="another kernel of flash attention"),
+        pytest.param(BatchExactness(AMONG), 3, 2, id="a row alone does not agree"),
+        pytest.param(BatchExactness(ROUNDING), 3, 2, id="nothing agrees"),
     ],
 )
-def test_sequences_are_divided_into_few_groups(counts, copies, used, sizes):
-    plan = DecodePlan(BatchExactness(EXACT), counts, copies)
-    assert tuple(sorted(plan.group_sizes(used))) == sizes
+def test_a_token_without_neighbours_is_copied_where_a_row_alone_does_not_agree(exactness, length, rows):
+    assert DecodePlan(exactness, (2, 4), 2).lone_rows(length) == rows
 
 
 def test_the_default_costs_few_rows():

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from logitsmith.engine.batch_exactness import BatchExactness, ExactnessLevel
 from logitsmith.engine.decode_plan import DecodePlan
+from logitsmith.engine.prompt_chunks import PromptChunks
 from logitsmith.engine.sequence_slots import NewTokens, SequenceSlots
 
 
@@ -43,8 +44,8 @@ def push(slots, numbers, token=1):
 
 def make_slots(counts, kernel=lambda total: 0, copies=2):
     native = ScriptedContext(kernel)
-    plan = DecodePlan(BatchExactness(ExactnessLevel.EXACT), counts, copies)
-    slots = SequenceSlots(native, 8, 512, isolated=False, plan=plan)
+    plan = DecodePlan(BatchExactness(ExactnessLevel.AMONG_THEMSELVES), counts, copies)
+    slots = SequenceSlots(native, 8, PromptChunks(512), plan)
     for slot in slots.all:
         slots.read(slot, [slot.number])
     native.decoded.clear()
@@ -57,7 +58,9 @@ def make_slots(counts, kernel=lambda total: 0, copies=2):
         pytest.param((2, 4, 8), range(8), [[0, 1, 2, 3, 4, 5, 6, 7]], id="all at once"),
         pytest.param((2, 4), range(8), [[0, 1, 2, 3], [4, 5, 6, 7]], id="two halves"),
         pytest.param((2, 3), range(8), [[0, 1], [2, 3, 4], [5, 6, 7]], id="threes"),
-        pytest.param((2, 4), [5, 2, 3], [[2, 3], [5, 5]], id="only adjacent ones, and one is doubled"),
+        pytest.param((2,), [5, 2, 3], [[2, 3], [5, 5]], id="only adjacent ones, and one is doubled"),
+        pytest.param((2, 4, 8), [0, 1, 2, 4, 6], [[0, 1, 2, 3, 4, 5, 6, 7]], id="holes are filled"),
+        pytest.param((2, 4), [7, 5], [[4, 5, 6, 7]], id="a group lies within the slots"),
         pytest.param((4,), [1], [[1, 1, 1, 1]], id="three copies"),
     ],
 )
@@ -69,29 +72,42 @@ def test_rows_are_decoded_in_groups_that_agree(counts, numbers, decoded):
     assert all(native.tokens[number] == slots.all[number].tokens == [number, 1] for number in numbers)
 
 
-def test_a_number_of_rows_that_agrees_is_used_from_then_on():
-    slots, native, plan = make_slots((2, 4, 8))
-    push(slots, range(6))
-    assert native.decoded == [[0, 1, 2, 3, 4, 5], [0, 1], [2, 3, 4, 5]]
-    assert plan.counts == (2, 4, 6, 8)
+def test_fillers_leave_nothing_behind():
+    slots, native, _ = make_slots((2, 4, 8))
+    native.tokens[3].append(9)  # of a prompt that could not be read to its end
+    for _ in range(3):
+        push(slots, [0, 2, 4, 5, 7])
+    assert native.tokens == {n: [n, 1, 1, 1] if n in (0, 2, 4, 5, 7) else [n] for n in range(8)}
+
+
+def push_run(slots, tokens):
+    ((slot, rows),) = slots.push([NewTokens(slots.all[2], tokens)])
+    assert slot.tokens == [2, *tokens]
+    return [row.tolist() for row in rows]
+
+
+def test_a_run_of_tokens_is_read_one_by_one_once_and_compared():
+    slots, native, _ = make_slots((2, 4, 8))
+    assert not slots.reads_one_by_one(3)
+    assert push_run(slots, [5, 6, 7]) == [[7, 0], [13, 0], [20, 0]]
+    assert native.decoded == [[2, 2, 2], [2, 2], [2, 2], [2, 2]]
+    assert slots.reads_one_by_one(3)
+    assert not slots.reads_one_by_one(4)
+    slots.drop(slots.all[2], 3)
     native.decoded.clear()
-    assert push(slots, range(6)) == {number: [number + 2, 0] for number in range(6)}
-    assert native.decoded == [[0, 1, 2, 3, 4, 5]]
+    push_run(slots, [5, 6, 7])
+    assert native.decoded == [[2, 2, 2]]
 
 
-def test_a_number_of_rows_that_does_not_agree_is_tried_once_and_its_rows_are_thrown_away():
-    slots, native, plan = make_slots((2, 4, 8), kernel=lambda total: total % 2)
-    assert push(slots, range(2, 7)) == {number: [number + 1, 0] for number in range(2, 7)}
-    assert plan.counts == (2, 4, 8)
+def test_a_run_of_tokens_that_differs_one_by_one_is_always_read_at_once():
+    slots, native, _ = make_slots((2, 4, 8), kernel=lambda total: total % 2)
+    assert push_run(slots, [5, 6, 7]) == [[7, 1], [13, 1], [20, 1]]
+    assert native.tokens[2] == [2, 5, 6, 7]
+    assert not slots.reads_one_by_one(3)
+    slots.drop(slots.all[2], 3)
     native.decoded.clear()
-    push(slots, range(2, 7))
-    assert native.decoded == [[2, 2], [3, 4, 5, 6]]
-
-
-def test_more_rows_than_agree_are_not_tried():
-    slots, native, _ = make_slots((2, 4))
-    push(slots, range(5))
-    assert native.decoded == [[0, 0], [1, 2, 3, 4]]
+    push_run(slots, [5, 6, 7])
+    assert native.decoded == [[2, 2, 2]]
 
 
 def test_only_chunks_that_both_prompts_would_read_are_shared():

@@ -1,0 +1,285 @@
+"""`gen batch` against llama-server: many requests at once, with the same slots, chain, seeds and threads.
+
+python -m benchmarks.server [--rounds 3] [--requests 32] [--slots 8] [--variant NAME ...]
+
+Both are started once and run warm: the server answers its `/completion`, asked by as many clients as it has slots;
+`gen batch` reads lines from a pipe, and gets those of a turn when the turn begins. A turn is timed from the first
+request to the last answer. Both take turns within each round; compared is the median of the rounds' ratios. A
+round has prompts of its own, so that no prompt, and no beginning that prompts share, is held from an earlier one.
+Texts do not end by themselves, so both make the same number of tokens; under a JSON Schema they end where they
+end, and the tokens made are counted. The clients' processor time is told, since they share the cores. The peer is
+built by `python -m benchmarks.build_llama_cpp`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import socket
+import statistics
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from http.client import HTTPConnection
+from itertools import count
+from queue import Empty, SimpleQueue
+from time import perf_counter, process_time, sleep
+from typing import Any, NamedTuple
+
+from logitsmith.engine import locate
+
+from .build_llama_cpp import program
+from .start import ENVIRONMENT
+
+_CONTEXT, _BATCH, _THREADS = 1024, 512, 2
+_START_SECONDS = 60
+_RULE = "Answer the question below in one short and friendly sentence, and say so if you do not know. "
+_ASKED = ("the sea", "a lighthouse", "the weather at noon", "an old ship", "salt", "the keeper", "storms", "birds")
+_SCHEMA = {
+    "type": "object",
+    "properties": {
+        "topic": {"type": "string", "maxLength": 40},
+        "answer": {"type": "string", "maxLength": 120},
+        "certainty": {"type": "integer", "minimum": 0, "maximum": 100},
+        "sources": {"type": "array", "items": {"type": "string", "maxLength": 30}, "minItems": 1, "maxItems": 3},
+    },
+    "required": ["topic", "answer", "certainty", "sources"],
+    "additionalProperties": False,
+}
+_SCHEMA_TOKENS = 96
+"""The most tokens of an answer that has to fit the schema; most end before."""
+_CHAIN = "top-k40 > top-p0.95 > min-p0.05 > temp0.8"
+_SERVERS_CHAIN = {
+    "samplers": ["top_k", "top_p", "min_p", "temperature"],
+    "top_k": 40,
+    "top_p": 0.95,
+    "min_p": 0.05,
+    "temperature": 0.8,
+}
+
+
+class Request(NamedTuple):
+    """A request, for both."""
+
+    id: str
+    prompt: str
+    seed: int
+    max_tokens: int
+    has_schema: bool
+
+
+class Turn(NamedTuple):
+    """What became of all requests: the tokens of each, the seconds, and the clients' processor time."""
+
+    tokens: dict[str, int]
+    seconds: float
+    client_seconds: float
+
+    @property
+    def speed(self) -> float:
+        """Tokens a second."""
+        return sum(self.tokens.values()) / self.seconds
+
+
+def make_requests(variant: str, number: int, total: int) -> list[Request]:
+    """The requests of round ``number``, half as many with long prompts.
+
+    All prompts of a round differ at once from those of other rounds.
+    """
+    kind, _, schema = variant.partition(" + ")
+    requests = []
+    for index in range(total // 2 if kind == "long" else total):
+        begin = {
+            "short": "",
+            "shared beginning": f"Round {number}. " + _RULE * 15,
+            "long": f"Case {number}.{index}. " + _RULE * 30,
+        }[kind]
+        prompt = f"{begin}Question {number}.{index}: what about {_ASKED[index % len(_ASKED)]}?\nAnswer:"
+        length = _SCHEMA_TOKENS if schema else 32 + index * 7 % 32
+        requests.append(Request(f"{variant} {number}.{index}", prompt, index, length, bool(schema)))
+    return requests
+
+
+VARIANTS = tuple(f"{kind}{end}" for end in ("", " + schema") for kind in ("short", "shared beginning", "long"))
+
+
+class Server:
+    """llama-server, and clients that ask it."""
+
+    def __init__(self, port: int, slots: int) -> None:
+        self._port, self._slots = port, slots
+
+    def answer(self, requests: Sequence[Request]) -> Turn:
+        """Ask for all, as many at a time as there are slots."""
+        waiting: SimpleQueue[Request] = SimpleQueue()
+        for request in requests:
+            waiting.put(request)
+        tokens: dict[str, int] = {}
+        began, client_began = perf_counter(), process_time()
+        with ThreadPoolExecutor(self._slots) as clients:
+            for client in [clients.submit(self._ask, waiting, tokens) for _ in range(self._slots)]:
+                client.result()
+        return Turn(tokens, perf_counter() - began, process_time() - client_began)
+
+    def _ask(self, waiting: SimpleQueue[Request], tokens: dict[str, int]) -> None:
+        """Ask one after the other, over one connection."""
+        connection = HTTPConnection("127.0.0.1", self._port)
+        try:
+            while True:
+                request = waiting.get_nowait()
+                connection.request(
+                    "POST", "/completion", _server_body(request), {"Content-Type": "application/json"}
+                )
+                answer = json.loads(connection.getresponse().read())
+                tokens[request.id] = answer["tokens_predicted"]
+        except Empty:
+            pass
+        finally:
+            connection.close()
+
+
+def _server_body(request: Request) -> bytes:
+    body: dict[str, Any] = {
+        "prompt": request.prompt,
+        "seed": request.seed,
+        "n_predict": request.max_tokens,
+        "ignore_eos": not request.has_schema,
+        **_SERVERS_CHAIN,
+    }
+    if request.has_schema:
+        body["json_schema"] = _SCHEMA
+    return json.dumps(body).encode()
+
+
+@contextmanager
+def _running_server(model: str, slots: int) -> Iterator[Server]:
+    """Start llama-server, and end it."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    sizes = ("-np", slots, "-c", slots * _CONTEXT, "-b", _BATCH, "-ub", _BATCH, "-t", _THREADS)
+    command = (program("llama-server"), "-m", model, "--host", "127.0.0.1", "--port", port, "--no-ui", *sizes)
+    with subprocess.Popen(
+        list(map(str, command)), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    ) as process:
+        try:
+            _wait_for(port, process)
+            yield Server(port, slots)
+        finally:
+            process.terminate()
+
+
+def _wait_for(port: int, process: subprocess.Popen[bytes]) -> None:
+    for _ in range(10 * _START_SECONDS):
+        connection = HTTPConnection("127.0.0.1", port)
+        try:
+            connection.request("GET", "/health")
+            if connection.getresponse().status == 200:
+                return
+        except OSError:
+            pass
+        finally:
+            connection.close()
+        if process.poll() is not None:
+            break
+        sleep(0.1)
+    raise SystemExit("llama-server did not start")
+
+
+class Batch:
+    """`gen batch`, which reads requests from a pipe and writes results into another."""
+
+    def __init__(self, process: subprocess.Popen[bytes]) -> None:
+        self._process = process
+
+    def answer(self, requests: Sequence[Request]) -> Turn:
+        """Send all lines, and wait for as many results."""
+        lines = b"".join(map(_line, requests))
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        began, client_began = perf_counter(), process_time()
+        self._process.stdin.write(lines)
+        self._process.stdin.flush()
+        results = [json.loads(self._process.stdout.readline()) for _ in requests]
+        seconds, client_seconds = perf_counter() - began, process_time() - client_began
+        tokens = {}
+        for result in results:
+            if result["error"]:
+                raise SystemExit(f"gen batch: {result['error']['message']}")
+            tokens[result["custom_id"]] = result["response"]["body"]["usage"]["completion_tokens"]
+        return Turn(tokens, seconds, client_seconds)
+
+
+def _line(request: Request) -> bytes:
+    line: dict[str, Any] = {
+        "id": request.id,
+        "prompt": request.prompt,
+        "seed": request.seed,
+        "max_tokens": request.max_tokens,
+        "chain": _CHAIN,
+    }
+    if request.has_schema:
+        line["json_schema"] = _SCHEMA
+    else:
+        line["set"] = {"ignore_eos": True}
+    return json.dumps(line).encode() + b"\n"
+
+
+@contextmanager
+def _running_batch(model: str, slots: int) -> Iterator[Batch]:
+    """Start `gen batch`, and end its input."""
+    sizes = ("-np", slots, "-c", _CONTEXT, "-b", _BATCH, "-t", _THREADS)
+    command = (sys.executable, "-m", "logitsmith.cli", "batch", "-", "-m", model, *sizes)
+    pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
+    with subprocess.Popen(list(map(str, command)), env=ENVIRONMENT, **pipes) as process:
+        yield Batch(process)
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description="gen batch against llama-server")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--requests", type=int, default=32)
+    parser.add_argument("--slots", type=int, default=8)
+    parser.add_argument("--variant", nargs="*", choices=VARIANTS, default=VARIANTS)
+    options = parser.parse_args()
+    model = str(locate()[0])
+    numbers = count()
+    with _running_server(model, options.slots) as server, _running_batch(model, options.slots) as batch:
+        print(f"{options.slots} slots, {options.requests} requests, {options.rounds} rounds, {_THREADS} threads")
+        print(f"{'':26} {'tokens/s':>16} {'against llama-server':>22} {'tokens':>13} {'clients, % of a core':>21}")
+        for runner in (server, batch):
+            runner.answer(make_requests("short", next(numbers), options.slots))
+        for variant in options.variant:
+            turns: dict[str, list[Turn]] = {"server": [], "batch": []}
+            for number in (next(numbers) for _ in range(options.rounds)):
+                requests = make_requests(variant, number, options.requests)
+                for name in list(turns)[:: 1 if number % 2 else -1]:
+                    turns[name].append((server if name == "server" else batch).answer(requests))
+            _print(variant, turns["server"], turns["batch"])
+
+
+def _print(variant: str, server: Sequence[Turn], batch: Sequence[Turn]) -> None:
+    if "schema" not in variant and any(a.tokens != b.tokens for a, b in zip(server, batch, strict=True)):
+        raise SystemExit(f"{variant}: the answers have not the same lengths")
+    ratios = [own.speed / peer.speed for own, peer in zip(batch, server, strict=True)]
+    low, middle, high = statistics.quantiles(ratios, n=4) if len(ratios) > 1 else ratios * 3
+    speeds, made, clients = (
+        [statistics.median(values) for values in zip(*map(measure, zip(server, batch, strict=True)), strict=True)]
+        for measure in (
+            lambda pair: [turn.speed for turn in pair],
+            lambda pair: [sum(turn.tokens.values()) for turn in pair],
+            lambda pair: [100 * turn.client_seconds / turn.seconds for turn in pair],
+        )
+    )
+    print(
+        f"{variant:26} {speeds[1]:7.0f} / {speeds[0]:6.0f} {middle:7.3f} ({low:.3f}, {high:.3f})"
+        f" {made[1]:6.0f}/{made[0]:6.0f} {clients[1]:10.1f} / {clients[0]:.1f}",
+        flush=True,
+    )
+
+
+if __name__ == "__main__":
+    main()
