@@ -9,7 +9,8 @@ import typer
 from typer.core import TyperGroup
 from typer.main import get_command
 
-from .startup import import_command, skip_absent_options
+from .parsing.plain_values import read_plain_help, read_plain_values
+from .startup import import_command
 
 COMMANDS = {
     "run": ("Generate", "Write on from a prompt, token by token, through your chain of samplers."),
@@ -44,6 +45,10 @@ _OPTIONS = "Options"
 class Commands(TyperGroup):
     """The commands of `gen`. A command is imported when it is needed."""
 
+    def __init__(self, *arguments: Any, **named: Any) -> None:
+        super().__init__(*arguments, **named)
+        read_plain_help(self)
+
     def list_commands(self, ctx: Any) -> list[str]:
         """The names, in the order of the help."""
         return list(COMMANDS)
@@ -65,7 +70,7 @@ class Commands(TyperGroup):
             app.command(name)(getattr(module, name.replace("-", "_")))
         command = get_command(app)
         command.name = name
-        skip_absent_options(command)
+        read_plain_values(command)
         never_bundle_flags(command)
         allow_bare_flags(command)
         remember_typed_names(command)

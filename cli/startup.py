@@ -12,7 +12,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib import import_module
 from types import ModuleType
-from typing import Any
 
 _ALLOCATIONS_BETWEEN_COLLECTIONS = 200_000
 """More than the imports of a run make, so that none of them is searched for garbage."""
@@ -43,26 +42,3 @@ def import_command(name: str) -> ModuleType:
     Gain: 52 of 118 ms for `gen --help`.
     """
     return import_module(f".commands.{name.replace('-', '_')}", __package__)
-
-
-def skip_absent_options(command: Any) -> None:
-    """Let an option that is not given have no value, without a look at its type.
-
-    typer makes a validator for each option, given or not, and a run has some seventy options.
-    Gain: 3 ms for a run.
-    """
-    for subcommand in getattr(command, "commands", {}).values():
-        skip_absent_options(subcommand)
-    for parameter in command.params:
-        if parameter.nargs == 1 and not parameter.required and not parameter.callback:
-            _skip_if_absent(parameter)
-
-
-def _skip_if_absent(parameter: Any) -> None:
-    process = parameter.process_value
-    absent = () if parameter.multiple else None
-
-    def process_value(context: Any, value: Any) -> Any:
-        return absent if value is None else process(context, value)
-
-    parameter.process_value = process_value
