@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import atexit
 import gc
+import os
+import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from importlib import import_module
 from types import ModuleType
 
@@ -33,6 +35,40 @@ def few_collections(*, is_whole_process: bool) -> Iterator[None]:
     finally:
         if not is_whole_process:  # else the old threshold would start a search just before the end
             gc.set_threshold(*thresholds)
+
+
+def let_libraries_be_quick() -> None:
+    """Set what two libraries read when they are imported; what the user has set stays.
+
+    NumPy's OpenBLAS starts a thread for each core, which looks for work without a rest for its first tenths of a
+    second. With the shortest of its times the threads sleep at once; what they compute is the same. pydantic reads
+    the metadata of all packages, to find plug-ins of its own.
+    Gain: 45 of 450 ms for `gen Hello -n 1`.
+    """
+    os.environ.setdefault("OPENBLAS_THREAD_TIMEOUT", "4")
+    os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
+
+
+class SoonLeft:
+    """The end of the process, without taking Python apart: all memory is given back at once.
+
+    Threads have ended by then, and every function of `atexit` was called: this one is registered first. What
+    cannot be written is left to Python, which complains.
+    Gain: 9 of 360 ms for `gen Hello -n 1`, 3 of 51 ms for `gen --help`.
+    """
+
+    def __init__(self) -> None:
+        self.code: object = None
+        """What the process returns; anything but a number: Python takes itself apart."""
+        atexit.register(self._leave)
+
+    def _leave(self) -> None:
+        if not isinstance(self.code, int):
+            return
+        with suppress(Exception):
+            sys.stdout.flush()
+            sys.stderr.flush()
+            os._exit(self.code & 0xFF)
 
 
 def import_command(name: str) -> ModuleType:
