@@ -9,7 +9,6 @@ import typer
 from typer.core import TyperGroup
 from typer.main import get_command
 
-from .parsing.plain_values import read_plain_help, read_plain_values
 from .startup import import_command
 
 COMMANDS = {
@@ -45,9 +44,12 @@ _OPTIONS = "Options"
 class Commands(TyperGroup):
     """The commands of `gen`. A command is imported when it is needed."""
 
-    def __init__(self, *arguments: Any, **named: Any) -> None:
-        super().__init__(*arguments, **named)
-        read_plain_help(self)
+    def get_help_option(self, ctx: Any) -> Any:
+        """The option ``--help``, false if it is not given: typer would look at the type of None, with pydantic."""
+        option = super().get_help_option(ctx)
+        if option is not None:
+            option.default = False
+        return option
 
     def list_commands(self, ctx: Any) -> list[str]:
         """The names, in the order of the help."""
@@ -59,6 +61,7 @@ class Commands(TyperGroup):
             return None
         from .help_page import show_plain_help
         from .parsing.bare_flags import allow_bare_flags
+        from .parsing.plain_values import read_plain_values
         from .parsing.respelled_flags import respell_flags
         from .parsing.single_dash import never_bundle_flags
         from .parsing.typed_names import remember_typed_names

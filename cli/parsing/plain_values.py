@@ -1,8 +1,8 @@
 """Reads the usual values of options as typer does, but without pydantic.
 
-typer makes a validator for each option, given or not, and imports pydantic for the first one: some 50 ms. A run has
-seventy options. What is read here needs no validator; all else, and each wrong value, goes to typer, which has the
-words for it.
+typer makes a validator for each option, given or not, and imports pydantic for the first one: some 50 ms. A run
+has seventy options. What is read here needs no validator; all else, and each wrong value, goes to typer, which has
+the words for it.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ def read_plain_values(command: Any) -> None:
     for parameter in command.params:
         if not parameter.callback:
             _read_plain_value(parameter)
-    read_plain_help(command)
+    _read_plain_help(command)
 
 
-def read_plain_help(command: Any) -> None:
+def _read_plain_help(command: Any) -> None:
     """Let ``--help`` of a command be false if it is not given: typer would look at the type of None."""
     make = command.get_help_option
 
