@@ -9,7 +9,7 @@ import typer
 from typer.core import TyperGroup
 from typer.main import get_command
 
-from .startup import import_command, skip_absent_options
+from .startup import import_command
 
 COMMANDS = {
     "run": ("Generate", "Write on from a prompt, token by token, through your chain of samplers."),
@@ -44,6 +44,13 @@ _OPTIONS = "Options"
 class Commands(TyperGroup):
     """The commands of `gen`. A command is imported when it is needed."""
 
+    def get_help_option(self, ctx: Any) -> Any:
+        """The option ``--help``, false if it is not given: typer would look at the type of None, with pydantic."""
+        option = super().get_help_option(ctx)
+        if option is not None:
+            option.default = False
+        return option
+
     def list_commands(self, ctx: Any) -> list[str]:
         """The names, in the order of the help."""
         return list(COMMANDS)
@@ -54,6 +61,7 @@ class Commands(TyperGroup):
             return None
         from .help_page import show_plain_help
         from .parsing.bare_flags import allow_bare_flags
+        from .parsing.plain_values import read_plain_values
         from .parsing.respelled_flags import respell_flags
         from .parsing.single_dash import never_bundle_flags
         from .parsing.typed_names import remember_typed_names
@@ -65,7 +73,7 @@ class Commands(TyperGroup):
             app.command(name)(getattr(module, name.replace("-", "_")))
         command = get_command(app)
         command.name = name
-        skip_absent_options(command)
+        read_plain_values(command)
         never_bundle_flags(command)
         allow_bare_flags(command)
         remember_typed_names(command)

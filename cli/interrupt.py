@@ -135,11 +135,7 @@ def _raised_again_when_lost(interrupt: Interrupt) -> Iterator[None]:
             previous(unraisable)
             return
         number = interrupt.exit_code - _FIRST_SIGNAL_CODE
-        # Not at once: this still runs inside the callback.
-        timer = Timer(_SECONDS_TO_RAISE_AGAIN, os.kill, (os.getpid(), number))
-        timer.daemon = True
-        timers.append(timer)
-        timer.start()
+        timers.append(_send_later(number))
 
     sys.unraisablehook = send_again
     try:
@@ -148,6 +144,26 @@ def _raised_again_when_lost(interrupt: Interrupt) -> Iterator[None]:
         sys.unraisablehook = previous
         for timer in timers:
             timer.cancel()
+
+
+def _send_later(number: int) -> Timer:
+    """Send a signal to this process, but not at once: the callback in which it was lost still runs."""
+    timer = Timer(_SECONDS_TO_RAISE_AGAIN, os.kill, (os.getpid(), number))
+    timer.daemon = True
+    timer.start()
+    return timer
+
+
+def _send_lost_signal_again(unraisable: Any) -> None:
+    """Send a signal again whose exception was lost while modules are imported: importlib has callbacks, too."""
+    error = unraisable.exc_value
+    code = error.code if isinstance(error, SystemExit) else None
+    if isinstance(error, KeyboardInterrupt):
+        _send_later(signal.SIGINT)
+    elif isinstance(code, int) and code - _FIRST_SIGNAL_CODE in _SIGNALS:
+        _send_later(code - _FIRST_SIGNAL_CODE)
+    else:
+        sys.__unraisablehook__(unraisable)
 
 
 @contextmanager
@@ -217,6 +233,7 @@ def deferred_interrupts() -> Iterator[None]:
 def exit_on_signals() -> None:
     """From now on SIGTERM and SIGHUP end the command in order, as Ctrl-C does; none of them prints a traceback."""
     atexit.register(_ignore_signals)
+    sys.unraisablehook = _send_lost_signal_again
     for number in _SIGNALS:
         if number != signal.SIGINT:
             _handle(number, lambda number, _frame: _raise(_FIRST_SIGNAL_CODE + number))

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from .compute_options import ComputeOptions
     from .context import Context
     from .continuation import Continuation, tokenize_continuation
+    from .early_load import EarlyLoad
     from .errors import AbortedError, ModelError
     from .events import Done, Event, PromptToken, Start, Timings, Token
     from .generation import generate
@@ -29,8 +30,9 @@ if TYPE_CHECKING:
     from .gguf import check_gguf
     from .gguf_metadata import read_metadata
     from .gpu_options import GpuOptions
+    from .load_plan import LoadPlan, physical_cores, plan_load
     from .logprob_reader import LogprobReader, LogprobRequest
-    from .model import Model, physical_cores
+    from .model import Model
     from .model_files import (
         HubReference,
         ModelEntry,
@@ -72,6 +74,7 @@ __all__ = [
     "Context",
     "Continuation",
     "Done",
+    "EarlyLoad",
     "Event",
     "ExactnessLevel",
     "GenerationRequest",
@@ -79,6 +82,7 @@ __all__ = [
     "HubReference",
     "JinjaChatTemplate",
     "LlamaCppBuild",
+    "LoadPlan",
     "LogprobReader",
     "LogprobRequest",
     "Message",
@@ -116,6 +120,7 @@ __all__ = [
     "open_chat_template",
     "parse_hub_reference",
     "physical_cores",
+    "plan_load",
     "pull_model",
     "read_facts",
     "read_metadata",
@@ -153,7 +158,9 @@ __getattr__ = lazy_exports(
         "gguf_metadata": "read_metadata",
         "gpu_options": "GpuOptions",
         "logprob_reader": "LogprobReader LogprobRequest",
-        "model": "Model physical_cores",
+        "early_load": "EarlyLoad",
+        "load_plan": "LoadPlan physical_cores plan_load",
+        "model": "Model",
         "model_files": "HubReference ModelEntry ModelFacts ModelNotHereError ModelSummary PullProgress"
         " list_models parse_hub_reference pull_model read_facts read_summaries resolve_model",
         "model_path": "locate",

@@ -6,7 +6,8 @@ import hashlib
 from collections.abc import Sequence
 
 from .compute_options import ComputeOptions
-from .native_context import ContextOptions, NativeContext, SequenceSpan
+from .context_options import ContextOptions
+from .native_context import NativeContext, SequenceSpan
 from .native_model import NativeModel
 
 _LENGTH = 256

@@ -10,28 +10,27 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from ..common.limits import INT32_MAX, MAX_SLOTS, MAX_THREADS
+from ..common.limits import MAX_SLOTS
 from .batch_exactness import EXACT, BatchExactness
 from .compute_options import ComputeOptions
 from .context import Context
+from .context_options import ContextOptions
 from .decode_plan import DecodePlan
+from .early_load import EarlyLoad
 from .errors import ModelError
-from .gguf import check_gguf, check_is_model, duplicate_token
+from .gguf import duplicate_token
 from .gpu_options import GpuOptions
-from .metadata_overrides import MetadataOverrides, check_overrides
+from .load_plan import LLAMA_CPPS_DEFAULTS, LLAMA_CPPS_GPU_DEFAULTS, LoadPlan, check_number, plan_load
+from .metadata_overrides import MetadataOverrides
 from .model_files.model_name import model_name
-from .model_files.parts import first_part
-from .native_context import ContextOptions, NativeContext
-from .native_model import LoadOptions, NativeModel
+from .native_context import NativeContext
+from .native_model import NativeModel
 from .prompt_chunks import PromptChunks
 from .prompt_pieces import PIECE_TOKENS
 from .row_probe import probe_decode_plan
 from .sequence_slots import SequenceSlots
-from .slots import DEFAULT_CONTEXT_TOKENS, default_slots
+from .slots import default_slots
 from .vocabulary import Vocabulary
-
-_LLAMA_CPPS_DEFAULTS = ComputeOptions()
-_LLAMA_CPPS_GPU_DEFAULTS = GpuOptions()
 
 
 class Model:
@@ -52,6 +51,7 @@ class Model:
         self.lora: tuple[tuple[Path, float], ...] = ()
         self._overrides: MetadataOverrides = {}
         self._gpu_layers = 0
+        self._early: EarlyLoad | None = None
         self.threads = context.threads
         self.vocabulary = Vocabulary(native.vocabulary)
         self.metadata = native.metadata()
@@ -70,8 +70,8 @@ class Model:
         mlock: bool = False,
         lora: Sequence[tuple[str | Path, float]] = (),
         overrides: MetadataOverrides | None = None,
-        compute: ComputeOptions = _LLAMA_CPPS_DEFAULTS,
-        gpu: GpuOptions = _LLAMA_CPPS_GPU_DEFAULTS,
+        compute: ComputeOptions = LLAMA_CPPS_DEFAULTS,
+        gpu: GpuOptions = LLAMA_CPPS_GPU_DEFAULTS,
         progress: Callable[[float], bool] | None = None,
     ) -> Model:
         """Load a model.
@@ -93,30 +93,50 @@ class Model:
 
         Raises ``ModelError``.
         """
-        path = first_part(Path(path))
-        _check("n_ctx", n_ctx, 0, INT32_MAX)
-        _check("threads", threads, 1, MAX_THREADS)
-        _check("gpu_layers", gpu_layers, -1, INT32_MAX)
-        _check("batch", batch, 1, INT32_MAX)
-        header = check_is_model(path)
-        for file, _ in lora:
-            check_gguf(Path(file))
-        check_overrides(overrides or {}, header.values)
-        options = LoadOptions(gpu_layers, mmap, mlock, header.missing_bytes, overrides or {}, gpu)
+        plan = plan_load(
+            path,
+            n_ctx=n_ctx,
+            threads=threads,
+            gpu_layers=gpu_layers,
+            batch=batch,
+            mmap=mmap,
+            mlock=mlock,
+            lora=lora,
+            overrides=overrides,
+            compute=compute,
+            gpu=gpu,
+        )
+        return cls.from_plan(plan, progress)
+
+    @classmethod
+    def from_plan(
+        cls,
+        plan: LoadPlan,
+        progress: Callable[[float], bool] | None = None,
+        early: EarlyLoad | None = None,
+    ) -> Model:
+        """Load a model as `load` does.
+
+        Args:
+            plan: The file, which was checked, and how it is loaded.
+            progress: As in `load`.
+            early: What llama.cpp has loaded already, or still loads, by this plan; None: nothing.
+
+        Raises ``ModelError``.
+        """
+        path = plan.path
         try:
-            native = NativeModel(str(path), options, progress)
+            native = NativeModel(str(path), plan.options, progress, early)
         except ModelError as error:
             duplicate = duplicate_token(path)
             raise ModelError(f"{path}: {duplicate}; convert the model again") if duplicate else error from None
         try:
             if reason := native.why_it_cannot_generate():
                 raise ModelError(f"{path}: {reason}")
-            length = _context_length(n_ctx, native.trained_context)
-            threads = threads or physical_cores()
-            model = cls(path, native, ContextOptions(length, threads, min(batch, length), compute=compute))
-            model.lora = tuple((Path(file), scale) for file, scale in lora)
-            model._overrides, model._gpu_layers = overrides or {}, gpu_layers
-            model._adapters = [(native.load_adapter(str(file)), scale) for file, scale in lora]
+            model = cls(path, native, plan.context_options(native.trained_context))
+            model.lora, model._early = plan.lora, early
+            model._overrides, model._gpu_layers = plan.options.overrides, plan.options.gpu_layers
+            model._adapters = [(native.load_adapter(str(file)), scale) for file, scale in plan.lora]
         except BaseException:
             native.close()
             raise
@@ -127,7 +147,8 @@ class Model:
         """The model's own context, made when it is first used. Raises ``ModelError``."""
         self._check_open()
         if self._context is None:
-            native = NativeContext(self._native, self._options, self._adapters)
+            early = None if self._early is None else self._early.take_context(self._options)
+            native = NativeContext(self._native, self._options, self._adapters, early)
             self._context = Context(native, self._options.batch, self._piece_tokens)
         return self._context
 
@@ -166,7 +187,7 @@ class Model:
 
     def _decode_plan(self, count: int, isolated: bool) -> DecodePlan | None:
         """How a batch decodes rows; None if each request is computed separately."""
-        _check("parallel", count, 1, MAX_SLOTS)
+        check_number("parallel", count, 1, MAX_SLOTS)
         self._check_open()
         if isolated or count == 1 or not self._native.decodes_sequences_together:
             return None
@@ -214,7 +235,7 @@ class Model:
             "compute": {
                 name: value
                 for name, value in asdict(self._options.compute).items()
-                if value != getattr(_LLAMA_CPPS_DEFAULTS, name)
+                if value != getattr(LLAMA_CPPS_DEFAULTS, name)
             },
         }
 
@@ -259,40 +280,6 @@ class Model:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
-
-
-def _check(name: str, value: object, low: int, high: int) -> None:
-    """Raise ``ModelError`` for a value that C would misread or crash on.
-
-    Args:
-        name: the parameter, for the message.
-        value: its value; None is allowed for ``n_ctx`` and ``threads``.
-        low: the smallest value allowed.
-        high: the largest value allowed.
-    """
-    if value is None and name in ("n_ctx", "threads"):
-        return
-    if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
-        raise ModelError(f"{name}: {value!r} is not a whole number within {low}..{high}")
-
-
-def _context_length(requested: int | None, trained: int) -> int:
-    if requested is None:
-        return min(DEFAULT_CONTEXT_TOKENS, trained) if trained > 0 else DEFAULT_CONTEXT_TOKENS
-    return requested if requested > 0 else trained
-
-
-def physical_cores() -> int:
-    """How many physical cores this process may use; the hardware threads of one core count once."""
-    try:
-        usable = os.sched_getaffinity(0)
-        siblings = {
-            Path(f"/sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list").read_text().strip()
-            for cpu in usable
-        }
-        return max(1, len(siblings))
-    except (AttributeError, OSError):
-        return max(1, os.cpu_count() or 1)
 
 
 def _free_memory_bytes() -> int:

@@ -7,7 +7,6 @@ Gain: some 50 of 700 ms for `gen Hello -n 1`.
 from __future__ import annotations
 
 import sys
-from importlib.metadata import version
 from importlib.util import find_spec, module_from_spec
 from typing import Any
 
@@ -38,4 +37,6 @@ __all__ = ["binding_version", "lib", "libggml"]
 
 def binding_version() -> str:
     """Return the version of llama-cpp-python."""
+    from importlib.metadata import version  # noqa: PLC0415 - a model is loaded before, and its import takes 9 ms
+
     return version("llama-cpp-python")

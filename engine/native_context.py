@@ -5,13 +5,12 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from .compute_options import ComputeOptions
+from .context_options import ContextOptions, native_context_params
 from .errors import AbortedError, ModelError
 from .native_binding import lib
 from .native_log import failed_assertions_as_errors, last_complaint, reason_suffix
@@ -23,30 +22,10 @@ Logits = NDArray[np.float32]
 _ABORTED = 2
 """What llama_decode returns when its abort callback stopped it, see llama.h."""
 
-_CONTEXT_STEP_TOKENS = 256
-"""llama.cpp rounds the length of a sequence up to a multiple of this."""
-
 # The binding returns a pointer object. A view needs only the address, which takes a tenth of the time.
 _logits_address = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int32)(
     ctypes.cast(lib.llama_get_logits_ith, ctypes.c_void_p).value or 0
 )
-
-
-@dataclass(frozen=True)
-class ContextOptions:
-    """The size of a context, and how it computes.
-
-    Attributes: ``length``, tokens per sequence; ``threads``; ``batch``, the most tokens that are read at once;
-    ``sequences``, how many there are; ``keeps_states``, whether the hidden states of all tokens are kept;
-    ``compute``, what else llama.cpp's flags set.
-    """
-
-    length: int
-    threads: int
-    batch: int = 512
-    sequences: int = 1
-    keeps_states: bool = False
-    compute: ComputeOptions = field(default_factory=ComputeOptions)
 
 
 class SequenceSpan(NamedTuple):
@@ -65,22 +44,28 @@ class NativeContext:
     """
 
     def __init__(
-        self, model: NativeModel, options: ContextOptions, adapters: Sequence[tuple[object, float]] = ()
+        self,
+        model: NativeModel,
+        options: ContextOptions,
+        adapters: Sequence[tuple[object, float]] = (),
+        early: object = None,
     ) -> None:
-        params = lib.llama_context_default_params()
-        params.n_ctx = options.length
-        if options.sequences > 1:
-            steps = -(-options.length // _CONTEXT_STEP_TOKENS)
-            params.n_ctx = steps * _CONTEXT_STEP_TOKENS * options.sequences
-        params.n_seq_max = options.sequences
-        params.n_batch = params.n_ubatch = options.batch
-        params.n_threads = params.n_threads_batch = options.threads
-        params.abort_callback, params.abort_callback_data = model.abort_flag.callback, model.abort_flag.address
-        options.compute.apply(params)
-        if options.keeps_states:
-            params.embeddings, params.pooling_type = True, lib.LLAMA_POOLING_TYPE_NONE
-        with failed_assertions_as_errors():
-            self.handle = lib.llama_init_from_model(model.handle, params)
+        """Make a context.
+
+        Args:
+            model: its model.
+            options: its size, and how it computes.
+            adapters: with their scales.
+            early: a llama_context with these options that exists already; None: it is made now.
+
+        Raises ``ModelError``.
+        """
+        self.handle = early
+        if self.handle is None:
+            with failed_assertions_as_errors():
+                self.handle = lib.llama_init_from_model(
+                    model.handle, native_context_params(options, model.abort_flag)
+                )
         if not self.handle:
             raise ModelError(
                 f"llama.cpp could not make a context of {options.sequences} x {options.length:,} tokens"

@@ -41,6 +41,17 @@ def set_log_sink(sink: Callable[[str], object] | None) -> None:
     _log_sink = sink
 
 
+@contextmanager
+def silent_log() -> Iterator[None]:
+    """While inside, llama.cpp's log is lost: C's own ``abs`` takes it, and no line waits for Python's lock."""
+    absolute = ctypes.cast(ctypes.CDLL(None).abs, ctypes.c_void_p).value or 0
+    lib.llama_log_set(lib.llama_log_callback(absolute), ctypes.c_void_p(0))
+    try:
+        yield
+    finally:
+        lib.llama_log_set(_on_log, ctypes.c_void_p(0))
+
+
 def last_complaint() -> str:
     """Return llama.cpp's last warnings or errors, and clear them; empty if there were none."""
     complaint = _SOURCE_FOLDER.sub("", "; ".join(_last_lines[-2:]))

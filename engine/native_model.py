@@ -6,7 +6,7 @@ import ctypes
 import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .errors import ModelError
 from .gpu_options import GpuOptions
@@ -17,6 +17,9 @@ from .native_gpu import set_gpu_options
 from .native_log import failed_assertions_as_errors, reason_suffix
 from .native_vocabulary import NativeVocabulary
 from .slots import cache_bytes_per_token
+
+if TYPE_CHECKING:
+    from .early_load import EarlyLoad
 
 _ONE_SEQUENCE_ARCHITECTURES = frozenset({"plamo2"})
 """llama.cpp multiplies the first sequence's place in the recurrent state by how many there are (0.3.36)."""
@@ -42,29 +45,44 @@ class LoadOptions:
     gpu: GpuOptions = field(default_factory=GpuOptions)
 
 
+class NativeModelParams:
+    """llama.cpp's parameters of a load. Attributes: ``native``, valid while this object lives."""
+
+    def __init__(self, options: LoadOptions) -> None:
+        params = lib.llama_model_default_params()
+        params.n_gpu_layers = options.gpu_layers
+        params.load_mode = _load_mode(options)
+        self._parts = set_gpu_options(params, options.gpu)
+        # With AMX, builds by some GCC versions lose stores to the tile configuration and crash in the first
+        # prompt (llama.cpp issue 20824); without the extra buffers the AVX-512 kernels are used.
+        params.use_extra_bufts = b"AMX_INT8 = 1" not in lib.llama_print_system_info()
+        params.kv_overrides = self._overrides = _native_overrides(options.overrides)
+        self.native = params
+
+
 class NativeModel:
     """A llama_model with its ``vocabulary``: loaded by the constructor, freed by `close`.
 
     ``uses_gpu``: whether some layers are computed on a GPU. ``abort_flag``: read by all contexts of the model.
     """
 
-    def __init__(self, path: str, options: LoadOptions, progress: Callable[[float], bool] | None = None) -> None:
-        self.abort_flag = AbortFlag()
-        params = lib.llama_model_default_params()
-        params.n_gpu_layers = options.gpu_layers
+    def __init__(
+        self,
+        path: str,
+        options: LoadOptions,
+        progress: Callable[[float], bool] | None = None,
+        early: EarlyLoad | None = None,
+    ) -> None:
+        self.abort_flag = AbortFlag() if early is None else early.abort_flag
         self.uses_gpu = options.gpu_layers != 0 and bool(lib.llama_supports_gpu_offload())
-        params.load_mode = _load_mode(options)
-        parts = set_gpu_options(params, options.gpu)
-        # With AMX, builds by some GCC versions lose stores to the tile configuration and crash in the first
-        # prompt (llama.cpp issue 20824); without the extra buffers the AVX-512 kernels are used.
-        params.use_extra_bufts = b"AMX_INT8 = 1" not in lib.llama_print_system_info()
-        overrides = _native_overrides(options.overrides)
-        params.kv_overrides = overrides
-        callback = lib.llama_progress_callback(lambda fraction, _user: progress is None or progress(fraction))
-        params.progress_callback = callback
-        with failed_assertions_as_errors():
-            self.handle = lib.llama_model_load_from_file(os.fsencode(path), params)
-        del parts
+        self._early = early
+        self.handle = None if early is None else early.take_model()
+        if not self.handle:  # not loaded yet, or refused: once more, with the bar and the reasons in the log
+            params = NativeModelParams(options)
+            callback = lib.llama_progress_callback(lambda fraction, _user: progress is None or progress(fraction))
+            params.native.progress_callback = callback
+            with failed_assertions_as_errors():
+                self.handle = lib.llama_model_load_from_file(os.fsencode(path), params.native)
         if not self.handle:
             raise ModelError(f"{path}: llama.cpp could not load it{reason_suffix()}")
         self.vocabulary = NativeVocabulary(lib.llama_model_get_vocab(self.handle), options.missing_bytes)
@@ -73,6 +91,8 @@ class NativeModel:
         """Free the model. Close its contexts first."""
         if self.handle:
             self.vocabulary.close()
+            if self._early is not None:
+                self._early.drop()
             lib.llama_model_free(self.handle)
             self.handle = None
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Sequence
 from functools import cached_property
-from itertools import repeat
+from itertools import compress, repeat
 from typing import Any
 
 from .errors import ModelError
@@ -18,6 +18,10 @@ _piece_of = ctypes.PYFUNCTYPE(
 _TokenTest = ctypes.PYFUNCTYPE(ctypes.c_bool, ctypes.c_void_p, ctypes.c_int32)
 _is_eog = _TokenTest(ctypes.cast(lib.llama_vocab_is_eog, ctypes.c_void_p).value or 0)
 _is_control = _TokenTest(ctypes.cast(lib.llama_vocab_is_control, ctypes.c_void_p).value or 0)
+
+_is_eog = ctypes.PYFUNCTYPE(ctypes.c_bool, ctypes.c_void_p, ctypes.c_int32)(
+    ctypes.cast(lib.llama_vocab_is_eog, ctypes.c_void_p).value or 0
+)
 
 _PIECE_BYTES = 64
 """Memory for the bytes of one token when all are read at once; the few longer ones are read again."""
@@ -63,6 +67,11 @@ class NativeVocabulary:
     def is_eog(self, token: int) -> bool:
         """True for an end-of-generation token."""
         return bool(_is_eog(self.handle, token))
+
+    def eog_tokens(self) -> frozenset[int]:
+        """All end-of-generation tokens. llama.cpp lists them nowhere; the question takes some 0.1 us a token."""
+        tokens = range(self.size)
+        return frozenset(compress(tokens, map(_is_eog, repeat(self.handle), tokens)))
 
     def is_control(self, token: int) -> bool:
         """True for a control token, which is not text."""

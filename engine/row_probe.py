@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from .batch_exactness import ExactnessLevel
+from .context_options import ContextOptions
 from .decode_plan import DecodePlan, ProbeRow, choose_decode_plan, common_plan, largest_count, rounding_plan
 from .errors import AbortedError, ModelError
-from .native_context import ContextOptions, NativeContext, SequenceSpan
+from .native_context import NativeContext, SequenceSpan
 from .native_model import NativeModel
 
 _CONTEXT_TOKENS = 256

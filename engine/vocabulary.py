@@ -38,10 +38,7 @@ class Vocabulary:
     @cached_property
     def eog(self) -> frozenset[int]:
         """Ids of the end-of-generation tokens."""
-        # llama.cpp makes each of them a control token, except those that the file names by id.
-        named = (self._native.special("eos"), self._native.special("eot"))
-        candidates = {*self._special, *(token for token in named if token is not None)}
-        return frozenset(token for token in candidates if self._native.is_eog(token))
+        return self._native.eog_tokens()
 
     @cached_property
     def control(self) -> frozenset[int]:

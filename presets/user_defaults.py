@@ -2,39 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
-
-from .errors import PresetError
-from .messages import check_keys, field_message
 from .search import is_path
 from .written_config import absolute_path, config_file, read_config
 
 
-class UserConfig(BaseModel):
-    """The user's config.yaml; its fields are the keys of the file."""
+@dataclass(frozen=True)
+class UserConfig:
+    """The user's config.yaml; its fields are the keys of the file.
 
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+    Attributes: ``model``, the path or name of the model, if none is given; ``preset``, the name of the preset, if
+    none is given; ``model_folders``, in which models are looked for, besides other tools'.
+    """
 
-    needed: ClassVar[Mapping[str, str]] = {
-        "model": "a path or a model's name",
-        "preset": "a name or a path",
-        "model_folders": "a list of folders",
-    }
-    """What each key takes, in words, for messages."""
-
-    model: str | None = Field(
-        default=None, min_length=1, description="path or name of the model, if none is given"
-    )
-    preset: str | None = Field(default=None, min_length=1, description="name of the preset, if none is given")
-    model_folders: tuple[str, ...] = Field(
-        default=(),
-        strict=False,
-        description="folders in which models are looked for, besides other tools'",
-    )
+    model: str | None = None
+    preset: str | None = None
+    model_folders: tuple[str, ...] = ()
 
 
 def user_config() -> UserConfig:
@@ -46,23 +31,19 @@ def user_config() -> UserConfig:
     be read.
     """
     path = config_file()
-    origin = str(path)
     table = read_config()
-    try:
-        check_keys(UserConfig, table)
-        config = UserConfig.model_validate(table)
-    except ValidationError as error:
-        raise PresetError(f"{origin}: {field_message(error, table, UserConfig.needed)}") from None
-    except PresetError as error:
-        raise PresetError(f"{origin}: {error}") from None
+    if not table:
+        return UserConfig()
+    from .config_table import ConfigTable  # noqa: PLC0415 - few have a file, and pydantic takes 40 ms
+
+    config = ConfigTable.checked(table, str(path))
     preset = config.preset
     if preset is not None and is_path(preset):
         preset = absolute_path(preset)
     model = config.model
     if model is not None and _is_model_path(model, path.parent):
         model = absolute_path(model)
-    folders = tuple(absolute_path(folder) for folder in config.model_folders)
-    return UserConfig(model=model, preset=preset, model_folders=folders)
+    return UserConfig(model, preset, tuple(absolute_path(folder) for folder in config.model_folders))
 
 
 def _is_model_path(text: str, folder: Path) -> bool:

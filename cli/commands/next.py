@@ -11,6 +11,7 @@ import typer
 
 from ..inputs.chains import NamedChain, named_chain
 from ..inputs.chat_template import ChatTemplateFlags
+from ..inputs.early_model import EarlyModel, load_early
 from ..inputs.grammar import grammar_spec, start_constraint
 from ..inputs.model import load_model, show_llama_cpp_messages
 from ..inputs.prepared_prompt import prepare_prompt
@@ -36,10 +37,15 @@ def next(options: NextOptions) -> None:  # noqa: A001 - a command's function has
       gen next "The sea was" --against creative --against min-p0.1
     """
     show_llama_cpp_messages(options.log)
+    with load_early(options.model, options.log) as early:
+        _next(options, early)
+
+
+def _next(options: NextOptions, early: EarlyModel | None) -> None:
     needs_model = "model" in (preset_name(options.sampling.preset), *(options.against or ()))
     setup = None if needs_model else _set_up(options, None)
     raw_prompt = read_prompt(options.prompt)
-    with interruptible() as interrupt, load_model(options.model, interrupt) as model:
+    with interruptible() as interrupt, load_model(options.model, interrupt, early) as model:
         _show(setup or _set_up(options, model.metadata), model, raw_prompt, interrupt)
 
 

@@ -12,6 +12,7 @@ import typer
 from ...common import count_noun
 from ..errors import note
 from ..inputs.chat_template import ChatTemplateFlags
+from ..inputs.early_model import EarlyModel, load_early
 from ..inputs.grammar import grammar_spec, start_constraint
 from ..inputs.logprobs import logprob_request
 from ..inputs.model import load_model, show_llama_cpp_messages
@@ -38,7 +39,12 @@ def run(options: RunOptions) -> None:
     A value comes from its flag, else from --set, else from the preset, else from the default.
     """
     show_llama_cpp_messages(options.log)
-    # Everything that can be wrong without the model is found before it is loaded.
+    with load_early(options.model, options.log, is_needed=not options.output.show_config) as early:
+        _run(options, early)
+
+
+def _run(options: RunOptions, early: EarlyModel | None) -> None:
+    # Everything that can be wrong without the model is told before what is wrong with that.
     needs_model = preset_name(options.sampling.preset) == "model"
     setup = None if needs_model else _set_up(options, None)
     if options.output.show_config and setup is not None:
@@ -46,7 +52,7 @@ def run(options: RunOptions) -> None:
         return
     template = ChatTemplateFlags(options.chat.template)
     typed = PromptText("", "") if options.output.show_config else read_prompt_text(options.prompt)
-    with interruptible() as interrupt, load_model(options.model, interrupt) as model:
+    with interruptible() as interrupt, load_model(options.model, interrupt, early) as model:
         setup = setup or _set_up(options, model.metadata)
         if options.output.show_config:
             _show_config(setup)

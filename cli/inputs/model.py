@@ -16,6 +16,7 @@ from .overrides import read_overrides, report_new_keys
 if TYPE_CHECKING:
     from ...engine import ComputeOptions, GpuOptions, HubReference, Model, ModelError, PullProgress
     from ...presets import UserConfig
+    from .early_model import EarlyModel
 
 
 @dataclass(frozen=True)
@@ -42,11 +43,13 @@ class ModelSpec:
         lora = [(str(paths[Path(file)]), scale) for file, scale in self.arguments["lora"]]
         return replace(self, path=paths[self.path], arguments={**self.arguments, "lora": lora})
 
-    def load(self, progress: Callable[[float], bool] | None = None) -> Model:
-        """Load the model, see `Model.load`. Raises ``ModelError``."""
+    def load(self, progress: Callable[[float], bool] | None = None, early: EarlyModel | None = None) -> Model:
+        """Load the model, see `Model.load`, or take it from ``early`` if it is this one. Raises ``ModelError``."""
         from ...engine import Model
 
-        return Model.load(self.path, **self.arguments, progress=progress)
+        if early is None or early.spec != self:
+            return Model.load(self.path, **self.arguments, progress=progress)
+        return Model.from_plan(early.load.plan, progress, early.load)
 
 
 def _adapters(options: ModelOptions) -> list[tuple[str, float]]:
@@ -61,13 +64,13 @@ def _adapters(options: ModelOptions) -> list[tuple[str, float]]:
     return files
 
 
-def _compute_options(options: ModelOptions) -> ComputeOptions:
+def _compute_options(options: ModelOptions, report: Callable[[str], object]) -> ComputeOptions:
     from ...engine import ComputeOptions
 
     scale = options.rope_scale
     if options.rope_scaling is RopeScaling("none") and not (scale is None and options.rope_freq_scale is None):
         name = "--rope-freq-scale" if scale is None else "--rope-scale"
-        note(f"{name} has no effect: --rope-scaling none leaves the model's RoPE unscaled")
+        report(f"{name} has no effect: --rope-scaling none leaves the model's RoPE unscaled")
     return ComputeOptions(
         batch_threads=options.batch_threads,
         microbatch=options.microbatch,
@@ -80,8 +83,8 @@ def _compute_options(options: ModelOptions) -> ComputeOptions:
     )
 
 
-def _gpu_options(options: ModelOptions) -> GpuOptions:
-    """The settings of GPUs; prints a note on flags that mean nothing without one."""
+def _gpu_options(options: ModelOptions, report: Callable[[str], object]) -> GpuOptions:
+    """The settings of GPUs; reports flags that mean nothing without one."""
     from ...engine import GpuOptions, supports_gpu
 
     flags = {
@@ -93,7 +96,7 @@ def _gpu_options(options: ModelOptions) -> GpuOptions:
     given = [name for name, value in flags.items() if value is not None]
     if given and not supports_gpu():
         verb = "has" if len(given) == 1 else "have"
-        note(f"{', '.join(given)} {verb} no effect: llama.cpp finds no GPU that it was built for")
+        report(f"{', '.join(given)} {verb} no effect: llama.cpp finds no GPU that it was built for")
     return GpuOptions(
         split_mode="layer" if options.split_mode is None else options.split_mode.value,
         main_gpu=options.main_gpu or 0,
@@ -140,11 +143,13 @@ def _find_or_pull(text: str | None, config: UserConfig, interrupt: Interrupt) ->
 
     A model of Hugging Face that is not here is downloaded, as llama.cpp does it.
     """
-    from ...engine import ModelError, ModelNotHereError, locate, resolve_model
+    from ...engine import ModelError, locate
 
     path, origin = locate(text or None, config.model)
     if path.is_file():
         return path, origin
+    from ...engine import ModelNotHereError, resolve_model
+
     try:
         return resolve_model(text or str(path), config.model_folders), origin
     except ModelNotHereError as error:
@@ -181,10 +186,10 @@ def pull(reference: HubReference, interrupt: Interrupt | None = None) -> Path:
             raise
 
 
-def load_model(options: ModelOptions, interrupt: Interrupt) -> Model:
+def load_model(options: ModelOptions, interrupt: Interrupt, early: EarlyModel | None = None) -> Model:
     """Find and load the model that the options, the environment or the user's config name.
 
-    Raises ``ModelError``, and ``KeyboardInterrupt`` after Ctrl-C.
+    ``early``: what `load_early` gave. Raises ``ModelError``, and ``KeyboardInterrupt`` after Ctrl-C.
     """
     from ...engine import AbortedError, ModelError
     from ...engine.model_files.model_name import model_name
@@ -196,9 +201,9 @@ def load_model(options: ModelOptions, interrupt: Interrupt) -> Model:
         show(fraction)
         return not interrupt.requested
 
-    with loading(model_name(spec.path)) as show:
+    with loading(model_name(spec.path), is_soon_done=early is not None) as show:
         try:
-            model = spec.load(report_and_go_on)
+            model = spec.load(report_and_go_on, early)
         except ModelError as error:
             interrupt.raise_if_requested()
             raise with_origin(error, spec.origin) from None
@@ -221,7 +226,14 @@ def find_model(options: ModelOptions, interrupt: Interrupt) -> ModelSpec:
     overrides = read_overrides(options.override_kv or ())
     path, origin = _find_or_pull(options.model_text, user_config(), interrupt)
     _use_numa(options)
-    arguments = {
+    return ModelSpec(path, origin, load_arguments(options, overrides, note))
+
+
+def load_arguments(
+    options: ModelOptions, overrides: Mapping[str, Any], report: Callable[[str], object]
+) -> dict[str, Any]:
+    """The arguments of `Model.load`; calls ``report`` with a sentence for each flag that has no effect."""
+    return {
         "n_ctx": options.context_size,
         "threads": options.threads,
         "gpu_layers": options.gpu_layers,
@@ -230,10 +242,9 @@ def find_model(options: ModelOptions, interrupt: Interrupt) -> ModelSpec:
         "mlock": options.mlock,
         "lora": _adapters(options),
         "overrides": overrides,
-        "compute": _compute_options(options),
-        "gpu": _gpu_options(options),
+        "compute": _compute_options(options, report),
+        "gpu": _gpu_options(options, report),
     }
-    return ModelSpec(path, origin, arguments)
 
 
 def _report_long_context(options: ModelOptions, model: Model) -> None:

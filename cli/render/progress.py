@@ -27,9 +27,12 @@ _MAX_TITLE_CHARACTERS = 18
 
 
 @contextmanager
-def loading(name: str) -> Iterator[Callable[[float], None]]:
-    """Show a bar while a model loads; yields a function that takes the loaded fraction, 0 to 1."""
-    if not sys.stderr.isatty():
+def loading(name: str, *, is_soon_done: bool = False) -> Iterator[Callable[[float], None]]:
+    """Show a bar while a model loads; yields a function that takes the loaded fraction, 0 to 1.
+
+    ``is_soon_done``: the bar would come, and rich be imported, for a moment only.
+    """
+    if is_soon_done or not sys.stderr.isatty():
         yield lambda fraction: None
         return
     with _shown_bar(_percentage()) as bar:
@@ -100,27 +103,21 @@ def _show_if_long(title: str) -> Iterator[Callable[[int, int], None] | None]:
     if not sys.stderr.isatty():
         yield None
         return
-    bars = ExitStack()
-    bar = make_bar(_counts("tokens"))
-    tasks: list[int] = []
+    shown: list[tuple[Progress, TaskID]] = []
+    with ExitStack() as bars:
 
-    def update(done: int, total: int) -> None:
-        if total < _LONG_PROMPT_TOKENS:
-            return
-        if not tasks:
-            bars.enter_context(visible_bar())
-            bar.start()
-            tasks.append(bar.add_task(title, total=total))
-        bar.update(tasks[0], completed=done)  # type: ignore[arg-type]
-        if done >= total:
-            bar.stop()
-            bars.close()
+        def update(done: int, total: int) -> None:
+            if total < _LONG_PROMPT_TOKENS:
+                return
+            if not shown:  # rich is imported only now
+                bar = bars.enter_context(_shown_bar(_counts("tokens")))
+                shown.append((bar, bar.add_task(title, total=total)))
+            bar, task = shown[0]
+            bar.update(task, completed=done)
+            if done >= total:
+                bars.close()
 
-    try:
         yield update
-    finally:
-        bar.stop()
-        bars.close()
 
 
 @contextmanager

@@ -12,9 +12,10 @@ import pytest
 import yaml
 from logitsmith.cli.app import app
 from logitsmith.cli.group import COMMANDS
+from logitsmith.cli.options.output import Format
 from logitsmith.presets import parse_yaml_scalar
 from logitsmith.samplers import catalogue
-from typer.core import TyperOption
+from typer.core import TyperArgument, TyperOption
 from typer.main import get_command
 
 BUILT_IN = {path.stem for path in (Path(__file__).parents[2] / "presets" / "builtin").glob("*.yaml")}
@@ -107,13 +108,63 @@ def test_an_option_that_is_not_given_is_what_typer_makes_of_it(name):
                 assert (found, type(found)) == (as_typer, type(as_typer)), parameter.name
 
 
-def test_the_type_of_an_option_that_is_not_given_is_not_looked_at(monkeypatch):
-    monkeypatch.setattr(TyperOption, "process_value", lambda *_: pytest.fail("typer was asked"))
-    parameters = {parameter.name: parameter for parameter in get_command(app).get_command(None, "run").params}
+@pytest.fixture
+def parameters(monkeypatch):
+    """The parameters of `gen run` by name, where typer must not be asked."""
+    for kind in (TyperOption, TyperArgument):
+        monkeypatch.setattr(kind, "process_value", lambda *_: pytest.fail("typer was asked"))
+    return {parameter.name: parameter for parameter in get_command(app).get_command(None, "run").params}
+
+
+def test_the_type_of_an_option_that_is_not_given_is_not_looked_at(parameters):
     assert parameters["seed"].process_value(None, None) is None
     assert parameters["stop"].process_value(None, None) == ()
+
+
+USUAL_VALUES = {
+    "a text": ("prompt", "Hello, 7", "Hello, 7"),
+    "an integer": ("seed", "7", 7),
+    "below zero": ("seed", "-1", -1),
+    "a number": ("temp", "0.75", 0.75),
+    "a whole number": ("temp", "1", 1.0),
+    "a choice": ("format", "jsonl", Format.jsonl),
+    "several texts": ("stop", ["a", "1"], ["a", "1"]),
+    "a parser's": ("threads", "0", None),
+}
+
+
+@pytest.mark.parametrize(("name", "typed", "value"), USUAL_VALUES.values(), ids=USUAL_VALUES)
+def test_a_usual_value_is_read_as_typer_reads_it(name, typed, value):
+    command = get_command(app).get_command(None, "run")
+    (parameter,) = (each for each in command.params if each.name == name)
+    with command.make_context("run", [], resilient_parsing=True) as context:
+        as_typer = type(parameter).process_value(parameter, context, typed)
+    assert (as_typer, type(as_typer)) == (value, type(value))
+
+
+@pytest.mark.parametrize(("name", "typed", "value"), USUAL_VALUES.values(), ids=USUAL_VALUES)
+def test_typer_is_not_asked_for_a_usual_value(parameters, name, typed, value):
+    found = parameters[name].process_value(None, typed)
+    assert (found, type(found)) == (value, type(value))
+
+
+@pytest.mark.parametrize(
+    ("name", "typed"),
+    [
+        ("seed", "1_000"),
+        ("seed", " 7"),
+        ("seed", "seven"),
+        ("seed", "7.0"),
+        ("temp", "1e3"),
+        ("temp", "nan"),
+        ("format", "yaml"),
+        ("threads", "x"),
+        ("lookup", "3"),
+    ],
+)
+def test_typer_is_asked_for_any_other_value(parameters, name, typed):
     with pytest.raises(pytest.fail.Exception):
-        parameters["seed"].process_value(None, "7")
+        parameters[name].process_value(None, typed)
 
 
 @pytest.mark.parametrize("arguments", [["--help"], ["run", "--help"], ["--version"]], ids=" ".join)
@@ -121,7 +172,7 @@ def test_help_imports_neither_llama_cpp_nor_numpy(arguments, environment):
     program = (
         "import sys\nfrom logitsmith.cli import main\n"
         f"try: main({arguments!r})\nexcept SystemExit: pass\n"
-        "heavy = 'llama_cpp', 'numpy', 'yaml', 'logitsmith.samplers'\n"
+        "heavy = 'llama_cpp', 'numpy', 'yaml', 'pydantic', 'logitsmith.samplers'\n"
         "print([name for name in heavy if name in sys.modules], file=sys.stderr)"
     )
     done = subprocess.run(

@@ -59,6 +59,35 @@ def test_a_command_without_work_to_keep_ends_with_its_code(environment, number, 
     assert b"Traceback" not in err
 
 
+LOST_IN_AN_IMPORT = """
+import os, signal, sys, weakref
+from logitsmith.cli import group, main
+
+class Thing: pass
+
+def lose(*_):
+    os.kill(os.getpid(), {number})
+    for _ in range(1000): pass
+
+def import_command(_):
+    thing = Thing()
+    reference = weakref.ref(thing, lose)
+    del thing
+    while True: pass
+
+group.import_command = import_command
+sys.argv = ["gen", "samplers"]
+main()
+"""
+
+
+@signals
+def test_a_signal_in_a_callback_of_an_import_is_not_lost(environment, number):
+    with start([sys.executable, "-c", LOST_IN_AN_IMPORT.format(number=int(number))], environment) as process:
+        out, err = process.communicate(timeout=60)
+    assert (process.returncode, out, err) == (CODES[number], b"", b"")
+
+
 ENDING = """
 import os, sys, threading, time
 from logitsmith.cli import main

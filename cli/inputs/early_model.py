@@ -1,0 +1,78 @@
+"""Lets llama.cpp load the model while Python imports the rest and reads presets, grammars and the prompt.
+
+What is wrong with any of these is told as if nothing had been loaded, and what is wrong with the model after it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, NamedTuple
+
+from ...common import LogitsmithError
+from ..options.model import LogOptions, ModelOptions
+from .model import ModelSpec, load_arguments
+
+if TYPE_CHECKING:
+    from ...engine import EarlyLoad, LoadPlan
+
+_MAX_BYTES = 500_000_000
+"""A larger file gets its bar, and Ctrl-C stops it; both need calls of Python's, which `EarlyLoad` does without."""
+
+
+class EarlyModel(NamedTuple):
+    """A model that is being loaded, and what named it."""
+
+    spec: ModelSpec
+    load: EarlyLoad
+
+
+@contextmanager
+def load_early(options: ModelOptions, log: LogOptions, *, is_needed: bool = True) -> Iterator[EarlyModel | None]:
+    """Load the model in the background while inside; yields what `load_model` takes, None if it is not done.
+
+    It is done for a small local file, if there is nothing to say, to ask or to download before. Failures are left
+    to `load_model`.
+    """
+    spec = _plain_spec(options) if is_needed and not log.verbose else None
+    plan = None if spec is None else _plan(spec)
+    if spec is None or plan is None:
+        yield None
+        return
+    from ...engine import EarlyLoad
+
+    load = EarlyLoad(plan)
+    try:
+        yield EarlyModel(spec, load)
+    finally:
+        load.drop()
+
+
+def _plain_spec(options: ModelOptions) -> ModelSpec | None:
+    """The model, if no flag asks for more than a plain load of a file."""
+    from ...engine import locate
+    from ...presets import user_config
+
+    if options.lora or options.override_kv or options.numa is not None or options.gpu_layers:
+        return None
+    if options.mlock or not options.mmap:
+        return None
+    try:
+        path, origin = locate(options.model_text or None, user_config().model)
+        if not path.is_file() or path.stat().st_size > _MAX_BYTES:
+            return None
+    except (LogitsmithError, OSError, ValueError):
+        return None
+    sentences: list[str] = []
+    spec = ModelSpec(path, origin, load_arguments(options, {}, sentences.append))
+    return None if sentences else spec
+
+
+def _plan(spec: ModelSpec) -> LoadPlan | None:
+    """How the model is loaded; None if it cannot be, or has several files."""
+    from ...engine import ModelError, plan_load
+
+    try:
+        return plan_load(spec.path, **spec.arguments) if len(spec.files) == 1 else None
+    except ModelError:
+        return None

@@ -1,0 +1,80 @@
+"""Lets llama.cpp load a model, and make its context, while Python does other things."""
+
+from __future__ import annotations
+
+import os
+from contextlib import ExitStack
+from threading import Event, Thread
+from typing import Any
+
+from .context_options import ContextOptions, native_context_params
+from .load_plan import LoadPlan
+from .native_abort_flag import AbortFlag
+from .native_binding import lib
+from .native_log import failed_assertions_as_errors, silent_log
+from .native_model import NativeModelParams
+
+
+class EarlyLoad:
+    """A model that is loaded in a thread of its own, and then its context; `drop` ends that.
+
+    The thread calls Python for nothing: each callback would wait for Python's lock. So nothing tells how far it
+    is, it cannot be stopped, and llama.cpp's log is lost meanwhile. It is for files that are soon loaded. When
+    llama.cpp refuses a file, the caller loads it once more to learn why.
+
+    Attributes: ``plan``; ``abort_flag``, the model's.
+    """
+
+    def __init__(self, plan: LoadPlan) -> None:
+        self.plan = plan
+        self.abort_flag = AbortFlag()
+        self._params = NativeModelParams(plan.options)
+        self._model: Any = None
+        self._context: Any = None
+        self._context_options: ContextOptions | None = None
+        self._has_tried_model = Event()
+        self._settings = ExitStack()
+        """llama.cpp's settings of this process, until the thread has ended."""
+        self._settings.enter_context(silent_log())
+        self._settings.enter_context(failed_assertions_as_errors())
+        self._thread = Thread(target=self._load, name="early load")
+        self._thread.start()
+
+    def _load(self) -> None:
+        try:
+            model = self._model = lib.llama_model_load_from_file(os.fsencode(self.plan.path), self._params.native)
+        finally:
+            self._has_tried_model.set()
+        if model:
+            options = self._context_options = self.plan.context_options(int(lib.llama_model_n_ctx_train(model)))
+            self._context = lib.llama_init_from_model(model, native_context_params(options, self.abort_flag))
+
+    def take_model(self) -> Any:
+        """Wait for the model, and give it to the caller, who calls `drop` before freeing it; None: refused."""
+        self._has_tried_model.wait()
+        if not self._model:
+            self._finish()
+        model, self._model = self._model, None
+        return model
+
+    def take_context(self, options: ContextOptions) -> Any:
+        """Wait for the context, and give it to the caller; None if there is none with these options."""
+        self._finish()
+        if options != self._context_options:
+            return None
+        context, self._context = self._context, None
+        return context or None
+
+    def drop(self) -> None:
+        """Wait for the end of the thread, and free what nobody took."""
+        self._finish()
+        if self._context:
+            lib.llama_free(self._context)
+            self._context = None
+        if self._model:
+            lib.llama_model_free(self._model)
+            self._model = None
+
+    def _finish(self) -> None:
+        self._thread.join()
+        self._settings.close()

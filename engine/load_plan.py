@@ -1,0 +1,108 @@
+"""What is known of a model before llama.cpp loads it: the checked file, and how it is loaded."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from ..common.limits import INT32_MAX, MAX_THREADS
+from .compute_options import ComputeOptions
+from .context_options import ContextOptions
+from .errors import ModelError
+from .gguf import check_gguf, check_is_model
+from .gpu_options import GpuOptions
+from .metadata_overrides import MetadataOverrides, check_overrides
+from .model_files.parts import first_part
+from .native_model import LoadOptions
+from .slots import DEFAULT_CONTEXT_TOKENS
+
+LLAMA_CPPS_DEFAULTS = ComputeOptions()
+LLAMA_CPPS_GPU_DEFAULTS = GpuOptions()
+
+
+@dataclass(frozen=True)
+class LoadPlan:
+    """A model file that was checked, and how it is to be loaded.
+
+    Attributes: ``path``; ``options``, of the model; ``lora``, the adapter files with their scales; ``length``,
+    tokens of context, None for the default and 0 for all that the model was trained with; ``threads``; ``batch``;
+    ``compute``.
+    """
+
+    path: Path
+    options: LoadOptions
+    lora: tuple[tuple[Path, float], ...]
+    length: int | None
+    threads: int
+    batch: int
+    compute: ComputeOptions
+
+    def context_options(self, trained: int) -> ContextOptions:
+        """The options of the model's own context; ``trained``: the length that it was trained with, tokens."""
+        length = _context_length(self.length, trained)
+        return ContextOptions(length, self.threads, min(self.batch, length), compute=self.compute)
+
+
+def plan_load(  # noqa: PLR0913 - the arguments are those of `Model.load`
+    path: str | Path,
+    *,
+    n_ctx: int | None = None,
+    threads: int | None = None,
+    gpu_layers: int = 0,
+    batch: int = 512,
+    mmap: bool = True,
+    mlock: bool = False,
+    lora: Sequence[tuple[str | Path, float]] = (),
+    overrides: MetadataOverrides | None = None,
+    compute: ComputeOptions = LLAMA_CPPS_DEFAULTS,
+    gpu: GpuOptions = LLAMA_CPPS_GPU_DEFAULTS,
+) -> LoadPlan:
+    """Check a file, and the arguments, which `Model.load` explains. Raises ``ModelError``."""
+    path = first_part(Path(path))
+    check_number("n_ctx", n_ctx, 0, INT32_MAX)
+    check_number("threads", threads, 1, MAX_THREADS)
+    check_number("gpu_layers", gpu_layers, -1, INT32_MAX)
+    check_number("batch", batch, 1, INT32_MAX)
+    header = check_is_model(path)
+    for file, _ in lora:
+        check_gguf(Path(file))
+    check_overrides(overrides or {}, header.values)
+    options = LoadOptions(gpu_layers, mmap, mlock, header.missing_bytes, overrides or {}, gpu)
+    adapters = tuple((Path(file), scale) for file, scale in lora)
+    return LoadPlan(path, options, adapters, n_ctx, threads or physical_cores(), batch, compute)
+
+
+def check_number(name: str, value: object, low: int, high: int) -> None:
+    """Raise ``ModelError`` for a value that C would misread or crash on.
+
+    Args:
+        name: the parameter, for the message.
+        value: its value; None is allowed for ``n_ctx`` and ``threads``.
+        low: the smallest value allowed.
+        high: the largest value allowed.
+    """
+    if value is None and name in ("n_ctx", "threads"):
+        return
+    if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
+        raise ModelError(f"{name}: {value!r} is not a whole number within {low}..{high}")
+
+
+def _context_length(requested: int | None, trained: int) -> int:
+    if requested is None:
+        return min(DEFAULT_CONTEXT_TOKENS, trained) if trained > 0 else DEFAULT_CONTEXT_TOKENS
+    return requested if requested > 0 else trained
+
+
+def physical_cores() -> int:
+    """How many physical cores this process may use; the hardware threads of one core count once."""
+    try:
+        usable = os.sched_getaffinity(0)
+        siblings = {
+            Path(f"/sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list").read_text().strip()
+            for cpu in usable
+        }
+        return max(1, len(siblings))
+    except (AttributeError, OSError):
+        return max(1, os.cpu_count() or 1)

@@ -1,0 +1,39 @@
+"""The keys of the user's config.yaml, and what is said of wrong ones."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from .errors import PresetError
+from .messages import check_keys, field_message
+
+_NEEDED = {
+    "model": "a path or a model's name",
+    "preset": "a name or a path",
+    "model_folders": "a list of folders",
+}
+"""What each key takes, in words, for messages."""
+
+
+class ConfigTable(BaseModel):
+    """The keys and values of config.yaml, as they are written."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+    model: str | None = Field(default=None, min_length=1)
+    preset: str | None = Field(default=None, min_length=1)
+    model_folders: tuple[str, ...] = Field(default=(), strict=False)
+
+    @classmethod
+    def checked(cls, table: Mapping[Any, Any], origin: str) -> ConfigTable:
+        """Return the table of a file. Raises ``PresetError`` that begins with ``origin``."""
+        try:
+            check_keys(cls, table)
+            return cls.model_validate(table)
+        except ValidationError as error:
+            raise PresetError(f"{origin}: {field_message(error, table, _NEEDED)}") from None
+        except PresetError as error:
+            raise PresetError(f"{origin}: {error}") from None

@@ -1,0 +1,140 @@
+"""The model is loaded while Python imports and reads the rest; nobody sees it but by the clock."""
+
+import subprocess
+import sys
+
+import pytest
+from logitsmith.cli.inputs import early_model
+from logitsmith.cli.inputs.early_model import load_early
+from logitsmith.cli.options.model import LogOptions, ModelOptions, NumaStrategy
+
+from .test_signals import CODES, signals, start
+
+NOT_EARLY = {
+    "an adapter": {"lora": ["a.gguf"]},
+    "metadata": {"override_kv": ["a=int:1"]},
+    "the GPU": {"gpu_layers": -1},
+    "a flag without effect": {"main_gpu": 1},
+    "NUMA": {"numa": NumaStrategy("isolate")},
+    "locked memory": {"mlock": True},
+    "a file that is read": {"mmap": False},
+    "no file": {"model": "no/such.gguf"},
+    "no model": {"model": __file__},
+}
+
+
+@pytest.fixture
+def loads(monkeypatch):
+    """The plans that were loaded early."""
+    loads = []
+
+    class Load:
+        def __init__(self, plan):
+            loads.append(plan)
+
+        def drop(self):
+            loads.append("dropped")
+
+    monkeypatch.setattr("logitsmith.engine.EarlyLoad", Load)
+    return loads
+
+
+@pytest.mark.parametrize("flags", NOT_EARLY.values(), ids=NOT_EARLY)
+def test_it_is_not_done(loads, pruned_model, flags, capsys):
+    with load_early(ModelOptions(**{"model": str(pruned_model), **flags}), LogOptions()) as early:
+        assert early is None
+    assert loads == []
+    assert capsys.readouterr() == ("", "")
+
+
+def test_it_is_not_done_for_a_large_file_a_shown_log_or_no_need(loads, pruned_model, monkeypatch):
+    options = ModelOptions(model=str(pruned_model))
+    with load_early(options, LogOptions(verbose=True)) as early:
+        assert early is None
+    with load_early(options, LogOptions(), is_needed=False) as early:
+        assert early is None
+    monkeypatch.setattr(early_model, "_MAX_BYTES", 1000)
+    with load_early(options, LogOptions()) as early:
+        assert early is None
+    assert loads == []
+
+
+def test_it_is_dropped_in_the_end(loads, pruned_model):
+    with load_early(ModelOptions(model=str(pruned_model)), LogOptions()) as early:
+        assert early.spec.path == pruned_model
+        assert [plan.path for plan in loads] == [pruned_model]
+    assert loads[1:] == ["dropped"]
+
+
+@pytest.mark.parametrize("command", ["run", "next"])
+@pytest.mark.parametrize("model", ["missing.gguf", __file__, None], ids=["missing", "no model", "a model"])
+def test_a_wrong_preset_is_told_before_a_wrong_model(gen, command, model, pruned_model):
+    model = str(pruned_model) if model is None else model
+    assert "unknown preset" in gen(command, "x", "-m", model, "-P", "no such preset", code=2).err
+
+
+SLOW_LOAD = """
+import os, sys, time
+from logitsmith.engine.early_load import EarlyLoad
+from logitsmith.cli import main
+
+load = EarlyLoad._load
+
+def slow_load(self):
+    os.write(2, b"loading\\n")
+    time.sleep({seconds})
+    load(self)
+
+EarlyLoad._load = slow_load
+sys.argv = ["gen", "Hello", "-n", "1"]
+main()
+"""
+
+
+@pytest.mark.usefixtures("with_pruned_model")
+@signals
+@pytest.mark.parametrize("seconds", [0.05, 0.7], ids=["while the rest is imported", "while it is waited for"])
+@pytest.mark.parametrize("delay", [0, 0.02, 0.5])
+def test_a_signal_during_the_load(environment, number, seconds, delay):
+    with start([sys.executable, "-c", SLOW_LOAD.format(seconds=seconds)], environment) as process:
+        assert process.stderr.readline() == b"loading\n"
+        try:
+            process.wait(delay)
+        except subprocess.TimeoutExpired:
+            process.send_signal(number)
+        out, err = process.communicate()
+    assert err == b""
+    assert process.returncode == CODES[number] or (process.returncode == 0 and out)
+
+
+UNNEEDED = (
+    *("rich", "jinja2", "httpx", "huggingface_hub", "prompt_toolkit", "markdown_it", "llguidance", "ray"),
+    *(
+        "llama_cpp.llama",
+        "typer._adapters",
+        "logitsmith.engine.model_files.resolve",
+        "logitsmith.presets.config_table",
+    ),
+)
+
+
+@pytest.mark.usefixtures("with_pruned_model")
+def test_a_run_imports_nothing_that_it_does_not_need(environment):
+    program = (
+        "import sys\nfrom logitsmith.cli import main\n"
+        "try: main(['run', 'Hello', '-n', '1', '-s', '7', '--temp', '0.5'])\nexcept SystemExit: pass\n"
+        f"print([name for name in {UNNEEDED} if name in sys.modules], file=sys.stderr)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, env=environment, check=True, text=True
+    )
+    assert done.stderr == "[]\n"
+
+
+def test_the_exit_code_and_the_text_come_through_the_short_end(environment, tmp_path):
+    for words, code in ((["--version"], 0), (["run", "--no-such-flag"], 2)):
+        done = subprocess.run(
+            [sys.executable, "-m", "logitsmith.cli", *words], capture_output=True, env=environment, check=False
+        )
+        assert done.returncode == code
+        assert (done.stdout if code == 0 else done.stderr).endswith(b"\n")

@@ -1,0 +1,96 @@
+"""A model that is loaded in a thread: the same model, the same failures, and nothing left behind."""
+
+import pytest
+from logitsmith.engine import EarlyLoad, Model, ModelError, plan_load
+
+from .small_models import make_metadata, random_tensors, tensor_shapes, write_file
+
+
+@pytest.fixture
+def small_model(tmp_path):
+    path = tmp_path / "m.gguf"
+    write_file(path, make_metadata("llama"), random_tensors(tensor_shapes(path, make_metadata("llama"))))
+    return path
+
+
+def early(path, **arguments):
+    plan = plan_load(path, **arguments)
+    return plan, EarlyLoad(plan)
+
+
+@pytest.mark.parametrize("arguments", [{}, {"n_ctx": 0}, {"n_ctx": 300, "threads": 1, "batch": 7}], ids=str)
+def test_it_is_the_same_model(small_model, arguments):
+    plan, load = early(small_model, **arguments)
+    with Model.from_plan(plan, early=load) as found, Model.load(small_model, **arguments) as expected:
+        assert found.metadata == expected.metadata
+        assert found.context.length == expected.context.length
+        rows = []
+        for model in (found, expected):
+            model.context.read([1, 2, 3])
+            rows.append(model.context.logits().copy())
+    assert (rows[0] == rows[1]).all()
+
+
+def test_it_is_loaded_once(small_model, monkeypatch):
+    plan, load = early(small_model)
+    load._thread.join()
+    monkeypatch.setattr("logitsmith.engine.native_model.lib.llama_model_load_from_file", None)
+    monkeypatch.setattr("logitsmith.engine.native_context.lib.llama_init_from_model", None)
+    with Model.from_plan(plan, early=load) as model:
+        assert model.context.length == 512
+
+
+def test_what_nobody_takes_is_freed(small_model):
+    _, load = early(small_model)
+    load.drop()
+    assert not load._thread.is_alive()
+    assert load._model is None
+    assert load._context is None
+    load.drop()
+
+
+def test_the_model_may_be_closed_before_its_context_is_taken(small_model):
+    plan, load = early(small_model)
+    with Model.from_plan(plan, early=load):
+        pass
+    assert load._context is None
+    with Model.load(small_model) as model:
+        assert model.context.length == 512
+
+
+def test_a_context_with_other_options_is_not_taken(small_model):
+    _, load = early(small_model)
+    options = plan_load(small_model, n_ctx=100).context_options(512)
+    assert load.take_context(options) is None
+    load.drop()
+
+
+REFUSED = {
+    "an unknown architecture": {"general.architecture": "new"},
+    "no merges": {"tokenizer.ggml.merges": None},
+    "a failed assertion": {"llama.expert_count": 4},
+}
+
+
+@pytest.mark.parametrize("changes", REFUSED.values(), ids=REFUSED)
+def test_a_refused_file_has_the_same_message(tmp_path, changes):
+    path = tmp_path / "m.gguf"
+    metadata = make_metadata("llama")
+    write_file(path, metadata | changes, random_tensors(tensor_shapes(path, metadata)))
+    plan, load = early(path)
+    with pytest.raises(ModelError) as found:
+        Model.from_plan(plan, early=load)
+    load.drop()
+    with pytest.raises(ModelError) as expected:
+        Model.load(path)
+    assert str(found.value) == str(expected.value)
+
+
+def test_a_context_that_cannot_be_made_has_the_same_message(small_model):
+    messages = []
+    plan, load = early(small_model, n_ctx=2**31 - 1)
+    for model in (Model.from_plan(plan, early=load), Model.load(small_model, n_ctx=2**31 - 1)):
+        with model, pytest.raises(ModelError) as caught:
+            model.context  # noqa: B018
+        messages.append(str(caught.value))
+    assert messages[0] == messages[1]
