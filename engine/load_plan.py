@@ -59,7 +59,21 @@ def plan_load(  # noqa: PLR0913 - the arguments are those of `Model.load`
     compute: ComputeOptions = LLAMA_CPPS_DEFAULTS,
     gpu: GpuOptions = LLAMA_CPPS_GPU_DEFAULTS,
 ) -> LoadPlan:
-    """Check a file, and the arguments, which `Model.load` explains. Raises ``ModelError``."""
+    """Check a file, and how it is to be loaded. Raises ``ModelError``.
+
+    Args:
+        path: The GGUF file.
+        n_ctx: As in `Model.load`, and so are all the others.
+        threads: Threads.
+        gpu_layers: Layers on a GPU.
+        batch: Tokens of a prompt that are read at once.
+        mmap: Map the file.
+        mlock: Keep the model in memory.
+        lora: Adapters.
+        overrides: Values for keys of the file.
+        compute: Further settings of the context.
+        gpu: How GPUs share the model.
+    """
     path = first_part(Path(path))
     check_number("n_ctx", n_ctx, 0, INT32_MAX)
     check_number("threads", threads, 1, MAX_THREADS)
