@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 
-from .startup import SoonLeft, few_collections, let_libraries_be_quick
+from .startup import few_collections, let_libraries_be_quick
 
 __all__ = ["main"]
 
@@ -15,9 +15,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
     Without arguments the process belongs to `gen`, and signals end it as the manual says.
     """
-    soon_left = None
     if arguments is None:
-        soon_left = SoonLeft()
         let_libraries_be_quick()
     try:
         try:
@@ -31,10 +29,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
         from .errors import INTERRUPTED
 
         raise SystemExit(INTERRUPTED) from None
-    except SystemExit as end:
-        if soon_left is not None:
-            soon_left.code = end.code
-        raise
 
 
 def _run(arguments: Sequence[str] | None) -> None:

@@ -9,7 +9,7 @@ import typer
 from typer.core import TyperGroup
 from typer.main import get_command
 
-from .startup import import_command
+from .startup import false_if_absent, import_command
 
 COMMANDS = {
     "run": ("Generate", "Write on from a prompt, token by token, through your chain of samplers."),
@@ -45,11 +45,8 @@ class Commands(TyperGroup):
     """The commands of `gen`. A command is imported when it is needed."""
 
     def get_help_option(self, ctx: Any) -> Any:
-        """The option ``--help``, false if it is not given: typer would look at the type of None, with pydantic."""
-        option = super().get_help_option(ctx)
-        if option is not None:
-            option.default = False
-        return option
+        """The option ``--help``."""
+        return false_if_absent(super().get_help_option(ctx))
 
     def list_commands(self, ctx: Any) -> list[str]:
         """The names, in the order of the help."""

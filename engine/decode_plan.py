@@ -108,7 +108,8 @@ def choose_decode_plan(rows: ProbeRows, slots: int, is_every_count: bool = False
 def rounding_plan(slots: int, largest_difference: float, can_truncate: bool = True) -> DecodePlan:
     """The plan for a batch whose rows depend on their number: as many rows at once as there are."""
     exactness = BatchExactness(ExactnessLevel.ROUNDING, largest_difference)
-    return DecodePlan(exactness, tuple(range(2, slots + 1)), 2 if can_truncate else 1)
+    counts, lone_copies = tuple(range(2, slots + 1)), 2 if can_truncate else 1
+    return DecodePlan(exactness, counts, lone_copies, times=DecodeTimes(is_ignored=True))
 
 
 def common_plan(first: DecodePlan, second: DecodePlan, slots: int) -> DecodePlan:

@@ -14,13 +14,16 @@ from .native_binding import lib
 from .native_log import failed_assertions_as_errors, silent_log
 from .native_model import NativeModelParams
 
+_MAX_CONTEXT_TOKENS = 8192
+"""A longer context may need gigabytes, which a wrong command line would fill and clear in vain."""
+
 
 class EarlyLoad:
     """A model that is loaded in a thread of its own, and then its context; `drop` ends that.
 
     The thread calls Python for nothing: each callback would wait for Python's lock. So nothing tells how far it
-    is, it cannot be stopped, and llama.cpp's log is lost meanwhile. It is for files that are soon loaded. When
-    llama.cpp refuses a file, the caller loads it once more to learn why.
+    is, it cannot be stopped, and llama.cpp's log is lost meanwhile. It is for files that are soon loaded, and a
+    long context is left to the caller. When llama.cpp refuses a file, the caller loads it once more to learn why.
 
     Attributes: ``plan``; ``abort_flag``, the model's.
     """
@@ -46,8 +49,10 @@ class EarlyLoad:
         finally:
             self._has_tried_model.set()
         if model:
-            options = self._context_options = self.plan.context_options(int(lib.llama_model_n_ctx_train(model)))
-            self._context = lib.llama_init_from_model(model, native_context_params(options, self.abort_flag))
+            options = self.plan.context_options(int(lib.llama_model_n_ctx_train(model)))
+            if options.length <= _MAX_CONTEXT_TOKENS:
+                self._context_options = options
+                self._context = lib.llama_init_from_model(model, native_context_params(options, self.abort_flag))
 
     def take_model(self) -> Any:
         """Wait for the model, and give it to the caller, who calls `drop` before freeing it; None: refused."""

@@ -46,12 +46,12 @@ class Start:
     trace: int | None = None
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class PromptToken(TokenRecord):
     """A token of the prompt. The first one has no distribution, since nothing comes before it."""
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Token(TokenRecord):
     """A token that was generated."""
 

@@ -63,7 +63,7 @@ def plan_load(  # noqa: PLR0913 - the arguments are those of `Model.load`
 
     Args:
         path: The GGUF file.
-        n_ctx: As in `Model.load`, and so are all the others.
+        n_ctx: Tokens of context; this and the others as in `Model.load`.
         threads: Threads.
         gpu_layers: Layers on a GPU.
         batch: Tokens of a prompt that are read at once.

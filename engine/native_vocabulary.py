@@ -19,10 +19,6 @@ _TokenTest = ctypes.PYFUNCTYPE(ctypes.c_bool, ctypes.c_void_p, ctypes.c_int32)
 _is_eog = _TokenTest(ctypes.cast(lib.llama_vocab_is_eog, ctypes.c_void_p).value or 0)
 _is_control = _TokenTest(ctypes.cast(lib.llama_vocab_is_control, ctypes.c_void_p).value or 0)
 
-_is_eog = ctypes.PYFUNCTYPE(ctypes.c_bool, ctypes.c_void_p, ctypes.c_int32)(
-    ctypes.cast(lib.llama_vocab_is_eog, ctypes.c_void_p).value or 0
-)
-
 _PIECE_BYTES = 64
 """Memory for the bytes of one token when all are read at once; the few longer ones are read again."""
 

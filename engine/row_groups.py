@@ -42,15 +42,19 @@ class GroupSizes(NamedTuple):
 class DecodeTimes:
     """The shortest time that a decode of each number of rows took, in seconds.
 
-    Attributes: ``table``, number of rows and seconds, for those that were decoded.
+    Attributes: ``table``, number of rows and seconds, for those that were decoded. It stays empty if the times are
+    ignored, so that nothing depends on the clock.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, is_ignored: bool = False) -> None:
+        self._is_ignored = is_ignored
         self._seconds: dict[int, float] = {}
         self.table: tuple[tuple[int, float], ...] = ()
 
     def note(self, rows: int, seconds: float) -> None:
         """Note how long a decode took."""
+        if self._is_ignored:
+            return
         shortest = self._seconds.get(rows)
         if shortest is None or seconds < _NOTABLY_FASTER * shortest:
             self._seconds[rows] = seconds

@@ -68,20 +68,20 @@ def _distribution_members(distribution: Distribution) -> str:
 
 def _token_array(tokens: tuple[TokenLogprob, ...]) -> str:
     objects = [
-        f'{{"id": {token}, {_piece_members(data)}, "logprob": {_number(logprob)}}}'
-        for token, data, logprob in tokens
+        f'{{"id": {token.id}, {_piece_members(token.data)}, "logprob": {_number(token.logprob)}}}'
+        for token in tokens
     ]
     return f"[{', '.join(objects)}]"
 
 
-@cache  # a vocabulary has so many pieces and no more
+@cache  # as many as the vocabularies have pieces
 def _piece_members(data: bytes) -> str:
     return f'"token": {encode_json(display_text(data))}, "bytes": {list(data)}'
 
 
 def _number(value: float | None) -> str:
     finite = finite_or_none(value)
-    return "null" if finite is None else float.__repr__(finite)
+    return "null" if finite is None else float.__repr__(float(finite))
 
 
 def _line(event: str, content: Mapping[str, Any]) -> str:

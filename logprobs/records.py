@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
     from .trace import Trace
@@ -13,7 +13,8 @@ LogprobSource = Literal["model", "chain"]
 """``model``: log-softmax of the untouched logits; ``chain``: of what the chain left, which was drawn from."""
 
 
-class TokenLogprob(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class TokenLogprob:
     """A token by id and bytes, with its log-probability in nats; None where there is none."""
 
     id: int
@@ -35,7 +36,8 @@ class TokenLogprob(NamedTuple):
         }
 
 
-class Distribution(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Distribution:
     """What was read of one distribution over the vocabulary; logprobs and entropy in nats.
 
     Attributes:
@@ -55,11 +57,9 @@ class Distribution(NamedTuple):
     row: bytes | None = None
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class TokenRecord:
     """One token of a text, with the distributions that it came from, if they were read.
-
-    It is not frozen: to make a frozen one takes three times as long, and each token of a text is one.
 
     Attributes:
         index: its position in the text, from 0.

@@ -19,7 +19,7 @@ from .sort_kernels import column_maxima, descending, highest_of, highest_rows, h
 _FLOAT32 = np.dtype(np.float32)
 _SHORT_ROW = 1 << 11
 """In a row of fewer logits, no maxima of columns are computed."""
-_FEW_ROWS = 16
+_FEW_DROPPED = 16
 """Up to this many rows are dropped by copying the slices between them; for more, indexing is faster."""
 _FLOAT32_EXP_ERROR = 2.0**-21
 """Relative error of NumPy's float32 exp, at most: 4 units in the last place.
@@ -74,7 +74,7 @@ class Candidates:
         # The first comparison keeps numpy.ma, which takes 8 ms to import, out of other runs.
         if type(logits) is not np.ndarray and isinstance(logits, np.ma.MaskedArray):
             logits = logits.filled(-np.inf)
-        self._ids = ids
+        self._ids: NDArray[np.integer] | None = ids
         self._logits = logits
         self.vocabulary = logits.size if vocabulary is None else vocabulary
         self.is_ordered = False
@@ -110,7 +110,11 @@ class Candidates:
     @property
     def ids(self) -> Ids:
         """Token ids, int32 (n,), in the current order."""
-        return every_id(len(self)) if self._ids is None else self._ids
+        if self._ids is None:
+            return every_id(len(self))
+        ids: Ids = self._ids.astype(np.int32, copy=False)  # positions of the whole row are wider
+        self._ids = ids
+        return ids
 
     @property
     def logits(self) -> Floats:
@@ -172,7 +176,7 @@ class Candidates:
 
     def take(self, positions: Positions, *, is_ordered: bool = False) -> None:
         """Keep the rows at ``positions``, in that order; ``is_ordered``: True if it goes from high to low."""
-        self._ids = positions.astype(np.int32) if self._ids is None else self._ids[positions]
+        self._ids = positions if self._ids is None else self._ids[positions]
         self._logits = self._logits[positions]
         self.is_ordered = is_ordered
         self._forget()
@@ -182,7 +186,7 @@ class Candidates:
         if mask.shape != self._logits.shape:
             raise ValueError(f"a mask of shape {mask.shape} for {self._logits.size} rows")
         dropped = mask.size - int(np.count_nonzero(mask))
-        if dropped > _FEW_ROWS:
+        if dropped > _FEW_DROPPED:
             self.take(mask.nonzero()[0], is_ordered=self.is_ordered)
         elif dropped:
             self.drop((~mask).nonzero()[0])
@@ -228,7 +232,7 @@ class Candidates:
         self.take(np.array([self.best()]), is_ordered=True)
         self._add_masked(ids, count)
 
-    def _add_masked(self, before: Ids | None, count: int) -> None:
+    def _add_masked(self, before: NDArray[np.integer] | None, count: int) -> None:
         """Count the rows that are missing now as masked; there were ``count`` with the ids ``before``."""
         masked = count - self._logits.size
         if masked:
@@ -250,7 +254,7 @@ class Candidates:
     def truncate(self, count: int) -> None:
         """Keep the first ``count`` rows, in their order; masked rows come last."""
         if count < self._logits.size:
-            self._ids = self.ids[:count]
+            self._ids = self.ids[:count] if self._ids is None else self._ids[:count]
             self._logits = self._logits[:count]
             if self.is_ordered:  # the highest logit stays, so the weights still hold
                 if self._exp is not None:
@@ -303,7 +307,7 @@ class Candidates:
         else:
             kept = min(count, self._logits.size)
             positions, self._logits = highest_with_values(self._logits, kept, self._maxima)
-            self._ids = positions.astype(np.int32) if self._ids is None else self._ids[positions]
+            self._ids = positions if self._ids is None else self._ids[positions]
         self.is_ordered = True
         self._forget()
         if self.masked_count:
@@ -314,7 +318,7 @@ class Candidates:
         kept = min(count, row.size - dropped.size)
         positions, logits = highest_with_values(row, kept + dropped.size, self._maxima)
         left = np.logical_and.reduce(positions[:, None] != dropped, axis=1).nonzero()[0][:kept]
-        self._ids, self._logits, self._pending = positions[left].astype(np.int32), logits[left], None
+        self._ids, self._logits, self._pending = positions[left], logits[left], None
         return kept
 
     def best(self) -> int:

@@ -15,7 +15,7 @@ NO_IDS: Ids = np.empty(0, dtype=np.int32)
 class MaskedRows(NamedTuple):
     """Which rows are masked. Only references are kept; the ids are computed when `ids` is called."""
 
-    before: Ids | None
+    before: NDArray[np.integer] | None
     """The ids before the step that masked them; None: all."""
     kept: Ids
     """The ids after that step."""

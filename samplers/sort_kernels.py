@@ -15,8 +15,8 @@ _COLUMN_HEIGHT, _LONG_COLUMN_HEIGHT = 16, 32
 """Rows of the table whose column maxima bound the highest values from below, for short and for long rows."""
 _LONG_ROW = 1 << 16
 """From this many values on, the higher table is faster (measured)."""
-_FEW_COLUMNS = 8
-"""Up to this part of the row, the columns that reach the bound are looked at; else the row (measured)."""
+_COLUMNS_PER_NEAR_ONE = 8
+"""If at most one of so many columns reaches the bound, these columns are looked at; else the row (measured)."""
 _ALL_BUT_SIGN = np.int32(0x7FFFFFFF)
 _UPPER_HALF = 1 if sys.byteorder == "little" else 0
 """Which half of a 64-bit integer in memory is the upper one."""
@@ -84,7 +84,7 @@ def _reaching_bound(values: Floats, count: int, maxima: Floats) -> tuple[Positio
     width = maxima.size
     bound = _nth_highest(maxima if width >= 2 * count else values, count)
     columns = (maxima >= bound).nonzero()[0]
-    if width < 2 * count or _FEW_COLUMNS * columns.size > width:
+    if width < 2 * count or _COLUMNS_PER_NEAR_ONE * columns.size > width:
         positions = (values >= bound).nonzero()[0]
         return positions, values[positions]
     height = _column_height(values.size)

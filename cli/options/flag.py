@@ -55,7 +55,7 @@ class Flag:
 
 @dataclass_transform(frozen_default=True, kw_only_default=True)
 def options_class(cls: type[T]) -> type[T]:
-    """Make a subclass of `Options` a frozen dataclass that takes its fields by name.
+    """Make a subclass of `Options` a dataclass that takes its fields by name, and cannot be assigned to.
 
     All of them have the methods of `Options`: those that a dataclass makes are compiled at each start, which would
     take 5 ms of `gen run`. None has ``==`` or ``repr``, since nothing needs them.

@@ -14,6 +14,8 @@ from typing import Any, get_args, get_origin
 
 import typer
 
+from ..startup import false_if_absent
+
 _INTEGER = re.compile(r"-?\d{1,18}", re.ASCII)
 _NUMBER = re.compile(r"-?\d{1,18}(\.\d{1,18})?", re.ASCII)
 
@@ -25,20 +27,8 @@ def read_plain_values(command: Any) -> None:
     for parameter in command.params:
         if not parameter.callback:
             _read_plain_value(parameter)
-    _read_plain_help(command)
-
-
-def _read_plain_help(command: Any) -> None:
-    """Let ``--help`` of a command be false if it is not given: typer would look at the type of None."""
-    make = command.get_help_option
-
-    def get_help_option(context: Any) -> Any:
-        option = make(context)
-        if option is not None:
-            option.default = False
-        return option
-
-    command.get_help_option = get_help_option
+    make_help_option = command.get_help_option
+    command.get_help_option = lambda context: false_if_absent(make_help_option(context))
 
 
 def _read_plain_value(parameter: Any) -> None:

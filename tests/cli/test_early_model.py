@@ -129,12 +129,3 @@ def test_a_run_imports_nothing_that_it_does_not_need(environment):
         [sys.executable, "-c", program], capture_output=True, env=environment, check=True, text=True
     )
     assert done.stderr == "[]\n"
-
-
-def test_the_exit_code_and_the_text_come_through_the_short_end(environment, tmp_path):
-    for words, code in ((["--version"], 0), (["run", "--no-such-flag"], 2)):
-        done = subprocess.run(
-            [sys.executable, "-m", "logitsmith.cli", *words], capture_output=True, env=environment, check=False
-        )
-        assert done.returncode == code
-        assert (done.stdout if code == 0 else done.stderr).endswith(b"\n")

@@ -94,3 +94,11 @@ def test_a_context_that_cannot_be_made_has_the_same_message(small_model):
             model.context  # noqa: B018
         messages.append(str(caught.value))
     assert messages[0] == messages[1]
+
+
+def test_a_long_context_is_not_made_early(small_model):
+    plan, load = early(small_model, n_ctx=10_000)
+    load._thread.join()
+    assert not load._context
+    with Model.from_plan(plan, early=load) as model:
+        assert model.context.length == 10_000

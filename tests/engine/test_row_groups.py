@@ -61,3 +61,9 @@ def test_the_shortest_time_counts_and_small_changes_do_not():
         times.note(8, seconds)
     times.note(2, 1.0)
     assert times.table == ((2, 1.0), (8, 2.0))
+
+
+def test_times_that_are_ignored():
+    times = DecodeTimes(is_ignored=True)
+    times.note(2, 0.5)
+    assert times.table == ()

@@ -2,7 +2,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 from logitsmith.samplers import Candidates, SamplingError
 from logitsmith.samplers import candidates as candidates_module
@@ -265,3 +265,78 @@ def test_the_quick_exp_of_all_numbers_is_as_near_as_draws_take_it_to_be():
         worst = max(worst, np.max(np.abs(np.exp(numbers) / true - 1)[normal], initial=0))
     print(f"exp of {lowest - (1 << 31):,} numbers: wrong by a fraction of {worst:.2g} at most")
     assert 0 < worst + 2.0**-24 <= candidates_module._FLOAT32_EXP_ERROR
+
+
+def test_rows_that_are_dropped_leave_when_somebody_looks():
+    candidates = Candidates(row(5, 4, 3, 2, 1, 0))
+    candidates.drop(np.array([1, 2]))
+    assert candidates.max == 5
+    assert candidates.ids.tolist() == [0, 3, 4, 5]
+    assert candidates.logits.tolist() == [5, 2, 1, 0]
+    assert not candidates.is_whole
+
+
+def test_rows_that_are_dropped_do_not_count_among_the_highest():
+    candidates = Candidates(row(5, 4, 3, 2, 1, 0))
+    candidates.drop(np.array([1, 2]))
+    candidates.top(3)
+    assert candidates.ids.tolist() == [0, 3, 4]
+    assert candidates.ids.dtype == np.int32
+    assert candidates.logits.tolist() == [5, 2, 1]
+
+
+def test_a_dropped_row_that_was_the_highest():
+    candidates = Candidates(row(1, 3, 2))
+    candidates.drop(np.array([1]))
+    assert candidates.max == 2
+    assert candidates.ids.tolist() == [0, 2]
+
+
+def test_new_logits_after_a_drop():
+    candidates = Candidates(row(3, 1, 2))
+    candidates.drop(np.array([1]))
+    candidates.replace(row(7, 8))
+    assert candidates.ids.tolist() == [0, 2]
+    assert candidates.logits.tolist() == [7, 8]
+
+
+LOOKS = {
+    "top": lambda candidates, count: candidates.top(count),
+    "top positions": lambda candidates, count: candidates.take(candidates.top_positions(count), is_ordered=True),
+    "order": lambda candidates, count: candidates.order(),
+    "truncate": lambda candidates, count: candidates.truncate(count),
+    "change": lambda candidates, count: candidates.change(np.array([0]), row(9)),
+    "drop again": lambda candidates, count: candidates.drop(np.array([0])),
+    "only the best": lambda candidates, count: candidates.mask_except_best(),
+    "snapshot": lambda candidates, count: candidates.snapshot(),
+    "where": lambda candidates, count: candidates.where(np.ones(candidates.vocabulary)),
+    "pick": lambda candidates, count: candidates.pick(0.5),
+}
+
+
+@pytest.mark.parametrize("look", LOOKS.values(), ids=LOOKS)
+@given(logits=rows(), data=st.data())
+def test_a_drop_is_the_same_as_new_candidates_without_these_rows(look, logits, data):
+    places = st.integers(0, logits.size - 1)
+    dropped = sorted(data.draw(st.sets(places, max_size=min(5, max(0, logits.size - 2)))))
+    kept = np.setdiff1d(np.arange(logits.size), dropped)
+    count = data.draw(st.integers(1, logits.size + 1))
+    assume(np.isfinite(logits[kept]).sum() > 1)
+    fresh = Candidates(logits[kept], kept.astype(np.int32), logits.size)
+    candidates = Candidates(logits)
+    candidates.drop(np.array(dropped, dtype=np.intp))
+    results = [look(each, count) for each in (candidates, fresh)]
+    assert np.array_equal(*(r if isinstance(r, int | np.ndarray) else 0 for r in results))
+    assert candidates.max == fresh.max
+    assert candidates.ids.tolist() == fresh.ids.tolist()
+    assert candidates.logits.tobytes() == fresh.logits.tobytes()
+
+
+@pytest.mark.parametrize("count", [1, 40, 3000])
+def test_the_highest_of_a_long_row_without_some_of_its_highest(count):
+    logits = np.random.default_rng(count).permutation(20_000).astype(np.float32)
+    best = np.argsort(-logits, kind="stable")
+    candidates = Candidates(logits)
+    candidates.drop(np.sort(best[[1, 7, 50]]))
+    candidates.top(count)
+    assert candidates.ids.tolist() == np.delete(best, [1, 7, 50])[:count].tolist()
