@@ -44,27 +44,27 @@ def main() -> None:
     starts: dict[str, list[float]] = {name: [] for name in commands}
     writing: dict[str, list[float]] = {name: [] for name in commands}
     for command in commands.values():
-        _seconds(command, 1)  # compiles modules, and reads files from the disk
+        seconds(command, 1)  # compiles modules, and reads files from the disk
     for turn in range(options.rounds):
         for name in list(commands)[:: 1 if turn % 2 else -1]:
-            starts[name].append(_seconds(commands[name], 1))
-            short, long = (_seconds(commands[name], count) for count in (_SHORT_TOKENS, options.tokens))
+            starts[name].append(seconds(commands[name], 1))
+            short, long = (seconds(commands[name], count) for count in (_SHORT_TOKENS, options.tokens))
             writing[name].append((long - short) / (options.tokens - _SHORT_TOKENS))
     _print("tokens/s, against llama-completion", writing, is_speed=True)
     _print("wall time of one token, against llama-completion", starts, is_speed=False)
 
 
-def _seconds(command: Sequence[str], tokens: int) -> float:
-    """The wall time of a run."""
+def seconds(command: Sequence[str], tokens: int) -> float:
+    """The wall time of a run that writes so many tokens."""
     began = perf_counter()
     words = (*command, "-n", str(tokens))
     subprocess.run(words, check=True, capture_output=True, stdin=subprocess.DEVNULL, env=ENVIRONMENT)
     return perf_counter() - began
 
 
-def _print(title: str, seconds: dict[str, list[float]], *, is_speed: bool) -> None:
+def _print(title: str, times: dict[str, list[float]], *, is_speed: bool) -> None:
     """Print the median over the rounds of the ratio within each round."""
-    (_, peer), *others = seconds.items()
+    (_, peer), *others = times.items()
     print(f"{title} ({1e3 * statistics.median(peer):.2f} ms)")
     for name, own in others:
         ratios = [b / a if is_speed else a / b for a, b in zip(own, peer, strict=True)]

@@ -20,11 +20,12 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
-from time import perf_counter
 
 from logitsmith.engine import locate
 
 from .build_llama_cpp import example_grammar, program
+from .completion import seconds
+from .grammar import SCHEMA as RECORD_SCHEMA
 from .start import ENVIRONMENT
 
 _PROMPTS = {
@@ -38,18 +39,9 @@ _PROMPTS = {
     "list": "What to take along to a lighthouse:\n",
 }
 """A prompt for each of llama.cpp's example grammars."""
-_USER = {
-    "name": {"type": "string", "maxLength": 30},
-    "age": {"type": "integer", "minimum": 0, "maximum": 120},
-    "email": {"type": "string", "maxLength": 30},
-    "city": {"type": "string", "maxLength": 30},
-    "married": {"type": "boolean"},
-    "role": {"enum": ["admin", "editor", "reader"]},
-}
-_RECORD = {"type": "object", "properties": _USER, "required": list(_USER), "additionalProperties": False}
 _SCHEMAS = {
-    "schema: a record": _RECORD,
-    "schema: an array of records": {"type": "array", "items": _RECORD, "minItems": 4, "maxItems": 4},
+    "schema: a record": RECORD_SCHEMA,
+    "schema: an array of records": {"type": "array", "items": RECORD_SCHEMA, "minItems": 4, "maxItems": 4},
 }
 _COMMON = ("-s", "7", "-t", "2", "-c", "2048")
 _SIDES = ("llama-completion", "gen")
@@ -103,7 +95,7 @@ def _compare(name: str, chain: Sequence[str], count: int, rounds: int) -> tuple[
     writing: dict[str, list[float]] = {side: [] for side in commands}
     for turn in range(rounds):
         for side in _SIDES[:: 1 if turn % 2 else -1]:
-            short, long = (_seconds((*commands[side], "-n", str(tokens))) for tokens in (1, count))
+            short, long = (seconds(commands[side], tokens) for tokens in (1, count))
             starts[side].append(short)
             writing[side].append((long - short) / (texts[side].tokens - 1))
     speed_ratios = [theirs / ours for theirs, ours in zip(*writing.values(), strict=True)]
@@ -155,13 +147,6 @@ def _own_text(command: Sequence[str], count: int) -> _Text:
     """Run gen, which counts in the last event."""
     *_, done = map(json.loads, _run((*command, "-n", str(count), "--format", "jsonl")).stdout.splitlines())
     return _Text(done["text"], done["usage"]["completion_tokens"], done["forced_tokens"])
-
-
-def _seconds(command: Sequence[str]) -> float:
-    """The wall time of a run."""
-    began = perf_counter()
-    _run(command)
-    return perf_counter() - began
 
 
 def _run(command: Sequence[str]) -> subprocess.CompletedProcess[str]:
