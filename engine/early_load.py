@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from contextlib import ExitStack
 from threading import Event, Thread
 from typing import Any
@@ -18,12 +19,17 @@ _MAX_CONTEXT_TOKENS = 8192
 """A longer context may need gigabytes, which a wrong command line would fill and clear in vain."""
 
 
+_SWITCH_SECONDS = 1e-4
+"""How long Python's lock is kept from a callback, where 5 ms are usual: there is one for each tensor."""
+
+
 class EarlyLoad:
     """A model that is loaded in a thread of its own, and then its context; `drop` ends that.
 
-    The thread calls Python for nothing: each callback would wait for Python's lock. So nothing tells how far it
-    is, it cannot be stopped, and llama.cpp's log is lost meanwhile. It is for files that are soon loaded, and a
-    long context is left to the caller. When llama.cpp refuses a file, the caller loads it once more to learn why.
+    A callback of the thread waits for Python's lock. So a file that is mapped is loaded without any: nothing tells
+    how far it is, and it cannot be stopped. For a file that is read, the lock changes hands more often meanwhile.
+    llama.cpp's log is lost. It is for files that are soon loaded, and a long context is left to the caller. When
+    llama.cpp refuses a file, the caller loads it once more to learn why.
 
     Attributes: ``plan``; ``abort_flag``, the model's.
     """
@@ -40,6 +46,11 @@ class EarlyLoad:
         """llama.cpp's settings of this process, until the thread has ended."""
         self._settings.enter_context(silent_log())
         self._settings.enter_context(failed_assertions_as_errors())
+        self._is_dropped = False
+        if not plan.options.mmap:
+            self._params.report_to(lambda _fraction: not self._is_dropped)
+            self._settings.callback(sys.setswitchinterval, sys.getswitchinterval())
+            sys.setswitchinterval(_SWITCH_SECONDS)
         self._thread = Thread(target=self._load, name="early load")
         self._thread.start()
 
@@ -71,7 +82,8 @@ class EarlyLoad:
         return context or None
 
     def drop(self) -> None:
-        """Wait for the end of the thread, and free what nobody took."""
+        """Stop loading or wait for its end, and free what nobody took."""
+        self._is_dropped = True
         self._finish()
         if self._context:
             lib.llama_free(self._context)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ..common.limits import INT32_MAX, MAX_THREADS
+from . import huge_pages
 from .compute_options import ComputeOptions
 from .context_options import ContextOptions
 from .errors import ModelError
@@ -52,7 +53,7 @@ def plan_load(  # noqa: PLR0913 - the arguments are those of `Model.load`
     threads: int | None = None,
     gpu_layers: int = 0,
     batch: int = 512,
-    mmap: bool = True,
+    mmap: bool | None = None,
     mlock: bool = False,
     lora: Sequence[tuple[str | Path, float]] = (),
     overrides: MetadataOverrides | None = None,
@@ -67,7 +68,7 @@ def plan_load(  # noqa: PLR0913 - the arguments are those of `Model.load`
         threads: Threads.
         gpu_layers: Layers on a GPU.
         batch: Tokens of a prompt that are read at once.
-        mmap: Map the file.
+        mmap: Map the file; None: read a small one into huge pages.
         mlock: Keep the model in memory.
         lora: Adapters.
         overrides: Values for keys of the file.
@@ -83,6 +84,8 @@ def plan_load(  # noqa: PLR0913 - the arguments are those of `Model.load`
     for file, _ in lora:
         check_gguf(Path(file))
     check_overrides(overrides or {}, header.values)
+    if mmap is None:
+        mmap = mlock or gpu_layers != 0 or not huge_pages.suit(path.stat().st_size)
     options = LoadOptions(gpu_layers, mmap, mlock, header.missing_bytes, overrides or {}, gpu)
     adapters = tuple((Path(file), scale) for file, scale in lora)
     return LoadPlan(path, options, adapters, n_ctx, threads or physical_cores(), batch, compute)

@@ -66,7 +66,7 @@ class Model:
         threads: int | None = None,
         gpu_layers: int = 0,
         batch: int = 512,
-        mmap: bool = True,
+        mmap: bool | None = None,
         mlock: bool = False,
         lora: Sequence[tuple[str | Path, float]] = (),
         overrides: MetadataOverrides | None = None,
@@ -83,7 +83,8 @@ class Model:
             threads: Default: the physical cores.
             gpu_layers: Layers that are computed on the GPU; -1: all.
             batch: How many tokens of a prompt are read at once.
-            mmap: Map the file into memory instead of reading it.
+            mmap: Map the file into memory instead of reading it; None: read a file of 16 to 500 MB where Linux
+                has huge pages for it, and map others.
             mlock: Keep the model from being swapped out.
             lora: Adapter files with their scales.
             overrides: Values that stand in for those of the file's metadata, by key.

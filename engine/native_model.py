@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from .errors import ModelError
 from .gpu_options import GpuOptions
+from .huge_pages import request_when_first_called
 from .metadata_overrides import MetadataOverrides
 from .native_abort_flag import AbortFlag
 from .native_binding import lib
@@ -59,6 +60,12 @@ class NativeModelParams:
         params.kv_overrides = self._overrides = _native_overrides(options.overrides)
         self.native = params
 
+    def report_to(self, progress: Callable[[float], bool]) -> None:
+        """Call ``progress`` with the fraction that is loaded, 0 to 1. When it returns False, loading stops."""
+        report = request_when_first_called(progress)
+        self._callback = lib.llama_progress_callback(lambda fraction, _user: report(fraction))
+        self.native.progress_callback = self._callback
+
 
 class NativeModel:
     """A llama_model with its ``vocabulary``: loaded by the constructor, freed by `close`.
@@ -79,8 +86,7 @@ class NativeModel:
         self.handle = None if early is None else early.take_model()
         if not self.handle:  # not loaded yet, or refused: once more, with the bar and the reasons in the log
             params = NativeModelParams(options)
-            callback = lib.llama_progress_callback(lambda fraction, _user: progress is None or progress(fraction))
-            params.native.progress_callback = callback
+            params.report_to(progress or (lambda _fraction: True))
             with failed_assertions_as_errors():
                 self.handle = lib.llama_model_load_from_file(os.fsencode(path), params.native)
         if not self.handle:

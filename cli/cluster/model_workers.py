@@ -44,14 +44,16 @@ class WorkerLayout:
 
 
 def model_for_workers(spec: ModelSpec, options: ClusterOptions) -> ModelSpec:
-    """Return the model as a worker loads it: by whole paths, and with a worker's threads.
+    """Return the model as a worker loads it: by whole paths, with a worker's threads, and mapped.
 
+    The workers of one machine share the memory of a file that is mapped.
     Links are not followed: a model is called by the name of its link, and the parts of one that is split are found
     beside it.
     """
     threads = spec.arguments["threads"] or options.worker_cpus or min(_DEFAULT_CPUS, physical_cores())
     lora = [(str(Path(file).absolute()), scale) for file, scale in spec.arguments["lora"]]
-    arguments = {**spec.arguments, "threads": threads, "lora": lora}
+    is_mapped = spec.arguments["mmap"] is not False
+    arguments = {**spec.arguments, "threads": threads, "lora": lora, "mmap": is_mapped}
     return replace(spec, path=first_part(spec.path.absolute()), arguments=arguments)
 
 

@@ -37,7 +37,7 @@ def next(options: NextOptions) -> None:  # noqa: A001 - a command's function has
       gen next "The sea was" --against creative --against min-p0.1
     """
     show_llama_cpp_messages(options.log)
-    with load_early(options.model, options.log) as early:
+    with load_early(options.model, options.log, tokens=1) as early:
         _next(options, early)
 
 
@@ -45,7 +45,7 @@ def _next(options: NextOptions, early: EarlyModel | None) -> None:
     needs_model = "model" in (preset_name(options.sampling.preset), *(options.against or ()))
     setup = None if needs_model else _set_up(options, None)
     raw_prompt = read_prompt(options.prompt)
-    with interruptible() as interrupt, load_model(options.model, interrupt, early) as model:
+    with interruptible() as interrupt, load_model(options.model, interrupt, early, tokens=1) as model:
         _show(setup or _set_up(options, model.metadata), model, raw_prompt, interrupt)
 
 

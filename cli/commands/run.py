@@ -39,7 +39,8 @@ def run(options: RunOptions) -> None:
     A value comes from its flag, else from --set, else from the preset, else from the default.
     """
     show_llama_cpp_messages(options.log)
-    with load_early(options.model, options.log, is_needed=not options.output.show_config) as early:
+    tokens = options.length.max_tokens
+    with load_early(options.model, options.log, tokens, is_needed=not options.output.show_config) as early:
         _run(options, early)
 
 
@@ -52,7 +53,10 @@ def _run(options: RunOptions, early: EarlyModel | None) -> None:
         return
     template = ChatTemplateFlags(options.chat.template)
     typed = PromptText("", "") if options.output.show_config else read_prompt_text(options.prompt)
-    with interruptible() as interrupt, load_model(options.model, interrupt, early) as model:
+    with (
+        interruptible() as interrupt,
+        load_model(options.model, interrupt, early, options.length.max_tokens) as model,
+    ):
         setup = setup or _set_up(options, model.metadata)
         if options.output.show_config:
             _show_config(setup)

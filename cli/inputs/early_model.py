@@ -28,13 +28,21 @@ class EarlyModel(NamedTuple):
 
 
 @contextmanager
-def load_early(options: ModelOptions, log: LogOptions, *, is_needed: bool = True) -> Iterator[EarlyModel | None]:
+def load_early(
+    options: ModelOptions, log: LogOptions, tokens: int | None = None, *, is_needed: bool = True
+) -> Iterator[EarlyModel | None]:
     """Load the model in the background while inside; yields what `load_model` takes, None if it is not done.
 
     It is done for a small local file, if there is nothing to say, to ask or to download before. Failures are left
     to `load_model`.
+
+    Args:
+        options: name the model, and say how it is loaded.
+        log: a log that is shown is not lost: with it, nothing is done.
+        tokens: how many are made at most, as for `load_model`.
+        is_needed: False: nothing is done.
     """
-    spec = _plain_spec(options) if is_needed and not log.verbose else None
+    spec = _plain_spec(options, tokens) if is_needed and not log.verbose else None
     plan = None if spec is None else _plan(spec)
     if spec is None or plan is None:
         yield None
@@ -48,14 +56,14 @@ def load_early(options: ModelOptions, log: LogOptions, *, is_needed: bool = True
         load.drop()
 
 
-def _plain_spec(options: ModelOptions) -> ModelSpec | None:
+def _plain_spec(options: ModelOptions, tokens: int | None) -> ModelSpec | None:
     """The model, if no flag asks for more than a plain load of a file."""
     from ...engine import locate
     from ...presets import user_config
 
     if options.lora or options.override_kv or options.numa is not None or options.gpu_layers:
         return None
-    if options.mlock or not options.mmap:
+    if options.mlock:
         return None
     try:
         path, origin = locate(options.model_text or None, user_config().model)
@@ -64,7 +72,7 @@ def _plain_spec(options: ModelOptions) -> ModelSpec | None:
     except (LogitsmithError, OSError, ValueError):
         return None
     sentences: list[str] = []
-    spec = ModelSpec(path, origin, load_arguments(options, {}, sentences.append))
+    spec = ModelSpec(path, origin, load_arguments(options, {}, sentences.append, tokens))
     return None if sentences else spec
 
 

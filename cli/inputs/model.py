@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from ...presets import UserConfig
     from .early_model import EarlyModel
 
+_FEW_TOKENS = 16
+"""Fewer tokens do not win back what it takes longer to read a model than to map it."""
+
 
 @dataclass(frozen=True)
 class ModelSpec:
@@ -186,16 +189,24 @@ def pull(reference: HubReference, interrupt: Interrupt | None = None) -> Path:
             raise
 
 
-def load_model(options: ModelOptions, interrupt: Interrupt, early: EarlyModel | None = None) -> Model:
+def load_model(
+    options: ModelOptions, interrupt: Interrupt, early: EarlyModel | None = None, tokens: int | None = None
+) -> Model:
     """Find and load the model that the options, the environment or the user's config name.
 
-    ``early``: what `load_early` gave. Raises ``ModelError``, and ``KeyboardInterrupt`` after Ctrl-C.
+    Args:
+        options: name the model, and say how it is loaded.
+        interrupt: stops loading.
+        early: what `load_early` gave.
+        tokens: how many are made at most; None: it is not known.
+
+    Raises ``ModelError``, and ``KeyboardInterrupt`` after Ctrl-C.
     """
     from ...engine import AbortedError, ModelError
     from ...engine.model_files.model_name import model_name
     from ..render.progress import loading
 
-    spec = find_model(options, interrupt)
+    spec = find_model(options, interrupt, tokens)
 
     def report_and_go_on(fraction: float) -> bool:
         show(fraction)
@@ -216,9 +227,10 @@ def load_model(options: ModelOptions, interrupt: Interrupt, early: EarlyModel | 
     return model
 
 
-def find_model(options: ModelOptions, interrupt: Interrupt) -> ModelSpec:
+def find_model(options: ModelOptions, interrupt: Interrupt, tokens: int | None = None) -> ModelSpec:
     """Find the model that the options, the environment or the user's config name; it is not loaded.
 
+    ``tokens``: how many are made at most; None: it is not known.
     Raises ``ModelError``, and ``KeyboardInterrupt`` after Ctrl-C during a download.
     """
     from ...presets import user_config
@@ -226,19 +238,30 @@ def find_model(options: ModelOptions, interrupt: Interrupt) -> ModelSpec:
     overrides = read_overrides(options.override_kv or ())
     path, origin = _find_or_pull(options.model_text, user_config(), interrupt)
     _use_numa(options)
-    return ModelSpec(path, origin, load_arguments(options, overrides, note))
+    return ModelSpec(path, origin, load_arguments(options, overrides, note, tokens))
 
 
 def load_arguments(
-    options: ModelOptions, overrides: Mapping[str, Any], report: Callable[[str], object]
+    options: ModelOptions,
+    overrides: Mapping[str, Any],
+    report: Callable[[str], object],
+    tokens: int | None = None,
 ) -> dict[str, Any]:
-    """The arguments of `Model.load`; calls ``report`` with a sentence for each flag that has no effect."""
+    """The arguments of `Model.load`.
+
+    Args:
+        options: say how the model is loaded.
+        overrides: metadata by key.
+        report: called with a sentence for each flag that has no effect.
+        tokens: how many are made at most; None: it is not known.
+    """
+    is_short = tokens in range(_FEW_TOKENS)  # a negative number stands for no limit
     return {
         "n_ctx": options.context_size,
         "threads": options.threads,
         "gpu_layers": options.gpu_layers,
         "batch": options.batch_size,
-        "mmap": options.mmap,
+        "mmap": True if is_short and options.mmap is None else options.mmap,
         "mlock": options.mlock,
         "lora": _adapters(options),
         "overrides": overrides,

@@ -173,7 +173,10 @@ class ModelOptions(Options):
         is_path=True,
         completes=Completes.GGUF_FILE,
     )
-    mmap: bool = _model("--mmap/--no-mmap", help="Map the file, or read the whole of it. [--mmap]", default=True)
+    mmap: bool | None = _model(
+        "--mmap/--no-mmap",
+        help="Map the file, or read the whole of it. [files of 16 to 500 MB are read, where Linux has huge pages]",
+    )
     mlock: bool = _model("--mlock", help="Keep the model in RAM.", default=False)
     numa: NumaStrategy | None = _model(
         "--numa",

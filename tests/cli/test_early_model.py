@@ -6,6 +6,7 @@ import sys
 import pytest
 from logitsmith.cli.inputs import early_model
 from logitsmith.cli.inputs.early_model import load_early
+from logitsmith.cli.inputs.model import load_arguments
 from logitsmith.cli.options.model import LogOptions, ModelOptions, NumaStrategy
 
 from .test_signals import CODES, signals, start
@@ -17,7 +18,6 @@ NOT_EARLY = {
     "a flag without effect": {"main_gpu": 1},
     "NUMA": {"numa": NumaStrategy("isolate")},
     "locked memory": {"mlock": True},
-    "a file that is read": {"mmap": False},
     "no file": {"model": "no/such.gguf"},
     "no model": {"model": __file__},
 }
@@ -57,6 +57,15 @@ def test_it_is_not_done_for_a_large_file_a_shown_log_or_no_need(loads, pruned_mo
     with load_early(options, LogOptions()) as early:
         assert early is None
     assert loads == []
+
+
+TOKENS = {None: None, -1: None, 15: True, 16: None}
+
+
+@pytest.mark.parametrize(("tokens", "mmap"), TOKENS.items(), ids=str)
+def test_for_a_few_tokens_the_file_is_mapped(tokens, mmap):
+    assert load_arguments(ModelOptions(), {}, print, tokens)["mmap"] is mmap
+    assert load_arguments(ModelOptions(mmap=False), {}, print, tokens)["mmap"] is False
 
 
 def test_it_is_dropped_in_the_end(loads, pruned_model):

@@ -1,9 +1,13 @@
 """A model that is loaded in a thread: the same model, the same failures, and nothing left behind."""
 
+import sys
+
 import pytest
 from logitsmith.engine import EarlyLoad, Model, ModelError, plan_load
 
 from .small_models import make_metadata, random_tensors, tensor_shapes, write_file
+
+SWITCH_SECONDS = sys.getswitchinterval()
 
 
 @pytest.fixture
@@ -18,7 +22,9 @@ def early(path, **arguments):
     return plan, EarlyLoad(plan)
 
 
-@pytest.mark.parametrize("arguments", [{}, {"n_ctx": 0}, {"n_ctx": 300, "threads": 1, "batch": 7}], ids=str)
+@pytest.mark.parametrize(
+    "arguments", [{}, {"mmap": False}, {"n_ctx": 0}, {"n_ctx": 300, "threads": 1, "batch": 7}], ids=str
+)
 def test_it_is_the_same_model(small_model, arguments):
     plan, load = early(small_model, **arguments)
     with Model.from_plan(plan, early=load) as found, Model.load(small_model, **arguments) as expected:
@@ -56,6 +62,13 @@ def test_the_model_may_be_closed_before_its_context_is_taken(small_model):
     assert load._context is None
     with Model.load(small_model) as model:
         assert model.context.length == 512
+
+
+def test_reading_stops_when_nobody_wants_it(small_model):
+    _, load = early(small_model, mmap=False)
+    load.drop()
+    assert sys.getswitchinterval() == pytest.approx(SWITCH_SECONDS)
+    assert not load._params.native.progress_callback(0.5, None)
 
 
 def test_a_context_with_other_options_is_not_taken(small_model):

@@ -21,7 +21,9 @@ def test_context_length(n_ctx, length):
         assert model.context.length == length
 
 
-@pytest.mark.parametrize("options", [{"mmap": False}, {"mlock": True}, {"batch": 8}, {"gpu_layers": -1}], ids=str)
+@pytest.mark.parametrize(
+    "options", [{"mmap": True}, {"mmap": False}, {"mlock": True}, {"batch": 8}, {"gpu_layers": -1}], ids=str
+)
 def test_options_give_the_same_tokens(options):
     prompt = "One two three four five six seven eight nine ten"
     with load(n_ctx=256) as plain, load(n_ctx=256, **options) as other:
