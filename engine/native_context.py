@@ -78,8 +78,8 @@ class NativeContext:
         self._has_one_sequence = options.sequences == 1
         self._memory = lib.llama_get_memory(self.handle)
         self.width, self._state_width = model.vocabulary.size, model.state_width
-        self._address = 0
-        self._view: Logits = np.empty(0, dtype=np.float32)
+        self._views: dict[int, Logits] = {}
+        """Views of rows of logits by address: llama.cpp hardly ever puts a row into new memory."""
         self._batch = lib.llama_batch_init(options.batch, 0, 1)
         self._tokens = np.ctypeslib.as_array(self._batch.token, (options.batch,))
         self._positions = np.ctypeslib.as_array(self._batch.pos, (options.batch,))
@@ -87,6 +87,8 @@ class NativeContext:
         for i in range(options.batch):
             self._batch.n_seq_id[i] = 1
             self._batch.seq_id[i][0] = 0
+        self._sequences = [0] * options.batch
+        """The sequences that stand in the batch."""
         if adapters:
             self._attach(adapters)
 
@@ -123,15 +125,19 @@ class NativeContext:
 
         Raises as `decode` does.
         """
-        count = 0
+        count, sequences = 0, self._sequences
         for tokens, position, sequence in spans:
             end = count + len(tokens)
-            self._tokens[count:end] = tokens
-            self._positions[count:end] = range(position, position + len(tokens))
-            self._logits_flags[count:end] = all_logits
+            if end - count == 1:  # as nearly always: to write a number is faster than to write a slice
+                self._tokens[count], self._positions[count] = tokens[0], position
+            else:
+                self._tokens[count:end] = tokens
+                self._positions[count:end] = range(position, position + len(tokens))
+                self._logits_flags[count:end] = all_logits
             self._logits_flags[end - 1] = 1
             for i in range(count, end):
-                self._batch.seq_id[i][0] = sequence
+                if sequences[i] != sequence:
+                    self._batch.seq_id[i][0] = sequences[i] = sequence
             count = end
         self._run(count)
 
@@ -168,19 +174,21 @@ class NativeContext:
         address = _logits_address(self.handle, -1)
         if address is None:
             raise ModelError("llama.cpp holds no logits; decode a token first")
-        if address != self._address:  # it hardly ever changes
-            self._address = address
-            self._view = np.ctypeslib.as_array((ctypes.c_float * self.width).from_address(address))
-            self._view.flags.writeable = False
-        return self._view
+        view = self._views.get(address)
+        return self._make_view(address) if view is None else view
 
     def logits_at(self, index: int) -> Logits:
         """The logits of one token of the last call, which must have kept them all; valid as those of `logits`."""
         address = _logits_address(self.handle, index)
         if address is None:
             raise ModelError(f"llama.cpp holds no logits for token {index} of the batch")
-        view = np.ctypeslib.as_array((ctypes.c_float * self.width).from_address(address))
+        view = self._views.get(address)
+        return self._make_view(address) if view is None else view
+
+    def _make_view(self, address: int) -> Logits:
+        view: Logits = np.ctypeslib.as_array((ctypes.c_float * self.width).from_address(address))
         view.flags.writeable = False
+        self._views[address] = view
         return view
 
     def state_at(self, index: int) -> Logits:
