@@ -29,6 +29,7 @@ class Vocabulary:
     def __init__(self, native: NativeVocabulary) -> None:
         self._native = native
         self._tokens: dict[int, VocabularyToken] = {}
+        self._pieces: dict[int, bytes] = {}
         self.size = native.size
         self.bos = native.special("bos")
         self.adds_bos = native.adds_bos()
@@ -78,13 +79,17 @@ class Vocabulary:
         known = self._tokens.get(token)
         if known is None:
             native, checked = self._native, self._checked(token)
-            known = VocabularyToken(native.piece(checked), native.is_control(checked), native.is_eog(checked))
+            known = VocabularyToken(self.piece(checked), native.is_control(checked), native.is_eog(checked))
             self._tokens[token] = known
         return known
 
     def piece(self, token: int) -> bytes:
         """The bytes of a token; of a control token, those of its name in the vocabulary. Raises ``ModelError``."""
-        return self.token(token).piece
+        piece = self._pieces.get(token)
+        if piece is None:  # alternatives to a token are asked for nothing else
+            checked = self._checked(token)
+            piece = self._pieces[checked] = self._native.piece(checked)
+        return piece
 
     def is_eog(self, token: int) -> bool:
         """True for an end-of-generation token. Looks at this token only, unlike `eog`."""
