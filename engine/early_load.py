@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from threading import Event, Thread
 from typing import Any
 
@@ -17,19 +18,17 @@ from .native_model import NativeModelParams
 
 _MAX_CONTEXT_TOKENS = 8192
 """A longer context may need gigabytes, which a wrong command line would fill and clear in vain."""
-
-
-_SWITCH_SECONDS = 1e-4
-"""How long Python's lock is kept from a callback, where 5 ms are usual: there is one for each tensor."""
+_TURN_SECONDS = 1e-4
+"""How long a callback waits for Python's lock at most. Usual are 5 ms, and there is a callback for each tensor."""
 
 
 class EarlyLoad:
     """A model that is loaded in a thread of its own, and then its context; `drop` ends that.
 
     A callback of the thread waits for Python's lock. So a file that is mapped is loaded without any: nothing tells
-    how far it is, and it cannot be stopped. For a file that is read, the lock changes hands more often meanwhile.
-    llama.cpp's log is lost. It is for files that are soon loaded, and a long context is left to the caller. When
-    llama.cpp refuses a file, the caller loads it once more to learn why.
+    how far it is, and it cannot be stopped. A file that is read can be, and the lock changes hands more often
+    meanwhile. llama.cpp's log is lost. It is for files that are soon loaded, and a long context is left to the
+    caller. When llama.cpp refuses a file, the caller loads it once more to learn why.
 
     Attributes: ``plan``; ``abort_flag``, the model's.
     """
@@ -46,17 +45,23 @@ class EarlyLoad:
         """llama.cpp's settings of this process, until the thread has ended."""
         self._settings.enter_context(silent_log())
         self._settings.enter_context(failed_assertions_as_errors())
-        self._is_dropped = False
-        if not plan.options.mmap:
-            self._params.report_to(lambda _fraction: not self._is_dropped)
-            self._settings.callback(sys.setswitchinterval, sys.getswitchinterval())
-            sys.setswitchinterval(_SWITCH_SECONDS)
+        self._progress: Callable[[float], bool] = _go_on
         self._thread = Thread(target=self._load, name="early load")
-        self._thread.start()
+        try:
+            self._thread.start()
+        except RuntimeError:  # the system has no room for another thread
+            self._settings.close()
+            raise
 
     def _load(self) -> None:
         try:
-            model = self._model = lib.llama_model_load_from_file(os.fsencode(self.plan.path), self._params.native)
+            if self.plan.options.mmap:
+                model = self._load_model()
+            else:
+                self._params.report_to(self._report)
+                with _short_turns():
+                    model = self._load_model()
+            self._model = model
         finally:
             self._has_tried_model.set()
         if model:
@@ -65,8 +70,19 @@ class EarlyLoad:
                 self._context_options = options
                 self._context = lib.llama_init_from_model(model, native_context_params(options, self.abort_flag))
 
-    def take_model(self) -> Any:
-        """Wait for the model, and give it to the caller, who calls `drop` before freeing it; None: refused."""
+    def _report(self, fraction: float) -> bool:
+        return self._progress(fraction)
+
+    def _load_model(self) -> Any:
+        return lib.llama_model_load_from_file(os.fsencode(self.plan.path), self._params.native)
+
+    def take_model(self, progress: Callable[[float], bool]) -> Any:
+        """Wait for the model, and give it to the caller, who calls `drop` before freeing it; None: refused.
+
+        ``progress``: called with the fraction that is loaded, 0 to 1, in the thread of the load, if the file is
+        read. When it returns False, loading stops.
+        """
+        self._progress = progress
         self._has_tried_model.wait()
         if not self._model:
             self._finish()
@@ -83,7 +99,7 @@ class EarlyLoad:
 
     def drop(self) -> None:
         """Stop loading or wait for its end, and free what nobody took."""
-        self._is_dropped = True
+        self._progress = _stop
         self._finish()
         if self._context:
             lib.llama_free(self._context)
@@ -95,3 +111,22 @@ class EarlyLoad:
     def _finish(self) -> None:
         self._thread.join()
         self._settings.close()
+
+
+def _go_on(_fraction: float) -> bool:
+    return True
+
+
+def _stop(_fraction: float) -> bool:
+    return False
+
+
+@contextmanager
+def _short_turns() -> Iterator[None]:
+    """While inside, Python's lock changes hands more often."""
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(_TURN_SECONDS)
+    try:
+        yield
+    finally:
+        sys.setswitchinterval(before)

@@ -79,7 +79,7 @@ class NativeContext:
         self._memory = lib.llama_get_memory(self.handle)
         self.width, self._state_width = model.vocabulary.size, model.state_width
         self._views: dict[int, Logits] = {}
-        """Views of rows of logits by address: llama.cpp hardly ever puts a row into new memory."""
+        """Views of rows of logits by address. llama.cpp takes new memory for them only when it needs more."""
         self._batch = lib.llama_batch_init(options.batch, 0, 1)
         self._tokens = np.ctypeslib.as_array(self._batch.token, (options.batch,))
         self._positions = np.ctypeslib.as_array(self._batch.pos, (options.batch,))
@@ -174,21 +174,21 @@ class NativeContext:
         address = _logits_address(self.handle, -1)
         if address is None:
             raise ModelError("llama.cpp holds no logits; decode a token first")
-        view = self._views.get(address)
-        return self._make_view(address) if view is None else view
+        return self._view_at(address)
 
     def logits_at(self, index: int) -> Logits:
         """The logits of one token of the last call, which must have kept them all; valid as those of `logits`."""
         address = _logits_address(self.handle, index)
         if address is None:
             raise ModelError(f"llama.cpp holds no logits for token {index} of the batch")
-        view = self._views.get(address)
-        return self._make_view(address) if view is None else view
+        return self._view_at(address)
 
-    def _make_view(self, address: int) -> Logits:
-        view: Logits = np.ctypeslib.as_array((ctypes.c_float * self.width).from_address(address))
-        view.flags.writeable = False
-        self._views[address] = view
+    def _view_at(self, address: int) -> Logits:
+        view = self._views.get(address)
+        if view is None:
+            view = np.ctypeslib.as_array((ctypes.c_float * self.width).from_address(address))
+            view.flags.writeable = False
+            self._views[address] = view
         return view
 
     def state_at(self, index: int) -> Logits:

@@ -83,10 +83,11 @@ class NativeModel:
         self.abort_flag = AbortFlag() if early is None else early.abort_flag
         self.uses_gpu = options.gpu_layers != 0 and bool(lib.llama_supports_gpu_offload())
         self._early = early
-        self.handle = None if early is None else early.take_model()
+        progress = progress or (lambda _fraction: True)
+        self.handle = None if early is None else early.take_model(progress)
         if not self.handle:  # not loaded yet, or refused: once more, with the bar and the reasons in the log
             params = NativeModelParams(options)
-            params.report_to(progress or (lambda _fraction: True))
+            params.report_to(progress)
             with failed_assertions_as_errors():
                 self.handle = lib.llama_model_load_from_file(os.fsencode(path), params.native)
         if not self.handle:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from ...engine import EarlyLoad, LoadPlan
 
 _MAX_BYTES = 500_000_000
-"""A larger file gets its bar, and Ctrl-C stops it; both need calls of Python's, which `EarlyLoad` does without."""
+"""A larger file gets its bar, and Ctrl-C stops it also while it is mapped: `EarlyLoad` has neither."""
 
 
 class EarlyModel(NamedTuple):
@@ -63,7 +63,7 @@ def _plain_spec(options: ModelOptions, tokens: int | None) -> ModelSpec | None:
 
     if options.lora or options.override_kv or options.numa is not None or options.gpu_layers:
         return None
-    if options.mlock:
+    if options.mlock or options.mmap is False:
         return None
     try:
         path, origin = locate(options.model_text or None, user_config().model)

@@ -8,6 +8,7 @@ from logitsmith.cli.inputs import early_model
 from logitsmith.cli.inputs.early_model import load_early
 from logitsmith.cli.inputs.model import load_arguments
 from logitsmith.cli.options.model import LogOptions, ModelOptions, NumaStrategy
+from logitsmith.engine.huge_pages import are_offered
 
 from .test_signals import CODES, signals, start
 
@@ -18,6 +19,7 @@ NOT_EARLY = {
     "a flag without effect": {"main_gpu": 1},
     "NUMA": {"numa": NumaStrategy("isolate")},
     "locked memory": {"mlock": True},
+    "a file that is read": {"mmap": False},
     "no file": {"model": "no/such.gguf"},
     "no model": {"model": __file__},
 }
@@ -114,6 +116,36 @@ def test_a_signal_during_the_load(environment, number, seconds, delay):
         out, err = process.communicate()
     assert err == b""
     assert process.returncode == CODES[number] or (process.returncode == 0 and out)
+
+
+SLOW_READ = """
+import os, sys, time
+from logitsmith.engine.early_load import EarlyLoad
+from logitsmith.cli import main
+
+def report(self, fraction, of=EarlyLoad._report):
+    os.write(2, b"." if fraction else b"reading\\n")
+    time.sleep(0.01)
+    return of(self, fraction)
+
+EarlyLoad._report = report
+sys.argv = ["gen", "Hello", "-n", "16"]
+main()
+"""
+TENSORS = 272
+
+
+@pytest.mark.skipif(not are_offered(), reason="without huge pages the file is mapped")
+@pytest.mark.bundled_model
+@signals
+def test_a_signal_stops_reading(environment, number):
+    with start([sys.executable, "-c", SLOW_READ], environment) as process:
+        assert process.stderr.readline() == b"reading\n"
+        process.send_signal(number)
+        _, err = process.communicate()
+    assert process.returncode == CODES[number]
+    assert set(err) <= set(b".")
+    assert len(err) < TENSORS
 
 
 UNNEEDED = (

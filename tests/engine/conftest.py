@@ -7,6 +7,7 @@ import pytest
 from logitsmith.engine import Model, locate
 
 from .quantized_models import QuantizedModels
+from .small_models import make_metadata, random_tensors, tensor_shapes, write_file
 
 
 @pytest.fixture(scope="session")
@@ -47,3 +48,11 @@ def small_context(pruned_model: Path) -> Iterator[Model]:
 def quantized_models(tmp_path_factory: pytest.TempPathFactory) -> QuantizedModels:
     """Models of random weights, each written when a test first asks for it."""
     return QuantizedModels(tmp_path_factory.mktemp("quantized"))
+
+
+@pytest.fixture
+def small_model(tmp_path: Path) -> Path:
+    """A model of random weights, loaded within milliseconds."""
+    path = tmp_path / "m.gguf"
+    write_file(path, make_metadata("llama"), random_tensors(tensor_shapes(path, make_metadata("llama"))))
+    return path

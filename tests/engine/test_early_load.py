@@ -1,6 +1,7 @@
 """A model that is loaded in a thread: the same model, the same failures, and nothing left behind."""
 
 import sys
+import time
 
 import pytest
 from logitsmith.engine import EarlyLoad, Model, ModelError, plan_load
@@ -8,13 +9,6 @@ from logitsmith.engine import EarlyLoad, Model, ModelError, plan_load
 from .small_models import make_metadata, random_tensors, tensor_shapes, write_file
 
 SWITCH_SECONDS = sys.getswitchinterval()
-
-
-@pytest.fixture
-def small_model(tmp_path):
-    path = tmp_path / "m.gguf"
-    write_file(path, make_metadata("llama"), random_tensors(tensor_shapes(path, make_metadata("llama"))))
-    return path
 
 
 def early(path, **arguments):
@@ -66,9 +60,19 @@ def test_the_model_may_be_closed_before_its_context_is_taken(small_model):
 
 def test_reading_stops_when_nobody_wants_it(small_model):
     _, load = early(small_model, mmap=False)
+    load._thread.join()
+    assert load._model
     load.drop()
-    assert sys.getswitchinterval() == pytest.approx(SWITCH_SECONDS)
-    assert not load._params.native.progress_callback(0.5, None)
+    load._load()
+    assert load._model is None
+    assert sys.getswitchinterval() == SWITCH_SECONDS
+
+
+def test_who_waits_can_stop_reading(small_model, monkeypatch):
+    monkeypatch.setattr(EarlyLoad, "_load", lambda load, of=EarlyLoad._load: (time.sleep(0.1), of(load)))
+    _, load = early(small_model, mmap=False)
+    assert load.take_model(lambda _fraction: False) is None
+    load.drop()
 
 
 def test_a_context_with_other_options_is_not_taken(small_model):

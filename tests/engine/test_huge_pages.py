@@ -1,5 +1,6 @@
 """Which files are read into huge pages, and that the kernel is asked for them in time."""
 
+import os
 import re
 import subprocess
 import sys
@@ -7,6 +8,8 @@ from pathlib import Path
 
 import pytest
 from logitsmith.engine import EarlyLoad, Model, huge_pages, locate, plan_load
+
+from .split_models import split_model
 
 SETTINGS = {
     "always [madvise] never": True,
@@ -42,7 +45,7 @@ SIZES = {15_999_999: False, 16_000_000: True, 500_000_000: True, 500_000_001: Fa
 @pytest.mark.parametrize("are_offered", [True, False], ids=["offered", "not offered"])
 def test_files_of_a_middle_size_are_read(setting, size, is_read, are_offered):
     setting("[always]" if are_offered else "[never]")
-    assert huge_pages.suit(size) == (is_read and are_offered)
+    assert huge_pages.are_for_models_of(size) == (is_read and are_offered)
 
 
 PLANS = {
@@ -69,7 +72,7 @@ def advised_bytes():
     """How many bytes of this process the kernel was asked to hold in huge pages, by mapping."""
     mappings = Path("/proc/self/smaps").read_text()
     parts = re.findall(r"^Size: +(\d+) kB(?:.|\n)*?^VmFlags:(.*)$", mappings, re.M)
-    return sum(int(size) for size, flags in parts if "hg" in flags.split()) * 1000
+    return sum(int(size) for size, flags in parts if "hg" in flags.split()) * 1024
 
 
 PROGRAM = """
@@ -95,11 +98,39 @@ def test_the_weights_are_meant_for_huge_pages(is_early, mmap):
 
 def test_they_are_requested_once_and_the_callback_is_called_each_time(setting, monkeypatch):
     calls = []
-    monkeypatch.setattr(huge_pages, "_request", lambda: calls.append("request"))
+    monkeypatch.setattr(huge_pages, "_request", lambda _mappings: calls.append("request"))
     setting("[madvise]")
     report = huge_pages.request_when_first_called(lambda fraction: calls.append(fraction) or fraction < 1)
     assert [report(0.0), report(0.5), report(1.0)] == [True, True, False]
     assert calls == ["request", 0.0, 0.5, 1.0]
+
+
+def test_the_size_of_a_split_model_is_that_of_all_parts(setting, small_model, tmp_path, monkeypatch):
+    setting("[madvise]")
+    sizes = []
+    monkeypatch.setattr(huge_pages, "are_for_models_of", lambda size: sizes.append(size) or False)
+    paths = split_model(small_model, tmp_path, 3)
+    plan_load(paths[1])
+    assert sizes == [sum(path.stat().st_size for path in paths)]
+
+
+@pytest.mark.parametrize("missing", ["the mappings", "a way to ask"])
+def test_a_load_does_not_depend_on_them(small_model, monkeypatch, missing, tmp_path):
+    if missing == "the mappings":
+        monkeypatch.setattr(huge_pages, "_MAPPINGS", tmp_path / "maps")
+    else:
+        monkeypatch.delattr("mmap.MADV_HUGEPAGE", raising=False)
+        assert not huge_pages.are_offered()
+    with Model.load(small_model, mmap=False) as model:
+        assert model.vocabulary.size
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems want UTF-8 in names")
+@pytest.mark.parametrize("mmap", [False, True])
+def test_a_mapped_file_may_have_any_name(small_model, mmap):
+    path = small_model.rename(Path(os.fsdecode(os.fsencode(small_model.parent) + b"/\xff.gguf")))
+    with Model.load(path, mmap=True), Model.load(path, mmap=mmap) as model:  # the first keeps the file mapped
+        assert model.vocabulary.size
 
 
 def test_without_huge_pages_nothing_is_requested(setting, monkeypatch):
