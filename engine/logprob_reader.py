@@ -74,7 +74,7 @@ class LogprobReader:
 
     def _of_model(self, logits: Logits, token: int) -> Distribution:
         """The model's own distribution: log-softmax of its logits."""
-        candidates = Candidates(logits)
+        candidates = Candidates(logits, expects_top=self._top_count > 0)
         sums = self._workspace.sums(logits, candidates.max)
         log_total, entropy = sums.log_total, sums.entropy
         top_count = self._top_count

@@ -62,10 +62,21 @@ class Candidates:
         "vocabulary",
     )
 
-    def __init__(self, logits: Floats, ids: Ids | None = None, vocabulary: int | None = None) -> None:
-        """Start with ``logits``, float32 (V,), in nats up to a constant; a masked entry counts as -inf.
+    def __init__(
+        self,
+        logits: Floats,
+        ids: Ids | None = None,
+        vocabulary: int | None = None,
+        *,
+        expects_top: bool = False,
+    ) -> None:
+        """Start with all tokens, or with some.
 
-        ``ids``: int32 (V,); None: 0..V-1. ``vocabulary``: the number of ids there are; None: V.
+        Args:
+            logits: float32 (V,), in nats up to a constant; a masked entry counts as -inf.
+            ids: int32 (V,); None: 0..V-1.
+            vocabulary: the number of ids there are; None: V.
+            expects_top: `top` or `top_positions` will be called, and takes less time if this is known now.
         """
         if not isinstance(logits, np.ndarray) or logits.dtype != _FLOAT32 or logits.ndim != 1:
             raise SamplingError(f"logits: expected float32 of shape (V,), got {describe(logits)}")
@@ -85,11 +96,11 @@ class Candidates:
         self._sums: list[float] | None = None
         self._maxima: Floats | None = None
         self._pending: tuple[Floats, Positions] | None = None
-        if logits.size < _SHORT_ROW:
-            highest = np.maximum.reduce(logits)
-        else:
+        if expects_top and logits.size >= _SHORT_ROW:
             self._maxima = column_maxima(logits)
             highest = highest_of(logits, self._maxima)
+        else:
+            highest = np.maximum.reduce(logits)
         self._max: np.float32 | None = highest
         if not isfinite(highest):
             raise SamplingError(f"logits: {describe_not_finite(highest)}")

@@ -16,6 +16,7 @@ from .base import BuildContext, Sampler, Selector
 from .candidates import Candidates
 from .errors import SamplingError, StepError
 from .methods.dist import Dist
+from .methods.top_k import TopK
 from .step_spec import StepSpec
 
 if TYPE_CHECKING:
@@ -51,6 +52,7 @@ class Chain:
             raise SamplingError(f"{selector.about.name} says that it selects, but is not a Selector")
         self._selector: SelectingStep = selector
         self._before: tuple[ApplyingStep, ...] = self.steps[:-1]
+        self._has_top_k = any(isinstance(step, TopK) for step in self._before)
         self._listeners = [s for s in self.steps if type(s).accept is not Sampler.accept]
         for step, spec in zip(self.steps, specs, strict=True):
             _bind(step, spec, context)
@@ -87,7 +89,7 @@ class Chain:
         return self._select(self._apply(logits, mask))
 
     def _apply(self, logits: Floats, mask: NDArray[np.bool_] | None) -> Candidates:
-        candidates = Candidates(logits)
+        candidates = Candidates(logits, expects_top=self._has_top_k)
         if mask is not None:
             _apply_mask(candidates, mask)
         for step in self._before:
