@@ -332,11 +332,36 @@ def test_a_drop_is_the_same_as_new_candidates_without_these_rows(look, logits, d
     assert candidates.logits.tobytes() == fresh.logits.tobytes()
 
 
+@pytest.mark.parametrize("expects_top", [False, True], ids=["a surprise", "expected"])
+@pytest.mark.parametrize("size", [1, 2_047, 2_048, 49_152, 49_155, 70_001])
+@pytest.mark.parametrize("count", [1, 5, 40, 3_000])
+def test_the_highest_of_a_row_are_the_same_whether_they_are_expected(expects_top, size, count):
+    logits = np.random.default_rng(size).integers(0, size, size).astype(np.float32)  # some are equal
+    best = np.argsort(-logits, kind="stable")[:count]
+    candidates = Candidates(logits, expects_top=expects_top)
+    assert candidates.max == logits.max()
+    assert candidates.top_positions(count).tolist() == best.tolist()
+    candidates.top(count)
+    assert candidates.ids.tolist() == best.tolist()
+    assert candidates.logits.tolist() == logits[best].tolist()
+
+
+@pytest.mark.parametrize("place", [0, 30_000, 49_154])
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+@pytest.mark.parametrize("expects_top", [False, True])
+def test_a_long_row_that_is_not_finite(expects_top, place, value):
+    logits = np.zeros(49_155, dtype=np.float32)
+    logits[place] = value
+    with pytest.raises(SamplingError):
+        Candidates(logits, expects_top=expects_top)
+
+
+@pytest.mark.parametrize("expects_top", [False, True], ids=["a surprise", "expected"])
 @pytest.mark.parametrize("count", [1, 40, 3000])
-def test_the_highest_of_a_long_row_without_some_of_its_highest(count):
+def test_the_highest_of_a_long_row_without_some_of_its_highest(count, expects_top):
     logits = np.random.default_rng(count).permutation(20_000).astype(np.float32)
     best = np.argsort(-logits, kind="stable")
-    candidates = Candidates(logits)
+    candidates = Candidates(logits, expects_top=expects_top)
     candidates.drop(np.sort(best[[1, 7, 50]]))
     candidates.top(count)
     assert candidates.ids.tolist() == np.delete(best, [1, 7, 50])[:count].tolist()
