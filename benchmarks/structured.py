@@ -123,8 +123,8 @@ def _commands(name: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
         prompt, grammar = _PROMPTS["json"], ("-j", json.dumps(_SCHEMAS[name]))
     model = str(locate()[0])
     peer = (str(program("llama-completion")), "-m", model, "-p", prompt, "-no-cnv", "--no-display-prompt")
-    # One token alone would have the file mapped, so that the longer run would load it in another way.
-    own = (sys.executable, "-m", "logitsmith.cli", prompt, "-m", model, "--no-mmap")
+    # Mapped also in the longer run: the time to read the file varies more than some of these texts take.
+    own = (sys.executable, "-m", "logitsmith.cli", prompt, "-m", model, "--mmap")
     return (*peer, *_COMMON, *grammar), (*own, *_COMMON, *grammar)
 
 
