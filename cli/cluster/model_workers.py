@@ -52,7 +52,7 @@ def model_for_workers(spec: ModelSpec, options: ClusterOptions) -> ModelSpec:
     """
     threads = spec.arguments["threads"] or options.worker_cpus or min(_DEFAULT_CPUS, physical_cores())
     lora = [(str(Path(file).absolute()), scale) for file, scale in spec.arguments["lora"]]
-    is_mapped = spec.arguments["mmap"] is not False
+    is_mapped = spec.arguments.get("mmap") is not False
     arguments = {**spec.arguments, "threads": threads, "lora": lora, "mmap": is_mapped}
     return replace(spec, path=first_part(spec.path.absolute()), arguments=arguments)
 

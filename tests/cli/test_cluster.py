@@ -101,6 +101,12 @@ def test_a_model_behind_links_keeps_its_name_and_its_parts(tmp_path, monkeypatch
     assert model.files == [tmp_path / name for name in names]
 
 
+@pytest.mark.parametrize(("mmap", "is_mapped"), [(None, True), (True, True), (False, False)], ids=str)
+def test_workers_share_a_mapped_file(mmap, is_mapped):
+    spec = ModelSpec(Path("m.gguf"), "-m", {"threads": 1, "lora": [], "mmap": mmap})
+    assert model_for_workers(spec, ClusterOptions(on="ray")).arguments["mmap"] is is_mapped
+
+
 LINES = {
     "a text longer than the context": ({"text": "The sea was calm. " * 60}, 300, 100),
     "choices": ({"prompt": "The sea is", "choices": [" blue", " green"]}, 3, 1),
