@@ -15,7 +15,7 @@ from .errors import ModelError
 from .gguf import check_gguf, check_is_model
 from .gpu_options import GpuOptions
 from .metadata_overrides import MetadataOverrides, check_overrides
-from .model_files.parts import first_part, part_paths
+from .model_files.parts import first_part, model_bytes
 from .native_model import LoadOptions
 from .slots import DEFAULT_CONTEXT_TOKENS
 
@@ -85,7 +85,7 @@ def plan_load(  # noqa: PLR0913 - the arguments are those of `Model.load`
         check_gguf(Path(file))
     check_overrides(overrides or {}, header.values)
     if mmap is None:
-        mmap = mlock or gpu_layers != 0 or not huge_pages.are_for_models_of(_file_bytes(path))
+        mmap = mlock or gpu_layers != 0 or not huge_pages.are_for_models_of(model_bytes(path))
     options = LoadOptions(gpu_layers, mmap, mlock, header.missing_bytes, overrides or {}, gpu)
     adapters = tuple((Path(file), scale) for file, scale in lora)
     return LoadPlan(path, options, adapters, n_ctx, threads or physical_cores(), batch, compute)
@@ -104,11 +104,6 @@ def check_number(name: str, value: object, low: int, high: int) -> None:
         return
     if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
         raise ModelError(f"{name}: {value!r} is not a whole number within {low}..{high}")
-
-
-def _file_bytes(path: Path) -> int:
-    """The size of a model, all parts together."""
-    return sum(part.stat().st_size for part in part_paths(path) if part.is_file())
 
 
 def _context_length(requested: int | None, trained: int) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from .gguf import read_header
-from .model_files.parts import part_paths
+from .model_files.parts import model_bytes
 
 DEFAULT_CONTEXT_TOKENS = 4096
 """A compromise: room for long prompts, without the memory that the length a model was trained with may take."""
@@ -55,5 +55,4 @@ def estimate_memory(path: Path, sequences: int, length: int | None) -> int:
     cache = cache_bytes_per_token(
         number("block_count", 0), number("embedding_length", 0), heads, number("attention.head_count_kv", heads)
     )
-    weights = sum(part.stat().st_size for part in part_paths(path))
-    return weights + sequences * tokens * cache + _BUFFERS_BYTES
+    return model_bytes(path) + sequences * tokens * cache + _BUFFERS_BYTES

@@ -40,6 +40,11 @@ def part_paths(path: Path) -> list[Path]:
     return [path.with_name(name) for name in names]
 
 
+def model_bytes(path: Path) -> int:
+    """Return the size of the model that a file belongs to: of all its parts that exist."""
+    return sum(part.stat().st_size for part in part_paths(path) if part.is_file())
+
+
 def first_part(path: Path) -> Path:
     """Return the first part of the model that a file belongs to, if that part exists; else ``path``."""
     part = parse_part_name(path.name)
