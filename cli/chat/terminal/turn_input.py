@@ -23,8 +23,8 @@ class TurnInput(ABC):
     """Where turns come from.
 
     Attributes: ``interrupt_waits``, True after Ctrl-C behind a turn that was read, or behind another Ctrl-C:
-    nobody knows of it yet; ``was_cleared``, True if Ctrl-C cleared what was typed and nothing was sent
-    since.
+    nobody knows of it yet; ``was_cleared``, True if Ctrl-C cleared what was typed, nothing was sent since,
+    and nobody asked yet.
     """
 
     interrupt_waits = False

@@ -165,7 +165,9 @@ def test_history_and_search(terminal):
 
 def test_ctrl_c_at_the_prompt(terminal):
     chat = terminal()
-    chat.type(f"half a line{CTRL_C}")
+    chat.type("half a line")
+    chat.wait_until(lambda: chat.shown.endswith("\n> half a line"))
+    chat.type(CTRL_C)
     chat.wait_for_prompt()
     chat.type(CTRL_C)
     chat.wait_for("gen: note: Ctrl-C again, or Ctrl-D, leaves the chat")

@@ -71,7 +71,7 @@ from logitsmith.cli.chat.terminal import loop
 from logitsmith.cli.chat.terminal.chat import Chat
 
 def press_again(place):
-    '''Ctrl-C at the prompt, and SIGINT at the n-th line that runs after the note; returns the exit code.'''
+    '''Type the keys, and SIGINT at the n-th line that runs after the note; returns the exit code.'''
     lines = 0
     def trace(frame, event, _):
         nonlocal lines
@@ -93,7 +93,7 @@ def press_again(place):
         editor = TypedInput(lambda _: ([], 0), None)
         editor._session.app.after_render += leave
         loop.note = note
-        keys.send_text("\\x03")
+        keys.send_text("KEYS")
         try:
             code = loop.run_loop(Chat(None, None, None, editor))
         except KeyboardInterrupt:
@@ -104,7 +104,7 @@ def press_again(place):
 press_again(0)
 code, lines = press_again(0)
 assert (code, lines > 1000) == (0, True), (code, lines)
-print([place for place in range(1, lines - 200, lines // 100) if press_again(place)[0] != 130])
+print([place for place in (*range(1, 50), *range(50, lines - 200, lines // 100)) if press_again(place)[0] != 130])
 """
 
 
@@ -122,7 +122,8 @@ def test_what_is_read(actions, expected):
 
 
 @pytest.mark.slow
-def test_ctrl_c_again_leaves_whatever_line_runs():
+@pytest.mark.parametrize("keys", ["\\x03", "half\\x03\\x03"], ids=["at once", "behind a line that was cleared"])
+def test_ctrl_c_again_leaves_whatever_line_runs(keys):
     """Nothing between the note and the next prompt loses it."""
-    done = run_program(START.partition("\nwith ")[0] + AT_EACH_LINE)
+    done = run_program(START.partition("\nwith ")[0] + AT_EACH_LINE.replace("KEYS", keys))
     assert (done.stdout, done.stderr) == ("[]\n", "")
