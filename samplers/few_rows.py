@@ -14,11 +14,11 @@ FEW_ROWS = 64
 """Up to this many rows are counted as few."""
 _VERY_FEW = 16
 """Up to this many, Python's exponentials are faster than NumPy's (measured)."""
-_ERROR = 2.0**-15
-"""By what part of the total a running sum may differ from that of exact float32 weights, in any order of rounding.
+_ERROR_OF_ROW, _ROWS_FOR_EXP = 2.0**-21, 8
+"""A running sum over n rows differs from that of exact float32 weights by less than (n + 8) 2^-21 of the total.
 
 Each of n weights, their float32 total, its quotients and their running sum are off by 2^-24 of the total at most,
-so that the error is below (4 n + 2) 2^-24, which is 2^-16 for 64 rows.
+so that the error is below (4 n + 2) 2^-24, in any order of rounding. NumPy's exponentials add 2^-20 at most.
 """
 
 
@@ -35,7 +35,7 @@ def certain_position(sums: list[float], share: float) -> int | None:
     total = sums[-1]
     target = total * share
     position = bisect_left(sums, target)
-    margin = total * _ERROR
+    margin = total * ((len(sums) + _ROWS_FOR_EXP) * _ERROR_OF_ROW)
     if sums[position] - target > margin and (position == 0 or target - sums[position - 1] > margin):
         return position
     return None
