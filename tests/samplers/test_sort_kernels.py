@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from logitsmith.samplers import sort_kernels
 from logitsmith.samplers.sort_kernels import descending, highest_rows
 
 from .rows import STYLES, make_row, ranked
@@ -9,6 +10,13 @@ from .rows import STYLES, make_row, ranked
 SIZES = [1, 2, 256, 257, 2_047, 2_048, 2_111, 10_007, 65_535, 65_536]
 
 
+@pytest.fixture(params=[False, True], ids=["by pairs", "by radix"])
+def sort(request, monkeypatch):
+    """Each sort of long rows, whichever is faster on this processor."""
+    monkeypatch.setattr(sort_kernels, "_is_radix_sort_faster", lambda: request.param)
+
+
+@pytest.mark.usefixtures("sort")
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("style", STYLES)
 def test_descending_is_a_stable_sort(style, size):
@@ -16,10 +24,19 @@ def test_descending_is_a_stable_sort(style, size):
     assert descending(logits).tolist() == ranked(logits)
 
 
-def test_zeros_of_both_signs_are_equal():
-    logits = np.zeros(300, dtype=np.float32)
+@pytest.mark.usefixtures("sort")
+@pytest.mark.parametrize("size", [300, 5_000])
+def test_zeros_of_both_signs_are_equal(size):
+    logits = np.zeros(size, dtype=np.float32)
     logits[::2] = -0.0
-    assert descending(logits).tolist() == list(range(300))
+    assert descending(logits).tolist() == list(range(size))
+
+
+@pytest.mark.parametrize(("by_radix", "by_pairs"), [(1, 2), (2, 1)])
+def test_the_faster_sort_is_taken(by_radix, by_pairs, monkeypatch):
+    seconds = {sort_kernels._ascending_by_radix: by_radix, sort_kernels._ascending_by_pairs: by_pairs}
+    monkeypatch.setattr(sort_kernels, "_seconds_of", lambda sort, _keys: seconds[sort])
+    assert sort_kernels._is_radix_sort_faster.__wrapped__() == (by_radix < by_pairs)
 
 
 @pytest.mark.parametrize("count", [1, 2, 40, 256, 1_000])
