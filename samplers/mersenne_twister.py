@@ -31,8 +31,7 @@ class MersenneTwister:
 
     def restart(self) -> None:
         """Go back to the first number of the sequence."""
-        # NumPy's legacy generator seeds an integer with init_genrand, exactly as std::mt19937 does.
-        self._words = np.random.RandomState(self._seed)
+        self._words: np.random.RandomState | None = None
         self._ready: list[float] = []
         self._ready_floats: list[np.float32] = []
 
@@ -40,10 +39,17 @@ class MersenneTwister:
         """Return the next number, a float64 in [0, 1)."""
         if not self._ready:
             # The conversion from 64 bits rounds once and to nearest, like the sum in generate_canonical.
-            words = np.frombuffer(self._words.bytes(8 * _BATCH_SIZE), dtype="<u8")
+            words = np.frombuffer(self._next_bytes(8 * _BATCH_SIZE), dtype="<u8")
             numbers = np.minimum(words.astype(np.float64) / 2.0**64, BELOW_ONE)
             self._ready = numbers[::-1].tolist()
         return self._ready.pop()
+
+    def _next_bytes(self, count: int) -> bytes:
+        """The next words as bytes. The generator is seeded here: that takes 0.2 ms, and chains restart often."""
+        if self._words is None:
+            # NumPy's legacy generator seeds an integer with init_genrand, exactly as std::mt19937 does.
+            self._words = np.random.RandomState(self._seed)
+        return self._words.bytes(count)
 
     def peek(self) -> float:
         """Return the number that `uniform` gives next. It is not taken."""
@@ -57,7 +63,7 @@ class MersenneTwister:
         Use either this or `uniform` between two restarts, not both: each generates numbers ahead.
         """
         if not self._ready_floats:
-            words = np.frombuffer(self._words.bytes(4 * _BATCH_SIZE), dtype="<u4").astype(np.float32)
+            words = np.frombuffer(self._next_bytes(4 * _BATCH_SIZE), dtype="<u4").astype(np.float32)
             self._ready_floats = list(np.minimum(words / np.float32(2.0**32), _FLOAT_BELOW_ONE)[::-1])
         return self._ready_floats.pop()
 
