@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..logprobs import Distribution, LogprobSource, TokenLogprob
-from ..samplers import Candidates, SoftmaxWorkspace
+from ..samplers import Candidates, LeadingRows, SoftmaxWorkspace
 from .errors import ModelError
 from .native_context import Logits
 from .vocabulary import Vocabulary
@@ -59,33 +59,47 @@ class LogprobReader:
         self.reads_chain = "chain" in self._sources
         self._workspace = SoftmaxWorkspace()
 
-    def read(self, logits: Logits, token: int, candidates: Candidates | None = None) -> tuple[Distribution, ...]:
+    def read(
+        self,
+        logits: Logits,
+        token: int,
+        candidates: Candidates | None = None,
+        leading: LeadingRows | None = None,
+    ) -> tuple[Distribution, ...]:
         """Return the distributions of one step.
 
-        ``logits``: the model's, float32 (V,); ``token``: the chosen one; ``candidates``: those the chain kept.
+        Args:
+            logits: the model's, float32 (V,).
+            token: the chosen one.
+            candidates: those the chain kept.
+            leading: ids and logits of the highest of ``logits``, from high to low, if they are known.
         """
         distributions = []
         for source in self._sources:
             if source == "model":
-                distributions.append(self._of_model(logits, token))
+                distributions.append(self._of_model(logits, token, leading))
             elif candidates is not None:
                 distributions.append(self._of_chain(candidates, token))
         return tuple(distributions)
 
-    def _of_model(self, logits: Logits, token: int) -> Distribution:
+    def _of_model(self, logits: Logits, token: int, leading: LeadingRows | None) -> Distribution:
         """The model's own distribution: log-softmax of its logits."""
-        candidates = Candidates(logits, expects_top=self._top_count > 0)
-        sums = self._workspace.sums(logits, candidates.max)
+        top_count = max(self._top_count, 0)
+        if leading is None or top_count > leading[0].size:
+            candidates = Candidates(logits, expects_top=top_count > 0)
+            top_ids, highest = candidates.top_positions(top_count), candidates.max
+            top_logits = logits[top_ids]
+        else:
+            top_ids, top_logits, highest = leading[0][:top_count], leading[1][:top_count], leading[1][0]
+        sums = self._workspace.sums(logits, highest)
         log_total, entropy = sums.log_total, sums.entropy
-        top_count = self._top_count
-        top_ids = candidates.top_positions(top_count)
         return Distribution(
             "model",
             float(logits[token]) - log_total,
-            self._token_logprobs(top_ids, logits[top_ids], log_total) if top_count > 0 else (),
+            self._token_logprobs(top_ids, top_logits, log_total) if top_count else (),
             self._requested_logprobs(logits, log_total),
             entropy,
-            _row_bytes(logits, log_total) if top_count < 0 else None,
+            _row_bytes(logits, log_total) if self._top_count < 0 else None,
         )
 
     def _of_chain(self, candidates: Candidates, token: int) -> Distribution:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING
 
+from .array_types import LeadingRows
 from .base import About, BuildContext, Sampler, Selection, Selector
 from .candidates import Candidates
 from .chain import Chain
@@ -32,6 +33,7 @@ __all__ = [
     "ChainRecord",
     "ChainRecorder",
     "DrawInterval",
+    "LeadingRows",
     "Sampler",
     "SamplingError",
     "Selection",

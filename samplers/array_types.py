@@ -10,6 +10,8 @@ from numpy.typing import NDArray
 Floats = NDArray[np.float32]
 Ids = NDArray[np.int32]
 Positions = NDArray[np.intp]
+LeadingRows = tuple[Positions, Floats]
+"""Positions and logits of the highest rows, from high to low."""
 
 LOWEST, HIGHEST = np.finfo(np.float32).min, np.finfo(np.float32).max
 """The least and the greatest finite float32."""

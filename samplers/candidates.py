@@ -9,7 +9,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .array_types import Floats, Ids, Positions, clamp_to_finite, describe, describe_not_finite, every_id
+from .array_types import (
+    Floats,
+    Ids,
+    LeadingRows,
+    Positions,
+    clamp_to_finite,
+    describe,
+    describe_not_finite,
+    every_id,
+)
 from .errors import SamplingError
 from .few_rows import FEW_ROWS, certain_position, running_sums
 from .masked_rows import NO_IDS, MaskedRows
@@ -43,6 +52,7 @@ class Candidates:
         allowed: the grammar's mask, bool (V,); None without one.
         masked_count: number of rows that were dropped here and that llama.cpp would still hold, at -inf. They have
             no probability, but a sampler of llama.cpp that counts its rows counts these too.
+        leading: positions and logits of the highest rows that came in, from high to low, if `top` found them.
 
     Raises ``SamplingError`` for a wrong shape or dtype, an empty row, NaN, +inf, or a row of -inf only.
     """
@@ -58,6 +68,7 @@ class Candidates:
         "_sums",
         "allowed",
         "is_ordered",
+        "leading",
         "masked_count",
         "vocabulary",
     )
@@ -96,6 +107,7 @@ class Candidates:
         self._sums: list[float] | None = None
         self._maxima: Floats | None = None
         self._pending: tuple[Floats, Positions] | None = None
+        self.leading: LeadingRows | None = None
         if expects_top and logits.size >= _SHORT_ROW:
             self._maxima = column_maxima(logits)
             highest = highest_of(logits, self._maxima)
@@ -318,6 +330,8 @@ class Candidates:
         else:
             kept = min(count, self._logits.size)
             positions, self._logits = highest_with_values(self._logits, kept, self._maxima)
+            if self._maxima is not None:  # so the rows are those that came in
+                self.leading = positions, self._logits
             self._ids = positions if self._ids is None else self._ids[positions]
         self.is_ordered = True
         self._forget()

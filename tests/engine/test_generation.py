@@ -116,6 +116,18 @@ def test_logprobs_are_the_raw_log_softmax(model):
         ids.append(token.chosen.id)
 
 
+LIKELIEST = ["top-k1", "top-k40 > temp0.01 > top-k1", "temp0.5 > top-k1", "ignore_eos > top-k40 > top-k1"]
+
+
+@pytest.mark.parametrize("top_logprobs", [0, 1, 5, 60, -1])
+@pytest.mark.parametrize("chain", LIKELIEST)
+def test_a_chain_does_not_change_the_models_logprobs(model, chain, top_logprobs):
+    """Whether the chain found the likeliest tokens, some of them, or others."""
+    _, expected, _ = run(model, top_logprobs=top_logprobs)
+    _, tokens, _ = run(model, chain=chain, top_logprobs=top_logprobs)
+    assert tokens == expected
+
+
 @pytest.mark.parametrize(("top_logprobs", "count", "has_logprob"), [(None, 0, False), (0, 0, True), (3, 3, True)])
 def test_logprobs_only_on_request(model, top_logprobs, count, has_logprob):
     _, tokens, _ = run(model, top_logprobs=top_logprobs, max_tokens=2)

@@ -19,7 +19,7 @@ from logitsmith.samplers import (
 from logitsmith.samplers.methods.greedy import Greedy
 
 from .parity import CHAINS, same_tokens
-from .rows import NEG, FakeVocabulary, make_row, row, table
+from .rows import NEG, FakeVocabulary, make_row, ranked, row, table
 
 
 def names(chain):
@@ -31,6 +31,39 @@ def names(chain):
 @pytest.mark.parametrize("steps", CHAINS.values(), ids=CHAINS)
 def test_draws_the_tokens_of_llama_cpps_chain(steps, seed, size):
     same_tokens(steps, seed, draws=200, size=size)
+
+
+LEADING = {
+    "top_k": ("top_k5 > greedy", 5000, 5),
+    "more steps after it": ("top_k40 > top_p0.5 > temp2", 5000, 40),
+    "changed logits": ("temp2 > top_k5", 5000, None),
+    "a bias": ("logit_bias(3=100) > top_k5", 5000, None),
+    "a dropped row": ("ban(tokens=3) > top_k5", 5000, None),
+    "no top_k": ("min_p0.1", 5000, None),
+    "a short row": ("top_k5", 500, None),
+}
+
+
+@pytest.mark.parametrize(("steps", "size", "count"), LEADING.values(), ids=LEADING)
+def test_leading_rows_are_those_of_the_logits(steps, size, count):
+    chain = build(steps, seed=1)
+    assert chain.leading is None
+    for seed in (1, 2):
+        logits = make_row("normal", size, seed)
+        chain.sample(logits)
+        if count is None:
+            assert chain.leading is None
+        else:
+            ids, values = chain.leading
+            assert ids.tolist() == ranked(logits)[:count]
+            assert values.tolist() == logits[ids].tolist()
+
+
+def test_no_leading_rows_under_a_mask():
+    chain, logits = build("top_k5", seed=1), make_row("normal", 5000, 1)
+    chain.sample(logits)
+    chain.sample(logits, np.arange(5000) % 2 == 0)
+    assert chain.leading is None
 
 
 def test_dist_is_appended():
