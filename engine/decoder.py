@@ -205,15 +205,13 @@ class Decoder:
         tracker = self._tracker
         mask = None if tracker is None else tracker.mask()
         began = perf_counter()
-        candidates, leading, tracer = None, None, self.tracer
+        tracer = self.tracer
         if tracer is not None:
             token = tracer.sample(logits, mask)
             candidates = tracer.candidates
-        elif self.reader.reads_chain:
-            candidates = self.chain.apply(logits, mask)
-            token, leading = self.chain.draw(candidates), self.chain.leading
         else:
-            token, leading = self.chain.sample(logits, mask), self.chain.leading
+            candidates = self.chain.apply(logits, mask)
+            token = self.chain.draw(candidates)
         if forced is not None:  # the chain draws all the same: its random numbers stay in step
             token = forced
             self.forced_count += 1
@@ -223,7 +221,7 @@ class Decoder:
         if tracker is not None:
             tracker.accept(token)
         data, is_control, self._has_ended = self.vocabulary.token(token)
-        distributions = self.reader.read(logits, token, candidates, leading)
+        distributions = self.reader.read(logits, token, candidates)
         text = "" if is_control else self.stream.push(data)
         event = Token(self.token_count, token, data, text, is_control, distributions, trace=trace)
         self.token_count += 1

@@ -56,24 +56,15 @@ class LogprobReader:
         self._sources = () if request.top_count is None else SOURCES[request.source]
         self._top_count = request.top_count or 0
         self._token_ids = np.array(request.token_ids, dtype=np.intp)
-        self.reads_chain = "chain" in self._sources
         self._workspace = SoftmaxWorkspace()
 
-    def read(
-        self,
-        logits: Logits,
-        token: int,
-        candidates: Candidates | None = None,
-        leading: LeadingRows | None = None,
-    ) -> tuple[Distribution, ...]:
+    def read(self, logits: Logits, token: int, candidates: Candidates | None = None) -> tuple[Distribution, ...]:
         """Return the distributions of one step.
 
-        Args:
-            logits: the model's, float32 (V,).
-            token: the chosen one.
-            candidates: those the chain kept.
-            leading: ids and logits of the highest of ``logits``, from high to low, if they are known.
+        ``logits``: the model's, float32 (V,); ``token``: the chosen one; ``candidates``: what the chain kept of
+        these logits.
         """
+        leading = None if candidates is None else candidates.leading
         distributions = []
         for source in self._sources:
             if source == "model":

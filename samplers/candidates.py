@@ -52,7 +52,8 @@ class Candidates:
         allowed: the grammar's mask, bool (V,); None without one.
         masked_count: number of rows that were dropped here and that llama.cpp would still hold, at -inf. They have
             no probability, but a sampler of llama.cpp that counts its rows counts these too.
-        leading: positions and logits of the highest rows that came in, from high to low, if `top` found them.
+        leading: positions and logits of the highest rows that came in, from high to low; None: they are not known.
+            `top` finds them in a row of 2,048 or more that nothing changed before, if ``expects_top`` was set.
 
     Raises ``SamplingError`` for a wrong shape or dtype, an empty row, NaN, +inf, or a row of -inf only.
     """

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .array_types import Floats, LeadingRows, describe
+from .array_types import Floats, describe
 from .base import BuildContext, Sampler, Selector
 from .candidates import Candidates
 from .errors import SamplingError, StepError
@@ -33,8 +33,6 @@ class Chain:
         seed: of its random numbers.
         vocabulary: that of the model; None if the chain was built without one.
         steps: copies of the samplers that are on, the selecting one last.
-        leading: ids and logits of the highest rows of the last logits, from high to low, if the chain looked for
-            them before all else; else None.
 
     Raises ``SamplingError`` if two steps select, or if the one that selects is not the last.
     """
@@ -54,7 +52,6 @@ class Chain:
             raise SamplingError(f"{selector.about.name} says that it selects, but is not a Selector")
         self._selector: SelectingStep = selector
         self._before: tuple[ApplyingStep, ...] = self.steps[:-1]
-        self.leading: LeadingRows | None = None
         self._has_top_k = any(isinstance(step, TopK) for step in self._before)
         self._listeners = [s for s in self.steps if type(s).accept is not Sampler.accept]
         for step, spec in zip(self.steps, specs, strict=True):
@@ -105,7 +102,6 @@ class Chain:
                 raise step_error(step, "apply", error) from error
             if not isfinite(highest):
                 raise SamplingError(f"{step.about.name}: left no finite logit")
-        self.leading = candidates.leading
         return candidates
 
     def _select(self, candidates: Candidates) -> int:

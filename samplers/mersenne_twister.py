@@ -27,6 +27,7 @@ class MersenneTwister:
     def __init__(self, seed: int) -> None:
         """Begin the sequence of ``seed``, 0..2^32-1."""
         self._seed = seed
+        self._make_words = np.random.RandomState  # its module is imported now, and not between two tokens
         self.restart()
 
     def restart(self) -> None:
@@ -48,7 +49,7 @@ class MersenneTwister:
         """The next words as bytes. The generator is seeded here: that takes 0.2 ms, and chains restart often."""
         if self._words is None:
             # NumPy's legacy generator seeds an integer with init_genrand, exactly as std::mt19937 does.
-            self._words = np.random.RandomState(self._seed)
+            self._words = self._make_words(self._seed)
         return self._words.bytes(count)
 
     def peek(self) -> float:

@@ -46,24 +46,20 @@ LEADING = {
 
 @pytest.mark.parametrize(("steps", "size", "count"), LEADING.values(), ids=LEADING)
 def test_leading_rows_are_those_of_the_logits(steps, size, count):
-    chain = build(steps, seed=1)
-    assert chain.leading is None
-    for seed in (1, 2):
-        logits = make_row("normal", size, seed)
-        chain.sample(logits)
-        if count is None:
-            assert chain.leading is None
-        else:
-            ids, values = chain.leading
-            assert ids.tolist() == ranked(logits)[:count]
-            assert values.tolist() == logits[ids].tolist()
+    chain, logits = build(steps, seed=1), make_row("normal", size, 1)
+    candidates = chain.apply(logits)
+    chain.draw(candidates)
+    if count is None:
+        assert candidates.leading is None
+    else:
+        ids, values = candidates.leading
+        assert ids.tolist() == ranked(logits)[:count]
+        assert values.tolist() == logits[ids].tolist()
 
 
 def test_no_leading_rows_under_a_mask():
     chain, logits = build("top_k5", seed=1), make_row("normal", 5000, 1)
-    chain.sample(logits)
-    chain.sample(logits, np.arange(5000) % 2 == 0)
-    assert chain.leading is None
+    assert chain.apply(logits, np.arange(5000) % 2 == 0).leading is None
 
 
 def test_dist_is_appended():

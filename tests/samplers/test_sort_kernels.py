@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from logitsmith.samplers import sort_kernels
-from logitsmith.samplers.sort_kernels import descending, highest_rows
+from logitsmith.samplers.sort_kernels import column_maxima, descending, highest_rows
 
 from .rows import STYLES, make_row, ranked
 
@@ -51,10 +51,11 @@ def test_highest_rows_are_the_head_of_the_sort(style, size, count):
 @pytest.mark.parametrize("width", [320, 2_188])
 @pytest.mark.parametrize("apart", ["side by side", "in a column", "in a column, nearly", "in a column of maxima"])
 def test_leading_rows_that_stand_in_one_column_or_in_none(width, apart):
-    # A table of 32 rows, and 9 rows beyond it.
+    # 9 values do not fit into the table.
     logits = make_row("normal", 32 * width + 9, 1).copy()
-    steps = {"side by side": 1, "in a column": width, "in a column, nearly": width + 1}
-    step = steps.get(apart, width // max(1, width // 256))
-    logits[step * np.arange(30)] += 1000
+    maxima = column_maxima(logits).size
+    steps = {"side by side": 1, "in a column": maxima, "in a column, nearly": maxima + 1}
+    step = steps.get(apart, maxima // (maxima // 256))
+    logits[: 30 * step : step] += 1000
     logits[-3:] += 2000
     assert highest_rows(logits, 40).tolist() == ranked(logits)[:40]

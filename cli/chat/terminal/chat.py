@@ -111,8 +111,7 @@ class Chat:
     def is_second_interrupt(self) -> bool:
         """Note that Ctrl-C was pressed; True if nothing was sent or cleared since it was pressed before."""
         before, self._was_interrupted = self._was_interrupted, True
-        was_cleared, self.input.was_cleared = self.input.was_cleared, False
-        return before and not was_cleared
+        return not self.input.take_cleared() and before
 
     def warn(self) -> None:
         """Say when the context is nearly full."""

@@ -23,8 +23,7 @@ class TurnInput(ABC):
     """Where turns come from.
 
     Attributes: ``interrupt_waits``, True after Ctrl-C behind a turn that was read, or behind another Ctrl-C:
-    nobody knows of it yet; ``was_cleared``, True if Ctrl-C cleared what was typed, nothing was sent since,
-    and nobody asked yet.
+    nobody knows of it yet; ``was_cleared``, True if Ctrl-C cleared what was typed, and nothing was sent since.
     """
 
     interrupt_waits = False
@@ -34,6 +33,11 @@ class TurnInput(ABC):
         """Return ``interrupt_waits``, which is False from then on."""
         waits, self.interrupt_waits = self.interrupt_waits, False
         return waits
+
+    def take_cleared(self) -> bool:
+        """Return ``was_cleared``, which is False from then on."""
+        cleared, self.was_cleared = self.was_cleared, False
+        return cleared
 
     @abstractmethod
     def read(self, default: str = "", question: str = "") -> str:

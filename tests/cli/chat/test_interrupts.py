@@ -56,6 +56,7 @@ CASES = {
     "a blank line between": ([CTRL_C, "", CTRL_C], [], 0, []),
     "a line that is cleared between": ([CTRL_C, CLEAR, CTRL_C], [], 0, []),
     "thrice with a cleared line": ([CTRL_C, CLEAR, CTRL_C, CLEAR, CTRL_C], [], 0, []),
+    "twice behind a cleared line": ([CTRL_C, CLEAR, CTRL_C, CTRL_C, "never"], [], 130, []),
     "in the answer": (["Hello", "Again"], [1], 0, ["user", "assistant"] * 2),
     "in the answer and behind it": (["Hello", CTRL_C, "never"], [1], 130, ["user", "assistant"]),
     "in the answer and behind the next": (["Hello", "Again", CTRL_C], [1], 0, ["user", "assistant"] * 2),
