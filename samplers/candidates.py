@@ -35,6 +35,8 @@ _FLOAT32_EXP_ERROR = 2.0**-21
 
 A draw from a long row is tried with it first, in half the time. It nearly always suffices.
 """
+_QUOTIENT_ERROR = 2.0**-23
+"""Relative error of a float32 quotient, at most, with room to spare."""
 
 # Calls here go to ufuncs and methods, not to NumPy's Python wrappers: between two tokens llama.cpp empties the
 # processor's caches, so each wrapper would cost some microseconds.
@@ -394,12 +396,29 @@ class Candidates:
         llama.cpp's ``dist``.
         """
         position = self.certain_position(u)
-        if self._exp is None and self._logits.size > LONG_ROW:
-            fast_weights = np.exp(self._logits - self.max)
-            position = certain_position_of_share(fast_weights, u, _FLOAT32_EXP_ERROR)
+        if position is None:
+            position = self._certain_long_row_position(u, _FLOAT32_EXP_ERROR)
         if position is None:
             position = position_of_share(self.weights(), u)
         return position if self._ids is None else int(self._ids[position])
+
+    def pick_position(self, u: float) -> int:
+        """Position at ``u``, in [0, 1), of the cumulative distribution of `llama_cpp_probs`.
+
+        Formula: the first row whose running sum of these, in float64, reaches u times their total. Equals
+        libstdc++'s ``std::discrete_distribution``, except for the last bits of a float64.
+        """
+        position = self._certain_long_row_position(u, _FLOAT32_EXP_ERROR + _QUOTIENT_ERROR)
+        return position_of_share(self.llama_cpp_probs(), u) if position is None else position
+
+    def _certain_long_row_position(self, u: float, error: float) -> int | None:
+        """The position at ``u`` of a long row whose exact weights are not known; None if it is not certain.
+
+        ``error``: by what fraction a fast weight differs at most from what is summed, apart from a common factor.
+        """
+        if self._exp is not None or self._logits.size <= LONG_ROW:
+            return None
+        return certain_position_of_share(np.exp(self._logits - self.max), u, error)
 
     def _forget(self) -> None:
         """Clear what was computed from the old logits."""

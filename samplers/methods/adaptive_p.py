@@ -73,7 +73,8 @@ class AdaptiveP(Selector):
                 np.float32(1),
             )
             candidates.replace(_transformed(probs - adapted, candidates.logits))
-        position = self._random.discrete(candidates.llama_cpp_probs(), candidates.masked_count)
+        # As llama.cpp, take no random number for a single row.
+        position = candidates.pick_position(self._random.uniform()) if candidates.llama_cpp_count > 1 else 0
         token = int(candidates.ids[position])
         self._drawn_token, self._drawn_prob = token, probs[position]
         return token

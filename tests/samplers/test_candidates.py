@@ -218,16 +218,22 @@ def test_where_the_algorithm_changes(size):
         assert candidates.pick(float(u)) == candidates.ids[expected]
 
 
+SUMMED = {
+    "pick": (Candidates.pick, Candidates.weights),
+    "pick_position": (Candidates.pick_position, Candidates.llama_cpp_probs),
+}
+"""What draws, and what it sums."""
+
+
+@pytest.mark.parametrize(("draw", "summed"), SUMMED.values(), ids=SUMMED)
 @pytest.mark.parametrize("style", ["normal", "flat", "peaked"])
-def test_a_draw_next_to_the_border_of_two_rows_is_that_of_the_exact_weights(style):
+def test_a_draw_next_to_the_border_of_two_rows_is_that_of_the_exact_weights(style, draw, summed):
     logits = make_row(style, 9_000, 2)
-    candidates = Candidates(logits)
-    weights = candidates.weights()
-    ends = np.add.accumulate(weights, dtype=np.float64)
+    ends = np.add.accumulate(summed(Candidates(logits)), dtype=np.float64)
     for end in ends[:: 9_000 // 60] / ends[-1]:
         for off in (-1e-7, -1e-8, -1e-9, 1e-9, 1e-8, 1e-7):
             u = min(end * (1 + off), 1 - 2.0**-53)
-            assert Candidates(logits).pick(u) == np.searchsorted(ends, u * ends[-1])
+            assert draw(Candidates(logits), u) == np.searchsorted(ends, u * ends[-1])
 
 
 def test_what_was_known_of_the_old_rows_is_forgotten():
@@ -311,6 +317,7 @@ LOOKS = {
     "snapshot": lambda candidates, count: candidates.snapshot(),
     "where": lambda candidates, count: candidates.where(np.ones(candidates.vocabulary)),
     "pick": lambda candidates, count: candidates.pick(0.5),
+    "pick a position": lambda candidates, count: candidates.pick_position(0.5),
 }
 
 
