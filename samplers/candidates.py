@@ -20,6 +20,7 @@ from .array_types import (
     every_id,
 )
 from .errors import SamplingError
+from .exact_weights import exact_weights, offsets_that_count
 from .few_rows import FEW_ROWS, certain_position, running_sums
 from .masked_rows import NO_IDS, MaskedRows
 from .sequential_sums import LONG_ROW, certain_position_of_share, position_of_share, sequential_sum
@@ -69,6 +70,7 @@ class Candidates:
         "_maxima",
         "_pending",
         "_sums",
+        "_total",
         "allowed",
         "is_ordered",
         "leading",
@@ -108,6 +110,7 @@ class Candidates:
         self._masked: MaskedRows | None = None
         self._exp: Floats | None = None
         self._sums: list[float] | None = None
+        self._total: np.float32 | None = None
         self._maxima: Floats | None = None
         self._pending: tuple[Floats, Positions] | None = None
         self.leading: LeadingRows | None = None
@@ -165,7 +168,7 @@ class Candidates:
     def weights(self) -> Floats:
         """exp(logit - max), float32 (n,), correctly rounded. C's expf differs in about 1 of 2,000 values."""
         if self._exp is None:
-            self._exp = np.exp(self._logits - self.max, dtype=np.float64).astype(np.float32)
+            self._exp = exact_weights(self._logits - self.max)
         return self._exp
 
     def probs(self) -> Floats:
@@ -180,8 +183,37 @@ class Candidates:
         A threshold on cumulative probability must fall on the same row as in llama.cpp. In a long row the
         rounding adds up, so these do not sum to 1.
         """
-        weights = self.weights()
-        return weights / np.float32(sequential_sum(weights))
+        probs: Floats = np.divide(self.weights(), self._llama_cpp_total())
+        return probs
+
+    def llama_cpp_probs_at(self, rows: Positions | slice) -> Floats:
+        """`llama_cpp_probs` of some rows, float32 (m,). In a long row this takes less time."""
+        total = self._llama_cpp_total()
+        weights = exact_weights(self._logits[rows] - self.max) if self._exp is None else self._exp[rows]
+        probs: Floats = np.divide(weights, total)
+        return probs
+
+    def llama_cpp_probs_down_to(self, least: float) -> Floats:
+        """`llama_cpp_probs` of the first rows, float32 (m,), among them all that reach ``least``.
+
+        The candidates must be ordered.
+        """
+        size = self._logits.size
+        # The probabilities sum to 1, and to less than 2 however the total was rounded.
+        return self.llama_cpp_probs_at(slice(int(2 / least) + 1 if least * size > 2 else size))
+
+    def llama_cpp_highest_prob(self) -> np.float32:
+        """The highest of `llama_cpp_probs`."""
+        return np.float32(1) / self._llama_cpp_total()
+
+    def _llama_cpp_total(self) -> np.float32:
+        """The weights' sum in float32, from first to last row."""
+        if self._total is None:
+            offsets = None
+            if self._exp is None and self._logits.size > LONG_ROW:
+                offsets = offsets_that_count(self._logits, self.max, is_ordered=self.is_ordered)
+            self._total = sequential_sum(self.weights() if offsets is None else exact_weights(offsets))
+        return self._total
 
     def replace(self, logits: Floats, *, monotone: bool = False, highest: np.float32 | None = None) -> None:
         """Put new logits, float32 (n,), in place of the old.
@@ -225,7 +257,7 @@ class Candidates:
             # To copy the others would take longer than all else that a usual chain does. See `__getattr__`.
             self._pending = self._logits, positions
             del self._logits, self._ids
-            self._exp = self._sums = None
+            self._exp = self._sums = self._total = None
         else:
             self._drop_now(positions)
 
@@ -287,6 +319,7 @@ class Candidates:
                     self._exp = self._exp[:count]
                 if self._sums is not None:
                     self._sums = self._sums[:count]
+                self._total = None
             else:
                 self._forget()
             self.masked_count = 0
@@ -425,4 +458,5 @@ class Candidates:
         self._max = None
         self._exp = None
         self._sums = None
+        self._total = None
         self._maxima = None

@@ -56,11 +56,11 @@ class MirostatBase(Selector):
     def select(self, candidates: Candidates) -> int:
         """Cut, draw one of the remaining rows, and correct mu."""
         candidates.order()
-        before = candidates.llama_cpp_probs()
+        before = candidates.llama_cpp_probs() if self.surprise == "full" else None
         self.cut(candidates)
         probs = candidates.llama_cpp_probs()
         position = self._random.discrete(probs, candidates.masked_count)
-        measured = before if self.surprise == "full" else probs
+        measured = probs if before is None else before
         error = surprises(measured[position : position + 1])[0] - np.float32(self.tau)
         self._mu = self._mu - np.float32(self.eta) * error
         return int(candidates.ids[position])

@@ -53,7 +53,7 @@ class Mirostat(MirostatBase):
         if candidates.masked_count and len(candidates) < self.m:  # a quotient by a probability of 0 makes k NaN
             candidates.truncate(1)
             return
-        probs = candidates.llama_cpp_probs()[: self.m].astype(np.float64)
+        probs = candidates.llama_cpp_probs_at(slice(self.m)).astype(np.float64)
         ranks = np.arange(1, probs.size, dtype=np.float32)
         with np.errstate(all="ignore"):
             t = np.log((ranks + np.float32(1)) / ranks, dtype=np.float64).astype(np.float32)

@@ -42,9 +42,9 @@ class MirostatV2(MirostatBase):
         """Keep the rows whose surprise is mu or less."""
         if self.mu == np.inf:  # masked rows stay, too
             return
-        probs = candidates.llama_cpp_probs()
         # Only near the edge does the rounding of the logarithm count; elsewhere the probability decides.
         edge = 2.0 ** -max(float(self.mu), _BELOW_ANY_BITS)
+        probs = candidates.llama_cpp_probs_down_to(edge * (1 - _MARGIN))
         within = int(np.count_nonzero(probs > edge * (1 + _MARGIN)))
         near = int(np.count_nonzero(probs >= edge * (1 - _MARGIN)))
         beyond = surprises(probs[within:near]) > self.mu

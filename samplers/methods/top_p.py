@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, ClassVar, Literal
 
@@ -18,10 +19,10 @@ from ..stage import Stage
 if TYPE_CHECKING:
     from ..stage_candidates import StageCandidates
 
-_FIRST_SORTED_ROWS = 256
-"""How many rows are sorted first; most distributions reach p within them (measured)."""
-
-
+_FEW_ROWS, _MANY_ROWS = 64, 256
+"""How many rows are sorted first, and then; most distributions reach p within them (measured)."""
+_LIKELY = 0.15
+"""If a token is so likely, most distributions reach p within the few rows (measured)."""
 _EVERY_ROW = 2**31
 """More rows than there can be: what is kept if all of them fall short of p."""
 
@@ -67,9 +68,8 @@ class TopP(Sampler):
             count = self._count(candidates.llama_cpp_probs()) if crossing is None else self._count_at(crossing)
             candidates.truncate(count)
             return
-        probs = candidates.llama_cpp_probs()
-        for head in self._heads(candidates, probs):
-            count = self._count(probs[head])
+        for head in self._heads(candidates):
+            count = self._count(candidates.llama_cpp_probs_at(head))
             # A head that is kept whole may fall short of the mass; then a longer one is needed.
             if count < head.size:
                 break
@@ -81,14 +81,18 @@ class TopP(Sampler):
         """Say which mass was kept."""
         return mass_at(before, after)
 
-    def _heads(self, candidates: Candidates, probs: Floats) -> Iterator[Positions]:
+    def _heads(self, candidates: Candidates) -> Iterator[Positions]:
         """Yield positions from high to low: of more and more rows, the last time of all."""
         size = len(candidates)
-        # If even the highest probability shows that the first rows cannot reach p, they are not tried.
-        if size > _FIRST_SORTED_ROWS and _FIRST_SORTED_ROWS * probs[candidates.best()] > self.p:
-            yield candidates.top_positions(_FIRST_SORTED_ROWS)
+        highest = candidates.llama_cpp_highest_prob()
+        if size > _FEW_ROWS and highest > _LIKELY:
+            yield candidates.top_positions(_FEW_ROWS)
+        # If even the highest probability shows that the rows cannot reach p, they are not tried.
+        if size > _MANY_ROWS and _MANY_ROWS * highest > self.p:
+            yield candidates.top_positions(_MANY_ROWS)
         # Rows with at most half of the mass that may be missing, all together, are never needed.
-        above = (probs > (1 - self.p) / (2 * size)).nonzero()[0]
+        least = candidates.max + np.float32(math.log((1 - self.p) / (2 * size) / highest))
+        above = (candidates.logits > least).nonzero()[0]
         if above.size < size:
             yield above[descending(candidates.logits[above])]
         yield descending(candidates.logits)

@@ -113,7 +113,12 @@ class Xtc(Sampler):
 
     def _likely_count(self, candidates: Candidates) -> int:
         threshold = np.float32(self.threshold)
-        is_likely = candidates.llama_cpp_probs() >= threshold if threshold > 0 else candidates.logits > -np.inf
+        if threshold <= 0:
+            is_likely = candidates.logits > -np.inf
+        elif candidates.is_ordered:
+            is_likely = candidates.llama_cpp_probs_down_to(float(threshold)) >= threshold
+        else:
+            is_likely = candidates.llama_cpp_probs() >= threshold
         return int(np.count_nonzero(is_likely))
 
     def _obstacle(self, candidates: Candidates) -> str:
