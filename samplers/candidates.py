@@ -46,7 +46,8 @@ _QUOTIENT_ERROR = 2.0**-23
 class Candidates:
     """A set of tokens with their logits, as arrays of one length; it starts as the whole vocabulary.
 
-    Sorting and masking are done here and in the kernels of `sort_kernels`, `sequential_sums` and `few_rows` only.
+    Sorting and masking are done here and in the kernels of `sort_kernels`, `sequential_sums`, `few_rows` and
+    `exact_weights` only.
     Rows are dropped, never set to -inf. The array of logits that came in is never written to.
 
     Attributes:
