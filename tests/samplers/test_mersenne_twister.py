@@ -62,7 +62,7 @@ def test_one_word_makes_a_float(seed):
 
 def test_a_number_that_rounds_to_one_stays_below(monkeypatch):
     class AllOnes:
-        def bytes(self, count):
+        def randbytes(self, count):
             return b"\xff" * count
 
     random = MersenneTwister(1)
