@@ -13,9 +13,9 @@ _MOST_THAT_COUNT = 2
 
 
 def exact_weights(offsets: Floats) -> Floats:
-    """Return exp(offset), float32 (n,), correctly rounded. C's expf differs in about 1 of 2,000 values.
+    """Return exp(offset), float32, correctly rounded. C's expf differs in about 1 of 2,000 values.
 
-    ``offsets``: differences from the highest logit, float32 (n,).
+    ``offsets``: differences from the highest logit, float32 of any shape.
     """
     return np.exp(offsets, dtype=np.float64).astype(np.float32)
 

@@ -13,7 +13,7 @@ SEED_MAX = 2**32 - 1
 
 _BATCH_SIZE = 64
 """How many numbers are generated at a time."""
-BELOW_ONE = math.nextafter(1.0, 0.0)
+_BELOW_ONE = math.nextafter(1.0, 0.0)
 """The largest float64 below 1: a number that rounds to 1 becomes this."""
 _FLOAT_BELOW_ONE = np.nextafter(np.float32(1), np.float32(0))
 _STATE_WORDS = 624
@@ -42,17 +42,14 @@ class MersenneTwister:
     def uniform(self) -> float:
         """Return the next number, a float64 in [0, 1)."""
         if not self._ready:
-            # The conversion from 64 bits rounds once and to nearest, like the sum in generate_canonical.
-            words = np.frombuffer(self._next_bytes(8 * _BATCH_SIZE), dtype="<u8")
-            numbers = np.minimum(words.astype(np.float64) / 2.0**64, BELOW_ONE)
-            self._ready = numbers[::-1].tolist()
+            self._ready = next_numbers(self._generator(), _BATCH_SIZE)[::-1].tolist()
         return self._ready.pop()
 
-    def _next_bytes(self, count: int) -> bytes:
-        """The next words as bytes. The generator is seeded here: that takes 0.1 ms, and chains restart often."""
+    def _generator(self) -> Random:
+        """The generator of the words. It is seeded here: that takes 0.1 ms, and chains restart often."""
         if self._words is None:
-            self._words = _seeded(self._seed)
-        return self._words.randbytes(count)
+            self._words = seeded_generator(self._seed)
+        return self._words
 
     def peek(self) -> float:
         """Return the number that `uniform` gives next. It is not taken."""
@@ -66,7 +63,7 @@ class MersenneTwister:
         Use either this or `uniform` between two restarts, not both: each generates numbers ahead.
         """
         if not self._ready_floats:
-            words = np.frombuffer(self._next_bytes(4 * _BATCH_SIZE), dtype="<u4").astype(np.float32)
+            words = np.frombuffer(self._generator().randbytes(4 * _BATCH_SIZE), "<u4").astype(np.float32)
             self._ready_floats = list(np.minimum(words / np.float32(2.0**32), _FLOAT_BELOW_ONE)[::-1])
         return self._ready_floats.pop()
 
@@ -80,7 +77,14 @@ class MersenneTwister:
         return position_of_share(weights, self.uniform()) if weights.size + zeros > 1 else 0
 
 
-def _seeded(seed: int) -> Random:
+def next_numbers(generator: Random, count: int) -> NDArray[np.float64]:
+    """Return the next numbers of a generator, float64 (count,), in [0, 1). Each takes two words."""
+    words = np.frombuffer(generator.randbytes(8 * count), "<u8")
+    # The conversion from 64 bits rounds once and to nearest, like the sum in generate_canonical.
+    return np.minimum(words.astype(np.float64) / 2.0**64, _BELOW_ONE)
+
+
+def seeded_generator(seed: int) -> Random:
     """Return Python's MT19937 in the state of ``std::mt19937(seed)``; Python's own seeds begin elsewhere.
 
     ``numpy.random`` has it, too, but takes 9 ms to import.
@@ -90,6 +94,6 @@ def _seeded(seed: int) -> Random:
     for number in range(1, _STATE_WORDS):
         word = (_SEED_FACTOR * (word ^ (word >> 30)) + number) & SEED_MAX
         state.append(word)
-    words = Random(0)  # noqa: S311 - they are no secret
-    words.setstate((Random.VERSION, (*state, _STATE_WORDS), None))
-    return words
+    generator = Random(0)  # noqa: S311 - its numbers are no secret
+    generator.setstate((Random.VERSION, (*state, _STATE_WORDS), None))
+    return generator

@@ -8,7 +8,8 @@ from typing import NamedTuple
 import numpy as np
 
 from ..candidates import Candidates
-from ..mersenne_twister import BELOW_ONE
+from ..exact_weights import exact_weights
+from ..mersenne_twister import next_numbers, seeded_generator
 from ..sequential_sums import BLOCK_ROWS, LONG_ROW
 from .sampling_data import Doubles, Floats, Ints, Mask
 
@@ -42,16 +43,14 @@ def _number_at(seed: int, position: int) -> float:
 @lru_cache(maxsize=4096)
 def _number_page(seed: int, page: int) -> list[float]:
     """A page of consecutive numbers. The sequence is generated from its start, once a page."""
-    words = np.random.RandomState(seed)
-    if page:  # zero bytes would take a word as well
-        words.bytes(8 * _PAGE_SIZE * page)
-    numbers = np.frombuffer(words.bytes(8 * _PAGE_SIZE), dtype="<u8").astype(np.float64) / 2.0**64
-    return np.minimum(numbers, BELOW_ONE).tolist()
+    generator = seeded_generator(seed)
+    next_numbers(generator, _PAGE_SIZE * page)
+    return next_numbers(generator, _PAGE_SIZE).tolist()
 
 
 def softmax_weights(logits: Floats) -> Floats:
     """Return exp(logit - highest), each correctly rounded; 0 for -inf. ``logits``, (R, n), go from high to low."""
-    return np.exp(logits - logits[:, :1], dtype=np.float64).astype(np.float32)
+    return exact_weights(logits - logits[:, :1])
 
 
 def draw_from_candidates(logits: Floats, kept: Ints, u: Doubles) -> tuple[Ints, Doubles]:
@@ -87,7 +86,7 @@ def draw_from_rows(scaled: Floats, highest: Floats, u: Doubles) -> tuple[Ints, D
     tokens, probs, is_certain = _locate(np.exp(gaps), u, np.float32)
     uncertain = (~is_certain).nonzero()[0]
     if uncertain.size:
-        exact = np.exp(gaps[uncertain], dtype=np.float64).astype(np.float32)
+        exact = exact_weights(gaps[uncertain])
         tokens[uncertain], probs[uncertain], _ = _locate(exact, u[uncertain], np.float64)
     return tokens, probs
 
