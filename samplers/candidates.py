@@ -19,8 +19,8 @@ _FLOAT32_EXP_ERROR = 2.0**-21
 
 A draw from a long row is tried with it first, in half the time. It nearly always suffices.
 """
-_QUOTIENT_ERROR = 2.0**-23
-"""Relative error of a float32 quotient, at most, with room to spare."""
+_PROBABILITY_ERROR = 2.0**-23
+"""Relative error of a float32 probability, at most: its exact weight is rounded, and so is the quotient."""
 
 
 class Candidates(CandidateRows):
@@ -52,7 +52,7 @@ class Candidates(CandidateRows):
         return same
 
     def weights(self) -> Floats:
-        """exp(logit - max), float32 (n,), correctly rounded. C's expf differs in about 1 of 2,000 values."""
+        """exp(logit - max), float32 (n,), correctly rounded; see `exact_weights`."""
         if self._exp is None:
             self._exp = exact_weights(self._logits - self.max)
         return self._exp
@@ -195,10 +195,9 @@ class Candidates(CandidateRows):
     def pick_position(self, u: float) -> int:
         """Position at ``u``, in [0, 1), of the cumulative distribution of `llama_cpp_probs`.
 
-        Formula: the first row whose running sum of these, in float64, reaches u times their total. Equals
-        libstdc++'s ``std::discrete_distribution``, except for the last bits of a float64.
+        Formula: the first row whose running sum of these, in float64, reaches u times their total.
         """
-        position = self._certain_long_row_position(u, _FLOAT32_EXP_ERROR + _QUOTIENT_ERROR)
+        position = self._certain_long_row_position(u, _FLOAT32_EXP_ERROR + _PROBABILITY_ERROR)
         return position_of_share(self.llama_cpp_probs(), u) if position is None else position
 
     def _certain_long_row_position(self, u: float, error: float) -> int | None:

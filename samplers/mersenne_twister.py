@@ -1,12 +1,17 @@
 """The random numbers of llama.cpp: MT19937, drawn as libstdc++ draws them."""
 
+from __future__ import annotations
+
 import math
+from operator import index
 from random import Random
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from .sequential_sums import position_of_share
+if TYPE_CHECKING:
+    from .candidates import Candidates
 
 SEED_MAX = 2**32 - 1
 """The largest seed: MT19937 takes 32 bits. ``common.limits`` has it too, since this room imports no other."""
@@ -67,14 +72,13 @@ class MersenneTwister:
             self._ready_floats = list(np.minimum(words / np.float32(2.0**32), _FLOAT_BELOW_ONE)[::-1])
         return self._ready_floats.pop()
 
-    def discrete(self, weights: NDArray[np.float32], zeros: int = 0) -> int:
-        """Return a position, drawn with these weights, (n,), and so many zeros behind them.
+    def discrete(self, candidates: Candidates) -> int:
+        """Return the position of a candidate, drawn with the probabilities of llama.cpp's softmax.
 
-        A single weight takes no random number.
-
-        Equals libstdc++'s ``std::discrete_distribution``, except for the last bits of a float64.
+        A single row takes no random number; rows that llama.cpp still holds at -inf count. Equals libstdc++'s
+        ``std::discrete_distribution``, except for the last bits of a float64.
         """
-        return position_of_share(weights, self.uniform()) if weights.size + zeros > 1 else 0
+        return candidates.pick_position(self.uniform()) if candidates.llama_cpp_count > 1 else 0
 
 
 def next_numbers(generator: Random, count: int) -> NDArray[np.float64]:
@@ -89,7 +93,7 @@ def seeded_generator(seed: int) -> Random:
 
     ``numpy.random`` has it, too, but takes 9 ms to import.
     """
-    word = seed
+    word = index(seed)
     state = [word]
     for number in range(1, _STATE_WORDS):
         word = (_SEED_FACTOR * (word ^ (word >> 30)) + number) & SEED_MAX

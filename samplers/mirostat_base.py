@@ -58,10 +58,10 @@ class MirostatBase(Selector):
         candidates.order()
         before = candidates.llama_cpp_probs() if self.surprise == "full" else None
         self.cut(candidates)
-        probs = candidates.llama_cpp_probs()
-        position = self._random.discrete(probs, candidates.masked_count)
-        measured = probs if before is None else before
-        error = surprises(measured[position : position + 1])[0] - np.float32(self.tau)
+        position = self._random.discrete(candidates)
+        drawn = slice(position, position + 1)
+        probability = candidates.llama_cpp_probs_at(drawn) if before is None else before[drawn]
+        error = surprises(probability)[0] - np.float32(self.tau)
         self._mu = self._mu - np.float32(self.eta) * error
         return int(candidates.ids[position])
 

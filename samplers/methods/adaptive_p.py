@@ -73,8 +73,7 @@ class AdaptiveP(Selector):
                 np.float32(1),
             )
             candidates.replace(_transformed(probs - adapted, candidates.logits))
-        # As llama.cpp, take no random number for a single row.
-        position = candidates.pick_position(self._random.uniform()) if candidates.llama_cpp_count > 1 else 0
+        position = self._random.discrete(candidates)
         token = int(candidates.ids[position])
         self._drawn_token, self._drawn_prob = token, probs[position]
         return token

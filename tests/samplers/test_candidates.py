@@ -318,6 +318,8 @@ LOOKS = {
     "where": lambda candidates, count: candidates.where(np.ones(candidates.vocabulary)),
     "pick": lambda candidates, count: candidates.pick(0.5),
     "pick a position": lambda candidates, count: candidates.pick_position(0.5),
+    "the highest probability": lambda candidates, count: int(candidates.llama_cpp_highest_prob() * 2**24),
+    "some probabilities": lambda candidates, count: candidates.llama_cpp_probs_at(slice(count)),
 }
 
 

@@ -26,6 +26,7 @@ ROWS = {
     "mostly lost": random_row(EDGE - 80, EDGE + 1),
     "all lost": random_row(EDGE - 9, EDGE - 1e-3),
     "lost behind the best, counted before it": random_row(EDGE - 9, EDGE - 0.1, SIZE // 3),
+    "equal": np.zeros(SIZE, np.float32),
     "two are best": np.where(np.arange(SIZE) % 4_000 == 700, 0, random_row(-90, -3)).astype(np.float32),
     "some of no weight": np.where(np.arange(SIZE) % 3 == 1, -np.inf, random_row(-30, -3)).astype(np.float32),
 }
@@ -54,18 +55,21 @@ def test_the_probabilities_of_some_rows_are_those_of_all(offsets, is_ordered):
     assert made(offsets, is_ordered).llama_cpp_probs().tolist() == expected.tolist()
 
 
-@pytest.mark.parametrize("least", [0.0, 1e-300, 1e-9, 1e-4, 0.1, 0.9, 1.5, 4.0])
 @pytest.mark.parametrize("offsets", ROWS.values(), ids=ROWS)
-def test_all_probabilities_down_to_a_least_one(offsets, least):
+def test_all_probabilities_down_to_a_least_one(offsets):
     expected = made(offsets, is_ordered=True).llama_cpp_probs()
-    found = made(offsets, is_ordered=True).llama_cpp_probs_down_to(least)
-    assert found.tolist() == expected[: found.size].tolist()
-    assert np.count_nonzero(found >= least) == np.count_nonzero(expected >= least)
+    of_rows = expected[[0, 1, 40, SIZE // 2, -1]].tolist()
+    for least in (0.0, 1e-300, 1e-9, 1e-4, 0.1, 0.9, 1.5, 4.0, *of_rows):
+        found = made(offsets, is_ordered=True).llama_cpp_probs_down_to(least)
+        assert found.tolist() == expected[: found.size].tolist()
+        assert np.count_nonzero(found >= least) == np.count_nonzero(expected >= least)
 
 
 def test_probabilities_follow_the_rows():
-    candidates = made(ROWS["peaked"], is_ordered=True)
+    candidates = made(ROWS["peaked"], is_ordered=False)
     for change in (
+        lambda: candidates.drop(candidates.top_positions(3)[2:]),
+        candidates.order,
         lambda: candidates.truncate(SIZE - 1_000),
         lambda: candidates.drop_first(3),
         lambda: candidates.replace(candidates.logits / np.float32(3), monotone=True),

@@ -191,9 +191,10 @@ def test_a_mask_of_a_grammar_and_a_ban_do_not_count():
 
 
 def test_a_weight_beside_zeros_takes_a_random_number():
-    weight, two = np.ones(1, np.float32), np.ones(2, np.float32)
+    alone, beside_masked, two = (Candidates(row(2)), Candidates(row(2, 1, 0)), Candidates(row(1, 1)))
+    beside_masked.mask_except_best()
     one, other = MersenneTwister(3), MersenneTwister(3)
     for _ in range(50):
-        assert one.discrete(weight) == other.discrete(weight, 2) == 0
+        assert one.discrete(alone) == other.discrete(beside_masked) == 0
     rest = [other.discrete(two) for _ in range(50)]
     assert [one.discrete(two) for _ in range(100)][50:] == rest
