@@ -82,11 +82,12 @@ class Candidates(CandidateRows):
     def llama_cpp_probs_down_to(self, least: float) -> Floats:
         """`llama_cpp_probs` of the first rows, float32 (m,), among them all that reach ``least``.
 
-        The candidates must be ordered.
+        These are all rows if the candidates are not ordered.
         """
-        size = self._logits.size
         # The probabilities sum to 1, and to less than 2 however the total was rounded.
-        return self.llama_cpp_probs_at(slice(int(2 / least) + 1 if least * size > 2 else size))
+        if self.is_ordered and least * self._logits.size > 2:
+            return self.llama_cpp_probs_at(slice(int(2 / least) + 1))
+        return self.llama_cpp_probs()
 
     def llama_cpp_highest_prob(self) -> np.float32:
         """The highest of `llama_cpp_probs`."""

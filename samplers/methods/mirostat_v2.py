@@ -44,8 +44,9 @@ class MirostatV2(MirostatBase):
             return
         # Only near the edge does the rounding of the logarithm count; elsewhere the probability decides.
         edge = 2.0 ** -max(float(self.mu), _BELOW_ANY_BITS)
-        probs = candidates.llama_cpp_probs_down_to(edge * (1 - _MARGIN))
+        least = edge * (1 - _MARGIN)
+        probs = candidates.llama_cpp_probs_down_to(least)
         within = int(np.count_nonzero(probs > edge * (1 + _MARGIN)))
-        near = int(np.count_nonzero(probs >= edge * (1 - _MARGIN)))
+        near = int(np.count_nonzero(probs >= least))
         beyond = surprises(probs[within:near]) > self.mu
         candidates.truncate(max(within + int(beyond.argmax()) if beyond.any() else near, 1))

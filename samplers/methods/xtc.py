@@ -114,12 +114,8 @@ class Xtc(Sampler):
     def _likely_count(self, candidates: Candidates) -> int:
         threshold = np.float32(self.threshold)
         if threshold <= 0:
-            is_likely = candidates.logits > -np.inf
-        elif candidates.is_ordered:
-            is_likely = candidates.llama_cpp_probs_down_to(float(threshold)) >= threshold
-        else:
-            is_likely = candidates.llama_cpp_probs() >= threshold
-        return int(np.count_nonzero(is_likely))
+            return int(np.count_nonzero(candidates.logits > -np.inf))
+        return int(np.count_nonzero(candidates.llama_cpp_probs_down_to(float(threshold)) >= threshold))
 
     def _obstacle(self, candidates: Candidates) -> str:
         """Why none of the candidates was dropped although the step rolled."""
