@@ -19,6 +19,7 @@ from time import perf_counter
 from logitsmith.engine import locate
 
 from .build_llama_cpp import program
+from .quartiles import quartiles
 from .start import ENVIRONMENT
 
 _SHORT_TOKENS = 16
@@ -68,7 +69,7 @@ def _print(title: str, times: dict[str, list[float]], *, is_speed: bool) -> None
     print(f"{title} ({1e3 * statistics.median(peer):.2f} ms)")
     for name, own in others:
         ratios = [b / a if is_speed else a / b for a, b in zip(own, peer, strict=True)]
-        low, middle, high = statistics.quantiles(ratios, n=4)
+        low, middle, high = quartiles(ratios)
         print(f"  gen, {name:24} {middle:6.3f} ({low:.3f} to {high:.3f})")
 
 

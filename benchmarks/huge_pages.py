@@ -16,6 +16,8 @@ from time import perf_counter
 
 from logitsmith.engine import Model, locate, plan_load
 
+from .quartiles import quartiles
+
 _PROMPT = "The lighthouse keeper wrote in his journal that the storm"
 _TOKEN = 253
 """Any will do: the time does not depend on it."""
@@ -65,7 +67,7 @@ def _load(path: Path, name: str) -> Model:
 
 def _print(title: str, seconds: dict[str, list[float]]) -> None:
     ratios = [read / mapped for mapped, read in zip(seconds["mapped"], seconds["read"], strict=True)]
-    low, middle, high = statistics.quantiles(ratios, n=4)
+    low, middle, high = quartiles(ratios)
     times = ", ".join(f"{name} {statistics.median(times) * 1e3:.2f} ms" for name, times in seconds.items())
     print(f"{title:8} read / mapped {middle:.3f} ({low:.3f} to {high:.3f}); {times}")
 

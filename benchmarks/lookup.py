@@ -22,6 +22,8 @@ from logitsmith.engine import Done, Model, Start, Token, format_chat, generate, 
 from logitsmith.grammars import Constraint, compile_grammar
 from logitsmith.samplers import build
 
+from .quartiles import quartiles
+
 _CODE = """class Point:
     def __init__(self, x, y):
         self.x = x
@@ -109,7 +111,7 @@ def _compare(model: Model, name: str, preset: str, options: argparse.Namespace) 
     plain = runs[0]
     for most in _GUESSES:
         pairs = list(zip(runs[most], plain, strict=True))
-        low, middle, high = statistics.quantiles([run.speed / other.speed for run, other in pairs], n=4)
+        low, middle, high = quartiles([run.speed / other.speed for run, other in pairs])
         guessed, right = (
             sum(getattr(run.done, field) for run in runs[most]) for field in ("drafted_tokens", "accepted_tokens")
         )

@@ -31,6 +31,7 @@ from typing import Any, NamedTuple
 from logitsmith.engine import locate
 
 from .build_llama_cpp import program
+from .quartiles import quartiles
 from .start import ENVIRONMENT
 
 _CONTEXT, _BATCH, _THREADS = 1024, 512, 2
@@ -265,7 +266,7 @@ def _print(variant: str, server: Sequence[Turn], batch: Sequence[Turn]) -> None:
     if "schema" not in variant and any(a.tokens != b.tokens for a, b in zip(server, batch, strict=True)):
         raise SystemExit(f"{variant}: the answers have not the same lengths")
     ratios = [own.speed / peer.speed for own, peer in zip(batch, server, strict=True)]
-    low, middle, high = statistics.quantiles(ratios, n=4) if len(ratios) > 1 else ratios * 3
+    low, middle, high = quartiles(ratios)
     speeds, made, clients = (
         [statistics.median(values) for values in zip(*map(measure, zip(server, batch, strict=True)), strict=True)]
         for measure in (

@@ -26,6 +26,7 @@ from logitsmith.engine import locate
 from .build_llama_cpp import example_grammar, program
 from .completion import seconds
 from .grammar import SCHEMA as RECORD_SCHEMA
+from .quartiles import quartiles
 from .start import ENVIRONMENT
 
 _PROMPTS = {
@@ -99,13 +100,11 @@ def _compare(name: str, chain: Sequence[str], count: int, rounds: int) -> tuple[
             starts[side].append(short)
             writing[side].append((long - short) / (texts[side].tokens - 1))
     speed_ratios = [theirs / ours for theirs, ours in zip(*writing.values(), strict=True)]
-    low, speed, high = statistics.quantiles(speed_ratios, n=4)
+    low, speed, high = quartiles(speed_ratios)
     start = statistics.median(ours / theirs for theirs, ours in zip(*starts.values(), strict=True))
-    quartiles, counts = f"{low:.2f} to {high:.2f}", f"{own.tokens} / {peer.tokens}"
+    spread, counts = f"{low:.2f} to {high:.2f}", f"{own.tokens} / {peer.tokens}"
     equal = f"{_equal_length(own.text, peer.text)} of {len(own.text)}"
-    print(
-        f"{name:28} {speed:8.2f} {quartiles:>14} {start:6.2f} {counts:>11} {own.forced:6} {equal:>12}", flush=True
-    )
+    print(f"{name:28} {speed:8.2f} {spread:>14} {start:6.2f} {counts:>11} {own.forced:6} {equal:>12}", flush=True)
     return speed, start
 
 
