@@ -4,8 +4,7 @@ _X = "gen x -t 1"
 
 REFUSALS = {
     # Values
-    "error-tokens-zero": f"{_X} -n 0",
-    "error-tokens-negative": f"{_X} -n -2",
+    "error-tokens-negative": f"{_X} -n -3",
     "error-top-p": f"{_X} --top-p 1.5",
     "error-temp": f"{_X} --temp -1",
     "error-temp-text": f"{_X} --temp hot",

@@ -6,6 +6,7 @@ RUNS = {
     # Formats
     "run-text": f"{_SEA} -n 12",
     "run-verb": 'gen run "The sea was" -t 1 --seed 7 -n 4',
+    "run-only-reads": f"{_SEA} -n 0",
     "run-jsonl": f"{_SEA} -n 6 --format jsonl",
     "run-jsonl-logprobs": f"{_SEA} -n 4 --format jsonl --logprobs 3",
     "run-jsonl-chain": f"{_SEA} -n 4 --format jsonl --logprobs 3 --logprobs-from chain",
