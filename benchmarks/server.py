@@ -6,9 +6,10 @@ Both are started once and run warm: the server answers its `/completion`, asked 
 `gen batch` reads lines from a pipe, and gets those of a turn when the turn begins. A turn is timed from the first
 request to the last answer. Both take turns within each round; compared is the median of the rounds' ratios. A
 round has prompts of its own, so that no prompt, and no beginning that prompts share, is held from an earlier one.
-Texts do not end by themselves, so both make the same number of tokens; under a JSON Schema they end where they
-end, and the tokens made are counted. The clients' processor time is told, since they share the cores. The peer is
-built by `python -m benchmarks.build_llama_cpp`.
+Texts do not end by themselves, so both make the same number of tokens. Under a JSON Schema they end where they
+end, and the tokens made are counted. Where one side's answers are shorter, its tokens a second hold more reading
+of prompts; so the requests a second are compared as well. The clients' processor time is told, since they share
+the cores. The peer is built by `python -m benchmarks.build_llama_cpp`.
 """
 
 from __future__ import annotations
@@ -250,7 +251,10 @@ def main() -> None:
     numbers = count()
     with _running_server(model, options.slots) as server, _running_batch(model, options.slots) as batch:
         print(f"{options.slots} slots, {options.requests} requests, {options.rounds} rounds, {_THREADS} threads")
-        print(f"{'':26} {'tokens/s':>16} {'against llama-server':>22} {'tokens':>13} {'clients, % of a core':>21}")
+        print(
+            f"{'':26} {'tokens/s':>16} {'against llama-server':>22} {'requests/s':>11}"
+            f" {'tokens':>13} {'clients, % of a core':>21}"
+        )
         for runner in (server, batch):
             runner.answer(make_requests("short", next(numbers), options.slots))
         for variant in options.variant:
@@ -267,6 +271,7 @@ def _print(variant: str, server: Sequence[Turn], batch: Sequence[Turn]) -> None:
         raise SystemExit(f"{variant}: the answers have not the same lengths")
     ratios = [own.speed / peer.speed for own, peer in zip(batch, server, strict=True)]
     low, middle, high = quartiles(ratios)
+    requests = statistics.median(peer.seconds / own.seconds for own, peer in zip(batch, server, strict=True))
     speeds, made, clients = (
         [statistics.median(values) for values in zip(*map(measure, zip(server, batch, strict=True)), strict=True)]
         for measure in (
@@ -277,7 +282,7 @@ def _print(variant: str, server: Sequence[Turn], batch: Sequence[Turn]) -> None:
     )
     print(
         f"{variant:26} {speeds[1]:7.0f} / {speeds[0]:6.0f} {middle:7.3f} ({low:.3f}, {high:.3f})"
-        f" {made[1]:6.0f}/{made[0]:6.0f} {clients[1]:10.1f} / {clients[0]:.1f}",
+        f" {requests:11.3f} {made[1]:6.0f}/{made[0]:6.0f} {clients[1]:10.1f} / {clients[0]:.1f}",
         flush=True,
     )
 
