@@ -29,6 +29,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
         from .errors import INTERRUPTED
 
         raise SystemExit(INTERRUPTED) from None
+    except RuntimeError as error:
+        from .interrupt import exit_code_of_cause
+
+        code = exit_code_of_cause(error)
+        if code is None:
+            raise
+        raise SystemExit(code) from None
 
 
 def _run(arguments: Sequence[str] | None) -> None:

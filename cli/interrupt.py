@@ -156,14 +156,30 @@ def _send_later(number: int) -> Timer:
 
 def _send_lost_signal_again(unraisable: Any) -> None:
     """Send a signal again whose exception was lost while modules are imported: importlib has callbacks, too."""
-    error = unraisable.exc_value
-    code = error.code if isinstance(error, SystemExit) else None
-    if isinstance(error, KeyboardInterrupt):
-        _send_later(signal.SIGINT)
-    elif isinstance(code, int) and code - _FIRST_SIGNAL_CODE in _SIGNALS:
-        _send_later(code - _FIRST_SIGNAL_CODE)
-    else:
+    number = _signal_of(unraisable.exc_value)
+    if number is None:
         sys.__unraisablehook__(unraisable)
+    else:
+        _send_later(number)
+
+
+def exit_code_of_cause(error: RuntimeError) -> int | None:
+    """The exit code of the signal that caused this error; None if no signal did.
+
+    Before Python 3.12, what leaves a `__set_name__` while a class is made becomes the cause of a ``RuntimeError``.
+    """
+    number = _signal_of(error.__cause__)
+    return None if number is None else _FIRST_SIGNAL_CODE + number
+
+
+def _signal_of(error: BaseException | None) -> int | None:
+    """The number of the signal whose handler raised this; None if none did."""
+    if isinstance(error, KeyboardInterrupt):
+        return signal.SIGINT
+    if isinstance(error, SystemExit) and isinstance(error.code, int):
+        number = error.code - _FIRST_SIGNAL_CODE
+        return number if number in _SIGNALS else None
+    return None
 
 
 @contextmanager

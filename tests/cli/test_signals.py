@@ -88,6 +88,42 @@ def test_a_signal_in_a_callback_of_an_import_is_not_lost(environment, number):
     assert (process.returncode, out, err) == (CODES[number], b"", b"")
 
 
+IN_A_CLASS = """
+import os, sys
+from logitsmith.cli import group, main
+
+class Name:
+    def __set_name__(self, owner, name):
+        os.kill(os.getpid(), {number})
+        for _ in range(1000): pass
+        {then}
+
+def import_command(_):
+    class Thing:
+        name = Name()
+
+group.import_command = import_command
+sys.argv = ["gen", "samplers"]
+main()
+"""
+
+
+@signals
+def test_a_signal_while_a_class_is_made_prints_no_traceback(environment, number):
+    script = IN_A_CLASS.format(number=int(number), then="")
+    with start([sys.executable, "-c", script], environment) as process:
+        out, err = process.communicate(timeout=60)
+    assert (process.returncode, out, err) == (CODES[number], b"", b"")
+
+
+@pytest.mark.parametrize("then", ["raise ValueError('a fault')", "raise SystemExit('a fault')"])
+def test_a_fault_while_a_class_is_made_is_shown(environment, then):
+    with start([sys.executable, "-c", IN_A_CLASS.format(number=0, then=then)], environment) as process:
+        _, err = process.communicate(timeout=60)
+    assert process.returncode == 1
+    assert b"a fault" in err
+
+
 ENDING = """
 import os, sys, threading, time
 from logitsmith.cli import main
