@@ -7,9 +7,9 @@ Both are started once and run warm: the server answers its `/completion`, asked 
 request to the last answer. Both take turns within each round; compared is the median of the rounds' ratios. A
 round has prompts of its own, so that no prompt, and no beginning that prompts share, is held from an earlier one.
 Texts do not end by themselves, so both make the same number of tokens. Under a JSON Schema they end where they
-end, and the tokens made are counted. Where one side's answers are shorter, its tokens a second hold more reading
-of prompts; so the requests a second are compared as well. The clients' processor time is told, since they share
-the cores. The peer is built by `python -m benchmarks.build_llama_cpp`.
+end, and the tokens made are counted. Where one side's answers are shorter, more of its time goes into reading
+prompts, and its tokens a second fall; so the requests a second are compared as well. The clients' processor time
+is told, since they share the cores. The peer is built by `python -m benchmarks.build_llama_cpp`.
 """
 
 from __future__ import annotations
@@ -33,43 +33,11 @@ from logitsmith.engine import locate
 
 from .build_llama_cpp import program
 from .quartiles import quartiles
+from .server_requests import VARIANTS, Request, batch_line, make_requests, server_body
 from .start import ENVIRONMENT
 
 _CONTEXT, _BATCH, _THREADS = 1024, 512, 2
 _START_SECONDS = 60
-_RULE = "Answer the question below in one short and friendly sentence, and say so if you do not know. "
-_ASKED = ("the sea", "a lighthouse", "the weather at noon", "an old ship", "salt", "the keeper", "storms", "birds")
-_SCHEMA = {
-    "type": "object",
-    "properties": {
-        "topic": {"type": "string", "maxLength": 40},
-        "answer": {"type": "string", "maxLength": 120},
-        "certainty": {"type": "integer", "minimum": 0, "maximum": 100},
-        "sources": {"type": "array", "items": {"type": "string", "maxLength": 30}, "minItems": 1, "maxItems": 3},
-    },
-    "required": ["topic", "answer", "certainty", "sources"],
-    "additionalProperties": False,
-}
-_SCHEMA_TOKENS = 96
-"""The most tokens of an answer that has to fit the schema; most end before."""
-_CHAIN = "top-k40 > top-p0.95 > min-p0.05 > temp0.8"
-_SERVERS_CHAIN = {
-    "samplers": ["top_k", "top_p", "min_p", "temperature"],
-    "top_k": 40,
-    "top_p": 0.95,
-    "min_p": 0.05,
-    "temperature": 0.8,
-}
-
-
-class Request(NamedTuple):
-    """A request, for both."""
-
-    id: str
-    prompt: str
-    seed: int
-    max_tokens: int
-    has_schema: bool
 
 
 class Turn(NamedTuple):
@@ -83,28 +51,6 @@ class Turn(NamedTuple):
     def speed(self) -> float:
         """Tokens a second."""
         return sum(self.tokens.values()) / self.seconds
-
-
-def make_requests(variant: str, number: int, total: int) -> list[Request]:
-    """The requests of round ``number``, half as many with long prompts.
-
-    All prompts of a round differ at once from those of other rounds.
-    """
-    kind, _, schema = variant.partition(" + ")
-    requests = []
-    for index in range(total // 2 if kind == "long" else total):
-        begin = {
-            "short": "",
-            "shared beginning": f"Round {number}. " + _RULE * 15,
-            "long": f"Case {number}.{index}. " + _RULE * 30,
-        }[kind]
-        prompt = f"{begin}Question {number}.{index}: what about {_ASKED[index % len(_ASKED)]}?\nAnswer:"
-        length = _SCHEMA_TOKENS if schema else 32 + index * 7 % 32
-        requests.append(Request(f"{variant} {number}.{index}", prompt, index, length, bool(schema)))
-    return requests
-
-
-VARIANTS = tuple(f"{kind}{end}" for end in ("", " + schema") for kind in ("short", "shared beginning", "long"))
 
 
 class Server:
@@ -132,7 +78,7 @@ class Server:
             while True:
                 request = waiting.get_nowait()
                 connection.request(
-                    "POST", "/completion", _server_body(request), {"Content-Type": "application/json"}
+                    "POST", "/completion", server_body(request), {"Content-Type": "application/json"}
                 )
                 answer = json.loads(connection.getresponse().read())
                 tokens[request.id] = answer["tokens_predicted"]
@@ -140,19 +86,6 @@ class Server:
             pass
         finally:
             connection.close()
-
-
-def _server_body(request: Request) -> bytes:
-    body: dict[str, Any] = {
-        "prompt": request.prompt,
-        "seed": request.seed,
-        "n_predict": request.max_tokens,
-        "ignore_eos": not request.has_schema,
-        **_SERVERS_CHAIN,
-    }
-    if request.has_schema:
-        body["json_schema"] = _SCHEMA
-    return json.dumps(body).encode()
 
 
 @contextmanager
@@ -198,7 +131,7 @@ class Batch:
 
     def answer(self, requests: Sequence[Request]) -> Turn:
         """Send all lines, and wait for as many results."""
-        lines = b"".join(map(_line, requests))
+        lines = b"".join(map(batch_line, requests))
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         began, client_began = perf_counter(), process_time()
@@ -212,21 +145,6 @@ class Batch:
                 raise SystemExit(f"gen batch: {result['error']['message']}")
             tokens[result["custom_id"]] = result["response"]["body"]["usage"]["completion_tokens"]
         return Turn(tokens, seconds, client_seconds)
-
-
-def _line(request: Request) -> bytes:
-    line: dict[str, Any] = {
-        "id": request.id,
-        "prompt": request.prompt,
-        "seed": request.seed,
-        "max_tokens": request.max_tokens,
-        "chain": _CHAIN,
-    }
-    if request.has_schema:
-        line["json_schema"] = _SCHEMA
-    else:
-        line["set"] = {"ignore_eos": True}
-    return json.dumps(line).encode() + b"\n"
 
 
 @contextmanager
@@ -252,7 +170,7 @@ def main() -> None:
     with _running_server(model, options.slots) as server, _running_batch(model, options.slots) as batch:
         print(f"{options.slots} slots, {options.requests} requests, {options.rounds} rounds, {_THREADS} threads")
         print(
-            f"{'':26} {'tokens/s':>16} {'against llama-server':>22} {'requests/s':>11}"
+            f"{'':26} {'tokens/s':>16} {'against llama-server':>22} {'requests/s ratio':>17}"
             f" {'tokens':>13} {'clients, % of a core':>21}"
         )
         for runner in (server, batch):
@@ -271,7 +189,7 @@ def _print(variant: str, server: Sequence[Turn], batch: Sequence[Turn]) -> None:
         raise SystemExit(f"{variant}: the answers have not the same lengths")
     ratios = [own.speed / peer.speed for own, peer in zip(batch, server, strict=True)]
     low, middle, high = quartiles(ratios)
-    requests = statistics.median(peer.seconds / own.seconds for own, peer in zip(batch, server, strict=True))
+    request_ratio = statistics.median(peer.seconds / own.seconds for own, peer in zip(batch, server, strict=True))
     speeds, made, clients = (
         [statistics.median(values) for values in zip(*map(measure, zip(server, batch, strict=True)), strict=True)]
         for measure in (
@@ -282,7 +200,7 @@ def _print(variant: str, server: Sequence[Turn], batch: Sequence[Turn]) -> None:
     )
     print(
         f"{variant:26} {speeds[1]:7.0f} / {speeds[0]:6.0f} {middle:7.3f} ({low:.3f}, {high:.3f})"
-        f" {requests:11.3f} {made[1]:6.0f}/{made[0]:6.0f} {clients[1]:10.1f} / {clients[0]:.1f}",
+        f" {request_ratio:17.3f} {made[1]:6.0f}/{made[0]:6.0f} {clients[1]:10.1f} / {clients[0]:.1f}",
         flush=True,
     )
 

@@ -80,9 +80,9 @@ class Candidates(CandidateRows):
         return probs
 
     def llama_cpp_probs_down_to(self, least: float) -> Floats:
-        """`llama_cpp_probs` of the first rows, float32 (m,), among them all that reach ``least``.
+        """`llama_cpp_probs` of the first rows, float32 (m,): at least of every row that reaches ``least``.
 
-        These are all rows if the candidates are not ordered.
+        Of candidates in any order these are all rows.
         """
         # The probabilities sum to 1, and to less than 2 however the total was rounded.
         if self.is_ordered and least * self._logits.size > 2:

@@ -65,6 +65,13 @@ def test_all_probabilities_down_to_a_least_one(offsets):
         assert np.count_nonzero(found >= least) == np.count_nonzero(expected >= least)
 
 
+@pytest.mark.parametrize("least", [1e-9, 0.1, 1.5])
+@pytest.mark.parametrize("offsets", ROWS.values(), ids=ROWS)
+def test_of_candidates_in_any_order_a_least_probability_leaves_all(offsets, least):
+    found = made(offsets, is_ordered=False).llama_cpp_probs_down_to(least)
+    assert found.tolist() == made(offsets, is_ordered=False).llama_cpp_probs().tolist()
+
+
 def test_probabilities_follow_the_rows():
     candidates = made(ROWS["peaked"], is_ordered=False)
     for change in (
