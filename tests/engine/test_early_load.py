@@ -4,7 +4,7 @@ import sys
 import time
 
 import pytest
-from logitsmith.engine import EarlyLoad, Model, ModelError, plan_load
+from logitsmith.engine import ComputeOptions, EarlyLoad, Model, ModelError, plan_load
 
 from .small_models import make_metadata, random_tensors, tensor_shapes, write_file
 
@@ -103,12 +103,15 @@ def test_a_refused_file_has_the_same_message(tmp_path, changes):
     assert str(found.value) == str(expected.value)
 
 
-def test_a_context_that_cannot_be_made_has_the_same_message(small_model, monkeypatch):
-    # llama.cpp would fail after it had asked for all memory, which takes half a minute.
-    monkeypatch.setattr("logitsmith.engine.native_context.lib.llama_init_from_model", lambda *_: None)
+def test_a_context_that_cannot_be_made_has_the_same_message(tmp_path):
+    path = tmp_path / "m.gguf"
+    heads = {"llama.attention.head_count": 8, "llama.attention.head_count_kv": 8, "llama.rope.dimension_count": 16}
+    metadata = make_metadata("llama") | heads
+    write_file(path, metadata, random_tensors(tensor_shapes(path, metadata)))
     messages = []
-    plan, load = early(small_model)
-    for model in (Model.from_plan(plan, early=load), Model.load(small_model)):
+    compute = ComputeOptions(cache_type_k="q8_0")  # its blocks of 32 values are longer than these heads
+    plan, load = early(path, compute=compute)
+    for model in (Model.from_plan(plan, early=load), Model.load(path, compute=compute)):
         with model, pytest.raises(ModelError) as caught:
             model.context  # noqa: B018
         messages.append(str(caught.value))
