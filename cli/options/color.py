@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from enum import Enum
+from enum import StrEnum
 
 from .switch_words import switch_parser
 
 
-class Color(str, Enum):
+class Color(StrEnum):
     """When colours are written; ``on`` and ``off`` are llama.cpp's words."""
 
     auto = "auto"

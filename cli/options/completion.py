@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from enum import Enum
+from enum import StrEnum
 
 from .flag import REQUIRED, Options, argument, options_class
 
 
-class Shell(str, Enum):
+class Shell(StrEnum):
     """A shell that completes command lines."""
 
     bash = "bash"

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from enum import Enum
+from enum import StrEnum
 
 from .flag import Options, flag, options_class
 
 
-class DoctorFormat(str, Enum):
+class DoctorFormat(StrEnum):
     """How the page is written."""
 
     text = "text"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from enum import Enum
+from enum import StrEnum
 from functools import partial
 from pathlib import Path
 
@@ -18,7 +18,7 @@ _endpoint = partial(flag, panel="Endpoint (or a model, -m)")
 _calls = partial(flag, panel="Calls")
 
 
-class Api(str, Enum):
+class Api(StrEnum):
     """Which API an endpoint has; `cli/inputs/endpoint.py` says how each is opened."""
 
     llama_server = "llama-server"

@@ -4,21 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import MISSING, FrozenInstanceError, dataclass, field, fields
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar, dataclass_transform
 
 import typer
 
 from .completes import Completes
 from .limits import Limit
-
-if TYPE_CHECKING:
-    from typing_extensions import dataclass_transform
-else:
-
-    def dataclass_transform(**_: object) -> object:
-        """Do nothing: only type checkers need it, and its module takes 5 ms of each start."""
-        return lambda function: function
-
 
 T = TypeVar("T")
 _FLAG = "flag"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from enum import Enum
+from enum import StrEnum
 from pathlib import Path
 
 import typer
@@ -13,7 +13,7 @@ from .limits import at_least
 from .paths import refuse_same_file
 
 
-class OneSource(str, Enum):
+class OneSource(StrEnum):
     """One of two distributions."""
 
     model = "model"

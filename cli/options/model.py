@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from enum import Enum
+from enum import Enum, StrEnum
 from functools import partial
 from pathlib import Path
 
@@ -20,7 +20,7 @@ _model = partial(flag, panel="Model")
 _ALL_LAYERS = -1
 
 
-class FlashAttention(str, Enum):
+class FlashAttention(StrEnum):
     """When flash attention is used."""
 
     on = "on"

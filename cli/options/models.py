@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from enum import Enum
+from enum import StrEnum
 
 from .completes import Completes
 from .flag import REQUIRED, Options, argument, flag, options_class
@@ -10,7 +10,7 @@ from .flag import REQUIRED, Options, argument, flag, options_class
 LIST_HELP = "text: a table; json: all facts, with paths. [text]"
 
 
-class ModelsFormat(str, Enum):
+class ModelsFormat(StrEnum):
     """How models are printed."""
 
     text = "text"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from enum import Enum
+from enum import StrEnum
 
 import typer
 
@@ -16,7 +16,7 @@ from .prompt import ChatOptions, EscapeOptions, FrameOptions, PromptOptions
 from .sampling import FullSamplingOptions
 
 
-class NextFormat(str, Enum):
+class NextFormat(StrEnum):
     """How the next token is shown."""
 
     table = "table"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from enum import Enum, auto
+from enum import Enum, StrEnum, auto
 from functools import partial
 from itertools import groupby
 from typing import Any
@@ -19,7 +19,7 @@ from .limits import at_least
 output_flag = partial(flag, panel="Output")
 
 
-class Format(str, Enum):
+class Format(StrEnum):
     """How events are written."""
 
     text = "text"
@@ -30,7 +30,7 @@ class Format(str, Enum):
     llama_server = "llama-server"
 
 
-class Source(str, Enum):
+class Source(StrEnum):
     """Which distribution logprobs are of."""
 
     model = "model"

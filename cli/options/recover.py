@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from enum import Enum
+from enum import StrEnum
 from functools import partial
 from pathlib import Path
 
@@ -21,7 +21,7 @@ _output = partial(flag, panel="Output")
 BASIS = "a --basis"
 
 
-class Method(str, Enum):
+class Method(StrEnum):
     """How logprobs are recovered."""
 
     auto = "auto"

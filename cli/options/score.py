@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from enum import Enum
+from enum import StrEnum
 from functools import partial
 from pathlib import Path
 
@@ -17,7 +17,7 @@ from .prompt import EscapeOptions, PromptOptions
 _score = partial(flag, panel="Scoring")
 
 
-class ScoreFormat(str, Enum):
+class ScoreFormat(StrEnum):
     """How scores are written."""
 
     table = "table"

@@ -8,7 +8,7 @@ import pickle
 import socket
 import threading
 import time
-from datetime import datetime, timedelta, timezone
+from datetime import UTC, datetime, timedelta
 
 import httpx
 import pytest
@@ -306,7 +306,7 @@ WAITS = {
     "more than ten minutes": ("7200", 600),
     "no end": ("inf", 600),
     "the past": ("-3", 0),
-    "a date": (lambda: email.utils.format_datetime(datetime.now(timezone.utc) + timedelta(seconds=90)), 90),
+    "a date": (lambda: email.utils.format_datetime(datetime.now(UTC) + timedelta(seconds=90)), 90),
     "a date that was": ("Wed, 21 Oct 2015 07:28:00 GMT", 0),
     "a date without a zone": ("Wed, 21 Oct 2015 07:28:00", 0),
 }
