@@ -62,6 +62,8 @@ def named_failures(report: Callable[[str, int], object]) -> Iterator[None]:
 
 def _failure_sentence(error: Exception) -> str | None:
     """What is wrong, as a sentence; None for an exception that is a fault of this program."""
+    if _is_out_of_memory(error):
+        return "memory ran out; try a smaller model or a smaller -c, or raise the limit (ulimit -v)"
     if isinstance(error, OSError):
         return _system_sentence(error)
     if isinstance(error, ModuleNotFoundError):
@@ -77,6 +79,15 @@ def _failure_sentence(error: Exception) -> str | None:
 
         return usage_sentence(error)
     return str(error)
+
+
+def _is_out_of_memory(error: Exception) -> bool:
+    """Return whether the system gave no memory. Python says so in three ways, one of them for a thread's stack."""
+    return (
+        isinstance(error, MemoryError)
+        or (isinstance(error, OSError) and error.errno == errno.ENOMEM)
+        or (isinstance(error, RuntimeError) and str(error) == "can't start new thread")
+    )
 
 
 def _system_sentence(error: OSError) -> str:
