@@ -67,11 +67,7 @@ def _failure_sentence(error: Exception) -> str | None:
     if isinstance(error, OSError):
         return _system_sentence(error)
     if isinstance(error, ModuleNotFoundError):
-        module = (error.name or "").partition(".")[0]
-        if module in ("", __name__.partition(".")[0]):
-            return None
-        package = _PACKAGES_BY_MODULE.get(module, module)
-        return f"the Python package {package} is not installed here; pip install {package}"
+        return _missing_package_sentence(error)
     if getattr(error, "exit_code", None) is None:
         return None
     if hasattr(error, "format_message"):  # what typer refuses has a sentence of ours
@@ -79,6 +75,15 @@ def _failure_sentence(error: Exception) -> str | None:
 
         return usage_sentence(error)
     return str(error)
+
+
+def _missing_package_sentence(error: ModuleNotFoundError) -> str | None:
+    """The package to install; None for a module of this program."""
+    module = (error.name or "").partition(".")[0]
+    if module in ("", __name__.partition(".")[0]):
+        return None
+    package = _PACKAGES_BY_MODULE.get(module, module)
+    return f"the Python package {package} is not installed here; pip install {package}"
 
 
 def _is_out_of_memory(error: Exception) -> bool:
