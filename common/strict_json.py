@@ -3,7 +3,16 @@
 from __future__ import annotations
 
 import json
+import re
+from itertools import accumulate
 from typing import Any
+
+MAX_JSON_DEPTH = 500
+"""Levels of arrays and objects in a JSON text. Python's own limit depends on its version: about 900 levels, or many
+thousands, of which code that walks through the value could handle only the first 900."""
+
+_STRING = re.compile(r'"(?:[^"\\]|\\.)*(?:"|\Z)', re.DOTALL)  # \Z: an open string must not be searched repeatedly
+_NO_BRACKETS = re.compile(r"[^\[\]{}]+")
 
 _PROBLEMS = {
     "Expecting value": "a value is missing",
@@ -25,7 +34,7 @@ class NonFiniteNumberError(ValueError):
 
 
 class NestedTooDeeplyError(ValueError, RecursionError):
-    """A JSON text that is nested more deeply than Python's stack allows, about 900 levels."""
+    """A JSON text that is nested more deeply than `MAX_JSON_DEPTH` levels."""
 
 
 def parse_strict_json(text: str | bytes) -> Any:
@@ -38,14 +47,24 @@ def parse_strict_json(text: str | bytes) -> Any:
         NestedTooDeeplyError: it is nested too deeply; also a ``RecursionError``.
         ValueError: an integer has too many digits. All of the above are ``ValueError`` too.
     """
+    if _depth(text) > MAX_JSON_DEPTH:
+        raise NestedTooDeeplyError("it is nested too deeply")
     try:
         return json.loads(text, parse_constant=_refuse_constant)
-    except RecursionError:
-        raise NestedTooDeeplyError("it is nested too deeply") from None
     except ValueError as error:
         if type(error) is ValueError:  # Python's own advice is about its settings
             raise ValueError("it has a number of too many digits") from None
         raise
+
+
+def _depth(text: str | bytes) -> int:
+    """Return the levels of brackets outside of strings; 0 where a count shows that there cannot be too many."""
+    if isinstance(text, bytes):
+        text = text.decode("latin-1")  # UTF-8 has no bracket or quote inside of another character
+    if text.count("[") + text.count("{") <= MAX_JSON_DEPTH:
+        return 0
+    brackets = _NO_BRACKETS.sub("", _STRING.sub("", text))
+    return max(accumulate(1 if bracket in "[{" else -1 for bracket in brackets), default=0)
 
 
 def json_problem(error: json.JSONDecodeError) -> str:

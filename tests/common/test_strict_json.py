@@ -19,9 +19,39 @@ def test_other_than_json_is_refused(text):
         parse_strict_json(text)
 
 
-def test_deep_nesting_is_a_value_error():
+TOO_DEEP = {
+    "arrays": "[" * 501 + "]" * 501,
+    "objects": '{"a":' * 501 + "1" + "}" * 501,
+    "bytes": b"[" * 501 + b"]" * 501,
+    "beside a string": '{"a": "]]", "b": ' + "[" * 500 + "]" * 500 + "}",
+    "never closed": "[" * 501,
+    "any Python's limit": "[" * 100_000 + "]" * 100_000,
+}
+
+
+@pytest.mark.parametrize("text", TOO_DEEP.values(), ids=TOO_DEEP)
+def test_deep_nesting_is_a_value_error(text):
     with pytest.raises(ValueError, match=r"^it is nested too deeply$"):
-        parse_strict_json("[" * 100_000 + "]" * 100_000)
+        parse_strict_json(text)
+
+
+DEEP_ENOUGH = {
+    "at the limit": "[" * 500 + "]" * 500,
+    "many beside each other": "[" + "[[]]," * 1000 + "[]]",
+    "brackets in a string": '["' + "[" * 600 + '"]',
+    "quotes in a string": '["' + '\\"[' * 600 + '"]',
+    "brackets behind a backslash": '["\\\\", "' + "{" * 600 + '"]',
+}
+
+
+@pytest.mark.parametrize("text", DEEP_ENOUGH.values(), ids=DEEP_ENOUGH)
+def test_only_depth_counts(text):
+    assert parse_strict_json(text) == json.loads(text) == parse_strict_json(text.encode())
+
+
+def test_an_open_string_of_many_quotes_is_no_json():
+    with pytest.raises(json.JSONDecodeError):
+        parse_strict_json("[" + "[]," * 600 + '"' + '\\"' * 100_000)
 
 
 def test_too_many_digits_are_named_without_pythons_own_advice():
