@@ -8,8 +8,8 @@ from itertools import accumulate
 from typing import Any
 
 MAX_JSON_DEPTH = 500
-"""Levels of arrays and objects in a JSON text. Python's own limit depends on its version: about 900 levels, or many
-thousands, of which code that walks through the value could handle only the first 900."""
+"""Levels of arrays and objects in a JSON text. Python's own limit depends on its version: about 900 levels, or
+thousands, although code that walks through the value recursively can handle only about 900."""
 
 _STRING = re.compile(r'"(?:[^"\\]|\\.)*(?:"|\Z)', re.DOTALL)  # \Z: an open string must not be searched repeatedly
 _NO_BRACKETS = re.compile(r"[^\[\]{}]+")
