@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 import sysconfig
+import tarfile
 import venv
 import zipfile
 from importlib.metadata import version
@@ -20,15 +21,30 @@ pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")
-def wheel(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("wheel")
-    subprocess.run(
-        [sys.executable, "-m", "build", "--wheel", "--outdir", str(folder), str(ROOT)],
-        check=True,
-        capture_output=True,
-    )
-    (path,) = folder.glob("logitsmith-*.whl")
+def build(tmp_path_factory):
+    """The folder of the source archive and the wheel, and what the build printed."""
+    folder = tmp_path_factory.mktemp("build")
+    command = [sys.executable, "-m", "build", "--outdir", str(folder), str(ROOT)]
+    done = subprocess.run(command, check=True, capture_output=True, text=True)
+    return folder, done.stdout + done.stderr
+
+
+@pytest.fixture(scope="module")
+def wheel(build):
+    (path,) = build[0].glob("logitsmith-*.whl")
     return path
+
+
+def test_the_build_warns_of_no_package(build):
+    assert "absent from the `packages` configuration" not in build[1]
+
+
+def test_the_source_archive_holds_what_the_wheel_needs_and_no_tests(build):
+    (path,) = build[0].glob("logitsmith-*.tar.gz")
+    with tarfile.open(path) as archive:
+        names = {name.partition("/")[2] for name in archive.getnames()}
+    assert {"pyproject.toml", "setup.py", "tools/man_pages.py", "presets/builtin/default.yaml"} <= names
+    assert not [name for name in names if name.startswith("tests")]
 
 
 def test_every_file_of_the_rooms_is_in_the_wheel(wheel):
