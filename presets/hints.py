@@ -6,12 +6,27 @@ from collections.abc import Iterable
 
 from ..common import nearest_name
 
-_SIMILARITY = 0.6
-"""From this similarity on, a known name is suggested (see `difflib`)."""
+_KEY_SIMILARITY = 0.6
+"""Least similarity of a key that is suggested (see `difflib`)."""
+_NAME_SIMILARITY = 0.7
+"""Least similarity of the name of a preset or a section that is suggested: users choose these names, and unlike
+words must not be taken for typing errors."""
 
 
 def name_hint(name: str, known: Iterable[str]) -> str:
-    """Return ``did you mean X?`` if a known name is similar, else ``known: A, B``."""
+    """Return ``did you mean X?`` if a known key is similar, else ``known: A, B``."""
     names = list(known)
-    near = nearest_name(name.lower(), names, _SIMILARITY)
+    near = nearest_name(name.lower(), names, _KEY_SIMILARITY)
     return f"did you mean {near}?" if near else f"known: {', '.join(names) or 'none'}"
+
+
+def preset_hint(name: str, known_names: Iterable[str]) -> str:
+    """Return ``did you mean X? (known: A, B)`` if a preset or section has a similar name, else ``known: A, B``.
+
+    The case of letters is ignored.
+    """
+    names = list(known_names)
+    by_folded_name = {known.casefold(): known for known in reversed(names)}
+    near = nearest_name(name.casefold(), by_folded_name, _NAME_SIMILARITY)
+    listed = f"known: {', '.join(names) or 'none'}"
+    return f"did you mean {by_folded_name[near]}? ({listed})" if near else listed

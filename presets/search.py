@@ -10,7 +10,7 @@ from pathlib import Path
 
 from ..common import SearchFolder, find_named_files, search_path
 from .errors import PresetError
-from .hints import name_hint
+from .hints import preset_hint
 
 BUILT_IN = Path(__file__).parent / "builtin"
 """The folder of the presets that come with the package."""
@@ -53,10 +53,7 @@ def find_preset(name_or_path: str) -> PresetEntry:
         return known[name_or_path]
     if _looks_like_file(split_section(name_or_path)[0]):
         raise PresetError(f"{name_or_path}: there is no such file; gen presets lists what has a name")
-    hint = name_hint(name_or_path, sorted(known))
-    if hint.startswith("did"):
-        hint = f"{hint} (known: {', '.join(sorted(known))})"
-    raise PresetError(f"unknown preset {name_or_path!r}; {hint}")
+    raise PresetError(f"unknown preset {name_or_path!r}; {preset_hint(name_or_path, sorted(known))}")
 
 
 def names_file(text: str) -> bool:

@@ -42,12 +42,19 @@ def list_() -> None:
 @takes_options(PresetNameOptions)
 def show(options: PresetNameOptions) -> None:
     """Print a preset's YAML."""
-    from ...presets import find_preset
+    from ...presets import find_preset, names_file, split_section
     from ..render.text import terminal_safe
 
-    path = find_preset(options.name).path
-    with file_errors_in_words(path):
-        text = path.read_text(encoding="utf-8", errors="replace")
+    file, section = split_section(options.name)
+    if section is not None and names_file(options.name):
+        open_preset(options.name, is_quiet=True)  # says what helps if the file has no such preset
+        imported = import_file(Path(file), None, section)
+        report(imported.reported)
+        text = imported.yaml_text()
+    else:
+        path = find_preset(options.name).path
+        with file_errors_in_words(path):
+            text = path.read_text(encoding="utf-8", errors="replace")
     sys.stdout.write(terminal_safe(text, sys.stdout))
 
 
@@ -80,11 +87,14 @@ def import_(options: PresetImportOptions) -> None:
 
     Comments tell where each step comes from. What cannot be carried over is reported on stderr.
     """
-    from ...presets import AmbiguousFormatError, MissingSectionError, PresetError
+    from ...presets import AmbiguousFormatError, MissingSectionError, PresetError, split_section
     from ..render.text import terminal_safe
 
+    file, section = split_section(options.file)
+    if section is not None and options.section is not None:
+        raise PresetError(f"--section: {options.file} already names the section {section!r}; leave --section out")
     try:
-        imported = import_file(options.file, options.format, options.section)
+        imported = import_file(Path(file), options.format, options.section if section is None else section)
     except MissingSectionError as error:
         raise PresetError(list_sections(error, "--section NAME")) from None
     except AmbiguousFormatError as error:
@@ -95,7 +105,7 @@ def import_(options: PresetImportOptions) -> None:
     if options.save is None:
         sys.stdout.write(terminal_safe(imported.yaml_text(), sys.stdout))
     else:
-        folder = Path() if is_stdin(options.file) else options.file.parent
+        folder = Path() if is_stdin(Path(file)) else Path(file).parent
         _save(options.save, imported.yaml_text(folder), may_replace=options.force)
 
 

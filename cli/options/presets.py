@@ -17,7 +17,7 @@ class PresetNameOptions(Options):
     name: str = argument(
         "NAME",
         called="NAME",
-        help="A preset's name, or a file.",
+        help="A preset's name, a file, or FILE#NAME for one preset of a file with several.",
         default=REQUIRED,
         completes=Completes.PRESET_FILE,
     )
@@ -27,11 +27,12 @@ class PresetNameOptions(Options):
 class PresetImportOptions(Options):
     """Which file, and where its preset goes."""
 
-    file: Path = argument(
+    file: str = argument(
         "FILE",
         called="FILE",
-        help="A preset of another tool, or a GGUF for its author's settings; - is stdin.",
+        help="A preset of another tool, FILE#NAME for one of several, or a GGUF; - is stdin.",
         default=REQUIRED,
+        completes=Completes.FILE,
     )
     format: str | None = flag(
         "--from",
@@ -40,7 +41,9 @@ class PresetImportOptions(Options):
         " [by the content]",
         completes=Completes.IMPORT_FORMAT,
     )
-    section: str | None = flag("--section", metavar="NAME", help="Which preset of a file with several.")
+    section: str | None = flag(
+        "--section", metavar="NAME", help="Which preset of a file with several, as FILE#NAME does."
+    )
     save: str | None = flag(
         "--save", metavar="NAME", help="Save it in your preset folder, for -P NAME. [print it]"
     )
@@ -67,7 +70,7 @@ class PresetExportOptions(Options):
     name: str = argument(
         "NAME",
         called="NAME",
-        help="A preset's name, or a file, also of another tool.",
+        help="A preset's name, a file, also of another tool, or FILE#NAME for one of several.",
         default=REQUIRED,
         completes=Completes.PRESET_FILE,
     )

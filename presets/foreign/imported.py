@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import yaml
 
 from ..errors import PresetError
+from ..hints import preset_hint
 from ..preset import Preset
 from .draft import Draft, ForeignStep
 
@@ -122,7 +123,7 @@ def choose_section(names: Sequence[str], section: str | None, origin: str) -> in
         raise MissingSectionError(origin, names)
     if section in names:
         return list(names).index(section)
-    raise PresetError(f"{origin}: there is no section {section!r}; there are: {', '.join(names)}")
+    raise PresetError(f"{origin}: there is no section {section!r}; {preset_hint(section, names)}")
 
 
 def _with_absolute_paths(extras: Mapping[str, Any], folder: Path) -> dict[str, Any]:

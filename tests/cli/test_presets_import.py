@@ -100,6 +100,46 @@ def test_sections_are_listed_and_chosen(gen, work):
     assert "holds one preset only" in gen("x", "-P", "webui.yaml#Nope", code=2).err
 
 
+SECTION_HINTS = {
+    "swapped": ("Clam", "did you mean Calm? (known: Calm, Wild, wide)"),
+    "case": ("wild, WIDE", "did you mean Wild, wide? (known: Calm, Wild, wide)"),
+    "far": ("zebra", "known: Calm, Wild, wide"),
+}
+
+
+@pytest.mark.parametrize(("section", "hint"), SECTION_HINTS.values(), ids=SECTION_HINTS)
+def test_a_section_of_a_similar_name_is_suggested(gen, work, section, hint):
+    message = f"gen: kobold.presets: there is no section {section!r}; {hint}\n"
+    assert gen("x", "-P", f"kobold.presets#{section}", code=2).err == message
+
+
+@pytest.mark.parametrize("folder", ["", "./"])
+def test_a_section_by_its_mark_in_all_commands(gen, work, folder):
+    name = f"{folder}kobold.presets#Wild, wide"
+    chosen = gen("presets", "import", "kobold.presets", "--section", "Wild, wide").out
+    assert gen("presets", "import", name).out == chosen
+    assert gen("presets", "show", name).out == chosen
+    assert gen("presets", "check", name).out == f"{name}: ok (temperature > dist)\n"
+    assert "temperature: 1.4" in gen("presets", "export", name, "--to", "webui").out
+    gen("presets", "import", name, "--save", "wild")
+    assert gen("presets", "show", "wild").out == chosen
+
+
+WRONG_SECTIONS = {
+    "named twice": (("import", "kobold.presets#Calm", "--section", "Calm"), "already names the section 'Calm'"),
+    "unknown": (("import", "kobold.presets#Clam"), "did you mean Calm?"),
+    "show unknown": (("show", "kobold.presets#Clam"), "did you mean Calm?"),
+    "show one of ours": (("show", "mine.yaml#x"), "the file holds one preset only, and no section 'x'"),
+    "no such file": (("show", "nosuch.presets#x"), "nosuch.presets#x: there is no such file"),
+}
+
+
+@pytest.mark.parametrize(("arguments", "message"), WRONG_SECTIONS.values(), ids=WRONG_SECTIONS)
+def test_a_wrong_section_by_its_mark(gen, work, arguments, message):
+    (work / "mine.yaml").write_text("chain: [greedy]\n")
+    assert message in gen("presets", *arguments, code=2).err
+
+
 def test_a_file_whose_name_has_the_mark_of_sections(gen, work):
     (work / "a#b.json").write_text(json.dumps(KOBOLDAI))
     assert gen("presets", "check", "a#b.json#Calm").out == gen(

@@ -127,7 +127,10 @@ def test_name_is_shown_as_its_file(project: Path, suffix: str) -> None:
 UNKNOWN = {
     "near": ("creativ", f"did you mean creative? ({KNOWN})"),
     "case": ("Creative", f"did you mean creative? ({KNOWN})"),
+    "swapped": ("percise", f"did you mean precise? ({KNOWN})"),
+    "without its dash": ("MINP", f"did you mean min-p? ({KNOWN})"),
     "far": ("xyz", KNOWN),
+    "begins alike only": ("koala", KNOWN),
     "empty": ("", KNOWN),
 }
 
@@ -137,6 +140,12 @@ def test_unknown(name: str, hint: str) -> None:
     with pytest.raises(PresetError) as caught:
         find_preset(name)
     assert str(caught.value) == f"unknown preset {name!r}; {hint}"
+
+
+def test_the_case_of_a_users_preset_is_ignored(project: Path) -> None:
+    write(project / "presets/ABC1.yaml")
+    with pytest.raises(PresetError, match=r"did you mean ABC1\?"):
+        find_preset("abc1")
 
 
 @pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() == 0, reason="root may read everything")
