@@ -45,6 +45,8 @@ class Draft:
         self.steps: list[ForeignStep] = []
         self.extras: dict[str, Any] = {}
         self.reported: list[str] = []
+        self.changed: list[str] = []
+        """Those of ``reported`` whose setting is carried over, but works otherwise than in the tool or the file."""
         self.notes: list[str] = []
         self.description = ""
 
@@ -52,6 +54,11 @@ class Draft:
         """Note that a key of the file could not be carried over: ``KEY VALUE: EFFECT``."""
         spelled = self.table.spelled(key)
         self.reported.append(f"{spelled} {shorten(self.table.values.get(spelled))}: {effect}")
+
+    def report_changed(self, key: str, change: str) -> None:
+        """Note that a key of the file is carried over with a change: ``KEY VALUE: CHANGE``."""
+        self.report(key, change)
+        self.changed.append(self.reported[-1])
 
     def put(self, slot: str, name: str, params: Mapping[str, Any], keys: Sequence[str], comment: str = "") -> None:
         """Put a step into a slot; one that its parameters switch off makes no step.

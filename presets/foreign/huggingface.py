@@ -100,7 +100,7 @@ def _put_sampling(draft: Draft) -> None:
     if temperature == 0:
         draft.put_greedy("temperature", "temperature", "temperature 0 takes the most likely token")
         if table.flag("do_sample", False):
-            draft.report("temperature", "transformers refuses 0; here the most likely token is taken")
+            draft.report_changed("temperature", "transformers refuses 0; here the most likely token is taken")
     else:
         draft.put("temperature", "temperature", {"t": temperature}, ["temperature"])
     draft.put("top_h", "top_h", {"h": table.number("top_h", 0.0)}, ["top_h"])

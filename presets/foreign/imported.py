@@ -32,7 +32,7 @@ class Imported:
     extras: dict[str, Any]
     """What the file sets of ``max_tokens``, ``stop``, ``system``, ``seed`` and ``grammar``."""
     reported: list[str]
-    """A sentence for each thing that could not be carried over, which names its key."""
+    """A sentence for each thing that could not be carried over as it is, which names its key."""
     preset: Preset
     """The preset, ready to use."""
     sections: list[str]
@@ -41,11 +41,13 @@ class Imported:
     """The steps of the chain with the keys and the reasons that they come from."""
     notes: tuple[str, ...]
     """Decisions about the chain as a whole: which order, whose defaults."""
+    changed: tuple[str, ...] = ()
+    """Those of ``reported`` whose setting is carried over with a change; the settings of all others are left out."""
     other_format: str | None = None
     """What the content looks like, if another format was asked for, which does not know some of its keys."""
 
     def yaml_text(self, folder: Path | None = None) -> str:
-        """Return a preset file: the chain, a comment on each decision, and what could not be carried over.
+        """Return a preset file: the chain, a comment on each decision, and what was changed and left out.
 
         ``folder``: that of the imported file, if the preset goes elsewhere: a relative path of a grammar in it is
         then written as an absolute one. None: paths stay as they are.
@@ -56,8 +58,10 @@ class Imported:
         lines.append("chain:")
         lines += [_step_line(step) for step in self.steps]
         lines += [f"{key}: {_flow(extras[key])}" for key in _EXTRAS if key in extras]
-        if self.reported:
-            lines += ["# Not carried over:", *(f"# - {_comment(sentence)}" for sentence in self.reported)]
+        left_out = [sentence for sentence in self.reported if sentence not in self.changed]
+        for heading, sentences in (("Carried over with a change", self.changed), ("Left out", left_out)):
+            if sentences:
+                lines += [f"# {heading}:", *(f"# - {_comment(sentence)}" for sentence in sentences)]
         return "\n".join(lines) + "\n"
 
 
@@ -108,6 +112,7 @@ def import_draft(draft: Draft, format_name: str, origin: PresetOrigin, sections:
         sections=list(sections),
         steps=tuple(draft.steps),
         notes=tuple(draft.notes),
+        changed=tuple(dict.fromkeys(draft.changed)),
     )
 
 

@@ -91,7 +91,7 @@ def _put_steps(draft: Draft, defaults: Mapping[str, float]) -> None:
     temperature = table.number("temp", defaults["temp"])
     if temperature == 0:
         draft.put_greedy("temperature", "temp", "KoboldAI refuses temperature 0; KoboldCpp takes the best token")
-        draft.report("temp", "KoboldAI refuses it; as in KoboldCpp, the most likely token is taken")
+        draft.report_changed("temp", "KoboldAI refuses it; as in KoboldCpp, the most likely token is taken")
     else:
         draft.put("temperature", "temperature", {"t": temperature}, ["temp"])
     draft.put("top_k", "top_k", {"k": max(table.whole_number("top_k", 0), 0)}, ["top_k"])
@@ -110,7 +110,7 @@ def _put_steps(draft: Draft, defaults: Mapping[str, float]) -> None:
     if table.number("min_p", 0) > 0:
         draft.put("min_p", "min_p", {"p": table.number("min_p", 0.0)}, ["min_p"], "as KoboldCpp applies it")
         if table.whole_number("mirostat", 0) not in (1, 2):
-            draft.report("min_p", "KoboldAI has none; it stands behind top_p, where KoboldCpp applies it")
+            draft.report_changed("min_p", "KoboldAI has none; it stands behind top_p, where KoboldCpp applies it")
 
 
 def _order(draft: Draft, default: list[int]) -> list[int]:
@@ -133,7 +133,7 @@ def _take_mirostat_chain(draft: Draft) -> bool:
     params = {"tau": table.number("mirostat_tau", 5.0), "eta": table.number("mirostat_eta", 0.1)}
     name = "mirostat" if version == 1 else "mirostat_v2"
     draft.put("mirostat", name, params, ["mirostat", "mirostat_tau", "mirostat_eta"], "as KoboldCpp applies it")
-    draft.report("mirostat", "KoboldAI has none; the chain is KoboldCpp's: penalty, temperature, mirostat")
+    draft.report_changed("mirostat", "KoboldAI has none; the chain is KoboldCpp's: penalty, temperature, mirostat")
     acting = ("repetition_penalty", "temperature", "mirostat")
     draft.report_idle([step for slot, step in draft.slots.items() if slot not in acting], "mirostat is on")
     draft.take_chain(draft.arranged(acting))

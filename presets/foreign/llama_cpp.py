@@ -38,11 +38,13 @@ def convert(sections: Mapping[str, IniSection], chosen: str | None, origin: str)
     """Return the draft of a section, over what ``[*]`` says; None: what ``[*]`` says alone."""
     entries: dict[str, LlamaEntry] = {}
     reported: list[str] = []
+    changed: list[str] = []
     for name in (GLOBAL_SECTION, chosen):
         if name is not None and name in sections:
-            entries.update(_entries(sections[name], reported))
+            entries.update(_entries(sections[name], reported, changed))
     draft = convert_entries(entries, origin)
     draft.reported[:0] = reported
+    draft.changed[:0] = changed
     if GLOBAL_SECTION in sections and chosen is not None:
         draft.notes.append(f"section [{chosen}] over [*]")
     return draft
@@ -83,8 +85,14 @@ def _option_of_metadata(key: str) -> str | None:
     return METADATA_OPTIONS.get(name, OPTION_BY_NAME.get(name))
 
 
-def _entries(section: IniSection, reported: list[str]) -> dict[str, LlamaEntry]:
-    """The options of a section. Of two names for one option, the last in the alphabet counts, as in llama.cpp."""
+def _entries(section: IniSection, reported: list[str], changed: list[str]) -> dict[str, LlamaEntry]:
+    """Return the options of a section. Of two names for one option, the last in the alphabet counts, as in llama.cpp.
+
+    Args:
+        section: the section of the file.
+        reported: receives a sentence for each key that llama.cpp would read otherwise, or not at all.
+        changed: receives those of the sentences whose value is carried over.
+    """
     entries: dict[str, LlamaEntry] = {}
     for key in sorted(section.values):
         value = section.values[key]
@@ -96,6 +104,7 @@ def _entries(section: IniSection, reported: list[str]) -> dict[str, LlamaEntry]:
                     f"{key} {value}: llama.cpp refuses the file, since no option has this name; "
                     f"it was read as {option}"
                 )
+                changed.append(reported[-1])
             elif key not in SILENT_OPTIONS and not key.startswith(SILENT_VARIABLES):
                 reported.append(f"{key} {value}: llama.cpp does not know this key, and refuses the file")
         if option is None:
@@ -103,6 +112,7 @@ def _entries(section: IniSection, reported: list[str]) -> dict[str, LlamaEntry]:
         entries[option] = LlamaEntry(key, value, section.lines[key])
         if key in section.cut:
             reported.append(f"{key} {value}: llama.cpp takes {section.cut[key]!r} for a comment")
+            changed.append(reported[-1])
     return entries
 
 
@@ -131,7 +141,7 @@ def convert_entries(entries: Mapping[str, LlamaEntry], origin: str) -> Draft:
     _put_biases(draft)
     for key in ("repeat-last-n", "dry-penalty-last-n"):
         if table.whole_number(key, 0) < 0:
-            draft.report(key, "today's llama.cpp refuses a negative window; here it is all tokens")
+            draft.report_changed(key, "today's llama.cpp refuses a negative window; here it is all tokens")
     order = _order(draft)
     if order is None:
         draft.notes.append("order: llama.cpp's default")

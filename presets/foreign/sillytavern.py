@@ -96,7 +96,7 @@ def convert(values: Mapping[Any, Any], origin: str) -> Draft:
     _report_others(draft)
     order = spliced(table.raw("sampler_priority"), ORDER)
     if table.is_given("sampler_priority") and not isinstance(table.raw("sampler_priority"), list):
-        draft.report("sampler_priority", "it is no list, so SillyTavern takes its default order")
+        draft.report_changed("sampler_priority", "it is no list, so SillyTavern takes its default order")
     if not table.is_given("temperature_last"):
         draft.notes.append("temperature_last: true, as in a fresh session")
     hijack.arrange_chain(draft, order, table.flag("temperature_last", True))

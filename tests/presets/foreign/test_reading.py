@@ -213,3 +213,48 @@ def test_real_files_import_or_are_refused_with_a_reason():
             complaints[path] = str(error)
     assert paths
     assert all(complaint.startswith(f"{path}: ") for path, complaint in complaints.items())
+
+
+def comments(imported):
+    """The sentences of a YAML preset by their heading."""
+    sections, heading = {}, None
+    for line in imported.yaml_text().splitlines():
+        if line.startswith("# - "):
+            sections[heading].append(line[4:].split()[0])
+        elif line.startswith("# ") and line.endswith(":"):
+            sections[heading := line[2:-1]] = []
+    return sections
+
+
+HEADINGS = {
+    "a step in another place": (
+        {"temp": 0.7, "min_p": 0.1, "typical": 1, "top_q": 3},
+        "koboldai",
+        {"Carried over with a change": ["min_p"], "Left out": ["top_q"]},
+    ),
+    "another order": (
+        {"temp": 0.7, "typical_p": 1, "sampler_priority": "x", "num_beams": 4},
+        "sillytavern",
+        {"Carried over with a change": ["sampler_priority"], "Left out": ["num_beams"]},
+    ),
+    "another name": (
+        "samplers = top_p;top_k\ntop_p = 0.5\nmirostatt = 1\n",
+        "llama.cpp",
+        {"Carried over with a change": ["samplers", "top_p"], "Left out": ["mirostatt"]},
+    ),
+    "left out only": ({"do_sample": True, "penalty_alpha": 0.6}, "huggingface", {"Left out": ["penalty_alpha"]}),
+    "a change only": (
+        {"do_sample": True, "temperature": 0},
+        "huggingface",
+        {"Carried over with a change": ["temperature"]},
+    ),
+    "neither": ({"do_sample": True}, "huggingface", {}),
+}
+
+
+@pytest.mark.parametrize(("content", "form", "expected"), HEADINGS.values(), ids=HEADINGS)
+def test_what_was_changed_and_what_was_left_out(load, content, form, expected):
+    imported = load(content, form)
+    assert comments(imported) == expected
+    assert [sentence.split()[0] for sentence in imported.changed] == expected.get("Carried over with a change", [])
+    assert set(imported.changed) <= set(imported.reported)
