@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -46,7 +46,7 @@ class Draft:
         self.extras: dict[str, Any] = {}
         self.reported: list[str] = []
         self.changed: list[str] = []
-        """Those of ``reported`` whose setting is carried over, but works otherwise than in the tool or the file."""
+        """Those of ``reported`` whose setting is carried over with a change."""
         self.notes: list[str] = []
         self.description = ""
 
@@ -125,11 +125,11 @@ class Draft:
                 values = ", ".join(f"{key} {shorten(self.table.values.get(key))}" for key in step.keys)
                 self.reported.append(f"{values}: no effect in {self.tool}, since {reason}")
 
-    def take_max_tokens(self, key: str) -> None:
-        """Carry over a number of tokens; what is below 1 means no limit."""
+    def take_max_tokens(self, key: str, unlimited: Container[int] = ()) -> None:
+        """Carry over a number of tokens; those of ``unlimited`` as -1, no limit. Others below 1 are left out."""
         limit = self.table.whole_number(key)
-        if limit is not None and limit > 0:
-            self.extras["max_tokens"] = limit
+        if limit is not None and (limit > 0 or limit in unlimited):
+            self.extras["max_tokens"] = limit if limit > 0 else -1
 
     def take_seed(self, key: str, least: int = 0) -> None:
         """Carry over a seed; one below ``least``, and llama.cpp's 2^32 - 1, means a random one."""

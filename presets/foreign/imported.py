@@ -42,7 +42,7 @@ class Imported:
     notes: tuple[str, ...]
     """Decisions about the chain as a whole: which order, whose defaults."""
     changed: tuple[str, ...] = ()
-    """Those of ``reported`` whose setting is carried over with a change; the settings of all others are left out."""
+    """Those of ``reported`` whose setting is carried over with a change; all others are left out."""
     other_format: str | None = None
     """What the content looks like, if another format was asked for, which does not know some of its keys."""
 

@@ -86,7 +86,7 @@ def _option_of_metadata(key: str) -> str | None:
 
 
 def _entries(section: IniSection, reported: list[str], changed: list[str]) -> dict[str, LlamaEntry]:
-    """Return the options of a section. Of two names for one option, the last in the alphabet counts, as in llama.cpp.
+    """Return the options of a section. Of two names for one option, the last by the alphabet counts, as there.
 
     Args:
         section: the section of the file.
@@ -213,7 +213,9 @@ def _read_breaker(table: ForeignTable) -> None:
 
 def _take_settings(draft: Draft) -> None:
     table = draft.table
-    draft.take_max_tokens("n-predict")
+    draft.take_max_tokens("n-predict", (-1, -2))
+    if table.whole_number("n-predict") == 0:
+        draft.report("n-predict", "it would have read the prompt only, which -n 0 does here")
     draft.take_seed("seed")
     draft.take_text("system-prompt", "system")
     text = table.raw("reverse-prompt")

@@ -43,6 +43,7 @@ _OLD_SILENT = (
 )
 
 _SCOPE = "llm.prediction."
+_LENGTH = "maxPredictedTokens"
 _NEW = {
     "temp": "temperature",
     "top-k": "topKSampling",
@@ -55,7 +56,8 @@ _NEW = {
     "frequency-penalty": "llama.frequencyPenalty",
     "xtc-probability": "llama.xtcProbability",
     "xtc-threshold": "llama.xtcThreshold",
-    "max-tokens": "maxPredictedTokens",
+    "max-tokens": _LENGTH,
+    "seed": "seed",
     "stop": "stopStrings",
     "system": "systemPrompt",
 }
@@ -99,7 +101,8 @@ def _convert_new(fields: list[dict[str, Any]], origin: str) -> Draft:
     for entry in fields:
         value = entry.get("value")
         if isinstance(value, dict) and "checked" in value:
-            value = value.get("value") if value["checked"] else None
+            off = -1 if entry["key"] == _SCOPE + _LENGTH else None  # a length that is unchecked is no limit
+            value = value.get("value") if value["checked"] else off
         values[str(entry["key"])] = value
     spellings = {key: (_SCOPE + name,) for key, name in _NEW.items()}
     mirostat = values.get(_SCOPE + _MIROSTAT)
@@ -110,6 +113,7 @@ def _convert_new(fields: list[dict[str, Any]], origin: str) -> Draft:
     spellings |= {"mirostat": (_SCOPE + _MIROSTAT,)}
     table = ForeignTable(values, origin, spellings)
     draft = Draft(TOOL, table)
+    draft.take_seed("seed")
     structured = values.get(_SCOPE + "structured")
     if isinstance(structured, dict) and structured.get("type") == "json" and structured.get("jsonSchema"):
         draft.extras["grammar"] = {"json_schema": structured["jsonSchema"]}
@@ -129,7 +133,7 @@ def _finished(draft: Draft) -> Draft:
     llama_chain.put_steps(draft, llama_chain.OFF)
     draft.put("tfs", "tfs", {"z": min(table.number("tfs", 1.0), 1.0), "pad": False}, ["tfs"])
     llama_chain.arrange_chain(draft, llama_chain.OFF, _ORDER)
-    draft.take_max_tokens("max-tokens")
+    draft.take_max_tokens("max-tokens", (-1,))
     draft.take_texts("stop", "stop")
     draft.take_text("system", "system")
     return draft

@@ -76,7 +76,7 @@ def _refuse_comments(table: ForeignTable) -> None:
 
 
 def _take_settings(draft: Draft, instructions: Sequence[Instruction]) -> None:
-    draft.take_max_tokens("num_predict")
+    _take_length(draft)
     draft.take_seed("seed")
     stops = [step.value for step in instructions if step.parameter == "stop" and step.value]
     if stops:
@@ -84,6 +84,23 @@ def _take_settings(draft: Draft, instructions: Sequence[Instruction]) -> None:
     systems = [step.value for step in instructions if step.name == "system"]
     if systems and systems[-1]:
         draft.extras["system"] = systems[-1]
+
+
+def _take_length(draft: Draft) -> None:
+    """Carry over ``num_predict``, whose every value below 1 means no limit.
+
+    Ollama sends a negative one to llama-server as ten contexts (boundedNumPredict), where -2 once meant one; it
+    leaves a 0 out of the request (``n_predict,omitempty``), and llama-server's own default has no limit.
+    """
+    limit = draft.table.whole_number("num_predict")
+    if limit is None:
+        return
+    draft.take_max_tokens("num_predict", range(min(limit, 0), 1))
+    if limit == -1:
+        draft.notes.append("max_tokens -1: Ollama ends after ten contexts, a run here when the context is full")
+    elif limit < 1:
+        reason = "since it leaves a 0 out of the request" if limit == 0 else "as every negative number is"
+        draft.report_changed("num_predict", f"to Ollama it is no limit, {reason}; written as max_tokens -1")
 
 
 def _report_dropped(draft: Draft, dropped: dict[str, str]) -> None:

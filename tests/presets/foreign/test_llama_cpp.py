@@ -126,7 +126,11 @@ def test_extras(load):
         "system": "hi",
         "grammar": {"file": "a.gbnf"},
     }
-    assert load("seed = -1\nn-predict = -1\n").extras == {}
+    assert load("seed = -1\nn-predict = -1\n").extras == {"max_tokens": -1}
+    assert load("n-predict = -2\n").extras == {"max_tokens": -1}
+    imported = load("n-predict = 0\n")
+    assert imported.extras == {}
+    assert [sentence.split()[0] for sentence in imported.reported] == ["n-predict"]
 
 
 def test_metadata(load):

@@ -130,7 +130,9 @@ OLLAMA_EXTRAS = {
     "quotes inside": ('SYSTEM """say "a" """', {"system": 'say "a" '}),
     "stops add up": ('PARAMETER stop "a b"\nPARAMETER stop []', {"stop": ["a b", "[]"]}),
     "length and seed": ("PARAMETER num_predict 8\nPARAMETER seed 42", {"max_tokens": 8, "seed": 42}),
-    "none": ("PARAMETER num_predict -1\nPARAMETER seed -1", {}),
+    "no limit": ("PARAMETER num_predict -1\nPARAMETER seed -1", {"max_tokens": -1}),
+    "once until the context is full": ("PARAMETER num_predict -2", {"max_tokens": -1}),
+    "no tokens are no limit": ("PARAMETER num_predict 0", {"max_tokens": -1}),
     "a comment begins a line only": ("# PARAMETER seed 1\n  # x\nSYSTEM a # b", {"system": "a # b"}),
     "CRLF and a BOM": ('\ufeffPARAMETER seed 3\r\nSYSTEM """a\r\nb"""\r\n', {"seed": 3, "system": "a\nb"}),
 }
@@ -143,6 +145,9 @@ def test_ollama_extras(load, text, expected):
 
 OLLAMA_REPORTS = {
     "dropped": ("PARAMETER mirostat 2\nPARAMETER mirostat_tau 4", ["mirostat", "mirostat_tau"]),
+    "no limit": ("PARAMETER num_predict -1", []),
+    "another number for no limit": ("PARAMETER num_predict -2", ["num_predict"]),
+    "no tokens": ("PARAMETER num_predict 0", ["num_predict"]),
     "neutral": ("PARAMETER mirostat 0\nPARAMETER penalize_newline true\nPARAMETER num_ctx 4096", []),
     "refused": (
         "PARAMETER tfs_z 0.9\nPARAMETER grammar x\nPARAMETER temprature 1\nPARAMETER TEMPERATURE 1",
@@ -337,7 +342,15 @@ def test_lmstudio_extras(load):
         "n_predict": -1,
         "seed": 3,
     }
-    assert load({"inference_params": old}).extras == {"stop": ["[INST]"], "system": "You are", "seed": 3}
+    assert load({"inference_params": old}).extras == {
+        "max_tokens": -1,
+        "stop": ["[INST]"],
+        "system": "You are",
+        "seed": 3,
+    }
+    unlimited = fields(maxPredictedTokens={"checked": False, "value": 1000}, seed={"checked": True, "value": 5})
+    assert load(unlimited).extras == {"max_tokens": -1, "seed": 5}
+    assert load(fields(seed={"checked": False, "value": -1})).extras == {}
     schema = {"type": "json", "jsonSchema": {"type": "object"}}
     new = fields(
         maxPredictedTokens={"checked": True, "value": 9}, stopStrings=["a"], systemPrompt="", structured=schema
