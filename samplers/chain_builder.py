@@ -10,7 +10,7 @@ from pydantic import ValidationError
 
 from .base import BuildContext, Sampler
 from .chain import Chain, check_selection
-from .compact_notation import parse_notation, parse_step
+from .compact_notation import parse_notation, parse_step, reject_koboldai_order
 from .errors import SamplingError
 from .mersenne_twister import SEED_MAX
 from .near_names import nearest_name
@@ -54,6 +54,8 @@ def _read_steps(steps: str | Sequence[Step]) -> list[StepSpec]:
     if not isinstance(steps, Sequence):
         raise SamplingError(f"chain: a list of steps is needed, not {steps!r}")
     check_step_count(len(steps), "chain")
+    if all(type(step) is int and 0 <= step <= 6 for step in steps):
+        reject_koboldai_order(" ".join(map(str, steps)), "chain")
     specs = []
     for number, step in enumerate(steps):
         if isinstance(step, StepSpec):

@@ -24,6 +24,9 @@ _BRACKETS = {"(": 1, "[": 1, ")": -1, "]": -1}
 _OTHER_SEPARATORS = re.compile(r"(?:,|;|\||->|→| )+")
 """What people write between steps, or nothing but a space."""
 _NUMBER_AT_THE_END = re.compile(r"=?[-+]?\.?\d.*")
+_KOBOLDAI_NUMBERS = ("top_k", "top_a", "top_p", "tfs", "typical", "temp", "rep_pen")
+"""The sampler of each number of KoboldAI's and KoboldCpp's ``sampler_order``."""
+_BETWEEN_NUMBERS = re.compile(r"[\s,;>]+")
 _MAX_SHOWN_CHARACTERS = 200
 """So much of a chain's text stands in a message."""
 
@@ -36,11 +39,27 @@ def parse_notation(text: str) -> list[Any]:
     ``SamplingError`` that names the step.
     """
     chain = f"chain {_shown(text)!r}"
+    reject_koboldai_order(text, chain)
     if text.count(">") > MAX_STEPS:  # cheap, and before the steps are read
         check_step_count(sum(1 for _ in _split(text, ">")), chain)
     return [
         _step(part.strip(), f"{chain}, step {number}") for number, part in enumerate(_split(text, ">"), start=1)
     ]
+
+
+def reject_koboldai_order(text: str, origin: str) -> None:
+    """Raise ``SamplingError`` for KoboldAI's ``sampler_order``, which has no values, with the names to write.
+
+    ``origin`` begins the message.
+    """
+    numbers = _BETWEEN_NUMBERS.split(text.strip(" []"))
+    if len(numbers) == 1 or not all(number in tuple("0123456") for number in numbers):
+        return
+    steps = " > ".join(f"{_KOBOLDAI_NUMBERS[int(number)]}=…" for number in dict.fromkeys(numbers))
+    raise SamplingError(
+        f"{origin}: these numbers are KoboldAI's sampler_order, which says the order only; "
+        f"write names and values: {steps!r}"
+    )
 
 
 def parse_step(text: str, origin: str) -> Any:

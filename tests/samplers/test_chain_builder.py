@@ -43,6 +43,11 @@ def test_parse_keeps_what_is_neutral_and_adds_nothing():
         (None, "chain: a list of steps is needed, not None"),
         (4, "chain: a list of steps is needed, not 4"),
         ([4], "chain[0]: 4 is not a step; write name, name: value or name: {parameters}"),
+        (
+            [6, 0, 5],
+            "chain: these numbers are KoboldAI's sampler_order, which says the order only; "
+            "write names and values: 'rep_pen=… > top_k=… > temp=…'",
+        ),
         ([None], "chain[0]: null is not a step; write name, name: value or name: {parameters}"),
         ([{}], "chain[0]: {} is not a step; write name, name: value or name: {parameters}"),
         (

@@ -82,12 +82,20 @@ def test_read(text, steps):
 
 HINT = "; write name, name0.8, name=value or name(key=value, …)"
 JOINED = " is not one step; write > between steps"
+KOBOLDAI = ": these numbers are KoboldAI's sampler_order, which says the order only; write names and values: "
+ALL_SEVEN = "'rep_pen=… > top_k=… > top_a=… > tfs=… > typical=… > top_p=… > temp=…'"
 
 
 @pytest.mark.parametrize(
     ("text", "message"),
     [
         ("", "chain '', step 1: a step is missing" + HINT),
+        ("6,0,1,3,4,2,5", "chain '6,0,1,3,4,2,5'" + KOBOLDAI + ALL_SEVEN),
+        ("[6, 0, 1, 3, 4, 2, 5]", "chain '[6, 0, 1, 3, 4, 2, 5]'" + KOBOLDAI + ALL_SEVEN),
+        ("5 > 0>5", "chain '5 > 0>5'" + KOBOLDAI + "'temp=… > top_k=…'"),
+        ("5;0", "chain '5;0'" + KOBOLDAI + "'temp=… > top_k=…'"),
+        ("5, 7", "chain '5, 7', step 1: '5, 7' is not a step" + HINT),
+        ("5", "chain '5', step 1: '5' is not a step" + HINT),
         ("top_k >", "chain 'top_k >', step 2: a step is missing" + HINT),
         ("a >> b", "chain 'a >> b', step 2: a step is missing" + HINT),
         ("0.8", "chain '0.8', step 1: '0.8' is not a step" + HINT),
