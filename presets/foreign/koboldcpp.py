@@ -3,6 +3,9 @@
 The order follows KoboldCpp's gpttype_adapter.cpp: biases and DRY first, then sampler_order, where 2 is top-p and
 then min-p, and 5 is the temperature, the smoothing and top-n-sigma; XTC and adaptive-p come last. A fixed top-k
 of 3000, which only makes it faster, is left out.
+
+rep_pen_slope is not KoboldAI's curve: the far half of rep_pen_range gets a penalty of 1 + (rep_pen - 1) * slope. It is
+flat for a slope above 1 or up to 0, and for a rep_pen up to 1. A rep_pen_range below 1 is 1: the last token.
 """
 
 from __future__ import annotations
@@ -18,6 +21,9 @@ from .table import ForeignTable
 TOOL = "KoboldCpp"
 ORDER = [6, 0, 1, 3, 4, 2, 5]
 _FRONT = ("ignore_eos", "ban", "logit_bias", "dry")
+_PENALTIES = ("repetition_penalty", "presence_penalty")
+SLOTS = {2: ("top_p", "min_p"), 5: ("temperature", "quadratic", "top_n_sigma"), 6: _PENALTIES}
+"""The slots of the numbers that stand for several steps."""
 
 SPELLINGS = {
     "temp": ("temp", "temperature"),
@@ -63,12 +69,11 @@ def convert(values: Mapping[Any, Any], origin: str) -> Draft:
         draft.notes.append(f"order: KoboldCpp's default{reason}")
         order = ORDER
     if table.whole_number("mirostat", 0) in (1, 2):
-        acting = (*_FRONT, "repetition_penalty", "temperature", "mirostat")
+        acting = (*_FRONT, *_PENALTIES, "temperature", "quadratic", "mirostat")
         draft.report_idle([step for slot, step in draft.slots.items() if slot not in acting], "mirostat is on")
         draft.take_chain(draft.arranged(acting))
     else:
-        slots = {2: ("top_p", "min_p"), 5: ("temperature", "quadratic", "top_n_sigma")}
-        orders.arrange_by_numbers(draft, order, _FRONT, slots)
+        orders.arrange_by_numbers(draft, order, _FRONT, SLOTS)
     draft.report_unknown({*KNOWN, *_SILENT})
     return draft
 
@@ -92,21 +97,23 @@ def _put_biases_and_dry(draft: Draft) -> None:
 
 
 def _put_penalty(draft: Draft) -> None:
+    """Put the repetition penalty; a slope that acts needs a step of its own before the presence penalty."""
     table = draft.table
-    repeat = table.number("rep_pen", 1.0)
-    params = {
-        "repeat": repeat,
-        "presence": table.number("presence_penalty", 0.0),
-        "last_n": max(table.whole_number("rep_pen_range", 320), 0),
-    }
-    draft.put("repetition_penalty", "penalties", params, ["rep_pen", "presence_penalty", "rep_pen_range"])
-    slope = table.number("rep_pen_slope", 1.0)
-    if "repetition_penalty" in draft.slots and repeat != 1 and 0 < slope < 1:
-        far = 1 + (repeat - 1) * slope
-        draft.report(
-            "rep_pen_slope",
-            f"KoboldCpp penalises the far half of rep_pen_range by {far:.4g} only; here all of it gets {repeat:g}",
-        )
+    repeat, slope = table.number("rep_pen", 1.0), table.number("rep_pen_slope", 1.0)
+    presence = table.number("presence_penalty", 0.0)
+    window = table.whole_number("rep_pen_range", 320)
+    last_n = max(window, 1)
+    comment = f"to KoboldCpp a range of {window} is the last token" if window < 1 else ""
+    if repeat > 1 and 0 < slope < 1:
+        sloped = {"penalty": repeat, "range": last_n, "slope": slope, "shape": "halves"}
+        keys = ["rep_pen", "rep_pen_range", "rep_pen_slope"]
+        draft.put("repetition_penalty", "repetition_penalty", sloped, keys, comment)
+        params = {"presence": presence, "last_n": last_n}
+        draft.put("presence_penalty", "penalties", params, ["presence_penalty", "rep_pen_range"], comment)
+    else:
+        params = {"repeat": repeat, "presence": presence, "last_n": last_n}
+        keys = ["rep_pen", "presence_penalty", "rep_pen_range"]
+        draft.put("repetition_penalty", "penalties", params, keys, comment)
 
 
 def _put_truncation(draft: Draft) -> None:

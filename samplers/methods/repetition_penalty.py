@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,13 +25,16 @@ class RepetitionPenalty(Sampler):
     Formula, float32 (n,): logit * r if logit <= 0, else logit / r, once per token. Without a slope r = penalty.
     With range n > 0 and slope s > 0, a token whose last occurrence is d tokens from the end (0: the last token)
     has x = 2 (n - 1 - d) / (n - 1) - 1, y = s x / (1 + |x| (s - 1)), r = 1 + (y + 1) / 2 * (penalty - 1): a
-    sigmoid from 1 at the far end of the range to ``penalty`` at the near one. Tokens beyond the range do not
-    change. Range 1 has no far end, so r = penalty. The text is prompt and output. An overflow is clamped to
-    float32.
+    sigmoid from 1 at the far end of the range to ``penalty`` at the near one. Range 1 has no far end, so
+    r = penalty. ``shape: halves`` is KoboldCpp's: r = penalty for d < n - floor(n / 2), else
+    r = 1 + (penalty - 1) s. It is flat for s > 1 and for penalty < 1. Tokens beyond the range do not change. The
+    text is prompt and output. An overflow is clamped to float32.
 
     Range: penalty > 0, range >= 0 tokens, slope >= 0; neutral at penalty 1. Raises ``SamplingError`` for a token
     of the text outside the vocabulary. Source: Keskar et al. 2019 (CTRL); Clover Edition and KoboldAI for range
-    and slope. With slope 0 it equals llama.cpp's ``penalties`` with repeat: penalty.
+    and slope; KoboldCpp's gpttype_adapter.cpp (``sample_rep_pen``) for halves, except that KoboldCpp also takes
+    token 0 for seen while the text is shorter than the range. With slope 0 it equals llama.cpp's ``penalties``
+    with repeat: penalty.
     """
 
     about: ClassVar[About] = About(
@@ -50,6 +53,9 @@ class RepetitionPenalty(Sampler):
     penalty: float = Field(default=1.0, gt=0, description="divides logits > 0, multiplies the others; 1 = off")
     range: int = Field(default=0, ge=0, description="tokens to look back; 0 = all")
     slope: float = Field(default=0.0, ge=0, description="steepness over the range; 0, or range 0 = flat")
+    shape: Literal["sigmoid", "halves"] = Field(
+        default="sigmoid", description="of the slope: KoboldAI's curve, or KoboldCpp's step in the middle"
+    )
 
     __slots__ = ("_last_positions",)
 
@@ -82,7 +88,18 @@ class RepetitionPenalty(Sampler):
         """Return r for each distance from the end, in tokens: float32 (n,)."""
         if not self.range or not self.slope or self.range == 1:
             return np.full(distances.size, self.penalty, dtype=np.float32)
+        if self.shape == "halves":
+            return self._factor_by_halves(distances)
         x = 1 - 2 * distances / (self.range - 1)
         y = self.slope * x / (1 - np.abs(x) + np.abs(x) * self.slope)
         factor: NDArray[np.float32] = (1 + (y + 1) / 2 * (self.penalty - 1)).astype(np.float32)
+        return factor
+
+    def _factor_by_halves(self, distances: NDArray[np.int64]) -> NDArray[np.float32]:
+        """Return r for each distance from the end, in tokens, as KoboldCpp computes it: float32 (n,)."""
+        penalty, slope, one = np.float32(self.penalty), np.float32(self.slope), np.float32(1)
+        has_slope = penalty > 1 and 0 < slope <= 1
+        reduced = one + (penalty - one) * slope if has_slope else penalty
+        is_near = distances < self.range - self.range // 2
+        factor: NDArray[np.float32] = np.where(is_near, penalty, reduced)
         return factor

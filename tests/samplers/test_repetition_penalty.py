@@ -126,6 +126,60 @@ def test_brute_force_on_a_large_vocabulary(logits, slope):
     assert left.logits[200:199_999].tolist() == logits[200:199_999].tolist()
 
 
+# Over a range of 4 the last two tokens are near; over one of 5 the last three.
+# penalty, range, slope, story, penalties of tokens 0..5
+HALVES = {
+    "even": (2.0, 4, 0.5, [3, 2, 1, 0], [2, 2, 1.5, 1.5, 1, 1]),
+    "odd: the middle is near": (2.0, 5, 0.5, [4, 3, 2, 1, 0], [2, 2, 2, 1.5, 1.5, 1]),
+    "the halves are those of the range, not of the story": (2.0, 6, 0.5, [1, 0], [2, 2, 1, 1, 1, 1]),
+    "the last occurrence counts": (2.0, 4, 0.5, [0, 3, 1, 0], [2, 2, 1, 1.5, 1, 1]),
+    "beyond the range": (2.0, 4, 0.5, [5, 3, 2, 1, 0], [2, 2, 1.5, 1.5, 1, 1]),
+    "slope 1 is flat": (2.0, 4, 1.0, [3, 2, 1, 0], [2, 2, 2, 2, 1, 1]),
+    "above 1 it is flat": (2.0, 4, 6.8, [3, 2, 1, 0], [2, 2, 2, 2, 1, 1]),
+    "slope 0 is flat": (2.0, 4, 0.0, [3, 2, 1, 0], [2, 2, 2, 2, 1, 1]),
+    "a slope of 0 in float32 is flat": (2.0, 4, 1e-60, [3, 2, 1, 0], [2, 2, 2, 2, 1, 1]),
+    "range 0 is flat": (2.0, 0, 0.5, [3, 2, 1, 0], [2, 2, 2, 2, 1, 1]),
+    "one token is the near half": (2.0, 1, 0.5, [1, 0], [2, 1, 1, 1, 1, 1]),
+    "a penalty below one is flat": (0.5, 4, 0.5, [3, 2, 1, 0], [0.5, 0.5, 0.5, 0.5, 1, 1]),
+}
+
+
+@SPLITS
+@pytest.mark.parametrize(("penalty", "window", "slope", "story", "penalties"), HALVES.values(), ids=HALVES)
+def test_worked_example_with_halves(penalty, window, slope, story, penalties, split):
+    params = {"penalty": penalty, "range": window, "slope": slope, "shape": "halves"}
+    left = run({"repetition_penalty": params}, row(*[8] * 6), story[:split], story[split:])
+    np.testing.assert_array_equal(left.logits, [np.float32(8) / np.float32(r) for r in penalties])
+
+
+def as_koboldcpp_does(logits, story, penalty, window, slope):
+    """KoboldCpp's loop over a window that is filled up in front, in its arithmetic of 32 bits."""
+    penalty, slope = np.float32(penalty), np.float32(slope)
+    if slope > 1 or slope <= 0:
+        slope = np.float32(1)
+    last_tokens = [-1] * max(window - len(story), 0) + story[max(len(story) - window, 0) :]
+    marks = {}
+    for place, token in enumerate(last_tokens):
+        marks[token] = "far" if place < window // 2 else "near"
+    reduced = np.float32(1) + (penalty - np.float32(1)) * slope if penalty > 1 else penalty
+    expected = logits.copy()
+    for token, mark in marks.items():
+        if token >= 0:
+            r = penalty if mark == "near" else reduced
+            with np.errstate(over="ignore"):
+                expected[token] = logits[token] * r if logits[token] <= 0 else logits[token] / r
+    return expected
+
+
+@given(rows(300), st.floats(0.125, 5), st.integers(1, 60), SLOPE, STORY, STORY)
+def test_halves_equal_koboldcpps_loop(logits, penalty, window, slope, prompt, output):
+    logits = np.clip(logits, np.float32(-1e37), np.float32(1e37))  # an overflow is infinite in KoboldCpp
+    prompt, output = within(prompt, logits), within(output, logits)
+    params = {"penalty": penalty, "range": window, "slope": slope, "shape": "halves"}
+    left = run({"repetition_penalty": params}, logits, prompt, output)
+    np.testing.assert_array_equal(left.logits, as_koboldcpp_does(logits, prompt + output, penalty, window, slope))
+
+
 @given(rows(LARGEST), PENALTY, RANGE, STORY, STORY)
 def test_without_a_slope_it_equals_llama_cpps_penalties(logits, penalty, window, prompt, output):
     logits = np.clip(logits, np.float32(-1e37), np.float32(1e37))  # llama.cpp lets what overflows become infinite
@@ -180,7 +234,11 @@ def test_an_id_outside_the_vocabulary(token):
         ({"range": -1}, "chain[0].repetition_penalty.range: -1 is not ≥ 0"),
         ({"range": 1.5}, "chain[0].repetition_penalty.range: 1.5 is not a whole number (≥ 0)"),
         ({"slope": -0.5}, "chain[0].repetition_penalty.slope: -0.5 is not ≥ 0"),
-        ({"last_n": 4}, "chain[0].repetition_penalty: unknown parameter 'last_n'; known: penalty, range, slope"),
+        (
+            {"shape": "linear"},
+            "chain[0].repetition_penalty.shape: 'linear' is not sigmoid or halves",
+        ),
+        ({"last_n": 4}, "chain[0].repetition_penalty: unknown parameter 'last_n'; known: penalty, range, slope, shape"),
     ],
 )
 def test_refusal(value, message):

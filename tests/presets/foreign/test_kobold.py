@@ -152,7 +152,31 @@ KOBOLDCPP = {
         {**OFF, "presence_penalty": 0.2},
         [["penalties", {"presence": 0.2, "last_n": 320}]],
     ),
-    "range 0 is off": ({**OFF, "rep_pen": 1.1, "rep_pen_range": 0}, []),
+    "range 0 is the last token": (
+        {**OFF, "rep_pen": 1.1, "rep_pen_range": 0},
+        [["penalties", {"repeat": 1.1, "last_n": 1}]],
+    ),
+    "a slope": (
+        {**OFF, "rep_pen": 1.1, "rep_pen_range": 360, "rep_pen_slope": 0.7, "presence_penalty": 0.2, "top_k": 3},
+        [
+            ["repetition_penalty", {"penalty": 1.1, "range": 360, "slope": 0.7, "shape": "halves"}],
+            ["penalties", {"presence": 0.2, "last_n": 360}],
+            ["top_k", {"k": 3}],
+        ],
+    ),
+    "a slope below a penalty of 1 is flat": (
+        {**OFF, "rep_pen": 0.9, "rep_pen_slope": 0.7},
+        [["penalties", {"repeat": 0.9, "last_n": 320}]],
+    ),
+    "a slope under mirostat, and smoothing": (
+        {**ALL, "rep_pen_range": 64, "rep_pen_slope": 0.7, "smoothing_factor": 0.3, "mirostat": 2},
+        [
+            ["repetition_penalty", {"penalty": 1.1, "range": 64, "slope": 0.7, "shape": "halves"}],
+            ["temperature", {"t": 0.7}],
+            ["quadratic", {"factor": 0.3, "curve": 1.0}],
+            ["mirostat_v2", {"tau": 5.0, "eta": 0.1}],
+        ],
+    ),
     "dry first, xtc and adaptive-p last": (
         {**OFF, "temp": 0.7, "dry_multiplier": 0.8, "xtc_probability": 0.5, "adaptive_target": 0.4},
         [
@@ -194,8 +218,8 @@ def test_koboldcpp(load, values, expected):
 
 
 REPORTS = {
-    "slope in between": ("koboldcpp", {**OFF, "rep_pen": 1.1, "rep_pen_slope": 0.7}, ["rep_pen_slope"]),
-    "slope below a penalty of 1": ("koboldcpp", {**OFF, "rep_pen": 0.9, "rep_pen_slope": 0.7}, ["rep_pen_slope"]),
+    "slope in between": ("koboldcpp", {**OFF, "rep_pen": 1.1, "rep_pen_slope": 0.7}, []),
+    "slope below a penalty of 1": ("koboldcpp", {**OFF, "rep_pen": 0.9, "rep_pen_slope": 0.7}, []),
     "min_p": ("koboldai", {**OFF, "min_p": 0.1}, ["min_p"]),
     "min_p under mirostat": ("koboldai", {**OFF, "min_p": 0.1, "mirostat": 2}, ["mirostat", "min_p"]),
     "slope 1": ("koboldcpp", {**OFF, "rep_pen": 1.1, "rep_pen_slope": 1}, []),
