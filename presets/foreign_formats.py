@@ -6,5 +6,11 @@ FORMATS = (
 )
 """The formats that `import_preset` reads."""
 
-EXPORT_FORMATS = ("llama.cpp", "llama-server", "webui", "sillytavern", "ollama", "huggingface")
-"""The formats that `export_preset` writes: ``llama.cpp`` is a command line, ``llama-server`` a JSON body."""
+EXPORT_FORMATS = (
+    *("llama.cpp", "llama-server", "webui", "sillytavern", "koboldai", "koboldcpp", "huggingface", "ollama"),
+    *("tabbyapi", "lmstudio"),
+)
+"""The formats that `export_preset` writes.
+
+``llama.cpp`` is a command line; ``llama-server`` and ``koboldcpp`` are the JSON body of a request.
+"""

@@ -54,8 +54,7 @@ def _read_steps(steps: str | Sequence[Step]) -> list[StepSpec]:
     if not isinstance(steps, Sequence):
         raise SamplingError(f"chain: a list of steps is needed, not {steps!r}")
     check_step_count(len(steps), "chain")
-    if all(type(step) is int and 0 <= step <= 6 for step in steps):
-        reject_koboldai_order(" ".join(map(str, steps)), "chain")
+    reject_koboldai_order(steps, "chain")
     specs = []
     for number, step in enumerate(steps):
         if isinstance(step, StepSpec):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from .errors import SamplingError
@@ -24,8 +24,12 @@ _BRACKETS = {"(": 1, "[": 1, ")": -1, "]": -1}
 _OTHER_SEPARATORS = re.compile(r"(?:,|;|\||->|→| )+")
 """What people write between steps, or nothing but a space."""
 _NUMBER_AT_THE_END = re.compile(r"=?[-+]?\.?\d.*")
-_KOBOLDAI_NUMBERS = ("top_k", "top_a", "top_p", "tfs", "typical", "temp", "rep_pen")
-"""The sampler of each number of KoboldAI's and KoboldCpp's ``sampler_order``."""
+_KOBOLDAI_NAMES = ("top_k", "top_a", "top_p", "tfs", "typical", "temp", "rep_pen")
+_KOBOLDAI_NUMBERS: Mapping[str | int, str] = {
+    **dict(enumerate(_KOBOLDAI_NAMES)),
+    **{str(number): name for number, name in enumerate(_KOBOLDAI_NAMES)},
+}
+"""The sampler of each number of KoboldAI's and KoboldCpp's ``sampler_order``, as a number and as a text."""
 _BETWEEN_NUMBERS = re.compile(r"[\s,;>]+")
 _MAX_SHOWN_CHARACTERS = 200
 """So much of a chain's text stands in a message."""
@@ -47,15 +51,18 @@ def parse_notation(text: str) -> list[Any]:
     ]
 
 
-def reject_koboldai_order(text: str, origin: str) -> None:
+def reject_koboldai_order(chain: str | Sequence[object], origin: str) -> None:
     """Raise ``SamplingError`` for KoboldAI's ``sampler_order``, which has no values, with the names to write.
 
     ``origin`` begins the message.
     """
-    numbers = _BETWEEN_NUMBERS.split(text.strip(" []"))
-    if len(numbers) == 1 or not all(number in tuple("0123456") for number in numbers):
+    parts = _BETWEEN_NUMBERS.split(chain.strip(" []")) if isinstance(chain, str) else chain
+    names = [
+        _KOBOLDAI_NUMBERS.get(part) for part in parts if isinstance(part, (str, int)) and type(part) is not bool
+    ]
+    if len(names) < 2 or len(names) < len(parts) or None in names:
         return
-    steps = " > ".join(f"{_KOBOLDAI_NUMBERS[int(number)]}=…" for number in dict.fromkeys(numbers))
+    steps = " > ".join(f"{name}=…" for name in dict.fromkeys(names))
     raise SamplingError(
         f"{origin}: these numbers are KoboldAI's sampler_order, which says the order only; "
         f"write names and values: {steps!r}"

@@ -77,7 +77,8 @@ class PresetExportOptions(Options):
     to: str = flag(
         "--to",
         metavar="FORMAT",
-        help="llama.cpp (a command line), llama-server (JSON), webui, sillytavern, ollama or huggingface.",
+        help="llama.cpp (a command line), llama-server, koboldcpp (both JSON of a request), webui, sillytavern,"
+        " koboldai, huggingface, ollama, tabbyapi or lmstudio.",
         default=REQUIRED,
         completes=Completes.EXPORT_FORMAT,
     )

@@ -12,18 +12,28 @@ from ..foreign_formats import EXPORT_FORMATS
 from ..preset import Preset
 from .outgoing import Exported, Outgoing
 from .to_huggingface import to_config
+from .to_kobold import to_presets, to_request
 from .to_llama_cpp import to_body, to_command
+from .to_lmstudio import to_preset
 from .to_ollama import to_modelfile
-from .to_webui import to_json, to_yaml
+from .to_sillytavern import to_json
+from .to_tabbyapi import to_overrides
+from .to_webui import to_yaml
 
 _EXPORTERS: Mapping[str, tuple[str, Callable[[Outgoing], Exported]]] = {
     "llama.cpp": ("llama.cpp", to_command),
     "llama-server": ("llama-server", to_body),
     "webui": ("text-generation-webui", to_yaml),
     "sillytavern": ("SillyTavern", to_json),
+    "koboldai": ("KoboldAI", to_presets),
+    "koboldcpp": ("KoboldCpp", to_request),
     "ollama": ("Ollama", to_modelfile),
     "huggingface": ("transformers", to_config),
+    "tabbyapi": ("TabbyAPI", to_overrides),
+    "lmstudio": ("LM Studio", to_preset),
 }
+_WITH_SLOPE = ("koboldai", "koboldcpp")
+"""Formats whose repetition penalty can have a slope."""
 _EXTRAS = ("seed", "max_tokens", "stop", "system", "grammar")
 
 
@@ -35,7 +45,7 @@ def export_preset(preset: Preset | str | Sequence[Any], format: str) -> Exported
             text.
         format: one of `EXPORT_FORMATS`.
 
-    An import of the text gives the same chain, save for what is reported. Raises ``PresetError`` for an unknown
+    An import of the text gives the same chain, except for what is reported. Raises ``PresetError`` for an unknown
     format and for a chain that is wrong.
     """
     name = format.strip().lower().replace("_", "-")
@@ -44,8 +54,10 @@ def export_preset(preset: Preset | str | Sequence[Any], format: str) -> Exported
         hint = f"; did you mean {near}?" if near else ""
         raise PresetError(f"unknown format {format!r}{hint}; known: {', '.join(EXPORT_FORMATS)}")
     extras: dict[str, Any] = {}
+    labels: tuple[str, ...] = ()
     if isinstance(preset, Preset):
         samplers = preset.samplers()
+        labels = (preset.name, preset.description)
         extras = {key: getattr(preset, key) for key in _EXTRAS if getattr(preset, key) not in (None, [], "")}
     else:
         try:
@@ -53,7 +65,10 @@ def export_preset(preset: Preset | str | Sequence[Any], format: str) -> Exported
         except SamplingError as error:
             raise PresetError(str(error)) from None
     tool, write = _EXPORTERS[name]
-    return write(Outgoing(tool, samplers, extras))
+    out = Outgoing(tool, samplers, extras, *labels)
+    if name not in _WITH_SLOPE:
+        out.flatten_repetition_penalty()
+    return write(out)
 
 
 def _as_step(step: Any) -> Any:

@@ -4,8 +4,8 @@ The order follows KoboldCpp's gpttype_adapter.cpp: biases and DRY first, then sa
 then min-p, and 5 is the temperature, the smoothing and top-n-sigma; XTC and adaptive-p come last. A fixed top-k
 of 3000, which only makes it faster, is left out.
 
-rep_pen_slope is not KoboldAI's curve: the far half of rep_pen_range gets a penalty of 1 + (rep_pen - 1) * slope. It is
-flat for a slope above 1 or up to 0, and for a rep_pen up to 1. A rep_pen_range below 1 is 1: the last token.
+rep_pen_slope is not KoboldAI's curve: the far half of rep_pen_range gets 1 + (rep_pen - 1) * slope. It is flat for
+a slope above 1 or up to 0, and for a rep_pen up to 1. A rep_pen_range below 1 is 1: the last token.
 """
 
 from __future__ import annotations
@@ -170,7 +170,8 @@ def _put_end(draft: Draft) -> None:
 def _take_settings(draft: Draft) -> None:
     table = draft.table
     draft.take_max_tokens("genamt")
-    if table.is_given("max_context_length"):  # a request or Lite's settings: max_length is what is generated
+    if table.is_given("max_context_length") or "temperature" in table.values:
+        # A request or Lite's settings: max_length is what is generated, and no context as in a preset.
         draft.take_max_tokens("max_length")
     draft.take_seed("seed", least=1)
     draft.take_texts("stop", "stop")

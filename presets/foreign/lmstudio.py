@@ -17,7 +17,7 @@ from .draft import Draft
 from .table import ForeignTable
 
 TOOL = "LM Studio"
-_ORDER = ("penalties", "dry", "top_n_sigma", "top_k", "tfs", "typical", "top_p", "min_p", "xtc", "temperature")
+ORDER = ("penalties", "dry", "top_n_sigma", "top_k", "tfs", "typical", "top_p", "min_p", "xtc", "temperature")
 
 _OLD = {
     "temp": ("temp",),
@@ -42,7 +42,7 @@ _OLD_SILENT = (
     *("n_batch", "n_ctx", "n_parts", "instruct", "logit_bias", "seed", "mirostat", "penalize_nl", "cpu_threads"),
 )
 
-_SCOPE = "llm.prediction."
+SCOPE = "llm.prediction."
 _LENGTH = "maxPredictedTokens"
 _NEW = {
     "temp": "temperature",
@@ -61,7 +61,7 @@ _NEW = {
     "stop": "stopStrings",
     "system": "systemPrompt",
 }
-_MIROSTAT = "llama.mirostatSampling"
+MIROSTAT = "llama.mirostatSampling"
 _NEW_SILENT = (
     *("promptTemplate", "contextPrefill", "contextOverflowPolicy", "tools", "toolCallStopStrings", "vision"),
     *("llama.cpuThreads", "llama.logProbs", "llama.reasoning", "reasoning", "reasoning.parsing", "logProbs"),
@@ -101,26 +101,26 @@ def _convert_new(fields: list[dict[str, Any]], origin: str) -> Draft:
     for entry in fields:
         value = entry.get("value")
         if isinstance(value, dict) and "checked" in value:
-            off = -1 if entry["key"] == _SCOPE + _LENGTH else None  # a length that is unchecked is no limit
+            off = -1 if entry["key"] == SCOPE + _LENGTH else None  # a length that is unchecked is no limit
             value = value.get("value") if value["checked"] else off
         values[str(entry["key"])] = value
-    spellings = {key: (_SCOPE + name,) for key, name in _NEW.items()}
-    mirostat = values.get(_SCOPE + _MIROSTAT)
+    spellings = {key: (SCOPE + name,) for key, name in _NEW.items()}
+    mirostat = values.get(SCOPE + MIROSTAT)
     if isinstance(mirostat, dict):
-        values |= {_SCOPE + _MIROSTAT: mirostat.get("version")}
+        values |= {SCOPE + MIROSTAT: mirostat.get("version")}
         values |= {"targetEntropy": mirostat.get("targetEntropy"), "learningRate": mirostat.get("learningRate")}
         spellings |= {"mirostat-ent": ("targetEntropy",), "mirostat-lr": ("learningRate",)}
-    spellings |= {"mirostat": (_SCOPE + _MIROSTAT,)}
+    spellings |= {"mirostat": (SCOPE + MIROSTAT,)}
     table = ForeignTable(values, origin, spellings)
     draft = Draft(TOOL, table)
     draft.take_seed("seed")
-    structured = values.get(_SCOPE + "structured")
+    structured = values.get(SCOPE + "structured")
     if isinstance(structured, dict) and structured.get("type") == "json" and structured.get("jsonSchema"):
         draft.extras["grammar"] = {"json_schema": structured["jsonSchema"]}
     elif isinstance(structured, dict) and structured.get("type") == "gbnf" and structured.get("gbnfGrammar"):
         draft.extras["grammar"] = structured["gbnfGrammar"]
-    silent = (_SCOPE + name for name in (*_NEW_SILENT, "structured"))
-    known = {*silent, *(key for key in table.values if not key.startswith(_SCOPE))}
+    silent = (SCOPE + name for name in (*_NEW_SILENT, "structured"))
+    known = {*silent, *(key for key in table.values if not key.startswith(SCOPE))}
     draft.report_unknown(known)
     return _finished(draft)
 
@@ -132,7 +132,7 @@ def _finished(draft: Draft) -> Draft:
     draft.defaults_of = "llama.cpp"
     llama_chain.put_steps(draft, llama_chain.OFF)
     draft.put("tfs", "tfs", {"z": min(table.number("tfs", 1.0), 1.0), "pad": False}, ["tfs"])
-    llama_chain.arrange_chain(draft, llama_chain.OFF, _ORDER)
+    llama_chain.arrange_chain(draft, llama_chain.OFF, ORDER)
     draft.take_max_tokens("max-tokens", (-1,))
     draft.take_texts("stop", "stop")
     draft.take_text("system", "system")

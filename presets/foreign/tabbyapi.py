@@ -13,7 +13,7 @@ from .draft import Draft
 from .table import ForeignTable
 
 TOOL = "TabbyAPI"
-_ORDER = (
+ORDER = (
     *("logit_bias", "penalties", "ignore_eos", "min_tokens", "ban", "top_n_sigma", "temperature"),
     *("top_k", "top_p", "min_p", "temperature_last", "xtc", "adaptive_p"),
 )
@@ -67,7 +67,7 @@ def convert(values: Mapping[Any, Any], origin: str) -> Draft:
     _put_bans(draft)
     _put_steps(draft)
     _take_settings(draft)
-    draft.take_chain(draft.arranged(_ORDER))
+    draft.take_chain(draft.arranged(ORDER))
     _report_others(draft)
     return draft
 

@@ -47,7 +47,9 @@ def to_config(out: Outgoing) -> Exported:
         values["top_k"] = 0  # 50 where it is absent
     values |= out.values
     if "sequence_bias" in values:
-        values["sequence_bias"] = _biases(out, values["sequence_bias"])
+        values["sequence_bias"] = [
+            [[token], number] for token, number in out.finite_biases(values["sequence_bias"]).items()
+        ]
     if "bad_words_ids" in values:
         texts = [token for token in values["bad_words_ids"] if isinstance(token, str)]
         for text in texts:
@@ -59,14 +61,3 @@ def to_config(out: Outgoing) -> Exported:
 
 
 _NONE = StepKeys("", {})
-
-
-def _biases(out: Outgoing, bias: dict[int | str, float]) -> list[list[Any]]:
-    pairs: list[list[Any]] = []
-    for key, number in bias.items():
-        if isinstance(key, str) or number == float("-inf"):
-            reason = "transformers' file holds finite numbers by token id only"
-            out.report(f"logit_bias.bias {key!r}", reason)
-        else:
-            pairs.append([[key], number])
-    return pairs

@@ -56,9 +56,6 @@ _SELECTORS = {
 _TEMPERATURES = ("temp", "dynatemp-range", "dynatemp-exp")
 _NAMES = {"typical": "typ_p"}
 
-_ALL_TOKENS = 1_000_000
-"""A window for all tokens, since llama.cpp refuses -1: longer than any context."""
-
 
 def to_command(out: Outgoing) -> Exported:
     """Return the command line.
@@ -74,7 +71,8 @@ def to_command(out: Outgoing) -> Exported:
             "stop": "reverse-prompt",
             "system": "system-prompt",
             "grammar": "grammar",
-        }
+        },
+        unlimited=-1,
     )
     values |= out.values
     values |= _grammar(out, values.pop("grammar", None), has_files=True)
@@ -93,10 +91,17 @@ def to_command(out: Outgoing) -> Exported:
 
 
 def to_body(out: Outgoing) -> Exported:
-    """Return the JSON body; a system message belongs to the messages of a request, and is reported."""
-    values = _values(out)
+    """Return the JSON body; a system message belongs to the messages of a request, and is reported.
+
+    What a body leaves out is as the server was started (tools/server/server-task.cpp, params_from_json_cmpl). A
+    list of samplers leaves out all others, but neither mirostat nor the range of a dynamic temperature.
+    """
+    values = {"mirostat": 0, **_values(out)}
+    if "temp" in values:
+        values.setdefault("dynatemp-range", 0.0)
     out.values = {}
-    out.take_extras({"max_tokens": "n-predict", "seed": "seed", "stop": "reverse-prompt", "grammar": "grammar"})
+    keys = {"max_tokens": "n-predict", "seed": "seed", "stop": "reverse-prompt", "grammar": "grammar"}
+    out.take_extras(keys, unlimited=-1)
     values |= out.values
     values |= _grammar(out, values.pop("grammar", None), has_files=False)
     if "logit-bias" in values:
@@ -160,9 +165,7 @@ def _keys_of(slot: str) -> list[str]:
 
 def _windows(out: Outgoing) -> None:
     for key, subject in (("repeat-last-n", "penalties.last_n"), ("dry-penalty-last-n", "dry.last_n")):
-        if out.values.get(key) == -1:
-            out.values[key] = _ALL_TOKENS
-            out.report(f"{subject} -1", f"llama.cpp refuses it; {_ALL_TOKENS} tokens were written")
+        out.widen_window(key, subject)
 
 
 def _bans_as_biases(out: Outgoing) -> None:

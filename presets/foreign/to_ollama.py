@@ -1,4 +1,9 @@
-"""A preset as Ollama's Modelfile. The order is llama.cpp's default, and cannot be changed."""
+"""A preset as Ollama's Modelfile. The order is llama.cpp's default, and cannot be changed.
+
+Every parameter of the chain is written, also of what is off. What a Modelfile lacks comes from the base
+model (server/create.go, ``setParameters``), otherwise from Ollama, whose defaults switch on top_k, top_p and a
+temperature of 0.8 (api/types.go, ``DefaultOptions``).
+"""
 
 from __future__ import annotations
 
@@ -24,8 +29,17 @@ _KEYS = {
     "min_p": StepKeys("min_p", {"p": "min_p"}),
     "temperature": StepKeys("temperature", {"t": "temperature"}),
 }
-# Ollama's defaults act, so a step that is missing has to be switched off.
-_OFF = {"temperature": 1.0, "top_k": 0, "top_p": 1.0}
+_OFF = {
+    "temperature": 1.0,
+    "top_k": 0,
+    "top_p": 1.0,
+    "min_p": 0.0,
+    "typical_p": 1.0,
+    "repeat_penalty": 1.0,
+    "repeat_last_n": 64,
+    "presence_penalty": 0.0,
+    "frequency_penalty": 0.0,
+}
 
 
 def to_modelfile(out: Outgoing) -> Exported:
@@ -41,7 +55,8 @@ def to_modelfile(out: Outgoing) -> Exported:
     out.report_order(ORDER)
     values = {**_OFF, **out.values}
     out.values = {}
-    out.take_extras({"max_tokens": "num_predict", "seed": "seed", "stop": "stop", "system": "system"})
+    keys = {"max_tokens": "num_predict", "seed": "seed", "stop": "stop", "system": "system"}
+    out.take_extras(keys, unlimited=-1)
     lines = ["# The name of a model, or the path of a GGUF file.", "FROM model"]
     order = [names[0] for names in SPELLINGS.values()]
     lines += [f"PARAMETER {key} {values[key]}" for key in sorted(values, key=order.index)]

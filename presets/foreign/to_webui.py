@@ -1,6 +1,8 @@
-"""A preset as text-generation-webui's YAML, and as SillyTavern's text-completion JSON.
+"""A preset as text-generation-webui's YAML.
 
-Both take the steps in any order, each of them once, with one window for the penalties and DRY.
+It takes the steps in any order, each of them once, with one window for the penalties and DRY. It starts from its
+defaults, with which no step acts, and lays a preset over them (modules/presets.py, ``load_preset``), so only what
+differs is written.
 """
 
 from __future__ import annotations
@@ -11,14 +13,12 @@ from typing import Any
 
 import yaml
 
-from .hijack import CUTOFF_UNITS
+from .hijack import CUTOFF_UNITS, FRONT
 from .outgoing import Exported, Outgoing, StepKeys
-from .sillytavern import ORDER as SILLYTAVERN_ORDER
-from .sillytavern import SPELLINGS
 from .webui import ORDER as WEBUI_ORDER
 
 _PENALTIES = ("repetition_penalty", "presence_penalty", "frequency_penalty")
-_KEYS = {
+KEYS = {
     "penalties": StepKeys(
         "penalties",
         {
@@ -64,12 +64,6 @@ _KEYS = {
     ),
     "no_repeat_ngram": StepKeys("no_repeat_ngram", {"n": "no_repeat_ngram_size"}),
 }
-_FRONT = {
-    "ignore_eos": StepKeys("ignore_eos", {}),
-    "min_tokens": StepKeys("min_tokens", {"n": "min_length"}),
-    "ban": StepKeys("ban", {"tokens": "tokens", "strings": "strings"}),
-    "logit_bias": StepKeys("logit_bias", {"bias": "logit_bias"}),
-}
 _SELECTORS = {
     "mirostat_v2": StepKeys("mirostat", {"tau": "mirostat_tau", "eta": "mirostat_eta"}),
     "adaptive_p": StepKeys("adaptive_p", {"target": "adaptive_target", "decay": "adaptive_decay"}),
@@ -79,7 +73,7 @@ _ACTING_BEFORE_GREEDY = ("penalties", "dry", "encoder_repetition_penalty", "no_r
 
 def to_yaml(out: Outgoing) -> Exported:
     """Return the YAML; what differs from the defaults, and the order."""
-    values = _values(out, _KEYS, WEBUI_ORDER)
+    values = chain_values(out, KEYS, WEBUI_ORDER)
     if values.get("adaptive_target") == 0:
         out.report(
             "adaptive_p.target 0", "text-generation-webui's adaptive-p is off at 0, and a plain draw follows"
@@ -91,44 +85,17 @@ def to_yaml(out: Outgoing) -> Exported:
     return out.exported(yaml.safe_dump(values, sort_keys=False, allow_unicode=True) if values else "{}\n")
 
 
-def to_json(out: Outgoing) -> Exported:
-    """Return the JSON; a system message and stop texts stand elsewhere in SillyTavern, and are reported."""
-    values = _values(out, {**_KEYS, **_FRONT}, SILLYTAVERN_ORDER)
-    values.setdefault("typical_p", 1)  # the key that tells SillyTavern's JSON from KoboldAI's
-    values.setdefault("temperature_last", False)
-    if values.pop("dynamic_temperature", False):
-        values["dynatemp"] = True
-        if "temperature" in out.order:
-            out.report("temperature", "SillyTavern does not use it beside dynatemp")
-            values.pop("temperature", None)
-    if "dry_sequence_breakers" in values:
-        values["dry_sequence_breakers"] = json.dumps(values["dry_sequence_breakers"])
-    _front(out, values)
-    out.values = {}
-    out.take_extras({"max_tokens": "genamt", "seed": "seed", "grammar": "grammar_string"})
-    values |= out.values
-    grammar = values.get("grammar_string")
-    if isinstance(grammar, dict):
-        del values["grammar_string"]
-        if set(grammar) == {"json_schema"} and isinstance(grammar["json_schema"], dict):
-            values["json_schema"] = grammar["json_schema"]
-        else:
-            out.report("grammar", "SillyTavern takes a grammar as text, or a JSON Schema")
-    spelled = {SPELLINGS.get(key, (key,))[0]: value for key, value in values.items()}
-    return out.exported(json.dumps(spelled, indent=4, ensure_ascii=False) + "\n")
-
-
-def _values(out: Outgoing, keys: Mapping[str, StepKeys], default: tuple[str, ...]) -> dict[str, Any]:
+def chain_values(out: Outgoing, keys: Mapping[str, StepKeys], default: tuple[str, ...]) -> dict[str, Any]:
     """The keys of the chain, by text-generation-webui's names, with ``sampler_priority`` where it differs."""
     name = out.selector_name
     if name == "greedy":
-        for step in [step for step in out.steps if step.about.name not in (*_ACTING_BEFORE_GREEDY, *_FRONT)]:
+        for step in [step for step in out.steps if step.about.name not in (*_ACTING_BEFORE_GREEDY, *FRONT)]:
             out.steps.remove(step)
             out.report(step.about.name, f"without do_sample, {out.tool} applies the penalties only")
     out.say_steps(keys)
     _windows(out)
     _units(out)
-    slots = [slot for slot in out.order if slot not in _FRONT]
+    slots = [slot for slot in out.order if slot not in FRONT]
     if name == "greedy":
         out.values["do_sample"] = False
     elif name in _SELECTORS and out.selector is not None:
@@ -170,31 +137,3 @@ def _windows(out: Outgoing) -> None:
         out.report(f"dry.last_n {dry}", f"{out.tool} has one window for penalties and DRY, {shared} here")
     if shared is not None:
         values["repetition_penalty_range"] = max(shared, 0)
-
-
-def _front(out: Outgoing, values: dict[str, Any]) -> None:
-    """Biases and bans in SillyTavern's forms."""
-    front = [slot for slot in _FRONT if slot in out.order]
-    if out.order[: len(front)] != front:
-        out.report("order", f"SillyTavern applies {', '.join(front)} before all others")
-    if "ignore_eos" in front:
-        values["ban_eos_token"] = True
-    tokens, strings = values.pop("tokens", []), values.pop("strings", [])
-    lines = [json.dumps([token for token in tokens if isinstance(token, int)])] if tokens else []
-    for text in [token for token in tokens if isinstance(token, str)] + [f'"{text}"' for text in strings]:
-        if "\n" in text or (text in tokens and text[:1] in '["'):
-            out.report(f"ban {text!r}", "SillyTavern's list of bans cannot hold it")
-        else:
-            lines.append(text)
-    if lines:
-        values["banned_tokens"] = "\n".join(lines)
-    bias = values.pop("logit_bias", {})
-    if bias:
-        values["logit_bias"] = []
-    for key, number in bias.items():
-        if number == float("-inf"):
-            out.report(f"logit_bias.bias {key!r}", "SillyTavern has no bias of -inf; banned_tokens can hold it")
-        else:  # in braces, SillyTavern takes a text as it stands
-            values["logit_bias"].append(
-                {"text": f"{{{key}}}" if isinstance(key, str) else f"[{key}]", "value": number}
-            )

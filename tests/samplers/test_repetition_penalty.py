@@ -238,7 +238,10 @@ def test_an_id_outside_the_vocabulary(token):
             {"shape": "linear"},
             "chain[0].repetition_penalty.shape: 'linear' is not sigmoid or halves",
         ),
-        ({"last_n": 4}, "chain[0].repetition_penalty: unknown parameter 'last_n'; known: penalty, range, slope, shape"),
+        (
+            {"last_n": 4},
+            "chain[0].repetition_penalty: unknown parameter 'last_n'; known: penalty, range, slope, shape",
+        ),
     ],
 )
 def test_refusal(value, message):

@@ -102,63 +102,212 @@ HUGGINGFACE = {
     "epsilon_cutoff": CUTOFF,
     "eta_cutoff": CUTOFF,
 }
+KOBOLDAI = {
+    "repetition_penalty": {
+        "penalty": number(1.01, 2),
+        "range": st.sampled_from([0, 1, 64, 1024]),
+        "slope": st.sampled_from([0.0, 0.7, 3.4]),
+    },
+    "temperature": TEMPERATURE,
+    "top_k": K,
+    "top_a": {"a": number(0.1, 1)},
+    "top_p": P,
+    "tfs": {"z": number(0, 0.9)},
+    "typical": P,
+}
+KOBOLDCPP_FRONT = {
+    "ignore_eos": {},
+    "ban": {"strings": st.lists(st.sampled_from(["a b", " c"]), min_size=1, unique=True)},
+    "logit_bias": {"bias": BIASES},
+    "dry": {**DRY, "last_n": WINDOW},
+}
+KOBOLDCPP_GROUPS = [
+    {"top_k": K},
+    {"top_a": {"a": number(0.1, 1)}},
+    {"top_p": P, "min_p": P},
+    {"tfs": {"z": number(0, 0.9), "pad": st.just(False)}},
+    {"typical": P},
+    {
+        "temperature": TEMPERATURE,
+        "quadratic": {"factor": number(0.1, 3), "curve": number(1, 3)},
+        "top_n_sigma": SIGMA,
+    },
+    {"penalties": {"repeat": number(0.5, 2), "presence": number(0, 2), "last_n": WINDOW}},
+]
+DYNATEMP_GROUP = {
+    "dynatemp": DYNATEMP,
+    **{name: KOBOLDCPP_GROUPS[5][name] for name in ("quadratic", "top_n_sigma")},
+}
+HALVES = {"penalty": number(1.01, 2), "slope": number(0.1, 0.9), "shape": st.just("halves")}
+TABBYAPI = {
+    "logit_bias": {"bias": BIASES},
+    "penalties": {**PENALTY, "last_n": st.sampled_from([-1, 64])},
+    "ignore_eos": {},
+    "min_tokens": {"n": st.integers(1, 9)},
+    "ban": {
+        "tokens": st.lists(st.integers(0, 99), min_size=1, unique=True),
+        "strings": st.lists(st.sampled_from(["a b", " c"]), unique=True),
+    },
+    "temperature": TEMPERATURE,
+    "top_k": K,
+    "top_p": {**P, "boundary": st.just("exclude")},
+    "min_p": P,
+    "xtc": {**XTC, "keep_special": st.just(True)},
+}
+LMSTUDIO = {
+    "penalties": {**PENALTY, "last_n": st.just(64)},
+    "top_k": K,
+    "tfs": {"z": number(0, 0.9), "pad": st.just(False)},
+    "typical": P,
+    "top_p": P,
+    "min_p": P,
+    "xtc": XTC,
+    "temperature": TEMPERATURE,
+}
 BEFORE_GREEDY = ("penalties", "dry", "encoder_repetition_penalty", "no_repeat_ngram")
 
 
 def some(draw, sayable, is_fixed):
+    """Some of these steps; ``is_fixed``: in their order."""
+    if not sayable:
+        return []
     names = draw(st.lists(st.sampled_from(sorted(sayable)), unique=True))
     names = [name for name in sayable if name in names] if is_fixed else names
     return [[name, {key: draw(value) for key, value in sayable[name].items()}] for name in names]
+
+
+def without(steps, *names):
+    return [step for step in steps if step[0] not in names]
+
+
+def llama_cpp_steps(draw, end):
+    front = some(draw, LLAMA_FRONT, is_fixed=True)
+    if end.startswith("mirostat"):
+        return front + some(draw, {"temperature": TEMPERATURE}, is_fixed=True)
+    steps = some(draw, {**LLAMA, **({"dynatemp": DYNATEMP} if draw(st.booleans()) else {})}, is_fixed=False)
+    if end == "greedy":
+        return front + without(steps, "temperature", "dynatemp")
+    has_dynatemp = any(name == "dynatemp" for name, _ in steps)
+    return front + (without(steps, "temperature") if has_dynatemp else steps)
+
+
+def webui_steps(draw, end):
+    chosen = {name: HIJACK[name] for name in (BEFORE_GREEDY if end == "greedy" else HIJACK)}
+    return some(draw, chosen if end == "greedy" else {**chosen, "dynatemp": DYNATEMP}, is_fixed=False)
+
+
+def sillytavern_steps(draw, end):
+    chosen = {name: HIJACK[name] for name in (BEFORE_GREEDY if end == "greedy" else HIJACK)}
+    return some(draw, SILLYTAVERN_FRONT, is_fixed=True) + some(draw, chosen, is_fixed=False)
+
+
+def koboldai_steps(draw, _end):
+    return some(draw, KOBOLDAI, is_fixed=False)
+
+
+def koboldcpp_steps(draw, end):
+    """The steps of each number of sampler_order together, the numbers in any order."""
+    groups = [dict(group) for group in draw(st.permutations(KOBOLDCPP_GROUPS))]
+    if draw(st.booleans()):
+        groups = [DYNATEMP_GROUP if "temperature" in group else group for group in groups]
+    if end == "greedy":
+        groups = [group for group in groups if "top_n_sigma" not in group]
+    if end.startswith("mirostat"):
+        groups = [KOBOLDCPP_GROUPS[6], {"temperature": TEMPERATURE, "quadratic": HIJACK["quadratic"]}]
+    steps = []
+    for group in groups:
+        if "penalties" in group and draw(st.booleans()):
+            window = draw(st.sampled_from([64, 1023]))
+            halves = {key: draw(value) for key, value in HALVES.items()}
+            steps.append(["repetition_penalty", {**halves, "range": window}])
+            if draw(st.booleans()):
+                steps.append(["penalties", {"presence": draw(number(0.1, 2)), "last_n": window}])
+        else:
+            steps += some(draw, group, is_fixed=True)
+    xtc = {"xtc": XTC} if end in ("dist", "adaptive_p") else {}
+    return [*some(draw, KOBOLDCPP_FRONT, is_fixed=True), *steps, *some(draw, xtc, is_fixed=True)]
+
+
+def ollama_steps(draw, end):
+    steps = some(draw, OLLAMA, is_fixed=True)
+    return without(steps, "temperature") if end == "greedy" else steps
+
+
+def huggingface_steps(draw, end):
+    steps = some(draw, HUGGINGFACE, is_fixed=True)
+    sampling = ("temperature", "top_h", "top_k", "top_p", "min_p", "typical", "epsilon_cutoff", "eta_cutoff")
+    return without(steps, *sampling) if end == "greedy" else steps
+
+
+def tabbyapi_steps(draw, end):
+    """The temperature stands before the truncation, or between it and xtc."""
+    steps = some(draw, TABBYAPI, is_fixed=True)
+    if end == "greedy":
+        return without(steps, "temperature", "xtc")
+    heat = [step for step in steps if step[0] == "temperature"]
+    if draw(st.booleans()):
+        steps = without(steps, "temperature")
+        place = len(without(steps, "xtc"))
+        steps[place:place] = heat
+    return steps
+
+
+def lmstudio_steps(draw, end):
+    if end.startswith("mirostat"):
+        return some(draw, {"temperature": TEMPERATURE}, is_fixed=True)
+    steps = some(draw, LMSTUDIO, is_fixed=True)
+    return without(steps, "temperature") if end == "greedy" else steps
+
+
+MIROSTATS = ("mirostat", "mirostat_v2")
+# The steps that a format can say, and the steps that can end the chain beside a plain draw.
+SAYABLE = {
+    "llama.cpp": (llama_cpp_steps, ("greedy", "adaptive_p", *MIROSTATS)),
+    "llama-server": (llama_cpp_steps, ("greedy", "adaptive_p", *MIROSTATS)),
+    "webui": (webui_steps, ("greedy", "adaptive_p", "mirostat_v2")),
+    "sillytavern": (sillytavern_steps, ("greedy", "adaptive_p", "mirostat_v2")),
+    "koboldai": (koboldai_steps, ("dist",)),
+    "koboldcpp": (koboldcpp_steps, ("greedy", "adaptive_p", *MIROSTATS)),
+    "ollama": (ollama_steps, ("greedy",)),
+    "huggingface": (huggingface_steps, ("greedy",)),
+    "tabbyapi": (tabbyapi_steps, ("greedy", "adaptive_p")),
+    "lmstudio": (lmstudio_steps, ("greedy", *MIROSTATS)),
+}
+ENDS = {"dist": {}, "greedy": {}, "adaptive_p": TARGET, "mirostat": TAU, "mirostat_v2": TAU}
 
 
 @st.composite
 def sayable_chains(draw):
     """A format and a chain that it can say."""
     form = draw(st.sampled_from(EXPORT_FORMATS))
-    front, end = [], draw(st.sampled_from(["dist", "dist", "selector", "greedy"]))
-    if form in ("llama.cpp", "llama-server"):
-        front = some(draw, LLAMA_FRONT, is_fixed=True)
-        steps = some(draw, {**LLAMA, **({"dynatemp": DYNATEMP} if draw(st.booleans()) else {})}, is_fixed=False)
-        names = [name for name, _ in steps]
-        if "dynatemp" in names or end == "greedy":
-            steps = [step for step in steps if step[0] != "temperature"]
-        if end == "greedy":
-            steps = [step for step in steps if step[0] != "dynatemp"]
-        name = draw(st.sampled_from(["mirostat", "mirostat_v2", "adaptive_p"]))
-        if end == "selector" and name != "adaptive_p":
-            steps = [step for step in steps if step[0] == "temperature"]
-    elif form in ("webui", "sillytavern"):
-        front = some(draw, SILLYTAVERN_FRONT, is_fixed=True) if form == "sillytavern" else []
-        chosen = {name: HIJACK[name] for name in HIJACK}
-        if end == "greedy":
-            chosen = {
-                name: HIJACK[name]
-                for name in ("penalties", "dry", "encoder_repetition_penalty", "no_repeat_ngram")
-            }
-        elif form == "webui":
-            chosen["dynatemp"] = DYNATEMP
-        steps = some(draw, chosen, is_fixed=False)
-        name = draw(st.sampled_from(["mirostat_v2", "adaptive_p"]))
-    else:
-        sayable = OLLAMA if form == "ollama" else HUGGINGFACE
-        steps = some(draw, sayable, is_fixed=True)
-        sampling = ("temperature", "top_h", "top_k", "top_p", "min_p", "typical", "epsilon_cutoff", "eta_cutoff")
-        if end == "greedy":
-            dropped = ("temperature",) if form == "ollama" else sampling
-            steps = [step for step in steps if step[0] not in dropped]
-        end = "dist" if end == "selector" else end
-        name = "dist"
-    ends = {
-        "dist": ["dist", {}],
-        "greedy": ["greedy", {}],
-        "selector": [name, {key: draw(value) for key, value in (TARGET if name == "adaptive_p" else TAU).items()}],
-    }
-    return form, [*front, *steps, ends[end]]
+    make_steps, ends = SAYABLE[form]
+    end = draw(st.sampled_from(["dist", *ends]))
+    return form, [*make_steps(draw, end), [end, {key: draw(value) for key, value in ENDS[end].items()}]]
 
 
 def acting(chain):
     samplers = parse_chain([{name: params} for name, params in chain])
     return [sampler for sampler in samplers if sampler.about.selects or not sampler.is_neutral]
+
+
+def is_flat(penalty, range, slope, shape):  # noqa: A002 - the parameters' names
+    """True if the slope has no effect."""
+    return range < 2 or not slope or (shape == "halves" and (penalty <= 1 or slope >= 1))
+
+
+def effects(chain):
+    """What acts, with each repeat penalty without a slope as a step of its own: ``penalties`` may say it too."""
+    steps = []
+    for sampler in acting(chain):
+        name, values = sampler.about.name, sampler.model_dump()
+        if name == "repetition_penalty" and is_flat(**values):
+            steps.append(["penalties", {"repeat": values["penalty"], "last_n": values["range"] or -1}])
+        elif name == "penalties" and sampler.repeat != 1:
+            kept = {key: values[key] for key in ("repeat", "last_n", "penalize_newline")}
+            steps += [["penalties", kept], ["penalties", {**values, "repeat": 1.0}]]
+        else:
+            steps.append([name, values])
+    return acting(steps)
 
 
 def imported(folder, form, text):
@@ -188,7 +337,12 @@ ANY = {
     "penalties": {**PENALTY, "last_n": st.sampled_from([-1, 64]), "scope": st.sampled_from(["all", "output"])},
     "top_p": {**P, "min_keep": st.integers(1, 3), "boundary": st.sampled_from(["include", "exclude"])},
     "xtc": {**XTC, "keep_special": st.sampled_from([False, "cancel"])},
-    "repetition_penalty": {"penalty": number(1.01, 2)},
+    "repetition_penalty": {
+        "penalty": number(0.5, 2),
+        "range": st.sampled_from([0, 1, 64]),
+        "slope": st.sampled_from([0.0, 0.7, 3.4]),
+        "shape": st.sampled_from(["sigmoid", "halves"]),
+    },
     "skew": {"skew": number(0.1, 2)},
     "ban": {"tokens": st.just([1]), "strings": st.lists(st.sampled_from(["a", "b\nc"]), unique=True)},
 }
@@ -208,7 +362,107 @@ def any_chains(draw):
 def test_what_does_not_come_back_is_reported(tmp_path_factory, form, chain):
     exported = export_preset(chain, form)
     back = imported(tmp_path_factory.mktemp("export"), form, exported.text)
-    assert exported.reported or acting(back.chain) == acting(chain)
+    assert exported.reported or effects(back.chain) == effects(chain)
+
+
+# A chain that leaves its marks where the format has no value for what is off.
+WILD = {
+    "llama-server": "dynatemp(temperature=1, range=0.5) > mirostat_v2",
+    "sillytavern": "penalties(repeat=1.3, last_n=-1) > dry2 > top_k3 > typical0.5 > xtc0.5 > mirostat_v2",
+    "koboldai": "rep_pen(penalty=1.3, range=9, slope=2) > temp2 > top_k3 > top_a0.5 > top_p0.5 > tfs0.5",
+    "koboldcpp": "dry2 > rep_pen1.3 > min_p0.5 > dynatemp(temperature=1, range=0.5) > xtc0.5 > adaptive_p0.5",
+    "ollama": "penalties1.3 > top_k3 > typical0.5 > top_p0.5 > min_p0.5 > temp2",
+    "lmstudio": "penalties1.3 > top_k3 > tfs0.5 > typical0.5 > top_p0.5 > min_p0.5 > xtc0.5 > temp2",
+}
+CALM = {"nothing": "dist", "temperature": "temp0.7", "greedy": "greedy"}
+
+
+def laid_over(form, below, above):
+    """What holds in a tool that keeps what a preset does not say."""
+    if form == "ollama":
+        return below + above.replace("FROM model\n", "")
+    below, above = json.loads(below), json.loads(above)
+    if form == "lmstudio":
+        fields = {field["key"]: field for file in (below, above) for field in file["operation"]["fields"]}
+        return json.dumps({**above, "operation": {"fields": list(fields.values())}})
+    if form == "koboldai":
+        return json.dumps([{**below[0], **above[0]}])
+    return json.dumps({**below, **above})
+
+
+@pytest.mark.parametrize("calm", CALM.values(), ids=CALM)
+@pytest.mark.parametrize("form", WILD)
+def test_nothing_of_an_earlier_preset_is_left(tmp_path, form, calm):
+    wild, text = export_preset(WILD[form], form).text, export_preset(calm, form).text
+    assert acting(imported(tmp_path, form, wild).chain) != acting(imported(tmp_path, form, text).chain)
+    both = imported(tmp_path, form, laid_over(form, wild, text))
+    assert acting(both.chain) == acting(imported(tmp_path, form, text).chain)
+
+
+SILLYTAVERNS_KEYS = """
+temp temperature_last top_p top_k top_a tfs epsilon_cutoff eta_cutoff typical_p min_p rep_pen rep_pen_range
+rep_pen_decay rep_pen_slope no_repeat_ngram_size penalty_alpha num_beams length_penalty min_length encoder_rep_pen
+freq_pen presence_pen skew do_sample early_stopping dynatemp min_temp max_temp dynatemp_exponent smoothing_factor
+smoothing_curve dry_allowed_length dry_multiplier dry_base dry_sequence_breakers dry_penalty_last_n ban_eos_token
+mirostat_mode mirostat_tau mirostat_eta guidance_scale grammar_string json_schema banned_tokens sampler_priority
+samplers samplers_priorities ignore_eos_token sampler_order logit_bias xtc_threshold xtc_probability nsigma
+min_keep adaptive_target adaptive_decay seed
+"""
+"""Those of a preset that SillyTavern saved in 2026, and its newer ones, without context, server and text."""
+
+
+def test_sillytavern_gets_every_key():
+    for chain in ("dist", WILD["sillytavern"]):
+        values = json.loads(export_preset(chain, "sillytavern").text)
+        assert set(SILLYTAVERNS_KEYS.split()) <= set(values)
+
+
+def test_the_orders_of_sillytaverns_back_ends():
+    values = json.loads(export_preset("temp0.7 > top_p0.9 > penalties1.1 > xtc0.5", "sillytavern").text)
+    assert values["sampler_order"] == [5, 2, 6, 0, 1, 3, 4]
+    assert values["samplers"][:4] == ["temperature", "top_p", "penalties", "xtc"]
+    assert values["samplers_priorities"][:4] == ["temperature", "top_p_top_k", "penalties", "xtc"]
+
+
+# A repetition penalty and the formats that have no slope.
+PENALTIES = {
+    "flat": ({"penalty": 1.2, "range": 64}, {"repeat": 1.2, "last_n": 64}, []),
+    "all tokens": ({"penalty": 1.2}, {"repeat": 1.2, "last_n": -1}, []),
+    "a slope": ({"penalty": 1.2, "range": 64, "slope": 0.7}, {"repeat": 1.2, "last_n": 64}, ["slope"]),
+    "KoboldCpp's slope": (
+        {"penalty": 1.2, "range": 64, "slope": 0.7, "shape": "halves"},
+        {"repeat": 1.2, "last_n": 64},
+        ["slope"],
+    ),
+    "a slope without a range": ({"penalty": 1.2, "slope": 0.7}, {"repeat": 1.2, "last_n": -1}, []),
+    "KoboldCpp's slope above 1": (
+        {"penalty": 1.2, "range": 64, "slope": 2, "shape": "halves"},
+        {"repeat": 1.2, "last_n": 64},
+        [],
+    ),
+}
+
+
+@pytest.mark.parametrize("form", ["webui", "sillytavern", "ollama", "tabbyapi"])
+@pytest.mark.parametrize(("params", "penalties", "lost"), PENALTIES.values(), ids=PENALTIES)
+def test_koboldais_penalty_is_carried_without_its_slope(tmp_path, form, params, penalties, lost):
+    exported = export_preset([["repetition_penalty", params], ["temperature", {"t": 0.7}]], form)
+    assert ["penalties", penalties] in imported(tmp_path, form, exported.text).chain
+    subjects = [sentence.split()[0] for sentence in exported.reported]
+    assert subjects == [f"repetition_penalty.{key}" for key in lost]
+
+
+def test_a_penalty_joins_the_penalties_after_it(tmp_path):
+    chain = [
+        ["repetition_penalty", {"penalty": 1.2, "range": 64}],
+        ["penalties", {"presence": 0.5, "last_n": 64}],
+    ]
+    exported = export_preset(chain, "llama.cpp")
+    assert exported.reported == []
+    expected = ["penalties", {"repeat": 1.2, "presence": 0.5, "last_n": 64}]
+    assert imported(tmp_path, "llama.cpp", exported.text).chain[0] == expected
+    reverse = export_preset(chain[::-1], "llama.cpp")
+    assert [sentence.split(":")[0] for sentence in reverse.reported] == ["penalties"]
 
 
 @pytest.mark.parametrize("form", EXPORT_FORMATS)
@@ -243,6 +497,28 @@ UNSAID = {
         ["dry.last_n"],
     ),
     "webui: greedy": ("webui", "typical0.5 > greedy", ["typical"]),
+    "koboldai: no such steps": ("koboldai", "min_p0.1 > xtc0.5", ["min_p", "xtc"]),
+    "koboldai: presence": ("koboldai", "penalties(repeat=1.1, presence=0.5)", ["penalties.presence"]),
+    "koboldai: a selector": ("koboldai", "greedy", ["greedy"]),
+    "koboldcpp: frequency": ("koboldcpp", "penalties(repeat=1.1, frequency=0.5)", ["penalties.frequency"]),
+    "koboldcpp: min_p before top_p": ("koboldcpp", "min_p0.1 > top_p0.9", ["order"]),
+    "koboldcpp: a step between": ("koboldcpp", "top_p0.9 > temp0.7 > min_p0.1", ["order"]),
+    "koboldcpp: dry after others": ("koboldcpp", "top_k5 > dry0.8", ["dry.last_n", "order"]),
+    "koboldcpp: all tokens": ("koboldcpp", "rep_pen1.1", ["penalties.last_n"]),
+    "koboldcpp: KoboldAI's slope": (
+        "koboldcpp",
+        "rep_pen(penalty=1.1, range=64, slope=0.7)",
+        ["repetition_penalty.slope"],
+    ),
+    "koboldcpp: before mirostat": ("koboldcpp", "top_k5 > temp0.7 > mirostat", ["top_k"]),
+    "koboldcpp: token ids": ("koboldcpp", 'ban(tokens=[1], strings=["a"])', ["ban.tokens"]),
+    "tabbyapi: top-p": ("tabbyapi", "top_p0.9", ["top_p.boundary"]),
+    "tabbyapi: adaptive-p at 1": ("tabbyapi", "adaptive_p1", ["adaptive_p.target"]),
+    "tabbyapi: the order": ("tabbyapi", "min_p0.1 > top_k5", ["order"]),
+    "tabbyapi: before greedy": ("tabbyapi", "temp0.7 > greedy", ["temperature"]),
+    "lmstudio: a window": ("lmstudio", "penalties(repeat=1.1, last_n=-1)", ["penalties.last_n"]),
+    "lmstudio: no such steps": ("lmstudio", "top_a0.1 > adaptive_p0.5", ["adaptive_p", "top_a"]),
+    "lmstudio: before mirostat": ("lmstudio", "top_k5 > temp0.7 > mirostat", ["top_k"]),
     "sillytavern: a ban": ("sillytavern", [{"ban": {"strings": ["a\nb"]}}], ["ban"]),
 }
 
@@ -266,6 +542,10 @@ SAID = {
     "llama-server": ("seed", "max_tokens", "stop", "grammar"),
     "webui": (),
     "sillytavern": ("seed", "max_tokens", "grammar"),
+    "koboldai": ("max_tokens",),
+    "koboldcpp": ("seed", "max_tokens", "stop", "grammar"),
+    "tabbyapi": ("seed", "max_tokens", "stop", "grammar"),
+    "lmstudio": ("seed", "max_tokens", "stop", "system", "grammar"),
     "ollama": ("seed", "max_tokens", "stop", "system"),
     "huggingface": ("max_tokens", "stop"),
 }
@@ -278,6 +558,63 @@ def test_the_settings_beside_the_chain(tmp_path, form):
     assert back.extras == {key: SETTINGS[key] for key in SAID[form]}
     unsaid = {"seed", "max_tokens", "stop", "system", "grammar"} - set(SAID[form])
     assert {sentence.split(":")[0] for sentence in exported.reported} == unsaid
+
+
+UNLIMITED = {
+    "llama.cpp": ({"max_tokens": -1}, []),
+    "llama-server": ({"max_tokens": -1}, []),
+    "ollama": ({"max_tokens": -1}, []),
+    "lmstudio": ({"max_tokens": -1}, []),
+    "tabbyapi": ({}, []),  # without a length, it has none
+    "webui": ({}, ["max_tokens"]),
+    "sillytavern": ({}, ["max_tokens -1"]),
+    "koboldai": ({}, ["max_tokens -1"]),
+    "koboldcpp": ({}, ["max_tokens -1"]),
+    "huggingface": ({}, ["max_tokens -1"]),
+}
+
+
+@pytest.mark.parametrize("form", EXPORT_FORMATS)
+def test_no_limit(tmp_path, form):
+    exported = export_preset(Preset.from_table({"max_tokens": -1, "chain": ["dist"]}), form)
+    extras, subjects = UNLIMITED[form]
+    assert imported(tmp_path, form, exported.text).extras == extras
+    assert [sentence.split(":")[0] for sentence in exported.reported] == subjects
+
+
+# The kinds of grammars that each format holds beside GBNF.
+GRAMMARS = {
+    "a name": ("json", ()),
+    "a regular expression": ({"regex": "a+"}, ("tabbyapi",)),
+    "a JSON Schema": (
+        {"json_schema": {"type": "object"}},
+        ("llama.cpp", "llama-server", "sillytavern", "tabbyapi", "lmstudio"),
+    ),
+}
+
+
+@pytest.mark.parametrize("form", EXPORT_FORMATS)
+@pytest.mark.parametrize(("grammar", "forms"), GRAMMARS.values(), ids=GRAMMARS)
+def test_a_grammar_is_carried_or_reported(tmp_path, form, grammar, forms):
+    exported = export_preset(Preset.from_table({"grammar": grammar, "chain": ["dist"]}), form)
+    is_carried = form in forms
+    extras = imported(tmp_path, form, exported.text).extras
+    if form == "llama.cpp" and is_carried:  # a command line holds a schema as text
+        extras["grammar"] = {"json_schema": json.loads(extras["grammar"]["json_schema"])}
+    assert extras == ({"grammar": grammar} if is_carried else {})
+    assert [sentence.split(":")[0] for sentence in exported.reported] == ([] if is_carried else ["grammar"])
+
+
+def test_koboldcpp_takes_seed_0_for_a_random_one():
+    exported = export_preset(Preset.from_table({"seed": 0, "chain": ["dist"]}), "koboldcpp")
+    assert [sentence.split(":")[0] for sentence in exported.reported] == ["seed 0"]
+    assert json.loads(exported.text)["sampler_seed"] == -1
+
+
+def test_koboldai_gets_the_labels_that_it_compares():
+    (preset,) = json.loads(export_preset(Preset.from_table({"description": "calm"}, name="mine"), "koboldai").text)
+    assert (preset["preset"], preset["description"]) == ("mine", "calm")
+    assert {"Model Name", "Model Type", "Model Size"} <= set(preset)
 
 
 def test_a_schema(tmp_path):
@@ -293,14 +630,23 @@ def test_a_command_line_and_a_body():
     words = shlex.split(export_preset(chain, "llama.cpp").text)
     assert words == ["llama-cli", "--samplers", "top_k;temperature", "--top-k", "40", "--temp", "0.8"]
     body = json.loads(export_preset(chain, "llama-server").text)
-    assert body == {"samplers": ["top_k", "temperature"], "top_k": 40, "temperature": 0.8}
+    assert body == {
+        "samplers": ["top_k", "temperature"],
+        "top_k": 40,
+        "temperature": 0.8,
+        # A server that was started with these would go on with them.
+        "mirostat": 0,
+        "dynatemp_range": 0.0,
+    }
 
 
-@pytest.mark.parametrize("form", ["llama.cpp", "llama-server"])
-def test_both_are_recognised(tmp_path, form):
+@pytest.mark.parametrize("chain", ["typical0.5", "dist", "top_k5 > temp0.7 > greedy", "mirostat_v2"])
+@pytest.mark.parametrize("form", sorted(set(EXPORT_FORMATS) - {"webui"}))
+def test_each_is_recognised(tmp_path, form, chain):
     path = tmp_path / "theirs"
-    path.write_text(export_preset("typical0.5", form).text)
-    assert import_preset(path).format == "llama.cpp"
+    path.write_text(export_preset(chain, form).text)
+    if path.read_text() != "{}\n":  # TabbyAPI needs no file for a plain draw
+        assert import_preset(path).format == IMPORT_FORMATS[form]
 
 
 def test_refused():
