@@ -45,6 +45,12 @@ _KOBOLDAI_OFF = {
     "rep_pen": 1.0,
     "rep_pen_range": 1024,
     "rep_pen_slope": 0.0,
+    # SillyTavern's own, which it sends to KoboldCpp alone.
+    "min_p": 0.0,
+    "mirostat": 0,
+    "mirostat_tau": 5.0,
+    "mirostat_eta": 0.1,
+    "grammar": "",
 }
 _KOBOLDAI_LABELS = {"Preset Category": "Custom", "Model Type": "", "Model Size": "", "Model Name": ""}
 """KoboldAI compares them with the model (aiserver.py, ``load_model``), and fails where one is missing."""
@@ -186,7 +192,7 @@ def to_request(out: Outgoing) -> Exported:
 
 
 def _take_presence(out: Outgoing) -> float:
-    """Return the presence penalty right behind KoboldCpp's slope, which KoboldCpp applies in the same step."""
+    """Return the presence penalty right after KoboldCpp's slope, which KoboldCpp applies in the same step."""
     for sloped, step in zip(out.steps, out.steps[1:], strict=False):
         is_same_window = getattr(step, "last_n", 0) == getattr(sloped, "range", -1)
         if has_halves(sloped) and step.about.name == "penalties" and is_same_window:
@@ -198,7 +204,7 @@ def _take_presence(out: Outgoing) -> float:
 
 
 def _end(out: Outgoing) -> None:
-    """Take out the steps that KoboldCpp does not apply before the one that selects."""
+    """Remove the steps that KoboldCpp does not apply before the one that selects."""
     name = out.selector_name
     if name == "greedy":
         reason = "the most likely token is taken, which is temperature 0 there"

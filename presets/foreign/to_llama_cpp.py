@@ -96,9 +96,10 @@ def to_body(out: Outgoing) -> Exported:
     What a body leaves out is as the server was started (tools/server/server-task.cpp, params_from_json_cmpl). A
     list of samplers leaves out all others, but neither mirostat nor the range of a dynamic temperature.
     """
-    values = {"mirostat": 0, **_values(out)}
+    values = _values(out)
     if "temp" in values:
         values.setdefault("dynatemp-range", 0.0)
+    values.setdefault("mirostat", 0)
     out.values = {}
     keys = {"max_tokens": "n-predict", "seed": "seed", "stop": "reverse-prompt", "grammar": "grammar"}
     out.take_extras(keys, unlimited=-1)

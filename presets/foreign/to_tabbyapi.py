@@ -2,7 +2,7 @@
 
 Only what acts is written: an override that is missing is TabbyAPI's own default, with which no step acts
 (common/sampling.py, ``get_default_sampler_value``), since a file replaces all overrides of the one before it
-(``overrides_from_file``). ``force`` is false, so what a request says goes before.
+(``overrides_from_file``). ``force`` is false, so a request takes precedence.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _LISTS = ("stop", "banned_tokens", "banned_strings")
 
 
 def to_overrides(out: Outgoing) -> Exported:
-    """Return the YAML; a system message stands elsewhere in TabbyAPI, and is reported."""
+    """Return the YAML; a system message is not a part of it, and is reported."""
     name = out.selector_name
     if name == "greedy":
         for step in [step for step in out.steps if step.about.name == "temperature"]:
@@ -76,7 +76,7 @@ def _override(key: str, value: Any) -> dict[str, Any]:
 
 
 def _order(out: Outgoing) -> None:
-    """Say a temperature behind the truncation by its switch, and report an order that TabbyAPI does not have."""
+    """Write the switch of a temperature after the truncation, and report an order that TabbyAPI does not have."""
     if "temperature" in out.order:
         place = out.order.index("temperature")
         if any(slot in _TRUNCATION for slot in out.order[:place]):

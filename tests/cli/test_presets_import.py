@@ -276,6 +276,10 @@ EXPORTS = {
     "llama-server": '"min_p": 0.05',
     "webui": "min_p: 0.05",
     "sillytavern": '"min_p": 0.05',
+    "koboldai": '"temp": 0.7',
+    "koboldcpp": '"min_p": 0.05',
+    "tabbyapi": "min_p:\n  override: 0.05\n  force: false\n",
+    "lmstudio": '"key": "llm.prediction.temperature",\n        "value": 0.7',
     "ollama": "PARAMETER min_p 0.05",
     "huggingface": '"min_p": 0.05',
 }
@@ -286,12 +290,15 @@ def test_export(gen, work, form, line):
     result = gen("presets", "export", "webui.yaml", "--to", form)
     assert line in result.out
     assert result.out == result.out.rstrip("\n") + "\n"
-    assert ("order: Ollama applies" in result.err) == (form == "ollama")
+    assert ("gen: note: order: " in result.err) == (form in ("ollama", "lmstudio"))
+    assert ("gen: note: min_p: KoboldAI has no such step" in result.err) == (form == "koboldai")
 
 
 def test_export_reports_what_cannot_be_said(gen):
     result = gen("presets", "export", "koboldai", "--to", "llama.cpp")
-    assert "gen: note: repetition_penalty: llama.cpp has no such step" in result.err
+    note = "gen: note: repetition_penalty.slope 0.7: llama.cpp has no such slope; the whole range gets 1.1\n"
+    assert note in result.err
+    assert "--repeat-penalty 1.1 --frequency-penalty 0.0 --presence-penalty 0.0 --repeat-last-n 1024" in result.out
     assert "did you mean ollama?" in gen("presets", "export", "koboldai", "--to", "olama", code=2).err
 
 

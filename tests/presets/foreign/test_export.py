@@ -240,7 +240,7 @@ def huggingface_steps(draw, end):
 
 
 def tabbyapi_steps(draw, end):
-    """The temperature stands before the truncation, or between it and xtc."""
+    """The temperature is before the truncation, or between it and xtc."""
     steps = some(draw, TABBYAPI, is_fixed=True)
     if end == "greedy":
         return without(steps, "temperature", "xtc")
@@ -615,6 +615,8 @@ def test_koboldai_gets_the_labels_that_it_compares():
     (preset,) = json.loads(export_preset(Preset.from_table({"description": "calm"}, name="mine"), "koboldai").text)
     assert (preset["preset"], preset["description"]) == ("mine", "calm")
     assert {"Model Name", "Model Type", "Model Size"} <= set(preset)
+    # SillyTavern's presets for KoboldAI have these too, and it keeps what is missing.
+    assert {"min_p", "mirostat", "mirostat_tau", "mirostat_eta", "grammar", "sampler_order"} <= set(preset)
 
 
 def test_a_schema(tmp_path):
@@ -634,7 +636,7 @@ def test_a_command_line_and_a_body():
         "samplers": ["top_k", "temperature"],
         "top_k": 40,
         "temperature": 0.8,
-        # A server that was started with these would go on with them.
+        # A server that was started with these would keep them.
         "mirostat": 0,
         "dynatemp_range": 0.0,
     }
