@@ -57,9 +57,7 @@ def pull_model(reference: HubReference, progress: Progress = lambda _: None) -> 
     Raises ``ModelError``.
     """
     if not can_pull():
-        raise ModelError(
-            f"{reference}: downloads need a Python package: pip install 'huggingface-hub>=2.4,<3'"
-        )
+        raise ModelError(f"{reference}: downloads need a Python package: pip install 'huggingface-hub>=2.4,<3'")
     from .hub_requests import Hub  # noqa: PLC0415 - it imports huggingface_hub, which is an extra
 
     hub = Hub(reference)

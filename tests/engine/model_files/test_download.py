@@ -227,9 +227,7 @@ def test_offline_by_choice(hub, cache, monkeypatch):
 
 def test_without_the_extra(hub, cache, monkeypatch):
     monkeypatch.setattr("logitsmith.engine.model_files.download.can_pull", lambda: False)
-    with pytest.raises(
-        ModelError, match=r"downloads need a Python package: pip install 'huggingface-hub>="
-    ):
+    with pytest.raises(ModelError, match=r"downloads need a Python package: pip install 'huggingface-hub>="):
         pull()
 
 
