@@ -5,7 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Literal
 
-from .context_room import ContextUse, FittedMessages, answer_room, fit_messages, full_sentence
+from .context_room import (
+    ContextUse,
+    FittedMessages,
+    answer_room,
+    fit_messages,
+    full_sentence,
+    long_message_sentence,
+    ways_out,
+)
 from .errors import ContextFullError
 from .failover_store import Report
 from .reasoning import text_for_template
@@ -67,7 +75,12 @@ class PromptMaker:
         return tuple(self._model.vocabulary.tokenize_prompt((text + beginning).encode()))
 
     def fit(
-        self, messages: list[StoredMessage], dropped: int, max_tokens: int | None, beginning: str = ""
+        self,
+        messages: list[StoredMessage],
+        dropped: int,
+        max_tokens: int | None,
+        beginning: str = "",
+        is_resumable: bool = True,
     ) -> FittedMessages:
         """Return the messages that go into the prompt.
 
@@ -76,6 +89,7 @@ class PromptMaker:
             dropped: how many messages after the system message were left out before.
             max_tokens: how long the answer may be; None: any length.
             beginning: the text that the answer goes on from.
+            is_resumable: True if the chat is stored: the error then says how to resume it.
 
         Raises ``ContextFullError``.
         """
@@ -85,7 +99,11 @@ class PromptMaker:
             return fit_messages(messages, lambda kept: len(self.tokens(kept, beginning)), length, room, dropped)
         tokens = len(self.tokens(messages, beginning))
         if tokens >= length:
-            raise ContextFullError(full_sentence(ContextUse(tokens, length)))
+            use = ContextUse(tokens, length)
+            is_first = sum(message.role == "user" for message in messages) == 1
+            raise ContextFullError(
+                long_message_sentence(use) if is_first else full_sentence(use, ways_out(is_resumable))
+            )
         return FittedMessages(messages)
 
     def use(self, messages: list[StoredMessage], dropped: int) -> ContextUse:

@@ -12,7 +12,6 @@ from .store import StoredMessage
 
 _WARNING_SHARE = 0.75
 """From this share of the context on, there is a warning."""
-_WAYS_OUT = "go back with /undo or /goto, or start gen chat --resume with a larger -c, or with --on-full drop"
 _ANSWER_SHARE = 4
 """For an answer of any length, one part in so many of the context is kept free."""
 
@@ -35,21 +34,31 @@ class FittedMessages:
     dropped: int = 0
 
 
-def full_sentence(use: ContextUse, next_step: str = _WAYS_OUT) -> str:
+def ways_out(is_resumable: bool) -> str:
+    """Return what the user can do about a full context. ``is_resumable``: True if the chat is stored."""
+    start = "gen chat --resume" if is_resumable else "another chat"
+    return f"go back with /undo or /goto, or start {start} with a larger -c or with --on-full drop"
+
+
+def full_sentence(use: ContextUse, next_step: str) -> str:
     """A sentence on a context that is full. ``next_step``: what happens then, or what the user can do."""
     held = f"the chat has {use.tokens:,} tokens, and the context holds {use.length:,}"
     return f"the context is full: {held}; {next_step}"
 
 
-def warning_of(use: ContextUse, drops: bool) -> str | None:
+def warning_of(use: ContextUse, drops: bool, is_resumable: bool = True) -> str | None:
     """A sentence on a context that is nearly full, or full; None while there is room.
 
-    ``drops``: True if the oldest turns are left out then.
+    Args:
+        use: the tokens of the conversation, and those that the context holds.
+        drops: True if the oldest turns are left out then.
+        is_resumable: True if the chat is stored.
     """
     if use.tokens < use.length * _WARNING_SHARE:
         return None
     if use.tokens >= use.length:
-        return full_sentence(use, "the oldest turns are left out of the next prompt" if drops else _WAYS_OUT)
+        dropped = "the oldest turns are left out of the next prompt"
+        return full_sentence(use, dropped if drops else ways_out(is_resumable))
     what = "the oldest turns are left out" if drops else "it ends; --on-full drop leaves out the oldest turns then"
     return (
         f"the chat has {use.tokens:,} of the {use.length:,} tokens of the context; when it is full, {what},"
@@ -89,7 +98,12 @@ def fit_messages(
         tokens = prompt_length(kept)
         if tokens + needed <= length:
             return FittedMessages(kept, start)
-    raise ContextFullError(
-        f"the last message does not fit: the prompt has {count_noun(tokens, 'token')}, and the context holds"
-        f" {length:,}; shorten it, or give a larger -c"
+    raise ContextFullError(long_message_sentence(ContextUse(tokens, length)))
+
+
+def long_message_sentence(use: ContextUse) -> str:
+    """A sentence on a message that does not fit even without the turns before it."""
+    return (
+        f"the last message does not fit: the prompt has {count_noun(use.tokens, 'token')}, and the context holds"
+        f" {use.length:,}; shorten it, or give a larger -c"
     )

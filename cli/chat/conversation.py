@@ -128,9 +128,26 @@ class Conversation(ConversationTree):
 
         self._head = self._where.write_together(put)
 
-    def add_user(self, text: str) -> StoredMessage:
-        """Add a message of the user behind the head, and stand there."""
-        return self._add("user", text)
+    def add_user(self, text: str, replaced: StoredMessage | None = None) -> StoredMessage:
+        """Add a message of the user, and stand there.
+
+        Args:
+            text: the message.
+            replaced: the message in whose place it is put: both then follow the same one; None: behind the head.
+        """
+        return self._add("user", text, replaced)
+
+    def messages_with_user(self, text: str, replaced: StoredMessage | None = None) -> list[StoredMessage]:
+        """The messages from the first one to the one that `add_user` would add. Nothing is added.
+
+        Args:
+            text: see `add_user`.
+            replaced: see `add_user`.
+        """
+        before = self.messages() if replaced is None else self.path_to(replaced)[:-1]
+        if self._head is None and self._system is not None:  # it is stored with the first message
+            before = [StoredMessage("", None, "system", self._system, 0.0)]
+        return [*before, StoredMessage("", None, "user", text, 0.0)]
 
     def add_assistant(self, text: str) -> StoredMessage:
         """Add a message of the assistant that a person wrote, and stand there."""
@@ -173,12 +190,14 @@ class Conversation(ConversationTree):
         return AnswerWriter(self._where, parent, recipe, prompt_ids, beginning, stand_at)
 
     @deferred_interrupts()
-    def _add(self, role: Role, text: str) -> StoredMessage:
+    def _add(self, role: Role, text: str, replaced: StoredMessage | None = None) -> StoredMessage:
         is_first = self.id is None
 
         def add(store: ChatStore) -> StoredMessage:
             identifier = self._where.identifier or store.new_conversation()
             self._where.identifier = identifier
+            if replaced is not None:
+                return store.put_message(identifier, replaced.parent, role, text)
             before = self._head or self._put_system(store, identifier)
             return store.put_message(identifier, None if before is None else before.hash, role, text)
 

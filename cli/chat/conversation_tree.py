@@ -52,6 +52,10 @@ class ConversationTree:
     def _last(self, role: Role) -> StoredMessage | None:
         return next((message for message in reversed(self.messages()) if message.role == role), None)
 
+    def open_message(self) -> StoredMessage | None:
+        """The message of the user at the head, which has no answer behind it yet; None at another one."""
+        return self._head if self._head is not None and self._head.role == "user" else None
+
     def children(self, message: StoredMessage | None) -> list[StoredMessage]:
         """The messages that follow a message, or that begin the conversation, the oldest first."""
         parent = None if message is None else message.hash

@@ -135,6 +135,19 @@ class ChatSession:
         """
         return self._prompts.tokens(self._fit(self._last_user(), beginning, None).messages, beginning)
 
+    def check_message(self, text: str, replaced: StoredMessage | None, max_tokens: int | None) -> None:
+        """Check that a message of the user would fit, before it is added.
+
+        Args:
+            text: the message.
+            replaced: the message in whose place it would be put; None: behind the head.
+            max_tokens: how long its answer may be; None: any length.
+
+        Raises ``ContextFullError``, and ``ModelError`` where the chat template rejects the messages.
+        """
+        path = self.conversation.messages_with_user(text, replaced)
+        self._prompts.fit(path, self._dropped_before(path), max_tokens, is_resumable=self._is_resumable)
+
     def use(self) -> ContextUse:
         """How much of the context the conversation takes at this place, without the messages that are left out."""
         messages = self.conversation.messages()
@@ -142,7 +155,7 @@ class ChatSession:
 
     def warning(self) -> str | None:
         """A sentence on a context that is nearly full; None while there is room."""
-        return warning_of(self.use(), self.on_full == "drop")
+        return warning_of(self.use(), self.on_full == "drop", self._is_resumable)
 
     def replay(
         self,
@@ -166,6 +179,10 @@ class ChatSession:
         """
         check_model(self._model_record, answer)
         return replay(self.model, answer, trace, count, is_interrupted=is_interrupted, progress=progress)
+
+    @property
+    def _is_resumable(self) -> bool:
+        return self.conversation.is_stored and self.conversation.id is not None
 
     def _last_user(self) -> StoredMessage:
         message = self.conversation.last_user()
@@ -222,7 +239,7 @@ class ChatSession:
         """The messages that go into the prompt of an answer; reports it if more are left out than before."""
         path = self.conversation.path_to(parent)
         before = self._dropped_before(path)
-        fitted = self._prompts.fit(path, before, max_tokens, beginning)
+        fitted = self._prompts.fit(path, before, max_tokens, beginning, self._is_resumable)
         self.dropped = fitted.dropped
         if fitted.dropped > before:
             count = count_noun(fitted.dropped, "message")

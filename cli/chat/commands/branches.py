@@ -32,21 +32,32 @@ def _regenerate(chat: Chat, argument: str) -> None:
 
 
 def _edit(chat: Chat, argument: str) -> None:
+    from .. import ContextFullError
+
     if argument not in ("", "answer"):
         raise ChatCommandError(
             f"/edit changes your last message, /edit answer the answer; {argument!r} is neither"
         )
-    user, answer = chat.conversation.last_user(), chat.conversation.head
+    user, head = chat.conversation.last_user(), chat.conversation.head
     if user is None:
         raise ChatCommandError("there is no message of yours to edit")
     if not argument:
         text = chat.input.read(default=user.content, question="edit> ")
-        chat.conversation.goto(user.parent)
-        chat.send(text)
+        try:
+            chat.send(text, user)
+        except ContextFullError as error:
+            if head is None or not chat.has_unsent:
+                raise
+            chat.conversation.goto(user.parent)  # there the text belongs when it is sent after a change
+            raise ContextFullError(f"{error}; {_way_back(head)}") from None
         return
-    if answer is None or answer.role != "assistant":
+    if head is None or head.role != "assistant":
         raise ChatCommandError("there is no answer to edit")
-    chat.go_on_from(chat.input.read(default=answer.content, question="edit> "))
+    chat.go_on_from(chat.input.read(default=head.content, question="edit> "))
+
+
+def _way_back(message: StoredMessage) -> str:
+    return f"/goto {message.hash[:_ID_CHARACTERS]} goes back"
 
 
 def _undo(chat: Chat, argument: str) -> None:
@@ -63,7 +74,7 @@ def _clear(chat: Chat, argument: str) -> None:
     chat.conversation.goto(None)
     chat.conversation.set_system(system)
     if before is not None and before != chat.conversation.head:
-        note(f"the chat begins again; /goto {before.hash[:_ID_CHARACTERS]} goes back")
+        note(f"the chat begins again; {_way_back(before)}")
 
 
 def _branch(chat: Chat, argument: str) -> None:

@@ -23,7 +23,10 @@ def _save(chat: Chat, argument: str) -> None:
         raise ChatCommandError("/save needs a name, by which gen chat --resume NAME finds this chat")
     chat.conversation.rename(argument)
     chat.save_settings()
-    note(f"gen chat --resume {argument!r} goes on with this chat")
+    if chat.conversation.is_stored:
+        note(f"gen chat --resume {argument!r} continues this chat")
+    else:
+        note(f"the chat is named {argument!r}, but is not stored")
 
 
 def _export(chat: Chat, argument: str) -> None:

@@ -18,7 +18,7 @@ from .turn_input import PipedInput, TurnInput
 
 if TYPE_CHECKING:
     from ....engine import Done, Event
-    from .. import AnswerSettings, ChatSession, Conversation, ReasoningSplitter
+    from .. import AnswerSettings, ChatSession, Conversation, ReasoningSplitter, StoredMessage
 
 
 class LeaveChatError(Exception):
@@ -48,22 +48,52 @@ class Chat:
     done: Done | None = None
     _was_interrupted: bool = False
     """True if nothing was sent since Ctrl-C."""
+    _unsent: str = ""
+    """A message that was not sent; the next prompt offers it."""
 
     @property
     def conversation(self) -> Conversation:
         """The conversation."""
         return self.session.conversation
 
-    def send(self, text: str) -> None:
-        """Add a message of the user, and show the answer. Ctrl-C loses no message that was sent."""
-        before = self.conversation.head
+    @property
+    def has_unsent(self) -> bool:
+        """True if the next prompt offers a message that was not sent."""
+        return bool(self._unsent)
+
+    def send(self, text: str, replaced: StoredMessage | None = None) -> None:
+        """Add a message of the user, and show the answer. Ctrl-C loses no message that was sent.
+
+        A message that does not fit into the context is not added.
+
+        Args:
+            text: the message.
+            replaced: the message of the user in whose place it is put; None: behind the head. If that is a message
+                of the user, it is replaced: templates want an answer between two of them.
+        """
+        before, settings = self.conversation.head, self.settings.for_answer()
         try:
-            self.conversation.add_user(text)
-            self._run(self.session.answer, self.settings.for_answer())
+            self._add_user(text, replaced, settings.max_tokens)
+            self._run(self.session.answer, settings)
         except KeyboardInterrupt:
             if self.conversation.head == before:
-                self.conversation.add_user(text)
+                self._add_user(text, replaced, settings.max_tokens)
             raise
+
+    def _add_user(self, text: str, edited: StoredMessage | None, max_tokens: int | None) -> None:
+        from .. import ContextFullError
+
+        replaced = edited or self.conversation.open_message()
+        try:
+            self.session.check_message(text, replaced, max_tokens)
+        except ContextFullError as error:
+            place = ""
+            if isinstance(self.view, ScreenView):
+                self._unsent, place = text, ", and is in the input line again"
+            raise ContextFullError(f"{error}; the message is not sent{place}") from None
+        message = self.conversation.add_user(text, replaced)
+        if replaced is not None and edited is None and message.hash != replaced.hash:
+            note("this message takes the place of the one without an answer; /branch shows both")
 
     def regenerate(self) -> None:
         """Answer the last message of the user again, with a further seed."""
@@ -89,10 +119,15 @@ class Chat:
             note(changed)
 
     def greet(self) -> None:
-        """On a terminal, say which model answers and how to get help, and show where the conversation stands."""
+        """On a terminal, say which model answers and how to get help, and show where the conversation stands.
+
+        Elsewhere only say so if the last message has no answer.
+        """
         if isinstance(self.view, ScreenView):
             self.view.show_title(self.session.model.name)
             self.show_last_turn()
+        else:
+            self._note_open_message()
 
     def show_last_turn(self) -> None:
         """Show where the conversation stands: the last message of the user, and its answer."""
@@ -101,10 +136,22 @@ class Chat:
             self.view.show_message(user.content)
         if head is not None and head.role == "assistant":
             self.view.show_answer(head.content, self._splitter())
+        self._note_open_message()
+
+    def _note_open_message(self) -> None:
+        """At a message of the user, say what can be done: nothing else shows that an answer is missing."""
+        message = self.conversation.open_message()
+        if message is None:
+            return
+        if self.conversation.children(message):
+            note("/regen answers this message again, and another message takes its place")
+        else:
+            note("the last message has no answer; /regen answers it, and another message takes its place")
 
     def read_turn(self) -> str:
         """Return the next turn; raises as `TurnInput.read` does."""
-        turn = self.input.read()
+        unsent, self._unsent = self._unsent, ""
+        turn = self.input.read(default=unsent)
         self._was_interrupted = False
         return turn
 

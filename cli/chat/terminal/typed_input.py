@@ -110,6 +110,7 @@ class TypedInput(TurnInput):
             else:
                 buffer.validate_and_handle()
 
+        @bindings.add("escape", "c-j", filter=is_typing)  # typed ahead: outside the editor, Enter is Ctrl-J
         @bindings.add("escape", "enter", filter=is_typing)
         def _alt_enter(event: KeyPressEvent) -> None:
             event.current_buffer.newline(copy_margin=False)

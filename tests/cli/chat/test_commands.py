@@ -7,6 +7,7 @@ import subprocess
 import sys
 
 import pytest
+from logitsmith.cli.chat import ChatStore, Conversation
 
 SIZES = ("-t", "1", "-c", "512", "-n", "6")
 
@@ -130,6 +131,47 @@ def test_a_chat_begins_again(chat):
 
 def test_a_path_is_a_message(chat):
     assert chat("/etc/hosts is what?", "/tree").out.count("you: /etc/hosts is what?") == 1
+
+
+def test_a_message_that_does_not_fit_is_not_kept(chat, gen):
+    done = chat('/grammar root ::= "ok"', "Hello", "more " * 200, "/tree", "Short", code=1)
+    tree = re.findall(r"^[|*] [0-9a-f]{8} (\w+): (\w+)$", done.out, re.MULTILINE)
+    assert tree == [("you", "Hello"), ("model", "ok")]
+    assert done.out.endswith("\nok\n")
+    assert "gen: the context is full: the chat has " in done.err
+    assert "; the message is not sent\n" in done.err
+    assert gen("chat", "--search", "more").out == "no message has this\n"
+
+
+ADVICE = {
+    "stored": ((), "or start gen chat --resume with a larger -c"),
+    "not stored": (("--no-log",), "or start another chat with a larger -c"),
+}
+
+
+@pytest.mark.parametrize(("flags", "advice"), ADVICE.values(), ids=ADVICE)
+def test_only_a_chat_that_is_stored_can_be_resumed(chat, flags, advice):
+    done = chat("Hello", "more " * 200, "/save it", flags=flags, code=1)
+    assert advice in done.err
+    assert ("--resume" in done.err) is not flags
+    assert ("gen: note: the chat is named 'it', but is not stored\n" in done.err) is bool(flags)
+
+
+def test_a_message_without_an_answer(chat, home):
+    """It is named when the chat is resumed; a message that follows takes its place."""
+    chat("Hello")
+    store = ChatStore.open(home / "data" / "logitsmith" / "chats.db")
+    Conversation.resume(store, store.find_conversation().id, print).add_user("Open")
+    store.close()
+    done = chat("/tree", "New", "/tree", flags=["--resume"])
+    assert done.err.splitlines() == [
+        "gen: note: the last message has no answer; /regen answers it, and another message takes its place",
+        "gen: note: this message takes the place of the one without an answer; /branch shows both",
+        "gen: note: the answer ends at 6 tokens, see max_tokens in /settings",
+    ]
+    rows = re.findall(r"^([|* ]) [0-9a-f]{8} +you: (\w+)", done.out, re.MULTILINE)
+    assert rows == [("|", "Hello"), ("*", "Open"), ("|", "Hello"), (" ", "Open"), ("|", "New")]
+    assert chat("/undo", "New", "/tree", flags=["--resume"]).err.count("takes the place") == 0
 
 
 def test_versions_and_branches(chat):

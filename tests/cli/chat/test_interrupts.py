@@ -93,7 +93,9 @@ def test_one_that_waits_ends_the_answer(session, conversation):
     chat = Chat(session, FixedSettings(), InterruptedView([]), Script(["Hello", "Again"]))
     chat.input.interrupt_waits = True
     assert run_loop(chat) == 0
-    assert [message.role for message in conversation.messages()] == ["user", "user", "assistant"]
+    assert [message.role for message in conversation.messages()] == ["user", "assistant"]
+    assert [each.content for each in conversation.children(None)] == ["Hello", "Again"]
+    assert conversation.messages()[0].content == "Again"
 
 
 def test_a_closed_pipe_ends_the_chat(session, conversation, monkeypatch):

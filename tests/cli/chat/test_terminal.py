@@ -7,6 +7,7 @@ import signal
 import time
 
 import pytest
+from logitsmith.cli.chat import ChatStore, Conversation
 
 from ...gen_server import GenServer
 from .terminal import ALT_ENTER, CTRL_C, CTRL_R, ENTER, TAB, UP, LimitedProcess, Terminal
@@ -124,13 +125,52 @@ def test_a_paste_of_100_kb_is_one_message(terminal):
     lines = [f"line {number} of a long text that is pasted" for number in range(2400)]
     chat.paste("\n".join(lines))
     chat.wait_for("line 2399 of")
-    chat.send("")
-    assert "gen: the context is full: the chat has" in chat.text
+    chat.type(ENTER)
+    chat.wait_for("gen: the last message does not fit")
+    chat.wait_until(lambda: chat.shown.endswith("line 2399 of a long text that is pasted"))
+    chat.type(CTRL_C)
+    chat.wait_for_prompt()
     chat.send("/tree")
-    assert chat.text.count("you: line 0 of a long text") == 1
-    chat.send("/undo")
+    assert "gen: there are no messages yet" in chat.text
     chat.send("Short")
     assert chat.text.endswith("> Short\nok\n\n>")
+
+
+@pytest.mark.parametrize(("columns", "lines"), SIZES)
+def test_a_message_that_does_not_fit_is_in_the_input_line_again(terminal, columns, lines):
+    chat = terminal(*saying("ok"), columns=columns, lines=lines)
+    chat.send("Hello")
+    chat.paste("a second turn " * 40)
+    chat.type(f"{ENTER}")
+    chat.wait_for("gen: the context is full")
+    chat.wait_until(lambda: chat.shown.endswith("a second turn"))
+    words = " ".join(chat.text.split())
+    assert "the message is not sent, and is in the input line again" in words
+    chat.type(CTRL_C)
+    chat.wait_for_prompt()
+    chat.send("/tree")
+    assert len(re.findall(r"^[|*] [0-9a-f]{8} ", chat.text, re.MULTILINE)) == 2
+    assert chat.leave() == 0
+    again = terminal("--resume")
+    again.send("Short")
+    assert again.shown.endswith("> Short\nok\n\n>")
+
+
+def test_an_edited_message_that_does_not_fit(terminal):
+    chat = terminal(*saying("ok"))
+    chat.send("Hello")
+    chat.type(f"/edit{ENTER}")
+    chat.wait_for("edit> Hello")
+    chat.paste(" and more" * 80)
+    chat.type(ENTER)
+    chat.wait_for("gen: the last message does not fit")
+    chat.wait_until(lambda: chat.shown.endswith("and more"))
+    assert re.search(r"/goto [0-9a-f]{8} goes back", chat.text)
+    chat.type(CTRL_C)
+    chat.send("Short")
+    chat.send("/tree")
+    trees = re.findall(r"^([|* ]) [0-9a-f]{8} +(?:you|model): (\w+)", chat.text, re.MULTILINE)
+    assert trees == [(" ", "Hello"), (" ", "ok"), ("|", "Short"), ("*", "ok")]
 
 
 def test_completion(terminal):
@@ -199,6 +239,19 @@ def test_what_is_typed_ahead_waits(terminal):
     assert chat.text.count("typed ahead") == 1, chat.raw[-600:]
 
 
+def test_alt_enter_typed_ahead_is_a_new_line(terminal):
+    chat = terminal(*ENDLESS, "-n", "300")
+    chat.type(f"Hello{ENTER}")
+    before = len(chat.raw)
+    chat.wait_until(lambda: len(chat.raw) > before + 100)
+    chat.type(f"one{ALT_ENTER}two")
+    chat.wait_until(lambda: chat.shown.endswith("\n> one\n… two"))
+    chat.type(CTRL_C)
+    chat.wait_for_prompt()
+    chat.send("/tree")
+    assert chat.text.count("you: ") == 1
+
+
 def test_ctrl_c_twice_leaves(terminal):
     chat = terminal(*ENDLESS)
     chat.type(f"Hello{ENTER}")
@@ -261,6 +314,19 @@ def test_a_chat_that_is_killed_goes_on(terminal):
     assert "model: The first answer" in again.text
     assert "you: More" in again.text
     assert re.search(r"^\* [0-9a-f]{8} model: ", again.text, re.MULTILINE)
+
+
+def test_a_chat_that_ended_before_the_answer_says_so(terminal, home):
+    store = ChatStore.open(home / "data" / "logitsmith" / "chats.db")
+    Conversation.new(store, print).add_user("Hello")
+    store.close()
+    chat = terminal("--resume", *saying("yes"))
+    words = " ".join(chat.text.split())
+    assert "> Hello gen: note: the last message has no answer; /regen answers it" in words
+    chat.send("/regen")
+    assert chat.shown.endswith("> /regen\nyes\n\n>")
+    assert chat.leave() == 0
+    assert "has no answer" not in terminal("--resume").text
 
 
 @pytest.mark.parametrize(("columns", "lines"), SIZES)
