@@ -76,7 +76,7 @@ class Context:
 
         Args:
             prompt: The tokens.
-            progress: Called after each batch.
+            progress: Called before the first batch, and after each one: a batch may take long.
             is_interrupted: Called at short intervals, also within a batch. Once it returns True, reading ends;
                 ``tokens`` then holds what was read, and a later call continues from there. So it does after
                 `Model.abort`, which raises ``AbortedError`` without this argument.
@@ -94,6 +94,8 @@ class Context:
         is_exact = not small_batches and (exact or kept == 0)
         size = self.max_rows if small_batches else self._batch
         first_end = self._pieces.end_of_batch(kept) if exact else kept + size
+        if progress is not None:
+            progress(len(self.tokens), len(prompt))
         with self._native.abort_when(is_interrupted):
             for end in range(first_end, len(prompt) + size, size):
                 batch = prompt[len(self.tokens) : end]

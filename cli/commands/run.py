@@ -98,7 +98,7 @@ def _generate(
     """
     from ...engine import generate
     from ...samplers import build
-    from ..render.progress import reading
+    from ..render.progress import reading, without_bar_at_end
 
     options, settings, spec = setup.options, setup.settings, setup.spec
     logprobs = logprob_request(options.output, model.vocabulary)
@@ -129,7 +129,7 @@ def _generate(
             is_interrupted=lambda: interrupt.requested,
         )
         command = replay_command(chain.seed if settings.seed.value is None else None, typed.piped)
-        done = _render(events, options.output, prompt, command)
+        done = _render(without_bar_at_end(events, progress), options.output, prompt, command)
     _report(done, setup, chain.seed, model, interrupt)
 
 

@@ -10,14 +10,16 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from rich.progress import Progress, ProgressColumn, TaskID
 
-    from ...engine import PullProgress
+    from ...engine import Event, PullProgress
 
 from ..visible_bar import visible_bar
 from .text import file_size, visible
 
 _LONG_PROMPT_TOKENS = 1024
 """A shorter prompt is read before a person would see a bar."""
-_BAR_WIDTH = 8
+_BAR_WIDTH, _NARROW_BAR_WIDTH = 8, 6
+_FAST_RATE = 1000
+"""A text that is read with more tokens a second has counts that change several times a second."""
 _MAX_LINE_CHARACTERS = 49
 """Of a line below a bar."""
 _MAX_NAME_CHARACTERS = 26
@@ -91,40 +93,73 @@ def _short_name(path: str) -> str:
     return shown if len(shown) <= _MAX_NAME_CHARACTERS else f"{shown[: _MAX_NAME_CHARACTERS - 1]}…"
 
 
+class ReadingBar:
+    """A bar that is shown while a long text is read, and for each second of a slow one shows another time.
+
+    Call it with the number of tokens that are read, and with that of all.
+    """
+
+    def __init__(self, title: str) -> None:
+        self._title = title
+        self._open_bar = ExitStack()
+        self._bar: Progress | None = None
+        self._task: TaskID | None = None
+
+    def __call__(self, done: int, total: int) -> None:
+        """Show how much is read; a text that is read has no bar."""
+        if total < _LONG_PROMPT_TOKENS:
+            return
+        if done >= total:
+            self.erase()
+            return
+        if self._bar is None or self._task is None:  # rich is imported only now
+            self._bar = self._open_bar.enter_context(_shown_bar(_counts("tokens", shows_time=True)))
+            self._task = self._bar.add_task(self._title, total=total, completed=done)
+        self._bar.update(self._task, completed=done)
+
+    def erase(self) -> None:
+        """Leave nothing of the bar on the screen."""
+        self._open_bar.close()
+        self._bar = self._task = None
+
+
 @contextmanager
-def reading() -> Iterator[Callable[[int, int], None] | None]:
+def reading() -> Iterator[ReadingBar | None]:
     """Show a bar while a long prompt is read; yields the ``progress`` argument of `generate`, None for no bar."""
-    with _show_if_long("Reading") as update:
-        yield update
+    with _shown_while_read("Reading") as bar:
+        yield bar
+
+
+def without_bar_at_end(events: Iterable[Event], bar: ReadingBar | None) -> Iterator[Event]:
+    """Yield the events of a run. A bar of a prompt whose reading was ended is erased before the last one.
+
+    What is written for that event would otherwise move the cursor away from the bar.
+    """
+    from ...engine import Done
+
+    for event in events:
+        if bar is not None and isinstance(event, Done):
+            bar.erase()
+        yield event
 
 
 @contextmanager
-def _show_if_long(title: str) -> Iterator[Callable[[int, int], None] | None]:
+def _shown_while_read(title: str) -> Iterator[ReadingBar | None]:
     if not sys.stderr.isatty():
         yield None
         return
-    shown: list[tuple[Progress, TaskID]] = []
-    with ExitStack() as bars:
-
-        def update(done: int, total: int) -> None:
-            if total < _LONG_PROMPT_TOKENS:
-                return
-            if not shown:  # rich is imported only now
-                bar = bars.enter_context(_shown_bar(_counts("tokens")))
-                shown.append((bar, bar.add_task(title, total=total)))
-            bar, task = shown[0]
-            bar.update(task, completed=done)
-            if done >= total:
-                bars.close()
-
-        yield update
+    bar = ReadingBar(title)
+    try:
+        yield bar
+    finally:
+        bar.erase()
 
 
 @contextmanager
-def scoring() -> Iterator[Callable[[int, int], None] | None]:
+def scoring() -> Iterator[ReadingBar | None]:
     """Show a bar while a long text is scored; yields as `reading` does."""
-    with _show_if_long("Scoring") as update:
-        yield update
+    with _shown_while_read("Scoring") as bar:
+        yield bar
 
 
 @contextmanager
@@ -202,12 +237,15 @@ def _percentage() -> tuple[ProgressColumn, ...]:
     return (TextColumn("{task.description}"), BarColumn(_BAR_WIDTH), TaskProgressColumn())
 
 
-def _counts(noun: str, replace_title: Callable[[], str] = str) -> tuple[ProgressColumn, ...]:
+def _counts(
+    noun: str, replace_title: Callable[[], str] = str, *, shows_time: bool = False
+) -> tuple[ProgressColumn, ...]:
     """Columns of how much is done, of how much, and how much a second.
 
     Args:
         noun: what is counted.
         replace_title: called at each refresh; a text that is not empty replaces the title.
+        shows_time: show the time since the beginning, unless the counts change faster than that.
     """
     from rich.progress import BarColumn, ProgressColumn, Task, TextColumn
     from rich.text import Text
@@ -219,14 +257,23 @@ def _counts(noun: str, replace_title: Callable[[], str] = str) -> tuple[Progress
             return Text(replace_title() or task.description)
 
     class CountAndRate(ProgressColumn):
-        """``1,024/4,096  512 tokens/s``."""
+        """``1,024/4,096  512 tokens/s 0:02``."""
 
         def render(self, task: Task) -> Text:
             total = "" if task.total is None else f"/{task.total:,.0f}"
             rate = "" if not task.speed else f" {task.speed:,.0f} {noun}/s"
-            return Text(f"{task.completed:,.0f}{total}{rate}")
+            is_fast = (task.speed or 0) >= _FAST_RATE
+            time = f" {_clock(task.elapsed or 0)}" if shows_time and not is_fast else ""
+            return Text(f"{task.completed:,.0f}{total}{rate}{time}")
 
-    return (Title(""), BarColumn(_BAR_WIDTH), CountAndRate())
+    return (Title(""), BarColumn(_NARROW_BAR_WIDTH if shows_time else _BAR_WIDTH), CountAndRate())
+
+
+def _clock(seconds: float) -> str:
+    """A time as ``0:07`` or ``1:02:07``."""
+    minutes, second = divmod(int(seconds), 60)
+    hours, minute = divmod(minutes, 60)
+    return f"{hours}:{minute:02}:{second:02}" if hours else f"{minute}:{second:02}"
 
 
 def _bytes() -> tuple[ProgressColumn, ...]:

@@ -42,7 +42,10 @@ def test_prompt_is_read_in_batches_with_progress():
     context = Context(native, batch=3)
     assert context.read([1, 2, 3, 4, 5, 6, 7], lambda done, total: seen.append((done, total))) == 0
     assert native.calls == [("forget", 0), (0, [1, 2, 3]), (3, [4, 5, 6]), (6, [7])]
-    assert seen == [(3, 7), (6, 7), (7, 7)]
+    assert seen == [(0, 7), (3, 7), (6, 7), (7, 7)]
+    seen.clear()
+    context.read([1, 2, 3, 4, 8], lambda done, total: seen.append((done, total)))
+    assert seen == [(4, 5), (5, 5)]
 
 
 PREFIXES = {

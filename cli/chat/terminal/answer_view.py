@@ -39,13 +39,14 @@ class AnswerView(ABC):
             template: the chat template, which has the tags of reasoning.
             beginning: the text that the answer goes on from.
         """
-        from ....engine import Done, Token
+        from ....engine import Done, Start, Token
         from .. import visible_text
 
         try:
-            self._push(beginning, splitter)
             for event in events:
-                if isinstance(event, Token):
+                if isinstance(event, Start):  # not before: there may be a bar while the prompt is read
+                    self._push(beginning, splitter)
+                elif isinstance(event, Token):
                     self._push(visible_text(event, template), splitter)
                 elif isinstance(event, Done):
                     self._push(event.rest, splitter)

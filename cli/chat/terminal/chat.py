@@ -185,7 +185,7 @@ class Chat:
             settings: what the answer is made with.
             beginning: the text that it goes on from.
         """
-        from ...render.progress import reading
+        from ...render.progress import reading, without_bar_at_end
 
         interrupt = Interrupt()
         try:
@@ -196,7 +196,8 @@ class Chat:
                         signal.raise_signal(signal.SIGINT)
                     events = make_answer(settings, is_interrupted=lambda: interrupt.requested, progress=progress)
                     with closing(events):  # what is there is stored now, also where nobody reads it any more
-                        self.done = self.view.show(events, splitter, self.session.template, beginning)
+                        shown = without_bar_at_end(events, progress)
+                        self.done = self.view.show(shown, splitter, self.session.template, beginning)
         finally:
             if interrupt.requested:
                 self.is_second_interrupt()
