@@ -2,11 +2,13 @@
 
 import io
 import os
+import re
 import sys
 from contextlib import suppress
 
 import pytest
 from logitsmith.cli.render.tables import _column_widths, _print_blocks, _print_grid, _print_lines, table
+from rich.cells import cell_len
 from rich.console import Console
 
 TABLES = {
@@ -48,3 +50,45 @@ def test_a_reader_that_leaves_is_no_failure_of_the_table(monkeypatch):
         table(("preset", "from"), [("creative", "built-in")])
     with suppress(BrokenPipeError):
         stdout.close()
+
+
+CONFIG = (
+    "run",
+    "Hi",
+    "--show-config",
+    "-P",
+    "default",
+    "--stop",
+    "###",
+    "--system",
+    "日本 " * 30,
+    "--dry-multiplier",
+    "1",
+)
+
+
+@pytest.mark.parametrize("columns", [80, 50, 40])
+def test_settings_are_wrapped_between_words(gen_server, environment, home, columns):
+    """A narrow terminal has the words of a wide one, and a line for each step above its parameters."""
+    screens = [
+        gen_server.run_on_terminal(CONFIG, columns=width, cwd=home, env=on_terminal(environment), timeout=60)[0]
+        for width in (columns, 300)
+    ]
+    narrow, wide = ([word for line in screen.splitlines() for word in line.split()] for screen in screens)
+    assert max(map(cell_len, screens[0].splitlines())) <= columns
+    names = {
+        part for word in wide for part in (word.split(".") if re.fullmatch(r"[a-z_]+\.[a-z_]+", word) else [word])
+    }
+    assert names <= set(narrow)
+    assert "[0] penalties preset default (off) repeat 1 preset default" in " ".join(narrow)
+
+
+def test_steps_that_are_off_are_marked(gen):
+    out = gen(*CONFIG).out
+    assert "  [0] penalties.repeat            1 " in out
+    assert re.search(r"penalties\.scope +all +default  \(off\)$", out, re.MULTILINE)
+    assert re.search(r"min_p\.p +0\.05 +preset default$", out, re.MULTILINE)
+
+
+def on_terminal(environment):
+    return {key: value for key, value in environment.items() if key != "COLUMNS"}
