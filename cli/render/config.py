@@ -26,6 +26,8 @@ _INDENT = 4
 """Of what is below a name on a narrow terminal."""
 
 
+SETTING_NAMES = ("seed", "max_tokens", "stop", "system", "grammar")
+"""The settings beside the chain."""
 Row = tuple[str, str, str]
 """Name, value and origin of a setting."""
 
@@ -37,7 +39,8 @@ def show_settings(settings: Settings, grammar: GrammarSpec | None, model: ModelC
     """
     others = [
         (name, _format_value(value.value, name), value.origin)
-        for name in ("seed", "max_tokens", "stop", "system")
+        for name in SETTING_NAMES
+        if name != "grammar"
         for value in (getattr(settings, name),)
     ]
     others.append(("grammar", "none" if grammar is None else grammar_summary(grammar), settings.grammar.origin))
@@ -55,6 +58,17 @@ def show_settings(settings: Settings, grammar: GrammarSpec | None, model: ModelC
         print("\n".join(lines))
     else:
         _print_narrow([named, chain, *_grouped_rows_of_steps(settings.steps), *others], columns)
+
+
+def chain_summary(steps: Sequence[StepSpec]) -> str:
+    """Return a chain in one line, each step with its main parameter: ``top_k=40 > temperature=0.8 > dist``."""
+    return " > ".join(map(_step_summary, steps))
+
+
+def _step_summary(step: StepSpec) -> str:
+    main = step.sampler.about.main
+    value = "" if main is None else f"={_format_value(getattr(step.sampler, main))}"
+    return f"{step.name}{value}{' (off)' if step.is_off else ''}"
 
 
 def _rows_of_steps(steps: Sequence[StepSpec]) -> Iterator[Row]:

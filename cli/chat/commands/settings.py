@@ -33,30 +33,41 @@ def _chain(chat: Chat, argument: str) -> None:
         raise ChatCommandError("/chain needs steps, such as top-k40 > temp0.8; /settings shows the chain")
     chat.settings.replace_chain(argument)
     chat.save_settings()
+    chat.confirm(_chain_now(chat))
 
 
 def _preset(chat: Chat, argument: str) -> None:
+    from ...render.config import SETTING_NAMES
+
     if not argument:
         raise ChatCommandError("/preset needs the name of a preset, or a file; gen presets lists them")
-    before = chat.settings.settings.system
+    before = chat.settings.settings
     chat.settings.replace_preset(argument, chat.session.model.metadata)
-    after = chat.settings.settings.system
-    if after is not before:
-        chat.conversation.set_system(after.value)
+    after = chat.settings.settings
+    if after.system is not before.system:
+        chat.conversation.set_system(after.system.value)
     chat.save_settings()
+    others = [name for name in SETTING_NAMES if getattr(after, name) is not getattr(before, name)]
+    also = f"; it also sets {', '.join(others)}" if others else ""
+    chat.confirm(f"preset {argument}: {_chain_now(chat)}{also}")
+
+
+def _chain_now(chat: Chat) -> str:
+    from ...render.config import chain_summary
+
+    return f"chain = {chain_summary(chat.settings.settings.steps)}"
 
 
 def _seed(chat: Chat, argument: str) -> None:
     if not argument:
         value = chat.settings.settings.seed.value
         print("a new one for each answer" if value is None else value)
-    elif argument == "random":
-        chat.settings.override("/seed", "seed", None)
-    else:
-        if not argument.isdecimal():
-            raise ChatCommandError(f"/seed: {argument!r} is not a whole number, nor random")
-        chat.settings.override("/seed", "seed", int(argument))
+        return
+    if argument != "random" and not argument.isdecimal():
+        raise ChatCommandError(f"/seed: {argument!r} is not a whole number, nor random")
+    chat.settings.override("/seed", "seed", None if argument == "random" else int(argument))
     chat.save_settings()
+    chat.confirm("the seed is random now" if argument == "random" else f"seed = {argument}")
 
 
 def _system(chat: Chat, argument: str) -> None:
@@ -75,6 +86,8 @@ def _system(chat: Chat, argument: str) -> None:
 
 
 def _grammar(chat: Chat, argument: str) -> None:
+    from ...render.config import grammar_summary
+
     kind, _, rest = argument.partition(" ")
     if not argument:
         kinds = ", ".join(_GRAMMAR_KINDS)
@@ -84,6 +97,12 @@ def _grammar(chat: Chat, argument: str) -> None:
     value: object = {kind: rest.strip()} if kind in _GRAMMAR_KINDS else argument
     chat.settings.override("/grammar", "grammar", None if argument == _NONE else value)
     chat.save_settings()
+    spec = chat.settings.spec
+    chat.confirm(
+        "there is no grammar now"
+        if spec is None
+        else f"grammar = {grammar_summary(spec).removeprefix('grammar ')}"
+    )
 
 
 def _settings(chat: Chat, argument: str) -> None:

@@ -348,6 +348,33 @@ def test_every_command(terminal, home, columns, lines):
     assert chat.leave(f"/exit{ENTER}") == 0
 
 
+CONFIRMED = {
+    "/set min_p.p=0.1": "min_p.p = 0.1",
+    "/chain top-k40 > temp0.8": "chain = top_k=40 > temperature=0.8 > dist",
+    "/chain top-k0 > greedy": "chain = top_k=0 (off) > greedy",
+    "/preset min-p": "preset min-p: chain = min_p=0.1 > temperature=1 (off) > dist",
+    "/preset mine.yaml": "preset mine.yaml: chain = greedy; it also sets seed, stop",
+    "/grammar json": "grammar = json (18 lines)",
+    "/grammar regex [a-c]+": "grammar = '[a-c]+'",
+    "/grammar none": "there is no grammar now",
+    "/seed 3": "seed = 3",
+    "/seed random": "the seed is random now",
+    "/system Be kind.": "system = 'Be kind.'",
+    "/system none": "there is no system message now",
+}
+
+
+def test_changes_of_settings_are_confirmed(terminal, home):
+    (home / "work" / "mine.yaml").write_text("chain: [greedy]\nstop: ['#']\nseed: 5\n")
+    chat = terminal(columns=120, lines=60)
+    for line in CONFIRMED:
+        chat.send(line)
+    notes = re.findall(r"^gen: note: (.*)$", chat.text, re.MULTILINE)
+    assert [note[: len(text)] for note, text in zip(notes, CONFIRMED.values(), strict=True)] == [
+        *CONFIRMED.values()
+    ]
+
+
 @pytest.mark.parametrize(("columns", "lines"), SIZES)
 def test_tables_fit(terminal, columns, lines):
     chat = terminal(columns=columns, lines=lines)
