@@ -65,6 +65,11 @@ class ConversationTree:
         """The messages in the place of this one, and itself."""
         return [other for other in self.all_messages() if other.parent == message.parent]
 
+    def answer_count(self, message: StoredMessage) -> int:
+        """How many answers to a message were made, whether or not two of them have the same text."""
+        made = 0 if self.id is None else self._store.answer_count(message.hash, self.id)
+        return max(made, len(self.children(message)))
+
     def find(self, prefix: str) -> StoredMessage:
         """The message whose hash begins like this."""
         found = [message for message in self.all_messages() if message.hash.startswith(prefix.lower())]

@@ -20,12 +20,17 @@ _SPEAKERS = {"system": "system", "user": "you", "assistant": "model"}
 
 def _regenerate(chat: Chat, argument: str) -> None:
     count = whole_number("regen", argument, _MAX_VERSIONS) if argument else 1
-    for number in range(1, count + 1):
+    user = chat.conversation.last_user()
+    for remaining in range(count, 0, -1):
+        made = 0 if user is None else len(chat.conversation.children(user))
         if count > 1:
-            print(f"[{number} of {count}]")
+            print(f"[version {made + 1} of {made + remaining}]")
         chat.regenerate()
         if chat.done is not None and chat.done.finish_reason == "interrupted":
             break
+        head = chat.conversation.head
+        if head is not None and len(versions := chat.conversation.siblings(head)) == made:
+            note(f"this is the text of version {_number(head, versions)} again")
     answer = chat.conversation.last_answer()
     if answer is not None and len(versions := chat.conversation.siblings(answer)) > 1:
         note(f"version {_number(answer, versions)} of {len(versions)}; /branch N goes to another one")
@@ -42,7 +47,7 @@ def _edit(chat: Chat, argument: str) -> None:
     if user is None:
         raise ChatCommandError("there is no message of yours to edit")
     if not argument:
-        text = chat.input.read(default=user.content, question="edit> ")
+        text = _edited(chat, user.content)
         try:
             chat.send(text, user)
         except ContextFullError as error:
@@ -53,7 +58,12 @@ def _edit(chat: Chat, argument: str) -> None:
         return
     if head is None or head.role != "assistant":
         raise ChatCommandError("there is no answer to edit")
-    chat.go_on_from(chat.input.read(default=head.content, question="edit> "))
+    chat.go_on_from(_edited(chat, head.content))
+
+
+def _edited(chat: Chat, text: str) -> str:
+    chat.confirm("Ctrl-X Ctrl-E opens the text in $EDITOR, Enter sends it")
+    return chat.input.read(default=text, question="edit> ")
 
 
 def _way_back(message: StoredMessage) -> str:

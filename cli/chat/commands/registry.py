@@ -26,6 +26,7 @@ def _help(_chat: Chat, argument: str) -> None:
         HelpRow("Alt-Enter", 'Go on in a further line; so does """ on a line of its own, until the next one.'),
         HelpRow("Tab", "Complete commands, samplers, parameters, presets."),
         HelpRow("Ctrl-R", "Search what was typed before."),
+        HelpRow("Ctrl-X Ctrl-E", "Open the text in $VISUAL or $EDITOR."),
         HelpRow("Ctrl-C", "End the answer, and keep what is there; twice: leave."),
         HelpRow("Ctrl-D", "Leave."),
     ]

@@ -168,6 +168,15 @@ class ChatStore(ConversationIndex):
 
     # Answers
 
+    def answer_count(self, parent: str, conversation: str) -> int:
+        """Return how many answers of a conversation were begun to a message of this hash, whatever their texts."""
+        row = self.database.row(
+            "SELECT count(*) FROM answer JOIN message ON message.number = answer.parent"
+            " WHERE message.hash = ? AND answer.conversation = ?",
+            (parent, conversation),
+        )
+        return 0 if row is None else int(row[0])
+
     def answer(self, message: str, conversation: str) -> StoredAnswer | None:
         """Return how a message of the assistant was made; None for one that a person wrote.
 

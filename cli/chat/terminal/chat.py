@@ -98,8 +98,8 @@ class Chat:
     def regenerate(self) -> None:
         """Answer the last message of the user again, with a further seed."""
         last = self.conversation.last_user()
-        versions = 0 if last is None else len(self.conversation.children(last))
-        self._run(self.session.regenerate, self.settings.for_answer(versions))
+        earlier = 0 if last is None else self.conversation.answer_count(last)
+        self._run(self.session.regenerate, self.settings.for_answer(earlier))
 
     def go_on_from(self, text: str) -> None:
         """Answer the last message of the user by a text that the model goes on from."""

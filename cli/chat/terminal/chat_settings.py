@@ -109,17 +109,17 @@ class ChatSettings:
         self.spec = grammar_spec(options, settings)
         self.settings, self._grammar_options = settings, options
 
-    def for_answer(self, versions: int = 0) -> AnswerSettings:
+    def for_answer(self, earlier: int = 0) -> AnswerSettings:
         """What the next answer is made with.
 
-        ``versions``: how many answers to the same message there are. Each has a seed of its own.
+        ``earlier``: how many answers to the same message were made before. Each has a seed of its own.
         """
         from .. import AnswerSettings
 
         settings, spec, seed = self.settings, self.spec, self.settings.seed.value
         return AnswerSettings(
             steps=settings.steps,
-            seed=fresh_seed() if seed is None else (seed + versions) % _SEEDS,
+            seed=fresh_seed() if seed is None else (seed + earlier) % _SEEDS,
             max_tokens=token_limit(settings),
             stop=settings.stop.value,
             grammar=spec,

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
+import shlex
+import shutil
 import signal
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from prompt_toolkit import PromptSession
+from prompt_toolkit.application import run_in_terminal
 from prompt_toolkit.buffer import Buffer
 from prompt_toolkit.completion import Completer, Completion
 from prompt_toolkit.document import Document
@@ -19,11 +23,16 @@ from prompt_toolkit.history import FileHistory, History, InMemoryHistory
 from prompt_toolkit.input.typeahead import get_typeahead, store_typeahead
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.keys import Keys
+from prompt_toolkit.utils import get_cwidth
 
 from ...completion.reply import Reply
+from ...errors import say
 from .turn_input import EndOfInputError, TurnInput, is_open_block, unmarked
+from .word_wrap import WordWrap
 
 _MARK, _MARK_OF_FURTHER_LINES = "> ", "… "
+_USUAL_EDITORS = [f"/usr/bin/{name}" for name in ("editor", "nano", "pico", "vi", "emacs")]
+"""Those that prompt_toolkit opens if no variable names one."""
 _ALL = 1 << 30
 """More entries than a history has."""
 Complete = Callable[[str], tuple[Reply, int]]
@@ -40,6 +49,9 @@ class TypedInput(TurnInput):
             complete: completes commands.
             history: a file that keeps what was typed; None: it is forgotten at the end.
         """
+        self._question = _MARK
+        self._editor: asyncio.Task[None] | None = None
+        """An editor of the user, which may be open."""
         self._session: PromptSession[str] = PromptSession(
             history=_history(history),
             completer=_CommandCompleter(complete),
@@ -48,13 +60,15 @@ class TypedInput(TurnInput):
             prompt_continuation=lambda *_: FormattedText([("fg:ansibrightblack", _MARK_OF_FURTHER_LINES)]),
             key_bindings=self._key_bindings(),
             enable_suspend=True,
-            enable_open_in_editor=True,
+            input_processors=[WordWrap(self._mark_width, get_cwidth(_MARK_OF_FURTHER_LINES))],
+            tempfile_suffix=".md",
             search_ignore_case=True,
         )
 
     def read(self, default: str = "", question: str = "") -> str:
         """Return what is typed. Enter ends it, Alt-Enter goes on in a further line."""
-        mark = FormattedText([("bold", question or _MARK)])
+        self._question = question or _MARK
+        mark = FormattedText([("bold", self._question)])
         self.was_cleared = False
         with self._noted_interrupts():
             try:
@@ -67,12 +81,17 @@ class TypedInput(TurnInput):
         self.was_cleared = False
         return unmarked(text.encode("utf-8", "replace").decode())
 
+    def _mark_width(self, line: int) -> int:
+        return get_cwidth(_MARK_OF_FURTHER_LINES if line else self._question)
+
     @contextmanager
     def _noted_interrupts(self) -> Iterator[None]:
         """While inside, SIGINT loses no text that was sent: it ends the editor, or waits if that has ended."""
         app = self._session.app
 
         def note(_number: int, _frame: object) -> None:
+            if self._editor is not None and not self._editor.done():
+                return  # Ctrl-C is for the editor, and the text waits for its end
             self.interrupt_waits = True
             if app.is_running and app.loop is not None:
                 app.loop.call_soon_threadsafe(self._end_if_interrupted)
@@ -115,6 +134,14 @@ class TypedInput(TurnInput):
         def _alt_enter(event: KeyPressEvent) -> None:
             event.current_buffer.newline(copy_margin=False)
 
+        @bindings.add("c-x", "c-e", filter=is_typing)
+        def _open_editor(event: KeyPressEvent) -> None:
+            problem = _editor_problem()
+            if problem is None:
+                self._editor = event.current_buffer.open_in_editor()
+            else:
+                run_in_terminal(lambda: say(f"gen: {problem}"))
+
         @bindings.add("c-c", filter=is_typing)
         def _control_c(event: KeyPressEvent) -> None:
             """Clear what is typed; where nothing is, tell the chat."""
@@ -154,6 +181,19 @@ class _PrivateHistory(FileHistory):
         with suppress(OSError):
             os.close(os.open(self.filename, os.O_CREAT | os.O_APPEND | os.O_WRONLY, 0o600))
             super().store_string(string)
+
+
+def _editor_problem() -> str | None:
+    """Why no editor can be opened; None if one can. prompt_toolkit would open another one, or none, in silence."""
+    variable = next((name for name in ("VISUAL", "EDITOR") if os.environ.get(name)), None)
+    if variable is None:
+        is_there = any(map(os.path.exists, _USUAL_EDITORS))
+        return None if is_there else "$EDITOR is not set; set it to an editor, such as nano"
+    try:
+        program, *_ = shlex.split(os.environ[variable])
+    except ValueError as error:
+        return f"${variable}: {os.environ[variable]!r} is not a command ({error})"
+    return None if shutil.which(program) else f"${variable}: {program} is not an installed program"
 
 
 def _history(path: Path | None) -> History:

@@ -12,7 +12,8 @@ import time
 
 import pyte
 
-ENTER, ALT_ENTER, TAB, CTRL_C, CTRL_D, CTRL_R, UP = "\r", "\x1b\r", "\t", "\x03", "\x04", "\x12", "\x1b[A"
+ENTER, ALT_ENTER, TAB, UP, LEFT = "\r", "\x1b\r", "\t", "\x1b[A", "\x1b[D"
+CTRL_C, CTRL_D, CTRL_E, CTRL_R, CTRL_X = "\x03", "\x04", "\x05", "\x12", "\x18"
 PROMPT = "> "
 _PATIENCE_SECONDS = 30
 

@@ -10,7 +10,7 @@ import pytest
 from logitsmith.cli.chat import ChatStore, Conversation
 
 from ...gen_server import GenServer
-from .terminal import ALT_ENTER, CTRL_C, CTRL_R, ENTER, TAB, UP, LimitedProcess, Terminal
+from .terminal import ALT_ENTER, CTRL_C, CTRL_E, CTRL_R, CTRL_X, ENTER, LEFT, TAB, UP, LimitedProcess, Terminal
 
 SIZES = [(80, 24), (50, 15)]
 RIGHT_TO_LEFT = "\u05e9\u05dc\u05d5\u05dd"
@@ -171,6 +171,85 @@ def test_an_edited_message_that_does_not_fit(terminal):
     chat.send("/tree")
     trees = re.findall(r"^([|* ]) [0-9a-f]{8} +(?:you|model): (\w+)", chat.text, re.MULTILINE)
     assert trees == [(" ", "Hello"), (" ", "ok"), ("|", "Short"), ("*", "ok")]
+
+
+LONG = (
+    "The captain looked at the grey water for an extraordinarily long time, while the whole crew waited in "
+    "complete silence for whatever would happen next to them."
+)
+
+
+def typed_lines(chat):
+    """The rows of the text that is being typed, without their marks."""
+    rows = chat.shown.split("\n")
+    start = max(number for number, row in enumerate(rows) if row.startswith((">", "edit>")))
+    return [re.sub(r"^(> |edit> |… )", "", row) for row in rows[start:]]
+
+
+@pytest.mark.parametrize(("columns", "lines"), SIZES)
+def test_what_is_typed_is_wrapped_between_words(terminal, columns, lines):
+    chat = terminal(*saying(LONG), columns=columns, lines=lines)
+    chat.type(f"{LONG[:-1]}{LEFT * len(' to them')}!")
+    chat.wait_until(lambda: "next! to them" in " ".join(chat.shown.replace("…", "").split()))
+    rows = typed_lines(chat)
+    assert len(rows) > 1
+    assert " ".join(rows).split() == LONG[:-1].replace("next", "next!").split()
+    chat.type(CTRL_C)
+    chat.send("Hello")
+    chat.type(f"/edit answer{ENTER}")
+    chat.wait_until(lambda: chat.shown.endswith("them."))
+    assert " ".join(typed_lines(chat)).split() == LONG.split()
+    assert all(len(row) + 2 < columns for row in typed_lines(chat))
+
+
+def test_words_that_are_longer_than_a_row(terminal):
+    chat = terminal(columns=50, lines=15)
+    chat.type("a " + "日本" * 30 + " " + "x" * 97 + " end")
+    chat.wait_until(lambda: chat.shown.endswith("x end"))
+    assert "".join(typed_lines(chat)).replace(" ", "").replace("\0", "") == "a" + "日本" * 30 + "x" * 97 + "end"
+
+
+EDITOR = """#!/bin/sh
+case $1 in *.md) ;; *) exit 3;; esac
+cat "$1" >> seen.txt
+printf 'from the editor' > "$1"
+"""
+
+
+def test_the_editor_of_the_user(terminal, home):
+    editor = home / "work" / "my editor"
+    editor.write_text(EDITOR)
+    editor.chmod(0o755)
+    chat = terminal(*saying("The answer"), VISUAL=f"'{editor}'", EDITOR="false")
+    chat.send("Hello")
+    chat.send("/grammar none")
+    chat.send("/set max_tokens=2")
+    chat.type(f"/edit answer{ENTER}")
+    chat.wait_for("Ctrl-X Ctrl-E opens the text in")
+    chat.wait_until(lambda: chat.shown.endswith("edit> The answer"))
+    chat.type(CTRL_X + CTRL_E)
+    chat.wait_until(lambda: chat.shown.endswith("edit> from the editor"))
+    chat.send("")
+    chat.send("/branch")
+    assert "* 2  model: from the editor" in chat.text
+    assert (home / "work" / "seen.txt").read_text() == "The answer"
+
+
+def test_an_editor_that_is_not_installed(terminal):
+    chat = terminal(VISUAL="no-such-editor --wait")
+    chat.type(f"kept{CTRL_X}{CTRL_E}")
+    chat.wait_for("gen: $VISUAL: no-such-editor is not an installed program")
+    chat.wait_until(lambda: chat.shown.endswith("> kept"))
+
+
+def test_ctrl_c_in_the_editor_keeps_the_text(terminal, home):
+    chat = terminal(VISUAL="sh -c 'touch started; sleep 30'")
+    chat.type(f"kept{CTRL_X}{CTRL_E}")
+    chat.wait_until((home / "work" / "started").exists)
+    chat.type(CTRL_C)
+    chat.wait_until(lambda: chat.shown.endswith("> kept"))
+    chat.type(" and sent")
+    chat.wait_until(lambda: chat.shown.endswith("> kept and sent"))
 
 
 def test_completion(terminal):
