@@ -76,6 +76,24 @@ def _grammars() -> Iterable[Candidate]:
         return []
 
 
+def _chats() -> Iterable[Candidate]:
+    """The names of stored chats, and the ids of all. A store is not made for a completion."""
+    from ..chat import ChatStore, store_path
+
+    try:
+        if not store_path().exists():
+            return []
+        store = ChatStore.open()
+        try:
+            chats = store.list_conversations()
+        finally:
+            store.close()
+    except LogitsmithError:  # the command says so
+        return []
+    named = [Candidate(each.name, each.title) for each in chats if each.name and each.name.isprintable()]
+    return [*named, *(Candidate(each.id, each.name or each.title) for each in chats)]
+
+
 def _import_formats() -> Iterable[Candidate]:
     from ...presets import FORMATS
 
@@ -89,6 +107,7 @@ def _export_formats() -> Iterable[Candidate]:
 
 
 _NAMES: Mapping[Completes, Callable[[], Iterable[Candidate]]] = {
+    Completes.CHAT: _chats,
     Completes.EXPORT_FORMAT: _export_formats,
     Completes.GRAMMAR: _grammars,
     Completes.GRAMMAR_NAME: _grammars,

@@ -32,10 +32,13 @@ class StoreOptions(Options):
 
     list_chats: bool = _chat("--list", help="List the chats that are stored, and stop.", default=False)
     resume: str | None = _chat(
-        "--resume", metavar="[ID]", help="Go on with a chat: its number, name, or the latest one."
+        "--resume",
+        metavar="[ID]",
+        help="Go on with a chat: its number, name, or the latest one.",
+        completes=Completes.CHAT,
     )
     search: str | None = _chat("--search", metavar="TEXT", help="Find messages in all chats, and stop.")
-    delete: str | None = _chat("--delete", metavar="ID", help="Delete a chat, and stop.")
+    delete: str | None = _chat("--delete", metavar="ID", help="Delete a chat, and stop.", completes=Completes.CHAT)
     no_log: bool = _chat("--no-log", help="Store nothing.", default=False)
 
     def check(self) -> None:

@@ -10,6 +10,8 @@ class Completes(Enum):
 
     CHAIN = auto()
     """Steps in the compact notation."""
+    CHAT = auto()
+    """The name or the id of a stored chat."""
     EXPORT_FORMAT = auto()
     """A format that presets are exported to."""
     FILE = auto()

@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from logitsmith.cli.chat import ChatStore, Conversation
 from logitsmith.cli.completion.commands import SINGLE_COMMANDS, parameters, subcommands
 from logitsmith.cli.completion.cursor import complete_words
 from logitsmith.cli.completion.line import TypedWord, split_line
@@ -150,6 +151,45 @@ def test_models_of_a_config_that_cannot_be_read_are_left_out(models):
     assert texts("gen -m mod") == ["models/"]
 
 
+@pytest.fixture
+def chats(home, monkeypatch):
+    """Two stored chats, one of them with a name; returns their ids."""
+    monkeypatch.setenv("XDG_DATA_HOME", str(home / "data"))
+    store = ChatStore.open()
+    named, other = (Conversation.new(store, print) for _ in range(2))
+    named.add_user("Hello")
+    named.rename("my sea's story")
+    other.add_user("About whales")
+    store.close()
+    return named.id, other.id
+
+
+@pytest.mark.parametrize("flag", ["--resume", "--delete"])
+def test_chats_are_completed_by_name_and_by_id(chats, flag):
+    named, other = chats
+    assert texts(f"gen chat {flag} my") == ["my sea's story"]
+    assert texts(f"gen chat {flag} {other[:6]}") == [other]
+    assert texts(f"gen chat {flag}=my") == [f"{flag}=my sea's story"]
+    assert texts(f"gen chat {flag} ") == ["my sea's story", other, named]
+    assert texts(f"gen chat {flag} nonsuch") == []
+    words = split_line(f"gen chat {flag} {other}")
+    (candidate,) = complete_words([word.text for word in words[1:-1]], words[-1].text).candidates
+    assert candidate.help == "About whales"
+
+
+def test_where_no_chats_are_stored_none_are_completed(home, monkeypatch):
+    monkeypatch.setenv("XDG_DATA_HOME", str(home / "data"))
+    assert texts("gen chat --resume ") == []
+    assert not (home / "data").exists()
+
+
+def test_a_store_that_cannot_be_read_completes_nothing(home, monkeypatch):
+    monkeypatch.setenv("XDG_DATA_HOME", str(home / "data"))
+    (home / "data" / "logitsmith").mkdir(parents=True)
+    (home / "data" / "logitsmith" / "chats.db").write_text("no database, but more than nothing")
+    assert texts("gen chat --resume ") == []
+
+
 @pytest.mark.parametrize(("words", "command"), LEAVES, ids=[" ".join(words) for words, _ in LEAVES])
 def test_each_flag_of_a_command_is_completed(words, command):
     options = [option for option in command.params if option.param_type_name == "option" and not option.hidden]
@@ -222,8 +262,18 @@ def test_colons_are_escaped_for_zsh():
 
 @pytest.mark.parametrize("shell", SCRIPTS)
 @pytest.mark.parametrize(
-    "line", ["gen --se", "gen -P ", "gen -m ", "gen --grammar ", "gen --set top_k.", "gen --chain 'a > t"]
+    "line",
+    [
+        "gen --se",
+        "gen -P ",
+        "gen -m ",
+        "gen --grammar ",
+        "gen --set top_k.",
+        "gen --chain 'a > t",
+        "gen chat --resume ",
+    ],
 )
+@pytest.mark.usefixtures("chats")
 def test_nothing_slow_is_imported(shell, line, environment, home):
     program = (
         "import sys\nfrom logitsmith.cli import main\nmain()\n"
@@ -322,6 +372,7 @@ class Terminal:
 
 
 @pytest.mark.parametrize("shell", SCRIPTS)
+@pytest.mark.usefixtures("chats")
 def test_in_a_real_shell(shell, home, environment):
     if shutil.which(shell) is None:
         pytest.skip(f"there is no {shell} here")
@@ -350,6 +401,7 @@ def test_in_a_real_shell(shell, home, environment):
             "echo x | gen --see\t": "--seed",
             "gen -P \\$\t": "-P><$(touch ran) b",
             "gen -m ~/ho\t": f"-m><{home}/home.gguf",
+            "gen chat --resume my\t": "chat><--resume><my sea's story",
         }
         assert {line: terminal.type(line) for line in typed} == {
             line: f"<{arguments}>".encode() for line, arguments in typed.items()

@@ -143,7 +143,7 @@ def test_a_message_that_does_not_fit_is_in_the_input_line_again(terminal, column
     chat.paste("a second turn " * 40)
     chat.type(f"{ENTER}")
     chat.wait_for("gen: the context is full")
-    chat.wait_until(lambda: chat.shown.endswith("a second turn"))
+    chat.wait_until(lambda: chat.shown.endswith("second turn"))
     words = " ".join(chat.text.split())
     assert "the message is not sent, and is in the input line again" in words
     chat.type(CTRL_C)
@@ -262,6 +262,15 @@ def test_completion(terminal):
     chat.wait_for("> /preset deterministic")
     chat.type(f"{CTRL_C}/chain top_k=40 > temper{TAB}")
     chat.wait_for("> temperature")
+    chat.type(CTRL_C)
+    chat.wait_for_prompt()
+    chat.send("Hello")
+    chat.send("/tree")
+    (name,) = re.findall(r"^\| ([0-9a-f]{8}) you: Hello", chat.text, re.MULTILINE)
+    chat.type(f"/goto {name[:5]}{TAB}")
+    chat.wait_until(lambda: chat.shown.endswith(f"> /goto {name}"))
+    chat.type(f"{CTRL_C}/goto {TAB}")
+    chat.wait_for("you: Hello")
     chat.type(CTRL_C)
     assert chat.leave() == 0
 
