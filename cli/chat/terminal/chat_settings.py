@@ -63,10 +63,13 @@ class ChatSettings:
         return chosen_model(self._options.model)
 
     def table(self) -> dict[str, Any]:
-        """The settings, in a form that can be stored."""
+        """The settings, in a form that can be stored; a length of 0 tokens is left out."""
         from ....presets import settings_text
 
-        return {_KEY: settings_text(_with_absolute_files(self.settings))}
+        settings = _with_absolute_files(self.settings)
+        if settings.max_tokens.value == 0:  # no preset may have it: the chat could not be resumed
+            settings = replace(settings, max_tokens=replace(settings.max_tokens, value=_UNTIL_THE_END))
+        return {_KEY: settings_text(settings)}
 
     def set(self, text: str) -> str:
         """Change one value, ``min_p.p=0.1``; returns what is set, ``min_p.p = 0.1``. Raises ``PresetError``."""

@@ -279,6 +279,13 @@ def test_a_chat_goes_on(chat, gen, home):
     assert {path.stat().st_mode & 0o777 for path in folder.iterdir()} == {0o600}
 
 
+def test_a_chat_without_answers_can_be_resumed(chat):
+    """A preset cannot have a length of 0, which only reads the prompt; the resumed chat answers again."""
+    chat("/set max_tokens=0", "Hello")
+    done = chat("/regen", "/settings", flags=["--resume"])
+    assert re.search(r"^max_tokens +6 +-n$", done.out, re.MULTILINE)
+
+
 def test_nothing_is_stored(chat, home):
     chat("Hello", flags=["--no-log"])
     assert not (home / "data").exists()
