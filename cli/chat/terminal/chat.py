@@ -71,18 +71,19 @@ class Chat:
             replaced: the message of the user in whose place it is put; None: behind the head. If that is a message
                 of the user, it is replaced: templates want an answer between two of them.
         """
-        before, settings = self.conversation.head, self.settings.for_answer()
+        before = self.conversation.head
         try:
-            self._add_user(text, replaced, settings.max_tokens)
-            self._run(self.session.answer, settings)
+            self._add_user(text, replaced)
+            self._run(self.session.answer, self.settings.for_answer())
         except KeyboardInterrupt:
             if self.conversation.head == before:
-                self._add_user(text, replaced, settings.max_tokens)
+                self._add_user(text, replaced)
             raise
 
-    def _add_user(self, text: str, edited: StoredMessage | None, max_tokens: int | None) -> None:
+    def _add_user(self, text: str, edited: StoredMessage | None) -> None:
         from .. import ContextFullError
 
+        max_tokens = self.settings.for_answer().max_tokens
         replaced = edited or self.conversation.open_message()
         try:
             self.session.check_message(text, replaced, max_tokens)

@@ -69,7 +69,10 @@ def _fillers(text: str, first_width: int, row_width: int) -> Iterator[tuple[int,
         if column and column + size > width and size <= row_width:
             yield match.start(), width - column
             column, width = 0, row_width
-        for character in match[0]:
+        if column + size <= width:
+            column += size
+            continue
+        for character in match[0]:  # a word that is longer than a row is divided
             size = get_cwidth(character)
             if column + size > width:
                 column, width = 0, row_width
