@@ -91,7 +91,8 @@ class TypedInput(TurnInput):
 
         def note(_number: int, _frame: object) -> None:
             if self._editor is not None and not self._editor.done():
-                return  # Ctrl-C is for the editor, and the text waits for its end
+                say("")  # Ctrl-C is for the editor; the terminal wrote ^C where the prompt will begin a line
+                return
             self.interrupt_waits = True
             if app.is_running and app.loop is not None:
                 app.loop.call_soon_threadsafe(self._end_if_interrupted)

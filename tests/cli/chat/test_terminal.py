@@ -247,9 +247,9 @@ def test_ctrl_c_in_the_editor_keeps_the_text(terminal, home):
     chat.type(f"kept{CTRL_X}{CTRL_E}")
     chat.wait_until((home / "work" / "started").exists)
     chat.type(CTRL_C)
-    chat.wait_until(lambda: chat.shown.endswith("> kept"))
+    chat.wait_until(lambda: chat.shown.endswith("^C\n> kept"))
     chat.type(" and sent")
-    chat.wait_until(lambda: chat.shown.endswith("> kept and sent"))
+    chat.wait_until(lambda: chat.shown.endswith("\n> kept and sent"))
 
 
 def test_completion(terminal):
