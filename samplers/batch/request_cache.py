@@ -101,7 +101,7 @@ class RequestTokenCache:
     def _rows(self, table: NDArray[np.int64], rows: Ints) -> NDArray[np.int64]:
         """Return some rows of a table of texts, with as many columns as they need; row -1 is empty."""
         copied: NDArray[np.int64] = table[rows[rows >= 0]]
-        used = is_token(copied, self._width).any(axis=0).nonzero()[0]
+        used = np.flatnonzero(is_token(copied, self._width).any(axis=0))
         width = int(used[-1]) + 1 if used.size else 0
         result = np.full((rows.size, width), _PADDING_ID, np.int64)
         result[rows >= 0] = copied[:, :width]

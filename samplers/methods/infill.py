@@ -93,7 +93,7 @@ class Infill(Sampler):
         if self._is_end[after.ids].all():
             if weight > writing:
                 return f"{parts} {comparison(weight, '>', writing)}: end tokens only"
-            return f"no text token has p >= {short_number(_FIRST_THRESHOLD)}: the end token alone"
+            return f"no text token has p >= {short_number(float(_FIRST_THRESHOLD))}: the end token alone"
         return f"{parts} {comparison(weight, '<=', writing)}: {token_count(len(after))} to write on with"
 
     def _keep_masked_ends(self, candidates: Candidates) -> None:

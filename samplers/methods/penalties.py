@@ -147,7 +147,9 @@ class Penalties(Sampler):
         of_interest = counts.window if self.scope == "all" else counts.output
         frequency, presence = np.float32(self.frequency), np.float32(self.presence)
         if self._amounts is None:
-            self._amounts = of_interest.astype(np.float32) * frequency + (of_interest > 0) * presence
+            self._amounts = (
+                of_interest.astype(np.float32) * frequency + (of_interest > 0).astype(np.float32) * presence
+            )
         else:
             for token in self._stale:
                 count = of_interest[token]

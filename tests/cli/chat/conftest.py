@@ -1,9 +1,10 @@
 """A store, a conversation and a small model with a chat template."""
 
 from collections.abc import Iterator
+from contextlib import suppress
 
 import pytest
-from logitsmith.cli.chat import AnswerSettings, ChatSession, ChatStore, Conversation
+from logitsmith.cli.chat import AnswerSettings, ChatSession, ChatStore, Conversation, StoreError
 from logitsmith.engine import Model, Token
 from logitsmith.samplers import StepSpec, parse_chain
 
@@ -51,7 +52,10 @@ def notes():
 
 @pytest.fixture
 def conversation(store, notes):
-    return Conversation.new(store, report=notes.append)
+    conversation = Conversation.new(store, report=notes.append)
+    yield conversation
+    with suppress(StoreError):  # a test may have closed it
+        conversation.leave()  # closes the memory that stands in for a file that cannot be written
 
 
 @pytest.fixture

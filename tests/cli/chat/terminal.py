@@ -73,6 +73,15 @@ class Terminal:
         """Wait until a text stands on the screen or above it."""
         self.wait_until(lambda: text in self.text, text)
 
+    def wait_for_answer(self, message):
+        """Wait until the answer to a message is on the screen; the bar of a slow read is not the answer."""
+
+        def is_answered():
+            written = self.text.rpartition(f"> {message}\n")[2].strip()
+            return "Reading" not in written and len(written) >= 50
+
+        self.wait_until(is_answered, f"an answer to {message!r}")
+
     def wait_until(self, is_there, what=""):
         """Wait until the screen is as it should be."""
         end = time.monotonic() + _PATIENCE_SECONDS

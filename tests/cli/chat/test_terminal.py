@@ -305,8 +305,7 @@ def test_ctrl_c_at_the_prompt(terminal):
 def test_ctrl_c_ends_the_answer_and_keeps_it(terminal):
     chat = terminal(*ENDLESS)
     chat.type(f"Hello{ENTER}")
-    before = len(chat.raw)
-    chat.wait_until(lambda: len(chat.raw) > before + 300)
+    chat.wait_for_answer("Hello")
     chat.type(CTRL_C)
     chat.wait_for("gen: note: the answer was ended, what was written is kept; Ctrl-C again leaves")
     chat.wait_for_prompt()
@@ -319,8 +318,7 @@ def test_ctrl_c_ends_the_answer_and_keeps_it(terminal):
 def test_what_is_typed_ahead_waits(terminal):
     chat = terminal(*ENDLESS, "-n", "300")
     chat.type(f"Hello{ENTER}")
-    before = len(chat.raw)
-    chat.wait_until(lambda: len(chat.raw) > before + 100)
+    chat.wait_for_answer("Hello")
     chat.stop_and_go_on()
     chat.type("typed ahead")
     chat.wait_until(lambda: chat.shown.endswith("\n> typed ahead"))
@@ -330,8 +328,7 @@ def test_what_is_typed_ahead_waits(terminal):
 def test_alt_enter_typed_ahead_is_a_new_line(terminal):
     chat = terminal(*ENDLESS, "-n", "300")
     chat.type(f"Hello{ENTER}")
-    before = len(chat.raw)
-    chat.wait_until(lambda: len(chat.raw) > before + 100)
+    chat.wait_for_answer("Hello")
     chat.type(f"one{ALT_ENTER}two")
     chat.wait_until(lambda: chat.shown.endswith("\n> one\n… two"))
     chat.type(CTRL_C)
@@ -343,8 +340,7 @@ def test_alt_enter_typed_ahead_is_a_new_line(terminal):
 def test_ctrl_c_twice_leaves(terminal):
     chat = terminal(*ENDLESS)
     chat.type(f"Hello{ENTER}")
-    before = len(chat.raw)
-    chat.wait_until(lambda: len(chat.raw) > before + 300)
+    chat.wait_for_answer("Hello")
     chat.type(CTRL_C)
     time.sleep(0.05)  # the kernel makes one signal of two at once
     assert chat.leave(CTRL_C) == 130
@@ -375,8 +371,7 @@ def test_a_message_is_edited(terminal):
 def test_the_window_changes_its_size(terminal):
     chat = terminal(*ENDLESS)
     chat.type(f"Hello{ENTER}")
-    before = len(chat.raw)
-    chat.wait_until(lambda: len(chat.raw) > before + 300)
+    chat.wait_for_answer("Hello")
     chat.resize(50, 15)
     before = len(chat.raw)
     chat.wait_until(lambda: len(chat.raw) > before + 300)
@@ -393,8 +388,7 @@ def test_a_chat_that_is_killed_goes_on(terminal):
     chat.send("/set max_tokens=-1")
     chat.send("/set ignore_eos=true")
     chat.type(f"More{ENTER}")
-    before = len(chat.raw)
-    chat.wait_until(lambda: len(chat.raw) > before + 300)
+    chat.wait_for_answer("More")
     chat.kill()
     again = terminal("--resume")
     again.send("/tree")
