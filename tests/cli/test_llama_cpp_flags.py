@@ -305,8 +305,7 @@ def test_a_file_as_the_name_of_a_grammar(gen, home, name, flag):
 
 
 OTHER_WAYS = {
-    "serve": "gen: gen has no server; for the text: gen run serve",
-    "server -n 3": "gen: gen has no server; for the text: gen run server",
+    "server -n 3": "gen: 'server' is not a command: gen has no server; to continue it as a prompt: gen run server",
     "batch --endpoint x": "gen: gen batch has no --endpoint; gen batch runs a model of this machine: -m MODEL",
     "chat -p hi": "gen: gen chat has no -p; pipe it in: echo TEXT | gen chat; or, for one answer: gen --chat TEXT",
     "presets creative": "gen: gen presets has no command 'creative'; use gen presets show creative",
