@@ -28,7 +28,7 @@ COMMANDS = {
     "recover-basis": ("Recover", "Make a basis of a model's logits, by which a few logprobs give the whole row."),
     "models": ("Look up", "List the models on this machine, show one, or download one."),
     "samplers": ("Look up", "List the samplers, or show one: formula, parameters, ranges, source."),
-    "grammars": ("Look up", "List, show, check and try grammars."),
+    "grammars": ("Look up", "List, show, check and sample grammars."),
     "presets": ("Look up", "List, show, check, import and export presets."),
     "doctor": ("Set up", "Show what gen finds here, and what is wrong: a page for a bug report."),
     "completion": ("Set up", "Print the script by which a shell completes gen's command lines."),

@@ -43,10 +43,9 @@ def usage_sentence(error: Any) -> str:
 
 
 def _missing(parameter: Any, context: Any) -> str:
-    usage = usage_line(context.command, context)
-    meaning = (parameter.help or "").replace(r"\[", "[").rstrip(".")
-    name = parameter_name(parameter)
-    return f"{name} is missing: {meaning[:1].lower()}{meaning[1:]}; usage: {usage}"
+    name = parameter_name(parameter).rpartition(", ")[2]  # one of a flag's names is enough
+    meaning = (parameter.help or "").replace(r"\[", "[").partition(";")[0].rstrip(".")
+    return f"{context.command_path} needs {name}: {meaning[:1].lower()}{meaning[1:]}"
 
 
 def _no_such_flag(error: Any, context: Any) -> str:

@@ -136,13 +136,12 @@ USAGE = {
     "a value for a switch": (["x", "--stats=1"], "gen: --stats takes no value; write --stats alone\n"),
     "a number of a group's command": (["grammars", "sample", "json", "-n", "x"], "gen: -n: 'x' is not a whole"),
     "a number that is too high": (["x", "--mirostat", "3"], "gen: --mirostat: 3 is not within 0..2\n"),
-    "no requests": (
-        ["batch"],
-        "gen: REQUESTS is missing: a file of requests, one a line, or CSV; - is stdin; ",
-    ),
-    "no basis": (
-        ["recover-basis"],
-        "gen: -o, --output FILE is missing: where the basis goes, an .npz; usage",
+    "no requests": (["batch"], "gen: gen batch needs REQUESTS: a file of requests, one a line, or CSV\n"),
+    "no basis": (["recover-basis"], "gen: gen recover-basis needs --output FILE: where the basis goes, an .npz\n"),
+    "no shell": (["completion"], "gen: gen completion needs SHELL: bash, zsh or fish\n"),
+    "no model": (
+        ["models", "show"],
+        "gen: gen models show needs NAME: a model's name, a part of it, or a file, as for -m\n",
     ),
     "a command that is none": (
         ["presets", "shwo"],
