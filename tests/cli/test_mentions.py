@@ -24,10 +24,36 @@ PLACEHOLDER = "…"
 MENTION = re.compile(r"(?<![\w./-])gen (?=[\w\"'…-])(.*?)(?=[;,:()|`\n\]]|\.(?:\s|$)| or | gen |$)")
 FLAG = re.compile(r"(?<![\w-])--?[a-zA-Z][\w-]*")
 LONG_FLAG = re.compile(r"(?<![\w<-])--[a-z][a-z-]*[a-z]")
-VERBS = set(
-    "adds calls cannot computes copies deletes does downloads ends finds has is keeps lists makes measures needs"
-    " prints reads runs samples searches sets was".split()
-)
+VERBS = {
+    *(
+        "adds",
+        "calls",
+        "cannot",
+        "computes",
+        "copies",
+        "deletes",
+        "does",
+        "downloads",
+        "ends",
+        "finds",
+        "has",
+        "is",
+    ),
+    *(
+        "keeps",
+        "lists",
+        "makes",
+        "measures",
+        "needs",
+        "prints",
+        "reads",
+        "runs",
+        "samples",
+        "searches",
+        "sets",
+        "was",
+    ),
+}
 """Words that make ``gen``, or a command before them, the subject of a sentence."""
 FILTERS = {"pass", "concat", "scan", "check"}
 """Names of filters that a chat template cannot call: a name with a blank is none in Jinja."""
