@@ -91,7 +91,7 @@ class Commands(TyperGroup):
         panels[_OPTIONS] = [HelpRow(parameter_name(option), option.help or "") for option in options]
         parts = [
             wrap_usage("gen PROMPT | COMMAND [OPTIONS]", width),
-            *("\n".join(wrap(paragraph, width)) for paragraph in intro.split("\n\n")),
+            *("\n".join(wrap(paragraph, width, break_on_hyphens=False)) for paragraph in intro.split("\n\n")),
             wrap_command_lines(examples, width),
             *(section(title, rows, width) for title, rows in panels.items()),
             "\n".join(wrap(self.epilog or "", width, break_on_hyphens=False)),
