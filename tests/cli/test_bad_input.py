@@ -118,7 +118,7 @@ USAGE = {
         ["x", "--chain", "top-q3"],
         "--chain: chain[0]: unknown sampler 'top-q'; did you mean top_p?",
     ),
-    "chain that is none": (["x", "--chain", "top-k40 >"], "step 2: a step is missing"),
+    "chain that is none": (["x", "--chain", "top-k40 >"], "chain[1] of 'top-k40 >': a step is missing"),
     "two selecting steps": (["x", "--chain", "greedy > dist"], "chain[0] greedy"),
     "flag out of range": (["x", "--top-p", "1.5"], "--top-p: 1.5 is not within 0..1; 1 = off\n"),
     "negative temperature": (["x", "--temp", "-1"], "--temp: -1 is not ≥ 0; 0 = the likeliest token\n"),

@@ -176,6 +176,20 @@ def test_the_numbers_are_those_of_the_run_for_every_token(open_report):
         press(tab, "ArrowRight")
 
 
+def test_steps_are_counted_as_in_the_chain(open_report):
+    events = traced_events(1)
+    tab = open_report(events)
+    places = ["" if stage["step"] is None else f"[{stage['step']}]" for stage in events[1]["trace"]["stages"]]
+    assert places[:3] == ["", "[0]", "[1]"]
+    for numbers in (".candidates thead .number", ".stages td.number", ".entropy .tick"):
+        assert (
+            tab.evaluate(f"Array.from(document.querySelectorAll('{numbers}'), (node) => node.textContent)")
+            == places
+        )
+    tab.click("#tab-run")
+    assert tab.evaluate("getComputedStyle(document.querySelector('.chain')).listStyleType") == "step"
+
+
 def test_logits_stand_in_the_same_table(open_report):
     events = traced_events(3)
     tab = open_report(events)
