@@ -25,9 +25,9 @@ MENTION = re.compile(r"(?<![\w./-])gen (?=[\w\"'…-])(.*?)(?=[;,:()|`\n\]]|\.(?
 FLAG = re.compile(r"(?<![\w-])--?[a-zA-Z][\w-]*")
 LONG_FLAG = re.compile(r"(?<![\w<-])--[a-z][a-z-]*[a-z]")
 VERBS = {
-    *("adds", "calls", "cannot", "computes", "copies", "deletes", "does", "downloads", "ends"),
+    *("adds", "calls", "cannot", "computes", "copies", "deletes", "does", "downloads", "draws", "ends"),
     *("finds", "has", "is", "keeps", "lists", "makes", "measures", "needs", "prints", "reads"),
-    *("runs", "samples", "searches", "sets", "was"),
+    *("runs", "samples", "searches", "sets", "was", "writes"),
 }
 """Words that make ``gen``, or a command before them, the subject of a sentence."""
 FILTERS = {"pass", "concat", "scan", "check"}
