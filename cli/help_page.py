@@ -28,6 +28,9 @@ _COMMAND_WORDS = re.compile(rf"(?:-\S+|[|<>]+)\s+(?![-|<>]){_QUOTED_WORD}|{_QUOT
 """A word of a command line; a flag or an operator with the word that follows it."""
 _PIPED_COMMAND = re.compile(r"""\|?(?:"[^"]*"|'[^']*'|[^"'|])+""")
 """A command of a command line, with the pipe before it."""
+_VALUE = re.compile(r"(?<![\w\\])'[^']{1,40}'(?!\w)|(?<!\S)-?\d+ = \w+")
+"""A quoted value, or a special value with its meaning, as ``0 = off``: a line must not end inside."""
+_UNBROKEN_BLANK = "\xa0"
 _HEADING, _NAME, _END = "\x1b[1;4m", "\x1b[1m", "\x1b[0m"
 _OPTIONS = "Options"
 
@@ -150,7 +153,9 @@ def _row(row: HelpRow, width: int) -> str:
     is_narrow = width < _MIN_WIDTH_OF_TWO_COLUMNS
     indent = _NARROW_INDENT if is_narrow else _NAME_COLUMNS + 2
     names = wrap(row.name, width - 2, initial_indent="  ", subsequent_indent="    ", break_on_hyphens=False)
-    meaning = wrap(row.meaning, width - indent, break_on_hyphens=False)
+    whole_values = _VALUE.sub(lambda value: value.group().replace(" ", _UNBROKEN_BLANK), row.meaning)
+    wrapped = wrap(whole_values, width - indent, break_on_hyphens=False)
+    meaning = [line.replace(_UNBROKEN_BLANK, " ") for line in wrapped]
     lines = [_emphasized(name, _NAME) for name in names]
     if not is_narrow and meaning and len(names[-1]) <= indent - 2:
         lines[-1] += " " * (indent - len(names[-1])) + meaning.pop(0)

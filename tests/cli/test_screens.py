@@ -59,3 +59,25 @@ def test_a_shell_reads_the_examples_of_a_help_page_as_they_are_meant(gen, enviro
 
 def test_commands_have_examples():
     assert {"", "chat", "completion", "inspect", "next"} <= set(EXAMPLES)
+
+
+QUOTED = re.compile(r"(?<![\w\\])'[^']+'(?!\w)|-?\d+ = [a-z]+")
+"""What is to be typed, and what a special value means."""
+
+
+@pytest.mark.parametrize("columns", record_screens.WIDTHS)
+def test_values_in_a_help_page_are_not_divided(gen, environment, columns):
+    environment["COLUMNS"] = str(columns)
+    lines = gen("run", "--help").out.splitlines()
+    helps = [parameter.help or "" for parameter in COMMANDS["run"].params]
+    values = {value for text in helps for value in QUOTED.findall(text.replace(r"\[", "["))}
+    assert len(values) > 5
+    assert [value for value in sorted(values) if not any(value in line for line in lines)] == []
+    assert [line for line in lines if re.match(r" *= ", line)] == []
+
+
+def test_facts_of_the_build_are_not_divided(gen, environment):
+    environment["COLUMNS"] = "50"
+    page = gen("doctor").out
+    assert re.search(r"\w+=1 \|", page)
+    assert not re.search(r"(?m)^ *= 1", page)
