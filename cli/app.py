@@ -22,9 +22,6 @@ gen "PROMPT" writes on from a prompt; it is short for gen run "PROMPT".
   gen "The sea was" --format jsonl --logprobs 5 | jq -c 'select(.event=="token")'
 """
 
-_SERVER_COMMANDS = ("serve", "server")
-"""The commands by which other tools start a server."""
-
 app = typer.Typer(
     name="gen",
     help=HELP,
@@ -72,19 +69,30 @@ def _with_default_command(arguments: list[str]) -> list[str]:
         return ["--help"]
     if arguments and arguments[0] in {"--help", "-h", "--version", *COMMANDS}:
         return arguments
-    if arguments and arguments[0] in _SERVER_COMMANDS:
-        fail(f"gen has no server; for the text: gen run {arguments[0]}", BAD_USAGE)
-    if len(arguments) == 1:
-        _ask_about(arguments[0], f"for the text: gen run {arguments[0]!r}")
-    elif len(arguments) > 1 and not arguments[0].startswith("-") and not arguments[1].startswith("-"):
-        _ask_about(arguments[0], "a prompt of several words stands in quotes")  # `gen run` takes one word
+    if arguments and not arguments[0].startswith("-"):
+        _check_first_word(arguments)
     return ["run", *arguments]
 
 
-def _ask_about(word: str, otherwise: str) -> None:
-    """End the command if the word is nearly a command; ``otherwise``: what to type if it is a prompt."""
-    from .parsing.near_command import meant_command
+def _check_first_word(arguments: list[str]) -> None:
+    """Reject words that look like a command instead of a prompt.
 
-    meant = meant_command(word, list(COMMANDS))
-    if meant is not None:
-        fail(f"did you mean {meant}? {otherwise}", BAD_USAGE)
+    A single word that is followed by flags is a prompt, except a command that starts a server.
+    """
+    from shlex import quote
+
+    from .parsing.near_command import command_advice, is_server_command
+
+    word = arguments[0]
+    has_more_words = len(arguments) > 1 and not arguments[1].startswith("-")
+    if len(arguments) > 1 and not has_more_words and not is_server_command(word):
+        return
+    advice = command_advice(word, COMMANDS)
+    if advice is None:
+        return
+    way_to_continue = (
+        "to continue several words as a prompt, quote them"
+        if has_more_words
+        else f"to continue it as a prompt: gen run {quote(word)}"
+    )
+    fail(f"{word!r} is not a command: {advice}; {way_to_continue}", BAD_USAGE)

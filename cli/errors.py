@@ -141,6 +141,21 @@ def fail(message: str, exit_code: int = FAILED) -> NoReturn:
     raise typer.Exit(exit_code)
 
 
+def end_open_line(text: str) -> None:
+    """End the line of a text on stdout, before a message that would continue the line on the same screen or file.
+
+    A terminal gets a line end from the text's own renderer. ``text``: what was written to stdout.
+    """
+    if not text or text.endswith("\n") or sys.stdout.isatty():
+        return
+    try:
+        is_in_one_place = sys.stderr.isatty() or os.path.sameopenfile(sys.stdout.fileno(), sys.stderr.fileno())
+    except (OSError, ValueError):  # a stream without a file
+        is_in_one_place = False
+    if is_in_one_place:
+        print(file=sys.stderr)
+
+
 def give_up(reason: str) -> NoReturn:
     """End the process at once: llama.cpp is about to abort it, and no other Python code may run."""
     erase_bar()

@@ -28,7 +28,7 @@ COMMANDS = {
     "recover-basis": ("Recover", "Make a basis of a model's logits, by which a few logprobs give the whole row."),
     "models": ("Look up", "List the models on this machine, show one, or download one."),
     "samplers": ("Look up", "List the samplers, or show one: formula, parameters, ranges, source."),
-    "grammars": ("Look up", "List, show, check and try grammars."),
+    "grammars": ("Look up", "List, show, check and sample grammars."),
     "presets": ("Look up", "List, show, check, import and export presets."),
     "doctor": ("Set up", "Show what gen finds here, and what is wrong: a page for a bug report."),
     "completion": ("Set up", "Print the script by which a shell completes gen's command lines."),
@@ -91,7 +91,7 @@ class Commands(TyperGroup):
         panels[_OPTIONS] = [HelpRow(parameter_name(option), option.help or "") for option in options]
         parts = [
             wrap_usage("gen PROMPT | COMMAND [OPTIONS]", width),
-            *("\n".join(wrap(paragraph, width)) for paragraph in intro.split("\n\n")),
+            *("\n".join(wrap(paragraph, width, break_on_hyphens=False)) for paragraph in intro.split("\n\n")),
             wrap_command_lines(examples, width),
             *(section(title, rows, width) for title, rows in panels.items()),
             "\n".join(wrap(self.epilog or "", width, break_on_hyphens=False)),

@@ -21,6 +21,16 @@ _MIN_WIDTH_OF_TWO_COLUMNS = 64
 _NAME_COLUMNS = 24
 """The columns of the flags; a longer name has a line of its own."""
 _NARROW_INDENT = 6
+_COMMAND_INDENT, _COMMAND_CONTINUATION, _CONTINUED = "  ", "      ", " \\"
+_QUOTED_WORD = r"""(?:"[^"]*"|'[^']*'|[^\s"'])+"""
+_SHELL_WORD = re.compile(_QUOTED_WORD)
+_COMMAND_WORDS = re.compile(rf"(?:-\S+|[|<>]+)\s+(?![-|<>]){_QUOTED_WORD}|{_QUOTED_WORD}")
+"""A word of a command line; a flag or an operator with the word that follows it."""
+_PIPED_COMMAND = re.compile(r"""\|?(?:"[^"]*"|'[^']*'|[^"'|])+""")
+"""A command of a command line, with the pipe before it."""
+_VALUE = re.compile(r"(?<![\w\\])'[^']{1,40}'(?!\w)|(?<!\S)-?\d+ = \w+")
+"""A quoted value, or a special value with its meaning, as ``0 = off``: a line must not end inside."""
+_UNBROKEN_BLANK = "\xa0"
 _HEADING, _NAME, _END = "\x1b[1;4m", "\x1b[1m", "\x1b[0m"
 _OPTIONS = "Options"
 
@@ -115,27 +125,37 @@ def _body(text: str, width: int) -> str:
 
 
 def wrap_command_lines(text: str, width: int) -> str:
-    r"""Command lines, each wrapped with a backslash as a shell reads it."""
-    lines: list[str] = []
-    for line in text.splitlines():
-        parts = wrap(
-            line.strip(),
-            width - 2,
-            initial_indent="  ",
-            subsequent_indent="      ",
-            break_on_hyphens=False,
-            break_long_words=False,
-        )
-        lines += [f"{part} \\" for part in parts]
-        lines[-1] = lines[-1].removesuffix(" \\")
-    return "\n".join(lines)
+    r"""Command lines, each wrapped with a backslash as a shell reads it: never inside quotes.
+
+    A flag stays with its value, and a pipe with its program, where both fit on a line.
+    """
+    return "\n".join(_wrap_command_line(line.strip(), width) for line in text.splitlines())
+
+
+def _wrap_command_line(line: str, width: int) -> str:
+    end, room = width - len(_CONTINUED), width - len(_CONTINUED) - len(_COMMAND_CONTINUATION)
+    lines = [_COMMAND_INDENT]
+    for command in _PIPED_COMMAND.findall(line):
+        if command.startswith("|") and len(lines[-1]) + 1 + len(command) > end:
+            lines.append(_COMMAND_CONTINUATION)
+        for group in _COMMAND_WORDS.findall(command):
+            for word in [group] if len(group) <= room else _SHELL_WORD.findall(group):
+                if not lines[-1].strip():
+                    lines[-1] += word
+                elif len(lines[-1]) + 1 + len(word) <= end:
+                    lines[-1] += f" {word}"
+                else:
+                    lines.append(_COMMAND_CONTINUATION + word)
+    return f"{_CONTINUED}\n".join(lines)
 
 
 def _row(row: HelpRow, width: int) -> str:
     is_narrow = width < _MIN_WIDTH_OF_TWO_COLUMNS
     indent = _NARROW_INDENT if is_narrow else _NAME_COLUMNS + 2
     names = wrap(row.name, width - 2, initial_indent="  ", subsequent_indent="    ", break_on_hyphens=False)
-    meaning = wrap(row.meaning, width - indent, break_on_hyphens=False)
+    whole_values = _VALUE.sub(lambda value: value.group().replace(" ", _UNBROKEN_BLANK), row.meaning)
+    wrapped = wrap(whole_values, width - indent, break_on_hyphens=False)
+    meaning = [line.replace(_UNBROKEN_BLANK, " ") for line in wrapped]
     lines = [_emphasized(name, _NAME) for name in names]
     if not is_narrow and meaning and len(names[-1]) <= indent - 2:
         lines[-1] += " " * (indent - len(names[-1])) + meaning.pop(0)

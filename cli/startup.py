@@ -24,8 +24,8 @@ def few_collections(*, is_whole_process: bool) -> Iterator[None]:
     """Let the garbage collector rest: modules that are being imported are no garbage.
 
     It does not search at the end either: the process gives its memory back at once.
-    Gain: 10 of 76 ms for `gen --help`, 105 of 537 ms for `gen x --show-config`. ``is_whole_process``: the process
-    ends with the block.
+    Gain: 10 of 76 ms for `gen --help`, 105 of 537 ms for `gen Hello --show-config`. ``is_whole_process``: the
+    process ends with the block.
     """
     atexit.register(gc.freeze)
     thresholds = gc.get_threshold()

@@ -42,13 +42,11 @@ def parse_notation(text: str) -> list[Any]:
     ``name(k=v, …)``. A value is a number, true, false, a word, or as in JSON a "text" or a [list]. Raises
     ``SamplingError`` that names the step.
     """
-    chain = f"chain {_shown(text)!r}"
-    reject_koboldai_order(text, chain)
+    shown = repr(_shown(text))
+    reject_koboldai_order(text, f"chain {shown}")
     if text.count(">") > MAX_STEPS:  # cheap, and before the steps are read
-        check_step_count(sum(1 for _ in _split(text, ">")), chain)
-    return [
-        _step(part.strip(), f"{chain}, step {number}") for number, part in enumerate(_split(text, ">"), start=1)
-    ]
+        check_step_count(sum(1 for _ in _split(text, ">")), f"chain {shown}")
+    return [_step(part.strip(), f"chain[{number}] of {shown}") for number, part in enumerate(_split(text, ">"))]
 
 
 def reject_koboldai_order(chain: str | Sequence[object], origin: str) -> None:

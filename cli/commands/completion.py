@@ -13,12 +13,11 @@ from ..options.signature import takes_options
 def completion(options: CompletionOptions) -> None:
     """Print the script by which a shell completes gen's command lines.
 
-    Write it once to where your shell looks for it; an update of gen needs nothing. New terminals then complete.
+    Write it once to where your shell looks for it; in zsh, the script must follow compinit. New terminals then
+    complete. An update of gen needs no new script.
 
-    bash: gen completion bash >> ~/.bashrc
-
-    zsh: gen completion zsh >> ~/.zshrc (below compinit)
-
-    fish: gen completion fish > ~/.config/fish/completions/gen.fish
+      gen completion bash >> ~/.bashrc
+      gen completion zsh >> ~/.zshrc
+      gen completion fish > ~/.config/fish/completions/gen.fish
     """
     sys.stdout.write(SCRIPTS[options.shell.value])

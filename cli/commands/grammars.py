@@ -1,4 +1,4 @@
-"""`gen grammars`: list, show, check and try grammars, with no model."""
+"""`gen grammars`: list, show, check and sample grammars, with no model."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ..options.signature import takes_options
 if TYPE_CHECKING:
     from ...grammars import GrammarSpec, Mismatch
 
-app = typer.Typer(help="List, show, check and try grammars.", add_completion=False)
+app = typer.Typer(help="List, show, check and sample grammars.", add_completion=False)
 
 _SHOWN_BEFORE, _SHOWN = 60, 100
 """Characters of a line that are shown before a mismatch, and altogether: they fit a wide terminal."""
@@ -26,7 +26,7 @@ _SHOWN_BEFORE, _SHOWN = 60, 100
 
 @app.callback(invoke_without_command=True)
 def grammars(context: typer.Context) -> None:
-    """List, show, check and try grammars. Without a command: list them."""
+    """List, show, check and sample grammars. Without a command: list them."""
     if context.invoked_subcommand is None:
         list_()
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from ..errors import FAILED, fail, say
+from ..errors import FAILED, fail, note, say
 from ..inputs.files import input_name, input_path, is_stdin, open_input
 from ..interrupt import ignored_interrupts
 from ..options.inspect import InspectOptions
@@ -158,11 +158,15 @@ def _write_page(inputs: Sequence[_Input], options: InspectOptions, target: Path,
     html = page(runs)
     if options.prints_page:
         sys.stdout.write(html)
-        return
-    data = html.encode()
-    write_whole_file(target, lambda file: file.write(data))
-    tokens = count_noun(sum(run.tokens for run in runs), "token")
-    say(f"gen: {target}: {count_noun(len(runs), 'run')}, {tokens}, {len(data) / 1e6:.2f} MB")
+    else:
+        data = html.encode()
+        write_whole_file(target, lambda file: file.write(data))
+        tokens = count_noun(sum(run.tokens for run in runs), "token")
+        say(f"gen: {target}: {count_noun(len(runs), 'run')}, {tokens}, {len(data) / 1e6:.2f} MB")
+    for run in runs:
+        if run.is_cut_off:
+            reason = 'its record does not end with a "done" line'
+            note(f"{run.name}: the run was cut off after {count_noun(run.tokens, 'token')}: {reason}")
 
 
 def _nearest(missing: frozenset[str], names: Sequence[str]) -> str:

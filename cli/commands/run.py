@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from ...common import count_noun
-from ..errors import note
+from ..errors import end_open_line, note
 from ..inputs.chat_template import ChatTemplateFlags
 from ..inputs.early_model import EarlyModel, load_early
 from ..inputs.grammar import grammar_spec, start_constraint
@@ -130,7 +130,7 @@ def _generate(
         )
         command = replay_command(chain.seed if settings.seed.value is None else None, typed.piped)
         done = _render(without_bar_at_end(events, progress), options.output, prompt, command)
-    _report(done, setup, chain.seed, model, interrupt)
+    _report(done, setup, prompt.shown, chain.seed, model, interrupt)
 
 
 def _render(events: Iterator[Event], options: OutputOptions, prompt: PreparedPrompt, command: str) -> Done:
@@ -157,33 +157,45 @@ def _render(events: Iterator[Event], options: OutputOptions, prompt: PreparedPro
     return render(events, sys.stdout, shape, prompt.text)
 
 
-def _report(done: Done, setup: _Setup, seed: int, model: Model, interrupt: Interrupt) -> None:
+def _report(done: Done, setup: _Setup, prompt: str, seed: int, model: Model, interrupt: Interrupt) -> None:
     """Print what there is to know about the run, and end the command if it was interrupted.
 
     Args:
         done: the last event.
         setup: the command line, the settings and the grammar.
+        prompt: the prompt as ``--echo`` shows it.
         seed: the chain's.
         model: the model.
         interrupt: tells whether Ctrl-C was pressed.
     """
-    was_interrupted = done.finish_reason == "interrupted"
-    if setup.spec is not None and done.complete is False and not was_interrupted:
-        note(_why_incomplete(done, setup.options, setup.spec))
-    elif done.finish_reason == "context":
-        advice = "-c makes it larger"
-        if not setup.options.context.context_shift:
-            advice += ", --context-shift discards older tokens"
-        note(f"the text ends here because the context is full: it holds {model.context.length:,} tokens; {advice}")
-    elif done.finish_reason == "stop" and done.stop is None and not done.text:
-        note("the model ended at once, without a text; --ignore-eos goes on")
-    if setup.options.output.stats:
+    output = setup.options.output
+    remark = _remark(done, setup, model)
+    if output.format is Format.text and (remark is not None or output.stats):
+        end_open_line((prompt if output.echo else "") + done.text)
+    if remark is not None:
+        note(remark)
+    if output.stats:
         from ..render import stats
 
         stats.show(done, model.name, seed)
-    if was_interrupted:
+    if done.finish_reason == "interrupted":
         sys.stdout.flush()
         raise typer.Exit(interrupt.exit_code)
+
+
+def _remark(done: Done, setup: _Setup, model: Model) -> str | None:
+    """Return what the user must know about the end of the text; None if the text ended as requested."""
+    if setup.spec is not None and done.complete is False and done.finish_reason != "interrupted":
+        return _why_incomplete(done, setup.options, setup.spec)
+    if done.finish_reason == "context":
+        advice = "-c makes it larger"
+        if not setup.options.context.context_shift:
+            advice += ", --context-shift discards older tokens"
+        length = f"{model.context.length:,} tokens"
+        return f"the text ends here because the context is full: it holds {length}; {advice}"
+    if done.finish_reason == "stop" and done.stop is None and not done.text:
+        return "the model ended at once, without a text; --ignore-eos goes on"
+    return None
 
 
 def _why_incomplete(done: Done, options: RunOptions, spec: GrammarSpec) -> str:

@@ -32,7 +32,7 @@ class ModelShowOptions(Options):
     name: str = argument(
         "NAME",
         called="NAME",
-        help="What -m takes: a name, a part of it, a file.",
+        help="A model's name, a part of it, or a file, as for -m.",
         default=REQUIRED,
         completes=Completes.MODEL,
     )

@@ -8,7 +8,7 @@ from typing import Any
 
 from ...common import nearest_name, one_of, problem_message
 from ..help_page import parameter_name, usage_line
-from .flags_elsewhere import other_way
+from .flags_elsewhere import flag_of_run, other_way
 from .llama_cpp_flags import foreign_flag_sentence
 from .near_command import command_of_name
 from .respelled_flags import respelled
@@ -43,10 +43,9 @@ def usage_sentence(error: Any) -> str:
 
 
 def _missing(parameter: Any, context: Any) -> str:
-    usage = usage_line(context.command, context)
-    meaning = (parameter.help or "").replace(r"\[", "[").rstrip(".")
-    name = parameter_name(parameter)
-    return f"{name} is missing: {meaning[:1].lower()}{meaning[1:]}; usage: {usage}"
+    name = parameter_name(parameter).rpartition(", ")[2]  # one of a flag's names is enough
+    meaning = (parameter.help or "").replace(r"\[", "[").partition(";")[0].rstrip(".")
+    return f"{context.command_path} needs {name}: {meaning[:1].lower()}{meaning[1:]}"
 
 
 def _no_such_flag(error: Any, context: Any) -> str:
@@ -56,12 +55,16 @@ def _no_such_flag(error: Any, context: Any) -> str:
         return foreign
     if context is None:
         return f"there is no flag {flag}"
-    flags = [name for parameter in context.command.get_params(context) for name in parameter.opts]
+    flags = [
+        name
+        for parameter in context.command.get_params(context)
+        for name in [*parameter.opts, *parameter.secondary_opts]
+    ]
     instead = other_way(context.command_path, flag, flags)
     if instead is not None:
         return instead
     if "--set" in flags:
-        setting = _setting_of_run(flag)
+        setting = _setting_of_run(flag_of_run(flag) or flag)
         if setting is not None:
             return f"there is no flag {flag} in {context.command_path}; use --set {setting}"
         instead = None if flag.lower() in flags else _way_to_set(flag, flags)

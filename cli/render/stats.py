@@ -29,7 +29,7 @@ def show(done: Done, model_name: str, seed: int) -> None:
         *_context_shifts(done),
         f"finish      {done.finish_reason}{f' at {done.stop!r}' if done.stop is not None else ''}, seed {seed}",
     ]
-    print("\n" + "\n".join(lines), file=sys.stderr)
+    print("\n".join(lines), file=sys.stderr)
 
 
 def speed_line(title: str, tokens: int, seconds: float) -> str:

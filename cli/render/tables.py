@@ -157,7 +157,7 @@ def table(header: Sequence[str], rows: Sequence[Sequence[str]], less_needed: int
     elif sum(widths) - _GAP_COLUMNS <= console.width and all(cell.isprintable() for row in cells for cell in row):
         _print_lines(console, [header, *cells], widths)
     else:
-        _print_grid(console, header, cells)
+        (_print_grid if console.is_terminal else _print_piped_grid)(console, header, cells)
 
 
 def _column_widths(header: Sequence[str], rows: Sequence[Sequence[str]]) -> list[int]:
@@ -180,6 +180,7 @@ def _print_lines(console: Console, rows: Sequence[Sequence[str]], widths: Sequen
     for number, row in enumerate(rows):
         name, *rest = map(set_cell_size, row, columns)
         text = Text.assemble((name, "bold"), ("".join(rest), "bold" if number == 0 else ""))
+        text.rstrip()
         console.print(text, soft_wrap=True)
         if number == 0:
             console.print("─" * sum(columns), soft_wrap=True)
@@ -196,6 +197,16 @@ def _print_grid(console: Console, header: Sequence[str], rows: Sequence[Sequence
     for row in rows:
         grid.add_row(*(Text(cell) for cell in row))
     console.print(grid)
+
+
+def _print_piped_grid(console: Console, header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """Print the grid without the blanks that fill its last column."""
+    from rich.text import Text
+
+    with console.capture() as printed:
+        _print_grid(console, header, rows)
+    for line in printed.get().splitlines():
+        console.print(Text(line.rstrip()), soft_wrap=True)
 
 
 def _print_blocks(console: Console, rows: Sequence[Sequence[str]], widest: int) -> None:

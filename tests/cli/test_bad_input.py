@@ -118,7 +118,7 @@ USAGE = {
         ["x", "--chain", "top-q3"],
         "--chain: chain[0]: unknown sampler 'top-q'; did you mean top_p?",
     ),
-    "chain that is none": (["x", "--chain", "top-k40 >"], "step 2: a step is missing"),
+    "chain that is none": (["x", "--chain", "top-k40 >"], "chain[1] of 'top-k40 >': a step is missing"),
     "two selecting steps": (["x", "--chain", "greedy > dist"], "chain[0] greedy"),
     "flag out of range": (["x", "--top-p", "1.5"], "--top-p: 1.5 is not within 0..1; 1 = off\n"),
     "negative temperature": (["x", "--temp", "-1"], "--temp: -1 is not ≥ 0; 0 = the likeliest token\n"),
@@ -136,13 +136,12 @@ USAGE = {
     "a value for a switch": (["x", "--stats=1"], "gen: --stats takes no value; write --stats alone\n"),
     "a number of a group's command": (["grammars", "sample", "json", "-n", "x"], "gen: -n: 'x' is not a whole"),
     "a number that is too high": (["x", "--mirostat", "3"], "gen: --mirostat: 3 is not within 0..2\n"),
-    "no requests": (
-        ["batch"],
-        "gen: REQUESTS is missing: a file of requests, one a line, or CSV; - is stdin; ",
-    ),
-    "no basis": (
-        ["recover-basis"],
-        "gen: -o, --output FILE is missing: where the basis goes, an .npz; usage",
+    "no requests": (["batch"], "gen: gen batch needs REQUESTS: a file of requests, one a line, or CSV\n"),
+    "no basis": (["recover-basis"], "gen: gen recover-basis needs --output FILE: where the basis goes, an .npz\n"),
+    "no shell": (["completion"], "gen: gen completion needs SHELL: bash, zsh or fish\n"),
+    "no model": (
+        ["models", "show"],
+        "gen: gen models show needs NAME: a model's name, a part of it, or a file, as for -m\n",
     ),
     "a command that is none": (
         ["presets", "shwo"],
@@ -252,36 +251,75 @@ def test_no_prompt_at_a_terminal(environment):
 NEARLY_COMMANDS = {
     "preset": "gen presets",
     "grammar": "gen grammars",
+    "grammer": "gen grammars",
+    "modles": "gen models",
     "inspct": "gen inspect",
+    "docter": "gen doctor",
     "recovery": "gen recover",
-    "help": "gen --help",
-    "version": "gen --version",
     "model": "gen models",
-    "pull": "gen models pull hf:USER/REPO",
+}
+COMMANDS_ELSEWHERE = {
+    "help": "use gen --help",
+    "version": "use gen --version",
+    "man": "use man gen",
+    "list": "use gen models",
+    "ls": "use gen models",
+    "show": "use gen models show MODEL",
+    "pull": "use gen models pull hf:USER/REPO",
+    "create": "use gen presets import FILE",
+    "complete": "use gen run PROMPT, or gen completion SHELL for the completion of a shell",
+    "perplexity": "use gen score TEXT",
+    "run-batch": "use gen batch FILE",
+    "templates": "use gen presets",
+    "logs": "use gen chat --list",
+    "serve": "gen has no server",
+    "quit": "gen ends after each run, and /quit leaves gen chat",
+    "exit": "gen ends after each run, and /quit leaves gen chat",
+    "stop": "gen keeps no model in memory after a run",
+    "rm": "gen deletes no models",
+    "update": "pip installs, updates and removes gen",
 }
 
 
-@pytest.mark.parametrize(("word", "meant"), NEARLY_COMMANDS.items())
-def test_a_lone_word_that_is_nearly_a_command_asks(gen, word, meant):
+@pytest.mark.parametrize(
+    ("word", "advice"),
+    [*COMMANDS_ELSEWHERE.items(), *((word, f"use {meant}") for word, meant in NEARLY_COMMANDS.items())],
+)
+def test_a_lone_word_that_looks_like_a_command_does_not_run(gen, word, advice):
     result = gen(word, code=2)
-    assert result.err == f"gen: did you mean {meant}? for the text: gen run '{word}'\n"
-    assert gen(word, "-n", "1").err == gen("run", word, "-n", "1").err == ""
+    assert result.err == f"gen: '{word}' is not a command: {advice}; to continue it as a prompt: gen run {word}\n"
+    assert result.out == ""
+
+
+@pytest.mark.parametrize("word", ["grammer", "list", "serve"])
+def test_gen_run_continues_a_word_that_looks_like_a_command(gen, word):
+    result = gen("run", word, "-n", "1", "--format", "jsonl")
+    assert result.err == ""
+    assert result.lines[0]["prompt"] == word
+
+
+def test_flags_after_a_word_say_that_it_is_a_prompt(gen):
+    assert gen("grammer", "-n", "1").err == ""
 
 
 BEFORE_OTHER_WORDS = {
     "bacth x.jsonl": "gen batch",
     "sampler min-p": "gen samplers",
     "preset show creative": "gen presets",
+    "pull llama3": "gen models pull hf:USER/REPO",
 }
 
 
 @pytest.mark.parametrize(("line", "meant"), BEFORE_OTHER_WORDS.items())
-def test_a_misspelt_command_with_arguments_asks(gen, line, meant):
+def test_a_misspelt_command_with_arguments_does_not_run(gen, line, meant):
     result = gen(*line.split(), code=2)
-    assert result.err == f"gen: did you mean {meant}? a prompt of several words stands in quotes\n"
+    word = line.split()[0]
+    assert result.err == (
+        f"gen: {word!r} is not a command: use {meant}; to continue several words as a prompt, quote them\n"
+    )
 
 
-@pytest.mark.parametrize("word", ["Hello", "sun", "watch", "Help!", "once"])
+@pytest.mark.parametrize("word", ["Hello", "sun", "watch", "Help!", "once", "Show", "text", "that"])
 def test_another_word_is_a_prompt(gen, word):
     assert gen(word, GEN_MODEL="none.gguf", code=1).err == "gen: $GEN_MODEL: none.gguf: there is no such file\n"
 

@@ -18,6 +18,8 @@ from logitsmith.samplers import catalogue
 from typer.core import TyperArgument, TyperOption
 from typer.main import get_command
 
+from ..traced_runs import jsonl, traced_events
+
 BUILT_IN = {path.stem for path in (Path(__file__).parents[2] / "presets" / "builtin").glob("*.yaml")}
 
 
@@ -323,3 +325,33 @@ def test_resume_takes_a_value_only_where_it_names_a_chat(gen, command):
     refused = gen(command, "--resume", "missing", code=2).err
     assert "takes no value" not in refused
     assert "--resume" in refused or "missing" in refused
+
+
+COMMANDS_WITH_TABLES = {
+    "samplers": "samplers",
+    "a sampler": "samplers dry",
+    "presets": "presets",
+    "grammars": "grammars",
+    "models": "models",
+    "a model": "models show pruned.gguf",
+    "doctor": "doctor",
+    "settings": "run x --show-config",
+    "the next token": "next x --against creative",
+    "a run": "inspect run.jsonl",
+    "the tokens of a run": "inspect run.jsonl --top 2",
+    "a trace": "inspect run.jsonl --token 3",
+    "a score": "score Once",
+    "choices": "score x --choices a --choices longer",
+    "a recovery": "recover x --window 5 --top 3",
+    "help": "run --help",
+}
+
+
+@pytest.mark.parametrize("words", COMMANDS_WITH_TABLES.values(), ids=COMMANDS_WITH_TABLES)
+@pytest.mark.usefixtures("with_pruned_model")
+def test_what_goes_into_a_pipe_has_no_trailing_blanks(gen, home, pruned_model, words):
+    (home / "work" / "run.jsonl").write_text(jsonl(traced_events(12)))
+    (home / "work" / "pruned.gguf").symlink_to(pruned_model)
+    lines = gen(*words.split()).out.splitlines()
+    assert lines
+    assert [line for line in lines if line != line.rstrip()] == []

@@ -15,6 +15,7 @@ from logitsmith.cli.completion.cursor import complete_words
 from logitsmith.cli.completion.line import TypedWord, split_line
 from logitsmith.cli.completion.reply import Candidate, Reply
 from logitsmith.cli.completion.shells import ANSWERS, LINE_VARIABLE, SCRIPTS, SHELL_VARIABLE
+from logitsmith.samplers import catalogue
 
 from ..docs.test_commands import COMMANDS, LEAVES
 
@@ -68,7 +69,7 @@ def texts(line):
         ("gen samplers typ", ["typical"]),
         ("gen score Hello -ctk q4", ["q4_0", "q4_1"]),
         ("gen completion z", ["zsh"]),
-        ("gen --set top_", ["top_a.", "top_h.", "top_k.", "top_n_sigma.", "top_p."]),
+        ("gen --set top_", [f"{name}." for name in catalogue() if name.startswith("top_")]),
         ("gen --set top-n", ["top-n-sigma."]),
         ("gen --set ignore", ["ignore_eos="]),
         ("gen --set ignore_eos=", ["ignore_eos=true", "ignore_eos=false"]),

@@ -263,6 +263,32 @@ def test_no_color_keeps_the_marks(gen_server, home, environment):
     assert screen.startswith(b"\x1b[1;4mA\x1b[0m")
 
 
+CUT_OFF = {
+    "before the last line": (lambda data: data[: data.rindex(b'{"event": "done"')], "3 tokens"),
+    "inside the last line": (lambda data: data[: data.rindex(b"finish_reason")], "3 tokens"),
+    "inside a token": (lambda data: data[: data.rindex(b'"entropy"')], "2 tokens"),
+}
+
+
+@pytest.mark.parametrize("target", ["out.html", "-"])
+@pytest.mark.parametrize(("cut", "tokens"), CUT_OFF.values(), ids=CUT_OFF)
+def test_a_report_of_a_run_that_was_cut_off_says_so(gen, stream, cut, tokens, target):
+    stream.write_bytes(cut(stream.read_bytes()))
+    err = gen("inspect", "run.jsonl", "--html", target).err
+    reason = 'its record does not end with a "done" line'
+    assert err.splitlines()[-1] == f"gen: note: run.jsonl: the run was cut off after {tokens}: {reason}"
+    assert err.count("\n") == (1 if target == "-" else 2)
+
+
+def test_of_several_runs_those_that_were_cut_off_are_named(gen, home):
+    whole, cut = traced_events(4), traced_events(3)[:-1]
+    (home / "work" / "a.jsonl").write_text(jsonl([*cut, *whole]))
+    (home / "work" / "b.jsonl").write_text(jsonl(whole))
+    err = gen("inspect", "a.jsonl", "b.jsonl", "--html", "out.html").err
+    assert err.count("cut off") == 1
+    assert "note: a.jsonl: the run was cut off after 3 tokens: " in err
+
+
 REFUSED_WITH_HTML = {
     "--top": ["--top", "3", "run.jsonl"],
     "--color": ["--color", "always", "run.jsonl"],

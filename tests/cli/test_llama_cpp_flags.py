@@ -254,8 +254,64 @@ FOREIGN = {
     "x --TEMP 1": "there is no flag --TEMP; did you mean --temp?",
     "x --draft 8": "gen has no draft model; --lookup N guesses from the text",
     "score x --context-shift": "there is no flag --context-shift",
+    "batch x.jsonl --mirostat-tau 3": "no flag --mirostat-tau in gen batch; use --set mirostat.tau=VALUE",
+    "batch x.jsonl --rep-pen 1.1": "there is no flag --rep-pen; use --repeat-penalty N",
     "batch x.jsonl -co on": "-co is the colours in llama.cpp; leave it out",
 }
+
+
+FLAGS_OF_OTHER_TOOLS = {
+    "--repeat-penalty N": "--rep-pen --rep_pen --repetition-penalty --repetition_penalty --rp",
+    "--repeat-last-n N": "--rep-pen-range --repetition-penalty-range --repetition-context-size",
+    "--set repetition_penalty.slope=N": "--rep-pen-slope",
+    "--frequency-penalty N": "--freq-pen --frequency-pen",
+    "--presence-penalty N": "--presence-pen --pres-pen",
+    "--mirostat N": "--mirostat-mode",
+    "--mirostat-ent N": "--mirostat-tau --mirostat_tau",
+    "--mirostat-lr N": "--mirostat-eta",
+    "--dynatemp-range N": "--dynatemp-low --dynatemp-high",
+    "--dynatemp-exp N": "--dynatemp-exponent",
+    "--xtc-probability N": "--xtc-prob",
+    "--dry-penalty-last-n N": "--dry-range",
+    "--set quadratic.curve=N": "--smoothing-curve",
+    "--set min_tokens=N": "--min-new-tokens --min-length",
+    "--chain STEPS": "--sampler-order --sampler-priority --temperature-last --temp-last",
+    "--ignore-eos": "--ban-eos-token --ban-eos",
+    "-c N": "--n-ctx --num-ctx --max-context-length --context-length --max-model-len --contextsize --max-seq-len",
+    "-n N": "--num-predict --max-tokens --max-new-tokens --num-tokens",
+    "-ngl N": "--num-gpu --gpulayers",
+    "-t N": "--num-thread --n-threads",
+    "-b N": "--num-batch --n-batch --blasbatchsize",
+    "-m MODEL": "--model-path --model-name",
+    "-f FILE": "--prompt-file",
+    "--lora FILE": "--adapter --adapter-path --lora-path",
+    "--system TEXT": "--system-message --instruction",
+    "--stop TEXT": "--stop-sequences --stop-strings --stopping-strings --custom-stopping-strings",
+    "--no-chat": "--ignore-chat-template --raw",
+    "-j SCHEMA, or -jf FILE": "--guided-json --response-format",
+    "--regex PATTERN": "--guided-regex",
+    "--grammar NAME": "--guided-grammar --grammar-string",
+    "--logprobs N": "--top-logprobs --n-probs",
+    "--temp 0": "--greedy",
+}
+FLAGS_TO_LEAVE_OUT = {
+    "--no-stream": "gen writes the text as it is made",
+    "--do-sample": "gen draws by chance, except with --temp 0",
+    "--num-beams": "gen has no beam search",
+}
+
+
+@pytest.mark.parametrize(
+    ("flag", "instead"),
+    [(flag, instead) for instead, flags in FLAGS_OF_OTHER_TOOLS.items() for flag in flags.split()],
+)
+def test_a_flag_of_another_tool_names_the_one_of_gen(gen, flag, instead):
+    assert gen("x", flag, "1", code=2).err == f"gen: there is no flag {flag}; use {instead}\n"
+
+
+@pytest.mark.parametrize(("flag", "reason"), FLAGS_TO_LEAVE_OUT.items())
+def test_a_flag_of_another_tool_that_is_not_needed_says_so(gen, flag, reason):
+    assert gen("x", flag, code=2).err == f"gen: there is no flag {flag}; leave it out: {reason}\n"
 
 
 @pytest.mark.parametrize(("words", "message"), FOREIGN.items())
@@ -305,8 +361,7 @@ def test_a_file_as_the_name_of_a_grammar(gen, home, name, flag):
 
 
 OTHER_WAYS = {
-    "serve": "gen: gen has no server; for the text: gen run serve",
-    "server -n 3": "gen: gen has no server; for the text: gen run server",
+    "server -n 3": "gen: 'server' is not a command: gen has no server; to continue it as a prompt: gen run server",
     "batch --endpoint x": "gen: gen batch has no --endpoint; gen batch runs a model of this machine: -m MODEL",
     "chat -p hi": "gen: gen chat has no -p; pipe it in: echo TEXT | gen chat; or, for one answer: gen --chat TEXT",
     "presets creative": "gen: gen presets has no command 'creative'; use gen presets show creative",

@@ -176,6 +176,20 @@ def test_the_numbers_are_those_of_the_run_for_every_token(open_report):
         press(tab, "ArrowRight")
 
 
+def test_steps_are_counted_as_in_the_chain(open_report):
+    events = traced_events(1)
+    tab = open_report(events)
+    places = ["" if stage["step"] is None else f"[{stage['step']}]" for stage in events[1]["trace"]["stages"]]
+    assert places[:3] == ["", "[0]", "[1]"]
+    for numbers in (".candidates thead .number", ".stages td.number", ".entropy .tick"):
+        assert (
+            tab.evaluate(f"Array.from(document.querySelectorAll('{numbers}'), (node) => node.textContent)")
+            == places
+        )
+    tab.click("#tab-run")
+    assert tab.evaluate("getComputedStyle(document.querySelector('.chain')).listStyleType") == "step"
+
+
 def test_logits_stand_in_the_same_table(open_report):
     events = traced_events(3)
     tab = open_report(events)
@@ -353,7 +367,7 @@ def test_several_runs_stand_side_by_side_from_the_first_difference_on(open_repor
     first = next(index for index, ids in enumerate(rows) if len(set(ids)) > 1)
     tab = open_report(*runs)
     shared = tab.inner_text("#shared").replace("▾", "")
-    assert shared.strip() == "".join(line["text"] for line in tokens[0][:first]).strip()
+    assert shared.strip() == "Once" + "".join(line["text"] for line in tokens[0][:first]).rstrip()
     assert f"{first} tokens" in tab.inner_text("#shared-note")
     tops = tab.evaluate(
         "Array.from(document.querySelectorAll('#columns .text'), (e) => e.getBoundingClientRect().top)"
@@ -433,8 +447,89 @@ def test_a_half_written_file_gives_what_is_whole(open_file, gen, home):
     assert "8 tokens" in gen("inspect", "-", "--html", "report.html", stdin=cut).err
     tab = open_file(home / "work" / "report.html")
     assert tab.locator("#columns .t").count() == 8
+    assert (
+        tab.inner_text("#columns .cut-off")
+        == "The run was cut off here: its record does not end with a “done” line."
+    )
     tab.click("#tab-run")
     assert "cut off" in tab.inner_text("#run")
+
+
+def test_a_whole_run_is_not_called_cut_off(open_report):
+    assert open_report(traced_events(3)).locator(".cut-off").count() == 0
+
+
+def echoed(events):
+    """The run with the tokens of its prompt."""
+    prompt = {"event": "prompt", "index": 0, "id": 1, "token": "Once", "bytes": list(b"Once"), "logprob": None,
+              "text": "Once"}  # fmt: skip
+    return [events[0], prompt, *events[1:]]
+
+
+def prompt_parts(tab):
+    """The texts of the prompt, and their colors."""
+    return tab.evaluate(
+        "Array.from(document.querySelectorAll('.prompt'),"
+        " (node) => [node.textContent, getComputedStyle(node).color])"
+    )
+
+
+@pytest.mark.parametrize("with_tokens", [False, True], ids=["as a text", "as tokens"])
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_the_prompt_is_dimmed_before_the_text(open_report, scheme, with_tokens):
+    events = traced_events(12)
+    tab = open_report(echoed(events) if with_tokens else events, scheme=scheme)
+    press(tab, "ArrowRight")  # the chosen token has other colors
+    text = "Once" + "".join(line["text"] for line in events[1:-1])
+    assert tab.evaluate("document.querySelector('#columns .text').textContent").replace("\u21b5", "") == text
+    ((prompt, color),) = prompt_parts(tab)
+    assert prompt == "Once"
+    assert color == tab.evaluate("getComputedStyle(document.querySelector('.head .note')).color")
+    low = [(name, ink, ground) for name, ink, ground in tab.evaluate(CONTRASTS) if contrast(ink, ground) < 4.5]
+    assert low == []
+
+
+PROMPTS = {
+    "a blank at the joint": ("Once", b" upon", False),
+    "a line end at the joint": ("Once\n", b"upon", False),
+    "an answer of a chat": ("Who?", b"Me", True),
+}
+
+
+@pytest.mark.parametrize(("prompt", "first", "is_apart"), PROMPTS.values(), ids=PROMPTS)
+def test_a_text_that_would_touch_its_prompt_begins_on_a_line_of_its_own(open_report, prompt, first, is_apart):
+    events = traced_events(3, pieces={0: first})
+    events[0]["prompt"] = prompt
+    tab = open_report(events)
+    assert tab.evaluate("getComputedStyle(document.querySelector('.prompt')).display") == (
+        "block" if is_apart else "inline"
+    )
+
+
+def test_runs_with_different_prompts_have_nothing_in_common(open_report):
+    runs = [traced_events(8, seed, same=4) for seed in (1, 2)]
+    runs[1][0]["prompt"] = "Twice"
+    tab = open_report(*runs)
+    assert not tab.is_visible("#shared")
+    assert [prompt for prompt, _ in prompt_parts(tab)] == ["Once", "Twice"]
+
+
+SPLIT_MARKS = """(width) => {
+  const column = document.querySelector('#columns .text');
+  column.style.width = `${width}px`;
+  const tops = (boxes) => Array.from(boxes).filter((box) => box.width > 0).map((box) => Math.round(box.bottom));
+  return Array.from(document.querySelectorAll('.fallen')).filter((span) => {
+    const range = document.createRange();
+    range.selectNodeContents(span);
+    return Math.max(...tops(span.getClientRects())) > Math.max(...tops(range.getClientRects())) + 4;
+  }).map((span) => span.textContent);
+}"""
+
+
+def test_the_mark_stays_with_its_word(open_report):
+    tab = open_report(traced_events(400))
+    assert tab.locator(".fallen").count() > 20
+    assert [tab.evaluate(SPLIT_MARKS, width) for width in range(120, 400, 7)] == [[]] * 40
 
 
 def test_it_speaks_to_a_screen_reader(open_report):

@@ -203,8 +203,57 @@ def test_stats_go_to_stderr(gen):
         "chain",
         "finish",
     ]
-    assert result.err.startswith("\nmodel       SmolLM2-135M-Instruct.Q4_1\n")
+    assert result.err.startswith("model       SmolLM2-135M-Instruct.Q4_1\n")
     assert "seed 7" in result.err
+
+
+@pytest.fixture
+def gen_into_one_file(gen_server, home, environment):
+    """Run `gen` with stdout and stderr in one file; returns the file's text."""
+
+    def run(*arguments):
+        with (home / "both").open("w+b") as both, (home / "nothing").open("w+b") as nothing:
+            streams = [nothing.fileno(), both.fileno(), both.fileno()]
+            assert gen_server._call(arguments, streams, cwd=home, env=environment, timeout=60) == 0
+        return (home / "both").read_text()
+
+    return run
+
+
+FULL = ("The sea", "-c", "16", "-n", "-1", "--ignore-eos")
+AFTER_THE_TEXT = {
+    "statistics": ((*SEA, "--stats"), "model       "),
+    "statistics of an empty text": (("x", "-n", "0", "--stats"), "model       "),
+    "a text that ends a line": (("x", "-n", "4", "--regex", "a\n", "--stats"), "model       "),
+    "statistics of JSON": ((*SEA, "--stats", "--format", "jsonl"), "model       "),
+    "a note": ((*FULL, "--seed", "7"), "gen: note: the text ends here "),
+    "a note and statistics": ((*FULL, "--seed", "7", "--stats"), "gen: note: "),
+}
+
+
+@pytest.mark.parametrize(("arguments", "beginning"), AFTER_THE_TEXT.values(), ids=AFTER_THE_TEXT)
+def test_what_follows_the_text_begins_on_a_line_of_its_own(gen, gen_into_one_file, arguments, beginning):
+    apart = gen(*arguments)
+    text, _, rest = gen_into_one_file(*arguments).partition(beginning)
+    assert apart.err.startswith(beginning)
+    assert rest
+    if arguments[-1] == "jsonl":
+        assert [json.loads(line)["event"] for line in text.splitlines()][-1] == "done"
+    else:
+        assert text == (apart.out if apart.out.endswith("\n") or not apart.out else f"{apart.out}\n")
+
+
+def test_statistics_on_a_terminal_are_apart_from_a_piped_text(environment):
+    leader, follower = pty.openpty()
+    command = [sys.executable, "-m", "logitsmith.cli", *SEA, "--stats"]
+    done = subprocess.run(
+        command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=follower, env=environment, check=False
+    )
+    os.close(follower)
+    screen = os.read(leader, 4096)
+    os.close(leader)
+    assert done.returncode == 0, screen
+    assert screen.startswith(b"\r\nmodel       ")
 
 
 def test_verbose_shows_llama_cpps_log_on_stderr(gen):

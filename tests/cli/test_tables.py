@@ -31,8 +31,24 @@ def test_lines_are_those_of_the_grid(name, is_terminal):
     ):
         console = Console(file=io.StringIO(), width=60, highlight=False, force_terminal=is_terminal, record=True)
         show(console)
-        screens.append((console.export_text(clear=False), console.export_text(styles=True).count("\x1b[1m") > 0))
+        lines = [line.rstrip() for line in console.export_text(clear=False).splitlines()]
+        screens.append((lines, console.export_text(styles=True).count("\x1b[1m") > 0))
     assert screens[0] == screens[1]
+
+
+TABLES_IN_A_PIPE = {
+    **TABLES,
+    "an empty cell at the end": (["a", "b", "c"], [["1", "long", ""], ["2", "", ""]]),
+    "a cell of two lines": (["a", "b"], [["1", "first\nsecond line"], ["2", "x"]]),
+}
+
+
+@pytest.mark.parametrize("name", TABLES_IN_A_PIPE)
+def test_a_table_in_a_pipe_has_no_trailing_blanks(capsys, name):
+    table(*TABLES_IN_A_PIPE[name])
+    lines = capsys.readouterr().out.splitlines()
+    assert [line for line in lines if line != line.rstrip()] == []
+    assert len(lines) >= 2
 
 
 def test_a_row_without_its_long_cell_leaves_no_empty_line():

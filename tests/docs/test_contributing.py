@@ -17,11 +17,12 @@ from logitsmith.cli.options import output, sampling
 from logitsmith.cli.options.signature import takes_options
 from logitsmith.logprobs import Distribution
 from logitsmith.presets import load_preset, resolve_settings
-from logitsmith.samplers import build
+from logitsmith.samplers import build, catalogue
 from typer.testing import CliRunner
 
 from ..recover.conftest import api
 from .markdown import FILES, ROOT, name_of, without_blocks
+from .test_counts import number_in_words
 
 CONTRIBUTING = (ROOT / "CONTRIBUTING.md").read_text()
 FILE = re.compile(
@@ -183,6 +184,63 @@ def test_the_format_refuses_what_it_has_no_room_for(gen_as_extended, flags):
 def test_the_help_names_the_format_and_the_endpoint(gen_as_extended):
     assert "tsv: a line a token" in " ".join(gen_as_extended("run", "--help").stdout.replace("│", "").split())
     assert "llama-server or openai or acme." in gen_as_extended("recover", "--help").stdout
+
+
+def catalogue_walks():
+    """The test files that walk through all samplers, with those of the screens and names that samplers change."""
+    files = [
+        path for path in (ROOT / "tests").rglob("test_*.py") if re.search(r"\bcatalogue\(\)", path.read_text())
+    ]
+    more = (
+        "cli/test_completion.py",
+        "cli/test_screens.py",
+        "docs/test_counts.py",
+        "test_names.py",
+        "test_layering.py",
+    )
+    return sorted({str(path.relative_to(ROOT)) for path in files} | {f"tests/{name}" for name in more})
+
+
+@pytest.mark.slow
+def test_the_sampler_passes_the_tests_that_walk_through_all_samplers(tmp_path):
+    left_out = ("__pycache__", ".*", "site", "dist", "build", "*.egg-info")
+    shutil.copytree(ROOT, tmp_path / "tree", ignore=shutil.ignore_patterns(*left_out))
+    tree, package = tmp_path / "tree", tmp_path / "tree" / "logitsmith"
+    package.mkdir()
+    for room in ("cli", "cluster", "common", "engine", "grammars", "logprobs", "presets", "recover", "samplers"):
+        (package / room).symlink_to(tree / room)
+
+    def edit(path, pattern, new):
+        text, count = re.subn(pattern, lambda _: new, (tree / path).read_text())
+        assert count == 1, path
+        (tree / path).write_text(text)
+
+    def run(*words):
+        environment = {**os.environ, "PYTHONPATH": str(tree)}
+        done = subprocess.run(
+            [sys.executable, *words], check=False, cwd=tree, env=environment, capture_output=True, text=True
+        )
+        assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-4000:]
+
+    (tree / "samplers" / "methods" / "top_m.py").write_text(block('"""Top-m'))
+    case, brute = re.findall(r'^ *("top_m": .*)$', CONTRIBUTING, re.MULTILINE)
+    edit("tests/samplers/test_notes.py", r"(?m)^CASES = \{$", f"CASES = {{\n    {case}")
+    edit("tests/oracle/test_trace.py", r"(?m)^BRUTE = \{$", f"BRUTE = {{\n    {brute}")
+    for path in ("README.md", "docs/index.md"):
+        edit(path, "Thirty samplers", f"{number_in_words(len(catalogue()) + 1).capitalize()} samplers")
+    run("tools/sampler_names.py")
+    run("-m", "tests.record_screens")
+    assert "top_m" in (tree / "tests" / "screens" / "gen_samplers.80.txt").read_text()
+    run("-m", "ruff", "check", "samplers/methods/top_m.py")
+    run("-m", "ruff", "format", "--check", "samplers/methods/top_m.py")
+    run("-m", "pytest", "-q", "-p", "no:cacheprovider", *catalogue_walks())
+
+
+def test_the_walk_throughs_record_the_screens_that_they_change():
+    parts = re.split(r"(?m)^## ", CONTRIBUTING)
+    walks = {part.partition("\n")[0]: part for part in parts if part.startswith("Add a")}
+    for title in ("Add a sampler", "Add a flag", "Add an output format", "Add an endpoint"):
+        assert "python -m tests.record_screens" in walks[title], title
 
 
 @pytest.mark.parametrize("path", FILES, ids=name_of)

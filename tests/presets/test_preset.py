@@ -30,7 +30,7 @@ REFUSED: dict[str, tuple[dict[Any, Any], str]] = {
     "notation": ({"chain": "top_k40 > top_p2"}, "chain[1].top_p.p: 2 is not within 0..1"),
     "notation_syntax": (
         {"chain": "top_k40 >"},
-        "chain 'top_k40 >', step 2: a step is missing; write name, name0.8, name=value or name(key=value, …)",
+        "chain[1] of 'top_k40 >': a step is missing; write name, name0.8, name=value or name(key=value, …)",
     ),
     "nan": (
         {"chain": [{"temperature": float("nan")}]},

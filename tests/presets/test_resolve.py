@@ -269,7 +269,7 @@ CHAINS = {
     "range": ("top_k40 > top_p1.5", "--chain: chain[1].top_p.p: 1.5 is not within 0..1"),
     "empty": (
         "",
-        "--chain: chain '', step 1: a step is missing; write name, name0.8, name=value or name(key=value, …)",
+        "--chain: chain[0] of '': a step is missing; write name, name0.8, name=value or name(key=value, …)",
     ),
     "order": (
         "greedy > temp",

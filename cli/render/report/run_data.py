@@ -40,12 +40,14 @@ class RunData:
         head: what is shown at once.
         blocks: the traces and alternatives of 128 tokens each.
         tokens: how many tokens it has.
+        is_cut_off: True if its record does not end with a "done" line.
     """
 
     name: str
     head: str
     blocks: list[str]
     tokens: int
+    is_cut_off: bool
 
 
 @dataclass
@@ -100,7 +102,9 @@ class RunReader:
         if is_empty:
             return None
         self._close_block()
-        return RunData(self._run_name(), pack(self._head()), self._blocks, len(self._tokens.ids))
+        return RunData(
+            self._run_name(), pack(self._head()), self._blocks, len(self._tokens.ids), self._done is None
+        )
 
     def _add(self, line: RecordedTokenLine) -> None:
         tokens = self._tokens

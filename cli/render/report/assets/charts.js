@@ -45,7 +45,7 @@ const CURVE_HEIGHT = 96;
 const CURVE_TOP = 22;
 const CURVE_FLOOR = 80;
 
-/** The entropy after each stage, with its number; the names stand in the table below. */
+/** The entropy after each stage, with its place in the chain; the names stand in the table below. */
 function entropyCurve(stages) {
   const known = stages.map((stage) => stage.entropy ?? null);
   const highest = Math.max(...known.map((value) => value ?? 0), 1e-9);
@@ -60,9 +60,9 @@ function entropyCurve(stages) {
     }
     parts.push(shape("circle", { class: "point", cx: x(stage), cy: y(value), r: 3 }));
     parts.push(shape("text", { x: x(stage), y: y(value) - 8, class: "value" }, numberText(value, 2)));
-    parts.push(shape("text", { x: x(stage), y: CURVE_HEIGHT - 3, class: "tick" }, String(stage)));
+    parts.push(shape("text", { x: x(stage), y: CURVE_HEIGHT - 3, class: "tick" }, placeInChain(stages[stage])));
   });
-  const words = stages.map((stage, number) => `${number} ${visible(stage.name)}: ${numberText(stage.entropy)}`).join(", ");
+  const words = stages.map((stage) => `${placeInChain(stage)} ${visible(stage.name)}: ${numberText(stage.entropy)}`.trim()).join(", ");
   return shape("svg", { class: "entropy", height: CURVE_HEIGHT, role: "img", "aria-label": `Entropy in nats after each stage. ${words}` }, parts);
 }
 

@@ -52,6 +52,11 @@ function countText(count) {
   return count.toLocaleString("en-US");
 }
 
+/** A step's place in the chain, counted as `--show-config` and messages count; nothing for the model and the grammar. */
+function placeInChain(stage) {
+  return Number.isInteger(stage.step) ? `[${stage.step}]` : "";
+}
+
 /** How improbable: 0 (a half or more) to 4 (less than a hundredth); -1 if unknown. */
 function heat(logprob) {
   if (logprob === null) return -1;

@@ -51,7 +51,8 @@ class Report {
     const line = timeline(run, (token) => this.select(column, token));
     heads.append(element("div", { class: "head" }, this.runChooser(run, column), line.chart));
     const container = element("div", { class: "text", role: "listbox", tabindex: "0" });
-    texts.append(container);
+    const ending = run.isCutOff ? element("p", { class: "note cut-off" }, "The run was cut off here: its record does not end with a “done” line.") : null;
+    texts.append(element("div", { class: "column" }, container, ending));
     const first = this.sharedTokens ? this.sharedTokens + run.promptTokens : 0;
     const view = new TextView(container, run, first, run.length, `c${column}`);
     container.addEventListener("click", (event) => this.clicked(event, column));

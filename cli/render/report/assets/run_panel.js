@@ -10,7 +10,7 @@ function runPanel(run, select) {
       ["Model", visible(String(run.model))],
       ["Seed", run.seed === null ? "not recorded" : String(run.seed)],
       ["Tokens", tokenCounts(run)],
-      ["Ended", run.isCutOff ? "the file is cut off: it has no last line" : visible(run.finish ?? "whole")],
+      ["Ended", run.isCutOff ? "the run was cut off: its record does not end with a “done” line" : visible(run.finish ?? "whole")],
       ["Logprobs of", run.source],
       ...means(run),
     ]),

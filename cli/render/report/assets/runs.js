@@ -22,6 +22,17 @@ class Run {
     this.fallenAt = head.fallen.flatMap((fallen, index) => (fallen ? [index] : []));
   }
 
+  /** The prompt as it was typed; null if it is not recorded. */
+  get prompt() {
+    const prompt = this.settings?.prompt;
+    return typeof prompt === "string" ? prompt : null;
+  }
+
+  /** The prompt, if its tokens are not recorded; null otherwise. */
+  get promptText() {
+    return this.promptTokens > 0 ? null : this.prompt;
+  }
+
   static async load(number) {
     return new Run(number, await unpacked(`run-${number}`));
   }
@@ -148,8 +159,9 @@ function firstDifference(runs) {
   return lengths.every((length) => length === shortest) ? null : shortest;
 }
 
-/** True if no two of the runs have different prompts; a run may be without its prompt's tokens. */
+/** True if no two of the runs have different prompts; a run may be without its prompt's tokens, or without its text. */
 function havePromptInCommon(runs) {
   const prompts = runs.filter((run) => run.promptTokens > 0).map((run) => run.texts.slice(0, run.promptTokens).join(""));
-  return new Set(prompts).size <= 1;
+  const texts = runs.filter((run) => run.prompt !== null).map((run) => run.prompt);
+  return new Set(prompts).size <= 1 && new Set(texts).size <= 1;
 }

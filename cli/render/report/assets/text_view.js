@@ -19,6 +19,7 @@ class TextView {
   chunks(first, end) {
     const chunks = [];
     let chunk = element("div", { class: "chunk", dir: "auto", role: "presentation" });
+    if (first === 0 && this.run.promptText) chunk.append(this.promptSpan());
     for (let index = first; index < end; index += 1) {
       chunk.append(this.tokenSpan(index));
       const isFull = chunk.childNodes.length >= LEAST_CHUNK_TOKENS && this.run.texts[index].endsWith("\n");
@@ -28,6 +29,13 @@ class TextView {
       }
     }
     return chunks;
+  }
+
+  /** The prompt of a run that was recorded without the tokens of its prompt. */
+  promptSpan() {
+    const { promptText, texts } = this.run;
+    const touchesText = !/\s$/.test(promptText) && !/^\s/.test(texts[0] ?? "");
+    return element("span", { class: touchesText ? "prompt apart" : "prompt", role: "presentation" }, visible(promptText));
   }
 
   tokenSpan(index) {

@@ -58,7 +58,7 @@ class TokenPanel {
   }
 
   candidateTable(run, trace) {
-    const stageHead = (stage, number) => element("th", { scope: "col" }, element("span", { class: "number" }, String(number)), breakable(stage.name));
+    const stageHead = (stage) => element("th", { scope: "col" }, element("span", { class: "number" }, placeInChain(stage)), breakable(stage.name));
     const foot = (title, values) => element("tr", {}, element("th", { scope: "row" }, title), values.map((value) => element("td", {}, value)));
     const table = element("table", { class: "candidates" },
       element("caption", { class: "hidden" }, `${this.showsLogits ? "Logit" : "Probability"} of each candidate after each stage`),
@@ -127,7 +127,7 @@ function decision(run, index, trace) {
 
 function stageTable(trace) {
   const rows = trace.stages.map((stage, number) => element("tr", {},
-    element("td", { class: "number" }, String(number)),
+    element("td", { class: "number" }, placeInChain(stage)),
     element("th", { scope: "row" }, breakable(stage.name)),
     element("td", {}, countText(stage.kept)),
     element("td", {}, numberText(stage.entropy)),
