@@ -77,8 +77,8 @@ class Terminal:
         """Wait until the answer to a message is on the screen; the bar of a slow read is not the answer."""
 
         def is_answered():
-            written = self.text.rpartition(f"> {message}\n")[2].strip()
-            return "Reading" not in written and len(written) >= 50
+            _, is_sent, written = self.text.rpartition(f"> {message}\n")
+            return is_sent and "Reading" not in written and len(written.strip()) >= 50
 
         self.wait_until(is_answered, f"an answer to {message!r}")
 
