@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import io
 import os
+import re
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -19,6 +20,12 @@ FAILED, BAD_USAGE, INTERRUPTED = 1, 2, 130
 
 _PACKAGES_BY_MODULE = {"yaml": "pyyaml", "llama_cpp": "llama-cpp-python", "array_api_compat": "array-api-compat"}
 """The packages that are installed under another name than they are imported."""
+
+_FLAG_OF_PARAMETER = {
+    "chat_template": "--chat-template",
+    "n_ctx": "-c",
+}
+"""The flags of the parameters that sentences of the packages below name in parentheses."""
 
 _SINKS: list[TextIO] = []
 """They stay open as long as the process lives."""
@@ -74,7 +81,15 @@ def _failure_sentence(error: Exception) -> str | None:
         from .parsing.usage_errors import usage_sentence
 
         return usage_sentence(error)
-    return str(error)
+    return with_flags(str(error))
+
+
+def with_flags(sentence: str) -> str:
+    """Return the sentence with flags in place of the parameters in it, which stand for them in Python.
+
+    A sentence names a parameter in parentheses: ``a larger context (n_ctx)`` becomes ``a larger context (-c)``.
+    """
+    return re.sub(r"\((\w+)\)", lambda name: f"({_FLAG_OF_PARAMETER.get(name[1], name[1])})", sentence)
 
 
 def _missing_package_sentence(error: ModuleNotFoundError) -> str | None:

@@ -55,7 +55,7 @@ if TYPE_CHECKING:
     from .native_numa import use_numa
     from .next_token import ChainComparison, NextToken, trace_next
     from .prompt_cache import PromptCacheError, load_prompt_cache, save_prompt_cache
-    from .scoring import score, score_choices, score_prompt
+    from .scoring import fit_prompt, score, score_choices, score_prompt
     from .slots import default_slots, estimate_memory
     from .text_stream import TextStream
     from .vocabulary import Vocabulary
@@ -108,6 +108,7 @@ __all__ = [
     "check_gguf",
     "default_slots",
     "estimate_memory",
+    "fit_prompt",
     "format_chat",
     "frame_input",
     "generate",
@@ -171,7 +172,7 @@ __getattr__ = lazy_exports(
         "native_numa": "use_numa",
         "next_token": "ChainComparison NextToken trace_next",
         "prompt_cache": "PromptCacheError load_prompt_cache save_prompt_cache",
-        "scoring": "score score_choices score_prompt",
+        "scoring": "fit_prompt score score_choices score_prompt",
         "slots": "default_slots estimate_memory",
         "text_stream": "TextStream",
         "vocabulary": "Vocabulary",

@@ -18,6 +18,9 @@ from .model import Model
 CHOSEN_ONLY = LogprobRequest(0)
 """The logprobs of the text's own tokens, and no others."""
 
+WITH_TOP_TOKEN = LogprobRequest(1)
+"""The logprobs of the text's own tokens, and at each step the most likely token."""
+
 
 def score_prompt(
     model: Model,
@@ -82,7 +85,7 @@ def score_choices(
     model: Model,
     prompt: Sequence[int],
     choices: Sequence[Sequence[int]],
-    logprobs: LogprobRequest = CHOSEN_ONLY,
+    logprobs: LogprobRequest = WITH_TOP_TOKEN,
     progress: Progress | None = None,
 ) -> list[list[PromptToken]]:
     """Return the tokens of each of several continuations of a prompt, with their logprobs.
@@ -113,11 +116,29 @@ def score_choices(
         context.truncate(len(prompt))
         rows = chain([first_row], context.push_each(ids[:-1]))
         distributions = (reader.read(row, token) for token, row in zip(ids, rows, strict=True))
-        scored.append(list(_prompt_tokens(model, ids, distributions, begins_text=False)))
+        scored.append(list(_prompt_tokens(model, ids, distributions, prompt[-1])))
         done += len(ids) - 1
         if progress is not None:
             progress(done, total)
     return scored
+
+
+def fit_prompt(model: Model, prompt: Sequence[int], choice: Sequence[int]) -> list[int]:
+    """Return the end of a prompt that fits into the context together with a choice.
+
+    The first tokens are left out, as lm-evaluation-harness does; a BOS at the beginning stays if another token
+    fits after it. The prompt is returned as it is if it fits, or if the choice alone does not fit.
+
+    Args:
+        model: The model, whose context counts.
+        prompt: The prompt's tokens.
+        choice: The tokens of the choice. All but the last are read after the prompt.
+    """
+    room = model.context.length - (len(choice) - 1)
+    if room < 1 or len(prompt) <= room:
+        return list(prompt)
+    head = [prompt[0]] if prompt[0] == model.vocabulary.bos and room > 1 else []
+    return [*head, *prompt[len(prompt) - (room - len(head)) :]]
 
 
 def _check_choices(model: Model, prompt: Sequence[int], choices: Sequence[Sequence[int]]) -> None:
@@ -131,7 +152,7 @@ def _check_choices(model: Model, prompt: Sequence[int], choices: Sequence[Sequen
         if len(prompt) + len(ids) - 1 > length:
             raise ModelError(
                 f"choice {number} does not fit: the prompt has {count_noun(len(prompt), 'token')}, "
-                f"the choice {len(ids):,}, and the context holds {length:,}; give a larger -c"
+                f"the choice {len(ids):,}, and the context holds {length:,}; use a larger context (n_ctx)"
             )
     model.vocabulary.check(prompt)
 
@@ -186,20 +207,20 @@ class _Scorer:
 
 
 def _prompt_tokens(
-    model: Model, ids: Iterable[int], distributions: Iterable[Distributions], begins_text: bool = True
+    model: Model, ids: Iterable[int], distributions: Iterable[Distributions], previous: int | None = None
 ) -> Iterator[PromptToken]:
     """Join each token with its distributions, until either ends. A BOS that was added is not part of the text.
 
-    Without ``begins_text`` the tokens continue a text, and have no bytes that the tokenizer added.
+    ``previous``: the token before the first one; None if the tokens begin a text.
     """
     vocabulary = model.vocabulary
-    previous: int | None = None
+    is_beginning = previous is None
     decoder = codecs.getincrementaldecoder("utf-8")("replace")
     # The distributions come first in zip: they are asked once more at the end, which reads the last token.
     for index, (token_distributions, token) in enumerate(zip(distributions, ids, strict=False)):
         data = vocabulary.piece(token)
-        is_added = index == 0 and vocabulary.adds_bos and token == vocabulary.bos
+        is_added = is_beginning and index == 0 and vocabulary.adds_bos and token == vocabulary.bos
         text = "" if is_added else decoder.decode(data)
-        added_bytes = vocabulary.added_bytes(token, previous) if begins_text else 0
+        added_bytes = vocabulary.added_bytes(token, previous)
         yield PromptToken(index, token, data, text, is_added, token_distributions, added_bytes)
         previous = token

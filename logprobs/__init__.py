@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     )
     from .recorded_trace import RecordedCandidate, RecordedDraw, RecordedStage, RecordedTrace
     from .records import Distribution, LogprobSource, TokenLogprob, TokenRecord, display_text, finite_or_none
-    from .scores import MeanSurprise, Score, choice_scores, text_score
+    from .scores import MeanSurprise, Score, choice_scores, failed_score, text_score
     from .server_sent_events import SERVER_SENT_DONE, server_sent
     from .together_format import together_completion
     from .trace import Trace, TraceCandidate, TraceDraw, TraceStage
@@ -86,6 +86,7 @@ __all__ = [
     "display_text",
     "done_line",
     "encode_json",
+    "failed_score",
     "failure_line",
     "finite_or_none",
     "llama_server_completion",
@@ -123,7 +124,7 @@ __getattr__ = lazy_exports(
         "recorded_trace": "RecordedCandidate RecordedDraw RecordedStage RecordedTrace",
         "records": "Distribution LogprobSource TokenRecord TokenLogprob finite_or_none display_text",
         "completion": "Completion CompletionFinish CompletionHead TextOffsets",
-        "scores": "MeanSurprise Score choice_scores text_score",
+        "scores": "MeanSurprise Score choice_scores failed_score text_score",
         "together_format": "together_completion",
         "trace": "Trace TraceCandidate TraceDraw TraceStage",
     },

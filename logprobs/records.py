@@ -83,6 +83,11 @@ class TokenRecord:
     trace: Trace | None = None
 
     @property
+    def own_data(self) -> bytes:
+        """The token's bytes without those that the tokenizer added."""
+        return self.data[self.added_bytes :]
+
+    @property
     def chosen(self) -> TokenLogprob:
         """The token with its logprob in the first distribution, None if there is none."""
         return TokenLogprob(self.id, self.data, self.distributions[0].logprob if self.distributions else None)

@@ -30,7 +30,7 @@ class Score:
         scored = [token for token in tokens if token.distributions]
         values = [finite_or_none(token.distributions[0].logprob) for token in scored]
         total = _sum(-inf if value is None else value for value in values)
-        return cls(total, len(scored), sum(len(token.data) - token.added_bytes for token in scored))
+        return cls(total, len(scored), sum(len(token.own_data) for token in scored))
 
     @property
     def per_token(self) -> float | None:
@@ -113,25 +113,63 @@ def text_score(tokens: Sequence[TokenRecord]) -> dict[str, Any]:
     }
 
 
-def choice_scores(choices: Sequence[tuple[str, Sequence[TokenRecord]]]) -> list[dict[str, Any]]:
+def choice_scores(
+    choices: Sequence[tuple[str, Sequence[TokenRecord]]], truncated_tokens: Sequence[int] = ()
+) -> list[dict[str, Any]]:
     """Continuations of one prompt: ``text, sum_logprob, per_token, per_byte, probability`` and their tokens.
 
-    Probabilities are normalised over the choices, from the sums; None if every sum is -inf.
+    Probabilities are normalised over the choices, from the sums; None if every sum is -inf. ``tokens`` and
+    ``bytes`` joined are the choice, without a space that the tokenizer added. ``is_greedy``: True if each token is
+    the model's most likely one, so that greedy decoding writes the choice; None if tokens have no top logprobs.
+
+    Args:
+        choices: the text of each continuation, and its tokens.
+        truncated_tokens: for each continuation, how many of the prompt's first tokens were left out; empty: there
+            is no field ``truncated_prompt_tokens``.
     """
     scores = [Score.of(tokens) for _, tokens in choices]
     highest = max(score.sum_logprob for score in scores)
     weights = [exp(score.sum_logprob - highest) if isfinite(highest) else 0.0 for score in scores]
     total = fsum(weights)
-    return [
+    records = [
         {
             "text": text,
             "sum_logprob": finite_or_none(score.sum_logprob),
             "per_token": finite_or_none(score.per_token),
             "per_byte": finite_or_none(score.per_byte),
             "probability": weight / total if total else None,
-            "tokens": [display_text(token.data) for token in tokens],
+            "is_greedy": _is_greedy(tokens),
+            "tokens": [display_text(token.own_data) for token in tokens],
             "ids": [token.id for token in tokens],
+            "bytes": [list(token.own_data) for token in tokens],
             "token_logprobs": [finite_or_none(token.chosen.logprob) for token in tokens],
         }
         for (text, tokens), score, weight in zip(choices, scores, weights, strict=True)
     ]
+    if not truncated_tokens:
+        return records
+    return [
+        record | {"truncated_prompt_tokens": count}
+        for record, count in zip(records, truncated_tokens, strict=True)
+    ]
+
+
+def failed_score(
+    message: str, line: int, name: str | int | None = None, code: str = "invalid_request"
+) -> dict[str, Any]:
+    """A line that has no score: ``id`` if the line has one, ``line`` and ``error``, as in the results of a batch.
+
+    Args:
+        message: why there is no score, a sentence.
+        line: number of the line in its file, from 1.
+        name: the line's ``id``; None if it has none.
+        code: the kind of the failure.
+    """
+    error = {"code": code, "message": f"line {line}: {message}", "line": line}
+    return {**({} if name is None else {"id": name}), "line": line, "error": error}
+
+
+def _is_greedy(tokens: Sequence[TokenRecord]) -> bool | None:
+    if not all(token.top for token in tokens):
+        return None
+    return all(token.top[0].id == token.id for token in tokens)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Iterable, Iterator
 
 import typer
@@ -10,11 +9,11 @@ import typer
 from ...cluster import Task, TaskResult
 from ..batch.input_lines import BackgroundItems, as_they_come
 from ..batch.parts import stop_of
-from ..errors import FAILED, say
+from ..errors import FAILED, say, with_flags
 from ..inputs.files import input_name, open_input
 from ..inputs.json_lines import number_lines
 from ..inputs.model import find_model
-from ..inputs.score_lines import count_lines
+from ..inputs.score_lines import count_lines, failed_line
 from ..interrupt import Interrupt
 from ..options.score import ScoreOptions
 from ..render.cluster import report_workers
@@ -35,7 +34,7 @@ def score_on_cluster(options: ScoreOptions, interrupt: Interrupt) -> None:
     spec = model_for_workers(find_model(options.model, interrupt), options.cluster)
     layout = WorkerLayout(options.cluster, spec, 1, _SHARD_SIZE)
     with (
-        model_workers(layout, ScoreServiceSpec(spec, options.stride), Admission(False)) as run,
+        model_workers(layout, ScoreServiceSpec(spec, options.stride, options.strict), Admission(False)) as run,
         open_input(path) as file,
         counting("Scoring", count_lines(path)) as step,
     ):
@@ -46,11 +45,10 @@ def score_on_cluster(options: ScoreOptions, interrupt: Interrupt) -> None:
         for result in run.results(iter(tasks), stop_of(interrupt)):
             for number, score in [] if result is None else tasks.in_order(result):
                 step()
-                if score.output is None:
+                print(score.output, flush=True)
+                if score.problem is not None:
                     failures += 1
-                    say(f"gen: {input_name(path)}: line {number}: {score.problem}")
-                else:
-                    print(score.output, flush=True)
+                    say(f"gen: {input_name(path)}: line {number}: {with_flags(score.problem)}")
         workers = run.workers
     report_workers(workers)
     if failures and not interrupt.requested:
@@ -62,8 +60,8 @@ class _LineTasks:
 
     def __init__(self, lines: Iterable[tuple[int, bytes]] | BackgroundItems[tuple[int, bytes]]) -> None:
         self._lines = lines
-        self._numbers: deque[int] = deque()
-        """Those of the lines whose scores were not given out yet."""
+        self._texts: dict[int, bytes] = {}
+        """The lines whose scores were not yielded yet, by number, in the order of the file."""
         self._waiting: dict[int, LineScore] = {}
         """Scores that wait for one before them, by the line's number."""
 
@@ -73,17 +71,21 @@ class _LineTasks:
                 yield None
                 continue
             number, text = line
-            self._numbers.append(number)
+            self._texts[number] = text
             yield Task(str(number), NumberedLine(number, text))
 
     def _is_idle(self) -> bool:
         """True if no line is being scored."""
-        return len(self._numbers) == len(self._waiting)
+        return len(self._texts) == len(self._waiting)
 
     def in_order(self, result: TaskResult) -> Iterator[tuple[int, LineScore]]:
         """Take a result, and yield the numbers and scores of the lines whose turn has come."""
-        score = result.content or LineScore(None, "every worker died that scored it")
-        self._waiting[int(result.key)] = score
-        while self._numbers and self._numbers[0] in self._waiting:
-            number = self._numbers.popleft()
-            yield number, self._waiting.pop(number)
+        number = int(result.key)
+        score = result.content
+        if score is None:
+            problem = "every worker that scored it crashed"
+            score = LineScore(failed_line(self._texts[number], number, problem, "scoring_failed"), problem)
+        self._waiting[number] = score
+        while (first := next(iter(self._texts), None)) in self._waiting:
+            del self._texts[first]
+            yield first, self._waiting.pop(first)

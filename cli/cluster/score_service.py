@@ -12,7 +12,7 @@ from ...engine import ModelError
 from ..errors import BAD_USAGE
 from ..inputs.json_lines import InvalidLineError
 from ..inputs.model import ModelSpec
-from ..inputs.score_lines import scored_line, stride_problem
+from ..inputs.score_lines import failed_line, scored_line, stride_problem
 from .model_workers import worker_facts
 
 
@@ -26,21 +26,24 @@ class NumberedLine:
 
 @dataclass(frozen=True)
 class LineScore:
-    """What became of a line.
+    """The outcome of a line.
 
-    Attributes: ``output``: the line with its scores, as JSON; None: it cannot be scored; ``problem``: why.
+    Attributes:
+        output: the line with its scores, or with its error, as JSON.
+        problem: why the line has no score; None if it has one.
     """
 
-    output: str | None
-    problem: str = ""
+    output: str
+    problem: str | None = None
 
 
 @dataclass(frozen=True)
 class ScoreServiceSpec:
-    """Makes the service in a worker's process. ``stride``: see `score_lines`."""
+    """Makes the service in a worker's process. ``stride`` and ``is_strict``: see `score_lines`."""
 
     model: ModelSpec
     stride: int | None
+    is_strict: bool = False
 
     def __call__(self, find_file: FindFile) -> ScoreService:
         """Load the model. Raises ``ModelError``, ``WrongStrideError``."""
@@ -57,7 +60,7 @@ class ScoreService:
     """A model that scores lines, one after the other."""
 
     def __init__(self, spec: ScoreServiceSpec) -> None:
-        self._model, self._stride = spec.model.load(), spec.stride
+        self._model, self._stride, self._is_strict = spec.model.load(), spec.stride, spec.is_strict
         problem = stride_problem(self._stride, self._model)
         if problem is not None:
             raise WrongStrideError(problem)
@@ -75,7 +78,8 @@ class ScoreService:
                 continue
             line: NumberedLine = task.content
             try:
-                score = LineScore(scored_line(self._model, line.text, line.number, self._stride, progress))
+                output = scored_line(self._model, line.text, line.number, self._stride, progress, self._is_strict)
+                score = LineScore(output)
             except (ModelError, InvalidLineError) as error:
-                score = LineScore(None, str(error))
-            answer(TaskResult(task.key, score, score.output is None))
+                score = LineScore(failed_line(line.text, line.number, str(error)), str(error))
+            answer(TaskResult(task.key, score, score.problem is not None))

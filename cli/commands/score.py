@@ -44,9 +44,9 @@ def score(options: ScoreOptions) -> None:
         if problem is not None:
             raise typer.BadParameter(problem)
         if options.lines is not None:
-            score_lines(model, options.lines, options.stride, interrupt)
+            score_lines(model, options.lines, options.stride, interrupt, is_strict=options.strict)
         elif options.choices:
-            _show_choices(text, scored_choices(model, text, options.choices), options)
+            _show_choices(text, scored_choices(model, text, options.choices, is_strict=options.strict), options)
         else:
             _show_text(model, text, options, interrupt)
         if interrupt.requested:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from ..errors import FAILED, say
+from ..errors import FAILED, say, with_flags
 from ..interrupt import Interrupt
 from .files import input_name, is_stdin, open_input
 from .json_lines import InvalidLineError, number_lines, parse_object
@@ -18,14 +18,18 @@ if TYPE_CHECKING:
     from ...engine import Model
 
 
-def score_lines(model: Model, path: Path, stride: int | None, interrupt: Interrupt) -> None:
-    """Print the scores of a file of prompts and texts. A wrong line is reported, and the others are scored.
+def score_lines(
+    model: Model, path: Path, stride: int | None, interrupt: Interrupt, *, is_strict: bool = False
+) -> None:
+    """Print the scores of a file of prompts and texts. A line without a score gets a record with its error.
 
     Args:
         model: the model.
         path: the file; ``-``: stdin.
-        stride: tokens from window to window, if a text exceeds the context; None: half of it.
-        interrupt: Ctrl-C, after which no further line is scored.
+        stride: tokens from window to window, if a text exceeds the context; None: half of the context.
+        interrupt: Ctrl-C, after which no other line is scored.
+        is_strict: True if a prompt that does not fit into the context with its choices is an error; otherwise its
+            first tokens are left out.
     """
     from ...engine import AbortedError, ModelError
     from ..render.progress import counting
@@ -34,12 +38,13 @@ def score_lines(model: Model, path: Path, stride: int | None, interrupt: Interru
     with open_input(path) as file, counting("Scoring", count_lines(path)) as step:
         for number, line in number_lines(file):
             try:
-                print(scored_line(model, line, number, stride), flush=True)
+                print(scored_line(model, line, number, stride, None, is_strict), flush=True)
             except AbortedError:  # by the second Ctrl-C
                 raise
             except (ModelError, InvalidLineError) as error:
                 failures += 1
-                say(f"gen: {input_name(path)}: line {number}: {error}")
+                print(failed_line(line, number, str(error)), flush=True)
+                say(f"gen: {input_name(path)}: line {number}: {with_flags(str(error))}")
             step()
             if interrupt.requested:
                 return
@@ -63,8 +68,33 @@ def stride_problem(stride: int | None, model: Model) -> str | None:
     return f"--stride: {stride:,} is not less than the context of {length:,} tokens, see -c"
 
 
+def failed_line(line: bytes, number: int, message: str, code: str = "invalid_request") -> str:
+    """Return the record of a line that has no score, as JSON.
+
+    Args:
+        line: the line.
+        number: its number in the file, from 1.
+        message: why it has no score.
+        code: the kind of the failure.
+    """
+    from ...logprobs import encode_json, failed_score
+
+    try:
+        name = parse_object(line).get("id")
+    except InvalidLineError:
+        name = None
+    if not isinstance(name, (str, int)) or isinstance(name, bool):
+        name = None
+    return encode_json(failed_score(message, number, name, code))
+
+
 def scored_line(
-    model: Model, line: bytes, number: int, stride: int | None, progress: Callable[[int], None] | None = None
+    model: Model,
+    line: bytes,
+    number: int,
+    stride: int | None,
+    progress: Callable[[int], None] | None = None,
+    is_strict: bool = False,
 ) -> str:
     """Return the line with its scores, as JSON; its other fields stay.
 
@@ -72,16 +102,17 @@ def scored_line(
         model: scores the text.
         line: the line, a JSON object.
         number: its number in the file, from 1.
-        stride: tokens by which the window moves on; None: the default.
+        stride: tokens from window to window, if a text exceeds the context; None: half of the context.
         progress: called with the number of tokens that were read since the last call, also where windows overlap.
+        is_strict: see `score_lines`.
     """
     from ...logprobs import encode_json
 
     record = parse_object(line)
-    scores = _score(model, record, stride, progress) | {"line": number}
+    scores = _score(model, record, stride, progress, is_strict) | {"line": number, "error": None}
     duplicates = [name for name in scores if name in record and name != "choices"]
     if duplicates:
-        raise InvalidLineError(f'"{duplicates[0]}" is a name of the result, and cannot stand in the line too')
+        raise InvalidLineError(f'"{duplicates[0]}" is a field of the result; rename it in the line')
     try:
         return encode_json(record | scores)
     except (ValueError, RecursionError):
@@ -89,20 +120,26 @@ def scored_line(
 
 
 def _score(
-    model: Model, record: dict[str, Any], stride: int | None, progress: Callable[[int], None] | None
+    model: Model,
+    record: dict[str, Any],
+    stride: int | None,
+    progress: Callable[[int], None] | None,
+    is_strict: bool,
 ) -> dict[str, Any]:
     from ...logprobs import text_score
 
     if "choices" not in record:
         count = None if progress is None else _counter(progress)
-        return text_score(list(scored_text(model, _get_text(record, "text"), stride, is_interrupted=count)))
+        text = _get_text(record, "text")
+        return text_score(list(scored_text(model, text, stride, is_interrupted=count)))
     prompt = _get_text(record, "prompt")
     choices = record["choices"]
     if not isinstance(choices, list) or not choices or not all(isinstance(c, str) and c for c in choices):
         raise InvalidLineError('"choices" is not a list of texts')
     if len(set(choices)) < len(choices):
         raise InvalidLineError('"choices" has a text twice')
-    scores = scored_choices(model, prompt, choices, None if progress is None else _steps(progress))
+    steps = None if progress is None else _steps(progress)
+    scores = scored_choices(model, prompt, choices, steps, is_strict=is_strict)
     return {"logprobs_from": "model"} | scores
 
 

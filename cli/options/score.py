@@ -52,6 +52,11 @@ class ScoreOptions(Options):
         help="Tokens from window to window, if the text exceeds the context. [half of it]",
         limit=at_least(1),
     )
+    strict: bool = _score(
+        "--strict",
+        help="Reject a prompt that does not fit into the context with a choice. [cut off its beginning]",
+        default=False,
+    )
     tokens: bool = _score("--tokens", help="Also each token, in the table.", default=False)
     format: ScoreFormat | None = _score("--format", help="table, json, or jsonl. [table]")
     model: ModelOptions
@@ -73,6 +78,8 @@ class ScoreOptions(Options):
             raise typer.BadParameter("--on goes with --jsonl")
         if self.choices:
             self._check_choices(self.choices)
+        if self.strict and not self.choices and self.lines is None:
+            raise typer.BadParameter("--strict is for choices; a text that exceeds the context is read in windows")
 
     def _check_alone(self) -> None:
         text = self.text
@@ -97,5 +104,5 @@ class ScoreOptions(Options):
             raise typer.BadParameter("--tokens is for a text; --format json has the tokens of choices")
         if self.stride is not None:
             raise typer.BadParameter(
-                "--stride is for texts longer than the context; a prompt with choices has to fit"
+                "--stride is for texts longer than the context; of a prompt with choices the beginning is cut off"
             )

@@ -35,6 +35,8 @@ def test_choices(gen):
     assert sum(choice["probability"] for choice in found) == pytest.approx(1)
     assert found[0]["probability"] > 0.9
     assert found[0]["per_byte"] == pytest.approx(found[0]["sum_logprob"] / 6)
+    assert [choice["is_greedy"] for choice in found] == [True, False]
+    assert [b"".join(map(bytes, choice["bytes"])) for choice in found] == [b" Paris", b" London"]
     lines = gen(*capital).out.splitlines()
     assert lines[2].split()[:3] == ["'", "Paris'", f"{found[0]['probability']:.4f}"]
     assert "*" in lines[2]
@@ -54,7 +56,7 @@ def test_lines(gen, home):
         '{"x":\n'
         "\n"
         '{"text": "The sea was calm."}\n'
-        '{"prompt": 3, "choices": ["a"]}\n'
+        '{"prompt": 3, "choices": ["a"], "id": "five"}\n'
         '{"prompt": "a", "choices": ["b", "b"]}\n'
         '{"prompt": "a", "choices": []}\n'
         '{"text": ""}\n'
@@ -66,11 +68,23 @@ def test_lines(gen, home):
         '{"text": "hello there", "tokens": "mine"}\n'
     )
     result = gen("score", "--jsonl", "tasks.jsonl", "-c", "32", *ONE, code=1)
-    first, second = result.lines
+    records = result.lines
+    assert [record["line"] for record in records] == [1, 2, *range(4, 15)]
+    first, second = [record for record in records if record["error"] is None]
     assert (first["line"], first["id"], first["choices"][0]["probability"] > 0.9) == (1, 7, True)
     assert (second["line"], second["token_logprobs"][0]) == (4, None)
+    failures = {record["line"]: record for record in records if record["error"] is not None}
+    assert failures[2] == {
+        "line": 2,
+        "error": {
+            "code": "invalid_request",
+            "message": "line 2: it is not JSON: a value is missing, at character 6",
+            "line": 2,
+        },
+    }
+    assert (failures[5]["id"], failures[5].keys()) == ("five", {"id", "line", "error"})
     said = result.err.splitlines()
-    for number, message in (
+    messages = (
         (2, "it is not JSON"),
         (5, '"prompt" is not a text'),
         (6, '"choices" has a text twice'),
@@ -81,10 +95,51 @@ def test_lines(gen, home):
         (11, "it is not an object"),
         (12, "a number that JSON has not"),
         (13, "half of a surrogate pair"),
-        (14, '"tokens" is a name of the result'),
-    ):
+        (14, '"tokens" is a field of the result'),
+    )
+    for number, message in messages:
+        assert message in failures[number]["error"]["message"]
         assert any(f"tasks.jsonl: line {number}: " in line and message in line for line in said), (number, said)
     assert len(said) == 11
+
+
+LONG = "one two three four five six seven eight nine ten eleven twelve"
+LONG_CHOICE = " thirteen fourteen fifteen sixteen"
+
+
+@pytest.mark.bundled_model
+def test_a_prompt_that_does_not_fit_with_a_choice_loses_its_beginning(gen):
+    choices = ("--choices", " a", "--choices", LONG_CHOICE)
+    shared = ("--format", "json", *ONE)
+    result = gen("score", LONG, *choices, "-c", "14", *shared)
+    found = json.loads(result.out)
+    assert [choice["truncated_prompt_tokens"] for choice in found["choices"]] == [0, 1]
+    assert found["notes"] == [
+        f"with {LONG_CHOICE!r} the prompt exceeds the context of 14 tokens; its beginning, 1 token, was left out"
+    ]
+    cut = LONG.removeprefix("one")
+    alone = json.loads(gen("score", cut, "--choices", LONG_CHOICE, "-c", "14", *shared).out)["choices"][0]
+    assert found["choices"][1]["token_logprobs"] == alone["token_logprobs"]
+    whole = json.loads(gen("score", LONG, *choices, *shared).out)
+    assert found["choices"][0]["token_logprobs"] == whole["choices"][0]["token_logprobs"]
+    assert "notes" not in whole
+    err = gen("score", LONG, *choices, "-c", "14", *ONE).err
+    assert "its beginning, 1 token, was left out" in err
+
+
+@pytest.mark.bundled_model
+def test_strict_rejects_a_prompt_that_does_not_fit(gen):
+    line = json.dumps({"prompt": LONG, "choices": [" a", LONG_CHOICE]})
+    message = (
+        "does not fit: the prompt has 12 tokens, the choice 4, and the context holds 14; use a larger context"
+    )
+    arguments = ("-c", "14", "--strict", *ONE)
+    assert f"{message} (-c)" in gen("score", LONG, "--choices", LONG_CHOICE, *arguments, code=1).err
+    (record,) = gen("score", "--jsonl", "-", *arguments, stdin=line, code=1).lines
+    assert f"{message} (n_ctx)" in record["error"]["message"]
+    (record,) = gen("score", "--jsonl", "-", "-c", "14", *ONE, stdin=line).lines
+    assert [choice["truncated_prompt_tokens"] for choice in record["choices"]] == [0, 1]
+    assert len(record["notes"]) == 1
 
 
 def test_a_text_longer_than_the_context(gen):
@@ -121,9 +176,10 @@ WRONG = {
     ),
     "a stride for choices": (
         ["score", "a", "--choices", "b", "--stride", "2"],
-        "a prompt with choices has to fit",
+        "of a prompt with choices the beginning is cut off",
         2,
     ),
+    "strict about a text": (["score", "a b", "--strict"], "--strict is for choices", 2),
     "tokens of choices": (["score", "a", "--choices", "b", "--tokens"], "--tokens is for a text", 2),
     "lines as a table": (
         ["score", "--jsonl", "-", "--format", "table"],

@@ -7,6 +7,7 @@ import pytest
 from logitsmith.engine import (
     Model,
     ModelError,
+    fit_prompt,
     generate,
     locate,
     score,
@@ -14,7 +15,7 @@ from logitsmith.engine import (
     score_prompt,
     tokenize_continuation,
 )
-from logitsmith.logprobs import Score
+from logitsmith.logprobs import Score, choice_scores
 from logitsmith.samplers import build
 
 from .big_model import write_model, write_sentencepiece_model
@@ -197,6 +198,69 @@ def test_a_choice_has_all_its_bytes(sentencepiece):
     prompt, ids, _ = tokenize_continuation(sentencepiece.vocabulary, "The", " sea.")
     (tokens,) = score_choices(sentencepiece, prompt, [ids])
     assert Score.of(tokens).bytes == len(" sea.")
+
+
+# Each row: a prompt, and a choice whose first token gets a space from the tokenizer.
+AT_A_BEGINNING = {
+    "an empty prompt": ("", "The sea."),
+    "a choice with a space": ("", " sea."),
+    "after a control token": ("The</s>", "sea"),
+    "a control token in the choice": ("The", " sea</s>The"),
+}
+
+
+@pytest.mark.parametrize(("prompt", "choice"), AT_A_BEGINNING.values(), ids=AT_A_BEGINNING)
+def test_a_choice_at_the_beginning_of_a_text_has_its_own_bytes_alone(sentencepiece, prompt, choice):
+    prompt_ids, ids, is_separate = tokenize_continuation(sentencepiece.vocabulary, prompt, choice)
+    if not prompt_ids:
+        pytest.skip("without BOS nothing precedes the choice")
+    assert not is_separate
+    (tokens,) = score_choices(sentencepiece, prompt_ids, [ids])
+    assert sum(len(token.data) for token in tokens) == len(choice.encode()) + 1
+    assert Score.of(tokens).bytes == len(choice.encode())
+    (record,) = choice_scores([(choice, tokens)])
+    assert b"".join(map(bytes, record["bytes"])) == choice.encode()
+    assert "".join(record["tokens"]) == choice
+    assert record["per_byte"] == pytest.approx(record["sum_logprob"] / len(choice.encode()))
+
+
+def test_every_window_begins_with_bos(sentencepiece):
+    bos = [1] if sentencepiece.vocabulary.adds_bos else []
+    text = [*bos, *(259 + 7 * number % 6 for number in range(150))]
+    tokens = list(score(sentencepiece, text, 20))
+    assert [token.id for token in tokens] == text
+    length = sentencepiece.context.length
+    window = [*bos, *text[20 : 20 + length - len(bos)]]
+    expected = [step.chosen.logprob for step in score_prompt(sentencepiece, window)]
+    assert [token.chosen.logprob for token in tokens[length : 20 + len(window) - len(bos)]] == expected[
+        -20 + len(bos) :
+    ]
+
+
+# Each row: the lengths of prompt and choice, and how many of the prompt's last tokens are kept of a context of 64.
+FITS = {
+    "it fits": (60, 5, 60),
+    "a token too long": (61, 5, 60),
+    "only one token fits": (9, 64, 1),
+    "the choice alone is too long": (9, 65, 9),
+}
+
+
+@pytest.mark.parametrize(("prompt_length", "choice_length", "kept"), FITS.values(), ids=FITS)
+def test_a_prompt_loses_its_beginning(sentencepiece, prompt_length, choice_length, kept):
+    prompt = [300 % 260 + number % 5 for number in range(prompt_length)]
+    assert fit_prompt(sentencepiece, prompt, [265] * choice_length) == prompt[prompt_length - kept :]
+    has_room_for_bos = 1 < kept < prompt_length
+    if has_room_for_bos:
+        assert fit_prompt(sentencepiece, [1, *prompt[1:]], [265] * choice_length) == [1, *prompt[1 - kept :]]
+
+
+def test_choices_have_the_top_token_of_each_step(model):
+    prompt, ids, _ = tokenize_continuation(model.vocabulary, "The capital of France is", " Paris, where")
+    (tokens,) = score_choices(model, prompt, [ids])
+    assert [token.top[0].id == token.id for token in tokens] == [True, False, False]
+    (record,) = choice_scores([(" Paris, where", tokens)])
+    assert record["is_greedy"] is False
 
 
 def test_byte_level_vocabularies_add_nothing(model):

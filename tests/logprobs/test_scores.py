@@ -2,12 +2,13 @@
 
 import json
 import math
+from dataclasses import replace
 from fractions import Fraction
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from logitsmith.logprobs import Score, choice_scores, encode_json, text_score
+from logitsmith.logprobs import Distribution, Score, TokenLogprob, choice_scores, encode_json, text_score
 
 from .steps import DATA, LOGPROBS, NO_NUMBERS, STEPS, TEXTS, said, step
 
@@ -195,8 +196,10 @@ def test_choice_scores():
         "per_token",
         "per_byte",
         "probability",
+        "is_greedy",
         "tokens",
         "ids",
+        "bytes",
         "token_logprobs",
     ]
     assert found == [
@@ -206,8 +209,10 @@ def test_choice_scores():
             "per_token": near(-LN2),
             "per_byte": near(-2 * LN2 / 6),
             "probability": near(2 / 3),
+            "is_greedy": None,
             "tokens": [" yes", "bytes:\\xf0\\x9f"],
             "ids": [10, 11],
+            "bytes": [[*b" yes"], [0xF0, 0x9F]],
             "token_logprobs": [HALF, HALF],
         },
         {
@@ -216,11 +221,46 @@ def test_choice_scores():
             "per_token": near(-3 * LN2),
             "per_byte": near(-LN2),
             "probability": near(1 / 3),
+            "is_greedy": None,
             "tokens": [" no"],
             "ids": [10],
+            "bytes": [[*b" no"]],
             "token_logprobs": [QUARTER - LN2],
         },
     ]
+
+
+# Each row: for each token of a choice its id and the most likely one, None if that was not read.
+GREEDY = {
+    "every token is the most likely one": ([(5, 5), (6, 6)], True),
+    "one is not": ([(5, 5), (6, 7)], False),
+    "nothing is known of one": ([(5, 5), (6, None)], None),
+}
+
+
+@pytest.mark.parametrize(("tokens", "wanted"), GREEDY.values(), ids=GREEDY)
+def test_greedy_choices(tokens, wanted):
+    steps = [
+        step(
+            b"a", Distribution("model", HALF, () if top is None else (TokenLogprob(top, b"a", HALF),)), token=token
+        )
+        for token, top in tokens
+    ]
+    (found,) = choice_scores([("aa", steps)])
+    assert found["is_greedy"] is wanted
+
+
+def test_a_space_that_the_tokenizer_added_is_no_part_of_a_choice():
+    first = replace(step(b" The", said(HALF), token=3), added_bytes=1)
+    (found,) = choice_scores([("The sea", [first, step(b" sea", said(HALF), token=4)])])
+    assert (found["tokens"], found["bytes"]) == (["The", " sea"], [[*b"The"], [*b" sea"]])
+    assert found["per_byte"] == near(2 * HALF / 7)
+
+
+def test_truncated_prompts_are_counted():
+    found = choice_scores(choices_of(-1.0, -2.0), [0, 3])
+    assert [choice["truncated_prompt_tokens"] for choice in found] == [0, 3]
+    assert "truncated_prompt_tokens" not in choice_scores(choices_of(-1.0))[0]
 
 
 @pytest.mark.parametrize("value", [None, -math.inf], ids=str)
