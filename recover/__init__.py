@@ -18,6 +18,7 @@ from .results.recovery_result import Recovery
 from .results.result_files import (
     check_output_path,
     likeliest_tokens,
+    read_head,
     read_row,
     read_rows,
     recovery_lines,
@@ -54,6 +55,7 @@ __all__ = [
     "estimate_calls",
     "likeliest_tokens",
     "output_matrix",
+    "read_head",
     "read_row",
     "read_rows",
     "read_tiktoken",

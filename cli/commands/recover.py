@@ -33,6 +33,8 @@ def recover(options: RecoverOptions) -> None:
     show_llama_cpp_messages(options.log)
     if options.output.file is not None:
         check_output_path(options.output.file)
+        if not options.calls.dry_run:
+            _check_new(options.output.file, options)
     prompt = read_prompt(options.prompt)
     with interruptible() as interrupt, _advice(), open_endpoint(options, interrupt) as endpoint:
         if options.calls.dry_run:
@@ -90,6 +92,8 @@ def _run(endpoint: Endpoint, prompt: str, options: RecoverOptions, interrupt: In
 
     output = options.output
     checkpoint = output.checkpoint_file
+    if output.file is not None and _is_finished(output.file, endpoint, prompt, options, interrupt):
+        return
     if checkpoint is not None and output.resume and not checkpoint.exists():
         note(f"{checkpoint}: there is no checkpoint; this begins anew")
     with recovering() as progress:
@@ -101,8 +105,7 @@ def _run(endpoint: Endpoint, prompt: str, options: RecoverOptions, interrupt: In
             interrupted=lambda: interrupt.requested,
         )
         recovery = _recover(endpoint, prompt, options, settings)
-    about = {} if output.output is None else {"endpoint": dict(endpoint.identity), "prompt": prompt}
-    render.write(recovery, output.output, about)
+    render.write(recovery, output.output, {} if output.output is None else _about(endpoint, prompt, options))
     render.summary(recovery)
     if recovery.stopped is not None:
         _end_early(
@@ -118,6 +121,62 @@ def _run(endpoint: Endpoint, prompt: str, options: RecoverOptions, interrupt: In
             _end_early(verification.stopped, "while verifying; what was recovered is whole", interrupt)
     if not recovery.complete:
         raise typer.Exit(FAILED)
+
+
+def _about(endpoint: Endpoint, prompt: str, options: RecoverOptions) -> dict[str, Any]:
+    """Return what identifies a result: the endpoint, the prompt, and which tokens are asked for."""
+    method = options.method
+    return {
+        "endpoint": dict(endpoint.identity),
+        "prompt": prompt,
+        "request": {"top": method.top, "ids": method.token_ids},
+    }
+
+
+def _check_new(file: Path, options: RecoverOptions) -> None:
+    """Raise ``RecoverError`` if the file has a result that would be replaced, as `gen batch` does."""
+    from ...recover import RecoverError
+
+    checkpoint = options.output.checkpoint_file
+    if options.output.resume or not _has_content(file):
+        return
+    if checkpoint is None or not checkpoint.exists():  # a checkpoint that exists is rejected when it is opened
+        raise RecoverError(f"{file}: the file already exists; --resume continues it, or give another file with -o")
+
+
+def _has_content(file: Path) -> bool:
+    return file.is_file() and file.stat().st_size > 0
+
+
+def _is_finished(
+    file: Path, endpoint: Endpoint, prompt: str, options: RecoverOptions, interrupt: Interrupt
+) -> bool:
+    """Return True if the file holds the complete result of this command, which --resume does not repeat.
+
+    Raises ``RecoverError`` if the file holds another result.
+    """
+    from ...common import shorten
+    from ...recover import RecoverError, RecoverySettings, endpoint_identity, read_head
+
+    if not options.output.resume or not _has_content(file):
+        return False
+    found = read_head(file)
+    checkpoint = options.output.checkpoint_file
+    if not found["complete"] and checkpoint is not None and checkpoint.exists():
+        return False  # the checkpoint names its endpoint and prompt, too
+    endpoint_identity(endpoint, RecoverySettings(interrupted=lambda: interrupt.requested))
+    for name, value in _about(endpoint, prompt, options).items():
+        if name in found and found[name] != value:
+            raise RecoverError(
+                f"{file}: the file holds the result of another run: its {name} is {shorten(found[name])}, "
+                f"not {shorten(value)}; give another file with -o"
+            )
+    if not found["complete"]:
+        return False
+    if options.output.verify is not None:
+        raise RecoverError(f"{file}: the result is complete; to verify a new one, give another file with -o")
+    note(f"{file}: the result is complete; no call was made")
+    return True
 
 
 def _recover(endpoint: Endpoint, prompt: str, options: RecoverOptions, settings: RecoverySettings) -> Recovery:

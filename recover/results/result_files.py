@@ -8,7 +8,7 @@ from typing import IO, Any
 
 import numpy as np
 
-from ...common import file_problem
+from ...common import file_problem, parse_strict_json
 from ...logprobs import TokenLogprob, encode_json, finite_or_none
 from ..errors import RecoverError
 from ..file_writing import check_writable, write_file
@@ -17,6 +17,7 @@ from ..numerics import Float64s
 from .recovery_result import Recovery
 
 FORMATS = (".npz", ".json", ".jsonl")
+_NO_RESULT = "the file is not a result of gen recover"
 
 
 def check_output_path(path: Path) -> None:
@@ -63,6 +64,30 @@ def head(recovery: Recovery, about: Mapping[str, Any]) -> dict[str, Any]:
         "unit": "nats",
         "notes": list(recovery.notes),
     }
+
+
+def read_head(path: Path) -> dict[str, Any]:
+    """Return what `head` wrote into a file of `save_recovery`; the ending of ``path`` names the format.
+
+    Raises ``RecoverError`` for a file that holds no recovery.
+    """
+    try:
+        if path.suffix == ".npz":
+            with open_npz(path) as data:
+                text = str(data["head"])
+        elif path.suffix == ".json":
+            text = path.read_text(encoding="utf-8")
+        else:
+            with path.open(encoding="utf-8") as file:
+                text = file.readline()
+        found = parse_strict_json(text)
+    except OSError as error:
+        raise RecoverError(f"{path}: {file_problem(error, path) if error.strerror else _NO_RESULT}") from None
+    except DAMAGED_NPZ_ERRORS:  # a ValueError of a file that is not UTF-8 or not JSON, too
+        raise RecoverError(f"{path}: {_NO_RESULT}") from None
+    if not isinstance(found, dict) or "method" not in found or "complete" not in found:
+        raise RecoverError(f"{path}: {_NO_RESULT}")
+    return found
 
 
 def likeliest_tokens(recovery: Recovery, count: int) -> list[TokenLogprob]:

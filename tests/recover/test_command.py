@@ -141,6 +141,44 @@ def test_max_calls_and_resume(here, tmp_path):
     assert not (tmp_path / "work" / "out.json.checkpoint").exists()
 
 
+def test_a_result_is_not_replaced(here, tmp_path):
+    answer, fake = served()
+    folder = tmp_path / "work"
+    with api(answer) as url:
+        for ending in ("json", "jsonl", "npz"):
+            file = folder / f"out.{ending}"
+            here(*asked(url, "-o", file.name, "--ids", "1,2"))
+            before, calls = file.read_bytes(), fake.calls
+            done = here(*asked(url, "-o", file.name, "--ids", "1,2"), code=1)
+            assert f"{file.name}: the file already exists; --resume continues it" in done.err
+            done = here(*asked(url, "-o", file.name, "--ids", "1,2", "--resume"))
+            assert f"{file.name}: the result is complete; no call was made" in done.err
+            done = here(*asked(url, "-o", file.name, "--ids", "1,2", "--resume", "--verify", "2"), code=1)
+            assert "to verify a new one, give another file" in done.err
+            done = here(*asked(url, "-o", file.name, "--ids", "1,3", "--resume"), code=1)
+            assert "its request is" in done.err
+            done = here(
+                "recover",
+                "y",
+                *asked(url, "-o", file.name, "--ids", "1,2", "--resume")[1:7],
+                "-o",
+                file.name,
+                "--ids",
+                "1,2",
+                "--resume",
+                code=1,
+            )
+            assert "the file holds the result of another run: its prompt is 'x', not 'y'" in done.err
+            assert (file.read_bytes(), fake.calls) == (before, calls)
+        here(*asked(url, "-o", "out.json", "--dry-run"))  # a plan replaces nothing
+        (folder / "empty.json").touch()
+        here(*asked(url, "-o", "empty.json", "--ids", "1"))
+        (folder / "notes.json").write_text("[1]")
+        done = here(*asked(url, "-o", "notes.json", "--ids", "1", "--resume"), code=1)
+        assert "notes.json: the file is not a result of gen recover" in done.err
+        assert (folder / "notes.json").read_text() == "[1]"
+
+
 def started(url, home, environment, *rest):  # noqa: F811
     command = [sys.executable, "-m", "logitsmith.cli", *asked(url, "-o", "out.json", *rest)]
     return subprocess.Popen(command, cwd=home / "work", env=environment, stderr=subprocess.PIPE, text=True)
@@ -274,7 +312,7 @@ def test_an_interrupted_verification(home, environment):  # noqa: F811
 def test_max_calls_holds_for_the_verification_too(here, left):
     answer, fake = served()
     with api(answer) as url:
-        here(*asked(url, "-o", "out.json", "--ids", "1,2"))
+        here(*asked(url, "-o", "first.json", "--ids", "1,2"))
         most = fake.calls + left
         fake.calls = 0
         rest = ("-o", "out.json", "--ids", "1,2", "--verify", "20", "--max-calls", str(most))
