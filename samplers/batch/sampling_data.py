@@ -22,13 +22,23 @@ ToTensor = Callable[[NDArray[Any]], Any]
 
 @dataclass(frozen=True, eq=False)
 class SamplingData:
-    """The tokens so far, one row a request. Make one with `from_numpy`."""
+    """The tokens so far, one row a request; for the arguments see `from_numpy`, which checks the same."""
 
     all_input_ids: Ids | None = None
     output_ids: Ids | None = None
     to_tensor: ToTensor | None = None
     is_prefill: bool = True
     request_ids: Ints | None = None
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.is_prefill, (bool, np.bool_)):
+            raise SamplingError(f"is_prefill: expected true or false, got {describe(self.is_prefill)}")
+        token_ids = {name: _check_token_ids(name, getattr(self, name)) for name in ("all_input_ids", "output_ids")}
+        requests = _check_request_ids(self.request_ids)
+        check_to_tensor(self.to_tensor, token_ids)
+        check_heights({**token_ids, "request_ids": requests})
+        object.__setattr__(self, "is_prefill", bool(self.is_prefill))
+        object.__setattr__(self, "request_ids", requests)
 
     @classmethod
     def from_numpy(
@@ -54,16 +64,7 @@ class SamplingData:
 
         Raises ``SamplingError`` that names the argument and the row.
         """
-        if not isinstance(is_prefill, (bool, np.bool_)):
-            raise SamplingError(f"is_prefill: expected true or false, got {describe(is_prefill)}")
-        all_input, output = (
-            _check_token_ids("all_input_ids", all_input_ids),
-            _check_token_ids("output_ids", output_ids),
-        )
-        requests = _check_request_ids(request_ids)
-        check_to_tensor(to_tensor, {"all_input_ids": all_input, "output_ids": output})
-        check_heights({"all_input_ids": all_input, "output_ids": output, "request_ids": requests})
-        return cls(all_input, output, to_tensor, bool(is_prefill), requests)
+        return cls(all_input_ids, output_ids, to_tensor, is_prefill, request_ids)
 
 
 def is_token(ids: Ids, width: int) -> Mask:

@@ -49,9 +49,10 @@ _RULES: Mapping[str, _Rule] = {
 
 @dataclass(frozen=True, eq=False)
 class SamplingParam:
-    """How each row is sampled. Make one with `from_numpy`. An array is None if no row has the parameter.
+    """How each row is sampled; for the arguments see `from_numpy`, which checks the same.
 
-    A row without a parameter holds: penalties 1, 0, 0; temperature 1; top_k 0; top_p 1; seed -1.
+    An array is None if no row has the parameter. A row without a parameter holds: penalties 1, 0, 0;
+    temperature 1; top_k 0; top_p 1; seed -1. ``do_sample`` is computed if any parameter is given.
     """
 
     repetition_penalty: Floats | None = None
@@ -63,6 +64,17 @@ class SamplingParam:
     seed: Ints | None = None
     do_sample: Mask | None = None
     to_tensor: ToTensor | None = None
+
+    def __post_init__(self) -> None:
+        given = {name: array for name in _RULES if (array := getattr(self, name)) is not None}
+        check_to_tensor(self.to_tensor, given)
+        checked = {name: _check_column(name, array) for name, array in given.items()}
+        values = {name: array for name, (array, _) in checked.items()}
+        check_heights(values)
+        if values:  # without do_sample a temperature would be ignored: the row would be greedy
+            values["do_sample"] = _rows_to_sample(checked)
+        for name, array in values.items():
+            object.__setattr__(self, name, array)
 
     @classmethod
     def from_numpy(  # noqa: PLR0913, PLR0917 - the contract's own names
@@ -96,23 +108,17 @@ class SamplingParam:
 
         Raises ``SamplingError`` that names the argument, the row, what is allowed and what came.
         """
-        arguments = {
-            "repetition_penalty": repetition_penalty,
-            "frequency_penalty": frequency_penalty,
-            "presence_penalty": presence_penalty,
-            "temperature": temperature,
-            "top_k": top_k,
-            "top_p": top_p,
-            "seed": seed,
-            "do_sample": do_sample,
-        }
-        check_to_tensor(to_tensor, arguments)
-        checked = {name: _check_column(name, array) for name, array in arguments.items() if array is not None}
-        values = {name: array for name, (array, _) in checked.items()}
-        check_heights(values)
-        if values:
-            values["do_sample"] = _rows_to_sample(checked)
-        return cls(**values, to_tensor=to_tensor)
+        return cls(
+            repetition_penalty,
+            frequency_penalty,
+            presence_penalty,
+            temperature,
+            top_k,
+            top_p,
+            seed,
+            do_sample,
+            to_tensor,
+        )
 
 
 def _check_column(name: str, values: object) -> tuple[NDArray[Any], Mask]:

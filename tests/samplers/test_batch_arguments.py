@@ -364,6 +364,61 @@ def test_do_sample_becomes_true_with_sampling_parameters(arrays, sampled):
         assert [bool(value <= 0) for value in values] == sampled
 
 
+BUILT = {
+    "a temperature": {"temperature": np.full(2, 0.7)},
+    "a seed": {"seed": np.array([3, 4])},
+    "a temperature, and do_sample off": {"temperature": np.full(2, 0.7), "do_sample": np.zeros(2, bool)},
+    "a masked top_k": {"top_k": np.ma.masked_array([3, 0], mask=[False, True])},
+}
+
+
+@pytest.mark.parametrize("arrays", BUILT.values(), ids=BUILT)
+def test_a_param_that_is_built_directly_is_that_of_from_numpy(arrays):
+    built, made = SamplingParam(**arrays, to_tensor=np.asarray), param(**arrays)
+    assert built.do_sample.tolist() == made.do_sample.tolist()
+    assert built.do_sample.any()
+    seeded = {**arrays, "seed": np.array([3, 4])}
+    found, wanted = (
+        sample(LOGITS, None, make(**seeded, to_tensor=np.asarray))
+        for make in (SamplingParam, SamplingParam.from_numpy)
+    )
+    assert [values.tolist() for values in found] == [values.tolist() for values in wanted]
+
+
+DIRECTLY = {
+    "no to_tensor": (
+        SamplingParam,
+        {"temperature": np.ones(2)},
+        "to_tensor: it is needed where temperature is given",
+    ),
+    "out of range": (
+        SamplingParam,
+        {"temperature": np.array([1, -1.0]), "to_tensor": np.asarray},
+        "temperature: row 1: -1.0 is not > 0 and finite",
+    ),
+    "a list": (
+        SamplingParam,
+        {"top_k": [1], "to_tensor": np.asarray},
+        "top_k: expected whole numbers of shape (B,), got list",
+    ),
+    "rows of the texts": (
+        SamplingData,
+        {"all_input_ids": TEXT, "output_ids": TEXT[:1], "to_tensor": np.asarray},
+        "output_ids: 1 rows, while all_input_ids has 2",
+    ),
+    "a text without to_tensor": (
+        SamplingData,
+        {"output_ids": TEXT},
+        "to_tensor: it is needed where output_ids is given",
+    ),
+}
+
+
+@pytest.mark.parametrize(("kind", "arguments", "message"), DIRECTLY.values(), ids=DIRECTLY)
+def test_what_is_built_directly_is_checked(kind, arguments, message):
+    refuses(message, kind, **arguments)
+
+
 def test_masked_entries_are_rows_without_the_parameter():
     masked = np.ma.masked_array([5.0, np.nan, -3.0], mask=[False, True, True])
     found = param(temperature=masked)
