@@ -21,6 +21,9 @@ from .vocabulary import BYTE_VOCABULARY, Vocabulary
 _CONTEXT_TOKENS = 8
 """How many tokens the tokenizer sees before a forced text; none looks further back to decide how it goes on."""
 
+_SHOWN_BYTES = 30
+"""Bytes of the text before a token that a message quotes."""
+
 _DEAD_END = "NoExtensionBias"
 """llguidance's error when no token can write what must come next."""
 
@@ -143,8 +146,15 @@ class GrammarState:
             self._has_ended = True
             return
         if self.follow([token]) == 0:
-            piece = self._vocabulary.pieces[token] if 0 <= token < self._vocabulary.size else b""
-            raise GrammarError(f"the grammar does not allow token {token}, {piece!r}, here")
+            raise GrammarError(f"the grammar does not allow token {token}, {self._describe(token)}")
+
+    def _describe(self, token: int) -> str:
+        """The text of a token that is not allowed, and the text before it."""
+        if not 0 <= token < self._vocabulary.size:
+            return "which is not an id of the vocabulary"
+        text = self._vocabulary.pieces[token].decode(errors="backslashreplace")
+        before = self._text[-_SHOWN_BYTES:].decode(errors="ignore")
+        return f"{text!r}, {f'after {before!r}' if before else 'at the beginning of the text'}"
 
     def follow(self, tokens: list[int]) -> int:
         """Append as many of these tokens as are allowed; return how many these were."""

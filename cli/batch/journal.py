@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import sys
 from collections.abc import Hashable, Iterator
@@ -15,6 +16,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from ...common import (
     AppendOnlyFile,
     LogitsmithError,
+    json_problem,
     parse_strict_json,
     problem_message,
     problem_sentence,
@@ -201,7 +203,8 @@ class ResultJournal:
                 owner = result_owner(parse_strict_json(line), self._openai)
             except ValueError as error:
                 raise JournalError(
-                    f"{self._path}: line {number} is no result to go on with: {error}; it is left as it is"
+                    f"{self._path}: line {number} is no result to go on with: {_line_problem(error)}; "
+                    f"remove this line, or give another file with -o"
                 ) from None
             if is_whole:  # a result that lacks only its line end is cut off and made again
                 self.existing[owner.key] = owner.request_id
@@ -236,6 +239,15 @@ class ResultJournal:
             raise JournalError(f"{self._path}: {error.strerror}") from None
         finally:
             self._file.close()
+
+
+def _line_problem(error: ValueError) -> str:
+    """Return what is wrong with a line of results, without Python's own words."""
+    if isinstance(error, UnicodeDecodeError):
+        return "it is not UTF-8"
+    if isinstance(error, json.JSONDecodeError):
+        return f"it is not JSON: {json_problem(error)}, at character {error.pos + 1}"
+    return str(error)
 
 
 def _is_torn(line: bytes) -> bool:

@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
+from ...common import shorten
 from ...presets import Override
 
 Json = dict[str, Any]
@@ -172,6 +173,13 @@ class OpenAILine(StrictModel):
     method: Literal["POST"]
     url: Literal["/v1/completions", "/v1/chat/completions"]
     body: Json
+
+    @field_validator("custom_id", mode="before")
+    @classmethod
+    def _check_id(cls, value: object) -> object:
+        if not isinstance(value, str):
+            raise ValueError(f"{shorten(value)} is not a string, which OpenAI's format has here")
+        return value
 
 
 def parse_token_biases(bias_by_name: Mapping[str, float]) -> dict[int, float]:

@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
-from pydantic import Field, ValidationError, model_validator
+from pydantic import Field, ValidationError, field_validator, model_validator
 
-from ...common import nearest_name, problem_message, problem_sentence
+from ...common import nearest_name, problem_message, problem_sentence, shorten
 from ...presets import Override
 from ..inputs.json_lines import InvalidLineError
 from .openai_line import SETTING_OF_FIELD, ChatBody, ChatMessage, CompletionBody, Json, OpenAILine, StrictModel
@@ -58,6 +58,13 @@ class _ShortLine(StrictModel):
     chat_template: str | None = None
     chat_template_kwargs: Json | None = None
 
+    @field_validator("id", mode="before")
+    @classmethod
+    def _check_id(cls, value: object) -> object:
+        if not _is_id(value):
+            raise ValueError(f"{shorten(value)} is not a string or an integer")
+        return value
+
     @model_validator(mode="after")
     def _is_consistent(self) -> _ShortLine:
         for first, second in (("prompt", "messages"), ("grammar", "json_schema")):
@@ -85,11 +92,16 @@ def parse_request(record: Json, line: int) -> BatchRequest:
 def find_request_id(record: object) -> str | None:
     """Return the id of a line that may be invalid otherwise; None if it has none."""
     if isinstance(record, Mapping):
-        for key in ("custom_id", "id"):
-            value = record.get(key)
-            if isinstance(value, (str, int)) and not isinstance(value, bool):
-                return str(value)
+        custom_id, short_id = record.get("custom_id"), record.get("id")
+        if isinstance(custom_id, str):
+            return custom_id
+        if _is_id(short_id):
+            return str(short_id)
     return None
+
+
+def _is_id(value: object) -> bool:
+    return isinstance(value, (str, int)) and not isinstance(value, bool)
 
 
 def _parse_openai(line: OpenAILine, number: int) -> BatchRequest:
@@ -191,4 +203,6 @@ def _unknown_field_hint(name: str, fields: type[StrictModel] | None) -> str:
 
 def _is_type_name(part: object) -> bool:
     """True for the parts of a path by which pydantic tells the types of a field apart."""
-    return isinstance(part, str) and (part in ("str", "int", "bool") or "[" in part or part.startswith("_"))
+    if not isinstance(part, str):
+        return False
+    return part in ("str", "int", "bool") or "[" in part or part.startswith(("_", "constrained-"))

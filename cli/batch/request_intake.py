@@ -92,7 +92,8 @@ class RequestIntake:
         try:
             return self._accept_valid(line)
         except (InvalidLineError, PresetError, GrammarError, SamplingError, ModelError) as error:
-            self._line_of_id.setdefault(name, line.number)
+            if self._line_of_id.setdefault(name, line.number) != line.number:
+                name = _unnamed(line)  # otherwise the record reads as a result of the line that has the id
             self._writer.failure(name, line.number, line.digest, "invalid_request", str(error))
             return None
 
@@ -128,4 +129,9 @@ def _refuse(line: InputLine, count: int) -> NoReturn:
 
 def _name_of(line: InputLine) -> str:
     """The id of a line's request, which may be invalid otherwise."""
-    return find_request_id(line.content) or f"line-{line.number}"
+    return find_request_id(line.content) or _unnamed(line)
+
+
+def _unnamed(line: InputLine) -> str:
+    """The id of a request that has none, or the id of another line."""
+    return f"line-{line.number}"

@@ -217,9 +217,37 @@ BAD = {
     "temperature": (completion("c6", prompt="a", temperature=-1), "body.temperature"),
     "seed": (completion("c7", prompt="a", seed=-5), "body.seed"),
     "bias": (completion("c8", prompt="a", logit_bias={"the": 1}), "is not a token's id"),
+    "an id that is a fraction": ({"id": 1.5, "prompt": "a"}, "id: 1.5 is not a string or an integer"),
+    "an id that is true": ({"id": True, "prompt": "a"}, "id: true is not a string or an integer"),
+    "an id that is a list": ({"id": ["a"], "prompt": "a"}, "id: ['a'] is not a string or an integer"),
+    "an id that is empty": ({"id": "", "prompt": "a"}, "id: it is empty"),
+    "a custom_id that is a number": (completion(12, prompt="a"), "custom_id: 12 is not a string"),
     "twice": ({"id": "good", "prompt": "b"}, "the id 'good' is on line 1 already"),
     "whole rows": ({"prompt": "a", "logprobs": -1}, "no room for these logprobs"),
 }
+
+
+# Each row: a second line with the id of the first one, and what is wrong with it.
+TAKEN = {
+    "a good line": ({"id": "a", "prompt": "The"}, "the id 'a' is on line 1 already"),
+    "a bad line": ({"id": "a", "prompt": 3}, "prompt"),
+    "OpenAI's format": (completion("a", prompt="The"), "the id 'a' is on line 1 already"),
+}
+
+
+@pytest.mark.parametrize("form", ["openai", "jsonl"])
+@pytest.mark.parametrize(("second", "message"), TAKEN.values(), ids=TAKEN)
+def test_the_error_of_a_second_line_does_not_take_the_id_of_the_first(gen, work, form, second, message):
+    write(work / "in.jsonl", {"id": "a", "prompt": "The", "max_tokens": 1}, second)
+    arguments = ("batch", "in.jsonl", "-o", "out.jsonl", "--format", form, *CHEAP)
+    gen(*arguments, code=1)
+    results = {line["custom_id" if form == "openai" else "id"]: line for line in read(work / "out.jsonl")}
+    assert results.keys() == {"a", "line-2"}
+    assert results["a"]["error"] is None
+    assert message in results["line-2"]["error"]["message"]
+    before = (work / "out.jsonl").read_bytes()
+    gen(*arguments, "--resume", code=1)
+    assert (work / "out.jsonl").read_bytes() == before
 
 
 def test_a_bad_line_becomes_an_error_with_its_number_and_the_rest_goes_on(gen, work):

@@ -20,6 +20,10 @@ ODD = {
     "an error that is a text": ('{"id": "a", "error": "x"}', "error: 'x' is not an object;"),
     "5,000 brackets": ('{"id": ' + "[" * 5000 + "]" * 5000 + "}", "it is nested too deeply"),
     "NaN": ('{"id": "a", "text": NaN, "error": null}', "there is no number NaN"),
+    "not JSON": (
+        "nope",
+        "it is not JSON: a value is missing, at character 1; remove this line, or give another file",
+    ),
     "no object": ("[]", "it has neither an answer nor an error"),
 }
 
@@ -33,6 +37,13 @@ def test_an_odd_line_is_named_and_the_file_left_as_it_is(tmp_path, line, complai
         ResultJournal(path, resume=True, openai=False)
     assert str(caught.value).startswith(f"{path}: line 3 is no result to go on with: {complaint}")
     assert path.read_text() == content
+
+
+def test_a_line_that_is_not_utf8_is_named(tmp_path):
+    path = tmp_path / "out.jsonl"
+    path.write_bytes(b"\xff\n")
+    with pytest.raises(JournalError, match="line 1 is no result to go on with: it is not UTF-8; remove this line"):
+        ResultJournal(path, resume=True, openai=False)
 
 
 def test_keys_of_answers_and_failures(tmp_path):

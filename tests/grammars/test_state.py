@@ -85,6 +85,22 @@ def test_accept_refuses_what_is_no_token(token):
     state.accept(ord("a"))
 
 
+# Each row: the text so far, a token that is not allowed after it, and the end of the message.
+NOT_ALLOWED = {
+    "at the beginning": (b"", ord("b"), "token 98, 'b', at the beginning of the text"),
+    "later": (b"aaa", ord("b"), "token 98, 'b', after 'aaa'"),
+    "a part of a character": (b"a", 0xC3, r"token 195, '\\xc3', after 'a'"),
+    "not an id": (b"", -1, "token -1, which is not an id of the vocabulary"),
+}
+
+
+@pytest.mark.parametrize(("text", "token", "message"), NOT_ALLOWED.values(), ids=NOT_ALLOWED)
+def test_a_token_that_is_not_allowed_is_shown_as_text(text, token, message):
+    with pytest.raises(GrammarError) as caught:
+        state_of('root ::= "a"+', text).accept(token)
+    assert str(caught.value) == f"the grammar does not allow {message}"
+
+
 def test_after_the_end_nothing_may_come():
     state = state_of('root ::= "a"*', b"a")
     state.accept(END)
@@ -99,7 +115,7 @@ def test_after_the_end_nothing_may_come():
 
 def test_the_end_too_early():
     state = state_of('root ::= "ab"', b"a")
-    with pytest.raises(GrammarError, match=r"token 256, b'<end>'"):
+    with pytest.raises(GrammarError, match=r"token 256, '<end>'"):
         state.accept(END)
     state.accept(ord("b"))
     state.accept(END)
