@@ -15,7 +15,15 @@ if TYPE_CHECKING:
         openai_result_line,
         result_line,
     )
-    from .completion import Completion, CompletionFinish, CompletionHead, TextOffsets
+    from .completion import (
+        Completion,
+        CompletionFinish,
+        CompletionHead,
+        HeldBackText,
+        TextOffsets,
+        TextTokenStream,
+        tokens_of_text,
+    )
     from .json_encoder import encode_json
     from .jsonl_lines import done_line, prompt_line, start_line, token_line
     from .llama_server_format import llama_server_completion
@@ -54,6 +62,7 @@ __all__ = [
     "CompletionFinish",
     "CompletionHead",
     "Distribution",
+    "HeldBackText",
     "LogprobSource",
     "MeanSurprise",
     "RecordedCandidate",
@@ -69,6 +78,7 @@ __all__ = [
     "Score",
     "StreamError",
     "TextOffsets",
+    "TextTokenStream",
     "TokenLogprob",
     "TokenRecord",
     "Trace",
@@ -105,6 +115,7 @@ __all__ = [
     "text_score",
     "together_completion",
     "token_line",
+    "tokens_of_text",
 ]
 
 # A run needs few of these names, and importing all of them takes long.
@@ -123,7 +134,8 @@ __getattr__ = lazy_exports(
         "RecordedTokenLine StreamError read_stream split_runs",
         "recorded_trace": "RecordedCandidate RecordedDraw RecordedStage RecordedTrace",
         "records": "Distribution LogprobSource TokenRecord TokenLogprob finite_or_none display_text",
-        "completion": "Completion CompletionFinish CompletionHead TextOffsets",
+        "completion": "Completion CompletionFinish CompletionHead HeldBackText TextOffsets TextTokenStream "
+        "tokens_of_text",
         "scores": "MeanSurprise Score choice_scores failed_score text_score",
         "together_format": "together_completion",
         "trace": "Trace TraceCandidate TraceDraw TraceStage",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from hashlib import sha256
 from typing import Any
 
@@ -10,6 +11,7 @@ from .completion import Completion, usage
 from .json_encoder import encode_json
 from .jsonl_lines import token_members
 from .openai_format import chat_completion, text_completion
+from .records import TokenRecord
 
 Json = dict[str, Any]
 
@@ -85,7 +87,7 @@ def result_line(  # noqa: PLR0913 - the fields of a line
         "usage": usage(completion.head, finish.completion_tokens),
         "batch_exactness": exactness,
     }
-    tokens = ", ".join(f"{{{token_members(token)}}}" for token in completion.tokens) if has_tokens else ""
+    tokens = ", ".join(f"{{{token_members(token)}}}" for token in _whole_texts(completion)) if has_tokens else ""
     members = [
         encode_json(fields)[1:-1],
         *([f'"tokens": [{tokens}]'] if has_tokens else []),
@@ -93,6 +95,15 @@ def result_line(  # noqa: PLR0913 - the fields of a line
         *([] if worker is None else [f'"worker": {encode_json(worker)}']),
     ]
     return f"{{{', '.join(members)}}}"
+
+
+def _whole_texts(completion: Completion) -> list[TokenRecord]:
+    """The tokens; what was held back until the end of the run is added to the text of the last one."""
+    tokens = list(completion.tokens)
+    rest = completion.finish.text[sum(len(token.text) for token in tokens) :]
+    if tokens and rest:
+        tokens[-1] = replace(tokens[-1], text=tokens[-1].text + rest)
+    return tokens
 
 
 def failure_line(name: str, error: Json) -> Json:

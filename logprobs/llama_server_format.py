@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from math import exp
 from typing import Any
 
-from .completion import Completion
+from .completion import Completion, tokens_of_text
 from .records import TokenLogprob, TokenRecord, finite_or_none
 
 Json = dict[str, Any]
@@ -19,7 +19,8 @@ def llama_server_completion(completion: Completion, settings: Json, timings: Jso
 
     From the chain, probabilities take the place of logprobs, as the server writes them with
     ``post_sampling_probs``. One field is ours: ``logprobs_from``. A missing logprob is null, where the server
-    writes the lowest float32.
+    writes the lowest float32. The tokens are those of the text, see `tokens_of_text`. As with the server, the
+    token that ended the text is one of them, without text and bytes; a stop text is not. ``tokens`` has all ids.
 
     Args:
         completion: the run.
@@ -49,7 +50,8 @@ def llama_server_completion(completion: Completion, settings: Json, timings: Jso
         "logprobs_from": head.source,
     }
     if head.source is not None:
-        response["completion_probabilities"] = _probabilities(completion.tokens, is_post_sampling)
+        tokens = tokens_of_text(completion.tokens, finish.text, finish.stop, keeps_control_tokens=True)
+        response["completion_probabilities"] = _probabilities(tokens, is_post_sampling)
     return response
 
 

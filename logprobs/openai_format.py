@@ -15,6 +15,7 @@ from .completion import (
     TextOffsets,
     finish_reason,
     logprobs_by_text,
+    tokens_of_text,
     usage,
 )
 from .records import TokenLogprob, TokenRecord, display_text, finite_or_none
@@ -23,17 +24,22 @@ Json = dict[str, Any]
 
 
 def text_completion(completion: Completion) -> Json:
-    """A whole run as a ``text_completion``; with ``echo``, text and logprobs begin with the prompt."""
+    """A whole run as a ``text_completion``; with ``echo``, text and logprobs begin with the prompt.
+
+    The tokens are those of the text, see `tokens_of_text`. Echoed tokens lack the space that a tokenizer adds; a
+    BOS token that it adds is the first one, and not part of the text.
+    """
     head, finish = completion.head, completion.finish
     offsets = TextOffsets()
-    tokens, text = completion.tokens, finish.text
-    token_offsets: list[int] = []
+    written, text = tokens_of_text(completion.tokens, finish.text, finish.stop), finish.text
+    tokens, token_offsets = written, []
     if completion.echo is not None:
-        tokens = (*completion.echo, *tokens)
-        token_offsets = offsets.of(completion.echo)
+        echo = tuple(map(TokenRecord.without_added_bytes, completion.echo))
+        tokens = (*echo, *written)
+        token_offsets = offsets.of(echo)
         offsets.skip_to(len(head.prompt))
         text = head.prompt + text
-    token_offsets += offsets.of(completion.tokens)
+    token_offsets += offsets.of(written)
     choice = _text_choice(text, _text_logprobs(head, tokens, token_offsets), finish_reason(finish))
     return _text_head(head) | {"choices": [choice], "usage": usage(head, finish.completion_tokens)}
 
@@ -58,12 +64,12 @@ def text_last_chunk(head: CompletionHead, finish: CompletionFinish, held_back: s
 
 
 def chat_completion(completion: Completion) -> Json:
-    """A whole run as a ``chat.completion``."""
+    """A whole run as a ``chat.completion``. The tokens are those of the message, see `tokens_of_text`."""
     head, finish = completion.head, completion.finish
     choice = {
         "index": 0,
         "message": {"role": "assistant", "content": finish.text, "refusal": None},
-        "logprobs": _chat_logprobs(head, completion.tokens),
+        "logprobs": _chat_logprobs(head, tokens_of_text(completion.tokens, finish.text, finish.stop)),
         "finish_reason": finish_reason(finish),
     }
     return _chat_head(head, "chat.completion") | {

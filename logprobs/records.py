@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
@@ -86,6 +86,10 @@ class TokenRecord:
     def own_data(self) -> bytes:
         """The token's bytes without those that the tokenizer added."""
         return self.data[self.added_bytes :]
+
+    def without_added_bytes(self) -> TokenRecord:
+        """Return the token with its own bytes alone."""
+        return replace(self, data=self.own_data, added_bytes=0) if self.added_bytes else self
 
     @property
     def chosen(self) -> TokenLogprob:

@@ -62,7 +62,7 @@ def render(events: Iterable[Event], out: TextIO, shape: ApiShape, prompt: str) -
                 tokens.append(event)
         elif isinstance(event, Done):
             if writer is not None:
-                writer.finish(completion_finish(event), event.rest, prompt_tokens)
+                writer.finish(completion_finish(event), prompt_tokens)
             elif start is not None:
                 echo = tuple(prompt_tokens) if shape.echo else None
                 completion = Completion(_head(start, prompt), echo, tuple(tokens), completion_finish(event))
@@ -101,20 +101,28 @@ class _ChunkWriter:
         self._is_chat = shape.name == "openai-chat"
         self._prompt_is_due = shape.echo
         self._offsets = logprobs.TextOffsets()
+        self._text_tokens = logprobs.TextTokenStream()
         if self._is_chat:
             self._send(logprobs.chat_first_chunk(head))
 
     def token(self, token: TokenRecord, prompt_tokens: list[TokenRecord]) -> None:
-        """Send one token; before the first token, the prompt if it is echoed."""
+        """Send the tokens that are part of the text for certain; before them, the prompt if it is echoed."""
         self._send_prompt(prompt_tokens)
+        for certain in self._text_tokens.push(token):
+            self._send_token(certain)
+
+    def _send_token(self, token: TokenRecord) -> None:
         if self._is_chat:
             self._send(self._logprobs.chat_chunk(self._head, token))
         else:
             self._send(self._logprobs.text_chunk(self._head, [token], self._offsets.of([token]), token.text))
 
-    def finish(self, finish: CompletionFinish, held_back: str, prompt_tokens: list[TokenRecord]) -> None:
-        """Send the last chunk, with the text that was held back, and the end mark."""
+    def finish(self, finish: CompletionFinish, prompt_tokens: list[TokenRecord]) -> None:
+        """Send the last tokens, the last chunk, and the end mark."""
         self._send_prompt(prompt_tokens)
+        for token in self._text_tokens.finish(finish.text, finish.stop):
+            self._send_token(token)
+        held_back = finish.text[self._text_tokens.text_length :]  # U+FFFD for a character that is not finished
         last_chunk = self._logprobs.chat_last_chunk if self._is_chat else self._logprobs.text_last_chunk
         self._send(last_chunk(self._head, finish, held_back))
         self._out.write(self._logprobs.SERVER_SENT_DONE)
@@ -123,8 +131,9 @@ class _ChunkWriter:
     def _send_prompt(self, prompt_tokens: list[TokenRecord]) -> None:
         if self._prompt_is_due:
             self._prompt_is_due = False
-            offsets = self._offsets.of(prompt_tokens)
-            self._send(self._logprobs.text_chunk(self._head, prompt_tokens, offsets, self._head.prompt))
+            echo = [token.without_added_bytes() for token in prompt_tokens]
+            offsets = self._offsets.of(echo)
+            self._send(self._logprobs.text_chunk(self._head, echo, offsets, self._head.prompt))
             self._offsets.skip_to(len(self._head.prompt))
 
     def _send(self, data: dict[str, Any]) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, TextIO
 
 if TYPE_CHECKING:
@@ -12,6 +12,9 @@ if TYPE_CHECKING:
 
 def render(events: Iterable[Event], out: TextIO, prompt: str, command: str) -> Done:
     """Write ``start``, a ``prompt`` line for each echoed token, a ``token`` line for each new one, and ``done``.
+
+    The texts of the ``token`` lines joined are the text of the run: the line of a token whose text is held back
+    waits for the next event.
 
     Args:
         events: the events of the run.
@@ -22,12 +25,25 @@ def render(events: Iterable[Event], out: TextIO, prompt: str, command: str) -> D
     Returns the last event.
     """
     from ...engine import Done, PromptToken, Token
-    from ...logprobs import done_line, prompt_line, start_line, token_line
+    from ...logprobs import HeldBackText, done_line, prompt_line, start_line, token_line
 
     model = ""
+    held_back = HeldBackText()
+    waiting: Token | None = None
     for event in events:
+        if waiting is not None:
+            # At the end of the run the text that was held back is the last token's.
+            out.write(
+                token_line(
+                    replace(waiting, text=waiting.text + event.rest) if isinstance(event, Done) else waiting
+                )
+            )
+            waiting = None
         if isinstance(event, Token):
-            out.write(token_line(event))
+            if held_back.is_held_back(event):
+                waiting = event
+            else:
+                out.write(token_line(event))
         elif isinstance(event, PromptToken):
             out.write(prompt_line(event))
         elif isinstance(event, Done):

@@ -2,6 +2,7 @@
 
 import base64
 import json
+import re
 
 import numpy as np
 import pytest
@@ -66,6 +67,69 @@ def test_streamed_chunks(gen):
         assert "".join(texts) == " a place where"
         assert [choice["finish_reason"] for choice in choices[:-1]] == [None] * (len(choices) - 1)
         assert choices[-1]["finish_reason"] == "length"
+
+
+def server_sent_choices(out):
+    *events, end = out.split("\n\n")[:-1]
+    assert end == "data: [DONE]"
+    return [json.loads(event.removeprefix("data: "))["choices"][0] for event in events]
+
+
+def named_bytes(name):
+    """The bytes that a token's name stands for in OpenAI's completions and Together's."""
+    if not name.startswith("bytes:"):
+        return name.encode()
+    return re.sub(r"\\x([0-9a-f]{2})", lambda part: chr(int(part[1], 16)), name[6:]).encode("latin-1")
+
+
+def text_and_tokens(name, out):
+    """The text of an output, and the bytes of its tokens."""
+    if name == "jsonl":
+        lines = [json.loads(line) for line in out.splitlines()]
+        return lines[-1]["text"], [line["text"].encode() for line in lines if line["event"] == "token"]
+    if name == "llama-server":
+        found = json.loads(out)
+        return found["content"], [bytes(token["bytes"]) for token in found["completion_probabilities"]]
+    choices = server_sent_choices(out) if out.startswith("data: ") else json.loads(out)["choices"]
+    if name == "openai-chat":
+        messages = [choice.get("message") or choice["delta"] for choice in choices]
+        text = "".join(message.get("content", "") for message in messages)
+        lists = [choice["logprobs"]["content"] for choice in choices if choice["logprobs"]]
+        return text, [bytes(token["bytes"]) for tokens in lists for token in tokens]
+    lists = [choice["logprobs"]["tokens"] for choice in choices if choice["logprobs"]]
+    return "".join(choice["text"] for choice in choices), [named_bytes(one) for tokens in lists for one in tokens]
+
+
+# Each row: flags of a run whose text a grammar decides, and the text.
+ENDS = {
+    "the end token": (["--regex", "Look: 😀 cat"], "Look: 😀 cat"),
+    "a stop text inside a token": (["--regex", "Look: 😀 cat", "--stop", "at"], "Look: 😀 c"),
+    "a stop text that is a character of several tokens": (["--regex", "Look: 😀 cat", "--stop", "😀"], "Look: "),
+    "a stop text that only began": (["--regex", "Look: 😀 cat", "--stop", " catalog"], "Look: 😀 cat"),
+    "inside a character": (["--regex", "🜂+", "-n", "2"], "\ufffd"),
+}
+FORMATS = ["openai", "openai-chat", "together", "llama-server", "jsonl"]
+
+
+@pytest.mark.usefixtures("with_pruned_model")
+@pytest.mark.parametrize("form", [*FORMATS, "openai --stream", "openai-chat --stream"])
+@pytest.mark.parametrize(("flags", "text"), ENDS.values(), ids=ENDS)
+def test_tokens_joined_are_the_text(gen, form, flags, text):
+    arguments = ("--format", *form.split(), "--logprobs", "1", "--no-chat", "-t", "1", "--seed", "7")
+    found, tokens = text_and_tokens(form.split()[0], gen("The sea", *flags, *arguments).out)
+    assert found == text
+    assert b"".join(tokens).decode(errors="replace") == text
+
+
+def test_the_end_token_of_a_chat_is_not_in_its_logprobs(gen):
+    arguments = ("Say only: Hi", "--temp", "0", "-t", "1", "--logprobs", "1")
+    for form in ("openai-chat", "openai"):
+        text, tokens = text_and_tokens(form, gen(*arguments, "--chat", "--format", form).out)
+        assert b"".join(tokens).decode() == text
+        assert b"<|im_end|>" not in tokens
+    found = json.loads(gen(*arguments, "--chat", "--format", "llama-server").out)
+    *_, last = found["completion_probabilities"]
+    assert (found["stop_type"], last["id"], last["token"], last["bytes"]) == ("eos", found["tokens"][-1], "", [])
 
 
 WRONG = {

@@ -22,6 +22,7 @@ from logitsmith.logprobs import (
     text_chunk,
     text_completion,
     text_last_chunk,
+    tokens_of_text,
 )
 from openai.types import Completion
 from openai.types.chat import ChatCompletion, ChatCompletionChunk
@@ -165,7 +166,7 @@ def text_parts(whole):
     if whole.echo is not None:
         yield text_chunk(whole.head, whole.echo, offsets.of(whole.echo), whole.head.prompt)
         offsets.offset = len(whole.head.prompt)
-    for one in whole.tokens:
+    for one in tokens_of_text(whole.tokens, whole.finish.text, whole.finish.stop):
         yield text_chunk(whole.head, [one], offsets.of([one]), one.text)
     yield text_last_chunk(whole.head, whole.finish, rest(whole))
 
@@ -173,13 +174,14 @@ def text_parts(whole):
 def chat_parts(whole):
     """A run as it is streamed as a chat."""
     yield chat_first_chunk(whole.head)
-    for one in whole.tokens:
+    for one in tokens_of_text(whole.tokens, whole.finish.text, whole.finish.stop):
         yield chat_chunk(whole.head, one)
     yield chat_last_chunk(whole.head, whole.finish, rest(whole))
 
 
 def rest(whole):
-    return whole.finish.text[len("".join(one.text for one in whole.tokens)) :]
+    tokens = tokens_of_text(whole.tokens, whole.finish.text, whole.finish.stop)
+    return whole.finish.text[len("".join(one.text for one in tokens)) :]
 
 
 def stream(parts):
@@ -213,7 +215,7 @@ def test_a_text_completion_is_strict(whole):
     logprobs = found.logprobs
     assert (logprobs is None) == (whole.head.source is None)
     if logprobs is not None:
-        count = len(whole.tokens) + len(whole.echo or ())
+        count = sum(not token.special for token in whole.tokens) + len(whole.echo or ())
         lists = (logprobs.tokens, logprobs.token_logprobs, logprobs.text_offset)
         assert [len(values) for values in lists] == [count] * 3
         assert (logprobs.top_logprobs is None) == (whole.head.top == 0)
@@ -227,7 +229,9 @@ def test_a_chat_completion_is_strict(whole):
     assert "logprobs_from" in chat_completion(whole)
     assert (found.logprobs is None) == (whole.head.source is None)
     if found.logprobs is not None:
-        assert [bytes(token.bytes) for token in found.logprobs.content] == [one.data for one in whole.tokens]
+        if whole.finish.stop is None:
+            own = [one.data for one in whole.tokens if not one.special]
+            assert [bytes(token.bytes) for token in found.logprobs.content] == own
         assert all(len(token.top_logprobs) <= whole.head.top for token in found.logprobs.content)
 
 
@@ -532,7 +536,7 @@ def test_offsets_in_any_bytes(tokens):
     assert TextOffsets().of(pieces(*((data, -1.0) for data in tokens))) == wanted
 
 
-def test_special_tokens_take_no_room_in_the_text():
+def test_special_tokens_are_not_in_the_text():
     steps = follow(
         step(b"a\xf0\x9f", said(-1.0)),
         step(b"<|pad|>", said(-2.0), special=True),
@@ -541,11 +545,11 @@ def test_special_tokens_take_no_room_in_the_text():
     )
     (choice,) = text_completion(run(steps))["choices"]
     assert choice["text"] == "a😀b"
-    assert choice["logprobs"]["tokens"][1::2] == ["<|pad|>", "<|im_end|>"]
-    assert choice["logprobs"]["text_offset"] == [0, 1, 1, 3]
+    assert choice["logprobs"]["tokens"] == ["bytes:a\\xf0\\x9f", "bytes:\\x98\\x80b"]
+    assert choice["logprobs"]["text_offset"] == [0, 1]
     (choice,) = chat_completion(run(steps))["choices"]
     assert choice["message"]["content"] == "a😀b"
-    assert [token["token"] for token in choice["logprobs"]["content"]][1::2] == ["<|pad|>", "<|im_end|>"]
+    assert [bytes(token["bytes"]) for token in choice["logprobs"]["content"]] == [b"a\xf0\x9f", b"\x98\x80b"]
 
 
 @pytest.mark.parametrize("make", [text_completion, chat_completion], ids=["text", "chat"])
