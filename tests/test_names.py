@@ -1,8 +1,11 @@
 """Names: no two public classes share one, so that a name means one thing in the whole project."""
 
 import ast
+import re
 from collections import defaultdict
 from pathlib import Path
+
+import pytest
 
 ROOT = Path(__file__).parent.parent
 ROOMS = ["cli", "cluster", "common", "engine", "grammars", "logprobs", "presets", "recover", "samplers"]
@@ -22,6 +25,41 @@ def public_classes():
                 if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
                     modules[node.name].append(str(path.relative_to(ROOT)))
     return modules
+
+
+# Sentences of these packages reach users of Python, who have no flags; `with_flags` adds those for the terminal.
+# In presets/ a value's origin is what the user typed, and cluster/ serves the command line alone.
+PACKAGES_WITHOUT_FLAGS = ["common", "engine", "grammars", "logprobs", "recover", "samplers"]
+FLAG = re.compile(r"(?:^|[\s('\"])--?(?!inf\b)[a-z]+(?:-[a-z]+)*(?![\w-])")
+NAMED_FLAGS = {
+    "-m": "the origin of a model's path, as `locate` returns it",
+    "gen batch writes them with --logprobs N": "names its command",
+}
+"""The strings that may name a flag, and why."""
+
+
+def strings_but_docstrings(tree):
+    docstrings = {
+        id(node.value)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+    }
+    return [
+        node.value
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in docstrings
+    ]
+
+
+@pytest.mark.parametrize("package", PACKAGES_WITHOUT_FLAGS)
+def test_no_sentence_for_python_names_a_flag(package):
+    found = {
+        (str(path.relative_to(ROOT)), text)
+        for path in sorted((ROOT / package).rglob("*.py"))
+        for text in strings_but_docstrings(ast.parse(path.read_text()))
+        if FLAG.search(text) and not any(allowed in text for allowed in NAMED_FLAGS)
+    }
+    assert found == set()
 
 
 def test_no_two_public_classes_share_a_name():

@@ -153,10 +153,11 @@ class RequestResolver:
                 flags=(*self._defaults.overrides, *map(parse_set, request.sets), *request.overrides),
             )
         except PresetError as error:
-            if not (has_own_chain or request.sets):
-                raise
             # The message names flags; a line has fields of the same names.
-            raise InvalidLineError(str(error).replace("--chain:", "chain:").replace("--set ", "set ")) from None
+            message = str(error).replace("give a --chain", "give a chain").replace("as in --set ", "as in set ")
+            if has_own_chain or request.sets:
+                message = message.replace("--chain:", "chain:").replace("--set ", "set ")
+            raise InvalidLineError(message) from None
 
     def _load_preset(self, name: str) -> Preset:
         if name not in self._presets:
@@ -174,7 +175,7 @@ class RequestResolver:
         defaults = self._defaults
         source, variables = request.chat_template, request.chat_template_kwargs
         if defaults.chat is False and request.messages is None and (source is not None or variables is not None):
-            raise InvalidLineError("the line sets a chat template, and --no-chat leaves it out")
+            raise InvalidLineError("chat_template: a prompt goes through no chat template here; write messages")
         source = defaults.chat_template if source is None else chat_template_source(source)
         if variables is not None or defaults.chat_template_kwargs is not None:
             variables = {**(defaults.chat_template_kwargs or {}), **(variables or {})}

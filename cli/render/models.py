@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ..errors import with_flags
 from .tables import print_wrapped, table
 from .text import file_size, visible
 
@@ -43,7 +44,7 @@ def show_models(summaries: Iterable[ModelSummary]) -> None:
         (
             summary.entry.name,
             file_size(summary.size_bytes),
-            summary.problem or summary.quantization,
+            with_flags(summary.problem or "") or summary.quantization,
             "" if summary.problem else parameter_count(summary.parameters),
             "" if summary.problem or summary.trained_context is None else f"{summary.trained_context:,}",
             "" if summary.problem else _yes_or_no(summary.has_chat_template),
@@ -77,7 +78,7 @@ def show_facts(summary: ModelSummary, facts: ModelFacts) -> None:
         if value := facts.metadata.get(f"general.{key}"):
             _fact(label, value)
     if summary.problem:
-        _fact("problem", summary.problem)
+        _fact("problem", with_flags(summary.problem))
     _show_tokens(facts)
     _show_settings(facts)
 

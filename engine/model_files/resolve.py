@@ -124,7 +124,7 @@ def _resolve_of_tool(
     unreadable: list[str],
 ) -> Path:
     entries = list(find(current_system(), unreadable.append))
-    entry = _find(text, entries, f"-m {text}")
+    entry = _find(text, entries)
     if entry is not None:
         return entry.path
     if entries:
@@ -137,7 +137,7 @@ def _resolve_of_tool(
 def _resolve_of_hub(text: str) -> Path:
     if "/" not in text:  # a part of a name
         entries = list(find_of_hugging_face(current_system(), lambda _: None))
-        entry = _find(text, entries, f"-m {text}")
+        entry = _find(text, entries)
         if entry is not None:
             return entry.path
     reference = parse_hub_reference(text)
@@ -178,15 +178,15 @@ def _find_under_all_names(
     text: str, entries: list[ModelEntry], folders: Iterable[str | Path]
 ) -> ModelEntry | None:
     """Return the entry of a name as `_find` does; the name may be what another tool calls a file of the list."""
-    place, sought = f"-m {text}", text.lower()
+    sought = text.lower()
     if any(sought in _names(entry) for entry in entries):
-        return _find(text, entries, place)
+        return _find(text, entries)
     everything = list_models(folders, has_all_names=True)
     named = [entry for entry in everything if sought in _names(entry)]
-    return _find(text, named or entries, place) or _find(text, everything, place)
+    return _find(text, named or entries) or _find(text, everything)
 
 
-def _find(text: str, entries: list[ModelEntry], place: str) -> ModelEntry | None:
+def _find(text: str, entries: list[ModelEntry]) -> ModelEntry | None:
     """Return the entry of a name, or of a part that one entry only has; None if no entry has it.
 
     Raises ``ModelError`` that names the candidates.
@@ -199,7 +199,7 @@ def _find(text: str, entries: list[ModelEntry], place: str) -> ModelEntry | None
         return matches[0] if matches else None
     names = ", ".join(entry.name for entry in matches[:_MAX_CANDIDATES])
     more = f" and {len(matches) - _MAX_CANDIDATES} more" if len(matches) > _MAX_CANDIDATES else ""
-    raise ModelError(f"{place} fits {len(matches)} models: {names}{more}; give more of the name")
+    raise ModelError(f"{text} fits {len(matches)} models: {names}{more}; give more of the name")
 
 
 def _names(entry: ModelEntry) -> set[str]:

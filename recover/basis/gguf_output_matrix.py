@@ -22,7 +22,7 @@ def output_matrix(path: Path) -> NDArray[np.float32]:
     except ImportError:
         raise RecoverError(
             "reading a GGUF's output matrix needs the package gguf: pip install 'gguf>=0.17,<1'; "
-            "or make the basis of rows of logprobs, with --rows"
+            "or make the basis of rows of logprobs, with basis_from_rows"
         ) from None
     check_gguf(path)
     try:

@@ -59,7 +59,7 @@ class RequestTokenCache:
         return ids
 
     def step(
-        self, requests: Ints, texts: tuple[Ids | None, Ids | None], width: int, is_prefill: bool
+        self, requests: Ids, texts: tuple[Ids | None, Ids | None], width: int, is_prefill: bool
     ) -> TokenCounts:
         """Count the tokens of a batch, and keep the counts.
 
@@ -84,7 +84,7 @@ class RequestTokenCache:
             holds_no_others = self._requests.size == requests.size
             return self._counts if holds_no_others else self._counts.of(np.arange(requests.size))
 
-    def _arrange(self, requests: Ints, is_prefill: bool) -> None:
+    def _arrange(self, requests: Ids, is_prefill: bool) -> None:
         """Move the rows of these requests to the front, add rows for new ones, forget those that ended."""
         old = self._requests
         if not is_prefill and np.array_equal(old, requests):

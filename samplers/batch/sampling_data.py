@@ -28,7 +28,7 @@ class SamplingData:
     output_ids: Ids | None = None
     to_tensor: ToTensor | None = None
     is_prefill: bool = True
-    request_ids: Ints | None = None
+    request_ids: Ids | None = None
 
     def __post_init__(self) -> None:
         if not isinstance(self.is_prefill, (bool, np.bool_)):

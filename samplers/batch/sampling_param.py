@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from ..array_types import describe
 from ..base import FLOAT32_MAX
 from ..errors import SamplingError
-from .sampling_data import Floats, Ints, Mask, ToTensor, check_heights, check_to_tensor
+from .sampling_data import Floats, Ids, Ints, Mask, ToTensor, check_heights, check_to_tensor
 
 
 class _Rule(NamedTuple):
@@ -59,9 +59,9 @@ class SamplingParam:
     frequency_penalty: Floats | None = None
     presence_penalty: Floats | None = None
     temperature: Floats | None = None
-    top_k: Ints | None = None
+    top_k: Ids | None = None
     top_p: Floats | None = None
-    seed: Ints | None = None
+    seed: Ids | None = None
     do_sample: Mask | None = None
     to_tensor: ToTensor | None = None
 

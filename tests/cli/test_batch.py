@@ -201,7 +201,11 @@ BAD = {
     "a wrong chain": ({"prompt": "a", "chain": "top-q3"}, "unknown sampler 'top-q'"),
     "a wrong grammar": ({"prompt": "a", "grammar": "root ::= ("}, "line 1"),
     "a wrong schema": ({"prompt": "a", "json_schema": {"type": "nonsuch"}}, "nonsuch"),
-    "too long": ({"prompt": "word " * 400}, "has room for"),
+    "too long": ({"prompt": "word " * 400}, "shorten it, or give a larger n_ctx"),
+    "a step that is ignored": (
+        {"prompt": "a", "chain": "greedy", "set": {"min_p": 0.1}},
+        "set min_p: the chain ends in greedy, which ignores min_p; choose another preset or give a chain",
+    ),
     "no token of that id": ({"prompt": [10**9]}, "1000000000"),
     "n": (completion("c1", prompt="a", n=2), "body.n"),
     "stream": (completion("c2", prompt="a", stream=True), "body.stream"),

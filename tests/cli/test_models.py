@@ -124,7 +124,7 @@ def test_own_folders(gen, user):
 
 REFUSALS = {
     "no such name": (["-m", "mistral"], 1, "mistral: there is no such file, and no model of this name"),
-    "two models": (["-m", "maker"], 1, "-m maker fits 3 models: lmstudio:maker/Adapter-GGUF, lmst"),
+    "two models": (["-m", "maker"], 1, "gen: maker fits 3 models: lmstudio:maker/Adapter-GGUF, lmst"),
     "a broken one": (["-m", "broken"], 1, "Broken-Q8_0.gguf: damaged GGUF file"),
     "-m and -hf": (["-m", "x", "-hf", "a/b"], 2, "-m and -hf both name a model; give one"),
     "-hff alone": (["-hff", "x.gguf"], 2, "-hff names a file of a repository; give that with -hf USER/REPO"),

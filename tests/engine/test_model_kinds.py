@@ -6,6 +6,7 @@ import struct
 import gguf
 import numpy as np
 import pytest
+from logitsmith.cli.errors import with_flags
 from logitsmith.engine import Model, ModelError, generate
 from logitsmith.samplers import build
 
@@ -64,7 +65,7 @@ OTHER_FILES = {
     "a LoRA adapter": (
         {"general.architecture": "llama", "general.type": "adapter", "adapter.type": "lora"},
         ONE_TENSOR,
-        "this is an adapter; give it with --lora, and the model that it was made for with -m",
+        "this is an adapter; give it with lora=…, and the model that it was made for with path=…",
     ),
     "an importance matrix": (
         {"general.architecture": "llama", "general.type": "imatrix"},
@@ -99,7 +100,8 @@ VERSIONS = {
 
 def test_the_manual_has_these_sentences():
     of_files = {message for *_, message in (*OTHER_MODELS.values(), *OTHER_FILES.values())}
-    assert set(SENTENCES.values()) == of_files | {LATER_PART, BIG_ENDIAN, *VERSIONS.values()}
+    sentences = of_files | {LATER_PART, BIG_ENDIAN, *VERSIONS.values()}
+    assert set(SENTENCES.values()) == set(map(with_flags, sentences))
 
 
 @pytest.mark.parametrize(("metadata", "tensors", "message"), OTHER_FILES.values(), ids=OTHER_FILES)

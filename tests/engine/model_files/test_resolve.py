@@ -89,8 +89,8 @@ def test_what_looks_like_a_path_stays_one(models, text):
 
 
 REFUSALS = {
-    "two models": ("llama3.2", "-m llama3.2 fits 2 models: ollama:llama3.2:1b, ollama:llama3.2:3b; give more"),
-    "two of ollama": ("ollama:llama", "-m ollama:llama fits 2 models"),
+    "two models": ("llama3.2", "llama3.2 fits 2 models: ollama:llama3.2:1b, ollama:llama3.2:3b; give more"),
+    "two of ollama": ("ollama:llama", "ollama:llama fits 2 models"),
     "none": ("mistral", "mistral: there is no such file, and no model of this name"),
     "nearly": ("My-Modle", "(did you mean My-Model?); gen models lists them"),
     "nearly one of ollama's": (
