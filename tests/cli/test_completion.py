@@ -2,7 +2,6 @@
 
 import importlib.util
 import os
-import pty
 import shutil
 import subprocess
 import sys
@@ -310,6 +309,12 @@ def test_an_unknown_shell_is_refused(gen):
 
 
 READY, DONE = b"ready> ", b":end"
+TAKE_TERMINAL = """
+import fcntl, os, sys, termios
+fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+os.execvp(sys.argv[1], sys.argv[1:])
+"""
+"""Starts a shell that controls its terminal. Python warns of `pty.fork` in processes with threads, as tests have."""
 STARTS = {
     "bash": (".bashrc", ["bash", "--noprofile", "-i"], 'PS1="ready> "'),
     "zsh": (".zshrc", ["zsh", "-i"], 'PS1="ready> "'),
@@ -346,11 +351,18 @@ class Terminal:
             "TERM": "xterm",
             "LC_ALL": "C.UTF-8",
         }
-        pid, self._terminal = pty.fork()
-        if pid == 0:
-            os.chdir(home / "work")
-            os.execvpe(command[0], command, variables)
-        self._pid, self._unread = pid, b""
+        self._terminal, follower = os.openpty()
+        self._process = subprocess.Popen(
+            [sys.executable, "-c", TAKE_TERMINAL, *command],
+            stdin=follower,
+            stdout=follower,
+            stderr=follower,
+            cwd=home / "work",
+            env=variables,
+            start_new_session=True,
+        )
+        os.close(follower)
+        self._unread = b""
         self._read_until(READY)
 
     def type(self, text):
@@ -368,7 +380,7 @@ class Terminal:
 
     def close(self):
         os.write(self._terminal, b"exit\n")
-        os.waitpid(self._pid, 0)
+        self._process.wait()
         os.close(self._terminal)
 
 
