@@ -314,7 +314,7 @@ import fcntl, os, sys, termios
 fcntl.ioctl(0, termios.TIOCSCTTY, 0)
 os.execvp(sys.argv[1], sys.argv[1:])
 """
-"""Starts a shell that controls its terminal. Python warns of `pty.fork` in processes with threads, as tests have."""
+"""Starts a shell that controls its terminal. Python warns of `pty.fork` in a process with threads, as here."""
 STARTS = {
     "bash": (".bashrc", ["bash", "--noprofile", "-i"], 'PS1="ready> "'),
     "zsh": (".zshrc", ["zsh", "-i"], 'PS1="ready> "'),
