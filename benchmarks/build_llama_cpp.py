@@ -3,8 +3,8 @@
 python -m benchmarks.build_llama_cpp [--jobs N]
 
 It downloads the source distribution of the installed llama-cpp-python, and compiles llama-completion and
-llama-server with its options, for this processor. They lie in the virtual environment, under llama.cpp/bin, and
-llama.cpp's example grammars under llama.cpp/grammars.
+llama-server with its options, for this processor. They lie in the virtual environment, under llama.cpp/bin,
+llama.cpp's example grammars under llama.cpp/grammars, and its chat templates under llama.cpp/templates.
 """
 
 from __future__ import annotations
@@ -49,6 +49,7 @@ def main() -> None:
         subprocess.run(["cmake", "--build", build, *jobs, "--target", *PROGRAMS], check=True)
         _copy(build / "bin", FOLDER / "bin")
         _copy(source / "grammars", FOLDER / "grammars")
+        _copy(source / "models" / "templates", FOLDER / "templates")
     for name in PROGRAMS:
         print(FOLDER / "bin" / name)
 

@@ -17,11 +17,15 @@ Message = dict[str, str]
 """``{"role": "system" | "user" | "assistant", "content": text}``."""
 
 _RESERVED_VARIABLES = ("messages", "add_generation_prompt")
-_DEFAULT_VARIABLES = {"enable_thinking": True}
-"""As llama.cpp sets it. In transformers it is undefined, which most templates take for true as well."""
+_FORGETTING_VARIABLES = ("clear_thinking", "truncate_history_thinking", "drop_thinking")
+"""Variables by which templates leave out the reasoning of former answers; each family of models has another."""
+_TRIMMED_SOURCE = "You have access to the following functions in JSONSchema format"
+"""Words of StepFun's template. Its models can reason without end when spaces surround a message, so that llama.cpp
+trims the messages of each template with these words."""
+_ASCII_SPACES = " \t\n\v\f\r"
 _ALLOWANCE = 200
 """Characters by which each message counts as longer than it is, for what a template does with it."""
-_SYSTEM_MARK, _USER_MARK = "SystemMark", "UserMark"
+_SYSTEM_MARK, _USER_MARK, _REASONING_MARK = "SystemMark", "UserMark", "ReasoningMark"
 """Texts by which a template is tried: what it does with a message shows in its output."""
 
 
@@ -43,6 +47,7 @@ _REASONING_TAGS = (
     ReasoningTags("<thinking>", "</thinking>"),
     ReasoningTags("[THINK]", "[/THINK]"),
     ReasoningTags("<|START_THINKING|>", "<|END_THINKING|>"),
+    ReasoningTags("<|channel>thought", "<channel|>"),
     ReasoningTags(
         "<|channel|>analysis<|message|>",
         "<|end|>",
@@ -106,7 +111,10 @@ class JinjaChatTemplate(ChatTemplate):
             name: What messages call it.
             bos: Its variable ``bos_token``.
             eos: Its variable ``eos_token``.
-            variables: More variables, such as ``{"enable_thinking": False}``; that one is True otherwise.
+            variables: More variables, such as ``{"enable_thinking": False}``. Without a value, ``enable_thinking``
+                is True if the template can reason, and ``preserve_reasoning`` is True, both as in llama.cpp's
+                server. ``preserve_reasoning`` and ``reasoning_effort`` set the variables by which other templates
+                name the same thing.
 
         Raises ``ModelError`` for a template that is not valid, and for variables that are set here.
         """
@@ -115,7 +123,7 @@ class JinjaChatTemplate(ChatTemplate):
         for variable in _RESERVED_VARIABLES:
             if variable in given:
                 raise ModelError(f"the variable {variable} of chat templates is set by the messages themselves")
-        self._variables = {"bos_token": bos, "eos_token": eos, **_DEFAULT_VARIABLES, **given}
+        self._variables = {"bos_token": bos, "eos_token": eos, **_with_other_names(given)}
         self._template = _compile(source, name)
 
     @property
@@ -140,7 +148,9 @@ class JinjaChatTemplate(ChatTemplate):
         if messages and messages[0]["role"] == "system" and not self._has_system_role:
             messages = _merge_system_message(messages)
             note = f"{self.name} has no system role: the system message goes before the user's first message"
-        return ChatPrompt(self._render(messages, self._takes_parts, add_generation_prompt), note)
+        if _TRIMMED_SOURCE in self._source:
+            messages = [{**message, "content": message["content"].strip(_ASCII_SPACES)} for message in messages]
+        return ChatPrompt(self._render(messages, self._takes_parts, add_generation_prompt, self._can_think), note)
 
     @cached_property
     def _has_system_role(self) -> bool:
@@ -159,25 +169,46 @@ class JinjaChatTemplate(ChatTemplate):
             return False
         return _USER_MARK in (self._try(user, True) or "")
 
-    def _try(self, messages: Sequence[Message], takes_parts: bool) -> str | None:
+    @cached_property
+    def _can_think(self) -> bool:
+        """True if the text of reasoning can be distinguished from the text of the answer.
+
+        llama.cpp's server makes similar comparisons, and enables reasoning for no other template.
+        """
+        if (
+            "enable_thinking" in self._variables
+            or "enable_thinking" not in self._source
+            or self.reasoning_tags is not None
+        ):
+            return True
+        user = {"role": "user", "content": _USER_MARK}
+        answer = {"role": "assistant", "content": "", "reasoning_content": _REASONING_MARK}
+        if _REASONING_MARK in (self._try([user, answer], self._takes_parts) or ""):
+            return True
+        prompts = [(self._try([user], self._takes_parts, value) or "").rstrip() for value in (False, True)]
+        shorter, longer = sorted(prompts, key=len)
+        return shorter != longer and longer.startswith(shorter)  # what follows begins or ends the reasoning
+
+    def _try(self, messages: Sequence[Message], takes_parts: bool, enable_thinking: bool = True) -> str | None:
         try:
-            return self._render(messages, takes_parts, True)
+            return self._render(messages, takes_parts, True, enable_thinking)
         except _StoppedError:
             raise
         except ModelError:
             return None
 
-    def _render(self, messages: Sequence[Message], takes_parts: bool, add_generation_prompt: bool) -> str:
+    def _render(
+        self, messages: Sequence[Message], takes_parts: bool, add_generation_prompt: bool, enable_thinking: bool
+    ) -> str:
         from .template_budget import TemplateLimitError, WorkBudget, current_budget  # noqa: PLC0415 - Jinja's
 
         chat = [_with_parts(message) for message in messages] if takes_parts else [dict(m) for m in messages]
         size = sum(len(text) for message in messages for text in message.values()) + len(str(self._variables))
         size += _ALLOWANCE * len(messages)
+        variables = {**_dates(), "enable_thinking": enable_thinking, **self._variables}
         token = current_budget.set(WorkBudget(size))
         try:
-            text = self._template.render(
-                **_dates(), **self._variables, messages=chat, add_generation_prompt=add_generation_prompt
-            )
+            text = self._template.render(variables, messages=chat, add_generation_prompt=add_generation_prompt)
             text.encode()
         except _RefusalError as error:
             raise ModelError(f"{self.name} refuses these messages: {error}") from error
@@ -234,6 +265,20 @@ def _now(date_format: str) -> str:
 def _dates() -> dict[str, str]:
     """The variables that llama.cpp sets besides those of transformers."""
     return {"date_string": _now("%d %b %Y"), "datetime": _now("%b %d %Y")}
+
+
+def _with_other_names(variables: Mapping[str, Any]) -> dict[str, Any]:
+    """Add the names that other templates have for two of the variables; names that are given keep their values.
+
+    llama.cpp adds the same ones (``caps_apply_preserve_reasoning`` and ``caps_apply_reasoning_effort``).
+    """
+    preserve, effort = variables.get("preserve_reasoning", True), variables.get("reasoning_effort")
+    added: dict[str, Any] = {"preserve_reasoning": True}
+    if isinstance(preserve, bool):
+        added |= {"preserve_thinking": preserve, **dict.fromkeys(_FORGETTING_VARIABLES, not preserve)}
+    if isinstance(effort, str):
+        added["reasoning_strength"] = effort
+    return added | dict(variables)
 
 
 def _with_parts(message: Message) -> dict[str, Any]:

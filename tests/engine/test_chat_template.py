@@ -130,10 +130,40 @@ def test_dates():
     assert text in [f"{now:%Y} {now:%d %b %Y} {now:%b %d %Y}" for now in (before, after)]
 
 
-def test_variables():
-    source = "{% if enable_thinking is defined and not enable_thinking %}off{% else %}on{% endif %}{{ bos_token }}"
-    assert render(source, [USER]).text == "on<s>"
-    assert render(source, [USER], variables={"enable_thinking": False, "bos_token": "B"}).text == "offB"
+THINKING = "{% if enable_thinking is defined and not enable_thinking %}off{% else %}on{% endif %}"
+KEPT = "{{ preserve_thinking }} {{ clear_thinking }} {{ truncate_history_thinking }} {{ drop_thinking }}"
+EFFORT = "{{ reasoning_effort }} {{ reasoning_strength }}"
+VARIABLES = {
+    "tokens": ("{{ bos_token }}", {}, "<s>"),
+    "a token that is given": ("{{ bos_token }}", {"bos_token": "B"}, "B"),
+    "dates that are given": ("{{ date_string }}, {{ datetime }}", {"date_string": "A", "datetime": "B"}, "A, B"),
+    "reasoning that nothing marks": (THINKING, {}, "off"),
+    "reasoning that is asked for": (THINKING, {"enable_thinking": True}, "on"),
+    "reasoning with tags": (THINKING + "{# </think> #}", {}, "on"),
+    "reasoning in a field of messages": (THINKING + "{{ messages[-1].reasoning_content }}", {}, "on"),
+    "reasoning that ends in the prompt": ("{{ 'x' }}{% if not enable_thinking %}</ponder>{% endif %}", {}, "x"),
+    "reasoning that differs before the end": (THINKING + "<assistant>", {}, "off<assistant>"),
+    "reasoning that is off": (THINKING + "{# </think> #}", {"enable_thinking": False}, "off"),
+    "reasoning kept": (KEPT, {}, "True False False False"),
+    "reasoning left out": (KEPT, {"preserve_reasoning": False}, "False True True True"),
+    "reasoning left out, by one name": (KEPT, {"drop_thinking": True}, "True False False True"),
+    "reasoning kept as a text": (KEPT, {"preserve_reasoning": "some"}, "   "),
+    "effort": (EFFORT, {"reasoning_effort": "low"}, "low low"),
+    "effort, by both names": (EFFORT, {"reasoning_effort": "low", "reasoning_strength": "max"}, "low max"),
+    "effort as a number": (EFFORT, {"reasoning_effort": 0.5}, "0.5 "),
+}
+
+
+@pytest.mark.parametrize(("source", "variables", "expected"), VARIABLES.values(), ids=VARIABLES)
+def test_variables(source, variables, expected):
+    assert render(source, [USER], variables=variables).text == expected
+
+
+def test_stepfuns_messages_are_trimmed():
+    source = "{# You have access to the following functions in JSONSchema format #}" + TURNS
+    padded = [{**USER, "content": "\n Hi\u00a0 \n"}]
+    assert render(source, padded).text == "[user]Hi\u00a0"
+    assert render(TURNS, padded).text == "[user]\n Hi\u00a0 \n"
 
 
 @pytest.mark.parametrize("name", ["messages", "add_generation_prompt"])
@@ -196,6 +226,7 @@ def test_content_in_parts():
 TAGS = {
     "think": ("{{ '<think>' }} </think>", ReasoningTags("<think>", "</think>")),
     "brackets": ("[THINK] [/THINK]", ReasoningTags("[THINK]", "[/THINK]")),
+    "channel": ("<|channel>thought\n<channel|>", ReasoningTags("<|channel>thought", "<channel|>")),
     "the end only": ("{{ content.split('</think>') }}", ReasoningTags("<think>", "</think>")),
     "the beginning only": ("<think>", None),
     "the end of any message": ("<|user|>{{ content }}<|end|>", None),

@@ -1,26 +1,64 @@
 """Prompts are those of llama.cpp's server, for each template; what differs has a name.
 
-With LLAMA_CPP_MODELS set to the folder `models` of llama.cpp's sources, also for the templates that lie there.
+The templates of llama.cpp's repository are compared by `make proof` if they are here: `python -m
+benchmarks.build_llama_cpp` brings them, and LLAMA_CPP_MODELS may name the folder `models` of llama.cpp's sources.
 """
 
 # ruff: noqa: E501 - a template reads better on one line
 
 import json
 import os
+import re
 import subprocess
 import sys
+from itertools import product
 from pathlib import Path
+from typing import NamedTuple
 
 import httpx
 import pytest
-from logitsmith.engine import Model, open_chat_template
+from logitsmith.engine import Model, ModelError, open_chat_template
+
+from benchmarks.build_llama_cpp import FOLDER as BUILT_LLAMA_CPP
 
 ROOT = Path(__file__).parent.parent.parent
 SYSTEM = {"role": "system", "content": "Be brief."}
 USER = {"role": "user", "content": "Hi <b> é\n  x "}
 ASSISTANT = {"role": "assistant", "content": "Hello."}
 WHY = {"role": "user", "content": "Why?"}
-CHATS = {"user": [USER], "system": [SYSTEM, USER], "turns": [SYSTEM, USER, ASSISTANT, WHY]}
+REASONED = {"role": "assistant", "content": "<think>\nHm.\n</think>\n\nHello."}
+CHATS = {
+    "user": [USER],
+    "system": [SYSTEM, USER],
+    "turns": [SYSTEM, USER, ASSISTANT, WHY],
+    "turns without a system message": [USER, ASSISTANT, WHY],
+    "reasoning in a former answer": [USER, REASONED, WHY],
+    "answer last": [SYSTEM, USER, ASSISTANT],
+}
+VARIABLES = [
+    {},
+    {"enable_thinking": True},
+    {"enable_thinking": False},
+    {"thinking": True},
+    {"thinking": False},
+    {"reasoning_effort": "low"},
+    {"reasoning_effort": "max", "enable_thinking": False},
+    {"reasoning_effort": "high", "reasoning_strength": "low"},
+    {"preserve_reasoning": False},
+    {"preserve_reasoning": False, "preserve_thinking": True},
+    {"drop_thinking": True, "clear_thinking": True},
+    {"date_string": "1 Jan 2020", "datetime": "Jan 1 2020"},
+]
+
+
+class Case(NamedTuple):
+    chat: str
+    variables: dict
+    add_generation_prompt: bool
+
+
+ALL_CASES = [Case(*values) for values in product(CHATS, VARIABLES, (True, False))]
+FEW_CASES = [case for case in ALL_CASES if case.chat == "turns" or not case.variables]
 
 LOOP = "{%- for m in messages %}\n<{{ m['role'] }}>{{ m.content | trim }}</{{ m.role }}>\n{%- endfor %}"
 END = "{% if add_generation_prompt %}<assistant>{% endif %}"
@@ -50,12 +88,26 @@ SMALL = {
     "dicts": "{% for k, v in {'b': 1, 'a': 2}.items() %}{{ k }}{{ v }}{% endfor %}{% for k, v in {'b': 1, 'a': 2}|dictsort"
     " %}{{ k }}{% endfor %}{{ messages[0].get('x', 'none') }}" + LOOP,
     "whitespace": "{% for m in messages %}\n    {% if true %}\n  {{ m.content }}  \n    {% endif %}\n{% endfor %}\n",
+    "deliberation": "{% if enable_thinking is defined and enable_thinking %}enabled{% else %}disabled{% endif %}" + LOOP + END,
+    "reasoning in a field": "{% for m in messages %}{% if m.reasoning_content %}<ponder>{{ m.reasoning_content }}</ponder>{% endif %}"
+    "{{ m.content }}{% endfor %}{% if enable_thinking %}on{% else %}off{% endif %}",
+    "reasoning in a channel": LOOP + END + "{% if not enable_thinking %}<|channel>thought\n<channel|>{% endif %}",
+    "reasoning kept": LOOP + "{{ preserve_reasoning }} {{ preserve_thinking }} {{ clear_thinking }} {{ drop_thinking }} {{"
+    " truncate_history_thinking }}",
+    "reasoning effort": LOOP + "{{ reasoning_effort }} {{ reasoning_strength }}",
+    "trimmed messages": "{# You have access to the following functions in JSONSchema format #}{% for m in messages %}"
+    "<{{ m.content }}>{% endfor %}",
+    "generation prompt unless false": LOOP + "{% if add_generation_prompt is not defined or add_generation_prompt %}<assistant>{% endif %}",
+    "return after the last answer": "{% for m in messages %}<|channel|>{{ m.content }}{{ '<|return|>' if loop.last and m.role =="
+    " 'assistant' and not add_generation_prompt else '<|end|>' }}{% endfor %}",
     "generation tag": "{% for m in messages %}{% generation %}{{ m.content }}{% endgeneration %}{% endfor %}",
 }  # fmt: skip
 
-FOLDER = Path(os.environ.get("LLAMA_CPP_MODELS", "/nowhere")) / "templates"
-REAL = {path.stem: path.read_text(encoding="utf-8") for path in sorted(FOLDER.glob("*.jinja"))}
-TEMPLATES = SMALL | REAL
+FOLDERS = [Path(os.environ.get("LLAMA_CPP_MODELS", BUILT_LLAMA_CPP)) / "templates"]
+REAL = {
+    path.stem: path.read_text(encoding="utf-8") for folder in FOLDERS for path in sorted(folder.glob("*.jinja"))
+}
+NO_TEMPLATES = "llama.cpp's templates are not here: python -m benchmarks.build_llama_cpp, or set LLAMA_CPP_MODELS"
 
 
 @pytest.fixture(scope="module")
@@ -64,12 +116,11 @@ def model(pruned_model):
         yield loaded
 
 
-@pytest.fixture(scope="module")
-def servers_prompts(model):
-    """What llama.cpp's server makes of the chats, by template: a text for each, or its error in a dict."""
+def servers_prompts(model, templates, cases):
+    """The prompts of llama.cpp's server: for each template by its name, one for each case, or its error in a dict."""
     done = subprocess.run(
         [sys.executable, "-m", "tests.oracle.test_chat_templates"],
-        input=json.dumps({"model": str(model.path), "templates": TEMPLATES, "chats": list(CHATS.values())}),
+        input=json.dumps({"model": str(model.path), "templates": templates, "cases": cases}),
         cwd=ROOT,
         env={**os.environ, "OMP_WAIT_POLICY": "passive"},
         capture_output=True,
@@ -79,14 +130,25 @@ def servers_prompts(model):
     return json.loads(done.stdout.splitlines()[-1])
 
 
+@pytest.fixture(scope="module")
+def prompts_of_small_ones(model):
+    return servers_prompts(model, SMALL, FEW_CASES)
+
+
+@pytest.fixture(scope="module")
+def prompts_of_real_ones(model):
+    return servers_prompts(model, REAL, ALL_CASES)
+
+
 def main():
     request = json.load(sys.stdin)
+    cases = [Case(*values) for values in request["cases"]]
     templates = request["templates"].items()
-    answers = {name: answers_of(request["model"], source, request["chats"]) for name, source in templates}
+    answers = {name: answers_of(request["model"], source, cases) for name, source in templates}
     print("\n" + json.dumps(answers), flush=True)
 
 
-def answers_of(path, template, chats):
+def answers_of(path, template, cases):
     import xllamacpp
 
     params = xllamacpp.CommonParams()
@@ -95,36 +157,84 @@ def answers_of(path, template, chats):
     params.n_ctx, params.n_parallel, params.n_gpu_layers, params.port = 128, 1, 0, 0
     params.warmup, params.use_jinja, params.chat_template = False, True, template
     params.cpuparams.n_threads = 1
+    params.prefill_assistant = False  # a chat that ends with an answer is rendered as it is
+    params.default_template_kwargs = {"preserve_reasoning": "true"}  # as llama-server does when it reads its flags
     server = xllamacpp.Server(params)
     answers = []
-    for chat in chats:
-        response = httpx.post(f"{server.listening_address}/apply-template", json={"messages": chat}).json()
-        answers.append(response.get("prompt", response))
+    with httpx.Client(base_url=server.listening_address) as client:
+        for case in cases:
+            body = {
+                "messages": CHATS[case.chat],
+                "chat_template_kwargs": case.variables,
+                "add_generation_prompt": case.add_generation_prompt,
+            }
+            response = client.post("/apply-template", json=body).json()
+            answers.append(response.get("prompt", response))
     return answers
 
 
-@pytest.mark.parametrize("name", TEMPLATES)
-def test_prompts_are_those_of_llama_cpp(model, servers_prompts, name):
-    template = open_chat_template(model, TEMPLATES[name])
-    ours = [template.render(messages).text for messages in CHATS.values()]
-    assert [EXPLAINED.get(name, as_it_is)(text) for text in servers_prompts[name]] == ours
+def our_prompt(model, source, case):
+    template = open_chat_template(model, source, case.variables)
+    try:
+        return template.render(CHATS[case.chat], add_generation_prompt=case.add_generation_prompt).text
+    except ModelError:
+        return None
 
 
-def as_it_is(text):
+def check(model, name, source, cases, theirs):
+    """Each prompt is the server's, and what the server rejects is rejected."""
+    explain = EXPLAINED.get(name, as_it_is)
+    expected = [
+        explain(text, case) if isinstance(text, str) else None for text, case in zip(theirs, cases, strict=True)
+    ]
+    ours = [our_prompt(model, source, case) for case in cases]
+    differing = [
+        (case, their, our) for case, their, our in zip(cases, expected, ours, strict=True) if their != our
+    ]
+    assert differing == []
+    assert any(ours)
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_prompts_are_those_of_llama_cpp(model, prompts_of_small_ones, name):
+    check(model, name, SMALL[name], FEW_CASES, prompts_of_small_ones[name])
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not REAL, reason=NO_TEMPLATES)
+@pytest.mark.parametrize("name", REAL or [None])
+def test_prompts_of_llama_cpps_own_templates(model, prompts_of_real_ones, name):
+    check(model, name, REAL[name], ALL_CASES, prompts_of_real_ones[name])
+
+
+def as_it_is(text, _case):
     return text
 
 
-def thinking_is_on(text):
-    """llama.cpp's server finds no tags of reasoning in this template, and sets enable_thinking to false."""
-    return text.replace("Deliberation: disabled", "Deliberation: enabled")
+def without(generation_prompt):
+    """llama.cpp leaves add_generation_prompt undefined where it is false, and these templates take that for true."""
+
+    def explain(text, case):
+        return text if case.add_generation_prompt else re.sub(rf"{generation_prompt}\Z", "", text)
+
+    return explain
 
 
-def untrimmed(text):
-    """llama.cpp cuts blanks around the messages of this one model, which reasons without end otherwise."""
-    return text.replace("Hi <b> é\n  x<", "Hi <b> é\n  x <")
+def with_return(text, case):
+    """llama.cpp writes the end of a message after the last answer, where the template writes the end of the run."""
+    if case.add_generation_prompt or CHATS[case.chat][-1]["role"] != "assistant":
+        return text
+    before, _, after = text.rpartition("<|end|>")
+    return f"{before}<|return|>{after}"
 
 
-EXPLAINED = {"Apertus-8B-Instruct": thinking_is_on, "StepFun3.5-Flash": untrimmed}
+EXPLAINED = {
+    "generation prompt unless false": without("<assistant>"),
+    "llama-cpp-rwkv-world": without("Assistant: <think>(\n</think>)?"),
+    "upstage-Solar-Open-100B": without(r"(<\|begin\|>assistant<\|think\|><\|end\|>)?<\|begin\|>assistant"),
+    "return after the last answer": with_return,
+    "openai-gpt-oss-120b": with_return,
+}
 """By template: what turns llama.cpp's prompt into ours; its docstring says why the two differ."""
 
 if __name__ == "__main__":
