@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from .context import Context
     from .continuation import Continuation, tokenize_continuation
     from .early_load import EarlyLoad
-    from .errors import AbortedError, ModelError
+    from .errors import AbortedError, AdapterError, ModelError
     from .events import Done, Event, PromptToken, Start, Timings, Token
     from .generation import generate
     from .generation_task import GenerationRequest, versions
@@ -63,6 +63,7 @@ if TYPE_CHECKING:
 __all__ = [
     "MAX_SLOTS",
     "AbortedError",
+    "AdapterError",
     "BatchAnswer",
     "BatchExactness",
     "BatchFailure",
@@ -151,7 +152,7 @@ __getattr__ = lazy_exports(
         "compute_options": "ComputeOptions",
         "context": "Context",
         "continuation": "Continuation tokenize_continuation",
-        "errors": "AbortedError ModelError",
+        "errors": "AbortedError AdapterError ModelError",
         "events": "Done Event PromptToken Start Timings Token",
         "generation": "generate",
         "generation_task": "GenerationRequest versions",

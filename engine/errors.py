@@ -9,6 +9,10 @@ class ModelError(LogitsmithError, RuntimeError):
     """A model that cannot be found, loaded or run. The message says what, where and what to do."""
 
 
+class AdapterError(ModelError):
+    """A LoRA adapter that cannot be used with the model. The message begins with the adapter's file."""
+
+
 class AbortedError(ModelError):
     """`Model.abort` ended what llama.cpp was computing."""
 

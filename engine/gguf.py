@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ..common import file_problem
-from .errors import ModelError
+from .errors import AdapterError, ModelError
 from .gguf_header import DamagedError, HeaderReader
 from .gguf_rules import Values, describe_other_kind
 from .model_files.parts import part_paths
@@ -35,13 +35,14 @@ class GgufHeader:
     missing_bytes: frozenset[int]
 
 
-def check_gguf(path: Path) -> None:
+def check_gguf(path: str | Path) -> None:
     """Raise ``ModelError`` unless ``path`` is a GGUF file with all the bytes that its tensors need."""
     read_header(path)
 
 
-def read_header(path: Path) -> GgufHeader:
+def read_header(path: str | Path) -> GgufHeader:
     """Read the header, and check the file as `check_gguf` does."""
+    path = Path(path)
     try:
         with path.open("rb") as file:
             head = file.read(64)  # enough for each beginning in _LOOKS_LIKE
@@ -82,6 +83,32 @@ def check_is_model(path: Path) -> GgufHeader:
             raise ModelError(f"{part}: this part of the model is missing; all parts must lie in one folder")
         check_gguf(part)
     return header
+
+
+def check_is_adapter(path: Path, architecture: object) -> None:
+    """Raise ``AdapterError`` unless the file is a LoRA adapter for models of an architecture.
+
+    ``architecture``: the value of ``general.architecture`` in the model's header.
+    """
+    try:
+        values = read_header(path).values
+    except ModelError as error:
+        raise AdapterError(str(error)) from None
+    for key, expected in (("general.type", b"adapter"), ("adapter.type", b"lora")):
+        value = values.get(key)
+        if value != expected:
+            found = f"its {key} is {_shown(value)!r}, not {_shown(expected)!r}" if value else f"it has no {key}"
+            raise AdapterError(f"{path}: this is not a LoRA adapter: {found}; give a LoRA adapter as a GGUF file")
+    made_for = values.get("general.architecture")
+    if made_for != architecture:
+        raise AdapterError(
+            f"{path}: this LoRA adapter is made for {_shown(made_for)}, and the model is {_shown(architecture)};"
+            " give an adapter made for the model"
+        )
+
+
+def _shown(value: object) -> object:
+    return value.decode("utf-8", "replace") if isinstance(value, bytes) else value
 
 
 def duplicate_token(path: Path) -> str | None:

@@ -7,7 +7,7 @@ from pathlib import Path
 from .gguf import read_header
 
 
-def read_metadata(path: Path) -> dict[str, str]:
+def read_metadata(path: str | Path) -> dict[str, str]:
     """Return the numbers and texts of a GGUF's metadata, as llama.cpp writes them as text; lists are left out.
 
     Raises ``ModelError`` for a file that `check_gguf` refuses.

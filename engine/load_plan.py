@@ -12,7 +12,7 @@ from . import huge_pages
 from .compute_options import ComputeOptions
 from .context_options import ContextOptions
 from .errors import ModelError
-from .gguf import check_gguf, check_is_model
+from .gguf import check_is_adapter, check_is_model
 from .gpu_options import GpuOptions
 from .metadata_overrides import MetadataOverrides, check_overrides
 from .model_files.parts import first_part, model_bytes
@@ -81,9 +81,9 @@ def plan_load(  # noqa: PLR0913 - the arguments are those of `Model.load`
     check_number("gpu_layers", gpu_layers, -1, INT32_MAX)
     check_number("batch", batch, 1, INT32_MAX)
     header = check_is_model(path)
-    for file, _ in lora:
-        check_gguf(Path(file))
     check_overrides(overrides or {}, header.values)
+    for file, _ in lora:
+        check_is_adapter(Path(file), header.values.get("general.architecture"))
     if mmap is None:
         mmap = mlock or gpu_layers != 0 or not huge_pages.are_for_models_of(model_bytes(path))
     options = LoadOptions(gpu_layers, mmap, mlock, header.missing_bytes, overrides or {}, gpu)

@@ -92,7 +92,7 @@ class Model:
             gpu: How the model is divided among several GPUs.
             progress: Called with the fraction that is loaded, 0 to 1. When it returns False, loading stops.
 
-        Raises ``ModelError``.
+        Raises ``ModelError``; its kind ``AdapterError`` for an adapter that is not one, or does not fit the model.
         """
         plan = plan_load(
             path,

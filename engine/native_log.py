@@ -9,8 +9,8 @@ from contextlib import contextmanager
 
 from .native_binding import lib, libggml
 
-_DEBUG, _WARNING, _ERROR = 1, 3, 4
-"""ggml_log_level, see ggml.h."""
+_DEBUG, _WARNING, _ERROR, _CONTINUED = 1, 3, 4, 5
+"""ggml_log_level, see ggml.h. What is continued is the text of the call before it."""
 
 _MAX_KEPT_LINES = 5
 """Warnings and errors that are kept for a message, which shows the last two."""
@@ -20,13 +20,21 @@ _SOURCE_FOLDER = re.compile(r"\S*/(?=[\w.-]+\.(?:cpp|c|h):\d+)")
 
 _log_sink: Callable[[str], object] | None = None
 _last_lines: list[str] = []
+"""The last warnings and errors. A text of several calls, or of several lines, is one line."""
+_is_kept = False
+"""True if the text of the call before is the last one that is kept."""
 
 
 @lib.llama_log_callback  # type: ignore[untyped-decorator]
 def _on_log(level: int, text: bytes, _user: object) -> None:
+    global _is_kept  # noqa: PLW0603 - llama.cpp has one log for the process
     line = text.decode("utf-8", "replace")
-    if level in (_WARNING, _ERROR) and line.strip():
-        _last_lines[:] = [*_last_lines[1 - _MAX_KEPT_LINES :], line.strip()]
+    if level != _CONTINUED:
+        _is_kept = level in (_WARNING, _ERROR) and bool(line.strip())
+        if _is_kept:
+            _last_lines[:] = [*_last_lines[1 - _MAX_KEPT_LINES :], line]
+    elif _is_kept and _last_lines:
+        _last_lines[-1] += line
     if _log_sink is not None and level != _DEBUG:
         _log_sink(line)
 
@@ -54,7 +62,7 @@ def silent_log() -> Iterator[None]:
 
 def last_complaint() -> str:
     """Return llama.cpp's last warnings or errors, and clear them; empty if there were none."""
-    complaint = _SOURCE_FOLDER.sub("", "; ".join(_last_lines[-2:]))
+    complaint = _SOURCE_FOLDER.sub("", "; ".join(" ".join(line.split()) for line in _last_lines[-2:]))
     _last_lines.clear()
     return complaint
 

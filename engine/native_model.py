@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from .errors import ModelError
+from .errors import AdapterError, ModelError
 from .gpu_options import GpuOptions
 from .huge_pages import request_when_first_called
 from .metadata_overrides import MetadataOverrides
@@ -178,10 +178,10 @@ class NativeModel:
         return template.decode("utf-8", "replace") if template else None
 
     def load_adapter(self, path: str) -> object:
-        """Load a LoRA adapter for this model."""
+        """Load a LoRA adapter for this model. Raises ``AdapterError``."""
         adapter = lib.llama_adapter_lora_init(self.handle, os.fsencode(path))
         if not adapter:
-            raise ModelError(f"{path}: llama.cpp could not load this adapter{reason_suffix()}")
+            raise AdapterError(f"{path}: llama.cpp could not load this adapter{reason_suffix()}")
         return adapter
 
 

@@ -9,7 +9,7 @@ from array import array
 from pathlib import Path
 from typing import IO, Any
 
-from ..common import parse_strict_json, write_whole_file
+from ..common import file_problem, parse_strict_json, write_problem, write_whole_file
 from .errors import ModelError
 from .model import Model
 from .native_build import llama_cpp_build
@@ -20,15 +20,16 @@ _ID_BYTES = array("i").itemsize
 
 
 class PromptCacheError(ModelError):
-    """A prompt cache that does not fit or cannot be read; the message is the reason, without the file's name."""
+    """A prompt cache that does not fit, or cannot be read or written; the message does not name the file."""
 
 
-def save_prompt_cache(model: Model, path: Path) -> int:
+def save_prompt_cache(model: Model, path: str | Path) -> int:
     """Write what `generate` with ``exact_reuse`` can reuse of the model's context; returns how many tokens it is.
 
     The file is private to its owner, and is written whole or not at all. The context then holds nothing else.
-    Raises ``OSError``, ``ModelError``.
+    Raises ``PromptCacheError`` for a file that cannot be written, and ``ModelError``.
     """
+    path = Path(path)
     tokens, state = model.context.exact_state()
     ids = array("i", tokens).tobytes()
     digest = hashlib.sha256(ids)
@@ -39,16 +40,40 @@ def save_prompt_cache(model: Model, path: Path) -> int:
         file.write(_MARK + json.dumps(header).encode() + b"\n" + ids)
         file.write(state)
 
-    write_whole_file(path, write, private=True)
+    try:
+        write_whole_file(path, write, private=True)
+    except OSError as error:
+        raise PromptCacheError(write_problem(error, path)) from error
+    except ValueError as error:  # a path with a NUL in it
+        raise PromptCacheError(str(error)) from error
     return len(tokens)
 
 
-def load_prompt_cache(model: Model, path: Path) -> int:
+def load_prompt_cache(model: Model, path: str | Path) -> int:
     """Take up a prompt cache; returns how many tokens the context then holds.
 
-    Raises ``OSError``; ``PromptCacheError`` for a file that is no prompt cache, is damaged, or was made by another
-    model, with other settings or by another llama.cpp. The context then holds nothing of it.
+    Raises ``PromptCacheError`` for a file that cannot be read, is no prompt cache, is damaged, or was made by
+    another model, with other settings or by another llama.cpp. The context then holds nothing of it. Where the
+    system could not read the file, the ``OSError`` is the ``__cause__`` of the error.
     """
+    path = Path(path)
+    try:
+        ids, state, expected = _read_cache(model, path)
+    except (OSError, ValueError) as error:
+        raise PromptCacheError(file_problem(error, path)) from error
+    digest = hashlib.sha256(ids)
+    digest.update(state)
+    if digest.hexdigest() != expected:
+        raise PromptCacheError("it is damaged")
+    tokens = array("i")
+    tokens.frombytes(ids)
+    if tokens and not model.context.restore_exact_state(tokens.tolist(), state):
+        raise PromptCacheError("llama.cpp refuses it")
+    return len(tokens)
+
+
+def _read_cache(model: Model, path: Path) -> tuple[bytes, bytes, object]:
+    """Return the token ids, the state and the checksum in a file. Raises ``OSError`` and ``PromptCacheError``."""
     with path.open("rb") as file:
         header = _read_header(file)
         count = header["tokens"]
@@ -57,16 +82,7 @@ def load_prompt_cache(model: Model, path: Path) -> int:
                 raise PromptCacheError(f"it was made with another {_NAMES[name]}")
         if count > model.context.length:
             raise PromptCacheError("it has more tokens than the context holds")
-        ids, state = file.read(_ID_BYTES * count), file.read()
-    digest = hashlib.sha256(ids)
-    digest.update(state)
-    if digest.hexdigest() != header.get("sha256"):
-        raise PromptCacheError("it is damaged")
-    tokens = array("i")
-    tokens.frombytes(ids)
-    if count and not model.context.restore_exact_state(tokens.tolist(), state):
-        raise PromptCacheError("llama.cpp refuses it")
-    return len(tokens)
+        return file.read(_ID_BYTES * count), file.read(), header.get("sha256")
 
 
 _NAMES = {"model": "model or other settings of it", "llama_cpp": "llama.cpp"}

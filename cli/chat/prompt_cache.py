@@ -13,12 +13,12 @@ if TYPE_CHECKING:
 
 def keep_prompt_cache(model: Model, path: Path, report: Report) -> None:
     """Write what a model has read, for `take_up_prompt_cache`. Reports it if that is not possible."""
-    from ...engine import save_prompt_cache
+    from ...engine import PromptCacheError, save_prompt_cache
 
     try:
         save_prompt_cache(model, path)
-    except OSError as error:
-        report(f"{path}: the prompt cache is not written ({error.strerror})")
+    except PromptCacheError as error:
+        report(f"{path}: the prompt cache is not written: {error}")
 
 
 def take_up_prompt_cache(model: Model, path: Path, report: Report) -> None:
@@ -30,9 +30,7 @@ def take_up_prompt_cache(model: Model, path: Path, report: Report) -> None:
 
     try:
         load_prompt_cache(model, path)
-    except FileNotFoundError:
-        return
-    except OSError as error:
-        report(f"{path}: the prompt cache cannot be read ({error.strerror})")
     except PromptCacheError as error:
+        if isinstance(error.__cause__, FileNotFoundError):
+            return
         report(f"{path}: the prompt cache is not used: {error}")

@@ -162,10 +162,12 @@ def _find_or_pull(text: str | None, config: UserConfig, interrupt: Interrupt) ->
 
 
 def with_origin(error: ModelError, origin: str) -> ModelError:
-    """The error with the variable or the config that names the model, if one of them does."""
-    from ...engine import ModelError
+    """Return the error with what names the file: ``--lora``, or the variable or config that names the model."""
+    from ...engine import AdapterError, ModelError
     from ...presets import config_file
 
+    if isinstance(error, AdapterError):
+        return ModelError(f"--lora {error}")
     start = {"$GEN_MODEL": "$GEN_MODEL: ", "config": f"{config_file()}: model: "}.get(origin, "")
     return ModelError(f"{start}{error}")
 

@@ -84,7 +84,7 @@ class ModelFacts:
         }
 
 
-def read_facts(path: Path, settings: Path | None = None) -> ModelFacts:
+def read_facts(path: str | Path, settings: str | Path | None = None) -> ModelFacts:
     """Read a model's header.
 
     Args:
@@ -93,6 +93,7 @@ def read_facts(path: Path, settings: Path | None = None) -> ModelFacts:
 
     Raises ``ModelError`` for a file that `check_gguf` refuses.
     """
+    path = Path(path)
     check_gguf(path)
     with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
         reader = HeaderReader(data)
@@ -104,7 +105,7 @@ def read_facts(path: Path, settings: Path | None = None) -> ModelFacts:
         if (role := _role(key)) and isinstance(token, int) and 0 <= token < len(tokens)
     )
     metadata = {key: metadata_text(value) for key, value in reader.values.items()}
-    return ModelFacts(metadata, len(tokens), special, _read_settings(settings))
+    return ModelFacts(metadata, len(tokens), special, _read_settings(None if settings is None else Path(settings)))
 
 
 def _role(key: str) -> str:

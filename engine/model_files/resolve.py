@@ -82,7 +82,7 @@ def parse_hub_reference(text: str) -> HubReference:
     return HubReference(match["repository"], tag, file)
 
 
-def resolve_model(text: str, folders: Iterable[str | Path] = ()) -> Path:
+def resolve_model(text: str | Path, folders: Iterable[str | Path] = ()) -> Path:
     """Return the GGUF file that a text names.
 
     The text is a path; ``ollama:NAME[:TAG]``, ``lmstudio:NAME[@QUANT]``, ``hf:USER/REPO[:QUANT]`` or
@@ -96,6 +96,7 @@ def resolve_model(text: str, folders: Iterable[str | Path] = ()) -> Path:
     Raises ``ModelNotHereError`` for a model of the hub that is not on this machine, and ``ModelError`` for a name
     that no model has, or several, with the candidates.
     """
+    text = str(text)
     path = Path(text).expanduser()
     looks_like_path = text.startswith((".", "/", "~"))
     if looks_like_path or (_exists(path) and not (path.is_dir() and os.sep not in text)):

@@ -162,7 +162,8 @@ FAILURES = {
     "folder as prompt": (["-f", "."], b"", ".: it is a folder, not a file"),
     "stdin is not UTF-8": ([], b"ab\xff", "stdin is not UTF-8: byte 0xff at offset 2"),
     "prompt longer than the context": (["x " * 50, "-c", "32"], b"", "and the context holds 32; shorten it"),
-    "adapter that is missing": (["x", "--lora", "no.gguf=0.5"], b"", "no.gguf: there is no such file"),
+    "adapter that is missing": (["x", "--lora", "no.gguf=0.5"], b"", "--lora no.gguf: there is no such file"),
+    "adapter that is a folder": (["x", "--lora", "."], b"", "--lora .: this is a folder"),
 }
 
 FILES = {
@@ -246,6 +247,18 @@ def test_no_prompt_at_a_terminal(environment):
     os.close(follower)
     assert done.returncode == 2
     assert b"there is no prompt" in done.stderr
+
+
+@pytest.mark.parametrize("place", ["GEN_MODEL", "config"])
+def test_a_bad_adapter_is_not_blamed_on_what_names_the_model(gen, home, pruned_model, place):
+    folder = home / "config" / "logitsmith"
+    folder.mkdir()
+    (folder / "config.yaml").write_text(f"model: {pruned_model}" if place == "config" else "{}")
+    variables = {"GEN_MODEL": str(pruned_model) if place == "GEN_MODEL" else ""}
+    (home / "work" / "bad.gguf").write_bytes(b"not one")
+    for command in (["x"], ["next", "x"], ["score", "x"]):
+        result = gen(*command, "--lora", "bad.gguf=2", XDG_CONFIG_HOME=str(home / "config"), **variables, code=1)
+        assert result.err == "gen: --lora bad.gguf: not a GGUF file\n"
 
 
 NEARLY_COMMANDS = {

@@ -3,9 +3,19 @@
 import ctypes
 import random
 import struct
+from pathlib import Path
 
 import pytest
-from logitsmith.engine import ModelError, check_gguf, locate
+from logitsmith.engine import (
+    Model,
+    ModelError,
+    check_gguf,
+    locate,
+    plan_load,
+    read_facts,
+    read_metadata,
+    resolve_model,
+)
 from logitsmith.engine.gguf_header import TENSOR_TYPES
 
 
@@ -215,3 +225,27 @@ def test_tensor_sizes_are_those_of_ggml():
         for value_type in TENSOR_TYPES
     }
     assert sizes == TENSOR_TYPES
+
+
+READERS = {
+    "check_gguf": check_gguf,
+    "read_metadata": read_metadata,
+    "read_facts": read_facts,
+    "plan_load": plan_load,
+    "Model.load": lambda path: Model.load(path, n_ctx=16).close(),
+}
+NO_FILES = {"missing": "none.gguf", "folder": ".", "a name with a NUL": "a\0b.gguf", "too long": "x" * 5000}
+
+
+@pytest.mark.parametrize("read", READERS.values(), ids=READERS)
+def test_a_file_is_a_path_or_its_name(pruned_model, read):
+    assert read(str(pruned_model)) == read(pruned_model)
+    assert resolve_model(pruned_model) == resolve_model(str(pruned_model)) == pruned_model
+
+
+@pytest.mark.parametrize("kind", [str, Path])
+@pytest.mark.parametrize("read", READERS.values(), ids=READERS)
+@pytest.mark.parametrize("name", NO_FILES.values(), ids=NO_FILES)
+def test_a_file_that_cannot_be_read_is_a_model_error(name, read, kind):
+    with pytest.raises(ModelError):
+        read(kind(name))

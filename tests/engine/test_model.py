@@ -1,11 +1,26 @@
 """Loading: options, threads, chat templates, and files that are not models."""
 
+import re
 import struct
 import subprocess
 import sys
 
+import numpy as np
 import pytest
-from logitsmith.engine import Model, ModelError, build_prompt, format_chat, locate, physical_cores, set_log_sink
+from logitsmith.engine import (
+    AdapterError,
+    Model,
+    ModelError,
+    build_prompt,
+    format_chat,
+    locate,
+    physical_cores,
+    set_log_sink,
+)
+from logitsmith.engine.native_binding import libggml
+from logitsmith.engine.native_log import last_complaint
+
+from .small_models import make_vocabulary, write_file
 
 
 def load(**options):
@@ -167,11 +182,60 @@ def test_gguf_that_holds_no_model(tmp_path):
         Model.load(path)
 
 
-def test_a_lora_file_that_is_not_a_gguf(tmp_path):
+LORA = {"general.architecture": "llama", "general.type": "adapter", "adapter.type": "lora"}
+MODEL = {"general.architecture": "llama"} | make_vocabulary("gpt2")
+NO_ADAPTERS = {
+    "a model": (
+        MODEL | {"general.type": "model"},
+        "this is not a LoRA adapter: its general.type is 'model', not 'adapter'; give a LoRA adapter",
+    ),
+    "no type": (MODEL, "this is not a LoRA adapter: it has no general.type; give"),
+    "another adapter": (
+        LORA | {"adapter.type": "ia3"},
+        "this is not a LoRA adapter: its adapter.type is 'ia3', not 'lora'; give",
+    ),
+    "no type of adapter": (LORA | {"adapter.type": ""}, "this is not a LoRA adapter: it has no adapter.type"),
+    "of another architecture": (
+        LORA | {"general.architecture": "qwen2"},
+        "this LoRA adapter is made for qwen2, and the model is llama; give an adapter made for the model",
+    ),
+    "of another model": (
+        LORA | {"adapter.lora.alpha": 4.0},
+        "llama.cpp could not load this adapter: .*LoRA tensor 'w' has unexpected suffix",
+    ),
+}
+
+
+@pytest.mark.parametrize(("metadata", "message"), NO_ADAPTERS.values(), ids=NO_ADAPTERS)
+def test_bad_adapters(tmp_path, pruned_model, metadata, message):
     path = tmp_path / "lora.gguf"
+    write_file(path, metadata, {"w": np.zeros((4, 32), dtype=np.float32)})
+    with pytest.raises(AdapterError, match=rf"^{re.escape(str(path))}: {message}") as caught:
+        Model.load(pruned_model, lora=[(path, 1.0)])
+    assert "\n" not in str(caught.value)
+
+
+def test_a_lora_file_that_is_not_a_gguf(tmp_path, pruned_model):
+    path = tmp_path / "lora.gguf"
+    with pytest.raises(AdapterError, match=r"lora.gguf: there is no such file"):
+        Model.load(pruned_model, lora=[(str(path), 1.0)])
     path.write_bytes(b"not one")
-    with pytest.raises(ModelError, match=r"lora.gguf: not a GGUF file"):
-        load(lora=[(path, 1.0)])
-    bundled, _ = locate()
-    with pytest.raises(ModelError, match="could not load this adapter"):
-        load(lora=[(bundled, 1.0)])
+    with pytest.raises(AdapterError, match=r"lora.gguf: not a GGUF file"):
+        Model.load(pruned_model, lora=[(path, 1.0)])
+
+
+ERROR, INFO, CONTINUED = 4, 2, 5
+LOGGED = {
+    "continued": ([(ERROR, b"load: expected a, but got:"), (CONTINUED, b" b\n")], "load: expected a, but got: b"),
+    "several lines": ([(ERROR, b"load: no:\n  first\n\tsecond\n")], "load: no: first second"),
+    "dots after another line": ([(ERROR, b"no\n"), (INFO, b"loading "), (CONTINUED, b"...")], "no"),
+    "two": ([(ERROR, b"a "), (CONTINUED, b"b\n"), (ERROR, b"c\n")], "a b; c"),
+}
+
+
+@pytest.mark.parametrize(("messages", "reason"), LOGGED.values(), ids=LOGGED)
+def test_a_reason_of_llama_cpp_is_whole_and_on_one_line(messages, reason):
+    last_complaint()  # another test's model may have left one
+    for level, text in messages:
+        libggml.ggml_log_internal(level, b"%s", text)
+    assert last_complaint() == reason

@@ -2,6 +2,7 @@
 
 import shutil
 from collections.abc import Iterator
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -119,6 +120,25 @@ def test_another_model_and_a_copy_of_the_same(path, model, cache, tmp_path):
         pytest.raises(PromptCacheError, match="another model or other settings"),
     ):
         load_prompt_cache(other, cache)
+
+
+UNUSABLE = {
+    "no folder": ("no/cache", "there is no folder"),
+    "a folder": (".", "it is a folder, not a file"),
+    "a name with a NUL": ("a\0b", "null"),
+}
+
+
+@pytest.mark.parametrize("kind", [str, Path])
+@pytest.mark.parametrize(("name", "reason"), UNUSABLE.values(), ids=UNUSABLE)
+def test_a_file_is_a_path_or_its_name_and_each_error_is_one_of_caches(model, cache, tmp_path, kind, name, reason):
+    written = tmp_path / "again"
+    assert save_prompt_cache(model, kind(written)) == load_prompt_cache(model, kind(written)) > 0
+    with pytest.raises(PromptCacheError, match=reason):
+        save_prompt_cache(model, kind(f"{tmp_path}/{name}"))
+    with pytest.raises(PromptCacheError) as caught:
+        load_prompt_cache(model, kind(f"{tmp_path}/{name}"))
+    assert isinstance(caught.value.__cause__, FileNotFoundError) == (name == "no/cache")
 
 
 def test_a_recurrent_model_keeps_nothing(tmp_path):

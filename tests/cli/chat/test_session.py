@@ -204,7 +204,7 @@ def test_a_prompt_cache_is_taken_up(session, conversation, model_path, cold_mode
         keep_prompt_cache(model, tmp_path / "no" / "cache", notes.append)
     assert [note.split(": ", 1)[1] for note in notes] == [
         "the prompt cache is not used: it is no prompt cache of gen",
-        "the prompt cache is not written (No such file or directory)",
+        f"the prompt cache is not written: there is no folder {tmp_path / 'no'}",
     ]
 
 
