@@ -5,10 +5,11 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from threading import Thread
+from threading import Event, Thread
 
 COMMIT = "1234567890abcdef1234567890abcdef12345678"
 
@@ -21,7 +22,7 @@ class Repository:
         files: The content of each file, by its path.
         token: Needed to see the repository; None: none.
         is_gated: The author has not let the user in.
-        cut_after: Bytes after which each connection breaks; None: it does not break.
+        cut_after: Bytes after which each connection breaks, or an iterator of them; None: it does not break.
         cuts: How many connections break; the later ones do not.
         has_ranges: False: a request for the rest of a file is answered with the whole.
         listed_size: What the list says of each file's size instead of the truth.
@@ -30,12 +31,15 @@ class Repository:
         listed_checksum: What the list and the headers name instead of the true checksum.
         redirects_to: Another host name, to which the content is redirected.
         status: An HTTP status that answers everything; None: none.
+        stalls_after: Bytes of a body after which the hub sends nothing, and keeps the connection; None: never.
+        silent: A part of a path; a request for such a path gets no answer. None: all are answered.
+        names_length: False: the body's length is not announced, and the closed connection ends the body.
     """
 
     files: dict[str, bytes]
     token: str | None = None
     is_gated: bool = False
-    cut_after: int | None = None
+    cut_after: int | Iterator[int] | None = None
     cuts: int = 1_000_000
     has_ranges: bool = True
     listed_size: int | None = None
@@ -44,6 +48,9 @@ class Repository:
     listed_checksum: str | None = None
     redirects_to: str | None = None
     status: int | None = None
+    stalls_after: int | None = None
+    silent: str | None = None
+    names_length: bool = True
     requests: list[tuple[str, str, str, str]] = field(default_factory=list)
     """Method, path, Range and Authorization of each request."""
 
@@ -61,10 +68,13 @@ class HubServer:
 
     def __init__(self) -> None:
         self.repositories: dict[str, Repository] = {}
+        self.end = Event()
+        """Ends the requests that get no answer."""
         hub = self
 
         class Handler(_Handler):
             repositories = hub.repositories
+            end = hub.end
 
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self._server.daemon_threads = True
@@ -73,6 +83,7 @@ class HubServer:
         Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
 
     def close(self) -> None:
+        self.end.set()
         self._server.shutdown()
         self._server.server_close()
 
@@ -81,6 +92,7 @@ class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     disable_nagle_algorithm = True  # the body is a second write, which would wait 40 ms for an answer
     repositories: dict[str, Repository] = {}  # noqa: RUF012 - set by the server
+    end = Event()
 
     def log_message(self, *_: object) -> None:
         pass
@@ -102,7 +114,10 @@ class _Handler(BaseHTTPRequestHandler):
         authorization = self.headers.get("Authorization", "")
         repository.requests.append((self.command, self.path, self.headers.get("Range", ""), authorization))
         is_elsewhere = self.headers.get("Host", "").split(":")[0] == repository.redirects_to
-        if repository.status is not None:
+        if repository.silent is not None and repository.silent in f"{self.command} {self.path}":
+            self.end.wait()
+            self.close_connection = True
+        elif repository.status is not None:
             self._send(repository.status, has_body=has_body)
         elif repository.token is not None and authorization != f"Bearer {repository.token}" and not is_elsewhere:
             self._send(401, has_body=has_body, headers={"X-Error-Code": "RepoNotFound"})
@@ -148,16 +163,30 @@ class _Handler(BaseHTTPRequestHandler):
         range_ = re.fullmatch(r"bytes=(\d+)-", self.headers.get("Range", ""))
         if range_ and repository.has_ranges:
             start = int(range_[1])
+            if start >= len(data):
+                self._send(416, {"Content-Range": f"bytes */{len(data)}"}, has_body=has_body)
+                return
             headers["Content-Range"] = f"bytes {start}-{len(data) - 1}/{len(data)}"
         if not has_body:
             self._send(200, headers, has_body=False)
             return
         body = data[start:]
-        if repository.cut_after is None or repository.cuts <= 0 or len(body) <= repository.cut_after:
+        if repository.stalls_after is not None and len(body) > repository.stalls_after:
+            self._send(206 if start else 200, headers, body[: repository.stalls_after], promised=len(body))
+            self.end.wait()
+            self.close_connection = True
+            return
+        if not repository.names_length:
+            self._send(206 if start else 200, headers | {"Connection": "close"}, body, promised=-1)
+            return
+        cut_after = repository.cut_after
+        if isinstance(cut_after, Iterator):
+            cut_after = next(cut_after)
+        if cut_after is None or repository.cuts <= 0 or len(body) <= cut_after:
             self._send(206 if start else 200, headers, body)
             return
         repository.cuts -= 1
-        self._send(206 if start else 200, headers, body[: repository.cut_after], promised=len(body))
+        self._send(206 if start else 200, headers, body[:cut_after], promised=len(body))
         self.close_connection = True
 
     def _send(
@@ -172,7 +201,9 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_response(status)
         for name, value in (headers or {}).items():
             self.send_header(name, value)
-        self.send_header("Content-Length", str(len(body) if promised is None else promised))
+        length = len(body) if promised is None else promised
+        if length >= 0:
+            self.send_header("Content-Length", str(length))
         self.end_headers()
         if has_body:
             self.wfile.write(body)

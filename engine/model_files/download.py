@@ -86,10 +86,13 @@ def _pull_file(hub: Hub, file: HubFile, progress: Progress) -> Path:
     target = hub.snapshot / file.path
     if target.is_file() and target.stat().st_size == file.size:
         return target
+    if file.size <= 0:
+        raise ModelError(f"{file.path}: the hub announces no size for this file; give another one")
     blob = hub.folder / "blobs" / hub.blob_name(file)
     with hub.lock(blob.name):
         if not blob.is_file():
-            blob.parent.mkdir(parents=True, exist_ok=True)
+            with hub.errors_in_words():
+                blob.parent.mkdir(parents=True, exist_ok=True)
             _fetch(hub, file, blob, progress)
     return hub.place(file)
 

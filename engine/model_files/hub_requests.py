@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -20,12 +20,15 @@ from ..errors import ModelError
 if TYPE_CHECKING:
     from .resolve import HubReference
 
-_CHUNK_BYTES = 1 << 20
 _MAX_FRUITLESS_TRIES = 5
 """Tries in a row that bring no byte, before the download gives up."""
 _RETRY_SECONDS = 1.0
 _READ_TIMEOUT_SECONDS = 30.0
-"""Without a byte; then the connection counts as broken."""
+"""Time without a byte after which a connection counts as broken, and is made again."""
+_STALL_SECONDS = 60.0
+"""Time without a byte, over all connections, after which a download ends with an error. The manual names it."""
+_LEAST_TIMEOUT_SECONDS = 0.01
+_MAX_SIZE_DIGITS = 18
 _LOCK_SECONDS = 0.5
 _ERROR_NUMBER = re.compile(r"^\[Errno -?\d+\] ")
 _CHECKSUM = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
@@ -66,8 +69,10 @@ class Hub:
 
     def list_files(self) -> list[HubFile]:
         """Return the files of the repository's main branch. Raises ``ModelError``."""
-        with self._errors_in_words():
-            info = huggingface_hub.HfApi().model_info(self._reference.repository, files_metadata=True)
+        with self.errors_in_words():
+            info = huggingface_hub.HfApi().model_info(
+                self._reference.repository, files_metadata=True, timeout=_READ_TIMEOUT_SECONDS
+            )
         self._commit = self._checked(str(info.sha))
         return [
             HubFile(file.rfilename, int(file.size or 0), file.lfs.sha256 if file.lfs else None, str(file.blob_id))
@@ -79,8 +84,10 @@ class Hub:
 
         The hub is asked a second time, for this file alone. Its two answers must agree.
         """
-        with self._errors_in_words():
-            metadata = huggingface_hub.get_hf_file_metadata(self._url(file), token=huggingface_hub.get_token())
+        with self.errors_in_words():
+            metadata = huggingface_hub.get_hf_file_metadata(
+                self._url(file), token=huggingface_hub.get_token(), timeout=_READ_TIMEOUT_SECONDS
+            )
         expected = self._checked(file.sha256 or file.git_name)
         if metadata.size not in (None, file.size) or metadata.etag != expected:
             raise ModelError(
@@ -93,7 +100,8 @@ class Hub:
     def lock(self, name: str) -> Iterator[None]:
         """Keep other processes from downloading the same file. Raises ``ModelError`` if one does."""
         path = self._cache / ".locks" / self.folder.name / f"{name}.lock"
-        path.parent.mkdir(parents=True, exist_ok=True)
+        with self.errors_in_words():
+            path.parent.mkdir(parents=True, exist_ok=True)
         try:
             with WeakFileLock(path, timeout=_LOCK_SECONDS):
                 yield
@@ -101,39 +109,44 @@ class Hub:
             raise ModelError(f"{self._reference}: another process is downloading it; wait for that") from None
 
     def download(self, file: HubFile, path: Path, report: Callable[[int], object]) -> None:
-        """Append what is missing of a file. A broken connection is taken up again.
+        """Append what is missing of a file, by another connection where one breaks.
 
         Args:
             file: Which file.
             path: Where it goes; it may hold the beginning.
             report: Called with the bytes that are there.
 
-        Raises ``ModelError``.
+        Raises ``ModelError``: also for a size that is not the announced one, and when no byte arrives for a while.
         """
-        fruitless = 0
+        fruitless = most = 0
+        watch = _StallWatch()
         while True:
             before = path.stat().st_size if path.exists() else 0
             report(before)
             if before == file.size:
                 return
-            problem = self._fetch_rest(file, path, before, report)
+            most = max(most, before)
+            problem = self._fetch_rest(file, path, before, report, watch)
             after = path.stat().st_size
-            fruitless = 0 if after > before else fruitless + 1
-            if after == file.size:
-                continue
             if after > file.size:
                 path.unlink()
-                raise ModelError(f"{file.path}: the hub sends more than the {file.size:,} bytes that it names")
-            if fruitless == _MAX_FRUITLESS_TRIES:
+                raise _wrong_size(file, f"{after:,} were received")
+            if after == file.size:
+                continue
+            # A hub without ranges begins again each time: only more bytes than ever before are progress.
+            fruitless = 0 if after > most else fruitless + 1
+            is_stalled = watch.seconds_left <= 0
+            if fruitless == _MAX_FRUITLESS_TRIES or is_stalled:
+                end = f"none for {_STALL_SECONDS:g} seconds" if is_stalled else problem
                 raise ModelError(
-                    f"{file.path}: {after:,} of {file.size:,} bytes came, then {problem};"
-                    " they are kept, and the same command goes on from there"
+                    f"{file.path}: {after:,} of {file.size:,} bytes were received, then {end};"
+                    " they are kept, and the same command continues from there"
                 )
             time.sleep(_RETRY_SECONDS)
 
     def place(self, file: HubFile) -> Path:
         """Let the snapshot name a file that is in the cache; returns its path there. Raises ``ModelError``."""
-        with self._errors_in_words():
+        with self.errors_in_words():
             repository = self._reference.repository
             path = huggingface_hub.hf_hub_download(repository, file.path, revision=self._commit)
         reference = self.folder / "refs" / "main"
@@ -141,24 +154,29 @@ class Hub:
         write_whole_file(reference, lambda stream: stream.write(self._commit.encode()))
         return Path(path)
 
-    def _fetch_rest(self, file: HubFile, path: Path, start: int, report: Callable[[int], object]) -> str:
-        """Ask once for what is missing. Returns why it ended, in words."""
+    def _fetch_rest(
+        self, file: HubFile, path: Path, start: int, report: Callable[[int], object], watch: _StallWatch
+    ) -> str:
+        """Request what is missing once. Returns why the transfer ended, in words."""
         headers = {**build_hf_headers(library_name="logitsmith"), "Accept-Encoding": "identity"}
         if start:
             headers["Range"] = f"bytes={start}-"
         done = start
-        with path.open("ab") as target, self._errors_in_words():
+        with path.open("ab") as target, self.errors_in_words():
             try:
                 session = huggingface_hub.get_session()
-                with session.stream(
-                    "GET", self._url(file), headers=headers, timeout=_READ_TIMEOUT_SECONDS
-                ) as answer:
+                timeout = min(_READ_TIMEOUT_SECONDS, max(watch.seconds_left, _LEAST_TIMEOUT_SECONDS))
+                with session.stream("GET", self._url(file), headers=headers, timeout=timeout) as answer:
                     if answer.status_code != _RANGE_NOT_SATISFIABLE:
                         hf_raise_for_status(answer)
+                    sent_size = _sent_size(answer.status_code, answer.headers)
+                    if sent_size not in (None, file.size):
+                        raise _wrong_size(file, f"sends {sent_size:,}")
                     if start and answer.status_code != _PARTIAL_CONTENT:
                         target.truncate(0)  # the whole file comes, or nothing fits what is there
                         done = 0
-                    for chunk in answer.iter_bytes(_CHUNK_BYTES):
+                    for chunk in answer.iter_bytes():
+                        watch.restart()
                         target.write(chunk)
                         done += len(chunk)
                         report(done)
@@ -179,7 +197,7 @@ class Hub:
         return str(huggingface_hub.hf_hub_url(self._reference.repository, file.path, revision=self._commit))
 
     @contextmanager
-    def _errors_in_words(self) -> Iterator[None]:
+    def errors_in_words(self) -> Iterator[None]:
         """Turn what ``huggingface_hub`` raises into ``ModelError``."""
         reference, address = self._reference, constants.ENDPOINT.partition("://")[2] or "the hub"
         has_token = bool(huggingface_hub.get_token())
@@ -208,6 +226,35 @@ class Hub:
         except OSError as error:
             place = error.filename or self._cache
             raise ModelError(f"{place}: {os.strerror(error.errno) if error.errno else error}") from None
+
+
+class _StallWatch:
+    """The time that is left until a download without a byte ends."""
+
+    def __init__(self) -> None:
+        self.restart()
+
+    def restart(self) -> None:
+        """Begin anew: bytes have arrived."""
+        self._end = time.monotonic() + _STALL_SECONDS
+
+    @property
+    def seconds_left(self) -> float:
+        """Seconds; negative when the time is over."""
+        return self._end - time.monotonic()
+
+
+def _sent_size(status: int, headers: Mapping[str, str]) -> int | None:
+    """Return the size of the whole file by the headers of a response, in bytes; None if they do not name it."""
+    is_part = status in (_PARTIAL_CONTENT, _RANGE_NOT_SATISFIABLE)
+    text = headers.get("Content-Range", "").rpartition("/")[2] if is_part else headers.get("Content-Length", "")
+    is_encoded = headers.get("Content-Encoding", "identity") != "identity"  # the length is then another one
+    is_size = text.isascii() and text.isdecimal() and len(text) <= _MAX_SIZE_DIGITS
+    return int(text) if is_size and not is_encoded else None
+
+
+def _wrong_size(file: HubFile, what: str) -> ModelError:
+    return ModelError(f"{file.path}: the hub announced {file.size:,} bytes, but {what}; pull again later")
 
 
 def _words(error: Exception) -> str:

@@ -2,6 +2,7 @@
 
 import hashlib
 import random
+from itertools import cycle
 
 import pytest
 
@@ -38,7 +39,6 @@ def cache(tmp_path, home, hub, monkeypatch):
     for name in ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr(hub_requests, "_RETRY_SECONDS", 0.01)
-    monkeypatch.setattr(hub_requests, "_CHUNK_BYTES", 100_000)
     hub.repositories.clear()
     return folder
 
@@ -102,9 +102,11 @@ def test_a_later_call_goes_on(hub, cache):
 
     with pytest.raises(KeyboardInterrupt):
         pull(progress=stop)
-    assert len(leftovers(cache)) == 1
+    (part,) = cache.rglob("*.incomplete")
+    kept = part.stat().st_size
+    assert kept >= 1_500_000
     assert pull().read_bytes() == BYTES
-    assert repository.ranges == ["", "bytes=1500000-"]
+    assert repository.ranges == ["", f"bytes={kept}-"]
     assert leftovers(cache) == []
 
 
@@ -116,15 +118,51 @@ def test_a_hub_without_ranges_sends_all_again(hub, cache):
 
 def test_it_gives_up_and_keeps_what_came(hub, cache, monkeypatch):
     serve(hub, cut_after=0)
-    with pytest.raises(ModelError, match=r"0 of 5,000,000 bytes came, then the connection broke .*goes on"):
+    with pytest.raises(
+        ModelError, match=r"0 of 5,000,000 bytes were received, then the connection broke .*contin"
+    ):
         pull()
     assert len(leftovers(cache)) == 1
 
 
 LIES = {
     "other bytes": ({"sent": BYTES[::-1]}, "what came is not what the hub has", []),
-    "more bytes": ({"sent": BYTES + b"x"}, "the hub sends more than the 5,000,000 bytes that it names", []),
-    "fewer bytes": ({"sent": BYTES[:-1]}, "4,999,999 of 5,000,000 bytes came", [1]),
+    "more bytes": (
+        {"sent": BYTES + b"x"},
+        f"{NAME}: the hub announced 5,000,000 bytes, but sends 5,000,001; pull again later",
+        [1],
+    ),
+    "fewer bytes": (
+        {"sent": BYTES[:-1]},
+        f"{NAME}: the hub announced 5,000,000 bytes, but sends 4,999,999; pull again later",
+        [1],
+    ),
+    "more bytes, without a length": (
+        {"sent": BYTES + b"x", "names_length": False},
+        f"{NAME}: the hub announced 5,000,000 bytes, but 5,000,001 were received; pull again later",
+        [],
+    ),
+    "fewer bytes, without a length": (
+        {"sent": BYTES[:-1], "names_length": False},
+        f"{NAME}: the hub announced 5,000,000 bytes, but sends 4,999,999; pull again later",
+        [1],
+    ),
+    "fewer bytes, without ranges": (
+        {"sent": BYTES[:-1], "names_length": False, "has_ranges": False},
+        f"{NAME}: 4,999,999 of 5,000,000 bytes were received, then the connection ended; they are kept",
+        [1],
+    ),
+    "a larger size everywhere": (
+        {"listed_size": 6_000_000, "head_size": 6_000_000},
+        f"{NAME}: the hub announced 6,000,000 bytes, but sends 5,000,000; pull again later",
+        [1],
+    ),
+    "a smaller size everywhere": (
+        {"listed_size": 4_000_000, "head_size": 4_000_000},
+        f"{NAME}: the hub announced 4,000,000 bytes, but sends 5,000,000; pull again later",
+        [1],
+    ),
+    "no size": ({"listed_size": -1}, f"{NAME}: the hub announces no size for this file", []),
     "a size in the list": ({"listed_size": 6_000_000}, "the hub's answers disagree: 6,000,000 bytes", []),
     "a size in the headers": ({"head_size": 4_000_000}, "the hub's answers disagree: 5,000,000 bytes", []),
     "another checksum": ({"listed_checksum": "0" * 64}, "what came is not what the hub has: its checksum is", []),
@@ -140,6 +178,53 @@ def test_lies(hub, cache, lie, expected, kept):
     assert expected in str(caught.value)
     assert len(leftovers(cache)) == len(kept)
     assert list(cache.rglob("*.gguf")) == []
+
+
+def test_parts_that_grow_and_shrink_are_no_progress(hub, cache):
+    """A hub without ranges that breaks each connection, now later, now earlier."""
+    repository = serve(hub, has_ranges=False, cut_after=cycle([2_000_000, 1_000_000]))
+    with pytest.raises(ModelError, match=r" of 5,000,000 bytes were received, then the connection broke"):
+        pull()
+    assert len(repository.ranges) == 6
+
+
+STALLS = {
+    "the list": ({"silent": "GET /api/"}, r"cannot be reached \(.*timed out"),
+    "the headers": ({"silent": "HEAD /"}, r"cannot be reached \(.*timed out"),
+    "the content": (
+        {"silent": "GET /me/Tiny-GGUF/resolve"},
+        r"0 of 5,000,000 bytes were received, then none for 0.3 seconds; they are kept, and the same command",
+    ),
+    "after the headers": (
+        {"stalls_after": 0},
+        r"0 of 5,000,000 bytes were received, then none for 0.3 seconds; they are kept, and the same command",
+    ),
+}
+
+
+@pytest.mark.parametrize(("settings", "message"), STALLS.values(), ids=STALLS)
+def test_a_hub_that_stalls(hub, cache, monkeypatch, settings, message):
+    monkeypatch.setattr(hub_requests, "_STALL_SECONDS", 0.3)
+    monkeypatch.setattr(hub_requests, "_READ_TIMEOUT_SECONDS", 0.2)
+    serve(hub, **settings)
+    with pytest.raises(ModelError, match=message):
+        pull()
+
+
+def test_a_hub_that_stalls_after_some_bytes(hub, cache, monkeypatch):
+    """What arrives counts, however little: the limit is one without any byte."""
+    monkeypatch.setattr(hub_requests, "_STALL_SECONDS", 0.5)
+    monkeypatch.setattr(hub_requests, "_READ_TIMEOUT_SECONDS", 0.1)
+    repository = serve(hub, stalls_after=1_000_000)
+    assert pull().read_bytes() == BYTES
+    assert repository.ranges == ["", *(f"bytes={n}000000-" for n in range(1, 5))]
+
+
+def test_a_cache_that_cannot_be_written(hub, cache):
+    serve(hub)
+    cache.write_text("not a folder")
+    with pytest.raises(ModelError, match=rf"^{cache}.*: (Not a directory|File exists)"):
+        pull()
 
 
 def test_split_files(hub, cache):
