@@ -11,7 +11,14 @@ import typer
 
 from ..errors import note, report_failures
 from ..inputs.model import find_model_file, pull
-from ..options.models import LIST_HELP, ModelListOptions, ModelPullOptions, ModelsFormat, ModelShowOptions
+from ..options.models import (
+    ALL_HELP,
+    LIST_HELP,
+    ModelListOptions,
+    ModelPullOptions,
+    ModelsFormat,
+    ModelShowOptions,
+)
 from ..options.signature import takes_options
 
 if TYPE_CHECKING:
@@ -22,14 +29,23 @@ app = typer.Typer(help="List the models on this machine, show one, or download o
 Format = Annotated[ModelsFormat, typer.Option("--format", help=LIST_HELP.replace("[", r"\["), show_default=False)]
 
 
+All = Annotated[bool, typer.Option("--all", help=ALL_HELP, show_default=False)]
+
+
 @app.callback(invoke_without_command=True)
-def models(context: typer.Context, format: Format = ModelsFormat.text) -> None:  # noqa: A002 - the flag's name
+def models(
+    context: typer.Context,
+    format: Format = ModelsFormat.text,  # noqa: A002 - the flag's name
+    has_missing: All = False,
+) -> None:
     """List the models on this machine, show one, or download one. Without a command: list them."""
     if context.invoked_subcommand is None:
         with report_failures():
-            _list(ModelListOptions(format=format))
-    elif format is not ModelsFormat.text:
-        raise typer.BadParameter(f"--format: write it behind {context.invoked_subcommand}")
+            _list(ModelListOptions(format=format, has_missing=has_missing))
+        return
+    for flag, is_given in (("--format", format is not ModelsFormat.text), ("--all", has_missing)):
+        if is_given:
+            raise typer.BadParameter(f"{flag}: write it behind {context.invoked_subcommand}")
 
 
 @app.command("list")
@@ -72,13 +88,16 @@ def pull_(options: ModelPullOptions) -> None:
 
 
 def _list(options: ModelListOptions) -> None:
+    from ...common import count_noun
     from ...engine import list_models, read_summaries
     from ...presets import user_config
     from ..render.models import show_models
 
-    entries = list_models(user_config().model_folders, note)
     part = (options.part or "").lower()
-    summaries = list(read_summaries(entry for entry in entries if part in entry.name.lower()))
+    found = list_models(user_config().model_folders, note, has_missing=True)
+    entries = [entry for entry in found if part in entry.name.lower()]
+    listed = entries if options.has_missing else [entry for entry in entries if not entry.is_missing]
+    summaries = list(read_summaries(listed))
     usable = [summary for summary in summaries if summary.is_model]
     if options.format is ModelsFormat.json:
         json.dump([summary.as_json() for summary in usable], sys.stdout, indent=2, ensure_ascii=False)
@@ -86,6 +105,8 @@ def _list(options: ModelListOptions) -> None:
     elif usable:
         show_models(usable)
     _report_rest(summaries, usable, options.part)
+    if hidden := len(entries) - len(listed):
+        note(f"{count_noun(hidden, 'model')} not listed: file missing; shown with --all")
 
 
 def _report_rest(summaries: list[ModelSummary], usable: list[ModelSummary], part: str | None) -> None:

@@ -8,6 +8,7 @@ from .completes import Completes
 from .flag import REQUIRED, Options, argument, flag, options_class
 
 LIST_HELP = "text: a table; json: all facts, with paths. [text]"
+ALL_HELP = "Also list models of Ollama whose file is missing."
 
 
 class ModelsFormat(StrEnum):
@@ -23,6 +24,7 @@ class ModelListOptions(Options):
 
     part: str | None = argument("PART", called="PART", help="Only models with this in their names.")
     format: ModelsFormat = flag("--format", help=LIST_HELP, default=ModelsFormat.text)
+    has_missing: bool = flag("--all", help=ALL_HELP, default=False)
 
 
 @options_class

@@ -16,7 +16,11 @@ from .ollama_models import find_in_ollama
 
 
 def list_models(
-    folders: Iterable[str | Path] = (), report: Report = lambda sentence: None, *, has_all_names: bool = False
+    folders: Iterable[str | Path] = (),
+    report: Report = lambda sentence: None,
+    *,
+    has_all_names: bool = False,
+    has_missing: bool = False,
 ) -> list[ModelEntry]:
     """Return every model on this machine, by its name; no header is read.
 
@@ -27,11 +31,14 @@ def list_models(
         folders: The user's own model folders.
         report: Called with a sentence for each folder that cannot be read.
         has_all_names: True: a file that two tools name is listed under each of the names.
+        has_missing: True: models of Ollama whose file is missing are listed, too; see `ModelEntry.is_missing`.
     """
     entries: list[ModelEntry] = []
     names: set[str] = set()
     sources: dict[object, str] = {}
     for entry in _find(current_system(), [Path(folder) for folder in folders], report):
+        if entry.is_missing and not has_missing:
+            continue
         first_source = sources.setdefault(_identity(entry.path), entry.source)
         if first_source != entry.source and not has_all_names:
             continue  # another tool has it, too

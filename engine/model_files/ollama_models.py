@@ -20,7 +20,7 @@ _DIGEST = re.compile(r"sha256[:-]([0-9a-fA-F]{64})")
 
 
 def find_in_ollama(root: Path, report: Report) -> Iterator[ModelEntry]:
-    """Yield Ollama's models: each manifest names the blob of its GGUF file."""
+    """Yield Ollama's models: each manifest names the blob of its GGUF file, which may be missing."""
     names: set[str] = set()
     for manifests in (root / name for name in _ROOTS):
         for directory, files in walk(manifests, report):
@@ -41,7 +41,8 @@ def _ollama_entry(root: Path, full_name: str, manifest: Any) -> ModelEntry | Non
     if path is None:
         return None
     name = next((full_name[len(start) :] for start in _DEFAULTS if full_name.startswith(start)), full_name)
-    return ModelEntry(f"ollama:{name}", "Ollama", path, (path,), _blob(root, digests.get(_SETTINGS)))
+    parts = (path,) if path.is_file() else ()
+    return ModelEntry(f"ollama:{name}", "Ollama", path, parts, _blob(root, digests.get(_SETTINGS)))
 
 
 def _ollama_layers(root: Path, manifest: Any) -> list[Mapping[str, Any]]:

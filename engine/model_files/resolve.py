@@ -108,7 +108,7 @@ def resolve_model(text: str | Path, folders: Iterable[str | Path] = ()) -> Path:
         return _resolve_of_tool(text, "LM Studio", find_of_lm_studio, unreadable)
     if text.startswith(_HUB_PREFIXES):
         return _resolve_of_hub(text)
-    entries = list_models(folders)
+    entries = list_models(folders, has_missing=True)
     entry = _find_under_all_names(text, entries, folders)
     if entry is not None:
         return entry.path
@@ -129,7 +129,7 @@ def _resolve_of_tool(
     if entry is not None:
         return entry.path
     if entries:
-        names = ", ".join(entry.name for entry in entries[:_MAX_CANDIDATES])
+        names = ", ".join([entry.name for entry in entries if not entry.is_missing][:_MAX_CANDIDATES])
         raise ModelError(f"{text}: {tool} has no model of this name here{_hint(text, entries)}; it has {names}")
     why = f" ({unreadable[0]})" if unreadable else ""
     raise ModelError(f"{text}: no model of {tool} is found on this machine{why}; gen models lists the others")
@@ -182,7 +182,7 @@ def _find_under_all_names(
     sought = text.lower()
     if any(sought in _names(entry) for entry in entries):
         return _find(text, entries)
-    everything = list_models(folders, has_all_names=True)
+    everything = list_models(folders, has_all_names=True, has_missing=True)
     named = [entry for entry in everything if sought in _names(entry)]
     return _find(text, named or entries) or _find(text, everything)
 
@@ -190,14 +190,21 @@ def _find_under_all_names(
 def _find(text: str, entries: list[ModelEntry]) -> ModelEntry | None:
     """Return the entry of a name, or of a part that one entry only has; None if no entry has it.
 
-    Raises ``ModelError`` that names the candidates.
+    Entries whose file is missing count only if no other entry fits. Raises ``ModelError`` that names the
+    candidates, or the missing file.
     """
     sought = text.lower()
     exact = [entry for entry in entries if sought in _names(entry)]
     words = [word for word in _bare(sought).split("@") if word]
     matches = exact or [entry for entry in entries if _has_all(entry, words)]
+    matches = [entry for entry in matches if not entry.is_missing] or matches
     if len({entry.path for entry in matches}) <= 1:
-        return matches[0] if matches else None
+        entry = matches[0] if matches else None
+        if entry is not None and entry.is_missing:
+            raise ModelError(
+                f"{text}: the file of {entry.name} is missing ({entry.path}); {entry.advice_if_missing}"
+            )
+        return entry
     names = ", ".join(entry.name for entry in matches[:_MAX_CANDIDATES])
     more = f" and {len(matches) - _MAX_CANDIDATES} more" if len(matches) > _MAX_CANDIDATES else ""
     raise ModelError(f"{text} fits {len(matches)} models: {names}{more}; give more of the name")

@@ -76,6 +76,8 @@ def read_summaries(entries: Iterable[ModelEntry]) -> Iterator[ModelSummary]:
 
 
 def _summarise(entry: ModelEntry, headers: dict[tuple[int, int], _Header]) -> ModelSummary:
+    if entry.is_missing:
+        return ModelSummary(entry, 0, problem=f"missing; {entry.advice_if_missing}")
     size, elements, problem = 0, Counter[int](), _missing_part(entry)
     values: Values = {}
     for number, path in enumerate(entry.parts):

@@ -47,6 +47,34 @@ def test_the_list(gen, user):
     )
 
 
+@pytest.mark.parametrize("command", [["models"], ["models", "list"]], ids=" ".join)
+def test_a_missing_file_of_ollama(gen, user, command):
+    path = in_ollama(user / "ollama", "registry.ollama.ai/library/gone:latest")
+    path.unlink()
+    note = "gen: note: 1 model not listed: file missing; shown with --all\n"
+    result = gen(*command)
+    assert "gone" not in result.out
+    assert note in result.err
+    assert "gone" not in gen(*command, "--format", "json").out
+    result = gen(*command, "--all")
+    (row,) = (line for line in result.out.splitlines() if line.startswith("ollama:gone:latest "))
+    assert "missing; `ollama pull gone:latest` downloads it" in row
+    assert note not in result.err
+    listed = json.loads(gen(*command, "--all", "--format", "json").out)
+    (model,) = (model for model in listed if model["name"] == "ollama:gone:latest")
+    assert (model["path"], model["problem"]) == (str(path), "missing; `ollama pull gone:latest` downloads it")
+
+
+def test_running_a_missing_file_of_ollama(gen, user):
+    path = in_ollama(user / "ollama", "registry.ollama.ai/library/gone:latest")
+    path.unlink()
+    sentence = f"the file of ollama:gone:latest is missing ({path}); `ollama pull gone:latest` downloads it\n"
+    for name in ("ollama:gone", "gone"):
+        assert gen("x", "-m", name, code=1).err == f"gen: {name}: {sentence}"
+        assert gen("models", "show", name, code=1).err == f"gen: {name}: {sentence}"
+    assert gen("x", GEN_MODEL="ollama:gone", code=1).err == f"gen: $GEN_MODEL: ollama:gone: {sentence}"
+
+
 def test_the_list_as_json(gen, user):
     models = json.loads(gen("models", "--format", "json").out)
     assert models == json.loads(gen("models", "list", "--format", "json").out)

@@ -232,11 +232,18 @@ def test_own_folders(home):
     assert reports == [f"model_folders: {home}/absent: there is no such folder"]
 
 
-def test_a_model_of_ollama_whose_file_is_gone_is_listed_with_that(home):
-    in_ollama(home / ".ollama/models", "registry.ollama.ai/library/gone:1b").unlink()
-    (summary,) = read_summaries(entry for entry in list_models() if entry.source == "Ollama")
-    assert summary.entry.name == "ollama:gone:1b"
-    assert summary.problem == "there is no such file"
+def test_a_model_of_ollama_whose_file_is_missing_is_listed_on_request(home):
+    path = in_ollama(home / ".ollama/models", f"{REGISTRY}/gone:1b")
+    path.unlink()
+    in_ollama(home / ".ollama/models", f"{REGISTRY}/here:1b")
+    assert [entry.name for entry in list_models()] == ["ollama:here:1b"]
+    summaries = {summary.entry.name: summary for summary in read_summaries(list_models(has_missing=True))}
+    assert list(summaries) == ["ollama:gone:1b", "ollama:here:1b"]
+    gone, here = summaries.values()
+    assert (gone.entry.is_missing, here.entry.is_missing) == (True, False)
+    assert (gone.entry.path, gone.entry.parts, gone.size_bytes, gone.is_model) == (path, (), 0, True)
+    assert gone.problem == "missing; `ollama pull gone:1b` downloads it"
+    assert here.problem is None
 
 
 def test_a_file_of_two_tools_counts_once(home):

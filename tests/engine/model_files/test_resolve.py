@@ -176,6 +176,24 @@ def test_any_part_of_a_split_model_loads(parts, number):
         assert model.vocabulary.size == 49152
 
 
+@pytest.mark.parametrize("text", ["ollama:llama3.2:3b", "ollama:3b", "llama3.2:3b", ":3b"])
+def test_a_model_of_ollama_whose_file_is_missing(models, text):
+    models["llama3.2:3b"].unlink()
+    with pytest.raises(ModelError) as caught:
+        resolve_model(text)
+    assert str(caught.value) == (
+        f"{text}: the file of ollama:llama3.2:3b is missing ({models['llama3.2:3b']}); `ollama pull llama3.2:3b`"
+        " downloads it"
+    )
+
+
+def test_a_name_that_fits_a_missing_model_too_means_the_one_that_is_here(models):
+    models["llama3.2:3b"].unlink()
+    assert resolve_model("ollama:llama3.2") == resolve_model("llama3.2") == models["llama3.2:1b"]
+    with pytest.raises(ModelError, match=r"ollama:nonsuch: Ollama has no model .*; it has (?!.*llama3.2:3b)"):
+        resolve_model("ollama:nonsuch")
+
+
 def test_a_part_that_is_missing_is_named(parts, tmp_path):
     for path in parts[:2]:
         (tmp_path / path.name).symlink_to(path)
