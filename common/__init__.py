@@ -8,6 +8,13 @@ from .lazy_exports import lazy_exports
 
 if TYPE_CHECKING:
     from .append_only_file import AppendOnlyFile
+    from .bounded_reading import (
+        MAX_LINE_BYTES,
+        MAX_TEXT_BYTES,
+        InputTooLargeError,
+        bounded_lines,
+        read_bounded,
+    )
     from .errors import LogitsmithError
     from .named_files import SearchFolder, find_named_files, search_path
     from .strict_json import NonFiniteNumberError, json_problem, parse_strict_json
@@ -26,12 +33,16 @@ if TYPE_CHECKING:
     from .whole_file import write_whole_file
 
 __all__ = [
+    "MAX_LINE_BYTES",
+    "MAX_TEXT_BYTES",
     "AppendOnlyFile",
+    "InputTooLargeError",
     "LogitsmithError",
     "NonFiniteNumberError",
     "NotUTF8Error",
     "SearchFolder",
     "TextFileError",
+    "bounded_lines",
     "count_noun",
     "decode_text_file",
     "decode_utf8",
@@ -44,6 +55,7 @@ __all__ = [
     "parse_strict_json",
     "problem_message",
     "problem_sentence",
+    "read_bounded",
     "read_text_file",
     "replace_surrogates",
     "search_path",
@@ -57,6 +69,7 @@ __getattr__ = lazy_exports(
     __name__,
     {
         "append_only_file": "AppendOnlyFile",
+        "bounded_reading": "MAX_LINE_BYTES MAX_TEXT_BYTES InputTooLargeError bounded_lines read_bounded",
         "errors": "LogitsmithError",
         "named_files": "SearchFolder find_named_files search_path",
         "strict_json": "NonFiniteNumberError json_problem parse_strict_json",

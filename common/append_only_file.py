@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from .bounded_reading import bounded_lines
+
 try:
     from fcntl import LOCK_EX, LOCK_NB, flock
 except ImportError:  # Windows has no flock: there nothing warns of two processes on one file
@@ -43,15 +45,13 @@ class AppendOnlyFile:
         except OSError:
             return False
 
-    def read(self) -> bytes:
-        """Return all that the file holds."""
-        with self.path.open("rb") as file:
-            return file.read()
-
     def lines(self) -> Iterator[bytes]:
-        """Read line by line, each with its line end; a torn last line has none."""
-        with self.path.open("rb") as file:
-            yield from file
+        """Read line by line, each with its newline; an incomplete last line has none.
+
+        Raises ``InputTooLargeError`` for a line that no process of ours appends.
+        """
+        with self.path.open("rb") as file, self._errors_named():
+            yield from bounded_lines(file)
 
     def truncate(self, length: int) -> None:
         """Cut the file off behind its first ``length`` bytes, such as a line that a crash left torn."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from .bounded_reading import InputTooLargeError, read_bounded
 from .text import NotUTF8Error, decode_utf8
 
 
@@ -20,17 +21,14 @@ def read_text_file(path: Path, max_bytes: int) -> str:
     """
     try:
         with path.open("rb") as file:
-            # One byte more than allowed: a device or a pipe has no size to ask for.
-            data = file.read(max_bytes + 1)
+            data = read_bounded(file, max_bytes)
     except (OSError, ValueError) as error:
         raise TextFileError(file_problem(error, path)) from None
-    return decode_text_file(data, max_bytes)
+    return decode_text_file(data)
 
 
-def decode_text_file(data: bytes, max_bytes: int) -> str:
+def decode_text_file(data: bytes) -> str:
     """Return the bytes of a file as text, without a byte order mark. Raises ``TextFileError``."""
-    if len(data) > max_bytes:
-        raise TextFileError(f"the file is larger than {max_bytes // 1_000_000} MB")
     try:
         return decode_utf8(data)
     except NotUTF8Error as error:
@@ -41,6 +39,8 @@ def file_problem(error: OSError | ValueError, path: Path) -> str:
     """Return why a file could not be opened or read; a ``ValueError`` is one about its name."""
     if isinstance(error, FileNotFoundError):
         return "there is no such file"
+    if isinstance(error, InputTooLargeError):
+        return str(error.strerror)
     # Not `Path.is_dir`, which may raise the same error again.
     if isinstance(error, IsADirectoryError) or (isinstance(error, OSError) and os.path.isdir(path)):  # noqa: PTH112
         return "it is a folder, not a file"

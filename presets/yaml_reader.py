@@ -91,12 +91,9 @@ def read_text(path: Path, origin: str) -> str:
 
 
 def decode_text(data: bytes, origin: str) -> str:
-    """Return the bytes of a file as text, without a byte order mark.
-
-    Raises ``PresetError`` for more than 1 MB, and for what is not UTF-8.
-    """
+    """Return the bytes of a file as text, without a byte order mark. Raises ``PresetError`` if not UTF-8."""
     try:
-        return decode_text_file(data, MAX_FILE_BYTES)
+        return decode_text_file(data)
     except TextFileError as error:
         raise PresetError(f"{origin}: {error}") from None
 

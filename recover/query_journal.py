@@ -6,14 +6,14 @@ A restarted method asks the same questions in the same order; those with an answ
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from ..common import AppendOnlyFile, parse_strict_json, problem_message, problem_sentence
+from ..common import AppendOnlyFile, InputTooLargeError, parse_strict_json, problem_message, problem_sentence
 from ..common.limits import INT32_MAX
 from ..logprobs import encode_json
 from .endpoints.base import EndpointAnswer
@@ -114,23 +114,30 @@ class QueryJournal:
 
     def _read(self, resume: bool) -> None:
         """Read the file. Nothing is cut off before it is certain that the file is a journal."""
-        data = self._file.read()
-        length = data.rfind(b"\n") + 1
-        lines = data[:length].splitlines()
-        if not lines and _line(self._head).startswith(data):  # empty, or a torn head
+        try:
+            self._read_lines(self._file.lines(), resume)
+        except InputTooLargeError as error:
+            raise RecoverError(f"{self.path}: this is no checkpoint of a recovery: {error.strerror}") from None
+
+    def _read_lines(self, lines: Iterator[bytes], resume: bool) -> None:
+        head = next(lines, b"")
+        if not head.endswith(b"\n") and _line(self._head).startswith(head):  # empty, or an incomplete head
             self._file.truncate(0)
             self._append(self._head)
             return
-        self._check_head(lines[0] if lines else data, resume)
-        for number, line in enumerate(lines[1:], 2):
+        self._check_head(head, resume)
+        length = len(head) if head.endswith(b"\n") else 0
+        for number, line in enumerate(lines, 2):
+            if not line.endswith(b"\n"):  # an incomplete last line
+                break
             try:
                 stored = _StoredAnswer.model_validate(parse_strict_json(line))
                 self._answers[stored.key] = stored.answer()
             except ValueError as error:
                 problem = f"line {number} is no answer ({_problem(error)}); the file is damaged"
                 raise RecoverError(f"{self.path}: {problem}") from None
-        if length < len(data):  # a torn last line
-            self._file.truncate(length)
+            length += len(line)
+        self._file.truncate(length)
 
     def _check_head(self, line: bytes, resume: bool) -> None:
         try:

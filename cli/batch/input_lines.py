@@ -11,11 +11,10 @@ from queue import Empty, Queue
 from threading import Thread
 from typing import Any, BinaryIO, Generic, TypeVar
 
+from ...common import MAX_LINE_BYTES, bounded_lines
 from ..inputs.json_lines import InvalidLineError, number_lines, parse_object
 from .template import PromptTemplate
 
-_MAX_FIELD_CHARACTERS = 2**31 - 1
-"""Of a CSV field: the largest limit that the csv module takes; its own default is 131,072."""
 _WAIT_SECONDS = 0.1
 """How long the batch waits for a line while it has nothing to do: short, so that Ctrl-C is seen soon."""
 _MAX_LINES_AHEAD = 1024
@@ -99,7 +98,7 @@ class _End:
     error: BaseException | None
 
 
-def read_json_lines(file: Iterable[bytes]) -> Iterator[InputLine]:
+def read_json_lines(file: BinaryIO) -> Iterator[InputLine]:
     """Read one object a line; empty lines are skipped."""
     for number, text in number_lines(file):
         yield InputLine(number, _parse(text), _digest(text))
@@ -122,10 +121,10 @@ def read_csv_lines(file: BinaryIO, template: PromptTemplate) -> Iterator[InputLi
     A column ``custom_id`` or ``id`` becomes the request's id. A row's number is that of its
     first line. Raises ``InvalidLineError`` if the first row does not name the template's columns.
     """
-    csv.field_size_limit(_MAX_FIELD_CHARACTERS)
+    csv.field_size_limit(MAX_LINE_BYTES)  # of characters; a field may have many lines
     text = io.TextIOWrapper(file, encoding="utf-8-sig", errors="surrogateescape", newline="")
     try:
-        rows = csv.reader(text, strict=True)
+        rows = csv.reader(bounded_lines(text), strict=True)
         try:
             columns = next(rows, [])
         except csv.Error as error:

@@ -15,6 +15,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from ...common import (
     AppendOnlyFile,
+    InputTooLargeError,
     LogitsmithError,
     json_problem,
     parse_strict_json,
@@ -188,7 +189,11 @@ class ResultJournal:
             raise JournalError(
                 f"{self._path} is there already; --resume goes on with it, or give another file with -o"
             )
-        self._file.truncate(self._read_results())
+        try:
+            end = self._read_results()
+        except InputTooLargeError as error:
+            raise JournalError(f"{self._path}: {error.strerror}; it is left as it is") from None
+        self._file.truncate(end)
         self._sync()
         self._file.sync_folder()
 

@@ -11,7 +11,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from ...common import parse_strict_json, write_whole_file
+from ...common import parse_strict_json, read_bounded, write_whole_file
 from .journal import JournalError
 
 _SUFFIX = ".settings.json"
@@ -56,7 +56,8 @@ def settings_digest(settings: Mapping[str, Any]) -> str:
 def read_settings(path: Path) -> dict[str, Any] | None:
     """Return the settings that a file holds; None if there is no file. Raises ``JournalError``."""
     try:
-        data = path.read_bytes()
+        with path.open("rb") as file:
+            data = read_bounded(file)
     except FileNotFoundError:
         return None
     except OSError as error:

@@ -77,11 +77,12 @@ class _Input:
 
     def runs(self, ids: frozenset[str]) -> Iterator[Iterator[RecordedEvent]]:
         """The runs of the file; of a batch's results only those of ``ids``, if there are any."""
+        from ...common import bounded_lines
         from ...logprobs import read_stream, split_runs
 
         # Ctrl-C is for the program that writes the pipe; it then ends the stream in order.
-        with ignored_interrupts() if is_stdin(self.path) else nullcontext(), open_input(self.path) as lines:
-            for run in split_runs(read_stream(lines, self.problems.append)):
+        with ignored_interrupts() if is_stdin(self.path) else nullcontext(), open_input(self.path) as file:
+            for run in split_runs(read_stream(bounded_lines(file), self.problems.append)):
                 yield from self._chosen(run, ids)
 
     def _chosen(self, run: Iterator[RecordedEvent], ids: frozenset[str]) -> Iterator[Iterator[RecordedEvent]]:

@@ -9,7 +9,7 @@ from pathlib import Path
 import typer
 
 from ..errors import BAD_USAGE, fail, note, report_failures
-from ..inputs.files import file_errors_in_words, is_stdin
+from ..inputs.files import is_stdin, read_input
 from ..inputs.grammar import check_grammar
 from ..inputs.preset import import_file, list_sections, open_preset, report
 from ..options.presets import PresetExportOptions, PresetImportOptions, PresetNameOptions
@@ -52,9 +52,7 @@ def show(options: PresetNameOptions) -> None:
         report(imported.reported)
         text = imported.yaml_text()
     else:
-        path = find_preset(options.name).path
-        with file_errors_in_words(path):
-            text = path.read_text(encoding="utf-8", errors="replace")
+        text = read_input(find_preset(options.name).path).decode("utf-8", "replace")
     sys.stdout.write(terminal_safe(text, sys.stdout))
 
 

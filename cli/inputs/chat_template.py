@@ -28,7 +28,7 @@ def chat_template_source(text: str) -> str:
         source = read_text_file(Path(text), _MAX_BYTES)
     except TextFileError as error:
         near = nearest_name(text, builtin_chat_templates())
-        hint = f"; did you mean {near}?" if near else ", nor has llama.cpp a template of that name"
+        hint = f"; did you mean {near}?" if near else "; llama.cpp has no template of that name"
         raise ModelError(f"{text}: {error}{hint}") from None
     if not is_chat_template(source):
         raise ModelError(f"{text}: this is no chat template: there is no Jinja in it")

@@ -39,7 +39,19 @@ def input_name(path: Path) -> str:
 
 @contextmanager
 def open_input(path: Path) -> Iterator[BinaryIO]:
-    """Open the file, or stdin for ``-``. Raises ``OSError``."""
+    """Open the file, or stdin for ``-``. Raises ``OSError``; an ``InputTooLargeError`` gets the file's name."""
+    from ...common import InputTooLargeError
+
+    try:
+        with _opened(path) as file:
+            yield file
+    except InputTooLargeError as error:
+        error.filename = error.filename or input_name(path)
+        raise
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[BinaryIO]:
     if is_stdin(path):
         if sys.stdin is None:
             raise OSError(None, "it is closed", "stdin")
@@ -66,22 +78,32 @@ def file_errors_in_words(path: Path) -> Iterator[None]:
         raise OSError(error.errno, file_problem(error, path), str(path)) from None
 
 
-def read_input(path: Path) -> bytes:
-    """Return all that the file holds, or stdin for ``-``. Raises ``OSError``."""
+def read_input(path: Path, max_bytes: int | None = None) -> bytes:
+    """Return all that the file holds, or stdin for ``-``. Raises ``OSError``.
+
+    ``max_bytes``: a larger file is an error; None: `MAX_TEXT_BYTES`.
+    """
+    from ...common import MAX_TEXT_BYTES, read_bounded
+
     with open_input(path) as file:
-        return file.read()
+        return read_bounded(file, MAX_TEXT_BYTES if max_bytes is None else max_bytes)
 
 
 def read_piped(use: str) -> bytes | None:
     """Return what a pipe or a redirected file holds; None if stdin is neither, as a terminal or /dev/null.
 
     A pipe in which nothing arrives is named. ``use``: what it is read for, such as ``goes before the prompt``.
+    Raises ``InputTooLargeError``.
     """
+    from ...common import InputTooLargeError
+
     try:
         if sys.stdin is None or stat.S_ISCHR(os.fstat(sys.stdin.fileno()).st_mode):
             return None
         _wait_for_stdin(use)
         return read_input(STDIN)
+    except InputTooLargeError:
+        raise
     except OSError:  # nohup opens stdin so that it cannot be read
         return None
 

@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import codecs
 import json
-from collections.abc import Iterable, Iterator
-from typing import Any
+from collections.abc import Iterator
+from typing import IO, Any
 
-from ...common import LogitsmithError, json_problem, parse_strict_json
+from ...common import LogitsmithError, bounded_lines, json_problem, parse_strict_json
 
 
 class InvalidLineError(LogitsmithError):
     """A line that cannot be used. The message says what is wrong with it."""
 
 
-def number_lines(file: Iterable[bytes]) -> Iterator[tuple[int, bytes]]:
-    """Number the lines from 1, without blanks around them and a byte order mark; empty lines are left out."""
-    for number, line in enumerate(file, 1):
+def number_lines(file: IO[bytes]) -> Iterator[tuple[int, bytes]]:
+    """Number the lines from 1, without spaces around them and a byte order mark; empty lines are left out.
+
+    Raises ``InputTooLargeError``.
+    """
+    for number, line in enumerate(bounded_lines(file), 1):
         text = (line.removeprefix(codecs.BOM_UTF8) if number == 1 else line).strip()
         if text:
             yield number, text

@@ -82,9 +82,9 @@ def import_file(path: Path, format_name: str | None, section: str | None) -> Imp
             )
         return _import_gguf(path)
     if is_stdin(path):
-        from ...presets.yaml_reader import decode_text
+        from ...presets.yaml_reader import MAX_FILE_BYTES, decode_text
 
-        text = decode_text(read_input(path), input_name(path))
+        text = decode_text(read_input(path, MAX_FILE_BYTES), input_name(path))
         imported = presets.import_text(text, input_name(path), format_name, section)
     else:
         imported = presets.import_preset(path, format_name, section)

@@ -56,7 +56,7 @@ def count_lines(path: Path) -> int | None:
     """The lines that are not empty; None if they can be read only once."""
     if is_stdin(path) or not path.is_file():
         return None
-    with path.open("rb") as file:
+    with open_input(path) as file:
         return sum(1 for _ in number_lines(file))
 
 

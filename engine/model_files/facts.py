@@ -11,6 +11,7 @@ from pathlib import Path
 from ..gguf import check_gguf
 from ..gguf_header import HeaderReader
 from ..gguf_metadata import metadata_text
+from .folder_walk import read_text
 
 _SPECIAL = {
     "bos": "begins a text",
@@ -117,7 +118,7 @@ def _read_settings(path: Path | None) -> Mapping[str, object]:
     if path is None:
         return {}
     try:
-        settings = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError):
+        settings = json.loads(read_text(path))
+    except (ValueError, RecursionError):
         return {}
     return settings if isinstance(settings, dict) else {}

@@ -12,6 +12,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from .folder_walk import read_text
+
 _OLLAMA_SERVICES = ("/usr/share/ollama/.ollama/models", "/var/lib/ollama")
 """Where Ollama's Linux service keeps models: the user `ollama` of its install script, and that of Arch Linux."""
 
@@ -109,17 +111,14 @@ def jan_folders(system: SystemFolders) -> list[Path]:
 
 
 def _first_line(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8").strip().split("\n")[0]
-    except (OSError, ValueError):
-        return ""
+    return read_text(path).strip().split("\n")[0]
 
 
 def _json_text(path: Path, key: str) -> str:
     """Return a text of another tool's settings; empty if there is none, or if the file cannot be read."""
     try:
-        settings = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError):
+        settings = json.loads(read_text(path))
+    except (ValueError, RecursionError):
         return ""
     value = settings.get(key) if isinstance(settings, dict) else None
     return value if isinstance(value, str) else ""

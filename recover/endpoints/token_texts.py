@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
-from ...common import file_problem
+from ...common import file_problem, read_bounded
 from ..errors import RecoverError
 
 T = TypeVar("T", bytes, str)
@@ -79,7 +79,9 @@ def read_tiktoken(path: Path) -> list[bytes | None]:
     pieces: dict[int, bytes] = {}
     number = 0
     try:
-        for line in path.read_bytes().splitlines():
+        with path.open("rb") as file:
+            data = read_bounded(file)
+        for line in data.splitlines():
             number += 1
             if line.strip():
                 text, token = line.split()

@@ -1,5 +1,9 @@
 """Bad input: one clear sentence on stderr, the right exit code, nothing on stdout."""
 
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
 
 pytestmark = pytest.mark.usefixtures("with_pruned_model")
@@ -237,8 +241,6 @@ def test_truncated_model(gen, home):
 def test_no_prompt_at_a_terminal(environment):
     import os
     import pty
-    import subprocess
-    import sys
 
     leader, follower = pty.openpty()
     command = [sys.executable, "-m", "logitsmith.cli", "-n", "5"]
@@ -374,3 +376,73 @@ def test_another_format_is_one_line_for_inspect(gen, home, data):
     )
     assert result.err.count("\n") == 1
     assert "Input" not in result.err
+
+
+TEXT_TOO_LARGE = "it is larger than 100 MB; give a shorter text\n"
+LINE_TOO_LONG = "line 1 is longer than 256 MB; give a file of shorter lines\n"
+ENDLESS = {
+    "a prompt": (["-f", "{}"], TEXT_TOO_LARGE),
+    "a prompt of gen next": (["next", "-f", "{}"], TEXT_TOO_LARGE),
+    "a text to score": (["score", "-f", "{}"], TEXT_TOO_LARGE),
+    "a prompt of gen recover": (["recover", "-f", "{}", "--window", "5", "-o", "-"], TEXT_TOO_LARGE),
+    "a text to check": (["grammars", "check", "json", "--text-file", "{}"], TEXT_TOO_LARGE),
+    "a preset that is shown": (["presets", "show", "{}"], TEXT_TOO_LARGE),
+    "a run": (["inspect", "{}"], LINE_TOO_LONG),
+    "lines to score": (["score", "--jsonl", "{}"], LINE_TOO_LONG),
+    "requests": (["batch", "{}", "-o", "out.jsonl"], LINE_TOO_LONG),
+    "rows of requests": (["batch", "{}", "-o", "out.jsonl", "--template", "{{a}}"], LINE_TOO_LONG),
+}
+ENDLESS_OPTIONS = {
+    "a preset": (["-P", "{}"], "{}: it is larger than 1 MB; give a shorter text\n"),
+    "a grammar": (["--grammar-file", "{}"], "--grammar-file: {}: it is larger than 4 MB; give a shorter text\n"),
+    "a schema": (["-jf", "{}"], "--json-schema-file: {}: it is larger than 4 MB; give a shorter text\n"),
+    "a template": (
+        ["--chat-template-file", "{}"],
+        "--chat-template: {}: it is larger than 1 MB; give a shorter text; llama.cpp has no template of that"
+        " name\n",
+    ),
+    "a model": (["-m", "{}"], "{}: not a GGUF file\n"),
+    "an adapter": (["--lora", "{}"], "--lora {}: not a GGUF file\n"),
+}
+
+
+@pytest.mark.parametrize(("arguments", "message"), ENDLESS.values(), ids=ENDLESS)
+def test_a_file_without_end_is_read_to_a_limit(gen, arguments, message):
+    result = gen(*[argument.format("/dev/zero") for argument in arguments], code=1)
+    assert result.err.splitlines(keepends=True)[-1] == f"gen: /dev/zero: {message}"
+
+
+@pytest.mark.parametrize(("arguments", "message"), ENDLESS_OPTIONS.values(), ids=ENDLESS_OPTIONS)
+def test_an_option_names_a_file_without_end(gen, arguments, message):
+    code = 1 if "GGUF" in message else 2
+    result = gen("x", *[argument.format("/dev/zero") for argument in arguments], code=code)
+    assert result.err == f"gen: {message.format('/dev/zero')}"
+
+
+ENDLESS_PIPES = {
+    "a prompt": ([], f"gen: stdin: {TEXT_TOO_LARGE}"),
+    "a chat": (
+        ["chat", "--no-log"],
+        "gen: stdin: a line is larger than 100 MB, so the chat ends; give shorter turns\n",
+    ),
+    "a run": (["inspect"], f"gen: stdin: {LINE_TOO_LONG}"),
+    "requests": (["batch", "-", "-o", "-"], f"gen: stdin: {LINE_TOO_LONG}"),
+}
+
+
+@pytest.mark.parametrize(("arguments", "message"), ENDLESS_PIPES.values(), ids=ENDLESS_PIPES)
+def test_a_stdin_without_end_is_read_to_a_limit(environment, arguments, message):
+    with Path("/dev/zero").open("rb") as zeros:
+        command = [sys.executable, "-m", "logitsmith.cli", *arguments]
+        done = subprocess.run(command, stdin=zeros, capture_output=True, env=environment, check=False, text=True)
+    assert (done.returncode, done.stderr.splitlines(keepends=True)[-1]) == (1, message)
+
+
+def test_what_is_piped_in_before_a_prompt_is_read_to_a_limit(environment):
+    command = [sys.executable, "-m", "logitsmith.cli", "x"]
+    with subprocess.Popen(["cat", "/dev/zero"], stdout=subprocess.PIPE) as zeros:
+        done = subprocess.run(
+            command, stdin=zeros.stdout, capture_output=True, env=environment, check=False, text=True
+        )
+        zeros.kill()
+    assert (done.returncode, done.stderr) == (1, f"gen: stdin: {TEXT_TOO_LARGE}")

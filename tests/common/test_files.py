@@ -1,10 +1,25 @@
 """Files: named ones, whole ones, and ones that are only appended to."""
 
+import errno
+import io
 import os
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
-from logitsmith.common import AppendOnlyFile, find_named_files, search_path, write_problem, write_whole_file
+from logitsmith.common import (
+    AppendOnlyFile,
+    InputTooLargeError,
+    TextFileError,
+    bounded_lines,
+    file_problem,
+    find_named_files,
+    read_bounded,
+    read_text_file,
+    search_path,
+    write_problem,
+    write_whole_file,
+)
 
 
 def test_named_files_are_sorted_and_hidden_ones_left_out(tmp_path):
@@ -45,7 +60,6 @@ def test_lines_are_appended_and_a_torn_one_is_cut_off(tmp_path):
     path.write_bytes(b"one\ntor")
     file = AppendOnlyFile(path)
     assert file.lock()
-    assert file.read() == b"one\ntor"
     assert list(file.lines()) == [b"one\n", b"tor"]
     file.truncate(4)
     file.append(b"two\n")
@@ -53,6 +67,57 @@ def test_lines_are_appended_and_a_torn_one_is_cut_off(tmp_path):
     file.sync_folder()
     assert (path.read_bytes(), file.size) == (b"one\ntwo\n", 8)
     file.close()
+
+
+SMALL = 2_000_000
+READS = {
+    "as long as is allowed": (b"x" * SMALL, None),
+    "a byte longer": (b"x" * (SMALL + 1), "it is larger than 2 MB; give a shorter text"),
+    "nothing": (b"", None),
+}
+
+
+@pytest.mark.parametrize(("data", "problem"), READS.values(), ids=READS)
+def test_a_read_is_bounded(data, problem):
+    if problem is None:
+        assert read_bounded(io.BytesIO(data), SMALL) == data
+        return
+    with pytest.raises(InputTooLargeError) as caught:
+        read_bounded(io.BytesIO(data), SMALL)
+    assert (caught.value.strerror, caught.value.errno) == (problem, errno.EFBIG)
+    assert file_problem(caught.value, Path("x")) == problem
+
+
+LINES = {
+    "as long as is allowed": (b"a\n" + b"x" * (SMALL - 1) + b"\n", [2, SMALL], None),
+    "a byte longer": (
+        b"a\n" + b"x" * SMALL + b"\n",
+        [2],
+        "line 2 is longer than 2 MB; give a file",
+    ),
+    "no newline at the end": (b"a\nb", [2, 1], None),
+    "empty": (b"", [], None),
+}
+
+
+@pytest.mark.parametrize("is_text", [False, True], ids=["bytes", "text"])
+@pytest.mark.parametrize(("data", "lengths", "problem"), LINES.values(), ids=LINES)
+def test_lines_are_bounded(data, lengths, problem, is_text):
+    file = io.StringIO(data.decode()) if is_text else io.BytesIO(data)
+    found = []
+    with pytest.raises(InputTooLargeError, match=problem) if problem else nullcontext():
+        for line in bounded_lines(file, SMALL):
+            found.append(len(line))
+    assert found == lengths
+
+
+def test_a_device_without_end_is_read_to_the_limit():
+    with Path("/dev/zero").open("rb") as file, pytest.raises(InputTooLargeError):
+        read_bounded(file, SMALL)
+    with Path("/dev/zero").open("rb") as file, pytest.raises(InputTooLargeError):
+        next(bounded_lines(file, SMALL))
+    with pytest.raises(TextFileError, match="it is larger than 2 MB; give a shorter text"):
+        read_text_file(Path("/dev/zero"), SMALL)
 
 
 def test_one_process_at_a_time(tmp_path):

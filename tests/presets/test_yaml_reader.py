@@ -161,7 +161,7 @@ FILES = {
     "text": (b"hello\n", "the file holds a single value; keys with values are needed, as in key: value"),
     "not_utf8": (b"a: 1\nb: \xff\n", "line 2: the file is not UTF-8"),
     "utf16": ("a: 1".encode("utf-16"), "line 1: the file is not UTF-8"),
-    "too_large": (b"#" * (MAX_FILE_BYTES + 1), "the file is larger than 1 MB"),
+    "too_large": (b"#" * (MAX_FILE_BYTES + 1), "it is larger than 1 MB; give a shorter text"),
     "syntax": (
         b"chain:\n  - top_k: 40\n - dist\n",
         "line 3, column 2: this does not go on from the lines above; indent one list or table alike",

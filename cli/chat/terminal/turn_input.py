@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import sys
 from abc import ABC, abstractmethod
+from io import StringIO
 
-from ....common import LogitsmithError, NotUTF8Error, decode_utf8
+from ....common import MAX_TEXT_BYTES, LogitsmithError, NotUTF8Error, decode_utf8
 
 BLOCK_MARK = '"""'
 """On a line of its own it begins and ends a turn of several lines."""
@@ -55,29 +56,42 @@ class TurnInput(ABC):
 class PipedInput(TurnInput):
     """The lines of stdin: each is a turn, or part of a block between two marks. Blank lines are none."""
 
+    _is_over = False
+    """True after a turn that is too large: nothing more is read."""
+
     def read(self, default: str = "", question: str = "") -> str:
         """Return the next turn."""
         while not (line := self._line().strip("\n")).strip():
             pass
         if line.strip() != BLOCK_MARK:
             return line
-        lines: list[str] = []
+        block = StringIO()  # a list of short lines would take twenty times the memory
         try:
             while (line := self._line()).strip() != BLOCK_MARK:
-                lines.append(line)
+                block.write(line)
+                self._check_size(block.tell(), "a block")
         except EndOfInputError:
-            if not lines:
+            if not block.tell():
                 raise
-        return "".join(lines).removesuffix("\n")
+        return block.getvalue().removesuffix("\n")
 
     def _line(self) -> str:
-        data = b"" if sys.stdin is None else sys.stdin.buffer.readline()
+        is_open = sys.stdin is not None and not self._is_over
+        data = sys.stdin.buffer.readline(MAX_TEXT_BYTES + 1) if is_open else b""
         if not data:
             raise EndOfInputError
+        self._check_size(len(data), "a line")
         try:
             return decode_utf8(data)
         except NotUTF8Error as error:
             raise TurnError(f"stdin is {error}") from None
+
+    def _check_size(self, size: int, what: str) -> None:
+        """End the input with a ``TurnError``: what follows in such a line or block is not a turn."""
+        if size > MAX_TEXT_BYTES:
+            self._is_over = True
+            limit = MAX_TEXT_BYTES // 1_000_000
+            raise TurnError(f"stdin: {what} is larger than {limit} MB, so the chat ends; give shorter turns")
 
 
 def unmarked(text: str) -> str:

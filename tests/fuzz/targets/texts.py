@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from functools import cache
 
 import typer
@@ -32,7 +33,7 @@ def _model() -> Model:
 def score_lines(data: bytes) -> None:
     """Lines that `gen score --jsonl` scores; a wrong one does not end the others."""
     first: Exception | None = None
-    for number, line in number_lines(data[:_MOST_BYTES].splitlines(keepends=True)):
+    for number, line in number_lines(io.BytesIO(data[:_MOST_BYTES])):
         try:
             scored_line(_model(), line, number, None).encode()
         except (InvalidLineError, ModelError) as error:
