@@ -136,7 +136,7 @@ def test_every_command_with_a_model_takes_names(gen, user):
     assert next_token["model"] == "ollama:smol:135m"
     run = gen("The sea", "-m", "ollama:smol", "-n", "1", "-t", "1", "--format", "jsonl", "--stats")
     assert run.lines[0]["model"] == run.lines[-1]["model"] == "ollama:smol:135m"
-    assert run.err.startswith("\nmodel       ollama:smol:135m\n")
+    assert run.err.startswith("model       ollama:smol:135m\n")
     assert " ollama:smol:135m " in gen("x", "-m", "smol:135", "--show-config").out.splitlines()[0]
 
 

@@ -114,7 +114,7 @@ def test_an_interrupted_reading(random_model):
     expected = cold_logits(random_model, prompt)
     random_model.context.truncate(0)
     done = []
-    random_model.context.read(prompt, lambda count, _: done.append(count), lambda: bool(done), exact=True)
+    random_model.context.read(prompt, lambda count, _: done.append(count), lambda: any(done), exact=True)
     assert len(random_model.context.tokens) == 128
     assert random_model.context.read(prompt, exact=True) == 128
     assert np.array_equal(random_model.context.logits(), expected)
