@@ -4,7 +4,7 @@ import io
 import re
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from logitsmith.cli.render.markdown import MarkdownStream
 from logitsmith.cli.render.markdown.inline import settled_length
@@ -70,6 +70,7 @@ MARKS = ["word ", "two", "\n", "\n\n", "**", "*", "_", "`", "```\n", "- ", "1. "
          "שלום", "👩‍👧", "é", "---\n", "\t", ")"]  # fmt: skip
 
 
+@example(["word ", "\n", "> ", "\n", "|-|-|\n", "word "], 10)
 @given(st.lists(st.sampled_from(MARKS), max_size=30), st.integers(10, 60))
 def test_what_is_shown_does_not_depend_on_how_the_text_came(pieces, width):
     whole = STYLE.sub("", show(["".join(pieces)], width))

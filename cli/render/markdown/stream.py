@@ -148,7 +148,8 @@ class MarkdownStream:
         start = found[-1].block_start
         lines = self._tail.split("\n")
         self._finished -= sum(1 for leaf in found if leaf.block_start < start)
-        self._tail = "\n".join(lines[start if lines[start - 1].strip() else start - 1 :])
+        has_gap = _MARKS_OF_BLANK_LINES.fullmatch(lines[start - 1]) is not None
+        self._tail = "\n".join(lines[start - 1 if has_gap else start :])
 
 
 def _inline(source: str) -> Text:
