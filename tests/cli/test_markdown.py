@@ -44,6 +44,8 @@ BLOCKS = [
     ("```\nopen", "```\nopen\n```\n"),
     ("| a | b |\n|---|---|\n| 1 | 2 |", "a   b\n─────\n1   2\n"),
     ("a | b\nand c", "a | b\nand c\n"),
+    ("a | b\n---|---\n1 | 2", "a | b\n---|---\n1 | 2\n"),
+    ("said\n| a | b |\n|---|---|\n| 1 | 2 |", "said\na   b\n─────\n1   2\n"),
     ("[name](http://x.y/z), <http://a.b>", "name (http://x.y/z), http://a.b\n"),
     ("![seen](p.png)", "seen (p.png)\n"),
     ("<b>text</b> &lt;", "<b>text</b> <\n"),
@@ -71,6 +73,10 @@ MARKS = ["word ", "two", "\n", "\n\n", "**", "*", "_", "`", "```\n", "- ", "1. "
 
 
 @example(["word ", "\n", "> ", "\n", "|-|-|\n", "word "], 10)
+@example(["word ", "| b\n", "|-|-|\n"], 20)
+@example(["<", "[", "> ", "](x)"], 10)
+@example(["word ", "~~", "~~", "two", "~~"], 10)
+@example(["word ", "\n\n", "*", "\n", "|-|-|\n", "word "], 10)
 @given(st.lists(st.sampled_from(MARKS), max_size=30), st.integers(10, 60))
 def test_what_is_shown_does_not_depend_on_how_the_text_came(pieces, width):
     whole = STYLE.sub("", show(["".join(pieces)], width))

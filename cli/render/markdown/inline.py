@@ -21,7 +21,11 @@ _STYLES = {
     "s": Style(strike=True),
     "link": Style(underline=True),
 }
-_AUTOLINK = re.compile(r"<[^\s<>]*>")
+_AUTOLINK = re.compile(
+    r"<(?:[a-z][a-z\d+.-]{1,31}:[^\s<>]*|[\w.!#$%&'*+/=?^`{|}~-]+@[a-z\d-]+(?:\.[a-z\d-]+)*)>",
+    re.ASCII | re.IGNORECASE,
+)
+"""An address with a scheme, or of mail, as CommonMark has it. Between other angle brackets, marks count."""
 _OPEN_AUTOLINK = re.compile(r"<[^\s<>]*\Z")
 _OPEN_ENTITY = re.compile(r"&[#\w]*\Z")
 _OPEN_ADDRESS = re.compile(r"\([^)\n]*\Z")
@@ -163,8 +167,8 @@ class _Scan:
         before = self.source[self.place - 1] if self.place else " "
         opens, closes = _flanks(before, self.source[end], mark)
         count = end - self.place
-        if mark == "~" and count != 2:
-            opens = closes = False
+        if mark == "~":
+            count -= count % 2  # what is struck out has pairs of tildes around it
         if closes:
             count = self._close(mark, count)
         if opens and count:

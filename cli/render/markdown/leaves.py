@@ -12,6 +12,7 @@ from rich.text import Text
 
 if TYPE_CHECKING:
     from markdown_it import MarkdownIt
+    from markdown_it.rules_block import StateBlock
     from markdown_it.token import Token
 
 _BULLETS = "•◦▪"
@@ -69,7 +70,16 @@ def _make_parser() -> MarkdownIt:
     from markdown_it import MarkdownIt
 
     known = MarkdownIt("commonmark", {"html": False}).enable(["table", "strikethrough"])
+    known.block.ruler.at("table", _table_with_bars, {"alt": ["paragraph", "reference"]})
     return known.disable(["lheading", "reference", "html_block", "html_inline"])
+
+
+def _table_with_bars(state: StateBlock, start_line: int, end_line: int, silent: bool) -> bool:
+    """Find a table whose head begins with a bar. Other heads are printed before it is known what they are."""
+    from markdown_it.rules_block import table
+
+    place = state.bMarks[start_line] + state.tShift[start_line]
+    return state.src[place : place + 1] == "|" and table(state, start_line, end_line, silent)
 
 
 def inline_tokens(source: str) -> Sequence[Token]:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 _FAINT = Style(dim=True)
 _HEADING = Style(bold=True)
 _TOP_HEADING = Style(bold=True, underline=True)
-_UNDECIDED_LINE = re.compile(r"[\s>]*(?:[-*+_#=~`|:.)\d\s]*|(?:```|~~~).*|[^|\n]*\|.*)")
+_UNDECIDED_LINE = re.compile(r"[\s>]*(?:[-*+_#=~`|:.)\d\s]*|(?:```|~~~).*|[-*+>.)\d\s]*\|.*)")
 """The beginning of a line that may become a mark of a block, the first line of code, or that of a table."""
 _ENDS_WORD = re.compile(r"[\s\u1100-\U0010ffff]")
 """Blanks, and wide characters, between which a line may be broken. Other text cannot end a word."""
@@ -92,10 +92,7 @@ class MarkdownStream:
         if self._is_begun:
             return
         leaf = found[number]
-        end_before = found[number - 1].end if number else 0
-        lines = source.split("\n")[end_before : leaf.start]
-        has_gap = any(_MARKS_OF_BLANK_LINES.fullmatch(line) for line in lines)
-        if not self._is_first and (has_gap or leaf.kind == "heading"):
+        if not self._is_first and (_has_gap(found, number, source.split("\n")) or leaf.kind == "heading"):
             self._console.print()
         self._is_begun, self._is_first = True, False
         if leaf.kind in ("paragraph", "heading"):
@@ -147,9 +144,15 @@ class MarkdownStream:
             return
         start = found[-1].block_start
         lines = self._tail.split("\n")
-        self._finished -= sum(1 for leaf in found if leaf.block_start < start)
-        has_gap = _MARKS_OF_BLANK_LINES.fullmatch(lines[start - 1]) is not None
-        self._tail = "\n".join(lines[start - 1 if has_gap else start :])
+        printed = sum(1 for leaf in found if leaf.block_start < start)
+        self._finished -= printed
+        self._tail = "\n" * _has_gap(found, printed, lines) + "\n".join(lines[start:])
+
+
+def _has_gap(found: list[Leaf], number: int, lines: list[str]) -> bool:
+    """Return whether a blank line of the source, or one of marks of quotes alone, is before a leaf."""
+    end_before = found[number - 1].end if number else 0
+    return any(_MARKS_OF_BLANK_LINES.fullmatch(line) for line in lines[end_before : found[number].start])
 
 
 def _inline(source: str) -> Text:
@@ -157,9 +160,9 @@ def _inline(source: str) -> Text:
 
 
 def _settled(content: str) -> str:
-    """The part of an unfinished paragraph that stays. A last line with bars may be the head of a table."""
+    """The part of an unfinished paragraph that stays. A last line that begins with a bar may be a table's head."""
     before, _, last = content.rpartition("\n")
-    content = before if "|" in last else content
+    content = before if last.lstrip().startswith("|") else content
     content = content[: settled_length(content)]
     return content[: settled_length(content)]  # a backslash at the end of what is left may break the line
 
