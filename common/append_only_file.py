@@ -48,7 +48,7 @@ class AppendOnlyFile:
     def lines(self) -> Iterator[bytes]:
         """Read line by line, each with its newline; an incomplete last line has none.
 
-        Raises ``InputTooLargeError`` for a line that no process of ours appends.
+        Raises ``InputTooLargeError`` for a line longer than logitsmith appends.
         """
         with self.path.open("rb") as file, self._errors_named():
             yield from bounded_lines(file)

@@ -13,11 +13,16 @@ from typing import IO
 def write_whole_file(path: Path, write: Callable[[IO[bytes]], object], private: bool = False) -> None:
     """Let ``write`` fill a temporary file beside ``path``, force it to the disk, then rename it to ``path``.
 
-    The file gets the permissions that the umask leaves a new file; ``private``: only its owner may read it.
-    Raises ``OSError`` with the name ``path``, which is then as before.
+    The file gets the permissions that the umask leaves a new file; ``private``: only its owner may read it. A
+    device or a pipe, such as /dev/stdout, is not replaced: ``write`` writes into it. Raises ``OSError`` with the
+    name ``path``; a file is then as before.
     """
     name = ""
     try:
+        if path.exists() and not path.is_file() and not path.is_dir():
+            with path.open("wb") as stream:
+                write(stream)
+            return
         with tempfile.NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}.", delete=False) as file:
             name = file.name
             write(file)

@@ -118,7 +118,7 @@ def choice_scores(
 ) -> list[dict[str, Any]]:
     """Continuations of one prompt: ``text, sum_logprob, per_token, per_byte, probability`` and their tokens.
 
-    Probabilities are normalised over the choices, from the sums; None if every sum is -inf. ``tokens`` and
+    Probabilities are normalized over the choices, from the sums; None if every sum is -inf. ``tokens`` and
     ``bytes`` joined are the choice, without a space that the tokenizer added. ``is_greedy``: True if each token is
     the model's most likely one, so that greedy decoding writes the choice; None if tokens have no top logprobs.
 

@@ -104,19 +104,22 @@ def _list(options: ModelListOptions) -> None:
         print()
     elif usable:
         show_models(usable)
-    _report_rest(summaries, usable, options.part)
-    if hidden := len(entries) - len(listed):
+    hidden = len(entries) - len(listed)
+    _report_rest(summaries, usable, options.part, has_hidden=hidden > 0)
+    if hidden:
         note(f"{count_noun(hidden, 'model')} not listed: file missing; shown with --all")
 
 
-def _report_rest(summaries: list[ModelSummary], usable: list[ModelSummary], part: str | None) -> None:
-    """Say what is not listed, and what to do if nothing is."""
+def _report_rest(
+    summaries: list[ModelSummary], usable: list[ModelSummary], part: str | None, *, has_hidden: bool
+) -> None:
+    """Report what is not listed, and what to do if no model is found; a hidden one is reported by itself."""
     from ...common import count_noun
 
     others = len(summaries) - len(usable)
     if others:
         note(f"{count_noun(others, 'file')} not listed: projectors, adapters, and what else is no model by itself")
-    if not usable:
+    if not usable and not has_hidden:
         what = f"no model has {part!r} in its name" if part else "no model is found"
         note(f"{what}; gen models pull hf:USER/REPO downloads one; model_folders: in the config adds your folders")
 

@@ -155,6 +155,8 @@ def _is_finished(
 
     Raises ``RecoverError`` if the file holds another result.
     """
+    import json
+
     from ...common import shorten
     from ...recover import RecoverError, RecoverySettings, endpoint_identity, read_head
 
@@ -166,10 +168,16 @@ def _is_finished(
         return False  # the checkpoint names its endpoint and prompt, too
     endpoint_identity(endpoint, RecoverySettings(interrupted=lambda: interrupt.requested))
     for name, value in _about(endpoint, prompt, options).items():
-        if name in found and found[name] != value:
+        if name not in found:  # as in files of earlier versions
+            raise RecoverError(f"{file}: the file has no {name} of its run to compare; give another file with -o")
+        if found[name] != value:
+            was, given = (
+                shorten(each) if isinstance(each, str) else json.dumps(each, ensure_ascii=False)
+                for each in (found[name], value)
+            )
             raise RecoverError(
-                f"{file}: the file holds the result of another run: its {name} is {shorten(found[name])}, "
-                f"not {shorten(value)}; give another file with -o"
+                f"{file}: the file holds the result of another run: its {name} is {was}, not {given}; "
+                "give another file with -o"
             )
     if not found["complete"]:
         return False

@@ -8,9 +8,8 @@ _SIMILARITY = 0.82
 """One wrong letter in a name of six, one too few or too many in a shorter name; ``watch`` is not ``batch``."""
 
 _USE = {
-    "help": "gen --help",
+    "help man": "gen --help",
     "version": "gen --version",
-    "man": "man gen",
     "list ls models-list": "gen models",
     "show info": "gen models show MODEL",
     "pull get download": "gen models pull hf:USER/REPO",

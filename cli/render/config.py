@@ -95,7 +95,7 @@ def _origin(step: StepSpec, origin: str) -> str:
 
 
 def _print_narrow(rows: Sequence[Row], columns: int) -> None:
-    """Print rows in lines of at most so many columns, which end between words.
+    """Print rows in lines of at most ``columns`` columns, which end between words.
 
     What is too long for its column stands below the name.
     """

@@ -24,10 +24,10 @@ _MAX_FRUITLESS_TRIES = 5
 """Tries in a row that bring no byte, before the download gives up."""
 _RETRY_SECONDS = 1.0
 _READ_TIMEOUT_SECONDS = 30.0
-"""Time without a byte after which a connection counts as broken, and is made again."""
+"""Time without a byte after which a connection counts as broken, and is replaced by a new one."""
 _STALL_SECONDS = 60.0
 """Time without a byte, over all connections, after which a download ends with an error. The manual names it."""
-_LEAST_TIMEOUT_SECONDS = 0.01
+_MIN_TIMEOUT_SECONDS = 0.01
 _MAX_SIZE_DIGITS = 18
 _LOCK_SECONDS = 0.5
 _ERROR_NUMBER = re.compile(r"^\[Errno -?\d+\] ")
@@ -165,7 +165,7 @@ class Hub:
         with path.open("ab") as target, self.errors_in_words():
             try:
                 session = huggingface_hub.get_session()
-                timeout = min(_READ_TIMEOUT_SECONDS, max(watch.seconds_left, _LEAST_TIMEOUT_SECONDS))
+                timeout = min(_READ_TIMEOUT_SECONDS, max(watch.seconds_left, _MIN_TIMEOUT_SECONDS))
                 with session.stream("GET", self._url(file), headers=headers, timeout=timeout) as answer:
                     if answer.status_code != _RANGE_NOT_SATISFIABLE:
                         hf_raise_for_status(answer)
@@ -235,7 +235,7 @@ class _StallWatch:
         self.restart()
 
     def restart(self) -> None:
-        """Begin anew: bytes have arrived."""
+        """Restart the measurement, because bytes have arrived."""
         self._end = time.monotonic() + _STALL_SECONDS
 
     @property

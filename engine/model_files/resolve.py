@@ -128,8 +128,8 @@ def _resolve_of_tool(
     entry = _find(text, entries)
     if entry is not None:
         return entry.path
-    if entries:
-        names = ", ".join([entry.name for entry in entries if not entry.is_missing][:_MAX_CANDIDATES])
+    names = ", ".join([entry.name for entry in entries if not entry.is_missing][:_MAX_CANDIDATES])
+    if names:
         raise ModelError(f"{text}: {tool} has no model of this name here{_hint(text, entries)}; it has {names}")
     why = f" ({unreadable[0]})" if unreadable else ""
     raise ModelError(f"{text}: no model of {tool} is found on this machine{why}; gen models lists the others")

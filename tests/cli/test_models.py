@@ -75,6 +75,15 @@ def test_running_a_missing_file_of_ollama(gen, user):
     assert gen("x", GEN_MODEL="ollama:gone", code=1).err == f"gen: $GEN_MODEL: ollama:gone: {sentence}"
 
 
+def test_only_models_without_a_file(gen, user):
+    for path in (user / "ollama").rglob("sha256-*"):
+        path.unlink()
+    result = gen("models", "list", "smol:135m")
+    assert result.err == "gen: note: 1 model not listed: file missing; shown with --all\n"
+    result = gen("x", "-m", "ollama:bar", code=1)
+    assert "no model of Ollama is found on this machine" in result.err
+
+
 def test_the_list_as_json(gen, user):
     models = json.loads(gen("models", "--format", "json").out)
     assert models == json.loads(gen("models", "list", "--format", "json").out)

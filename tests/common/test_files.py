@@ -3,6 +3,7 @@
 import errno
 import io
 import os
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from pathlib import Path
 
@@ -38,6 +39,22 @@ def test_a_folder_that_occurs_twice_counts_once(tmp_path):
     (tmp_path / "link").symlink_to(mine)
     folders = [("mine", mine), ("link", tmp_path / "link"), ("again", built_in)]
     assert search_path(folders, built_in) == [("mine", mine), ("built-in", built_in)]
+
+
+def test_a_pipe_is_written_into_and_not_replaced(tmp_path):
+    path = tmp_path / "pipe"
+    os.mkfifo(path)
+    with ThreadPoolExecutor() as pool:
+        reading = pool.submit(path.read_bytes)
+        write_whole_file(path, lambda file: file.write(b"whole"))
+        assert reading.result() == b"whole"
+    assert path.is_fifo()
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_device_is_written_into_and_not_replaced():
+    write_whole_file(Path("/dev/null"), lambda file: file.write(b"lost"))
+    assert Path("/dev/null").is_char_device()
 
 
 def test_a_whole_file_is_there_or_as_before(tmp_path):

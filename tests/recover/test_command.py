@@ -156,7 +156,7 @@ def test_a_result_is_not_replaced(here, tmp_path):
             done = here(*asked(url, "-o", file.name, "--ids", "1,2", "--resume", "--verify", "2"), code=1)
             assert "to verify a new one, give another file" in done.err
             done = here(*asked(url, "-o", file.name, "--ids", "1,3", "--resume"), code=1)
-            assert "its request is" in done.err
+            assert 'its request is {"top": null, "ids": [1, 2]}, not {"top": null, "ids": [1, 3]}' in done.err
             done = here(
                 "recover",
                 "y",
@@ -173,6 +173,12 @@ def test_a_result_is_not_replaced(here, tmp_path):
         here(*asked(url, "-o", "out.json", "--dry-run"))  # a plan replaces nothing
         (folder / "empty.json").touch()
         here(*asked(url, "-o", "empty.json", "--ids", "1"))
+        old = json.loads((folder / "out.json").read_text())
+        del old["request"]  # as earlier versions wrote it
+        (folder / "old.json").write_text(json.dumps(old))
+        done = here(*asked(url, "-o", "old.json", "--top", "50", "--resume"), code=1)
+        assert "old.json: the file has no request of its run to compare; give another file with -o" in done.err
+        assert json.loads((folder / "old.json").read_text()) == old
         (folder / "notes.json").write_text("[1]")
         done = here(*asked(url, "-o", "notes.json", "--ids", "1", "--resume"), code=1)
         assert "notes.json: the file is not a result of gen recover" in done.err

@@ -23,7 +23,7 @@ def _help(_chat: Chat, argument: str) -> None:
     print(section("Commands", [HelpRow(each.usage, each.summary) for each in COMMANDS], page_width()))
     keys = [
         HelpRow("Enter", "Send the message."),
-        HelpRow("Alt-Enter", 'Go on in a further line; so does """ on a line of its own, until the next one.'),
+        HelpRow("Alt-Enter", 'Start a new line; so does """ on a line of its own, until the next one.'),
         HelpRow("Tab", "Complete commands, samplers, parameters, presets."),
         HelpRow("Ctrl-R", "Search what was typed before."),
         HelpRow("Ctrl-X Ctrl-E", "Open the text in $VISUAL or $EDITOR."),

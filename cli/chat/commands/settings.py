@@ -64,7 +64,7 @@ def _seed(chat: Chat, argument: str) -> None:
         print("a new one for each answer" if value is None else value)
         return
     if argument != "random" and not argument.isdecimal():
-        raise ChatCommandError(f"/seed: {argument!r} is not a whole number, nor random")
+        raise ChatCommandError(f"/seed: {argument!r} is not an integer, nor random")
     chat.settings.override("/seed", "seed", None if argument == "random" else int(argument))
     chat.save_settings()
     chat.confirm("the seed is random now" if argument == "random" else f"seed = {argument}")

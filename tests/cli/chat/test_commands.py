@@ -80,7 +80,7 @@ WRONG = {
     "/chain": "/chain needs steps",
     "/preset nope": "nope",
     "/preset": "/preset needs the name of a preset",
-    "/seed x": "/seed: 'x' is not a whole number, nor random",
+    "/seed x": "/seed: 'x' is not an integer, nor random",
     "/grammar": "/grammar needs a name",
     "/grammar root ::= ": "/grammar",
     "/regen": "there is no message of yours to answer",
