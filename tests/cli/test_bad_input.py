@@ -276,7 +276,7 @@ NEARLY_COMMANDS = {
 COMMANDS_ELSEWHERE = {
     "help": "use gen --help",
     "version": "use gen --version",
-    "man": "use man gen",
+    "man": "use gen --help",
     "list": "use gen models",
     "ls": "use gen models",
     "show": "use gen models show MODEL",
