@@ -100,7 +100,7 @@ def _take_length(draft: Draft) -> None:
         draft.notes.append("max_tokens -1: Ollama ends after ten contexts, a run here when the context is full")
     elif limit < 1:
         reason = "since it leaves a 0 out of the request" if limit == 0 else "as every negative number is"
-        draft.report_changed("num_predict", f"to Ollama it is no limit, {reason}; written as max_tokens -1")
+        draft.report_changed("num_predict", f"Ollama reads it as no limit, {reason}; written as max_tokens -1")
 
 
 def _report_dropped(draft: Draft, dropped: dict[str, str]) -> None:

@@ -96,7 +96,7 @@ def convert(values: Mapping[Any, Any], origin: str) -> Draft:
     _report_others(draft)
     order = spliced(table.raw("sampler_priority"), ORDER)
     if table.is_given("sampler_priority") and not isinstance(table.raw("sampler_priority"), list):
-        draft.report_changed("sampler_priority", "it is no list, so SillyTavern takes its default order")
+        draft.report_changed("sampler_priority", "it is not a list, so SillyTavern takes its default order")
     if not table.is_given("temperature_last"):
         draft.notes.append("temperature_last: true, as in a fresh session")
     hijack.arrange_chain(draft, order, table.flag("temperature_last", True))
@@ -153,7 +153,7 @@ def _biased(draft: Draft, text: str) -> Sequence[int | str]:
         return [f" {text}"] if text else []
     ids = _token_ids(text)
     if ids is None:
-        draft.reported.append(f"logit_bias: {shorten(text)} is no list of token ids; SillyTavern skips it")
+        draft.reported.append(f"logit_bias: {shorten(text)} is not a list of token ids; SillyTavern skips it")
     return ids or []
 
 
@@ -166,7 +166,9 @@ def _put_bans(draft: Draft) -> None:
             if line.startswith("[") and line.endswith("]"):
                 ids = _token_ids(line)
                 if ids is None:
-                    draft.reported.append(f"{key}: {shorten(line)} is no list of token ids; SillyTavern skips it")
+                    draft.reported.append(
+                        f"{key}: {shorten(line)} is not a list of token ids; SillyTavern skips it"
+                    )
                 tokens += ids or []
             elif len(line) > 1 and line.startswith('"') and line.endswith('"'):
                 strings += [line[1:-1]] if line[1:-1] else []

@@ -3,14 +3,14 @@
 Every key is written, also of what is off. Where one is missing, KoboldAI takes a default that acts
 (koboldai_settings.py, ``default_settings``), and so does KoboldCpp (koboldcpp.py, ``generate``).
 
-KoboldAI takes its steps in any order, each of them once; its numbers are those of `orders`. KoboldCpp has the same
-numbers, but some stand for several steps in a fixed order.
+KoboldAI takes its steps in any order, each of them once; its numbers are those of `orders`. min_p, mirostat and a
+grammar are SillyTavern's additions to its presets, for KoboldCpp. KoboldCpp has the same numbers, but some stand for several steps in a fixed order.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ...samplers import Sampler
@@ -34,7 +34,11 @@ _KOBOLDAI_KEYS = {
         "repetition_penalty",
         {"penalty": "rep_pen", "range": "rep_pen_range", "slope": "rep_pen_slope"},
     ),
+    "min_p": StepKeys("min_p", {"p": "min_p"}),
 }
+_KOBOLDAI_SLOTS = {2: ("top_p", "min_p")}
+_KOBOLDAI_UNDER_MIROSTAT = ("repetition_penalty", "temperature")
+_SILLYTAVERN_ALONE = "KoboldAI does not read it; it was written for SillyTavern, which sends it to KoboldCpp"
 _KOBOLDAI_OFF = {
     "temp": 1.0,
     "top_k": 0,
@@ -89,9 +93,9 @@ _KOBOLDCPP_KEYS = {
     "xtc": StepKeys("xtc", {"probability": "xtc_probability", "threshold": "xtc_threshold"}),
 }
 _MIROSTAT = StepKeys("mirostat", {"tau": "mirostat_tau", "eta": "mirostat_eta"})
+_MIROSTAT_VERSIONS = {"mirostat": 1, "mirostat_v2": 2}
 _KOBOLDCPP_SELECTORS = {
-    "mirostat": _MIROSTAT,
-    "mirostat_v2": _MIROSTAT,
+    **dict.fromkeys(_MIROSTAT_VERSIONS, _MIROSTAT),
     "adaptive_p": StepKeys("adaptive_p", {"target": "adaptive_target", "decay": "adaptive_decay"}),
 }
 _KOBOLDCPP_OFF = {
@@ -141,14 +145,27 @@ def to_presets(out: Outgoing) -> Exported:
         out.report("greedy", "KoboldAI refuses temperature 0; top_k 1 was written, which takes the same token")
         out.steps = [step for step in out.steps if step.about.name != "top_k"]
         out.steps.append(make_step("top_k", {"k": 1}, "greedy"))
+    elif out.selector_name in _MIROSTAT_VERSIONS:
+        _leave_out_under_mirostat(out, _KOBOLDAI_KEYS, _KOBOLDAI_UNDER_MIROSTAT)
     elif out.selector_name != "dist":
         out.report(out.selector_name, "KoboldAI does not draw so; a plain draw was written")
     out.say_steps(_KOBOLDAI_KEYS)
+    if "min_p" in out.order:
+        out.report("min_p", _SILLYTAVERN_ALONE)
+    if out.selector is not None and out.selector_name in _MIROSTAT_VERSIONS:
+        out.say(out.selector, _MIROSTAT)
+        out.values["mirostat"] = _MIROSTAT_VERSIONS[out.selector_name]
+        out.report(out.selector_name, _SILLYTAVERN_ALONE)
+        out.report_order(_KOBOLDAI_UNDER_MIROSTAT)
     values = {**_KOBOLDAI_OFF, **out.values}
-    numbers = [SAMPLERS.index(slot) for slot in out.order]
-    values["sampler_order"] = [*numbers, *(n for n in koboldai.PRESET_ORDER if n not in numbers)]
+    slots = {number: _KOBOLDAI_SLOTS.get(number, (SAMPLERS[number],)) for number in koboldai.PRESET_ORDER}
+    values["sampler_order"] = _order_by_numbers(out, slots)
+    out.report_order([slot for number in values["sampler_order"] for slot in slots[number]])
     out.values = {}
-    out.take_extras({"max_tokens": "genamt"})
+    out.take_extras({"max_tokens": "genamt", "grammar": "grammar"})
+    _write_grammar(out, "SillyTavern")
+    if "grammar" in out.values:
+        out.report("grammar", _SILLYTAVERN_ALONE)
     preset = {"preset": out.name, "description": out.description, **_KOBOLDAI_LABELS, **values, **out.values}
     return out.exported(json.dumps([preset], indent=4, ensure_ascii=False) + "\n")
 
@@ -186,8 +203,7 @@ def to_request(out: Outgoing) -> Exported:
     biases = out.finite_biases(values["logit_bias"])
     values["logit_bias"] = {str(token): number for token, number in biases.items()}
     values["ban_eos_token"] = "ignore_eos" in out.order
-    if out.selector_name.startswith("mirostat"):
-        values["mirostat"] = 1 if out.selector_name == "mirostat" else 2
+    values["mirostat"] = _MIROSTAT_VERSIONS.get(out.selector_name, 0)
     return out.exported(json.dumps({**values, **_settings(out)}, indent=4, ensure_ascii=False) + "\n")
 
 
@@ -209,16 +225,22 @@ def _end(out: Outgoing) -> None:
     if name == "greedy":
         reason = "the most likely token is taken, which is temperature 0 there"
         _leave_out(out, [step for step in out.steps if step.about.name in ("temperature", "dynatemp")], reason)
-    elif name in ("mirostat", "mirostat_v2"):
-        reason = "KoboldCpp applies only penalties, biases and temperature before mirostat"
-        idle = [
-            step
-            for step in out.steps
-            if (keys := _KOBOLDCPP_KEYS.get(step.about.name)) is not None and keys.slot not in _UNDER_MIROSTAT
-        ]
-        _leave_out(out, idle, reason)
+    elif name in _MIROSTAT_VERSIONS:
+        _leave_out_under_mirostat(out, _KOBOLDCPP_KEYS, _UNDER_MIROSTAT)
     elif name not in ("dist", "adaptive_p"):
         out.report(name, "KoboldCpp does not draw so; a plain draw was written")
+
+
+def _leave_out_under_mirostat(
+    out: Outgoing, keys_by_sampler: Mapping[str, StepKeys], acting: Sequence[str]
+) -> None:
+    """Remove the steps that KoboldCpp does not apply before mirostat; ``acting``: the slots of the others."""
+    idle = [
+        step
+        for step in out.steps
+        if (keys := keys_by_sampler.get(step.about.name)) is not None and keys.slot not in acting
+    ]
+    _leave_out(out, idle, "KoboldCpp applies only penalties, biases and temperature before mirostat")
 
 
 def _leave_out(out: Outgoing, steps: Sequence[Sampler], reason: str) -> None:
@@ -230,11 +252,15 @@ def _leave_out(out: Outgoing, steps: Sequence[Sampler], reason: str) -> None:
 def _numbers(out: Outgoing) -> list[int]:
     """Return ``sampler_order``; an order that its numbers cannot say is reported."""
     slots = {number: koboldcpp.SLOTS.get(number, (SAMPLERS[number],)) for number in koboldcpp.ORDER}
-    number_of = {slot: number for number, names in slots.items() for slot in names}
-    chosen = list(dict.fromkeys(number_of[slot] for slot in out.order if slot in number_of))
-    numbers = [*chosen, *(number for number in koboldcpp.ORDER if number not in chosen)]
+    numbers = _order_by_numbers(out, slots)
     out.report_order([*_KOBOLDCPP_FRONT, *(slot for number in numbers for slot in slots[number]), "xtc"])
     return numbers
+
+
+def _order_by_numbers(out: Outgoing, slots: Mapping[int, Sequence[str]]) -> list[int]:
+    """Return the numbers in the order of the steps, and behind them the others in the order of ``slots``."""
+    number_of = {slot: number for number, names in slots.items() for slot in names}
+    return list(dict.fromkeys([*(number_of[slot] for slot in out.order if slot in number_of), *slots]))
 
 
 def _settings(out: Outgoing) -> dict[str, Any]:
@@ -245,10 +271,15 @@ def _settings(out: Outgoing) -> dict[str, Any]:
     if out.values.get("sampler_seed") == 0:
         del out.values["sampler_seed"]
         out.report("seed 0", "KoboldCpp takes it for a random one")
+    _write_grammar(out, "KoboldCpp")
+    return out.values
+
+
+def _write_grammar(out: Outgoing, reader: str) -> None:
+    """Write a grammar as text; one that has none is reported, as what ``reader`` does not take."""
     if "grammar" in out.values:
         text = out.grammar_text(out.values.pop("grammar"))
         if text is None:
-            out.report("grammar", "KoboldCpp takes a grammar as text")
+            out.report("grammar", f"{reader} takes a grammar as text")
         else:
             out.values["grammar"] = text
-    return out.values

@@ -3,6 +3,7 @@
 It takes the steps as text-generation-webui does, with biases and bans before them. Every key is written, also of
 what is off, and the orders for the other back ends, as far as those have the steps: SillyTavern leaves a setting
 as it was in the session if a preset has no key for it (public/scripts/textgen-settings.js, ``setSettingByName``).
+Not written is what SillyTavern keeps out of the presets that it saves: models, servers, and the global bans.
 Two lengths stay as they are: that of the context, and that of an answer if the preset says nothing of it.
 """
 
@@ -39,6 +40,7 @@ _OFF: Mapping[str, Any] = {
     "rep_pen_range": 0,
     "rep_pen_decay": 0,
     "rep_pen_slope": 1,
+    "rep_pen_size": 0,
     "no_repeat_ngram_size": 0,
     "penalty_alpha": 0,
     "num_beams": 1,
@@ -71,14 +73,21 @@ _OFF: Mapping[str, Any] = {
     "nsigma": 0,
     "min_keep": 0,
     "guidance_scale": 1,
+    "negative_prompt": "",
     "seed": -1,
+    "add_bos_token": True,
     "ban_eos_token": False,
     "ignore_eos_token": False,
+    "skip_special_tokens": True,
+    "spaces_between_special_tokens": True,
+    "speculative_ngram": False,
     "send_banned_tokens": True,
     "banned_tokens": "",
     "logit_bias": [],
     "grammar_string": "",
     "json_schema": None,
+    "json_schema_allow_empty": False,
+    "extensions": {},
 }
 _KOBOLDCPP_NUMBERS = {
     "penalties": 6,

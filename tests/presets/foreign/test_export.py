@@ -369,7 +369,7 @@ def test_what_does_not_come_back_is_reported(tmp_path_factory, form, chain):
 WILD = {
     "llama-server": "dynatemp(temperature=1, range=0.5) > mirostat_v2",
     "sillytavern": "penalties(repeat=1.3, last_n=-1) > dry2 > top_k3 > typical0.5 > xtc0.5 > mirostat_v2",
-    "koboldai": "rep_pen(penalty=1.3, range=9, slope=2) > temp2 > top_k3 > top_a0.5 > top_p0.5 > tfs0.5",
+    "koboldai": "rep_pen(penalty=1.3, range=9, slope=2) > temp2 > top_k3 > top_a0.5 > top_p0.5 > min_p0.5 > tfs0.5",
     "koboldcpp": "dry2 > rep_pen1.3 > min_p0.5 > dynatemp(temperature=1, range=0.5) > xtc0.5 > adaptive_p0.5",
     "ollama": "penalties1.3 > top_k3 > typical0.5 > top_p0.5 > min_p0.5 > temp2",
     "lmstudio": "penalties1.3 > top_k3 > tfs0.5 > typical0.5 > top_p0.5 > min_p0.5 > xtc0.5 > temp2",
@@ -399,6 +399,35 @@ def test_nothing_of_an_earlier_preset_is_left(tmp_path, form, calm):
     assert acting(both.chain) == acting(imported(tmp_path, form, text).chain)
 
 
+# SillyTavern's presets for KoboldAI: values of its Universal-Creative and Miro Silver, and of others.
+SILLYTAVERNS_KOBOLD = {
+    "min_p": ({"temp": 1.5, "min_p": 0.1, "sampler_order": [5, 6, 0, 1, 2, 3, 4]}, ["min_p"]),
+    "min_p with top_p": (
+        {"top_p": 0.9, "min_p": 0.1, "temp": 0.7, "sampler_order": [6, 2, 5, 0, 1, 3, 4]},
+        ["min_p"],
+    ),
+    "mirostat 2": ({"temp": 1.17, "mirostat": 2, "mirostat_tau": 9.62, "mirostat_eta": 1}, ["mirostat_v2"]),
+    "mirostat 1": ({"rep_pen": 1.1, "mirostat": 1, "mirostat_tau": 4, "mirostat_eta": 0.2}, ["mirostat"]),
+    "a grammar": ({"temp": 0.7, "grammar": 'root ::= "yes"'}, ["grammar"]),
+    "none of it": ({"temp": 0.7, "top_p": 0.9, "mirostat": 0, "min_p": 0, "grammar": ""}, []),
+}
+
+
+@pytest.mark.parametrize(("changes", "named"), SILLYTAVERNS_KOBOLD.values(), ids=SILLYTAVERNS_KOBOLD)
+def test_sillytaverns_kobold_preset_comes_back(tmp_path, changes, named):
+    theirs = {"temp": 1, "rep_pen": 1, "rep_pen_range": 600, "rep_pen_slope": 0, "top_a": 0, **changes}
+    preset = imported(tmp_path, "koboldai", json.dumps(theirs))
+    exported = export_preset(preset.preset, "koboldai")
+    reason = "KoboldAI does not read it; it was written for SillyTavern, which sends it to KoboldCpp"
+    assert exported.reported == [f"{name}: {reason}" for name in named]
+    written = json.loads(exported.text)[0]
+    assert {key: written[key] for key in changes if key != "sampler_order"} == {
+        key: value for key, value in changes.items() if key != "sampler_order"
+    }
+    back = imported(tmp_path, "koboldai", exported.text)
+    assert (acting(back.chain), back.extras) == (acting(preset.chain), preset.extras)
+
+
 SILLYTAVERNS_KEYS = """
 temp temperature_last top_p top_k top_a tfs epsilon_cutoff eta_cutoff typical_p min_p rep_pen rep_pen_range
 rep_pen_decay rep_pen_slope no_repeat_ngram_size penalty_alpha num_beams length_penalty min_length encoder_rep_pen
@@ -406,15 +435,36 @@ freq_pen presence_pen skew do_sample early_stopping dynatemp min_temp max_temp d
 smoothing_curve dry_allowed_length dry_multiplier dry_base dry_sequence_breakers dry_penalty_last_n ban_eos_token
 mirostat_mode mirostat_tau mirostat_eta guidance_scale grammar_string json_schema banned_tokens sampler_priority
 samplers samplers_priorities ignore_eos_token sampler_order logit_bias xtc_threshold xtc_probability nsigma
-min_keep adaptive_target adaptive_decay seed
+min_keep adaptive_target adaptive_decay seed rep_pen_size add_bos_token skip_special_tokens negative_prompt
+spaces_between_special_tokens speculative_ngram json_schema_allow_empty extensions send_banned_tokens
 """
-"""Those of a preset that SillyTavern saved in 2026, and its newer ones, without context, server and text."""
+"""`setting_names` of SillyTavern's textgen-settings.js (2026) without what its preset-manager.js keeps out of saved
+presets (`filteredKeys`: servers, models, streaming), and ``rep_pen_size``, which its preset files have too."""
 
 
 def test_sillytavern_gets_every_key():
     for chain in ("dist", WILD["sillytavern"]):
         values = json.loads(export_preset(chain, "sillytavern").text)
         assert set(SILLYTAVERNS_KEYS.split()) <= set(values)
+
+
+# What SillyTavern begins with (`textgenerationwebui_settings`); another value would stay from an earlier preset.
+SILLYTAVERNS_TEXT_SETTINGS = {
+    "rep_pen_size": 0,
+    "add_bos_token": True,
+    "skip_special_tokens": True,
+    "spaces_between_special_tokens": True,
+    "speculative_ngram": False,
+    "negative_prompt": "",
+    "json_schema_allow_empty": False,
+    "extensions": {},
+}
+
+
+@pytest.mark.parametrize(("key", "value"), SILLYTAVERNS_TEXT_SETTINGS.items())
+def test_sillytaverns_settings_beside_the_chain_are_reset(key, value):
+    written = json.loads(export_preset(WILD["sillytavern"], "sillytavern").text)[key]
+    assert (type(written), written) == (type(value), value)
 
 
 def test_the_orders_of_sillytaverns_back_ends():
@@ -497,7 +547,10 @@ UNSAID = {
         ["dry.last_n"],
     ),
     "webui: greedy": ("webui", "typical0.5 > greedy", ["typical"]),
-    "koboldai: no such steps": ("koboldai", "min_p0.1 > xtc0.5", ["min_p", "xtc"]),
+    "koboldai: no such steps": ("koboldai", "min_p0.1 > xtc0.5", ["xtc", "min_p"]),
+    "koboldai: min_p before": ("koboldai", "min_p0.1 > temp2 > top_p0.5", ["min_p", "order"]),
+    "koboldai: under mirostat": ("koboldai", "top_k5 > temp2 > mirostat_v2", ["top_k", "mirostat_v2"]),
+    "koboldai: heat before penalty": ("koboldai", "temp2 > rep_pen1.1 > mirostat_v2", ["mirostat_v2", "order"]),
     "koboldai: presence": ("koboldai", "penalties(repeat=1.1, presence=0.5)", ["penalties.presence"]),
     "koboldai: a selector": ("koboldai", "greedy", ["greedy"]),
     "koboldcpp: frequency": ("koboldcpp", "penalties(repeat=1.1, frequency=0.5)", ["penalties.frequency"]),
@@ -542,7 +595,7 @@ SAID = {
     "llama-server": ("seed", "max_tokens", "stop", "grammar"),
     "webui": (),
     "sillytavern": ("seed", "max_tokens", "grammar"),
-    "koboldai": ("max_tokens",),
+    "koboldai": ("max_tokens", "grammar"),
     "koboldcpp": ("seed", "max_tokens", "stop", "grammar"),
     "tabbyapi": ("seed", "max_tokens", "stop", "grammar"),
     "lmstudio": ("seed", "max_tokens", "stop", "system", "grammar"),
@@ -557,6 +610,7 @@ def test_the_settings_beside_the_chain(tmp_path, form):
     back = imported(tmp_path, form, exported.text)
     assert back.extras == {key: SETTINGS[key] for key in SAID[form]}
     unsaid = {"seed", "max_tokens", "stop", "system", "grammar"} - set(SAID[form])
+    unsaid |= {"grammar"} if form == "koboldai" else set()  # it is written, for SillyTavern alone
     assert {sentence.split(":")[0] for sentence in exported.reported} == unsaid
 
 
