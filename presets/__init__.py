@@ -17,6 +17,7 @@ if TYPE_CHECKING:
         import_metadata,
         import_preset,
         import_text,
+        is_foreign,
         load_any_preset,
     )
     from .foreign_formats import EXPORT_FORMATS, FORMATS
@@ -66,6 +67,7 @@ __all__ = [
     "import_metadata",
     "import_preset",
     "import_text",
+    "is_foreign",
     "list_presets",
     "load_any_preset",
     "load_preset",
@@ -92,7 +94,7 @@ __getattr__ = lazy_exports(
         "chain_arrangement": "Arrangement arrange_by_adaptive_p arrange_by_mirostat arrange_by_samplers",
         "errors": "PresetError",
         "foreign": "AmbiguousFormatError Exported Imported LoadedPreset MissingSectionError export_preset"
-        " import_metadata import_preset import_text load_any_preset",
+        " import_metadata import_preset import_text is_foreign load_any_preset",
         "foreign_formats": "EXPORT_FORMATS FORMATS",
         "gguf_preset": "preset_from_metadata",
         "llama_cpp_names": "LLAMA_CPP_SAMPLERS",

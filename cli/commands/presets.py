@@ -9,9 +9,9 @@ from pathlib import Path
 import typer
 
 from ..errors import BAD_USAGE, fail, note, report_failures
-from ..inputs.files import is_stdin, read_input
+from ..inputs.files import is_stdin
 from ..inputs.grammar import check_grammar
-from ..inputs.preset import import_file, list_sections, open_preset, report
+from ..inputs.preset import import_file, list_sections, open_preset, preset_text, report
 from ..options.presets import PresetExportOptions, PresetImportOptions, PresetNameOptions
 from ..options.signature import takes_options
 
@@ -41,19 +41,10 @@ def list_() -> None:
 @app.command()
 @takes_options(PresetNameOptions)
 def show(options: PresetNameOptions) -> None:
-    """Print a preset's YAML."""
-    from ...presets import find_preset, names_file, split_section
+    """Print a preset's YAML; a file of another tool as `gen presets import` prints it."""
     from ..render.text import terminal_safe
 
-    file, section = split_section(options.name)
-    if section is not None and names_file(options.name):
-        open_preset(options.name, is_quiet=True)  # says what helps if the file has no such preset
-        imported = import_file(Path(file), None, section)
-        report(imported.reported)
-        text = imported.yaml_text()
-    else:
-        text = read_input(find_preset(options.name).path).decode("utf-8", "replace")
-    sys.stdout.write(terminal_safe(text, sys.stdout))
+    sys.stdout.write(terminal_safe(preset_text(options.name), sys.stdout))
 
 
 @app.command()

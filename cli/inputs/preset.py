@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -50,9 +51,37 @@ def open_preset(name: str, *, is_quiet: bool = False) -> Preset:
     else:
         loaded = _load(name, file)
     if loaded.format is not None and not is_quiet:
-        note(f"{name}: read as {_TOOLS[loaded.format]}")
-        report(loaded.reported)
+        _report_import(name, loaded.format, loaded.reported)
     return loaded.preset
+
+
+def preset_text(name: str) -> str:
+    """Return the YAML of a preset: the text of a file of ours, else what the import of the file gives.
+
+    Args:
+        name: a name or a file, which may be another tool's or a model.
+
+    Raises ``PresetError`` and ``OSError``. A faulty file of ours is returned as it is.
+    """
+    from ... import presets
+
+    if not presets.names_file(name):
+        return read_input(presets.find_preset(name).path).decode("utf-8", "replace")
+    file, section = presets.split_section(name)
+    if _is_gguf(Path(file)):
+        imported = import_file(Path(file), None, section)
+    else:
+        text = read_input(Path(file)).decode("utf-8-sig", "replace")
+        with _errors_that_help(file):
+            if not presets.is_foreign(text, file):
+                if section is not None:
+                    raise presets.PresetError(
+                        f"{file}: the file holds one preset only, and no section {section!r}"
+                    )
+                return text
+            imported = presets.import_text(text, file, section=section)
+    _report_import(name, imported.format, imported.reported)
+    return imported.yaml_text()
 
 
 def preset_of_model(metadata: Mapping[str, str]) -> Preset | None:
@@ -97,6 +126,11 @@ def report(sentences: Iterable[str]) -> None:
         note(sentence)
 
 
+def _report_import(name: str, format_name: str, sentences: Iterable[str]) -> None:
+    note(f"{name}: read as {_TOOLS[format_name]}")
+    report(sentences)
+
+
 def list_sections(error: MissingSectionError, usage: str) -> str:
     """Return a message that lists the presets of a file, each on a line: there may be a hundred.
 
@@ -109,8 +143,17 @@ def list_sections(error: MissingSectionError, usage: str) -> str:
 def _load(name: str, file: str) -> LoadedPreset:
     from ... import presets
 
-    try:
+    with _errors_that_help(file):
         return presets.load_any_preset(name)
+
+
+@contextmanager
+def _errors_that_help(file: str) -> Iterator[None]:
+    """Name in an error the command that says what the file alone does not."""
+    from ... import presets
+
+    try:
+        yield
     except presets.MissingSectionError as error:
         raise presets.PresetError(list_sections(error, f"-P {shlex.quote(f'{file}#NAME')}")) from None
     except presets.AmbiguousFormatError as error:

@@ -23,7 +23,8 @@ _USE = {
     "--ban-eos-token --ban-eos": "--ignore-eos",
     "--rep-pen --repetition-penalty --rp": "--repeat-penalty N",
     "--rep-pen-range --repetition-penalty-range --repetition-context-size": "--repeat-last-n N",
-    "--rep-pen-slope": "--set repetition_penalty.slope=N",
+    "--rep-pen-slope": "--set repetition_penalty.slope=N with --set repetition_penalty.penalty=N and --set"
+    " repetition_penalty.range=N; for KoboldCpp's slope also --set repetition_penalty.shape=halves",
     "--freq-pen --frequency-pen": "--frequency-penalty N",
     "--presence-pen --pres-pen": "--presence-penalty N",
     "--mirostat-mode": "--mirostat N",

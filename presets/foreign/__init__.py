@@ -1,6 +1,6 @@
 """Presets of other tools: read into presets of ours, and written from them. Each format has a module."""
 
-from .any_preset import LoadedPreset, load_any_preset
+from .any_preset import LoadedPreset, is_foreign, load_any_preset
 from .export import export_preset
 from .imported import Imported, MissingSectionError
 from .importing import import_metadata, import_preset, import_text
@@ -17,5 +17,6 @@ __all__ = [
     "import_metadata",
     "import_preset",
     "import_text",
+    "is_foreign",
     "load_any_preset",
 ]

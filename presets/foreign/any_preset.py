@@ -47,6 +47,19 @@ def load_any_preset(name_or_path: str) -> LoadedPreset:
     return LoadedPreset(Preset.from_table(table, origin=file, name=Path(file).stem, source=file))
 
 
+def is_foreign(text: str, origin: str) -> bool:
+    """True if a text is another tool's preset; False if it is one of ours, or faulty.
+
+    Raises ``AmbiguousFormatError`` for a text that several tools could have written.
+    """
+    try:
+        return own_table(text, origin) is None
+    except AmbiguousFormatError:
+        raise
+    except PresetError:
+        return False
+
+
 def own_table(text: str, origin: str) -> dict[Any, Any] | None:
     """Return the keys and values of a preset of ours; None if the text is another tool's.
 

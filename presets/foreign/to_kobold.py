@@ -4,7 +4,8 @@ Every key is written, also of what is off. Where one is missing, KoboldAI takes 
 (koboldai_settings.py, ``default_settings``), and so does KoboldCpp (koboldcpp.py, ``generate``).
 
 KoboldAI takes its steps in any order, each of them once; its numbers are those of `orders`. min_p, mirostat and a
-grammar are SillyTavern's additions to its presets, for KoboldCpp. KoboldCpp has the same numbers, but some stand for several steps in a fixed order.
+grammar are SillyTavern's additions to its presets, for KoboldCpp. KoboldCpp has the same numbers, but some
+stand for several steps in a fixed order.
 """
 
 from __future__ import annotations

@@ -125,6 +125,34 @@ def test_a_section_by_its_mark_in_all_commands(gen, work, folder):
     assert gen("presets", "show", "wild").out == chosen
 
 
+@pytest.mark.parametrize("name", [name for name, _ in FILES.values()])
+def test_show_prints_a_file_of_another_tool_as_import_does(gen, work, name):
+    shown, imported = gen("presets", "show", name), gen("presets", "import", name)
+    assert shown.out == imported.out
+    first, _, rest = shown.err.partition("\n")
+    assert first.startswith(f"gen: note: {name}: read as ")
+    assert rest == imported.err
+
+
+SHOWN_AS_IT_IS = {
+    "comments": "# mine\nchain: [{top_k: 3}]  # few\n",
+    "a faulty value": "chain: [{top_k: -3}]\n",
+    "no YAML": "chain: [\n",
+    "keys of ours and of another tool": "max_tokens: 3\ntop_k: 5\n",
+}
+
+
+@pytest.mark.parametrize("text", SHOWN_AS_IT_IS.values(), ids=SHOWN_AS_IT_IS)
+def test_show_prints_a_file_of_ours_as_it_is(gen, work, text):
+    (work / "mine.yaml").write_text(text)
+    result = gen("presets", "show", "mine.yaml")
+    assert (result.out, result.err) == (text, "")
+
+
+def test_show_lists_the_presets_of_a_file(gen, work):
+    assert "holds 2 presets; choose one by" in gen("presets", "show", "kobold.presets", code=2).err
+
+
 WRONG_SECTIONS = {
     "named twice": (("import", "kobold.presets#Calm", "--section", "Calm"), "already names the section 'Calm'"),
     "unknown": (("import", "kobold.presets#Clam"), "did you mean Calm?"),
@@ -291,7 +319,7 @@ def test_export(gen, work, form, line):
     assert line in result.out
     assert result.out == result.out.rstrip("\n") + "\n"
     assert ("gen: note: order: " in result.err) == (form in ("ollama", "lmstudio"))
-    assert ("gen: note: min_p: KoboldAI has no such step" in result.err) == (form == "koboldai")
+    assert ("gen: note: min_p: KoboldAI does not read it" in result.err) == (form == "koboldai")
 
 
 def test_export_reports_what_cannot_be_said(gen):

@@ -369,7 +369,7 @@ def test_what_does_not_come_back_is_reported(tmp_path_factory, form, chain):
 WILD = {
     "llama-server": "dynatemp(temperature=1, range=0.5) > mirostat_v2",
     "sillytavern": "penalties(repeat=1.3, last_n=-1) > dry2 > top_k3 > typical0.5 > xtc0.5 > mirostat_v2",
-    "koboldai": "rep_pen(penalty=1.3, range=9, slope=2) > temp2 > top_k3 > top_a0.5 > top_p0.5 > min_p0.5 > tfs0.5",
+    "koboldai": "rep_pen(penalty=1.3, range=9, slope=2) > temp2 > top_k3 > top_a.5 > top_p.5 > min_p.5 > tfs.5",
     "koboldcpp": "dry2 > rep_pen1.3 > min_p0.5 > dynatemp(temperature=1, range=0.5) > xtc0.5 > adaptive_p0.5",
     "ollama": "penalties1.3 > top_k3 > typical0.5 > top_p0.5 > min_p0.5 > temp2",
     "lmstudio": "penalties1.3 > top_k3 > tfs0.5 > typical0.5 > top_p0.5 > min_p0.5 > xtc0.5 > temp2",
@@ -438,8 +438,8 @@ samplers samplers_priorities ignore_eos_token sampler_order logit_bias xtc_thres
 min_keep adaptive_target adaptive_decay seed rep_pen_size add_bos_token skip_special_tokens negative_prompt
 spaces_between_special_tokens speculative_ngram json_schema_allow_empty extensions send_banned_tokens
 """
-"""`setting_names` of SillyTavern's textgen-settings.js (2026) without what its preset-manager.js keeps out of saved
-presets (`filteredKeys`: servers, models, streaming), and ``rep_pen_size``, which its preset files have too."""
+"""`setting_names` of SillyTavern's textgen-settings.js (2026) without what preset-manager.js keeps out of a saved
+preset (`filteredKeys`: servers, models, streaming), and ``rep_pen_size``, which its preset files have too."""
 
 
 def test_sillytavern_gets_every_key():
