@@ -41,7 +41,10 @@ def list_() -> None:
 @app.command()
 @takes_options(PresetNameOptions)
 def show(options: PresetNameOptions) -> None:
-    """Print a preset's YAML; a file of another tool as `gen presets import` prints it."""
+    """Print a preset's YAML.
+
+    A file of another tool is printed as a preset of ours, as gen presets import does.
+    """
     from ..render.text import terminal_safe
 
     sys.stdout.write(terminal_safe(preset_text(options.name), sys.stdout))

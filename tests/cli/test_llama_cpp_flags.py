@@ -264,7 +264,8 @@ FLAGS_OF_OTHER_TOOLS = {
     "--repeat-penalty N": "--rep-pen --rep_pen --repetition-penalty --repetition_penalty --rp",
     "--repeat-last-n N": "--rep-pen-range --repetition-penalty-range --repetition-context-size",
     "--set repetition_penalty.slope=N with --set repetition_penalty.penalty=N and --set"
-    " repetition_penalty.range=N; for KoboldCpp's slope also --set repetition_penalty.shape=halves": "--rep-pen-slope",
+    " repetition_penalty.range=N; for KoboldCpp's slope also --set"
+    " repetition_penalty.shape=halves": "--rep-pen-slope",
     "--frequency-penalty N": "--freq-pen --frequency-pen",
     "--presence-penalty N": "--presence-pen --pres-pen",
     "--mirostat N": "--mirostat-mode",
