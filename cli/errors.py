@@ -7,13 +7,14 @@ import io
 import os
 import re
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import NoReturn, TextIO
 
 import typer
 
+from ..common import LogitsmithError
 from .visible_bar import erase_bar
 
 FAILED, BAD_USAGE, INTERRUPTED = 1, 2, 130
@@ -33,7 +34,7 @@ _FLAGS = {
     "resume=True": "--resume",
     "schema_lenient=True": "--schema-lenient",
 }
-"""What sentences of the packages below call a parameter or a function, and the flag that stands for it."""
+"""What advice of the packages below calls a parameter or a function, and the flag that stands for it."""
 
 _SINKS: list[TextIO] = []
 """They stay open as long as the process lives."""
@@ -89,13 +90,28 @@ def _failure_sentence(error: Exception) -> str | None:
         from .parsing.usage_errors import usage_sentence
 
         return usage_sentence(error)
-    return with_flags(str(error))
+    return flag_sentence(error)
 
 
-def with_flags(sentence: str) -> str:
-    """Return a sentence of the packages below with flags in place of Python's parameters."""
-    names = "|".join(map(re.escape, _FLAGS))
-    return re.sub(rf"(?<!\w)(?:{names})(?!\w)", lambda name: _FLAGS[name[0]], sentence)
+def flag_sentence(error: Exception, line_fields: Mapping[str, str] | None = None) -> str:
+    """Return what an error says, with flags in place of Python's parameters in its advice.
+
+    Names and values of the user's are in the problem, which stays as it is. ``line_fields``: what a line of input
+    calls a parameter, which takes precedence over the flag.
+    """
+    if not isinstance(error, LogitsmithError) or not error.advice:
+        return str(error)
+    return f"{error.problem}; {with_flags(error.advice, line_fields)}"
+
+
+def with_flags(advice: str, line_fields: Mapping[str, str] | None = None) -> str:
+    """Return advice of the packages below with flags, or fields of a line, in place of Python's parameters.
+
+    The advice must hold no names or values of the user's, which might read like a parameter.
+    """
+    words = {**_FLAGS, **(line_fields or {})}
+    names = "|".join(map(re.escape, words))
+    return re.sub(rf"(?<!\w)(?:{names})(?!\w)", lambda name: words[name[0]], advice)
 
 
 def _missing_package_sentence(error: ModuleNotFoundError) -> str | None:

@@ -31,8 +31,8 @@ def open_chat_template(
     """
     if source is None and model.chat_template is None:
         raise ModelError(
-            "this model has no chat template; give one (chat_template=…), ask without a chat and a system"
-            " message, or use a chat model"
+            "this model has no chat template",
+            advice="give one (chat_template=…), ask without a chat and a system message, or use a chat model",
         )
     bos, eos = model.special_text("bos"), model.special_text("eos")
     if source is None:

@@ -28,7 +28,9 @@ def check_prompt(prompt: Sequence[int], length: int, holder: str) -> None:
         raise ModelError("the prompt is empty")
     if len(prompt) > length:
         tokens = count_noun(len(prompt), "token")
-        raise ModelError(f"the prompt has {tokens} and {holder} {length:,}; shorten it, or give a larger n_ctx")
+        raise ModelError(
+            f"the prompt has {tokens} and {holder} {length:,}", advice="shorten it, or give a larger n_ctx"
+        )
 
 
 class Context:

@@ -77,7 +77,8 @@ def check_is_model(path: Path) -> GgufHeader:
     if kind is None and header.values.get("tokenizer.ggml.model") and not header.tensor_count:
         kind = "a vocabulary without tensors; give a whole model"
     if kind is not None:
-        raise ModelError(f"{path}: this is {kind}")
+        description, _, advice = kind.partition("; ")
+        raise ModelError(f"{path}: this is {description}", advice=advice)
     for part in part_paths(path)[1:] if "split.count" in header.values else ():
         if not part.is_file():
             raise ModelError(f"{part}: this part of the model is missing; all parts must lie in one folder")

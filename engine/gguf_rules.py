@@ -40,7 +40,10 @@ def faults(values: Values) -> Iterator[str]:
 
 
 def describe_other_kind(values: Values) -> str | None:
-    """A sentence about what the file is, with advice, if it is not a language model by itself; else None."""
+    """Return what the file is and, after a semicolon, advice; None for a language model.
+
+    The sentence holds no text of the file.
+    """
     part, parts = values.get("split.no"), values.get("split.count")
     if isinstance(part, int) and isinstance(parts, int) and part > 0:
         return (

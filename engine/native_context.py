@@ -69,7 +69,8 @@ class NativeContext:
         if not self.handle:
             raise ModelError(
                 f"llama.cpp could not make a context of {options.sequences} x {options.length:,} tokens"
-                f"{reason_suffix()}; try a smaller n_ctx"
+                f"{reason_suffix()}",
+                advice="try a smaller n_ctx",
             )
         # llama.cpp rounds the length up; the user gets what was asked for.
         self.length = min(options.length, int(lib.llama_n_ctx_seq(self.handle)))

@@ -62,15 +62,15 @@ def silent_log() -> Iterator[None]:
 
 def last_complaint() -> str:
     """Return llama.cpp's last warnings or errors, and clear them; empty if there were none."""
-    complaint = _SOURCE_FOLDER.sub("", "; ".join(" ".join(line.split()) for line in _last_lines[-2:]))
+    lines = _SOURCE_FOLDER.sub("", "; ".join(" ".join(line.split()) for line in _last_lines[-2:]))
     _last_lines.clear()
-    return complaint
+    return lines
 
 
 def reason_suffix() -> str:
-    """Return llama.cpp's last complaint as the end of a message: a colon and the complaint, or nothing."""
-    complaint = last_complaint()
-    return f": {complaint}" if complaint else ""
+    """Return llama.cpp's last warnings or errors after a colon, to end a message; empty without any."""
+    reason = last_complaint()
+    return f": {reason}" if reason else ""
 
 
 _ABORT_CALLBACK = ctypes.CFUNCTYPE(None, ctypes.c_char_p)

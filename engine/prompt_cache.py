@@ -20,7 +20,7 @@ _ID_BYTES = array("i").itemsize
 
 
 class PromptCacheError(ModelError):
-    """A prompt cache that does not fit, or cannot be read or written; the message does not name the file."""
+    """A prompt cache that does not match, or cannot be read or written. The message begins with the path."""
 
 
 def save_prompt_cache(model: Model, path: str | Path) -> int:
@@ -43,9 +43,9 @@ def save_prompt_cache(model: Model, path: str | Path) -> int:
     try:
         write_whole_file(path, write, private=True)
     except OSError as error:
-        raise PromptCacheError(write_problem(error, path)) from error
-    except ValueError as error:  # a path with a NUL in it
-        raise PromptCacheError(str(error)) from error
+        raise PromptCacheError(f"{path}: {write_problem(error, path)}") from error
+    except ValueError as error:
+        raise _unusable_name(path) from error
     return len(tokens)
 
 
@@ -58,22 +58,28 @@ def load_prompt_cache(model: Model, path: str | Path) -> int:
     """
     path = Path(path)
     try:
-        ids, state, expected = _read_cache(model, path)
-    except (OSError, ValueError) as error:
-        raise PromptCacheError(file_problem(error, path)) from error
-    digest = hashlib.sha256(ids)
-    digest.update(state)
-    if digest.hexdigest() != expected:
-        raise PromptCacheError("it is damaged")
-    tokens = array("i")
-    tokens.frombytes(ids)
-    if tokens and not model.context.restore_exact_state(tokens.tolist(), state):
-        raise PromptCacheError("llama.cpp refuses it")
+        tokens, state = _read_cache(model, path)
+    except OSError as error:
+        raise PromptCacheError(f"{path}: {file_problem(error, path)}") from error
+    except ValueError as error:
+        raise _unusable_name(path) from error
+    except PromptCacheError as error:
+        raise PromptCacheError(f"{path}: {error}") from None
+    if tokens and not model.context.restore_exact_state(tokens, state):
+        raise PromptCacheError(f"{path}: llama.cpp does not accept it")
     return len(tokens)
 
 
-def _read_cache(model: Model, path: Path) -> tuple[bytes, bytes, object]:
-    """Return the token ids, the state and the checksum in a file. Raises ``OSError`` and ``PromptCacheError``."""
+def _unusable_name(path: Path) -> PromptCacheError:
+    """Return the error for a path with a NUL, or with a character that the system cannot encode."""
+    return PromptCacheError(f"{str(path)!r}: no file can have this name; give another path")
+
+
+def _read_cache(model: Model, path: Path) -> tuple[list[int], bytes]:
+    """Return the token ids and the state in a file.
+
+    Raises ``OSError``, ``ValueError`` for a path that no file can have, and ``PromptCacheError`` without the path.
+    """
     with path.open("rb") as file:
         header = _read_header(file)
         count = header["tokens"]
@@ -82,7 +88,14 @@ def _read_cache(model: Model, path: Path) -> tuple[bytes, bytes, object]:
                 raise PromptCacheError(f"it was made with another {_NAMES[name]}")
         if count > model.context.length:
             raise PromptCacheError("it has more tokens than the context holds")
-        return file.read(_ID_BYTES * count), file.read(), header.get("sha256")
+        ids, state = file.read(_ID_BYTES * count), file.read()
+    digest = hashlib.sha256(ids)
+    digest.update(state)
+    if digest.hexdigest() != header.get("sha256"):
+        raise PromptCacheError("it is damaged")
+    tokens = array("i")
+    tokens.frombytes(ids)
+    return tokens.tolist(), state
 
 
 _NAMES = {"model": "model or other settings of it", "llama_cpp": "llama.cpp"}

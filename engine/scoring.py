@@ -152,7 +152,8 @@ def _check_choices(model: Model, prompt: Sequence[int], choices: Sequence[Sequen
         if len(prompt) + len(ids) - 1 > length:
             raise ModelError(
                 f"choice {number} does not fit: the prompt has {count_noun(len(prompt), 'token')}, "
-                f"the choice {len(ids):,}, and the context holds {length:,}; give a larger n_ctx"
+                f"the choice {len(ids):,}, and the context holds {length:,}",
+                advice="give a larger n_ctx",
             )
     model.vocabulary.check(prompt)
 

@@ -20,12 +20,18 @@ class GrammarError(LogitsmithError):
     exit_code: ClassVar[int] = 2
 
     def __init__(
-        self, message: str, line: int | None = None, column: int | None = None, source: str | None = None
+        self,
+        message: str,
+        line: int | None = None,
+        column: int | None = None,
+        source: str | None = None,
+        *,
+        advice: str = "",
     ) -> None:
         self.message = message
         self.line = line
         self.column = column
-        super().__init__(self._full_text(source))
+        super().__init__(self._full_text(source), advice=advice)
 
     @classmethod
     def at(cls, message: str, source: str, offset: int) -> GrammarError:
@@ -34,9 +40,9 @@ class GrammarError(LogitsmithError):
 
     def within(self, label: str) -> GrammarError:
         """The same error with the grammar's name before it; a name that the label ends in is not said again."""
-        text = str(self)
+        text = self.problem
         head, _, rest = text.partition(": ")
-        labelled = GrammarError(self.message, self.line, self.column)
+        labelled = GrammarError(self.message, self.line, self.column, advice=self.advice)
         labelled.args = (f"{label}: {rest if _says_the_same(label, head) else text}",)
         return labelled
 

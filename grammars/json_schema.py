@@ -31,7 +31,7 @@ def parse_json_schema(source: str) -> dict[str, Any]:
     except json.JSONDecodeError as error:
         if _FILE_NAME.fullmatch(source):
             raise GrammarError(
-                f"{source!r} is not JSON but looks like a file; give a file by json_schema_file=…"
+                f"{source!r} is not JSON but looks like a file", advice="give a file by json_schema_file=…"
             ) from None
         raise GrammarError(f"not JSON: {json_problem(error)}", error.lineno, error.colno, source) from None
     except NonFiniteNumberError as error:

@@ -69,12 +69,12 @@ def schema_error(message: str, schema: dict[str, Any]) -> GrammarError:
     if message.startswith('failed to parse "%json": recursion limit'):
         return GrammarError(TOO_DEEP)
     part, message = find_wrong_part(schema, message)
-    sentence = _sentence(message, part.schema)
+    sentence, advice = _sentence(message, part.schema)
     # A keyword that the sentence begins with belongs to the path.
     keyword, colon, rest = sentence.partition(": ")
     if colon and keyword in part.schema:
-        return GrammarError(f"{part.pointer}/{keyword}: {rest}")
-    return GrammarError(f"{part.pointer}: {sentence}" if part.pointer else sentence)
+        return GrammarError(f"{part.pointer}/{keyword}: {rest}", advice=advice)
+    return GrammarError(f"{part.pointer}: {sentence}" if part.pointer else sentence, advice=advice)
 
 
 def loosen(schema: dict[str, Any]) -> list[str]:
@@ -141,18 +141,20 @@ def _removable(message: str, schema: dict[str, Any]) -> list[str]:
     return []
 
 
-def _sentence(message: str, schema: dict[str, Any]) -> str:
+def _sentence(message: str, schema: dict[str, Any]) -> tuple[str, str]:
+    """Return what a message says of a schema, and advice; empty advice if there is none."""
     if message.startswith(_NOT_EXCLUSIVE):
         return (
-            "oneOf: several of its options may fit at once; write anyOf, or schema_lenient=True reads it as anyOf"
+            "oneOf: several of its options may fit at once",
+            "write anyOf, or schema_lenient=True reads it as anyOf",
         )
     if message.startswith(_PROPERTY_COUNT):
         keyword = "minProperties" if "minProperties" in schema else "maxProperties"
-        return f"{keyword}: it is supported only where all properties are required; {LENIENT_HINT}"
+        return f"{keyword}: it is supported only where all properties are required", LENIENT_HINT
     if _LOOK_AROUND.search(message):
         pattern = schema.get("pattern")
-        return f"pattern: look-around and \\b are not supported, as in {pattern!r}; {LENIENT_HINT}"
-    return _engine_sentence(message, schema)
+        return f"pattern: look-around and \\b are not supported, as in {pattern!r}", LENIENT_HINT
+    return _engine_sentence(message, schema), ""
 
 
 def _engine_sentence(message: str, schema: dict[str, Any]) -> str:

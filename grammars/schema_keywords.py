@@ -114,4 +114,4 @@ def _unsupported(pointer: str, schema: Mapping[str, Any], keyword: str) -> Gramm
         message = f"multiples of {schema[keyword]} cannot be followed; those of numbers up to 50,000 can"
     else:
         message = f"{keyword!r} is not supported"
-    return GrammarError(f"{pointer}/{keyword}: {message}; {LENIENT_HINT}")
+    return GrammarError(f"{pointer}/{keyword}: {message}", advice=LENIENT_HINT)

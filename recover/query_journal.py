@@ -147,12 +147,15 @@ class QueryJournal:
         if not isinstance(head, dict) or head.get("recover") != _VERSION:
             raise RecoverError(f"{self.path}: this is no checkpoint of a recovery")
         if not resume:
-            raise RecoverError(f"{self.path}: there is a checkpoint already; go on with resume=True, or delete it")
+            raise RecoverError(
+                f"{self.path}: the checkpoint already exists", advice="continue it with resume=True, or delete it"
+            )
         for name, value in self._head.items():
             if head.get(name) != value:
                 raise RecoverError(
                     f"{self.path}: a checkpoint of another run: its {name} is {_shortened(head.get(name))}, "
-                    f"not {_shortened(value)}; delete it, or give another checkpoint=…"
+                    f"not {_shortened(value)}",
+                    advice="delete it, or give another checkpoint=…",
                 )
 
     def _append(self, record: Mapping[str, Any]) -> None:

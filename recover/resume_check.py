@@ -49,7 +49,8 @@ def refuse_change(path: Path, change: float | None) -> None:
     if change is not None:
         raise RecoverError(
             f"{path}: the endpoint answers otherwise than when this checkpoint was written, by {change:.1g} "
-            f"nats: is it another model? Delete the checkpoint, or give another checkpoint=…"
+            f"nats: is it another model?",
+            advice="delete the checkpoint, or give another checkpoint=…",
         )
 
 

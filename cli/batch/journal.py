@@ -208,7 +208,7 @@ class ResultJournal:
                 owner = result_owner(parse_strict_json(line), self._openai)
             except ValueError as error:
                 raise JournalError(
-                    f"{self._path}: line {number} is no result to go on with: {_line_problem(error)}; "
+                    f"{self._path}: line {number} cannot be resumed: it is not a result: {_line_problem(error)}; "
                     f"remove this line, or give another file with -o"
                 ) from None
             if is_whole:  # a result that lacks only its line end is cut off and made again

@@ -11,8 +11,12 @@ from pydantic import Field, ValidationError, field_validator, model_validator
 
 from ...common import nearest_name, problem_message, problem_sentence, shorten
 from ...presets import Override
+from ..errors import flag_sentence
 from ..inputs.json_lines import InvalidLineError
 from .openai_line import SETTING_OF_FIELD, ChatBody, ChatMessage, CompletionBody, Json, OpenAILine, StrictModel
+
+_FIELDS_IN_ADVICE = {"chat_template=…": "chat_template", "json_schema_file=…": "json_schema_file"}
+"""What a line calls a parameter that errors give advice about; the other parameters are flags of `gen batch`."""
 
 
 @dataclass(frozen=True)
@@ -87,6 +91,11 @@ def parse_request(record: Json, line: int) -> BatchRequest:
     except ValidationError as error:
         fields = OpenAILine if error.title == OpenAILine.__name__ else _ShortLine
         raise InvalidLineError(_first_problem(error, fields)) from None
+
+
+def line_sentence(error: Exception) -> str:
+    """Return an error's sentence for the record of a line: advice names fields of the line, otherwise flags."""
+    return flag_sentence(error, _FIELDS_IN_ADVICE)
 
 
 def find_request_id(record: object) -> str | None:

@@ -15,7 +15,7 @@ from ..render.batch import BatchProgress
 from .accepted_request import AcceptedRequest
 from .input_lines import BackgroundItems, InputLine, as_they_come
 from .journal import ExistingResults, JournalError
-from .request import find_request_id, parse_request
+from .request import find_request_id, line_sentence, parse_request
 from .request_resolver import RequestResolver
 from .result_writer import ResultWriter
 
@@ -94,7 +94,7 @@ class RequestIntake:
         except (InvalidLineError, PresetError, GrammarError, SamplingError, ModelError) as error:
             if self._line_of_id.setdefault(name, line.number) != line.number:
                 name = _unnamed(line)  # otherwise the record reads as a result of the line that has the id
-            self._writer.failure(name, line.number, line.digest, "invalid_request", str(error))
+            self._writer.failure(name, line.number, line.digest, "invalid_request", line_sentence(error))
             return None
 
     def _accept_valid(self, line: InputLine) -> AcceptedRequest | None:

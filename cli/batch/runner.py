@@ -11,6 +11,7 @@ from ...samplers import SamplingError
 from ..render.batch import ProgressDisplay
 from .accepted_request import AcceptedRequest
 from .input_lines import BackgroundItems, InputLine
+from .request import line_sentence
 from .request_builder import RequestBuilder
 from .request_intake import RequestIntake
 from .result_writer import ResultWriter
@@ -85,4 +86,4 @@ class BatchRunner:
             yield request
 
     def _fail(self, request: AcceptedRequest, code: str, error: Exception) -> None:
-        self._writer.failure(request.id, request.line, request.digest, code, str(error))
+        self._writer.failure(request.id, request.line, request.digest, code, line_sentence(error))

@@ -18,7 +18,7 @@ def keep_prompt_cache(model: Model, path: Path, report: Report) -> None:
     try:
         save_prompt_cache(model, path)
     except PromptCacheError as error:
-        report(f"{path}: the prompt cache is not written: {error}")
+        report(f"the prompt cache is not written: {error}")
 
 
 def take_up_prompt_cache(model: Model, path: Path, report: Report) -> None:
@@ -33,4 +33,4 @@ def take_up_prompt_cache(model: Model, path: Path, report: Report) -> None:
     except PromptCacheError as error:
         if isinstance(error.__cause__, FileNotFoundError):
             return
-        report(f"{path}: the prompt cache is not used: {error}")
+        report(f"the prompt cache is not used: {error}")

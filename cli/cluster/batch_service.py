@@ -10,6 +10,7 @@ from ...cluster import FindFile, Task, TaskResult
 from ...engine import BatchAnswer, GenerationRequest, ModelError, generate_many
 from ...grammars import GrammarError
 from ...samplers import SamplingError
+from ..batch.request import line_sentence
 from ..batch.request_builder import RequestBuilder
 from ..batch.result_format import ResultFormat
 from ..inputs.model import ModelSpec
@@ -80,7 +81,7 @@ class BatchService:
                 try:
                     request = self._builder.build(task.content.resolved)
                 except (GrammarError, SamplingError, ModelError) as error:
-                    answer(TaskResult(task.key, Failure("invalid_request", str(error)), True))
+                    answer(TaskResult(task.key, Failure("invalid_request", line_sentence(error)), True))
                     continue
                 pending[request.key] = task
                 yield request
@@ -94,4 +95,4 @@ class BatchService:
                 line = self._format.answer_line(task.content, outcome)
                 answer(TaskResult(task.key, AnswerLine(line, str(outcome.exactness))))
             else:
-                answer(TaskResult(task.key, Failure("generation_failed", str(outcome.error)), True))
+                answer(TaskResult(task.key, Failure("generation_failed", line_sentence(outcome.error)), True))

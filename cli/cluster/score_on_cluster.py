@@ -9,7 +9,7 @@ import typer
 from ...cluster import Task, TaskResult
 from ..batch.input_lines import BackgroundItems, as_they_come
 from ..batch.parts import stop_of
-from ..errors import FAILED, say, with_flags
+from ..errors import FAILED, say
 from ..inputs.files import input_name, open_input
 from ..inputs.json_lines import number_lines
 from ..inputs.model import find_model
@@ -48,7 +48,7 @@ def score_on_cluster(options: ScoreOptions, interrupt: Interrupt) -> None:
                 print(score.output, flush=True)
                 if score.problem is not None:
                     failures += 1
-                    say(f"gen: {input_name(path)}: line {number}: {with_flags(score.problem)}")
+                    say(f"gen: {input_name(path)}: line {number}: {score.problem}")
         workers = run.workers
     report_workers(workers)
     if failures and not interrupt.requested:

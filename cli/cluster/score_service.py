@@ -9,7 +9,7 @@ from typing import Any
 from ...cluster import FindFile, Task, TaskResult
 from ...common import LogitsmithError
 from ...engine import ModelError
-from ..errors import BAD_USAGE
+from ..errors import BAD_USAGE, flag_sentence
 from ..inputs.json_lines import InvalidLineError
 from ..inputs.model import ModelSpec
 from ..inputs.score_lines import failed_line, scored_line, stride_problem
@@ -81,5 +81,6 @@ class ScoreService:
                 output = scored_line(self._model, line.text, line.number, self._stride, progress, self._is_strict)
                 score = LineScore(output)
             except (ModelError, InvalidLineError) as error:
-                score = LineScore(failed_line(line.text, line.number, str(error)), str(error))
+                problem = flag_sentence(error)
+                score = LineScore(failed_line(line.text, line.number, problem), problem)
             answer(TaskResult(task.key, score, score.problem is not None))

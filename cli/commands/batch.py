@@ -105,7 +105,7 @@ def _check_defaults(options: BatchOptions) -> BatchDefaults:
         report_schema(spec)
         left_out = spec.left_out
     seed = _base_seed(sampling.seed)
-    chat_template = ChatTemplateFlags(options.chat.template)
+    chat_template = ChatTemplateFlags(options.chat.template, options.given)
     return BatchDefaults(
         name,
         sampling.chain,

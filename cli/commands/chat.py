@@ -42,7 +42,7 @@ def chat(options: ConversationOptions) -> None:
         finally:
             store.close()
         return
-    template = ChatTemplateFlags(options.template)
+    template = ChatTemplateFlags(options.template, options.given)
     store = ChatStore.in_memory() if options.store.no_log else ChatStore.open()
     try:
         conversation = _open_conversation(store, options)

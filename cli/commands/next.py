@@ -68,7 +68,7 @@ def _set_up(options: NextOptions, metadata: Mapping[str, str] | None) -> _Setup:
     settings = resolve_run_settings(options, metadata)
     against = [named_chain(text, metadata) for text in options.against or ()]
     spec = grammar_spec(options.grammar, settings)
-    return _Setup(options, settings, spec, against, ChatTemplateFlags(options.chat.template))
+    return _Setup(options, settings, spec, against, ChatTemplateFlags(options.chat.template, options.given))
 
 
 def _show(setup: _Setup, model: Model, raw_prompt: str, interrupt: Interrupt) -> None:

@@ -51,7 +51,7 @@ def _run(options: RunOptions, early: EarlyModel | None) -> None:
     if options.output.show_config and setup is not None:
         _show_config(setup)
         return
-    template = ChatTemplateFlags(options.chat.template)
+    template = ChatTemplateFlags(options.chat.template, options.given)
     typed = PromptText("", "") if options.output.show_config else read_prompt_text(options.prompt)
     with (
         interruptible() as interrupt,

@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
 
+from ..options.given import GivenFlags
 from ..options.prompt import TemplateOptions
 
 if TYPE_CHECKING:
     from ...engine import ChatTemplate, Model
 
 
-def chat_template_source(text: str) -> str:
+def chat_template_source(text: str, *, is_name_meant: bool = True) -> str:
     """Return a template for `open_chat_template`: a name, or Jinja, which is read if the text names a file.
 
+    ``is_name_meant``: whether the error for a missing file says that llama.cpp has no such template, either.
     Raises ``ModelError`` for a text that is none of these.
     """
     from ...common import TextFileError, nearest_name, read_text_file
@@ -27,8 +30,10 @@ def chat_template_source(text: str) -> str:
     try:
         source = read_text_file(Path(text), _MAX_BYTES)
     except TextFileError as error:
-        near = nearest_name(text, builtin_chat_templates())
-        hint = f"; did you mean {near}?" if near else "; llama.cpp has no template of that name"
+        hint = ""
+        if is_name_meant and not os.path.lexists(text):
+            near = nearest_name(text, builtin_chat_templates())
+            hint = f"; did you mean {near}?" if near else "; llama.cpp has no template of that name"
         raise ModelError(f"{text}: {error}{hint}") from None
     if not is_chat_template(source):
         raise ModelError(f"{text}: this is no chat template: there is no Jinja in it")
@@ -42,18 +47,23 @@ _MAX_BYTES = 1_000_000
 class ChatTemplateFlags:
     """The flags ``--chat-template`` and ``--chat-template-kwargs``, read before the model is loaded.
 
+    Args:
+        options: the values of the flags.
+        given: the flags as they were typed, for messages.
+
     Attributes: ``source``: see `open_chat_template`; ``variables``. None: not given.
 
     Raises ``typer.BadParameter``.
     """
 
-    def __init__(self, options: TemplateOptions) -> None:
+    def __init__(self, options: TemplateOptions, given: GivenFlags) -> None:
         self.source: str | None = None
         self.variables: dict[str, Any] | None = None
         if options.chat_template_kwargs is not None:
             self.variables = _parse_variables(options.chat_template_kwargs)
         if options.chat_template is not None:
-            self.source = _read_flag(options.chat_template, self.variables)
+            flag = given.names.get("chat_template", "--chat-template")
+            self.source = _read_flag(flag, options.chat_template, self.variables)
 
     def open(self, model: Model) -> ChatTemplate | None:
         """The template of these flags; None: neither is given. Raises ``ModelError``."""
@@ -64,16 +74,16 @@ class ChatTemplateFlags:
         return open_chat_template(model, self.source, self.variables)
 
 
-def _read_flag(text: str, variables: dict[str, Any] | None) -> str:
+def _read_flag(flag: str, text: str, variables: dict[str, Any] | None) -> str:
     from ...common import LogitsmithError
     from ...engine import check_chat_template
 
     try:
-        source = chat_template_source(text)
+        source = chat_template_source(text, is_name_meant=flag == "--chat-template")
         check_chat_template(source, variables)
         return source
     except LogitsmithError as error:
-        raise typer.BadParameter(f"--chat-template: {error}") from None
+        raise typer.BadParameter(f"{flag}: {error}") from None
 
 
 def _parse_variables(text: str) -> dict[str, Any]:

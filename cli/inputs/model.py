@@ -167,9 +167,9 @@ def with_origin(error: ModelError, origin: str) -> ModelError:
     from ...presets import config_file
 
     if isinstance(error, AdapterError):
-        return ModelError(f"--lora {error}")
+        return ModelError(f"--lora {error.problem}", advice=error.advice)
     start = {"$GEN_MODEL": "$GEN_MODEL: ", "config": f"{config_file()}: model: "}.get(origin, "")
-    return ModelError(f"{start}{error}")
+    return ModelError(f"{start}{error.problem}", advice=error.advice)
 
 
 def pull(reference: HubReference, interrupt: Interrupt | None = None) -> Path:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ..errors import note, with_flags
+from ..errors import flag_sentence, note
 from ..options.model import ModelOptions
 from .model import find_model_file
 
@@ -30,7 +30,7 @@ def chosen_model(options: ModelOptions) -> ModelChoice:
     try:
         path, origin = locate(text, config.model)
     except ModelError as error:
-        note(with_flags(str(error)))
+        note(flag_sentence(error))
         return ModelChoice("none", "default")
     typed, origin = text or str(path), "-hf" if options.hub_repository is not None else origin
     try:
@@ -39,5 +39,5 @@ def chosen_model(options: ModelOptions) -> ModelChoice:
             return ModelChoice(model_name(path), origin)
         note(f"{typed}: there is no such file")
     except ModelError as error:
-        note(with_flags(str(error)))
+        note(flag_sentence(error))
     return ModelChoice(typed, origin)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from ..errors import FAILED, say, with_flags
+from ..errors import FAILED, flag_sentence, say
 from ..interrupt import Interrupt
 from .files import input_name, is_stdin, open_input
 from .json_lines import InvalidLineError, number_lines, parse_object
@@ -43,8 +43,9 @@ def score_lines(
                 raise
             except (ModelError, InvalidLineError) as error:
                 failures += 1
-                print(failed_line(line, number, str(error)), flush=True)
-                say(f"gen: {input_name(path)}: line {number}: {with_flags(str(error))}")
+                problem = flag_sentence(error)
+                print(failed_line(line, number, problem), flush=True)
+                say(f"gen: {input_name(path)}: line {number}: {problem}")
             step()
             if interrupt.requested:
                 return

@@ -106,7 +106,8 @@ def _score_cut_choices(
         try:
             scored = score_choices(model, prompt_ids, [choice.ids for choice in group], progress=report)
         except ModelError as error:
-            raise ModelError(_with_text(str(error), [choice.text for choice in group])) from None
+            problem = _with_text(error.problem, [choice.text for choice in group])
+            raise ModelError(problem, advice=error.advice) from None
         steps |= {choice.text: tokens for choice, tokens in zip(group, scored, strict=True)}
         done += len(prompt_ids) + sum(len(choice.ids) - 1 for choice in group)
     return steps

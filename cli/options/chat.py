@@ -10,6 +10,7 @@ import typer
 
 from .completes import Completes
 from .flag import Options, flag, options_class
+from .given import GivenFlags
 from .grammar import ConstraintOptions
 from .length import AnswerLengthOptions, lookup_flag
 from .model import LogOptions, ModelOptions
@@ -64,6 +65,7 @@ class StoreOptions(Options):
 class ConversationOptions(Options):
     """The options of `gen chat`: those of `gen run` that an answer depends on, and the chat's own."""
 
+    given: GivenFlags
     store: StoreOptions
     prompt_cache: Path | None = _chat(
         "--prompt-cache",

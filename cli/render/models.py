@@ -44,7 +44,7 @@ def show_models(summaries: Iterable[ModelSummary]) -> None:
         (
             summary.entry.name,
             file_size(summary.size_bytes),
-            with_flags(summary.problem or "") or summary.quantization,
+            _problem(summary) or summary.quantization,
             "" if summary.problem else parameter_count(summary.parameters),
             "" if summary.problem or summary.trained_context is None else f"{summary.trained_context:,}",
             "" if summary.problem else _yes_or_no(summary.has_chat_template),
@@ -78,9 +78,16 @@ def show_facts(summary: ModelSummary, facts: ModelFacts) -> None:
         if value := facts.metadata.get(f"general.{key}"):
             _fact(label, value)
     if summary.problem:
-        _fact("problem", with_flags(summary.problem))
+        _fact("problem", _problem(summary))
     _show_tokens(facts)
     _show_settings(facts)
+
+
+def _problem(summary: ModelSummary) -> str:
+    """Return why a model cannot be loaded; empty if nothing is known. Advice names flags."""
+    if summary.is_model:  # the problem may hold names of files
+        return summary.problem or ""
+    return with_flags(summary.problem or "")
 
 
 def parameter_count(count: int) -> str:

@@ -21,8 +21,8 @@ def output_matrix(path: Path) -> NDArray[np.float32]:
         from gguf import GGUFReader, dequantize  # noqa: PLC0415 - an extra, which only this needs
     except ImportError:
         raise RecoverError(
-            "reading a GGUF's output matrix needs the package gguf: pip install 'gguf>=0.17,<1'; "
-            "or make the basis of rows of logprobs, with basis_from_rows"
+            "reading a GGUF's output matrix needs the package gguf: pip install 'gguf>=0.17,<1'",
+            advice="or make the basis of rows of logprobs, with basis_from_rows",
         ) from None
     check_gguf(path)
     try:

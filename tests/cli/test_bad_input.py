@@ -98,6 +98,14 @@ USAGE = {
         ["x", "--chat-template", "chatm"],
         "chatm: there is no such file; did you mean chatml?",
     ),
+    "missing file of a chat template": (
+        ["x", "--chat-template-file", "chatm"],
+        "--chat-template-file: chatm: there is no such file\n",
+    ),
+    "missing file of a chat template, in a chat": (
+        ["chat", "--no-log", "--chat-template-file", "chatm"],
+        "--chat-template-file: chatm: there is no such file\n",
+    ),
     "chat template without Jinja": (["x", "--chat-template", "/dev/null"], "/dev/null: this is no chat template"),
     "chat template that is not valid": (
         ["x", "--chat-template", "{% for x in y %}"],
@@ -263,6 +271,24 @@ def test_a_bad_adapter_is_not_blamed_on_what_names_the_model(gen, home, pruned_m
         assert result.err == "gen: --lora bad.gguf: not a GGUF file\n"
 
 
+NAMES_LIKE_PARAMETERS = {
+    "a model": (["hi", "-m", "n_ctx_d/n_ctx/model.gguf"], "n_ctx_d/n_ctx/model.gguf: there is no such file"),
+    "an adapter": (["hi", "--lora", "n_ctx"], "--lora n_ctx: there is no such file"),
+    "a preset": (["hi", "-P", "n_ctx"], "unknown preset 'n_ctx'; known:"),
+    "a chat": (["chat", "--resume", "basis_from_rows"], "there is no conversation 'basis_from_rows'"),
+    "a schema": (
+        ["hi", "-j", "n_ctx.json"],
+        "--json-schema: 'n_ctx.json' is not JSON but looks like a file; give a file by -jf\n",
+    ),
+}
+
+
+@pytest.mark.parametrize(("arguments", "message"), NAMES_LIKE_PARAMETERS.values(), ids=NAMES_LIKE_PARAMETERS)
+def test_a_name_that_reads_like_a_parameter_is_shown_as_typed(gen, arguments, message):
+    result = gen(*arguments, code=1 if {"-m", "--lora", "--resume"} & set(arguments) else 2)
+    assert result.err.startswith(f"gen: {message}")
+
+
 NEARLY_COMMANDS = {
     "preset": "gen presets",
     "grammar": "gen grammars",
@@ -398,8 +424,11 @@ ENDLESS_OPTIONS = {
     "a schema": (["-jf", "{}"], "--json-schema-file: {}: it is larger than 4 MB; give a shorter text\n"),
     "a template": (
         ["--chat-template-file", "{}"],
-        "--chat-template: {}: it is larger than 1 MB; give a shorter text; llama.cpp has no template of that"
-        " name\n",
+        "--chat-template-file: {}: it is larger than 1 MB; give a shorter text\n",
+    ),
+    "a template or a name": (
+        ["--chat-template", "{}"],
+        "--chat-template: {}: it is larger than 1 MB; give a shorter text\n",
     ),
     "a model": (["-m", "{}"], "{}: not a GGUF file\n"),
     "an adapter": (["--lora", "{}"], "--lora {}: not a GGUF file\n"),

@@ -201,7 +201,15 @@ BAD = {
     "a wrong chain": ({"prompt": "a", "chain": "top-q3"}, "unknown sampler 'top-q'"),
     "a wrong grammar": ({"prompt": "a", "grammar": "root ::= ("}, "line 1"),
     "a wrong schema": ({"prompt": "a", "json_schema": {"type": "nonsuch"}}, "nonsuch"),
-    "too long": ({"prompt": "word " * 400}, "shorten it, or give a larger n_ctx"),
+    "too long": ({"prompt": "word " * 400}, "shorten it, or give a larger -c"),
+    "a keyword that is not supported": (
+        {"prompt": "n_ctx", "json_schema": {"uniqueItems": True}},
+        "/uniqueItems: 'uniqueItems' is not supported; --schema-lenient leaves it out",
+    ),
+    "a schema that is a file": (
+        {"prompt": "a", "grammar": {"json_schema": "n_ctx.json"}},
+        "'n_ctx.json' is not JSON but looks like a file; give a file by json_schema_file",
+    ),
     "a step that is ignored": (
         {"prompt": "a", "chain": "greedy", "set": {"min_p": 0.1}},
         "set min_p: the chain ends in greedy, which ignores min_p; choose another preset or give a chain",
@@ -347,7 +355,7 @@ def test_results_that_are_there_are_never_written_over(gen, work):
     done = gen("batch", "in.jsonl", "-o", "out.jsonl", *CHEAP, code=1)
     assert "is there already; --resume goes on with it" in done.err
     done = gen("batch", "in.jsonl", "-o", "out.jsonl", "--resume", *CHEAP, code=1)
-    assert "line 1 is no result to go on with" in done.err
+    assert "line 1 cannot be resumed: it is not a result" in done.err
     assert (work / "out.jsonl").read_text() == "my diary\n"
     assert "no such file" in gen("batch", "nonsuch.jsonl", *CHEAP, code=1).err.lower()
 
@@ -470,7 +478,7 @@ def test_nothing_but_results_is_gone_on_with(gen, work, content):
     write(work / "in.jsonl", {"id": "a", "prompt": "The", "max_tokens": 2})
     (work / "out.jsonl").write_text(content)
     done = gen("batch", "in.jsonl", "-o", "out.jsonl", "--resume", *CHEAP, code=1)
-    assert "line 1 is no result to go on with" in done.err
+    assert "line 1 cannot be resumed: it is not a result" in done.err
     assert (work / "out.jsonl").read_text() == content
 
 

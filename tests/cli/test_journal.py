@@ -35,14 +35,16 @@ def test_an_odd_line_is_named_and_the_file_left_as_it_is(tmp_path, line, complai
     path.write_text(content)
     with pytest.raises(JournalError) as caught:
         ResultJournal(path, resume=True, openai=False)
-    assert str(caught.value).startswith(f"{path}: line 3 is no result to go on with: {complaint}")
+    assert str(caught.value).startswith(f"{path}: line 3 cannot be resumed: it is not a result: {complaint}")
     assert path.read_text() == content
 
 
 def test_a_line_that_is_not_utf8_is_named(tmp_path):
     path = tmp_path / "out.jsonl"
     path.write_bytes(b"\xff\n")
-    with pytest.raises(JournalError, match="line 1 is no result to go on with: it is not UTF-8; remove this line"):
+    with pytest.raises(
+        JournalError, match="line 1 cannot be resumed: it is not a result: it is not UTF-8; remove this line"
+    ):
         ResultJournal(path, resume=True, openai=False)
 
 

@@ -133,8 +133,9 @@ def test_strict_rejects_a_prompt_that_does_not_fit(gen):
     message = "does not fit: the prompt has 12 tokens, the choice 4, and the context holds 14; give a larger "
     arguments = ("-c", "14", "--strict", *ONE)
     assert f"{message}-c" in gen("score", LONG, "--choices", LONG_CHOICE, *arguments, code=1).err
-    (record,) = gen("score", "--jsonl", "-", *arguments, stdin=line, code=1).lines
-    assert f"{message}n_ctx" in record["error"]["message"]
+    done = gen("score", "--jsonl", "-", *arguments, stdin=line, code=1)
+    assert f"{message}-c" in done.err
+    assert done.lines[0]["error"]["message"].endswith(f"{message}-c")
     (record,) = gen("score", "--jsonl", "-", "-c", "14", *ONE, stdin=line).lines
     assert [choice["truncated_prompt_tokens"] for choice in record["choices"]] == [0, 1]
     assert len(record["notes"]) == 1

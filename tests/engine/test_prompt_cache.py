@@ -79,8 +79,9 @@ WRONG_BYTES = {
 @pytest.mark.parametrize(("change", "message"), WRONG_BYTES.values(), ids=WRONG_BYTES)
 def test_wrong_files(model, cache, change, message):
     cache.write_bytes(change(cache.read_bytes()))
-    with pytest.raises(PromptCacheError, match=message):
+    with pytest.raises(PromptCacheError, match=message) as caught:
         load_prompt_cache(model, cache)
+    assert str(caught.value).startswith(f"{cache}: ")
 
 
 OTHER_SETTINGS = {
@@ -122,23 +123,32 @@ def test_another_model_and_a_copy_of_the_same(path, model, cache, tmp_path):
         load_prompt_cache(other, cache)
 
 
+NO_NAME = "{!r}: no file can have this name; give another path"
 UNUSABLE = {
-    "no folder": ("no/cache", "there is no folder"),
-    "a folder": (".", "it is a folder, not a file"),
-    "a name with a NUL": ("a\0b", "null"),
+    "no folder": ("no/cache", "{}: there is no folder {folder}/no", "{}: there is no such file"),
+    "a folder": ("", "{}: it is a folder, not a file", "{}: it is a folder, not a file"),
+    "a name with a NUL": ("a\0b", NO_NAME, NO_NAME),
 }
+"""What is wrong with a path for writing, and for reading."""
 
 
 @pytest.mark.parametrize("kind", [str, Path])
-@pytest.mark.parametrize(("name", "reason"), UNUSABLE.values(), ids=UNUSABLE)
-def test_a_file_is_a_path_or_its_name_and_each_error_is_one_of_caches(model, cache, tmp_path, kind, name, reason):
+@pytest.mark.parametrize(("name", "unwritable", "unreadable"), UNUSABLE.values(), ids=UNUSABLE)
+def test_an_error_names_the_path(model, tmp_path, kind, name, unwritable, unreadable):
+    path = str(tmp_path / name)
+    with pytest.raises(PromptCacheError) as caught:
+        save_prompt_cache(model, kind(path))
+    assert str(caught.value) == unwritable.format(path, folder=tmp_path)
+    with pytest.raises(PromptCacheError) as caught:
+        load_prompt_cache(model, kind(path))
+    assert str(caught.value) == unreadable.format(path)
+    assert isinstance(caught.value.__cause__, FileNotFoundError) == (name == "no/cache")
+
+
+@pytest.mark.parametrize("kind", [str, Path])
+def test_a_file_is_a_path_or_its_name(model, cache, tmp_path, kind):
     written = tmp_path / "again"
     assert save_prompt_cache(model, kind(written)) == load_prompt_cache(model, kind(written)) > 0
-    with pytest.raises(PromptCacheError, match=reason):
-        save_prompt_cache(model, kind(f"{tmp_path}/{name}"))
-    with pytest.raises(PromptCacheError) as caught:
-        load_prompt_cache(model, kind(f"{tmp_path}/{name}"))
-    assert isinstance(caught.value.__cause__, FileNotFoundError) == (name == "no/cache")
 
 
 def test_a_recurrent_model_keeps_nothing(tmp_path):

@@ -123,7 +123,7 @@ def test_max_calls_and_resume(here, tmp_path):
         part = json.loads((tmp_path / "work" / "out.json").read_text())
         assert (part["complete"], part["stopped"]) == (False, "max_calls")
         done = here(*asked(url, "-o", "out.json"), code=1)
-        assert "there is a checkpoint already; go on with --resume" in done.err
+        assert "the checkpoint already exists; continue it with --resume" in done.err
         done = here(
             *asked(url, "-o", "out.json", "-p", "y", "--resume")[:7],
             "-p",

@@ -94,7 +94,7 @@ def test_what_is_not_of_this_run_is_refused(tmp_path):
     path = tmp_path / "c"
     recover(Fake(ROW, 5), "x", settings=settings(path, max_calls=5))
     kept = path.read_bytes()
-    with pytest.raises(RecoverError, match="there is a checkpoint already; go on with resume=True"):
+    with pytest.raises(RecoverError, match="the checkpoint already exists; continue it with resume=True"):
         recover(Fake(ROW, 5), "x", settings=settings(path))
     other = Fake(ROW, 5)
     other.identity = {"api": "other"}

@@ -203,8 +203,8 @@ def test_a_prompt_cache_is_taken_up(session, conversation, model_path, cold_mode
         take_up_prompt_cache(model, tmp_path / "cache", notes.append)
         keep_prompt_cache(model, tmp_path / "no" / "cache", notes.append)
     assert [note.split(": ", 1)[1] for note in notes] == [
-        "the prompt cache is not used: it is no prompt cache of gen",
-        f"the prompt cache is not written: there is no folder {tmp_path / 'no'}",
+        f"{tmp_path / 'cache'}: it is no prompt cache of gen",
+        f"{tmp_path / 'no' / 'cache'}: there is no folder {tmp_path / 'no'}",
     ]
 
 
