@@ -27,7 +27,7 @@ def public_classes():
     return modules
 
 
-# Sentences of these packages reach users of Python, who have no flags; `with_flags` adds those for the terminal.
+# Sentences of these packages reach users of Python, who have no flags; the command line adds those to their advice.
 # In presets/ a value's origin is what the user typed, and cluster/ serves the command line alone.
 PACKAGES_WITHOUT_FLAGS = ["common", "engine", "grammars", "logprobs", "recover", "samplers"]
 FLAG = re.compile(r"(?:^|[\s('\"])--?(?!inf\b)[a-z]+(?:-[a-z]+)*(?![\w-])")
@@ -60,6 +60,23 @@ def test_no_sentence_for_python_names_a_flag(package):
         if FLAG.search(text) and not any(allowed in text for allowed in NAMED_FLAGS)
     }
     assert found == set()
+
+
+ADVICE_OF_OURS = {"LENIENT_HINT", "advice", "error.advice", "self.advice"}
+"""The expressions that advice may be besides a string: their values are strings, too, or another error's advice."""
+
+
+def test_advice_holds_no_values_of_the_user():
+    found = {
+        (str(path.relative_to(ROOT)), ast.unparse(keyword.value))
+        for room in ROOMS
+        for path in sorted((ROOT / room).rglob("*.py"))
+        for call in ast.walk(ast.parse(path.read_text()))
+        if isinstance(call, ast.Call) and getattr(call.func, "id", "").endswith("Error")
+        for keyword in call.keywords
+        if keyword.arg == "advice" and not isinstance(keyword.value, ast.Constant)
+    }
+    assert {pair for pair in found if pair[1] not in ADVICE_OF_OURS} == set()
 
 
 def test_no_two_public_classes_share_a_name():
