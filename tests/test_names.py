@@ -27,7 +27,7 @@ def public_classes():
     return modules
 
 
-# Sentences of these packages reach users of Python, who have no flags; the command line adds those to their advice.
+# Sentences of these packages reach users of Python, who have no flags; the command line names flags in advice.
 # In presets/ a value's origin is what the user typed, and cluster/ serves the command line alone.
 PACKAGES_WITHOUT_FLAGS = ["common", "engine", "grammars", "logprobs", "recover", "samplers"]
 FLAG = re.compile(r"(?:^|[\s('\"])--?(?!inf\b)[a-z]+(?:-[a-z]+)*(?![\w-])")
@@ -63,7 +63,7 @@ def test_no_sentence_for_python_names_a_flag(package):
 
 
 ADVICE_OF_OURS = {"LENIENT_HINT", "advice", "error.advice", "self.advice"}
-"""The expressions that advice may be besides a string: their values are strings, too, or another error's advice."""
+"""The expressions that advice may be, besides a string: constants, and the advice of another error."""
 
 
 def test_advice_holds_no_values_of_the_user():
