@@ -34,7 +34,7 @@ _FLAGS = {
     "resume=True": "--resume",
     "schema_lenient=True": "--schema-lenient",
 }
-"""What advice of the packages below calls a parameter or a function, and the flag that stands for it."""
+"""Names of parameters and functions in the advice of the packages below, each with its flag."""
 
 _SINKS: list[TextIO] = []
 """They stay open as long as the process lives."""
@@ -181,7 +181,7 @@ def fail(message: str, exit_code: int = FAILED) -> NoReturn:
 def end_open_line(text: str) -> None:
     """End the line of a text on stdout, before a message that would continue the line on the same screen or file.
 
-    A terminal gets a line end from the text's own renderer. ``text``: what was written to stdout.
+    The renderer of the text ends the line on a terminal. ``text``: what was written to stdout.
     """
     if not text or text.endswith("\n") or sys.stdout.isatty():
         return

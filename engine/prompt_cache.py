@@ -52,7 +52,7 @@ def save_prompt_cache(model: Model, path: str | Path) -> int:
 def load_prompt_cache(model: Model, path: str | Path) -> int:
     """Take up a prompt cache; returns how many tokens the context then holds.
 
-    Raises ``PromptCacheError`` for a file that cannot be read, is no prompt cache, is damaged, or was made by
+    Raises ``PromptCacheError`` for a file that cannot be read, is not a prompt cache, is damaged, or was made by
     another model, with other settings or by another llama.cpp. The context then holds nothing of it. Where the
     system could not read the file, the ``OSError`` is the ``__cause__`` of the error.
     """

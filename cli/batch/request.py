@@ -16,7 +16,7 @@ from ..inputs.json_lines import InvalidLineError
 from .openai_line import SETTING_OF_FIELD, ChatBody, ChatMessage, CompletionBody, Json, OpenAILine, StrictModel
 
 _FIELDS_IN_ADVICE = {"chat_template=…": "chat_template", "json_schema_file=…": "json_schema_file"}
-"""What a line calls a parameter that errors give advice about; the other parameters are flags of `gen batch`."""
+"""Names of parameters in lines, for the advice of errors; the other parameters are flags of `gen batch`."""
 
 
 @dataclass(frozen=True)

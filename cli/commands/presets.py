@@ -43,7 +43,7 @@ def list_() -> None:
 def show(options: PresetNameOptions) -> None:
     """Print a preset's YAML.
 
-    A file of another tool is printed as a preset of ours, as gen presets import does.
+    A file of another tool is printed as a preset of gen, as gen presets import does.
     """
     from ..render.text import terminal_safe
 

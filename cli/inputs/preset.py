@@ -56,12 +56,12 @@ def open_preset(name: str, *, is_quiet: bool = False) -> Preset:
 
 
 def preset_text(name: str) -> str:
-    """Return the YAML of a preset: the text of a file of ours, else what the import of the file gives.
+    """Return the YAML of a preset: the text of a preset of gen, otherwise the imported preset.
 
     Args:
         name: a name or a file, which may be another tool's or a model.
 
-    Raises ``PresetError`` and ``OSError``. A faulty file of ours is returned as it is.
+    Raises ``PresetError`` and ``OSError``. A faulty preset of gen is returned as it is.
     """
     from ... import presets
 
@@ -98,7 +98,7 @@ def preset_of_model(metadata: Mapping[str, str]) -> Preset | None:
 def import_file(path: Path, format_name: str | None, section: str | None) -> Imported:
     """Return the import of a file of another tool, of a GGUF, or of stdin for ``-``.
 
-    Raises ``PresetError``, also for a preset of ours, and ``OSError``.
+    Raises ``PresetError``, also for a preset of gen, and ``OSError``.
     """
     from ... import presets
 

@@ -31,7 +31,7 @@ def _versions(report: Mapping[str, Any]) -> Iterator[str]:
         yield from _row("state", "cannot be loaded")
         return
     yield from _row("ggml", build["ggml_version"] or "unknown")
-    yield from _row("built for", build["system_info"].replace(" = ", "="))  # a line may end at each blank
+    yield from _row("built for", build["system_info"].replace(" = ", "="))  # a line may end at each space
     yield from _row("devices", "; ".join(build["devices"]) or "unknown")
     yield from _row("GPU", "yes" if build["has_gpu"] else "no")
     yield from _row("threads of a run", str(build["default_threads"]))

@@ -200,7 +200,7 @@ def _print_grid(console: Console, header: Sequence[str], rows: Sequence[Sequence
 
 
 def _print_piped_grid(console: Console, header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """Print the grid without the blanks that fill its last column."""
+    """Print the grid without the spaces that fill its last column."""
     from rich.text import Text
 
     with console.capture() as printed:

@@ -31,5 +31,5 @@ class ModelEntry:
 
     @property
     def advice_if_missing(self) -> str:
-        """What to do about a missing file; only Ollama's models are listed without one."""
+        """Advice for a missing file; only Ollama's models are listed without one."""
         return f"`ollama pull {self.name.removeprefix('ollama:')}` downloads it"
