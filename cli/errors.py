@@ -14,7 +14,6 @@ from typing import NoReturn, TextIO
 
 import typer
 
-from ..common import LogitsmithError
 from .visible_bar import erase_bar
 
 FAILED, BAD_USAGE, INTERRUPTED = 1, 2, 130
@@ -99,6 +98,8 @@ def flag_sentence(error: Exception, line_fields: Mapping[str, str] | None = None
     Names and values of the user's are in the problem, which stays as it is. ``line_fields``: what a line of input
     calls a parameter, which takes precedence over the flag.
     """
+    from ..common import LogitsmithError
+
     if not isinstance(error, LogitsmithError) or not error.advice:
         return str(error)
     return f"{error.problem}; {with_flags(error.advice, line_fields)}"
