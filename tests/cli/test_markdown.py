@@ -76,6 +76,7 @@ MARKS = ["word ", "two", "\n", "\n\n", "**", "*", "_", "`", "```\n", "- ", "1. "
 @example(["word ", "| b\n", "|-|-|\n"], 20)
 @example(["<", "[", "> ", "](x)"], 10)
 @example(["word ", "~~", "~~", "two", "~~"], 10)
+@example(["**", "](x)", "**", "**", "- ", "two", "**", "_"], 10)
 @example(["word ", "\n\n", "*", "\n", "|-|-|\n", "word "], 10)
 @given(st.lists(st.sampled_from(MARKS), max_size=30), st.integers(10, 60))
 def test_what_is_shown_does_not_depend_on_how_the_text_came(pieces, width):

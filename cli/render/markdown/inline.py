@@ -79,11 +79,19 @@ def settled_length(source: str) -> int:
 
 @dataclass
 class _Opener:
-    """A mark without its counterpart so far; ``count``: of how many characters it consists."""
+    """A mark without its counterpart so far.
+
+    Attributes:
+        count: its characters that nothing has closed yet.
+        length: all of its characters.
+        can_close: True if it could also be the counterpart of an earlier mark.
+    """
 
     place: int
     mark: str
     count: int
+    length: int = 1
+    can_close: bool = False
 
 
 class _Scan:
@@ -169,15 +177,23 @@ class _Scan:
         count = end - self.place
         if mark == "~":
             count -= count % 2  # what is struck out has pairs of tildes around it
+        length = count
         if closes:
-            count = self._close(mark, count)
+            count = self._close(mark, count, opens)
         if opens and count:
-            self.openers.append(_Opener(self.place, mark, count))
+            self.openers.append(_Opener(self.place, mark, count, length, closes))
         self.place = end
 
-    def _close(self, mark: str, count: int) -> int:
-        """Take away what these marks close; returns how many marks are left."""
+    def _close(self, mark: str, count: int, can_open: bool) -> int:
+        """Take away what these marks close; returns how many marks are left.
+
+        Marks that can open and close match unless their lengths add up to a multiple of 3; two such multiples match.
+        """
+        length = count
         for opener in [each for each in reversed(self.openers) if each.mark == mark]:
+            both_ways = mark != "~" and (can_open or opener.can_close)
+            if both_ways and (opener.length + length) % 3 == 0 and length % 3:
+                continue
             closed = min(count, opener.count)
             opener.count -= closed
             count -= closed
