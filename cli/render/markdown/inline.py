@@ -187,7 +187,7 @@ class _Scan:
     def _close(self, mark: str, count: int, can_open: bool) -> int:
         """Take away what these marks close; returns how many marks are left.
 
-        Marks that can open and close match unless their lengths add up to a multiple of 3; two such multiples match.
+        Marks that open and close match unless their lengths add up to a multiple of 3; two such multiples match.
         """
         length = count
         for opener in [each for each in reversed(self.openers) if each.mark == mark]:
