@@ -65,7 +65,7 @@ DEEP = 5_000
 
 # Each row: kind, grammar, what is said; the place if there is one.
 WRONG = {
-    "not JSON": ("json_schema", '{"a":\n 1,}', "not JSON: ", (2, 4)),
+    "not JSON": ("json_schema", '{"a":\n 1 2}', "not JSON: ", (2, 4)),
     "a number for a schema": ("json_schema", "12", "", None),
     "NaN": ("json_schema", '{"const": NaN}', "there is no number NaN", None),
     "infinity": ("json_schema", '{"const": 1e999}', "a number that is too large", None),
