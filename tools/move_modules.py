@@ -1,4 +1,4 @@
-"""Merge, split and rename modules of the rooms, and write every import of the project anew.
+"""Merge and rename modules of the rooms, and rewrite every import of the project.
 
     python tools/move_modules.py PLAN.json
 
@@ -254,17 +254,18 @@ class Mover:
         modules: dict[str, list[str]] = defaultdict(list)
         for public, (module, _) in places.items():
             modules[relative_name(package, module)].append(public)
-        table = [f'        "{module}": "{" ".join(names)}",' for module, names in sorted(modules.items())]
-        lazy = relative_name(package, "common/lazy")
+        table = [f'        "{module[1:]}": "{" ".join(each)}",' for module, each in sorted(modules.items())]
+        lazy = relative_name(package, self.new_of["common/lazy_exports"])
         return "\n".join(
             [
                 f'"""{doc}"""',
                 "from __future__ import annotations",
                 "from typing import TYPE_CHECKING",
-                f"from {lazy} import lazy_names",
+                f"from {lazy} import lazy_exports",
                 "if TYPE_CHECKING:",
                 *lines,
-                "__all__, __getattr__ = lazy_names(",
+                f"__all__ = {sorted(names)!r}",
+                "__getattr__ = lazy_exports(",
                 "    __name__,",
                 "    {",
                 *table,

@@ -66,7 +66,7 @@ class ConversationTree:
         return [other for other in self.all_messages() if other.parent == message.parent]
 
     def answer_count(self, message: StoredMessage) -> int:
-        """How many answers to a message were made, whether or not two of them have the same text."""
+        """Return the number of answers made to a message, including those with the same text."""
         made = 0 if self.id is None else self._store.answer_count(message.hash, self.id)
         return max(made, len(self.children(message)))
 

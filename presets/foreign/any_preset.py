@@ -48,7 +48,7 @@ def load_any_preset(name_or_path: str) -> LoadedPreset:
 
 
 def is_foreign(text: str, origin: str) -> bool:
-    """True if a text is another tool's preset; False if it is one of ours, or faulty.
+    """True if a text is another tool's preset; False if it is a preset of gen, or faulty.
 
     Raises ``AmbiguousFormatError`` for a text that several tools could have written.
     """

@@ -49,7 +49,7 @@ _RULES: Mapping[str, _Rule] = {
 
 @dataclass(frozen=True, eq=False)
 class SamplingParam:
-    """How each row is sampled; for the arguments see `from_numpy`, which checks the same.
+    """Sampling parameters of each row; for the arguments see `from_numpy`, which checks the same.
 
     An array is None if no row has the parameter. A row without a parameter holds: penalties 1, 0, 0;
     temperature 1; top_k 0; top_p 1; seed -1. ``do_sample`` is computed if any parameter is given.
