@@ -230,22 +230,6 @@ def ignored_interrupts() -> Iterator[None]:
         signal.signal(signal.SIGINT, previous)
 
 
-@contextmanager
-def deferred_interrupts() -> Iterator[None]:
-    """While inside, Ctrl-C waits; it takes effect behind the block. Also a decorator."""
-    if current_thread() is not main_thread():  # Python calls handlers in the main thread
-        yield
-        return
-    waiting: list[tuple[int, FrameType | None]] = []
-    previous = signal.signal(signal.SIGINT, lambda number, frame: waiting.append((number, frame)))
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, previous)
-        if waiting and callable(previous):
-            previous(*waiting[0])
-
-
 def exit_on_signals() -> None:
     """From now on SIGTERM and SIGHUP end the command in order, as Ctrl-C does; none of them prints a traceback."""
     atexit.register(_ignore_signals)

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import os
+import signal
 import tempfile
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from threading import current_thread, main_thread
+from types import FrameType
 from typing import IO
 
 
@@ -40,3 +43,19 @@ def write_whole_file(path: Path, write: Callable[[IO[bytes]], object], private: 
         if name:
             with suppress(OSError):
                 Path(name).unlink(missing_ok=True)
+
+
+@contextmanager
+def deferred_interrupts() -> Iterator[None]:
+    """While inside, Ctrl-C waits; it takes effect behind the block. Also a decorator."""
+    if current_thread() is not main_thread():  # Python calls handlers in the main thread
+        yield
+        return
+    waiting: list[tuple[int, FrameType | None]] = []
+    previous = signal.signal(signal.SIGINT, lambda number, frame: waiting.append((number, frame)))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, previous)
+        if waiting and callable(previous):
+            previous(*waiting[0])

@@ -48,9 +48,8 @@ if TYPE_CHECKING:
         resolve_model,
     )
     from .model_path import locate
-    from .native_build import LlamaCppBuild, llama_cpp_build
+    from .native_build import LlamaCppBuild, llama_cpp_build, supports_gpu
     from .native_chat_template import builtin_chat_templates
-    from .native_gpu import supports_gpu
     from .native_log import set_abort_handler, set_log_sink
     from .native_numa import use_numa
     from .next_token import ChainComparison, NextToken, trace_next
@@ -166,9 +165,8 @@ __getattr__ = lazy_exports(
         "model_files": "HubReference ModelEntry ModelFacts ModelNotHereError ModelSummary PullProgress"
         " list_models parse_hub_reference pull_model read_facts read_summaries resolve_model",
         "model_path": "locate",
-        "native_build": "LlamaCppBuild llama_cpp_build",
         "native_chat_template": "builtin_chat_templates",
-        "native_gpu": "supports_gpu",
+        "native_build": "LlamaCppBuild llama_cpp_build supports_gpu",
         "native_log": "set_abort_handler set_log_sink",
         "native_numa": "use_numa",
         "next_token": "ChainComparison NextToken trace_next",

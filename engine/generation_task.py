@@ -9,7 +9,7 @@ from functools import cache
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
-from ..grammars import Constraint, as_closable
+from ..grammars import BackgroundConstraint, Constraint, as_closable
 from ..samplers import Chain
 from .batch_exactness import BatchExactness
 from .context_shift import ContextShift
@@ -24,6 +24,7 @@ from .text_stream import TextStream
 from .vocabulary import Vocabulary
 
 if TYPE_CHECKING:
+    from ..grammars import GrammarSpec
     from .trace_reader import TraceReader
 
 
@@ -193,3 +194,12 @@ def _describe_logprobs(request: LogprobRequest, vocabulary_size: int) -> dict[st
             "size": vocabulary_size,
         }
     return description
+
+
+def start_constraint(spec: GrammarSpec, model: Model) -> Constraint:
+    """Compile the grammar for the model, in a thread beside whatever else is done."""
+    vocabulary = model.vocabulary
+    constraint = BackgroundConstraint(lambda: spec.start(vocabulary), spec.description)
+    if spec.names_tokens or spec.after is not None:
+        constraint.wait()  # only the vocabulary can show its errors, and they come before the prompt is read
+    return constraint

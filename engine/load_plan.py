@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from ..common.limits import INT32_MAX, MAX_THREADS
@@ -16,11 +16,27 @@ from .gguf import check_is_adapter, check_is_model
 from .gpu_options import GpuOptions
 from .metadata_overrides import MetadataOverrides, check_overrides
 from .model_files.parts import first_part, model_bytes
-from .native_model import LoadOptions
 from .slots import DEFAULT_CONTEXT_TOKENS
 
 LLAMA_CPPS_DEFAULTS = ComputeOptions()
 LLAMA_CPPS_GPU_DEFAULTS = GpuOptions()
+
+
+@dataclass(frozen=True)
+class LoadOptions:
+    """How llama.cpp loads a model file.
+
+    Attributes: ``gpu_layers``, layers on the GPU, -1 for all; ``mmap``, whether the file is mapped into memory;
+    ``mlock``, whether it is locked there; ``missing_bytes``, see `GgufHeader`; ``overrides``, metadata by key;
+    ``gpu``, how the model is divided among GPUs.
+    """
+
+    gpu_layers: int = 0
+    mmap: bool = True
+    mlock: bool = False
+    missing_bytes: frozenset[int] = frozenset()
+    overrides: MetadataOverrides = field(default_factory=dict)
+    gpu: GpuOptions = field(default_factory=GpuOptions)
 
 
 @dataclass(frozen=True)

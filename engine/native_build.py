@@ -6,7 +6,6 @@ import ctypes
 from dataclasses import dataclass
 
 from .native_binding import binding_version, lib, libggml
-from .native_gpu import supports_gpu
 
 
 @dataclass(frozen=True)
@@ -60,3 +59,8 @@ def _text(library: ctypes.CDLL, name: str, *arguments: ctypes.c_void_p) -> str:
     function.restype = ctypes.c_char_p
     text: bytes | None = function(*arguments)
     return (text or b"").decode("utf-8", "replace")
+
+
+def supports_gpu() -> bool:
+    """True if llama.cpp can compute on a GPU here: it was built for one, and one is there."""
+    return bool(lib.llama_supports_gpu_offload())

@@ -8,11 +8,7 @@ from typing import Any
 from .errors import ModelError
 from .gpu_options import SPLIT_MODE_IDS, GpuOptions
 from .native_binding import lib
-
-
-def supports_gpu() -> bool:
-    """True if llama.cpp can compute on a GPU here: it was built for one, and one is there."""
-    return bool(lib.llama_supports_gpu_offload())
+from .native_build import supports_gpu
 
 
 def set_gpu_options(params: Any, options: GpuOptions) -> object:

@@ -5,12 +5,11 @@ from __future__ import annotations
 import ctypes
 import os
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from .errors import AdapterError, ModelError
-from .gpu_options import GpuOptions
 from .huge_pages import request_when_first_called
+from .load_plan import LoadOptions
 from .metadata_overrides import MetadataOverrides
 from .native_abort_flag import AbortFlag
 from .native_binding import lib
@@ -27,23 +26,6 @@ _ONE_SEQUENCE_ARCHITECTURES = frozenset({"plamo2"})
 
 _METADATA_BYTES = 1024
 """Memory for one metadata text at first; longer ones are read again."""
-
-
-@dataclass(frozen=True)
-class LoadOptions:
-    """How llama.cpp loads a model file.
-
-    Attributes: ``gpu_layers``, layers on the GPU, -1 for all; ``mmap``, whether the file is mapped into memory;
-    ``mlock``, whether it is locked there; ``missing_bytes``, see `GgufHeader`; ``overrides``, metadata by key;
-    ``gpu``, how the model is divided among GPUs.
-    """
-
-    gpu_layers: int = 0
-    mmap: bool = True
-    mlock: bool = False
-    missing_bytes: frozenset[int] = frozenset()
-    overrides: MetadataOverrides = field(default_factory=dict)
-    gpu: GpuOptions = field(default_factory=GpuOptions)
 
 
 class NativeModelParams:

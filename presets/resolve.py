@@ -61,6 +61,17 @@ class Settings:
         """Return the samplers of the chain, those that are off included."""
         return [step.sampler for step in self.steps]
 
+    @property
+    def token_limit(self) -> int | None:
+        """How many tokens may be written; None: no limit, which is set as -1."""
+        limit: int = self.max_tokens.value
+        return None if limit == -1 else limit
+
+    @property
+    def has_default_length(self) -> bool:
+        """True if nobody set a length. Such a length should not break off the sentence of a grammar."""
+        return self.max_tokens.origin == "default"
+
 
 class _StartingChain(NamedTuple):
     """The steps before any override, and where they came from."""

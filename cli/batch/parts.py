@@ -7,8 +7,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from ...common import count_noun
+from ...common.text_files import open_input
 from ..errors import note
-from ..inputs.files import open_input
 from ..interrupt import Interrupt
 from ..options.batch import BatchOptions
 from ..render.batch import BatchProgress

@@ -15,7 +15,6 @@ from ..inputs.chat_template import chat_template_source
 from ..inputs.grammar import grammar_folders, report_left_out
 from ..inputs.json_lines import InvalidLineError
 from ..inputs.preset import open_preset, preset_of_model
-from ..inputs.settings import has_default_length, token_limit
 from .request import BatchRequest
 
 
@@ -125,8 +124,8 @@ class RequestResolver:
             seed=derive_seed(defaults.base_seed, request.id) if seed is None else seed,
             grammar=grammar,
             stop=settings.stop.value,
-            max_tokens=token_limit(settings),
-            completes_sentence=grammar is not None and has_default_length(settings),
+            max_tokens=settings.token_limit,
+            completes_sentence=grammar is not None and settings.has_default_length,
             logprobs=LogprobRequest(top_logprobs, request.logprobs_from),
             trace=defaults.trace if request.trace is None else request.trace,
         )

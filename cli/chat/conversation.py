@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..interrupt import deferred_interrupts
+from ...common.whole_file import deferred_interrupts
 from .answer_writer import AnswerWriter
 from .conversation_tree import ConversationTree
 from .failover_store import FailoverStore, Report

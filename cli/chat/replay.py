@@ -25,8 +25,8 @@ def constraint_of(model: Model, spec: GrammarSpec | None, beginning: str) -> Con
     """
     if spec is None:
         return None
+    from ...engine.generation_task import start_constraint
     from ...grammars import GrammarError
-    from ..inputs.grammar import start_constraint
 
     constraint = start_constraint(spec, model)
     try:

@@ -7,10 +7,10 @@ from collections.abc import Iterable, Iterator
 import typer
 
 from ...cluster import Task, TaskResult
+from ...common.text_files import input_name, open_input
 from ..batch.input_lines import BackgroundItems, as_they_come
 from ..batch.parts import stop_of
 from ..errors import FAILED, say
-from ..inputs.files import input_name, open_input
 from ..inputs.json_lines import number_lines
 from ..inputs.model import find_model
 from ..inputs.score_lines import count_lines, failed_line

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from ...common.text_files import file_errors_in_words, is_stdin, open_input
 from ..errors import FAILED, note, say
 from ..inputs.chat_template import ChatTemplateFlags
-from ..inputs.files import file_errors_in_words, is_stdin, open_input
 from ..inputs.grammar import grammar_folders, report_schema
 from ..inputs.model import show_llama_cpp_messages
 from ..inputs.settings import fresh_seed, open_chosen_preset, overrides, preset_name

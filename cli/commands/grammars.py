@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from ...common.text_files import STDIN, input_name, read_input
 from ..errors import FAILED, fail, note, report_failures
-from ..inputs.files import STDIN, input_name, read_input, read_piped
+from ..inputs.files import read_piped
 from ..inputs.grammar import find_grammar_source, grammar_of_source, report_left_out
 from ..options.grammars import GrammarCheckOptions, GrammarNameOptions, GrammarSampleOptions
 from ..options.signature import takes_options

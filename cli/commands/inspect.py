@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from ...common.text_files import input_name, is_stdin, open_input
 from ..errors import FAILED, fail, note, say
-from ..inputs.files import input_name, input_path, is_stdin, open_input
+from ..inputs.files import input_path
 from ..interrupt import ignored_interrupts
 from ..options.inspect import InspectOptions
 from ..options.signature import takes_options

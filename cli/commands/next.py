@@ -12,7 +12,7 @@ import typer
 from ..inputs.chains import NamedChain, named_chain
 from ..inputs.chat_template import ChatTemplateFlags
 from ..inputs.early_model import EarlyModel, load_early
-from ..inputs.grammar import grammar_spec, start_constraint
+from ..inputs.grammar import grammar_spec
 from ..inputs.model import load_model, show_llama_cpp_messages
 from ..inputs.prepared_prompt import prepare_prompt
 from ..inputs.prompt import read_prompt
@@ -81,6 +81,7 @@ def _show(setup: _Setup, model: Model, raw_prompt: str, interrupt: Interrupt) ->
         interrupt: tells whether Ctrl-C was pressed.
     """
     from ...engine import trace_next
+    from ...engine.generation_task import start_constraint
     from ...samplers import build
     from ..render.next_token import NamedNextToken, show_table, write_json
     from ..render.progress import reading

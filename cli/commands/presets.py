@@ -8,8 +8,8 @@ from pathlib import Path
 
 import typer
 
+from ...common.text_files import is_stdin
 from ..errors import BAD_USAGE, fail, note, report_failures
-from ..inputs.files import is_stdin
 from ..inputs.grammar import check_grammar
 from ..inputs.preset import import_file, list_sections, open_preset, preset_text, report
 from ..options.presets import PresetExportOptions, PresetImportOptions, PresetNameOptions

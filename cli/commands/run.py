@@ -13,14 +13,14 @@ from ...common import count_noun
 from ..errors import end_open_line, note
 from ..inputs.chat_template import ChatTemplateFlags
 from ..inputs.early_model import EarlyModel, load_early
-from ..inputs.grammar import grammar_spec, start_constraint
+from ..inputs.grammar import grammar_spec
 from ..inputs.logprobs import logprob_request
 from ..inputs.model import load_model, show_llama_cpp_messages
 from ..inputs.model_choice import chosen_model
 from ..inputs.prepared_prompt import PreparedPrompt, prepare_prompt
 from ..inputs.prompt import PromptText, read_prompt_text
 from ..inputs.replay import replay_command
-from ..inputs.settings import has_default_length, preset_name, resolve_run_settings, seed_of, token_limit
+from ..inputs.settings import preset_name, resolve_run_settings, seed_of
 from ..interrupt import Interrupt, interruptible
 from ..options.output import Format, OutputOptions
 from ..options.run import RunOptions
@@ -97,6 +97,7 @@ def _generate(
         interrupt: tells whether Ctrl-C was pressed.
     """
     from ...engine import generate
+    from ...engine.generation_task import start_constraint
     from ...samplers import build
     from ..render.progress import reading, without_bar_at_end
 
@@ -114,7 +115,7 @@ def _generate(
             chain,
             constraint,
             stop=settings.stop.value,
-            max_tokens=token_limit(settings),
+            max_tokens=settings.token_limit,
             top_logprobs=logprobs.top_count,
             logprobs_from=logprobs.source,
             logprob_of=logprobs.token_ids,
@@ -124,7 +125,7 @@ def _generate(
             keep_on_shift=options.keep_on_shift,
             trace=options.output.trace,
             complete_sentence=constraint is not None
-            and (options.grammar.grammar_complete or has_default_length(settings)),
+            and (options.grammar.grammar_complete or settings.has_default_length),
             progress=progress,
             is_interrupted=lambda: interrupt.requested,
         )

@@ -14,8 +14,7 @@ from ..options.grammar import ConstraintOptions, given_grammar
 from ..options.grammars import GrammarSourceOptions
 
 if TYPE_CHECKING:
-    from ...engine import Model
-    from ...grammars import Constraint, GrammarSpec
+    from ...grammars import GrammarSpec
     from ...presets import Preset, Settings
 
 _WAYS_TO_GIVE_FILES = {
@@ -153,14 +152,3 @@ def check_grammar(preset: Preset) -> None:
         resolve_grammar(value, grammar_folders(), preset_folder(preset)).check()
     except GrammarError as error:
         raise error.within(preset.origin) from None
-
-
-def start_constraint(spec: GrammarSpec, model: Model) -> Constraint:
-    """Compile the grammar for the model, in a thread beside whatever else is done."""
-    from ...grammars import BackgroundConstraint
-
-    vocabulary = model.vocabulary
-    constraint = BackgroundConstraint(lambda: spec.start(vocabulary), spec.description)
-    if spec.names_tokens or spec.after is not None:
-        constraint.wait()  # only the vocabulary can show its errors, and they come before the prompt is read
-    return constraint

@@ -8,8 +8,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ...common.text_files import input_name, is_stdin, read_input
 from ..errors import note
-from .files import input_name, is_stdin, read_input
 
 if TYPE_CHECKING:
     from ...presets import Imported, LoadedPreset, MissingSectionError, Preset

@@ -8,9 +8,10 @@ from typing import NamedTuple
 
 import typer
 
+from ...common.text_files import STDIN, input_name, is_stdin, read_input
 from ..errors import fail, note
 from ..options.prompt import PromptOptions
-from .files import STDIN, input_name, input_path, is_stdin, read_input, read_piped
+from .files import input_path, read_piped
 
 
 class PromptText(NamedTuple):

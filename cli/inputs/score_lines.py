@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from ...common.text_files import input_name, is_stdin, open_input
 from ..errors import FAILED, flag_sentence, say
 from ..interrupt import Interrupt
-from .files import input_name, is_stdin, open_input
 from .json_lines import InvalidLineError, number_lines, parse_object
 from .scoring import scored_choices, scored_text
 

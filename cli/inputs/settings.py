@@ -104,17 +104,6 @@ def fresh_seed() -> int:
     return secrets.randbits(32)
 
 
-def token_limit(settings: Settings) -> int | None:
-    """How many tokens may be written; None: no limit, which is set as -1."""
-    limit: int = settings.max_tokens.value
-    return None if limit == -1 else limit
-
-
-def has_default_length(settings: Settings) -> bool:
-    """True if nobody set a length. Such a length should not break off the sentence of a grammar."""
-    return settings.max_tokens.origin == "default"
-
-
 def overrides(options: Options) -> Iterator[Override]:
     """What the flags of a command set, of those that set one value each."""
     from ...presets import Override

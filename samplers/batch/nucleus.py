@@ -7,9 +7,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .random_draw import softmax_weights
 from .sampling_data import Floats, Ints
-from .top_candidates import TopCandidates, candidates_where
+from .top_candidates import TopCandidates, candidates_where, softmax_weights
 
 _SAMPLED_TOKENS = 4096
 """Tokens of a row from which the floor of its nucleus is estimated."""

@@ -12,6 +12,7 @@ from ..exact_weights import exact_weights
 from ..mersenne_twister import next_numbers, seeded_generator
 from ..sequential_sums import BLOCK_ROWS, LONG_ROW
 from .sampling_data import Doubles, Floats, Ints, Mask
+from .top_candidates import softmax_weights
 
 _MAX_RELATIVE_ERROR = 64 * 2.0**-24
 """By how much a sum of single-precision weights may be wrong, as a fraction of the total.
@@ -46,11 +47,6 @@ def _number_page(seed: int, page: int) -> list[float]:
     generator = seeded_generator(seed)
     next_numbers(generator, _PAGE_SIZE * page)
     return next_numbers(generator, _PAGE_SIZE).tolist()
-
-
-def softmax_weights(logits: Floats) -> Floats:
-    """Return exp(logit - highest), each correctly rounded; 0 for -inf. ``logits``, (R, n), go from high to low."""
-    return exact_weights(logits - logits[:, :1])
 
 
 def draw_from_candidates(logits: Floats, kept: Ints, u: Doubles) -> tuple[Ints, Doubles]:

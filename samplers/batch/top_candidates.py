@@ -8,6 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from ..exact_weights import exact_weights
 from .logit_table import BLOCK_COUNT
 from .penalties import PenalisedLogits, RowSelection
 from .sampling_data import Floats, Ints, Mask
@@ -162,3 +163,8 @@ def _with_penalties(
         np.concatenate([ids[kept], penalised.ids[is_above]]),
         np.concatenate([logits[kept], penalised.new[is_above]]),
     )
+
+
+def softmax_weights(logits: Floats) -> Floats:
+    """Return exp(logit - highest), each correctly rounded; 0 for -inf. ``logits``, (R, n), go from high to low."""
+    return exact_weights(logits - logits[:, :1])

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...inputs.grammar import grammar_spec
 from ...inputs.model_choice import ModelChoice, chosen_model
-from ...inputs.settings import fresh_seed, has_default_length, preset_name, resolve_run_settings, token_limit
+from ...inputs.settings import fresh_seed, preset_name, resolve_run_settings
 from ...options.chat import ConversationOptions
 from ...options.grammar import ConstraintOptions
 
@@ -48,7 +48,7 @@ class ChatSettings:
         is_new = options.sampling.preset is not None or _KEY not in stored
         preset = None if is_new else preset_of_text(str(stored[_KEY]), _RESUMED)
         settings = resolve_run_settings(options, metadata, preset)
-        if has_default_length(settings):
+        if settings.has_default_length:
             settings = replace(settings, max_tokens=replace(settings.max_tokens, value=_UNTIL_THE_END))
         self._grammar_options = options.grammar
         self.settings, self.spec = settings, grammar_spec(options.grammar, settings)
@@ -123,7 +123,7 @@ class ChatSettings:
         return AnswerSettings(
             steps=settings.steps,
             seed=fresh_seed() if seed is None else (seed + earlier) % _SEEDS,
-            max_tokens=token_limit(settings),
+            max_tokens=settings.token_limit,
             stop=settings.stop.value,
             grammar=spec,
             complete_sentence=spec is not None and self._grammar_options.grammar_complete,
