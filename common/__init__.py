@@ -65,17 +65,4 @@ __all__ = [
 ]
 
 # A run needs few of these names, and importing all of them takes some 10 ms.
-__getattr__ = lazy_exports(
-    __name__,
-    {
-        "append_only_file": "AppendOnlyFile",
-        "bounded_reading": "MAX_LINE_BYTES MAX_TEXT_BYTES InputTooLargeError bounded_lines read_bounded",
-        "errors": "LogitsmithError",
-        "named_files": "SearchFolder find_named_files search_path",
-        "strict_json": "NonFiniteNumberError json_problem parse_strict_json",
-        "text": "NotUTF8Error count_noun decode_utf8 is_utf8 nearest_name one_of replace_surrogates shorten",
-        "text_files": "TextFileError decode_text_file file_problem read_text_file write_problem",
-        "validation": "problem_message problem_sentence",
-        "whole_file": "write_whole_file",
-    },
-)
+__getattr__ = lazy_exports(__name__)

@@ -2,24 +2,42 @@
 
 from __future__ import annotations
 
+import ast
+import linecache
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator
 from importlib import import_module
 
 
-def lazy_exports(package: str, names_by_module: Mapping[str, str]) -> Callable[[str], object]:
+def lazy_exports(package: str) -> Callable[[str], object]:
     """Return a ``__getattr__`` (PEP 562) that imports a public name from its module at its first use.
 
-    ``names_by_module``: the package's modules, each with the names that it exports, separated by spaces. The
-    ``__getattr__`` raises ``AttributeError`` for other names.
+    The package names each module and what it offers in the imports that it makes for type checkers, so that they
+    stand there once: its source is read when the first of them is asked for. The ``__getattr__`` raises
+    ``AttributeError`` for other names.
     """
-    module_of = {name: module for module, names in names_by_module.items() for name in names.split()}
+    module_of: dict[str, tuple[str, str]] = {}
 
     def import_name(name: str) -> object:
+        if not module_of and not name.startswith("__"):
+            module_of.update(_imports_for_type_checkers(package))
         if name not in module_of:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        value: object = getattr(import_module(f".{module_of[name]}", package), name)
+        module, defined_name = module_of[name]
+        value: object = getattr(import_module(module, package), defined_name)
         setattr(sys.modules[package], name, value)
         return value
 
     return import_name
+
+
+def _imports_for_type_checkers(package: str) -> Iterator[tuple[str, tuple[str, str]]]:
+    """Yield each public name with its module and the name that it has there."""
+    module = sys.modules[package]
+    source = "".join(linecache.getlines(str(module.__file__), vars(module)))
+    for block in ast.parse(source).body:
+        if isinstance(block, ast.If) and ast.unparse(block.test) == "TYPE_CHECKING":
+            for node in block.body:
+                if isinstance(node, ast.ImportFrom):
+                    for alias in node.names:
+                        yield alias.asname or alias.name, (f"{'.' * node.level}{node.module}", alias.name)

@@ -141,39 +141,4 @@ __all__ = [
 ]
 
 # A search for model files needs no llama_cpp, whose import takes half a second; a run of text needs no traces.
-__getattr__ = lazy_exports(
-    __name__,
-    {
-        "batch": "BatchAnswer BatchFailure BatchOutcome generate_many",
-        "batch_exactness": "BatchExactness ExactnessLevel",
-        "chat": "build_prompt check_chat_template format_chat frame_input is_chat_template open_chat_template",
-        "chat_template": "ChatPrompt ChatTemplate JinjaChatTemplate Message ReasoningTags",
-        "compute_options": "ComputeOptions",
-        "context": "Context",
-        "continuation": "Continuation tokenize_continuation",
-        "errors": "AbortedError AdapterError ModelError",
-        "events": "Done Event PromptToken Start Timings Token",
-        "generation": "generate",
-        "generation_task": "GenerationRequest versions",
-        "gguf": "check_gguf",
-        "gguf_metadata": "read_metadata",
-        "gpu_options": "GpuOptions",
-        "logprob_reader": "LogprobReader LogprobRequest",
-        "early_load": "EarlyLoad",
-        "load_plan": "LoadPlan physical_cores plan_load",
-        "model": "Model",
-        "model_files": "HubReference ModelEntry ModelFacts ModelNotHereError ModelSummary PullProgress"
-        " list_models parse_hub_reference pull_model read_facts read_summaries resolve_model",
-        "model_path": "locate",
-        "native_chat_template": "builtin_chat_templates",
-        "native_build": "LlamaCppBuild llama_cpp_build supports_gpu",
-        "native_log": "set_abort_handler set_log_sink",
-        "native_numa": "use_numa",
-        "next_token": "ChainComparison NextToken trace_next",
-        "prompt_cache": "PromptCacheError load_prompt_cache save_prompt_cache",
-        "scoring": "fit_prompt score score_choices score_prompt",
-        "slots": "default_slots estimate_memory",
-        "text_stream": "TextStream",
-        "vocabulary": "Vocabulary",
-    },
-)
+__getattr__ = lazy_exports(__name__)

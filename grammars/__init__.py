@@ -52,21 +52,4 @@ __all__ = [
 ]
 
 # A run needs few of these names, and importing all of them takes long.
-__getattr__ = lazy_exports(
-    __name__,
-    {
-        "background_constraint": "BackgroundConstraint",
-        "compile": "compile_grammar",
-        "constraint": "Closable Constraint Guide as_closable as_guide",
-        "errors": "GrammarError",
-        "grammar": "Grammar GrammarState shortest_completion",
-        "grammar_files": "KIND_OF_SUFFIX read_grammar_file",
-        "grammar_spec": "GRAMMAR_KEYS GrammarSpec grammar_table resolve_grammar",
-        "mismatch": "Mismatch find_mismatch",
-        "named_grammars": "GrammarEntry find_grammar list_grammars",
-        "parsed_grammar": "KINDS",
-        "random_sentences": "random_sentence",
-        "triggered_constraint": "TriggeredConstraint",
-        "vocabulary": "BYTE_VOCABULARY Vocabulary",
-    },
-)
+__getattr__ = lazy_exports(__name__)

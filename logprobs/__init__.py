@@ -119,25 +119,4 @@ __all__ = [
 ]
 
 # A run needs few of these names, and importing all of them takes long.
-__getattr__ = lazy_exports(
-    __name__,
-    {
-        "batch_lines": "openai_result_line openai_failure_line batch_id batch_error result_line failure_line",
-        "json_encoder": "encode_json",
-        "server_sent_events": "SERVER_SENT_DONE server_sent",
-        "jsonl_lines": "done_line prompt_line start_line token_line",
-        "llama_server_format": "llama_server_completion",
-        "next_token": "ChainDistance TracedChain next_token_fields",
-        "openai_format": "chat_chunk chat_completion chat_first_chunk chat_last_chunk "
-        "text_chunk text_completion text_last_chunk",
-        "recorded_stream": "RecordedDistribution RecordedDone RecordedEvent RecordedStart RecordedToken "
-        "RecordedTokenLine StreamError read_stream split_runs",
-        "recorded_trace": "RecordedCandidate RecordedDraw RecordedStage RecordedTrace",
-        "records": "Distribution LogprobSource TokenRecord TokenLogprob finite_or_none display_text",
-        "completion": "Completion CompletionFinish CompletionHead HeldBackText TextOffsets TextTokenStream "
-        "tokens_of_text",
-        "scores": "MeanSurprise Score choice_scores failed_score text_score",
-        "together_format": "together_completion",
-        "trace": "Trace TraceCandidate TraceDraw TraceStage",
-    },
-)
+__getattr__ = lazy_exports(__name__)

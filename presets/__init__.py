@@ -88,25 +88,4 @@ __all__ = [
 ]
 
 # Few runs read a file of another tool, and a search for presets needs no samplers.
-__getattr__ = lazy_exports(
-    __name__,
-    {
-        "chain_arrangement": "Arrangement arrange_by_adaptive_p arrange_by_mirostat arrange_by_samplers",
-        "errors": "PresetError",
-        "foreign": "AmbiguousFormatError Exported Imported LoadedPreset MissingSectionError export_preset"
-        " import_metadata import_preset import_text is_foreign load_any_preset",
-        "foreign_formats": "EXPORT_FORMATS FORMATS",
-        "gguf_preset": "preset_from_metadata",
-        "llama_cpp_names": "LLAMA_CPP_SAMPLERS",
-        "override": "Override parse_set",
-        "preset": "Preset",
-        "preset_loader": "load_preset",
-        "resolve": "Settings SettingValue preset_folder resolve_settings",
-        "schema": "preset_json_schema",
-        "search": "PresetEntry config_folder find_preset list_presets names_file split_section",
-        "settings_changes": "override_settings preset_of_text replace_chain replace_preset settings_text",
-        "user_defaults": "UserConfig user_config",
-        "written_config": "config_file",
-        "yaml_reader": "parse_yaml_scalar",
-    },
-)
+__getattr__ = lazy_exports(__name__)

@@ -162,6 +162,8 @@ class Mover:
         self.renamed = {tuple(key.split()): new for key, new in plan.get("renamed", {}).items()}
         self.new_of = {module: module for module in project.modules}
         self.new_of |= {old: new for new, olds in self.map.items() for old in olds}
+        lazy = (module for module in project.modules if "lazy_exports" in project.defined[module])
+        self._lazy_module = next(lazy, "")
         self.problems = [f"{old} is no module" for old in self.new_of if old not in project.modules]
 
     def new_place(self, place: Place) -> tuple[str, str]:
@@ -246,16 +248,12 @@ class Mover:
         names = self.faces.get(package)
         if not names:
             return f'"""{doc}"""\n'
-        places = {name: self.new_place(self.project.defining(self.imported_as(package, name))) for name in names}
-        lines = [
-            f"    from {relative_name(package, module)} import {name} as {public}"
-            for public, (module, name) in places.items()
-        ]
         modules: dict[str, list[str]] = defaultdict(list)
-        for public, (module, _) in places.items():
-            modules[relative_name(package, module)].append(public)
-        table = [f'        "{module[1:]}": "{" ".join(each)}",' for module, each in sorted(modules.items())]
-        lazy = relative_name(package, self.new_of["common/lazy_exports"])
+        for name in names:
+            module, new_name = self.new_place(self.project.defining(self.imported_as(package, name)))
+            shown = name if name == new_name else f"{new_name} as {name}"
+            modules[relative_name(package, module)].append(shown)
+        lazy = relative_name(package, self.new_of[self._lazy_module])
         return "\n".join(
             [
                 f'"""{doc}"""',
@@ -263,14 +261,9 @@ class Mover:
                 "from typing import TYPE_CHECKING",
                 f"from {lazy} import lazy_exports",
                 "if TYPE_CHECKING:",
-                *lines,
+                *(f"    from {module} import {', '.join(each)}" for module, each in sorted(modules.items())),
                 f"__all__ = {sorted(names)!r}",
-                "__getattr__ = lazy_exports(",
-                "    __name__,",
-                "    {",
-                *table,
-                "    },",
-                ")",
+                "__getattr__ = lazy_exports(__name__)",
                 "",
             ]
         )

@@ -72,20 +72,4 @@ __all__ = [
     "visible_text",
 ]
 
-__getattr__ = lazy_exports(
-    __name__,
-    {
-        "answer_recording": "visible_text",
-        "answer_settings": "AnswerSettings",
-        "context_room": "ContextUse",
-        "conversation": "Conversation",
-        "errors": "ChatError ContextFullError ReplayError",
-        "export": "jsonl_of markdown_of",
-        "prompt_cache": "keep_prompt_cache take_up_prompt_cache",
-        "reasoning": "AnswerPart ReasoningSplitter",
-        "session": "ChatSession",
-        "store": "AnswerRecipe ChatStore ConversationSummary SearchHit StoredAnswer StoredMessage StoreError"
-        " StoreWriteError store_path",
-        "tree": "TreeLine tree_lines",
-    },
-)
+__getattr__ = lazy_exports(__name__)

@@ -28,14 +28,4 @@ __all__ = [
     "resolve_model",
 ]
 
-__getattr__ = lazy_exports(
-    __name__,
-    {
-        "download": "PullProgress can_pull pull_model",
-        "entry": "ModelEntry",
-        "facts": "ModelFacts read_facts",
-        "listing": "list_models",
-        "resolve": "HubReference ModelNotHereError parse_hub_reference resolve_model",
-        "summary": "ModelSummary read_summaries",
-    },
-)
+__getattr__ = lazy_exports(__name__)
