@@ -72,20 +72,21 @@ def render(events: Iterable[Event], out: TextIO, shape: ApiShape, prompt: str) -
 
 
 def _write_object(out: TextIO, shape: ApiShape, completion: Completion, start: Start, done: Done) -> None:
-    from ... import logprobs
+    from ...logprobs import encode_json
+    from ...logprobs.llama_server_format import llama_server_completion
+    from ...logprobs.openai_format import chat_completion, text_completion
+    from ...logprobs.together_format import together_completion
 
     match shape.name:
         case "openai":
-            body = logprobs.text_completion(completion)
+            body = text_completion(completion)
         case "openai-chat":
-            body = logprobs.chat_completion(completion)
+            body = chat_completion(completion)
         case "together":
-            body = logprobs.together_completion(completion, shape.chat)
+            body = together_completion(completion, shape.chat)
         case _:
-            body = logprobs.llama_server_completion(
-                completion, _settings(start), _timings(done), start.cached_tokens
-            )
-    out.write(logprobs.encode_json(body) + "\n")
+            body = llama_server_completion(completion, _settings(start), _timings(done), start.cached_tokens)
+    out.write(encode_json(body) + "\n")
     out.flush()
 
 
@@ -93,17 +94,17 @@ class _ChunkWriter:
     """Writes the chunks that OpenAI streams."""
 
     def __init__(self, out: TextIO, head: CompletionHead, shape: ApiShape) -> None:
-        from ... import logprobs
+        from ...logprobs.completion import TextOffsets, TextTokenStream
+        from ...logprobs.openai_format import chat_first_chunk
 
-        self._logprobs = logprobs
         self._out = out
         self._head = head
         self._is_chat = shape.name == "openai-chat"
         self._prompt_is_due = shape.echo
-        self._offsets = logprobs.TextOffsets()
-        self._text_tokens = logprobs.TextTokenStream()
+        self._offsets = TextOffsets()
+        self._text_tokens = TextTokenStream()
         if self._is_chat:
-            self._send(logprobs.chat_first_chunk(head))
+            self._send(chat_first_chunk(head))
 
     def token(self, token: TokenRecord, prompt_tokens: list[TokenRecord]) -> None:
         """Send the tokens that are part of the text for certain; before them, the prompt if it is echoed."""
@@ -112,32 +113,41 @@ class _ChunkWriter:
             self._send_token(certain)
 
     def _send_token(self, token: TokenRecord) -> None:
+        from ...logprobs.openai_format import chat_chunk, text_chunk
+
         if self._is_chat:
-            self._send(self._logprobs.chat_chunk(self._head, token))
+            self._send(chat_chunk(self._head, token))
         else:
-            self._send(self._logprobs.text_chunk(self._head, [token], self._offsets.of([token]), token.text))
+            self._send(text_chunk(self._head, [token], self._offsets.of([token]), token.text))
 
     def finish(self, finish: CompletionFinish, prompt_tokens: list[TokenRecord]) -> None:
         """Send the last tokens, the last chunk, and the end mark."""
+        from ...logprobs.openai_format import chat_last_chunk, text_last_chunk
+        from ...logprobs.server_sent_events import SERVER_SENT_DONE
+
         self._send_prompt(prompt_tokens)
         for token in self._text_tokens.finish(finish.text, finish.stop):
             self._send_token(token)
         held_back = finish.text[self._text_tokens.text_length :]  # U+FFFD for a character that is not finished
-        last_chunk = self._logprobs.chat_last_chunk if self._is_chat else self._logprobs.text_last_chunk
+        last_chunk = chat_last_chunk if self._is_chat else text_last_chunk
         self._send(last_chunk(self._head, finish, held_back))
-        self._out.write(self._logprobs.SERVER_SENT_DONE)
+        self._out.write(SERVER_SENT_DONE)
         self._out.flush()
 
     def _send_prompt(self, prompt_tokens: list[TokenRecord]) -> None:
+        from ...logprobs.openai_format import text_chunk
+
         if self._prompt_is_due:
             self._prompt_is_due = False
             echo = [token.without_added_bytes() for token in prompt_tokens]
             offsets = self._offsets.of(echo)
-            self._send(self._logprobs.text_chunk(self._head, echo, offsets, self._head.prompt))
+            self._send(text_chunk(self._head, echo, offsets, self._head.prompt))
             self._offsets.skip_to(len(self._head.prompt))
 
     def _send(self, data: dict[str, Any]) -> None:
-        self._out.write(self._logprobs.server_sent(data))
+        from ...logprobs.server_sent_events import server_sent
+
+        self._out.write(server_sent(data))
         self._out.flush()
 
 
