@@ -174,10 +174,11 @@ class Mover:
     def run(self, root: Path) -> None:
         """Write all files anew."""
         faces = {module for module in self.project.modules if self.project.is_face(module)}
-        texts = {file: _File(self, file).rewritten() for file in self.project.sources if file[:-3] not in faces}
+        texts = {file: _File(self, file).rewritten() for file in self.project.sources}
         moved = {file: text for file, text in texts.items() if file.partition("/")[0] not in ROOMS}
-        for module in self.project.modules - faces:
-            if self.new_of[module] == module and module not in self.map:
+        planned = set(self.faces) | set(self.map)
+        for module in self.project.modules:
+            if self.new_of[module] == module and module not in planned:
                 moved[f"{module}.py"] = texts[f"{module}.py"]
         for new, olds in self.map.items():
             parts = {old: texts[f"{old}.py"] for old in self._by_dependency(olds) if old not in faces}
