@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from .context_options import ContextOptions, native_context_params
 from .errors import AbortedError, ModelError
-from .native_binding import lib
+from .native_binding import bind_function, lib
 from .native_log import failed_assertions_as_errors, last_complaint, reason_suffix
 from .native_model import NativeModel
 
@@ -23,8 +23,8 @@ _ABORTED = 2
 """What llama_decode returns when its abort callback stopped it, see llama.h."""
 
 # The binding returns a pointer object. A view needs only the address, which takes a tenth of the time.
-_logits_address = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int32)(
-    ctypes.cast(lib.llama_get_logits_ith, ctypes.c_void_p).value or 0
+_logits_address = bind_function(
+    lib, "llama_get_logits_ith", ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int32)
 )
 
 
