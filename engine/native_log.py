@@ -64,6 +64,15 @@ def silent_log() -> Iterator[None]:
         lib.llama_log_set(_on_log, ctypes.c_void_p(0))
 
 
+def discard_last_messages() -> None:
+    """Discard the warnings and errors that llama.cpp has logged so far.
+
+    Called before work whose failure is reported with the last messages: a message about an earlier model would be
+    read as the reason.
+    """
+    _last_lines.clear()
+
+
 def last_complaint() -> str:
     """Return llama.cpp's last warnings or errors, and clear them; empty if there were none."""
     lines = _SOURCE_FOLDER.sub("", "; ".join(" ".join(line.split()) for line in _last_lines[-2:]))
