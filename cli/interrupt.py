@@ -15,7 +15,7 @@ from typing import Any, NoReturn
 from .startup import start_collector
 from .visible_bar import erase_bar
 
-_SIGNALS = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
+_SIGNALS = [signal.SIGINT, signal.SIGTERM, signal.SIGHUP]
 _FIRST_SIGNAL_CODE = 128
 """Added to a signal's number, it is the exit code by which shells name the signal."""
 _SECONDS_TO_END = 2.0

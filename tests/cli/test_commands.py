@@ -50,7 +50,6 @@ HELP_NEEDS = {
     "typer",
     "annotated_doc",
     "shellingham",
-    "typing_extensions",
 }
 
 
