@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 
-from .startup import few_collections, let_libraries_be_quick
+from .startup import let_libraries_be_quick, paused_collector
 
 __all__ = ["main"]
 
@@ -39,7 +39,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def _run(arguments: Sequence[str] | None) -> None:
-    with few_collections(is_whole_process=arguments is None):
+    with paused_collector(is_whole_process=arguments is None):
         if arguments is None and "_GEN_COMPLETE" in os.environ:
             from .completion import answer
 

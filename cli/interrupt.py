@@ -12,9 +12,10 @@ from threading import Event, Thread, Timer, current_thread, main_thread
 from types import FrameType
 from typing import Any, NoReturn
 
+from .startup import start_collector
 from .visible_bar import erase_bar
 
-_SIGNALS = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
+_SIGNALS = [signal.SIGINT, signal.SIGTERM, signal.SIGHUP]
 _FIRST_SIGNAL_CODE = 128
 """Added to a signal's number, it is the exit code by which shells name the signal."""
 _SECONDS_TO_END = 2.0
@@ -100,7 +101,10 @@ def interruptible() -> Iterator[Interrupt]:
 
     Python calls no signal handler while a C function runs. If one does not return, the second ends the process.
     A ``KeyboardInterrupt`` that another room raises becomes the exit code of the signal that came.
+
+    Work that may take long begins here: the garbage collector is started if it is still off.
     """
+    start_collector()
     interrupt = Interrupt()
     previous = {number: signal.getsignal(number) for number in _SIGNALS}
     for number, handler in previous.items():

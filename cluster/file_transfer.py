@@ -8,16 +8,12 @@ import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from fcntl import LOCK_EX, flock
 from pathlib import Path
 from typing import Any
 
 from .connection import import_ray
 from .errors import ClusterError, first_line
-
-try:
-    from fcntl import LOCK_EX, flock
-except ImportError:  # Windows has no flock: there two workers may write the same folder, each its own
-    flock = None  # type: ignore[assignment]
 
 _CHUNK_BYTES = 64 * 2**20
 _SAMPLES, _SAMPLE_BYTES = 64, 2**14
@@ -157,6 +153,5 @@ def _locked(folder: Path) -> Iterator[None]:
     """Let one process of this node write the folder at a time."""
     folder.parent.mkdir(parents=True, exist_ok=True)
     with folder.with_name(folder.name + ".lock").open("wb") as lock:
-        if flock is not None:
-            flock(lock, LOCK_EX)
+        flock(lock, LOCK_EX)
         yield

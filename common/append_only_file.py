@@ -6,14 +6,10 @@ import os
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
+from fcntl import LOCK_EX, LOCK_NB, flock
 from pathlib import Path
 
 from .bounded_reading import bounded_lines
-
-try:
-    from fcntl import LOCK_EX, LOCK_NB, flock
-except ImportError:  # Windows has no flock: there nothing warns of two processes on one file
-    flock = None  # type: ignore[assignment]
 
 
 class AppendOnlyFile:
@@ -37,7 +33,7 @@ class AppendOnlyFile:
 
     def lock(self) -> bool:
         """Lock the file for this process; False if another process holds it, or removed it meanwhile."""
-        if flock is None or not self.is_regular:
+        if not self.is_regular:
             return True
         try:
             flock(self._handle, LOCK_EX | LOCK_NB)

@@ -18,3 +18,7 @@ class AbortedError(ModelError):
 
     def __init__(self) -> None:
         super().__init__("the computation was aborted")
+
+
+class BindingError(LogitsmithError, RuntimeError):
+    """An installed llama-cpp-python whose C functions the engine cannot call. No model is at fault."""

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import ctypes
 
-from .native_binding import lib
+from .native_binding import check_callback, lib
 
+check_callback("ggml_abort_callback", ctypes.CFUNCTYPE(ctypes.c_bool, ctypes.c_void_p))
 _strlen = ctypes.cast(ctypes.CDLL(None).strlen, ctypes.c_void_p).value or 0
 
 

@@ -4,8 +4,14 @@ from __future__ import annotations
 
 import ctypes
 from dataclasses import dataclass
+from typing import Any
 
-from .native_binding import binding_version, lib, libggml
+from .native_binding import bind_function, binding_version, lib, libggml
+
+_Text = ctypes.CFUNCTYPE(ctypes.c_char_p)
+_DeviceCount = ctypes.CFUNCTYPE(ctypes.c_size_t)
+_DeviceByNumber = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_size_t)
+_DeviceText = ctypes.CFUNCTYPE(ctypes.c_char_p, ctypes.c_void_p)
 
 
 @dataclass(frozen=True)
@@ -29,7 +35,7 @@ class LlamaCppBuild:
 
 def llama_cpp_build() -> LlamaCppBuild:
     """Return what the loaded llama.cpp says of itself."""
-    versions = [_text(libggml, name) for name in ("ggml_version", "ggml_commit")]
+    versions = [_text(name, _Text) for name in ("ggml_version", "ggml_commit")]
     info = lib.llama_print_system_info().decode("utf-8", "replace")
     return LlamaCppBuild(
         binding_version=binding_version(),
@@ -41,23 +47,22 @@ def llama_cpp_build() -> LlamaCppBuild:
 
 
 def _devices() -> tuple[str, ...]:
-    count = getattr(libggml, "ggml_backend_dev_count", None)
-    get = getattr(libggml, "ggml_backend_dev_get", None)
-    if count is None or get is None:
+    if not (hasattr(libggml, "ggml_backend_dev_count") and hasattr(libggml, "ggml_backend_dev_get")):
         return ()
-    count.restype, get.restype, get.argtypes = ctypes.c_size_t, ctypes.c_void_p, [ctypes.c_size_t]
-    handles = [ctypes.c_void_p(get(number)) for number in range(count())]
+    count = bind_function(libggml, "ggml_backend_dev_count", _DeviceCount)
+    get = bind_function(libggml, "ggml_backend_dev_get", _DeviceByNumber)
     names = ("ggml_backend_dev_name", "ggml_backend_dev_description")
-    return tuple(": ".join(filter(None, (_text(libggml, name, handle) for name in names))) for handle in handles)
+    return tuple(
+        ": ".join(filter(None, (_text(name, _DeviceText, handle) for name in names)))
+        for handle in map(get, range(count()))
+    )
 
 
-def _text(library: ctypes.CDLL, name: str, *arguments: ctypes.c_void_p) -> str:
-    """The text that a C function returns; empty if the library has no such function."""
-    function = getattr(library, name, None)
-    if function is None:
+def _text(name: str, prototype: Any, *arguments: object) -> str:
+    """Return the text that a function of ggml returns; empty if ggml has no such function."""
+    if not hasattr(libggml, name):
         return ""
-    function.restype = ctypes.c_char_p
-    text: bytes | None = function(*arguments)
+    text: bytes | None = bind_function(libggml, name, prototype)(*arguments)
     return (text or b"").decode("utf-8", "replace")
 
 

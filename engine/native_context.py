@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from .context_options import ContextOptions, native_context_params
 from .errors import AbortedError, ModelError
-from .native_binding import lib
-from .native_log import failed_assertions_as_errors, last_complaint, reason_suffix
+from .native_binding import bind_function, lib
+from .native_log import discard_last_messages, failed_assertions_as_errors, last_complaint, reason_suffix
 from .native_model import NativeModel
 
 Logits = NDArray[np.float32]
@@ -23,8 +23,8 @@ _ABORTED = 2
 """What llama_decode returns when its abort callback stopped it, see llama.h."""
 
 # The binding returns a pointer object. A view needs only the address, which takes a tenth of the time.
-_logits_address = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int32)(
-    ctypes.cast(lib.llama_get_logits_ith, ctypes.c_void_p).value or 0
+_logits_address = bind_function(
+    lib, "llama_get_logits_ith", ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int32)
 )
 
 
@@ -62,6 +62,7 @@ class NativeContext:
         """
         self.handle = early
         if self.handle is None:
+            discard_last_messages()
             with failed_assertions_as_errors():
                 self.handle = lib.llama_init_from_model(
                     model.handle, native_context_params(options, model.abort_flag)
@@ -72,6 +73,7 @@ class NativeContext:
                 f"{reason_suffix()}",
                 advice="try a smaller n_ctx",
             )
+        discard_last_messages()  # a warning about the new context is not the reason of a call that fails later
         # llama.cpp rounds the length up; the user gets what was asked for.
         self.length = min(options.length, int(lib.llama_n_ctx_seq(self.handle)))
         self.can_truncate = model.can_truncate
@@ -147,7 +149,7 @@ class NativeContext:
         code = lib.llama_decode(self.handle, self._batch)
         if code == _ABORTED:
             self._abort_flag.clear()
-            last_complaint()  # llama.cpp logs an abort as an error
+            discard_last_messages()  # llama.cpp logs an abort as an error
             raise AbortedError
         if code != 0:
             raise ModelError(f"llama.cpp could not decode (code {code}){reason_suffix()}")
@@ -237,7 +239,7 @@ class NativeContext:
         if lib.llama_state_seq_set_data(self.handle, buffer, len(state), sequence) == len(state):
             return True
         self.forget(0, sequence)
-        last_complaint()
+        discard_last_messages()
         return False
 
     def copy(self, source: int, target: int) -> None:

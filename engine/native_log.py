@@ -7,7 +7,11 @@ import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from .native_binding import lib, libggml
+from .native_binding import bind_function, check_callback, lib, libggml
+
+check_callback("llama_log_callback", ctypes.CFUNCTYPE(None, ctypes.c_int, ctypes.c_char_p, ctypes.c_void_p))
+_SetCallback = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p)
+_set_abort_callback = bind_function(libggml, "ggml_set_abort_callback", _SetCallback)
 
 _DEBUG, _WARNING, _ERROR, _CONTINUED = 1, 3, 4, 5
 """ggml_log_level, see ggml.h. What is continued is the text of the call before it."""
@@ -60,6 +64,15 @@ def silent_log() -> Iterator[None]:
         lib.llama_log_set(_on_log, ctypes.c_void_p(0))
 
 
+def discard_last_messages() -> None:
+    """Discard the warnings and errors that llama.cpp has logged so far.
+
+    Called before work whose failure is reported with the last messages: a message about an earlier model would be
+    read as the reason.
+    """
+    _last_lines.clear()
+
+
 def last_complaint() -> str:
     """Return llama.cpp's last warnings or errors, and clear them; empty if there were none."""
     lines = _SOURCE_FOLDER.sub("", "; ".join(" ".join(line.split()) for line in _last_lines[-2:]))
@@ -108,11 +121,11 @@ def failed_assertions_as_errors() -> Iterator[None]:
     if _throw_runtime_error is None:
         yield
         return
-    libggml.ggml_set_abort_callback(_throw_runtime_error)
+    _set_abort_callback(_throw_runtime_error)
     try:
         yield
     finally:
-        libggml.ggml_set_abort_callback(_handlers[0] if _handlers else None)
+        _set_abort_callback(_handlers[0] if _handlers else None)
 
 
 def set_abort_handler(handler: Callable[[str], None]) -> None:
@@ -122,7 +135,7 @@ def set_abort_handler(handler: Callable[[str], None]) -> None:
     """
     on_abort = _ABORT_CALLBACK(lambda reason: handler(reason.decode("utf-8", "replace")))
     on_terminate = _TERMINATE_HANDLER(lambda: handler(_uncaught_exception()))
-    libggml.ggml_set_abort_callback(on_abort)
+    _set_abort_callback(on_abort)
     set_terminate = _find("_ZSt13set_terminatePFvvE")  # the name is the same in libstdc++ and libc++
     if set_terminate is not None:
         ctypes.CFUNCTYPE(ctypes.c_void_p, _TERMINATE_HANDLER)(set_terminate.value or 0)(on_terminate)

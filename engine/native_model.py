@@ -14,7 +14,7 @@ from .metadata_overrides import MetadataOverrides
 from .native_abort_flag import AbortFlag
 from .native_binding import lib
 from .native_gpu import set_gpu_options
-from .native_log import failed_assertions_as_errors, reason_suffix
+from .native_log import discard_last_messages, failed_assertions_as_errors, reason_suffix
 from .native_vocabulary import NativeVocabulary
 from .slots import cache_bytes_per_token
 
@@ -70,6 +70,7 @@ class NativeModel:
         if not self.handle:  # not loaded yet, or refused: once more, with the bar and the reasons in the log
             params = NativeModelParams(options)
             params.report_to(progress)
+            discard_last_messages()
             with failed_assertions_as_errors():
                 self.handle = lib.llama_model_load_from_file(os.fsencode(path), params.native)
         if not self.handle:
@@ -161,6 +162,7 @@ class NativeModel:
 
     def load_adapter(self, path: str) -> object:
         """Load a LoRA adapter for this model. Raises ``AdapterError``."""
+        discard_last_messages()
         adapter = lib.llama_adapter_lora_init(self.handle, os.fsencode(path))
         if not adapter:
             raise AdapterError(f"{path}: llama.cpp could not load this adapter{reason_suffix()}")

@@ -9,15 +9,16 @@ from itertools import compress, repeat
 from typing import Any
 
 from .errors import ModelError
-from .native_binding import lib
+from .native_binding import bind_function, lib
 
 # Called for each new token of a text. A PYFUNCTYPE keeps Python's lock, which is faster than releasing it.
-_piece_of = ctypes.PYFUNCTYPE(
+_TokenToPiece = ctypes.PYFUNCTYPE(
     ctypes.c_int32, ctypes.c_void_p, ctypes.c_int32, ctypes.c_void_p, ctypes.c_int32, ctypes.c_int32, ctypes.c_bool
-)(ctypes.cast(lib.llama_token_to_piece, ctypes.c_void_p).value or 0)
+)
+_piece_of = bind_function(lib, "llama_token_to_piece", _TokenToPiece)
 _TokenTest = ctypes.PYFUNCTYPE(ctypes.c_bool, ctypes.c_void_p, ctypes.c_int32)
-_is_eog = _TokenTest(ctypes.cast(lib.llama_vocab_is_eog, ctypes.c_void_p).value or 0)
-_is_control = _TokenTest(ctypes.cast(lib.llama_vocab_is_control, ctypes.c_void_p).value or 0)
+_is_eog = bind_function(lib, "llama_vocab_is_eog", _TokenTest)
+_is_control = bind_function(lib, "llama_vocab_is_control", _TokenTest)
 
 _PIECE_BYTES = 64
 """Memory for the bytes of one token when all are read at once; the few longer ones are read again."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -74,8 +73,7 @@ def split_section(text: str) -> tuple[str, str | None]:
 
 def is_path(text: str) -> bool:
     """True if the text is a path: it has a separator or a suffix of YAML files."""
-    separators = {"/", os.sep, os.altsep or os.sep}
-    return text.lower().endswith(_SUFFIXES) or any(separator in text for separator in separators)
+    return text.lower().endswith(_SUFFIXES) or "/" in text
 
 
 def _looks_like_file(text: str) -> bool:
@@ -99,18 +97,15 @@ def list_presets() -> list[PresetEntry]:
 
 
 def config_folder() -> Path:
-    """Return ``$XDG_CONFIG_HOME/logitsmith`` or ``~/.config/logitsmith``; on Windows ``%APPDATA%/logitsmith``."""
+    """Return ``$XDG_CONFIG_HOME/logitsmith`` or ``~/.config/logitsmith``."""
     try:
         home = Path.home()
     except RuntimeError:
         home = Path("~")  # a user without a home folder: this one does not exist either
-    return _config_home(sys.platform, os.environ, home) / "logitsmith"
+    return _config_home(os.environ, home) / "logitsmith"
 
 
-def _config_home(platform: str, environment: Mapping[str, str], home: Path) -> Path:
-    if platform == "win32":
-        appdata = environment.get("APPDATA")
-        return Path(appdata) if appdata else home / "AppData" / "Roaming"
+def _config_home(environment: Mapping[str, str], home: Path) -> Path:
     configured = Path(environment.get("XDG_CONFIG_HOME", ""))
     # The XDG specification has relative paths ignored.
     return configured if configured.is_absolute() else home / ".config"

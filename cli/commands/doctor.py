@@ -11,6 +11,7 @@ from ..errors import FAILED
 from ..inputs.machine import shorten_home
 from ..options.doctor import DoctorFormat, DoctorOptions
 from ..options.signature import takes_options
+from ..startup import start_collector
 
 
 @takes_options(DoctorOptions)
@@ -22,6 +23,7 @@ def doctor(options: DoctorOptions) -> None:
     from ..inputs.doctor import examine
     from ..render.doctor import page
 
+    start_collector()
     report = examine()
     if not options.paths:
         report = shorten_home(report)

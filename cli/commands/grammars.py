@@ -15,6 +15,7 @@ from ..inputs.files import read_piped
 from ..inputs.grammar import find_grammar_source, grammar_of_source, report_left_out
 from ..options.grammars import GrammarCheckOptions, GrammarNameOptions, GrammarSampleOptions
 from ..options.signature import takes_options
+from ..startup import start_collector
 
 if TYPE_CHECKING:
     from ...grammars import GrammarSpec, Mismatch
@@ -66,6 +67,7 @@ def check(options: GrammarCheckOptions) -> None:
     """
     spec = grammar_of_source(options)
     name = options.name or spec.label
+    start_collector()
     spec.check()
     report_left_out(spec)
     text = _text_to_check(options)
@@ -88,6 +90,7 @@ def sample(options: GrammarSampleOptions) -> None:
     from ..render.text import terminal_safe
 
     spec = grammar_of_source(options)
+    start_collector()
     spec.check()
     report_left_out(spec)
     for number in range(options.count):

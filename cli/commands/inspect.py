@@ -17,6 +17,7 @@ from ..inputs.files import input_path
 from ..interrupt import ignored_interrupts
 from ..options.inspect import InspectOptions
 from ..options.signature import takes_options
+from ..startup import start_collector
 
 if TYPE_CHECKING:
     from ...logprobs import LogprobSource, RecordedEvent, StreamError
@@ -36,6 +37,7 @@ def inspect(options: InspectOptions) -> None:
       gen inspect run.jsonl --token 12
       gen inspect a.jsonl b.jsonl --html both.html
     """
+    start_collector()
     inputs = [_Input(path) for path in _paths(options)]
     ids = frozenset(options.id or ())
     if options.token is not None or options.text is not None:

@@ -20,6 +20,7 @@ from ..options.models import (
     ModelShowOptions,
 )
 from ..options.signature import takes_options
+from ..startup import start_collector
 
 if TYPE_CHECKING:
     from ...engine import ModelEntry, ModelSummary
@@ -62,6 +63,7 @@ def show(options: ModelShowOptions) -> None:
     from ...engine import read_facts, read_summaries
     from ..render.models import show_facts
 
+    start_collector()
     path = find_model_file(options.name)
     entry = _entry_of(path, options.name)
     summary = next(iter(read_summaries([entry])))
@@ -81,6 +83,7 @@ def pull_(options: ModelPullOptions) -> None:
     """
     from ...engine import parse_hub_reference
 
+    start_collector()
     reference = parse_hub_reference(options.reference)
     path = pull(reference)
     note(f"{reference} is here: gen -m {reference}")
@@ -93,6 +96,7 @@ def _list(options: ModelListOptions) -> None:
     from ...presets import user_config
     from ..render.models import show_models
 
+    start_collector()
     part = (options.part or "").lower()
     found = list_models(user_config().model_folders, note, has_missing=True)
     entries = [entry for entry in found if part in entry.name.lower()]

@@ -9,6 +9,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ...common import LogitsmithError
 from .doctor_models import default_model, list_found_models, model_folders
 from .examination import Examination
 from .grammar import check_grammar, grammar_folders
@@ -81,7 +82,10 @@ def _versions(examination: Examination) -> dict[str, str | None]:
 
 def _llama_cpp(examination: Examination) -> dict[str, Any] | None:
     try:
-        from ...engine import llama_cpp_build, physical_cores
+        from ...engine import Model, llama_cpp_build, physical_cores  # noqa: F401 - with Model, all that runs use
+    except LogitsmithError as error:  # it knows what to do
+        examination.report(error.problem, error.advice)
+        return None
     except (ImportError, OSError, RuntimeError, AttributeError) as error:
         advice = "install it anew: pip install --force-reinstall --no-cache-dir llama-cpp-python"
         examination.report(f"llama-cpp-python cannot be loaded: {error}", advice)

@@ -50,5 +50,5 @@ def _available_memory_bytes() -> int | None:
 def _system_pages(name: str) -> int | None:
     try:
         return os.sysconf(name) * os.sysconf("SC_PAGE_SIZE")
-    except (AttributeError, OSError, ValueError):
+    except (OSError, ValueError):
         return None

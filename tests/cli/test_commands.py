@@ -50,7 +50,6 @@ HELP_NEEDS = {
     "typer",
     "annotated_doc",
     "shellingham",
-    "typing_extensions",
 }
 
 
@@ -69,14 +68,62 @@ def test_help_imports_what_it_needs_and_nothing_else(environment):
     assert set(done.stderr.split()) <= HELP_NEEDS
 
 
-def test_garbage_is_collected_as_before_when_the_command_is_done(environment):
+@pytest.mark.parametrize("is_enabled", [True, False])
+@pytest.mark.parametrize("arguments", [["--version"], ["doctor"], ["grammars", "check", "json"], ["--unknown"]])
+def test_garbage_is_collected_as_before_when_the_command_is_done(environment, arguments, is_enabled):
     program = (
-        "import gc, sys\nfrom logitsmith.cli import main\nbefore = gc.get_threshold()\n"
-        "try: main(['--version'])\nexcept SystemExit: pass\n"
-        "print(gc.get_threshold() == before, file=sys.stderr)"
+        f"import gc, sys\nfrom logitsmith.cli import main\ngc.{'enable' if is_enabled else 'disable'}()\n"
+        "def state(): return gc.isenabled(), gc.get_threshold(), gc.get_freeze_count()\n"
+        f"before = state()\ntry: main({arguments})\nexcept SystemExit: pass\n"
+        "assert state() == before, state()"
     )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, env=environment, check=True)
-    assert done.stderr == b"True\n"
+    subprocess.run([sys.executable, "-c", program], capture_output=True, env=environment, check=True)
+
+
+COLLECTED = {
+    "a run": (["Hello", "-n", "1"], True),
+    "a run that fails": (["Hello", "-m", "missing.gguf"], True),
+    "a chat": (["chat", "--no-log"], True),
+    "a batch": (["batch", "requests.jsonl", "-o", "-"], True),
+    "next": (["next", "Hello"], True),
+    "score": (["score", "Hello you"], True),
+    "recover": (["recover", "Hello", "--dry-run"], True),
+    "a basis": (["recover-basis", "-o", "basis.npz", "--vectors", "missing.npz"], True),
+    "doctor": (["doctor"], True),
+    "models": (["models"], True),
+    "models list": (["models", "list"], True),
+    "models show": (["models", "show", "missing"], True),
+    "models pull": (["models", "pull", "wrong"], True),
+    "grammars check": (["grammars", "check", "json"], True),
+    "grammars sample": (["grammars", "sample", "json"], True),
+    "inspect": (["inspect", "missing.jsonl"], True),
+    "what only prints something": (["samplers"], False),
+    "a wrong flag": (["Hello", "--unknown"], False),
+    "a wrong value": (["Hello", "-n", "x"], False),
+    "help": (["run", "--help"], False),
+}
+
+
+@pytest.mark.usefixtures("with_pruned_model")
+@pytest.mark.parametrize(("arguments", "is_on"), COLLECTED.values(), ids=COLLECTED)
+def test_garbage_is_collected_while_a_command_works(environment, home, arguments, is_on):
+    (home / "work" / "requests.jsonl").write_text('{"prompt": "Hello", "max_tokens": 1}\n')
+    program = (
+        "import gc, sys\nfrom logitsmith.cli import main\ndefaults = gc.get_threshold()\nruns = []\n"
+        "gc.callbacks.append(lambda phase, info: runs.append(gc.get_freeze_count()))\n"
+        f"sys.argv[1:] = {arguments}\ntry: main()\nexcept SystemExit: pass\n"
+        "print(f'\\n{gc.isenabled()}', gc.get_freeze_count() > 0, all(runs), gc.get_threshold() == defaults)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        input="Hello\n" if "chat" in arguments else "",
+        capture_output=True,
+        text=True,
+        cwd=home / "work",
+        env=environment,
+        check=True,
+    )
+    assert done.stdout.splitlines()[-1] == f"{is_on} {is_on} True True"
 
 
 def test_an_interrupt_while_the_command_is_being_imported(environment):

@@ -19,7 +19,7 @@ _SHARED_MEMORY = "256m"
 
 def are_possible():
     """True if this machine lets us make hosts."""
-    return hasattr(os, "geteuid") and os.geteuid() == 0 and all(map(shutil.which, PROGRAMS))
+    return os.geteuid() == 0 and all(map(shutil.which, PROGRAMS))
 
 
 class _Namespaces:

@@ -6,7 +6,7 @@ import sys
 import gguf
 import numpy as np
 import pytest
-from logitsmith.engine import Model, ModelError
+from logitsmith.engine import ComputeOptions, Model, ModelError, set_log_sink
 
 from .small_models import make_metadata, make_vocabulary, random_tensors, tensor_shapes, write_file, write_model
 
@@ -47,6 +47,51 @@ def test_refused_at_loading(tmp_path, weights, changes, message):
         Model.load(path)
     assert str(path) in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+def load_unknown_architecture(folder, weights):
+    write_file(folder / "m.gguf", make_metadata("llama") | {"general.architecture": "new"}, weights)
+    Model.load(folder / "m.gguf")
+
+
+def make_refused_context(folder, _weights):
+    heads = {"llama.attention.head_count": 8, "llama.attention.head_count_kv": 8, "llama.rope.dimension_count": 16}
+    metadata = make_metadata("llama") | heads  # of 16 numbers, and the blocks of q8_0 have 32
+    write_file(folder / "m.gguf", metadata, random_tensors(tensor_shapes(folder / "m.gguf", metadata)))
+    with Model.load(folder / "m.gguf", n_ctx=64, compute=ComputeOptions(cache_type_k="q8_0")) as model:
+        model.context  # noqa: B018 - it is made at the first look
+
+
+def load_adapter_of_another_model(folder, weights):
+    write_file(folder / "m.gguf", make_metadata("llama"), weights)
+    lora = {"general.architecture": "llama", "general.type": "adapter", "adapter.type": "lora"}
+    write_file(folder / "a.gguf", lora | {"adapter.lora.alpha": 4.0}, {"w": np.zeros((4, 32), dtype=np.float32)})
+    Model.load(folder / "m.gguf", lora=[(folder / "a.gguf", 1.0)])
+
+
+REFUSED = {
+    "a model": (load_unknown_architecture, "could not load it: llama_model_load: error loading model: unknown"),
+    "a context": (make_refused_context, "64 tokens: llama_init_from_model: K cache type q8_0 with block size 32"),
+    "an adapter": (load_adapter_of_another_model, "could not load this adapter: llama_adapter_lora_init"),
+}
+
+
+@pytest.mark.parametrize(("refused", "message"), REFUSED.values(), ids=REFUSED)
+def test_a_reason_does_not_begin_with_a_warning_about_an_earlier_model(tmp_path, weights, refused, message):
+    path = tmp_path / "earlier.gguf"
+    write_file(path, make_metadata("llama"), weights)
+    logged = []
+    set_log_sink(logged.append)
+    try:
+        with Model.load(path, n_ctx=1024) as model:
+            model.context  # noqa: B018 - it is made at the first look
+    finally:
+        set_log_sink(None)
+    assert "possible training context overflow" in "".join(logged)
+    with pytest.raises(ModelError) as caught:
+        refused(tmp_path, weights)
+    assert message in str(caught.value)
+    assert "overflow" not in str(caught.value)
 
 
 @pytest.mark.parametrize("quantization", ["F16", "BF16", "Q8_0"])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+import termios
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
@@ -15,11 +16,6 @@ def quiet_keys() -> Iterator[None]:
 
     Shells change the terminal when a process is stopped (Ctrl-Z): once it goes on, this is set again.
     """
-    try:
-        import termios
-    except ImportError:  # Windows shows nothing of it anyway
-        yield
-        return
     keys = sys.stdin.fileno()
     try:
         before = termios.tcgetattr(keys)
