@@ -65,7 +65,7 @@ class _Setup:
 
 
 def _set_up(options: NextOptions, metadata: Mapping[str, str] | None) -> _Setup:
-    settings = resolve_run_settings(options, metadata)
+    settings = resolve_run_settings(options, options.sampling, metadata)
     against = [named_chain(text, metadata) for text in options.against or ()]
     spec = grammar_spec(options.grammar, settings)
     return _Setup(options, settings, spec, against, ChatTemplateFlags(options.chat.template, options.given))
@@ -95,7 +95,7 @@ def _show(setup: _Setup, model: Model, raw_prompt: str, interrupt: Interrupt) ->
     seed = seed_of(settings)
     chain = build(settings.steps, seed=seed, vocab=vocabulary)
     against = [build(named.steps, seed=seed, vocab=vocabulary) for named in setup.against]
-    prompt = prepare_prompt(model, raw_prompt, settings, options, setup.template)
+    prompt = prepare_prompt(model, raw_prompt, settings, options.frame, setup.template, options.is_chat)
     with reading() as progress, interrupt.ending_soon():
         result = trace_next(
             model,

@@ -74,7 +74,7 @@ class _Setup:
 
 
 def _set_up(options: RunOptions, metadata: Mapping[str, str] | None) -> _Setup:
-    settings = resolve_run_settings(options, metadata)
+    settings = resolve_run_settings(options, options.sampling, metadata)
     return _Setup(options, settings, grammar_spec(options.grammar, settings))
 
 
@@ -107,7 +107,7 @@ def _generate(
         note("--keep has no effect without --context-shift")
     constraint = None if spec is None else start_constraint(spec, model)
     chain = build(settings.steps, seed=seed_of(settings), vocab=model.vocabulary)
-    prompt = prepare_prompt(model, typed.text, settings, options, template)
+    prompt = prepare_prompt(model, typed.text, settings, options.frame, template, options.is_chat)
     with reading() as progress, interrupt.ending_soon():
         events: Iterator[Event] = generate(
             model,

@@ -10,8 +10,7 @@ from ..errors import note
 if TYPE_CHECKING:
     from ...engine import Model
     from ...presets import Settings
-    from ..options.next import NextOptions
-    from ..options.run import RunOptions
+    from ..options.prompt import FrameOptions
     from .chat_template import ChatTemplateFlags
 
 
@@ -31,7 +30,12 @@ class PreparedPrompt:
 
 
 def prepare_prompt(
-    model: Model, text: str, settings: Settings, options: RunOptions | NextOptions, template: ChatTemplateFlags
+    model: Model,
+    text: str,
+    settings: Settings,
+    frame: FrameOptions,
+    template: ChatTemplateFlags,
+    is_chat: bool | None,
 ) -> PreparedPrompt:
     """Put a prompt into the chat template or between prefix and suffix, or leave it as it is.
 
@@ -39,16 +43,15 @@ def prepare_prompt(
         model: the model.
         text: what the user wrote.
         settings: the system message is one of them.
-        options: say which of these to do.
+        frame: the flags of prefix and suffix.
         template: the flags of the chat template.
+        is_chat: whether the template is used; None: if there is a system message.
     """
     from ...engine import build_prompt, frame_input
 
-    frame, system = options.frame, settings.system.value
+    system = settings.system.value
     if frame.name is None:
-        built = build_prompt(
-            model, text, system=system, chat=options.is_chat, template=template.open(model), report=note
-        )
+        built = build_prompt(model, text, system=system, chat=is_chat, template=template.open(model), report=note)
         return PreparedPrompt(built, built, text)
     if system is not None:
         note(f"{frame.name} takes the place of the chat template: the system message is left out")

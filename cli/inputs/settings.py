@@ -18,15 +18,13 @@ from .preset import open_preset, preset_of_model
 
 if TYPE_CHECKING:
     from ...presets import Arrangement, Override, Preset, Settings
-    from ..options.chat import ConversationOptions
-    from ..options.next import NextOptions
-    from ..options.run import RunOptions
 
 _BIAS = re.compile(r"(?P<id>\d+)(?P<signed>[+-].+)|(?P<key>.+)=(?P<value>[^=]+)", re.DOTALL)
 
 
 def resolve_run_settings(
-    options: RunOptions | NextOptions | ConversationOptions,
+    options: Options,
+    sampling: FullSamplingOptions,
     metadata: Mapping[str, str] | None,
     preset: Preset | None = None,
 ) -> Settings:
@@ -34,6 +32,7 @@ def resolve_run_settings(
 
     Args:
         options: the command line.
+        sampling: its flags of the chain.
         metadata: the GGUF's, needed for ``--preset model`` only.
         preset: takes the place of the one that the command line names.
 
@@ -41,7 +40,6 @@ def resolve_run_settings(
     """
     from ... import presets
 
-    sampling = options.sampling
     preset = preset or _preset_of(sampling.preset, metadata)
     settings = presets.resolve_settings(
         preset,

@@ -13,9 +13,8 @@ from .text import terminal_safe
 
 if TYPE_CHECKING:
     from ...grammars import GrammarSpec
-    from ...presets import Settings
+    from ...presets import Settings, SettingValue
     from ...samplers import StepSpec
-    from ..inputs.model_choice import ModelChoice
 
 
 _MAX_INLINE_CHARACTERS = 60
@@ -32,7 +31,7 @@ Row = tuple[str, str, str]
 """Name, value and origin of a setting."""
 
 
-def show_settings(settings: Settings, grammar: GrammarSpec | None, model: ModelChoice) -> None:
+def show_settings(settings: Settings, grammar: GrammarSpec | None, model: SettingValue) -> None:
     """Print the model, the resolved chain and the other settings to stdout, each with its origin.
 
     A step that is off is marked. The names of files are data: a terminal gets them without control characters.
@@ -44,7 +43,7 @@ def show_settings(settings: Settings, grammar: GrammarSpec | None, model: ModelC
         for value in (getattr(settings, name),)
     ]
     others.append(("grammar", "none" if grammar is None else grammar_summary(grammar), settings.grammar.origin))
-    named = ("model", model.name, model.origin)
+    named = ("model", model.value, model.origin)
     chain = ("chain", "", settings.chain_origin)
     rows = [chain, *_rows_of_steps(settings.steps), *others]
     # The name of a model may be long: the columns of the others do not follow it.

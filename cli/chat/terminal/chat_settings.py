@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ...inputs.grammar import grammar_spec
-from ...inputs.model_choice import ModelChoice, chosen_model
+from ...inputs.model_choice import chosen_model
 from ...inputs.settings import fresh_seed, preset_name, resolve_run_settings
 from ...options.chat import ConversationOptions
 from ...options.grammar import ConstraintOptions
 
 if TYPE_CHECKING:
-    from ....presets import Settings
+    from ....presets import Settings, SettingValue
     from .. import AnswerSettings
 
 _RESUMED = "of the resumed chat"
@@ -47,7 +47,7 @@ class ChatSettings:
         self._options = options
         is_new = options.sampling.preset is not None or _KEY not in stored
         preset = None if is_new else preset_of_text(str(stored[_KEY]), _RESUMED)
-        settings = resolve_run_settings(options, metadata, preset)
+        settings = resolve_run_settings(options, options.sampling, metadata, preset)
         if settings.has_default_length:
             settings = replace(settings, max_tokens=replace(settings.max_tokens, value=_UNTIL_THE_END))
         self._grammar_options = options.grammar
@@ -58,7 +58,7 @@ class ChatSettings:
         """True if the settings come from the model's file."""
         return preset_name(options.sampling.preset) == "model"
 
-    def chosen_model(self) -> ModelChoice:
+    def chosen_model(self) -> SettingValue:
         """Return the model that the command line, the environment or the user's config names."""
         return chosen_model(self._options.model)
 
