@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from ..command_line import GenCommand, GenGroup
 from ..errors import FAILED, fail, note, report_failures
 from ..inputs.files import STDIN, input_name, read_input, read_piped
 from ..inputs.grammar import find_grammar_source, grammar_of_source, report_left_out
@@ -18,7 +19,7 @@ from ..options.signature import takes_options
 if TYPE_CHECKING:
     from ...grammars import GrammarSpec, Mismatch
 
-app = typer.Typer(help="List, show, check and sample grammars.", add_completion=False)
+app = typer.Typer(help="List, show, check and sample grammars.", add_completion=False, cls=GenGroup)
 
 _SHOWN_BEFORE, _SHOWN = 60, 100
 """Characters of a line that are shown before a mismatch, and altogether: they fit a wide terminal."""
@@ -31,7 +32,7 @@ def grammars(context: typer.Context) -> None:
         list_()
 
 
-@app.command("list")
+@app.command("list", cls=GenCommand)
 def list_() -> None:
     """List the grammars that a name finds: ./grammars, your config folder, the built-in ones."""
     with report_failures():
@@ -42,7 +43,7 @@ def list_() -> None:
         show_grammars(list_grammars(grammar_folders()))
 
 
-@app.command()
+@app.command(cls=GenCommand)
 @takes_options(GrammarNameOptions)
 def show(options: GrammarNameOptions) -> None:
     """Print a grammar's text; with --schema-lenient, a JSON Schema as it is used."""
@@ -56,7 +57,7 @@ def show(options: GrammarNameOptions) -> None:
     sys.stdout.write(terminal_safe(text, sys.stdout))
 
 
-@app.command()
+@app.command(cls=GenCommand)
 @takes_options(GrammarCheckOptions)
 def check(options: GrammarCheckOptions) -> None:
     """Say whether a grammar is right, or whether a text matches it; if not, where and why.
@@ -79,7 +80,7 @@ def check(options: GrammarCheckOptions) -> None:
     raise typer.Exit(FAILED)
 
 
-@app.command()
+@app.command(cls=GenCommand)
 @takes_options(GrammarSampleOptions)
 def sample(options: GrammarSampleOptions) -> None:
     """Print random sentences of a grammar, made with no model."""

@@ -1,0 +1,265 @@
+"""The words of a command line, read into values; and Typer's commands and groups, which read their words so.
+
+Typer's own reader imports pydantic for each value, and has no place for ``-ngl 99``, ``-no-cnv`` or ``--trace``
+without a number.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import deque
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple, NoReturn
+
+import typer
+from typer.core import TyperCommand, TyperGroup
+
+from .options.flag import HELP, DeclaredFlag
+
+_ATTACHED = re.compile(r"(-[^-])([+-]?\d+(?:\.\d+)?)")
+"""A flag of one letter with its number, such as ``-n5``."""
+_OTHER_SPELLINGS = {"--no-cnv": "-no-cnv"}
+
+
+def respelled(name: str) -> str:
+    """The name of a flag as it is declared, if it is one at all: llama.cpp reads ``--top_k`` as ``--top-k``."""
+    return _OTHER_SPELLINGS.get(name, name.replace("_", "-") if name.startswith("--") else name)
+
+
+class GivenFlag(NamedTuple):
+    """A flag of a command line, or an argument.
+
+    Attributes:
+        declared: its declaration.
+        name: as it was typed last; what messages call an argument.
+        texts: its values, in the order of the command line; none for a switch.
+    """
+
+    declared: DeclaredFlag
+    name: str
+    texts: list[str]
+
+
+class Words(NamedTuple):
+    """The words after a command.
+
+    Attributes:
+        given: the flags, by field, in the order in which each was typed first.
+        rest: the other words.
+    """
+
+    given: dict[str, GivenFlag]
+    rest: list[str]
+
+
+def match_words(
+    words: Sequence[str], flags: Sequence[DeclaredFlag], path: str, *, is_group: bool = False
+) -> Words:
+    """Find the flags among the words after a command, with their values as texts.
+
+    Args:
+        words: what was typed after the command.
+        flags: those of the command.
+        path: the command as it is typed, such as ``gen run``.
+        is_group: the first word that is not a flag names a command, and ends the search.
+
+    Raises:
+        UsageError: an unknown flag, a flag without its value, or a switch with one.
+    """
+    by_name = {name: flag for flag in flags for name in flag.names}
+    found, waiting = Words({}, []), deque(words)
+    while waiting:
+        word = waiting.popleft()
+        if word == "--":
+            break
+        if word.startswith("-") and word != "-":
+            name, value = _split(word, by_name)
+            if name not in by_name:
+                _refuse_flag(word, flags, path)
+            texts = _texts(by_name[name], name, value, waiting)
+            earlier = found.given.get(by_name[name].field)
+            if earlier is not None and by_name[name].is_list:
+                texts = earlier.texts + texts
+            found.given[by_name[name].field] = GivenFlag(by_name[name], name, texts)
+        else:
+            found.rest.append(word)
+            if is_group:
+                break
+    found.rest.extend(waiting)
+    return found
+
+
+def _split(word: str, by_name: Mapping[str, DeclaredFlag]) -> tuple[str, str | None]:
+    """The name of a flag as it is declared, and the value in the same word; None: there is none.
+
+    Flags of one letter are never bundled: llama.cpp has flags such as ``-st``, whose letters are flags here. Their
+    value is a number, or the next word.
+    """
+    name, sign, value = word.partition("=")
+    is_letter = len(name) == 2
+    for spelling in (name, respelled(name)):
+        if spelling in by_name and not (sign and is_letter):
+            return spelling, value if sign else None
+    attached = _ATTACHED.fullmatch(word)
+    if attached is not None and attached[1] in by_name and by_name[attached[1]].takes_value:
+        return attached[1], attached[2]
+    return word, None
+
+
+def _texts(flag: DeclaredFlag, name: str, value: str | None, waiting: deque[str]) -> list[str]:
+    """The value of a flag, if the flag takes one: from the same word, else the next one, which is removed."""
+    if not flag.takes_value:
+        if value is not None:
+            _fail(f"{name} takes no value; write {name} alone")
+        return []
+    if value is not None:
+        return [value]
+    bare = flag.flag.bare
+    if bare is not None and not (waiting and bare.value.fullmatch(waiting[0])):
+        return [bare.meaning]
+    if not waiting:
+        _fail(f"{name} needs a value behind it")
+    return [waiting.popleft()]
+
+
+def read_values(words: Words, flags: Sequence[DeclaredFlag], path: str) -> dict[str, Any]:
+    """Return the values of the given flags and arguments, by field.
+
+    Args:
+        words: as `match_words` returns them.
+        flags: those of the command.
+        path: the command as it is typed.
+
+    Raises:
+        UsageError: a wrong value, a required flag or argument that is missing, or a word too many.
+    """
+    rest = list(words.rest)
+    given = dict(words.given)
+    for declared in flags:
+        if declared.is_argument and rest:
+            count = len(rest) if declared.is_list else 1
+            given[declared.field] = GivenFlag(declared, declared.flag.name, rest[:count])
+            del rest[:count]
+    values = {field: _read(flag, words) for field, flag in given.items()}
+    missing = next((flag for flag in flags if flag.is_required and flag.field not in values), None)
+    if missing is not None:
+        from .usage_hints import missing_sentence
+
+        _fail(missing_sentence(missing, path))
+    if rest:
+        from .usage_hints import extra_words_sentence
+
+        _fail(extra_words_sentence(rest, flags, path))
+    return values
+
+
+def _read(given: GivenFlag, words: Words) -> Any:
+    declared = given.declared
+    if not declared.takes_value:
+        return given.name not in declared.flag.negatives
+    texts = given.texts if declared.is_list else given.texts[-1:]
+    try:
+        values = [declared.read(text) for text in texts]
+    except ValueError as error:
+        _fail(f"{given.name}: {error}")
+    return values if declared.is_list else values[0]
+
+
+def _refuse_flag(word: str, flags: Sequence[DeclaredFlag], path: str) -> NoReturn:
+    from .usage_hints import unknown_flag_sentence
+
+    _fail(unknown_flag_sentence(word, flags, path))
+
+
+def _fail(sentence: str) -> NoReturn:
+    # The help of all commands needs no exception, and imports no other room.
+    from ..common.errors import UsageError
+
+    raise UsageError(sentence) from None
+
+
+def _show_help(command: Any, context: Any) -> NoReturn:
+    print(command.get_help(context))
+    raise typer.Exit
+
+
+class GenCommand(TyperCommand):
+    """A command whose words are read here, and whose help is plain text."""
+
+    @property
+    def flags(self) -> list[DeclaredFlag]:
+        """The flags and arguments, in the order of the help."""
+        return _flags_of(self.callback)
+
+    def get_help_option(self, ctx: Any) -> None:
+        """No option of Typer's: the words ``--help`` and ``-h`` are read as all flags are."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Read the words into values. Raises ``UsageError``, and ``typer.Exit`` after the help."""
+        from .options.given import CommandLine, keep_command_line
+
+        flags = self.flags
+        words = match_words(args, flags, ctx.command_path)
+        if HELP.field in words.given:
+            _show_help(self, ctx)
+        values = read_values(words, flags, ctx.command_path)
+        keep_command_line(ctx, CommandLine(values, {field: flag.name for field, flag in words.given.items()}))
+        # Typer would keep the values of an earlier call in place of those that are not given.
+        ctx.params.update({flag.field: values.get(flag.field, flag.default) for flag in flags if flag != HELP})
+        return []
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        """Write usage, text, arguments and flags."""
+        from .help_page import help_page
+
+        formatter.write(help_page(ctx.command_path, self.help or "", self.flags))
+
+
+class GenGroup(TyperGroup):
+    """A group of commands, whose own flags are read here, and whose help is plain text."""
+
+    @property
+    def flags(self) -> list[DeclaredFlag]:
+        """The flags of the group itself, in the order of the help."""
+        return _flags_of(self.callback)
+
+    def get_help_option(self, ctx: Any) -> None:
+        """No option of Typer's, see `GenCommand`."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Read the group's own flags into values, and leave the other words to the command that they name."""
+        from .options.given import CommandLine, keep_command_line
+
+        flags = self.flags
+        words = match_words(args, flags, ctx.command_path, is_group=True)
+        if HELP.field in words.given:
+            _show_help(self, ctx)
+        values = read_values(Words(words.given, []), flags, ctx.command_path)
+        keep_command_line(ctx, CommandLine(values, {field: flag.name for field, flag in words.given.items()}))
+        # Typer keeps the words of the command where only its own method may put them.
+        return super().parse_args(ctx, ["--", *words.rest])
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Return the command that the first word names. Raises ``UsageError``."""
+        name, *words = args
+        command = self.get_command(ctx, name)
+        if command is None:
+            from .usage_hints import unknown_command_sentence
+
+            _fail(unknown_command_sentence(name, self.list_commands(ctx), ctx.command_path))
+        return name, command, words
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        """Write usage, text, commands and flags."""
+        from .help_page import help_page, summary
+
+        commands = {name: summary(command.help or "") for name, command in self.commands.items()}
+        formatter.write(help_page(ctx.command_path, self.help or "", self.flags, commands))
+
+
+def _flags_of(callback: Any) -> list[DeclaredFlag]:
+    """The flags of a command's options class, and ``--help``."""
+    from .options.signature import declared_flags, options_class_of
+
+    cls = options_class_of(callback)
+    return [*([] if cls is None else declared_flags(cls)), HELP]
