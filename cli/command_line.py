@@ -178,6 +178,15 @@ def _fail(sentence: str) -> NoReturn:
     raise UsageError(sentence) from None
 
 
+def _keep_values(context: Any, words: Words, flags: Sequence[DeclaredFlag]) -> dict[str, Any]:
+    """Read the values, and keep them in the context for the command, with the flags as they were typed."""
+    from .options.given import CommandLine, keep_command_line
+
+    values = read_values(words, flags, context.command_path)
+    keep_command_line(context, CommandLine(values, {field: flag.name for field, flag in words.given.items()}))
+    return values
+
+
 def _show_help(command: Any, context: Any) -> NoReturn:
     print(command.get_help(context))
     raise typer.Exit
@@ -196,14 +205,11 @@ class GenCommand(TyperCommand):
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Read the words into values. Raises ``UsageError``, and ``typer.Exit`` after the help."""
-        from .options.given import CommandLine, keep_command_line
-
         flags = self.flags
         words = match_words(args, flags, ctx.command_path)
         if HELP.field in words.given:
             _show_help(self, ctx)
-        values = read_values(words, flags, ctx.command_path)
-        keep_command_line(ctx, CommandLine(values, {field: flag.name for field, flag in words.given.items()}))
+        values = _keep_values(ctx, words, flags)
         # Typer would keep the values of an earlier call in place of those that are not given.
         ctx.params.update({flag.field: values.get(flag.field, flag.default) for flag in flags if flag != HELP})
         return []
@@ -228,14 +234,11 @@ class GenGroup(TyperGroup):
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Read the group's own flags into values, and leave the other words to the command that they name."""
-        from .options.given import CommandLine, keep_command_line
-
         flags = self.flags
         words = match_words(args, flags, ctx.command_path, is_group=True)
         if HELP.field in words.given:
             _show_help(self, ctx)
-        values = read_values(Words(words.given, []), flags, ctx.command_path)
-        keep_command_line(ctx, CommandLine(values, {field: flag.name for field, flag in words.given.items()}))
+        _keep_values(ctx, Words(words.given, []), flags)
         # Typer keeps the words of the command where only its own method may put them.
         return super().parse_args(ctx, ["--", *words.rest])
 
