@@ -35,8 +35,7 @@ class Bare(NamedTuple):
     value: re.Pattern[str]
 
 
-@dataclass(frozen=True)
-class Flag:
+class Flag(NamedTuple):
     """What a field of an options class holds besides its type and its default.
 
     Attributes:
