@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from enum import Enum, StrEnum
+from enum import StrEnum
 from functools import partial
 from pathlib import Path
 
@@ -27,13 +27,13 @@ class FlashAttention(StrEnum):
     auto = "auto"
 
 
-CacheType = Enum("CacheType", {name: name for name in CACHE_TYPES}, type=str)  # type: ignore[misc]
+CacheType = StrEnum("CacheType", {name: name for name in CACHE_TYPES})  # type: ignore[misc]
 """The number format of a cache of keys or values."""
-RopeScaling = Enum("RopeScaling", {name: name for name in ROPE_SCALINGS}, type=str)  # type: ignore[misc]
+RopeScaling = StrEnum("RopeScaling", {name: name for name in ROPE_SCALINGS})  # type: ignore[misc]
 """How RoPE is scaled."""
-SplitMode = Enum("SplitMode", {name: name for name in SPLIT_MODES}, type=str)  # type: ignore[misc]
+SplitMode = StrEnum("SplitMode", {name: name for name in SPLIT_MODES})  # type: ignore[misc]
 """How a model is divided among GPUs."""
-NumaStrategy = Enum("NumaStrategy", {name: name for name in NUMA_STRATEGIES}, type=str)  # type: ignore[misc]
+NumaStrategy = StrEnum("NumaStrategy", {name: name for name in NUMA_STRATEGIES})  # type: ignore[misc]
 """How several NUMA nodes are used."""
 _F16 = CacheType("f16")
 _CACHE_TYPE_NAMES = ", ".join(CACHE_TYPES)
