@@ -284,7 +284,7 @@ def _near_flag(flag: str, names: Collection[str]) -> str | None:
 
 
 def _way_to_set(flag: str, flags: Collection[str]) -> str | None:
-    """Return how to set the sampler whose name was typed as a flag; None if there is none, or none with a value."""
+    """Return how to set the sampler whose name was typed as a flag; None if none is so named, or has a value."""
     from ..samplers import SamplingError, find_sampler
     from .options.flag import flag_of
     from .options.sampling import FullSamplingOptions
