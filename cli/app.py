@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from typing import Annotated
 
 import typer
 
@@ -34,21 +33,9 @@ app = typer.Typer(
 )
 
 
-def _show_version(is_given: bool) -> None:
-    if is_given:
-        from importlib.metadata import version
-
-        print(f"gen {version('logitsmith')} (llama-cpp-python {version('llama-cpp-python')})")
-        raise typer.Exit
-
-
 @app.callback()
-def options(
-    version: Annotated[
-        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the versions.")
-    ] = False,
-) -> None:
-    """Hold the options of `gen` itself."""
+def options() -> None:
+    """Make a group of the application; `Commands` has its flags and its commands."""
 
 
 def start(arguments: Sequence[str] | None = None) -> None:
@@ -81,7 +68,7 @@ def _check_first_word(arguments: list[str]) -> None:
     """
     from shlex import quote
 
-    from .parsing.near_command import command_advice, is_server_command
+    from .usage_hints import command_advice, is_server_command
 
     word = arguments[0]
     has_more_words = len(arguments) > 1 and not arguments[1].startswith("-")

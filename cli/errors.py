@@ -85,10 +85,6 @@ def _failure_sentence(error: Exception) -> str | None:
         return _missing_package_sentence(error)
     if getattr(error, "exit_code", None) is None:
         return None
-    if hasattr(error, "format_message"):  # what typer refuses has a sentence of ours
-        from .parsing.usage_errors import usage_sentence
-
-        return usage_sentence(error)
     return flag_sentence(error)
 
 

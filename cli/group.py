@@ -6,10 +6,11 @@ from textwrap import wrap
 from typing import Any
 
 import typer
-from typer.core import TyperGroup
 from typer.main import get_command
 
-from .startup import false_if_absent, import_command
+from .command_line import GenCommand, GenGroup, match_words
+from .options.flag import HELP, VERSION, DeclaredFlag
+from .startup import import_command
 
 COMMANDS = {
     "run": ("Generate", "Write on from a prompt, token by token, through your chain of samplers."),
@@ -41,54 +42,49 @@ They stand here so that `gen --help` need not import the commands. A module in c
 _OPTIONS = "Options"
 
 
-class Commands(TyperGroup):
+class Commands(GenGroup):
     """The commands of `gen`. A command is imported when it is needed."""
 
-    def get_help_option(self, ctx: Any) -> Any:
-        """The option ``--help``."""
-        return false_if_absent(super().get_help_option(ctx))
+    @property
+    def flags(self) -> list[DeclaredFlag]:
+        """The flags of `gen` itself."""
+        return [VERSION, HELP]
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Print the help or the versions, or leave the words to the command that they name."""
+        given = match_words(args, self.flags, ctx.command_path, is_group=True).given
+        if next(iter(given), None) == VERSION.field:
+            from importlib.metadata import version
+
+            print(f"gen {version('logitsmith')} (llama-cpp-python {version('llama-cpp-python')})")
+            raise typer.Exit
+        return super().parse_args(ctx, args)
 
     def list_commands(self, ctx: Any) -> list[str]:
         """The names, in the order of the help."""
         return list(COMMANDS)
 
-    def get_command(self, ctx: Any, name: str) -> Any:
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
         """The command; None if none has this name."""
-        if name not in COMMANDS:
+        if cmd_name not in COMMANDS:
             return None
-        from .help_page import show_plain_help
-        from .parsing.bare_flags import allow_bare_flags
-        from .parsing.plain_values import read_plain_values
-        from .parsing.respelled_flags import respell_flags
-        from .parsing.single_dash import never_bundle_flags
-        from .parsing.typed_names import remember_typed_names
-
-        module = import_command(name)
+        module = import_command(cmd_name)
         app = getattr(module, "app", None)
         if app is None:  # a single command, and not a group of them
             app = typer.Typer(add_completion=False)
-            app.command(name)(getattr(module, name.replace("-", "_")))
-        command = get_command(app)
-        command.name = name
-        read_plain_values(command)
-        never_bundle_flags(command)
-        allow_bare_flags(command)
-        remember_typed_names(command)
-        respell_flags(command)
-        show_plain_help(command)
-        return command
+            app.command(cmd_name, cls=GenCommand)(getattr(module, cmd_name.replace("-", "_")))
+        return get_command(app)
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         """Write usage, text, examples, commands and options."""
-        from .help_page import HelpRow, page_width, parameter_name, section, wrap_command_lines, wrap_usage
+        from .help_page import HelpRow, page_width, section, wrap_command_lines, wrap_usage
 
         width = page_width()
         intro, examples = (self.help or "").strip("\n").split("\n\n  ", 1)
         panels: dict[str, list[HelpRow]] = {}
         for name, (panel, meaning) in COMMANDS.items():
             panels.setdefault(panel, []).append(HelpRow(name, meaning))
-        options: list[Any] = self.get_params(ctx)
-        panels[_OPTIONS] = [HelpRow(parameter_name(option), option.help or "") for option in options]
+        panels[_OPTIONS] = [HelpRow(flag.shown_name, flag.flag.help) for flag in self.flags]
         parts = [
             wrap_usage("gen PROMPT | COMMAND [OPTIONS]", width),
             *("\n".join(wrap(paragraph, width, break_on_hyphens=False)) for paragraph in intro.split("\n\n")),

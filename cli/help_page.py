@@ -1,6 +1,6 @@
 """The help of a command as plain text, for any width. Names of flags are never cut.
 
-typer's own pages import rich, which doubles the time of `gen run --help`, and cut names at 80 columns.
+Typer's own pages import rich, which doubles the time of `gen run --help`, and cut names at 80 columns.
 """
 
 from __future__ import annotations
@@ -10,9 +10,11 @@ import os
 import re
 import shutil
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from textwrap import wrap
-from typing import Any, NamedTuple
+from typing import NamedTuple
+
+from .options.flag import DeclaredFlag
 
 _MAX_WIDTH = 100
 """Longer lines are hard to read."""
@@ -42,26 +44,25 @@ class HelpRow(NamedTuple):
     meaning: str
 
 
-def show_plain_help(command: Any) -> None:
-    """Let a command, and the commands of a group, have the help of this module."""
-    command.format_help = lambda context, formatter: formatter.write(help_page(command, context))
-    for subcommand in getattr(command, "commands", {}).values():
-        show_plain_help(subcommand)
+def help_page(
+    path: str, text: str, flags: Sequence[DeclaredFlag], commands: Mapping[str, str] | None = None
+) -> str:
+    """Return usage, text, arguments, commands and flags.
 
-
-def help_page(command: Any, context: Any) -> str:
-    """Return usage, text, arguments, commands and flags."""
+    Args:
+        path: the command as it is typed, such as ``gen run``.
+        text: the description of the command.
+        flags: the flags and arguments.
+        commands: the commands of a group by name, each with its summary; None for a single command.
+    """
     width = page_width()
-    sections = [wrap_usage(usage_line(command, context), width), _body(command.help or "", width)]
+    sections = [wrap_usage(usage_line(path, flags, has_commands=bool(commands)), width), _body(text, width)]
     panels: dict[str, list[HelpRow]] = {}
-    for parameter in command.get_params(context):
-        if getattr(parameter, "hidden", False):
-            continue
-        is_option = parameter.param_type_name == "option"
-        title = (parameter.rich_help_panel or _OPTIONS) if is_option else "Arguments"
-        panels.setdefault(title, []).append(HelpRow(parameter_name(parameter), _meaning(parameter)))
-    for name, subcommand in getattr(command, "commands", {}).items():
-        panels.setdefault("Commands", []).append(HelpRow(name, summary(subcommand)))
+    for declared in flags:
+        title = "Arguments" if declared.is_argument else declared.flag.panel or _OPTIONS
+        panels.setdefault(title, []).append(HelpRow(declared.shown_name, _meaning(declared)))
+    for name, meaning in (commands or {}).items():
+        panels.setdefault("Commands", []).append(HelpRow(name, meaning))
     # What every command has comes last.
     titles = sorted(panels, key=lambda title: title == _OPTIONS)
     sections += [section(title, panels[title], width) for title in titles]
@@ -78,12 +79,11 @@ def section(title: str, rows: Iterable[HelpRow], width: int) -> str:
     return "\n".join([_emphasized(f"{title}:", _HEADING), *(_row(row, width) for row in rows)])
 
 
-def usage_line(command: Any, context: Any) -> str:
+def usage_line(path: str, flags: Iterable[DeclaredFlag], *, has_commands: bool = False) -> str:
     """How the command is called, such as ``gen batch [OPTIONS] REQUESTS``."""
-    arguments = [parameter for parameter in command.params if parameter.param_type_name == "argument"]
-    words = [parameter_name(item) if item.required else f"[{parameter_name(item)}]" for item in arguments]
-    tail = ["[COMMAND]"] if getattr(command, "commands", None) else words
-    return " ".join([context.command_path, "[OPTIONS]", *tail])
+    arguments = [flag for flag in flags if flag.is_argument]
+    words = [flag.shown_name if flag.is_required else f"[{flag.shown_name}]" for flag in arguments]
+    return " ".join([path, "[OPTIONS]", *(["[COMMAND]"] if has_commands else words)])
 
 
 def wrap_usage(usage: str, width: int) -> str:
@@ -91,26 +91,14 @@ def wrap_usage(usage: str, width: int) -> str:
     return "\n".join(wrap(f"Usage: {usage}", width, subsequent_indent="    ", break_on_hyphens=False))
 
 
-def parameter_name(parameter: Any) -> str:
-    """An argument's name, or a flag's names as they are typed: ``-n, --predict N``."""
-    if parameter.param_type_name == "argument":
-        return str(parameter.metavar or (parameter.name or "").upper())
-    names = ", ".join(sorted(parameter.opts, key=lambda name: name.startswith("--")))
-    if parameter.secondary_opts:
-        names += f" / {', '.join(parameter.secondary_opts)}"
-    return names if parameter.is_flag or not parameter.metavar else f"{names} {parameter.metavar}"
-
-
-def summary(command: Any) -> str:
+def summary(text: str) -> str:
     """The first sentence of a command's help."""
-    return inspect.cleandoc(command.help or "").split("\n\n")[0].replace("\n", " ")
+    return inspect.cleandoc(text).split("\n\n")[0].replace("\n", " ")
 
 
-def _meaning(parameter: Any) -> str:
-    text = (parameter.help or "").replace(r"\[", "[")
-    has_default = getattr(parameter, "show_default", False) and parameter.default not in (None, False)
-    is_shown = has_default and parameter.param_type_name == "option"
-    return f"{text} [{parameter.default}]" if is_shown else text
+def _meaning(declared: DeclaredFlag) -> str:
+    text = declared.flag.help
+    return f"{text} [{declared.default}]" if declared.flag.shows_default else text
 
 
 def _body(text: str, width: int) -> str:

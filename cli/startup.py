@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from importlib import import_module
 from types import ModuleType
-from typing import Any
 
 _collector_start: list[Callable[[], object]] = []
 """The calls that start the collector, the last one first; empty outside `paused_collector` and once it is on."""
@@ -73,13 +72,3 @@ def import_command(name: str) -> ModuleType:
     Gain: 52 of 118 ms for `gen --help`.
     """
     return import_module(f".commands.{name.replace('-', '_')}", __package__)
-
-
-def false_if_absent(help_option: Any) -> Any:
-    """Let ``--help`` be false if it is absent, and return it: typer would look at the type of None with pydantic.
-
-    Gain: 52 of 113 ms for `gen run --help`.
-    """
-    if help_option is not None:
-        help_option.default = False
-    return help_option

@@ -29,3 +29,9 @@ class LogitsmithError(Exception):
     def __str__(self) -> str:
         """Return the problem and the advice."""
         return f"{self.problem}; {self.advice}" if self.advice else self.problem
+
+
+class UsageError(LogitsmithError):
+    """Wrong words on a command line: an unknown flag, a wrong value, flags that exclude each other."""
+
+    exit_code = 2

@@ -44,6 +44,7 @@ def test_the_source_archive_holds_what_the_wheel_needs_and_no_tests(build):
     with tarfile.open(path) as archive:
         names = {name.partition("/")[2] for name in archive.getnames()}
     assert {"pyproject.toml", "setup.py", "tools/man_pages.py", "presets/builtin/default.yaml"} <= names
+    assert "presets/llama_cpp_flags.tsv" in names
     assert not [name for name in names if name.startswith("tests")]
 
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-import typer
+from typer.main import get_command
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -36,7 +36,7 @@ _EXIT_CODES = (("0", "success"), ("1", "a failure"), ("2", "wrong usage"), ("130
 def man_pages(version: str) -> dict[str, str]:
     """Return the pages in the roff of man(7), by file name."""
     application = _application()
-    group: Any = typer.main.get_command(application.app)
+    group: Any = get_command(application.app)
     commands = {name: group.get_command(None, name) for name in group.list_commands(None)}
     pages = {f"gen-{name}.1": _command_page(name, command, version) for name, command in commands.items()}
     pages["gen.1"] = "\n".join(_overview(application.HELP, group, commands, version)) + "\n"
@@ -107,43 +107,30 @@ def _head(name: str, summary: str, version: str) -> Iterator[str]:
 
 
 def _arguments(command: Any) -> str:
-    return "".join(f"{_metavar(parameter)} " for parameter in command.params if _is_argument(parameter))
+    return "".join(f"{flag.metavar} " for flag in command.flags if flag.is_argument)
 
 
 def _options(command: Any) -> Iterator[str]:
     """Arguments, then the options in the order of the help, each panel under its name."""
-    context = typer.Context(command)
-    for parameter in command.params:
-        if _is_argument(parameter):
-            yield f".TP\n.B {_roff(_metavar(parameter))}\n{_roff(_help(parameter))}"
+    for flag in command.flags:
+        if flag.is_argument:
+            yield f".TP\n.B {_roff(flag.metavar)}\n{_roff(_one_line(flag.flag.help))}"
     panel = None
-    for option in command.get_params(context):
-        if _is_argument(option) or option.hidden:
+    for flag in command.flags:
+        if flag.is_argument:
             continue
-        title = getattr(option, "rich_help_panel", None)
+        title = flag.flag.panel
         if title is not None and title != panel:
             yield f".SS {_roff(title)}"
         panel = title
-        yield f".TP\n.B {_roff(_names(option, context))}\n{_roff(_help(option))}"
+        yield f".TP\n.B {_roff(_names(flag))}\n{_roff(_one_line(flag.flag.help))}"
 
 
-def _names(option: Any, context: Any) -> str:
-    if option.is_flag:
-        return ", ".join([*option.opts, *option.secondary_opts])
-    shown: str = option.get_help_record(context)[0]
-    return shown
-
-
-def _is_argument(parameter: Any) -> bool:
-    return bool(parameter.param_type_name == "argument")
-
-
-def _metavar(argument: Any) -> str:
-    return str(argument.metavar or argument.name.upper())
-
-
-def _help(parameter: Any) -> str:
-    return _one_line((parameter.help or "").replace(r"\[", "["))
+def _names(flag: Any) -> str:
+    """The names of an option, with its value; of ``--help``, the long one alone."""
+    if flag.field == "help":
+        return "--help"
+    return flag.shown_name if flag.takes_value else ", ".join(flag.names)
 
 
 def _text(command: Any) -> str:

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 import typer
 
 from ...cluster import Task, TaskResult
+from ...common.errors import UsageError
 from ...common.text_files import input_name, open_input
 from ..batch.input_lines import BackgroundItems, as_they_come
 from ..batch.parts import stop_of
@@ -30,7 +31,7 @@ def score_on_cluster(options: ScoreOptions, interrupt: Interrupt) -> None:
     """Print the scores of a file of lines. Raises ``ClusterError``, ``ModelError``."""
     path = options.lines
     if path is None:
-        raise typer.BadParameter("--on goes with --jsonl")
+        raise UsageError("--on goes with --jsonl")
     spec = model_for_workers(find_model(options.model, interrupt), options.cluster)
     layout = WorkerLayout(options.cluster, spec, 1, _SHARD_SIZE)
     with (

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from ...common.errors import UsageError
 from ...common.text_files import file_errors_in_words, is_stdin, open_input
 from ..errors import FAILED, note, say
 from ..inputs.chat_template import ChatTemplateFlags
@@ -64,7 +65,7 @@ def _read_template(options: BatchOptions) -> PromptTemplate | None:
     try:
         return None if options.template is None else PromptTemplate(options.template)
     except InvalidLineError as error:
-        raise typer.BadParameter(f"--template: {error}") from None
+        raise UsageError(f"--template: {error}") from None
 
 
 def _count_requests(options: BatchOptions, template: PromptTemplate | None) -> int | None:
@@ -81,7 +82,7 @@ def _count_requests(options: BatchOptions, template: PromptTemplate | None) -> i
         with open_input(options.requests) as file:
             return count_input_lines(file, template)
     except InvalidLineError as error:
-        raise typer.BadParameter(f"--template: {error}") from None
+        raise UsageError(f"--template: {error}") from None
 
 
 def _check_defaults(options: BatchOptions) -> BatchDefaults:

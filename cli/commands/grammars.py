@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from ...common.text_files import STDIN, input_name, read_input
+from ..command_line import GenCommand, GenGroup
 from ..errors import FAILED, fail, note, report_failures
 from ..inputs.files import read_piped
 from ..inputs.grammar import find_grammar_source, grammar_of_source, report_left_out
@@ -20,7 +21,7 @@ from ..startup import start_collector
 if TYPE_CHECKING:
     from ...grammars import GrammarSpec, Mismatch
 
-app = typer.Typer(help="List, show, check and sample grammars.", add_completion=False)
+app = typer.Typer(help="List, show, check and sample grammars.", add_completion=False, cls=GenGroup)
 
 _SHOWN_BEFORE, _SHOWN = 60, 100
 """Characters of a line that are shown before a mismatch, and altogether: they fit a wide terminal."""
@@ -33,7 +34,7 @@ def grammars(context: typer.Context) -> None:
         list_()
 
 
-@app.command("list")
+@app.command("list", cls=GenCommand)
 def list_() -> None:
     """List the grammars that a name finds: ./grammars, your config folder, the built-in ones."""
     with report_failures():
@@ -44,7 +45,7 @@ def list_() -> None:
         show_grammars(list_grammars(grammar_folders()))
 
 
-@app.command()
+@app.command(cls=GenCommand)
 @takes_options(GrammarNameOptions)
 def show(options: GrammarNameOptions) -> None:
     """Print a grammar's text; with --schema-lenient, a JSON Schema as it is used."""
@@ -58,7 +59,7 @@ def show(options: GrammarNameOptions) -> None:
     sys.stdout.write(terminal_safe(text, sys.stdout))
 
 
-@app.command()
+@app.command(cls=GenCommand)
 @takes_options(GrammarCheckOptions)
 def check(options: GrammarCheckOptions) -> None:
     """Say whether a grammar is right, or whether a text matches it; if not, where and why.
@@ -82,7 +83,7 @@ def check(options: GrammarCheckOptions) -> None:
     raise typer.Exit(FAILED)
 
 
-@app.command()
+@app.command(cls=GenCommand)
 @takes_options(GrammarSampleOptions)
 def sample(options: GrammarSampleOptions) -> None:
     """Print random sentences of a grammar, made with no model."""

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from ...common.errors import UsageError
 from ...common.text_files import input_name, is_stdin, open_input
 from ..errors import FAILED, fail, note, say
 from ..inputs.files import input_path
@@ -106,9 +107,7 @@ def _paths(options: InspectOptions) -> Sequence[Path]:
     files: Sequence[Path | None] = options.files or [None]
     paths = [input_path(file) for file in files]
     if None in paths:
-        raise typer.BadParameter(
-            "there is no run: give a file, or pipe one in (gen ... --format jsonl | gen inspect)"
-        )
+        raise UsageError("there is no run: give a file, or pipe one in (gen ... --format jsonl | gen inspect)")
     return [path for path in paths if path is not None]
 
 

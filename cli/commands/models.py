@@ -5,58 +5,52 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
-from ..errors import note, report_failures
+from ...common.errors import UsageError
+from ..command_line import GenCommand, GenGroup
+from ..errors import note
 from ..inputs.model import find_model_file, pull
 from ..options.models import (
-    ALL_HELP,
-    LIST_HELP,
     ModelListOptions,
     ModelPullOptions,
     ModelsFormat,
     ModelShowOptions,
+    ModelsOptions,
 )
-from ..options.signature import takes_options
+from ..options.signature import takes_group_options, takes_options
 from ..startup import start_collector
 
 if TYPE_CHECKING:
     from ...engine import ModelEntry, ModelSummary
 
-app = typer.Typer(help="List the models on this machine, show one, or download one.", add_completion=False)
-
-Format = Annotated[ModelsFormat, typer.Option("--format", help=LIST_HELP.replace("[", r"\["), show_default=False)]
-
-
-All = Annotated[bool, typer.Option("--all", help=ALL_HELP, show_default=False)]
+app = typer.Typer(
+    help="List the models on this machine, show one, or download one.", add_completion=False, cls=GenGroup
+)
 
 
 @app.callback(invoke_without_command=True)
-def models(
-    context: typer.Context,
-    format: Format = ModelsFormat.text,  # noqa: A002 - the flag's name
-    has_missing: All = False,
-) -> None:
+@takes_group_options(ModelsOptions)
+def models(options: ModelsOptions, command: str | None) -> None:
     """List the models on this machine, show one, or download one. Without a command: list them."""
-    if context.invoked_subcommand is None:
-        with report_failures():
-            _list(ModelListOptions(format=format, has_missing=has_missing))
+    if command is None:
+        _list(ModelListOptions(format=options.format, has_missing=options.has_missing))
         return
-    for flag, is_given in (("--format", format is not ModelsFormat.text), ("--all", has_missing)):
+    for flag, is_given in (("--format", options.format is not ModelsFormat.text), ("--all", options.has_missing)):
         if is_given:
-            raise typer.BadParameter(f"{flag}: write it behind {context.invoked_subcommand}")
+            raise UsageError(f"{flag}: write it behind {command}")
 
 
-@app.command("list")
+@app.command("list", cls=GenCommand)
 @takes_options(ModelListOptions)
 def list_(options: ModelListOptions) -> None:
     """List models of Hugging Face, Ollama, LM Studio, llama.cpp, GPT4All and Jan, and those of your folders."""
     _list(options)
 
 
-@app.command()
+@app.command(cls=GenCommand)
 @takes_options(ModelShowOptions)
 def show(options: ModelShowOptions) -> None:
     """Show a model's metadata, its special tokens, and the sampling settings of its author."""
@@ -74,7 +68,7 @@ def show(options: ModelShowOptions) -> None:
         show_facts(summary, facts)
 
 
-@app.command("pull")
+@app.command("pull", cls=GenCommand)
 @takes_options(ModelPullOptions)
 def pull_(options: ModelPullOptions) -> None:
     """Download a model of Hugging Face into its cache; what an earlier call began goes on.

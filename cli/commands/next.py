@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from ...common.errors import UsageError
 from ..inputs.chains import NamedChain, named_chain
 from ..inputs.chat_template import ChatTemplateFlags
 from ..inputs.early_model import EarlyModel, load_early
@@ -88,9 +89,7 @@ def _show(setup: _Setup, model: Model, raw_prompt: str, interrupt: Interrupt) ->
 
     options, settings, vocabulary = setup.options, setup.settings, model.vocabulary
     if options.top > vocabulary.size:
-        raise typer.BadParameter(
-            f"--top: {options.top:,} is more than the {vocabulary.size:,} tokens of the vocabulary"
-        )
+        raise UsageError(f"--top: {options.top:,} is more than the {vocabulary.size:,} tokens of the vocabulary")
     constraint = None if setup.spec is None else start_constraint(setup.spec, model)
     seed = seed_of(settings)
     chain = build(settings.steps, seed=seed, vocab=vocabulary)

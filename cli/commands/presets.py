@@ -9,6 +9,7 @@ from pathlib import Path
 import typer
 
 from ...common.text_files import is_stdin
+from ..command_line import GenCommand, GenGroup
 from ..errors import BAD_USAGE, fail, note, report_failures
 from ..inputs.grammar import check_grammar
 from ..inputs.preset import import_file, list_sections, open_preset, preset_text, report
@@ -18,6 +19,7 @@ from ..options.signature import takes_options
 app = typer.Typer(
     help="List, show, check, import and export presets.",
     add_completion=False,
+    cls=GenGroup,
 )
 
 
@@ -28,7 +30,7 @@ def presets(context: typer.Context) -> None:
         list_()
 
 
-@app.command("list")
+@app.command("list", cls=GenCommand)
 def list_() -> None:
     """List the presets that a name finds: ./presets, your config folder, the built-in ones."""
     with report_failures():
@@ -38,7 +40,7 @@ def list_() -> None:
         show_presets(list_presets())
 
 
-@app.command()
+@app.command(cls=GenCommand)
 @takes_options(PresetNameOptions)
 def show(options: PresetNameOptions) -> None:
     """Print a preset's YAML.
@@ -50,7 +52,7 @@ def show(options: PresetNameOptions) -> None:
     sys.stdout.write(terminal_safe(preset_text(options.name), sys.stdout))
 
 
-@app.command()
+@app.command(cls=GenCommand)
 @takes_options(PresetNameOptions)
 def check(options: PresetNameOptions) -> None:
     """Say whether a preset file is right; if not, what is wrong and where."""
@@ -61,7 +63,7 @@ def check(options: PresetNameOptions) -> None:
     print(f"{options.name}: ok ({' > '.join(steps) or 'no steps'})")
 
 
-@app.command()
+@app.command(cls=GenCommand)
 def schema() -> None:
     """Print the JSON Schema of preset files, for your editor."""
     with report_failures():
@@ -72,7 +74,7 @@ def schema() -> None:
         print(json.dumps(preset_json_schema(), indent=2, ensure_ascii=False))
 
 
-@app.command("import")
+@app.command("import", cls=GenCommand)
 @takes_options(PresetImportOptions)
 def import_(options: PresetImportOptions) -> None:
     """Print a preset of another tool as one of ours.
@@ -101,7 +103,7 @@ def import_(options: PresetImportOptions) -> None:
         _save(options.save, imported.yaml_text(folder), may_replace=options.force)
 
 
-@app.command()
+@app.command(cls=GenCommand)
 @takes_options(PresetExportOptions)
 def export(options: PresetExportOptions) -> None:
     """Print a preset in the format of another tool.

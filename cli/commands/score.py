@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from ...common import count_noun
+from ...common.errors import UsageError
 from ..errors import note
 from ..inputs.model import load_model, show_llama_cpp_messages
 from ..inputs.prompt import read_prompt
@@ -30,7 +31,7 @@ def score(options: ScoreOptions) -> None:
     show_llama_cpp_messages(options.log)
     text = "" if options.lines is not None else read_prompt(options.text)
     if options.lines is None and not text and not options.choices:
-        raise typer.BadParameter("there is nothing to score: the text is empty")
+        raise UsageError("there is nothing to score: the text is empty")
     if options.cluster.on is not None:
         from ..cluster.score_on_cluster import score_on_cluster
 
@@ -42,7 +43,7 @@ def score(options: ScoreOptions) -> None:
     with interruptible() as interrupt, load_model(options.model, interrupt) as model:
         problem = stride_problem(options.stride, model)
         if problem is not None:
-            raise typer.BadParameter(problem)
+            raise UsageError(problem)
         if options.lines is not None:
             score_lines(model, options.lines, options.stride, interrupt, is_strict=options.strict)
         elif options.choices:

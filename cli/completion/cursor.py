@@ -2,19 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from .commands import (
-    HELP,
-    SINGLE_COMMANDS,
-    VERSION,
-    Parameter,
-    command_names,
-    parameters,
-    parameters_of,
-    subcommands,
-)
+from ..options.flag import HELP, VERSION, DeclaredFlag
+from .commands import SINGLE_COMMANDS, command_names, flags_of, subcommands
 from .reply import Candidate, Reply, matching
 from .values import complete_value
 
@@ -24,18 +16,18 @@ def complete_words(words: Sequence[str], word: str) -> Reply:
     if not words and not word.startswith("-"):
         return Reply(matching((Candidate(*named) for named in command_names()), word))
     if not words or words[0] not in dict(command_names()):
-        return _complete([*parameters_of("run"), *([] if words else [VERSION])], words, word)
+        return _complete([*flags_of("run"), *([] if words else [VERSION])], words, word)
     name, *following = words
     if name in SINGLE_COMMANDS:
-        return _complete(parameters_of(name), following, word)
-    functions = subcommands(name)
-    if following and following[0] in functions:
-        return _complete(parameters(functions[following[0]]), following[1:], word)
+        return _complete(flags_of(name), following, word)
+    commands = subcommands(name)
+    if following and following[0] in commands:
+        return _complete(commands[following[0]].flags, following[1:], word)
     if following:
         return Reply([])
-    candidates = [Candidate(sub, _summary(function)) for sub, function in functions.items()]
+    candidates = [Candidate(sub, _summary(command.help or "")) for sub, command in commands.items()]
     if word.startswith("-"):
-        candidates = [Candidate(flag, HELP.help) for flag in HELP.names]
+        candidates = [Candidate(flag, HELP.flag.help) for flag in HELP.names]
     return Reply(matching(candidates, word))
 
 
@@ -50,18 +42,18 @@ class _Line:
         has_no_more_flags: True behind ``--``.
     """
 
-    awaited: Parameter | None = None
-    given: list[Parameter] = field(default_factory=list)
+    awaited: DeclaredFlag | None = None
+    given: list[DeclaredFlag] = field(default_factory=list)
     argument_count: int = 0
     has_no_more_flags: bool = False
 
 
-def _complete(declared: Sequence[Parameter], words: Sequence[str], word: str) -> Reply:
+def _complete(declared: Sequence[DeclaredFlag], words: Sequence[str], word: str) -> Reply:
     """Complete a word of a command; ``words``: what follows the command's name, up to the cursor.
 
     ``declared``: the flags and arguments that can stand there.
     """
-    by_name = {name: parameter for parameter in declared for name in parameter.names}
+    by_name = {name: flag for flag in declared for name in flag.names}
     line = _read(words, by_name)
     if line.awaited is not None:
         return complete_value(line.awaited, word)
@@ -72,15 +64,15 @@ def _complete(declared: Sequence[Parameter], words: Sequence[str], word: str) ->
             if flag is None or not flag.takes_value:
                 return Reply([])
             return complete_value(flag, word, len(name) + 1)
-        free = (flag for flag in declared if flag.is_repeatable or flag not in line.given)
-        return Reply(matching((Candidate(name, flag.help) for flag in free for name in flag.names), word))
-    arguments = [parameter for parameter in declared if not parameter.names]
+        free = (flag for flag in declared if flag.is_list or flag not in line.given)
+        return Reply(matching((Candidate(name, flag.flag.help) for flag in free for name in flag.names), word))
+    arguments = [flag for flag in declared if flag.is_argument]
     if line.argument_count < len(arguments):
         return complete_value(arguments[line.argument_count], word)
     return Reply([])
 
 
-def _read(words: Sequence[str], by_name: dict[str, Parameter]) -> _Line:
+def _read(words: Sequence[str], by_name: dict[str, DeclaredFlag]) -> _Line:
     line = _Line()
     for word in words:
         name, sign, _ = word.partition("=")
@@ -97,5 +89,5 @@ def _read(words: Sequence[str], by_name: dict[str, Parameter]) -> _Line:
     return line
 
 
-def _summary(function: Callable[..., None]) -> str:
-    return (function.__doc__ or "").strip().partition("\n")[0]
+def _summary(text: str) -> str:
+    return text.strip().partition("\n")[0]

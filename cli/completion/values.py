@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
 
 from ...common import LogitsmithError
 from ..options.completes import Completes
-from .commands import Parameter
+from ..options.flag import DeclaredFlag
 from .models import complete_model
 from .reply import Candidate, Reply, matching
 from .sampler_names import sampler_candidates
@@ -16,24 +17,27 @@ _ANY_FILE = ""
 _FILES: Mapping[Completes, str] = {Completes.FILE: _ANY_FILE, Completes.GGUF_FILE: ".gguf"}
 
 
-def complete_value(parameter: Parameter, word: str, start: int = 0) -> Reply:
+def complete_value(flag: DeclaredFlag, word: str, start: int = 0) -> Reply:
     """Return what completes the value of a flag.
 
     Args:
-        parameter: the flag, or an argument.
+        flag: the flag, or an argument.
         word: the word at the cursor.
         start: where the value begins in it, such as behind ``--format=``.
     """
     prefix, value = word[:start], word[start:]
-    reply = _complete(parameter, value)
+    reply = _complete(flag, value)
     candidates = [Candidate(prefix + text, summary) for text, summary in reply.candidates]
     return reply._replace(candidates=candidates, file_start=start)
 
 
-def _complete(parameter: Parameter, value: str) -> Reply:
-    if parameter.choices:
-        return Reply(matching(map(Candidate, parameter.choices), value))
-    return Reply([]) if parameter.completes is None else complete_text(parameter.completes, value)
+def _complete(flag: DeclaredFlag, value: str) -> Reply:
+    if flag.choices:
+        return Reply(matching(map(Candidate, flag.choices), value))
+    completes = flag.flag.completes
+    if completes is None and (flag.value_type is Path or flag.flag.is_path):
+        completes = Completes.FILE
+    return Reply([]) if completes is None else complete_text(completes, value)
 
 
 def complete_text(completes: Completes, value: str) -> Reply:

@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import typer
-
+from ...common.errors import UsageError
 from .preset import open_preset, preset_of_model
 
 if TYPE_CHECKING:
@@ -26,14 +25,14 @@ def named_chain(text: str, metadata: Mapping[str, str] | None) -> NamedChain:
     """Return the chain of a preset, else the one that is written there. A preset's name goes first.
 
     ``metadata``: the GGUF's, needed for the preset ``model`` only. Raises ``PresetError``, or
-    ``typer.BadParameter`` for a text that is neither.
+    ``UsageError`` for a text that is neither.
     """
     from ... import presets
 
     if text == "model":
         preset = preset_of_model(metadata or {})
         if preset is None:
-            raise typer.BadParameter("--against: this model names no sampling settings (general.sampling.*)")
+            raise UsageError("--against: this model names no sampling settings (general.sampling.*)")
         return NamedChain(text, presets.resolve_settings(preset).steps)
     if presets.names_file(text) or text in {entry.name for entry in presets.list_presets()}:
         return NamedChain(text, presets.resolve_settings(open_preset(text)).steps)
@@ -41,4 +40,4 @@ def named_chain(text: str, metadata: Mapping[str, str] | None) -> NamedChain:
         return NamedChain(text, presets.resolve_settings(None, chain=text).steps)
     except presets.PresetError as error:
         message = str(error).removeprefix("--chain: ")
-        raise typer.BadParameter(f"--against {text!r}: no preset, and no chain: {message}") from None
+        raise UsageError(f"--against {text!r}: no preset, and no chain: {message}") from None

@@ -7,8 +7,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import typer
-
+from ...common.errors import UsageError
 from ..options.given import GivenFlags
 from ..options.prompt import TemplateOptions
 
@@ -53,7 +52,7 @@ class ChatTemplateFlags:
 
     Attributes: ``source``: see `open_chat_template`; ``variables``. None: not given.
 
-    Raises ``typer.BadParameter``.
+    Raises ``UsageError``.
     """
 
     def __init__(self, options: TemplateOptions, given: GivenFlags) -> None:
@@ -83,7 +82,7 @@ def _read_flag(flag: str, text: str, variables: dict[str, Any] | None) -> str:
         check_chat_template(source, variables)
         return source
     except LogitsmithError as error:
-        raise typer.BadParameter(f"{flag}: {error}") from None
+        raise UsageError(f"{flag}: {error}") from None
 
 
 def _parse_variables(text: str) -> dict[str, Any]:
@@ -94,7 +93,7 @@ def _parse_variables(text: str) -> dict[str, Any]:
         variables = parse_strict_json(text)
     except ValueError as error:
         why = json_problem(error) if isinstance(error, json.JSONDecodeError) else str(error)
-        raise typer.BadParameter(f"--chat-template-kwargs is not JSON, such as {example}: {why}") from None
+        raise UsageError(f"--chat-template-kwargs is not JSON, such as {example}: {why}") from None
     if not isinstance(variables, dict):
-        raise typer.BadParameter(f"--chat-template-kwargs is no JSON object, such as {example}")
+        raise UsageError(f"--chat-template-kwargs is no JSON object, such as {example}")
     return variables

@@ -7,8 +7,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import typer
-
+from ...common.errors import UsageError
 from ..errors import note
 from ..options.grammar import ConstraintOptions, given_grammar
 from ..options.grammars import GrammarSourceOptions
@@ -119,7 +118,7 @@ def _refuse_without_grammar(options: ConstraintOptions) -> None:
         ("--schema-lenient", options.schema_lenient),
     ):
         if is_given:
-            raise typer.BadParameter(f"{flag} needs a grammar")
+            raise UsageError(f"{flag} needs a grammar")
 
 
 def report_left_out(spec: GrammarSpec) -> None:

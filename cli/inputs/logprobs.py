@@ -6,9 +6,8 @@ import json
 import re
 from typing import TYPE_CHECKING
 
-import typer
-
 from ...common import is_utf8, json_problem
+from ...common.errors import UsageError
 from ..options.output import FORMATS, OutputOptions
 
 if TYPE_CHECKING:
@@ -19,16 +18,14 @@ _ID = re.compile(r"<\[(\d{1,12})\]>")
 
 
 def logprob_request(options: OutputOptions, vocabulary: Vocabulary) -> LogprobRequest:
-    """Which logprobs this run reads. Raises ``typer.BadParameter`` for a token that the model has not."""
+    """Which logprobs this run reads. Raises ``UsageError`` for a token that the model has not."""
     from ...engine import LogprobRequest
 
     top = options.logprobs
     if top is None:
         top = FORMATS[options.format].default_logprobs
     if top is not None and top > vocabulary.size:
-        raise typer.BadParameter(
-            f"--logprobs: {top:,} is more than the {vocabulary.size:,} tokens of the vocabulary"
-        )
+        raise UsageError(f"--logprobs: {top:,} is more than the {vocabulary.size:,} tokens of the vocabulary")
     source = "model" if options.logprobs_from is None else options.logprobs_from.value
     token_ids = [] if options.logprob_of is None else _parse_tokens(options.logprob_of, vocabulary)
     return LogprobRequest(top, source, tuple(dict.fromkeys(token_ids)))
@@ -37,13 +34,13 @@ def logprob_request(options: OutputOptions, vocabulary: Vocabulary) -> LogprobRe
 def _parse_tokens(texts: str, vocabulary: Vocabulary) -> list[int]:
     """The tokens of ``yes, " no", <[42]>``: texts, bare or as JSON writes them, and ids."""
     if not is_utf8(texts.encode(errors="surrogateescape")):
-        raise typer.BadParameter("--logprob-of: it is not UTF-8")
+        raise UsageError("--logprob-of: it is not UTF-8")
     tokens = []
     offset = 0
     while True:
         item = _ITEM.match(texts, offset)
         if item is None:
-            raise typer.BadParameter(f'--logprob-of: {texts[offset:].strip()!r} is not a text, a "text" or <[id]>')
+            raise UsageError(f'--logprob-of: {texts[offset:].strip()!r} is not a text, a "text" or <[id]>')
         tokens.append(_token(item[1].strip(), vocabulary))
         if not item[2]:
             return tokens
@@ -56,22 +53,20 @@ def _token(written: str, vocabulary: Vocabulary) -> int:
     number = _ID.fullmatch(written)
     if number:
         if int(number[1]) >= vocabulary.size:
-            raise typer.BadParameter(f"--logprob-of: {written}: token ids go from 0 to {vocabulary.size - 1}")
+            raise UsageError(f"--logprob-of: {written}: token ids go from 0 to {vocabulary.size - 1}")
         return int(number[1])
     if not written:
-        raise typer.BadParameter("--logprob-of: an empty text is no token; a comma too many?")
+        raise UsageError("--logprob-of: an empty text is no token; a comma too many?")
     text = written
     if written.startswith('"'):
         try:
             text = json.loads(written)
         except json.JSONDecodeError as error:
-            raise typer.BadParameter(
-                f"--logprob-of: {written} is no text in JSON: {json_problem(error)}"
-            ) from None
+            raise UsageError(f"--logprob-of: {written} is no text in JSON: {json_problem(error)}") from None
     try:
         return vocabulary.single(text)
     except ModelError as error:
-        raise typer.BadParameter(f"--logprob-of: {error}{_hint(written, text, vocabulary)}") from None
+        raise UsageError(f"--logprob-of: {error}{_hint(written, text, vocabulary)}") from None
 
 
 def _hint(written: str, text: str, vocabulary: Vocabulary) -> str:

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 def chosen_model(options: ModelOptions) -> SettingValue:
     """Return the model that the options, the environment or the user's config name, and what chose it.
 
-    Nothing is downloaded: a model that is not here is named as it was typed, and a note says what is wrong or how it
-    comes here.
+    Nothing is downloaded. A model that is not here is named as it was typed, and a note says what is wrong, or how
+    it comes here.
     """
     from ...engine import ModelError, locate
     from ...engine.model_files.model_name import model_name

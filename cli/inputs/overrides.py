@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 
-import typer
-
+from ...common.errors import UsageError
 from ..errors import note
 
 Value = int | float | bool | str
@@ -20,7 +19,7 @@ _SIMILARITY = 0.9
 
 
 def read_overrides(texts: Iterable[str]) -> dict[str, Value]:
-    """Return the values of ``KEY=TYPE:VALUE,…``, by key. Raises ``typer.BadParameter``."""
+    """Return the values of ``KEY=TYPE:VALUE,…``, by key. Raises ``UsageError``."""
     return dict(_read(item) for text in texts for item in text.split(","))
 
 
@@ -42,6 +41,6 @@ def _read(text: str) -> tuple[str, Value]:
     try:
         return key, _READ[kind](value)
     except (KeyError, ValueError):
-        raise typer.BadParameter(
+        raise UsageError(
             f"--override-kv: {text!r} is not KEY=TYPE:VALUE with int, float, bool (true, false) or str"
         ) from None

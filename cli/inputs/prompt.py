@@ -6,8 +6,7 @@ import sys
 from pathlib import Path
 from typing import NamedTuple
 
-import typer
-
+from ...common.errors import UsageError
 from ...common.text_files import STDIN, input_name, is_stdin, read_input
 from ..errors import fail, note
 from ..options.prompt import PromptOptions
@@ -35,7 +34,7 @@ def read_prompt_text(options: PromptOptions) -> PromptText:
     sources = {"PROMPT": options.prompt, "-p": options.prompt_option, "-f": options.file}
     given = [name for name, value in sources.items() if value is not None]
     if len(given) > 1:
-        raise typer.BadParameter(f"the prompt is given twice, by {' and '.join(given)}")
+        raise UsageError(f"the prompt is given twice, by {' and '.join(given)}")
     path = Path("-") if options.prompt == "-" else options.file
     text = options.prompt_option if options.prompt is None or options.prompt == "-" else options.prompt
     if path is not None and not is_stdin(path):
@@ -44,12 +43,12 @@ def read_prompt_text(options: PromptOptions) -> PromptText:
         return _join(_text(read_piped("goes before the prompt") or b"", STDIN), text)
     stdin = input_path(path)
     if stdin is None:
-        raise typer.BadParameter('there is no prompt: give one ("gen PROMPT"), -f FILE, or pipe it in')
+        raise UsageError('there is no prompt: give one ("gen PROMPT"), -f FILE, or pipe it in')
     if is_stdin(stdin) and sys.stdin.isatty():
         note("type the prompt; Ctrl-D on a line of its own ends it")
     piped = _read(stdin)
     if not piped:
-        raise typer.BadParameter('there is no prompt: stdin is empty; "" is a prompt without text')
+        raise UsageError('there is no prompt: stdin is empty; "" is a prompt without text')
     return PromptText(piped, piped)
 
 

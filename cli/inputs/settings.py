@@ -6,8 +6,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-import typer
-
+from ...common.errors import UsageError
 from ..errors import note
 from ..options.flag import Options, walk_flags
 from ..options.grammar import given_grammar
@@ -166,10 +165,10 @@ def _bias(text: str) -> dict[int | str, Any]:
     """``15043+1`` and ``15043=-inf`` name a token by id, ``hello=2`` by its text."""
     match = _BIAS.fullmatch(text)
     if match is None:
-        raise typer.BadParameter(f"--logit-bias: {text!r} is not ID+BIAS, ID-BIAS, ID=BIAS or TEXT=BIAS")
+        raise UsageError(f"--logit-bias: {text!r} is not ID+BIAS, ID-BIAS, ID=BIAS or TEXT=BIAS")
     key, value = (match["id"], match["signed"]) if match["id"] else (match["key"], match["value"])
     try:
         bias = float("-inf") if value == "false" else float(value)
     except ValueError:
-        raise typer.BadParameter(f"--logit-bias: {value!r} in {text!r} is not a number") from None
+        raise UsageError(f"--logit-bias: {value!r} in {text!r} is not a number") from None
     return {int(key) if key.isdecimal() else key: bias}

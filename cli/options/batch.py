@@ -7,8 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import typer
-
+from ...common.errors import UsageError
 from ...common.limits import MAX_SLOTS, SEED_MAX
 from .cluster import ClusterOptions
 from .flag import REQUIRED, Options, argument, flag, options_class
@@ -124,19 +123,15 @@ class BatchOptions(Options):
         """Refuse what cannot stand together."""
         least_logprobs = -1 if self.format is BatchFormat.jsonl else 0
         if self.logprobs is not None and self.logprobs < least_logprobs:
-            raise typer.BadParameter(f"--logprobs: {self.logprobs} is not ≥ 0, nor, in jsonl, -1 for all")
+            raise UsageError(f"--logprobs: {self.logprobs} is not ≥ 0, nor, in jsonl, -1 for all")
         if self.trace is not None and self.format is not BatchFormat.jsonl:
-            raise typer.BadParameter(
-                f"--trace: --format {self.format.value} has no room for it; --format jsonl has"
-            )
+            raise UsageError(f"--trace: --format {self.format.value} has no room for it; --format jsonl has")
         if self.resume and self.prints_results:
-            raise typer.BadParameter("--resume goes on with a file; name it with -o")
+            raise UsageError("--resume goes on with a file; name it with -o")
         if self.force and not self.resume:
-            raise typer.BadParameter("--force goes with --resume")
+            raise UsageError("--force goes with --resume")
         if self.template is None and self.requests.suffix.lower() == ".csv":
-            raise typer.BadParameter(
-                "--template says what is asked of a row, such as --template 'Summarise: {text}'"
-            )
+            raise UsageError("--template says what is asked of a row, such as --template 'Summarise: {text}'")
         both_exist = self.requests.exists() and self.output.exists()
         if not self.prints_results and both_exist and self.requests.samefile(self.output):
-            raise typer.BadParameter(f"-o: {self.output} is the file of the requests")
+            raise UsageError(f"-o: {self.output} is the file of the requests")

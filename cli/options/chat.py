@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from enum import StrEnum
 from functools import partial
 from pathlib import Path
 
-import typer
-
+from ...common.errors import UsageError
 from .completes import Completes
-from .flag import Options, flag, options_class
+from .flag import Bare, Options, flag, options_class
 from .given import GivenFlags
 from .grammar import ConstraintOptions
 from .length import AnswerLengthOptions, lookup_flag
@@ -37,13 +37,14 @@ class StoreOptions(Options):
         metavar="[ID]",
         help="Go on with a chat: its number, name, or the latest one.",
         completes=Completes.CHAT,
+        bare=Bare("", re.compile(r"[^-].*", re.DOTALL)),
     )
     search: str | None = _chat("--search", metavar="TEXT", help="Find messages in all chats, and stop.")
     delete: str | None = _chat("--delete", metavar="ID", help="Delete a chat, and stop.", completes=Completes.CHAT)
     no_log: bool = _chat("--no-log", help="Store nothing.", default=False)
 
     def check(self) -> None:
-        """Refuse what excludes each other. Raises ``typer.BadParameter``."""
+        """Refuse what excludes each other. Raises ``UsageError``."""
         given = {
             "--list": self.list_chats,
             "--resume": self.resume is not None,
@@ -53,7 +54,7 @@ class StoreOptions(Options):
         }
         names = [name for name, is_given in given.items() if is_given]
         if len(names) > 1:
-            raise typer.BadParameter(f"{names[0]} and {names[1]} exclude each other; give one")
+            raise UsageError(f"{names[0]} and {names[1]} exclude each other; give one")
 
     @property
     def needs_model(self) -> bool:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
-import typer
-
+from ...common.errors import UsageError
 from .flag import Options, flag, options_class
 from .limits import POSITIVE, at_least
 
@@ -51,7 +50,7 @@ class ClusterOptions(Options):
         if self.on is not None and self.on != _LOCAL:
             _check_place(self.on)
         if not _can_be_given(self.worker_gpus):
-            raise typer.BadParameter(
+            raise UsageError(
                 f"--gpus-per-worker: {self.worker_gpus:g} is neither a whole number nor a part of 1 "
                 f"with at most {_GPU_DECIMALS} decimals"
             )
@@ -63,11 +62,11 @@ class ClusterOptions(Options):
         }
         given = [name for name, is_given in flags.items() if is_given]
         if given and self.on is None:
-            raise typer.BadParameter(f"{given[0]} goes with --on")
+            raise UsageError(f"{given[0]} goes with --on")
 
 
 def _check_place(text: str) -> None:
-    """Refuse a value of ``--on`` that names no head of a cluster. Raises ``typer.BadParameter``."""
+    """Refuse a value of ``--on`` that names no head of a cluster. Raises ``UsageError``."""
     address = text.removeprefix(_PREFIX)
     host, colon, port = address.rpartition(":") if ":" in address else (address, "", "")
     problem = f"--on: {text!r} is not ray, ray:HOST or ray:HOST:PORT"
@@ -76,13 +75,13 @@ def _check_place(text: str) -> None:
         or not host.strip("[]")
         or any(sign in "/@" or sign.isspace() for sign in host)
     ):
-        raise typer.BadParameter(problem)
+        raise UsageError(problem)
     has_brackets = host.startswith("[") and host.endswith("]")
     if not has_brackets and any(sign in "[:]" for sign in host):
-        raise typer.BadParameter(f"{problem}; an IPv6 address has brackets and a port, as ray:[::1]:6379")
+        raise UsageError(f"{problem}; an IPv6 address has brackets and a port, as ray:[::1]:6379")
     is_port = port.isascii() and port.isdecimal() and 1 <= int(port) <= _MAX_PORT
     if colon and not is_port:
-        raise typer.BadParameter(f"--on: {text!r}: the port {port!r} is not within 1..{_MAX_PORT}")
+        raise UsageError(f"--on: {text!r}: the port {port!r} is not within 1..{_MAX_PORT}")
 
 
 def _can_be_given(gpus: float) -> bool:

@@ -6,8 +6,7 @@ from enum import StrEnum
 from functools import partial
 from pathlib import Path
 
-import typer
-
+from ...common.errors import UsageError
 from .flag import Options, flag, options_class
 from .limits import POSITIVE, at_least
 
@@ -117,7 +116,7 @@ class CallOptions(Options):
 
     @property
     def prices(self) -> tuple[float, float] | None:
-        """Dollars for a million tokens read and written. Raises ``typer.BadParameter``."""
+        """Dollars for a million tokens read and written. Raises ``UsageError``."""
         if self.price is None:
             return None
         try:
@@ -125,10 +124,10 @@ class CallOptions(Options):
         except ValueError:
             numbers = []
         if len(numbers) not in (1, 2) or not all(0 <= number < float("inf") for number in numbers):
-            raise typer.BadParameter(f"--price: {self.price!r} is not one or two numbers ≥ 0, such as 0.5,1.5")
+            raise UsageError(f"--price: {self.price!r} is not one or two numbers ≥ 0, such as 0.5,1.5")
         return numbers[0], numbers[-1]
 
     def check(self) -> None:
         """Refuse prices that cannot be read, or are not used."""
         if self.prices is not None and not self.dry_run:
-            raise typer.BadParameter("--price is for --dry-run, which prints what a run costs")
+            raise UsageError("--price is for --dry-run, which prints what a run costs")

@@ -2,46 +2,187 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Callable, Iterator
 from dataclasses import MISSING, FrozenInstanceError, dataclass, field, fields
-from typing import Any, TypeVar, dataclass_transform
+from enum import Enum
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, dataclass_transform
 
-import typer
-
-from .completes import Completes
-from .limits import Limit
+if TYPE_CHECKING:
+    from .completes import Completes
+    from .limits import Limit
 
 T = TypeVar("T")
 _FLAG = "flag"
 REQUIRED: Any = ...
 """The default of a flag that has to be given, as Typer writes it."""
+_METAVARS: dict[type, str] = {int: "N", float: "N", str: "TEXT", Path: "FILE"}
+_MAX_CHOICES_CHARACTERS = 24
+"""Longer lists of choices do not fit beside a flag; their flag has a metavar of its own."""
+_OTHER_SPELLINGS = {"--no-cnv": "-no-cnv"}
+_INTEGER = re.compile(r"([+-]?\d+(?:_\d+)*)(?:\.0+)?", re.ASCII)
 
 
-@dataclass(frozen=True)
-class Flag:
-    """What a field of an options class holds besides its type and its default.
+class Bare(NamedTuple):
+    """The value of a flag whose value may be left out.
 
     Attributes:
-        name: what messages call it.
-        parameter: what Typer needs: the names on the command line, help, panel, metavar.
+        meaning: the value of the flag alone.
+        value: pattern of the words that are read as the value; other words are not part of the flag.
+    """
+
+    meaning: str
+    value: re.Pattern[str]
+
+
+class Flag(NamedTuple):
+    """The declaration of a flag: all that a field of an options class holds besides its type and its default.
+
+    Attributes:
+        name: the name in messages.
+        help: one line, which ends with the default in brackets.
+        names: the names on the command line; empty for an argument.
+        negatives: names that switch the flag off.
+        panel: the panel of the help; None: ``Options``.
+        metavar: placeholder of the value in the help; None: by the type.
+        shows_default: the help shows the default after the text.
         sets: the setting that the flag changes, as ``--set`` names it; None: none, or not a single one.
-        limit: the numbers that are allowed; None: left to Typer, or to the room that takes the value.
+        limit: the numbers that are allowed; None: left to the room that takes the value.
         only_for: what the flag needs beside it, one of these, such as ``an --endpoint``; empty: nothing.
         is_path: a text that is a path: it may have bytes that are not UTF-8.
         has_escapes: escapes such as ``\\n`` in a text are processed, unless ``--no-escape`` is given.
         completes: what stands for the value when a shell completes it; None: what the type says.
-        names: on the command line, as ``--mmap/--no-mmap`` for one that can be switched off; none for an argument.
+        reads: function that converts a text, and raises ``ValueError`` with the sentence; None: by the type.
+        bare: meaning of the flag without a value; None: the value must be given.
     """
 
     name: str
-    parameter: Any
+    help: str
+    names: tuple[str, ...] = ()
+    negatives: tuple[str, ...] = ()
+    panel: str | None = None
+    metavar: str | None = None
+    shows_default: bool = False
     sets: str | None = None
     limit: Limit | None = None
     only_for: tuple[str, ...] = ()
     is_path: bool = False
     has_escapes: bool = False
     completes: Completes | None = None
-    names: tuple[str, ...] = ()
+    reads: Callable[[str], Any] | None = None
+    bare: Bare | None = None
+
+
+class DeclaredFlag(NamedTuple):
+    """A flag or an argument of a command: its declaration, and the name, type and default of its field.
+
+    Attributes:
+        field: the name of the field in the options class.
+        flag: the declaration.
+        value_type: the type of one value; bool for a switch.
+        is_list: the flag may be given several times.
+        default: the value of a flag that is not given; `REQUIRED`: it must be given.
+    """
+
+    field: str
+    flag: Flag
+    value_type: type = bool
+    is_list: bool = False
+    default: Any = False
+
+    @property
+    def is_argument(self) -> bool:
+        """True for an argument: it has no name on the command line."""
+        return not self.flag.names
+
+    @property
+    def takes_value(self) -> bool:
+        """False for a switch."""
+        return self.value_type is not bool
+
+    @property
+    def is_required(self) -> bool:
+        """True if it must be given."""
+        return self.default is REQUIRED
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """All names on the command line, those that switch it off too."""
+        return self.flag.names + self.flag.negatives
+
+    @property
+    def choices(self) -> tuple[str, ...]:
+        """The values, if they are a fixed few; else none."""
+        return tuple(member.value for member in self.value_type) if issubclass(self.value_type, Enum) else ()
+
+    @property
+    def metavar(self) -> str:
+        """Placeholder of a value in the help: as declared, or else by the type; for an argument, its name."""
+        if self.flag.metavar is not None or self.is_argument:
+            return self.flag.metavar or self.field.upper()
+        if self.choices:
+            choices = "|".join(self.choices)
+            return choices if len(choices) <= _MAX_CHOICES_CHARACTERS else "NAME"
+        return _METAVARS[self.value_type]
+
+    @property
+    def shown_name(self) -> str:
+        """An argument's name, or a flag's names as they are typed: ``-n, --predict N``."""
+        if self.is_argument:
+            return self.metavar
+        names = ", ".join(sorted(self.flag.names, key=lambda name: name.startswith("--")))
+        if self.flag.negatives:
+            names += f" / {', '.join(self.flag.negatives)}"
+        return f"{names} {self.metavar}" if self.takes_value else names
+
+    def read(self, text: str) -> Any:
+        """Return the value that a text stands for. Raises ``ValueError`` with what is wrong."""
+        if self.flag.reads is not None:
+            return self.flag.reads(text)
+        if issubclass(self.value_type, Enum):
+            return self._read_choice(text)
+        return _READERS[self.value_type](text)
+
+    def _read_choice(self, text: str) -> Any:
+        try:
+            return self.value_type(text)
+        except ValueError:
+            from ...common.text import one_of
+
+            raise ValueError(f"{text!r} is not {one_of(self.choices)}") from None
+
+
+def _read_integer(text: str) -> int:
+    """Return an integer, also one with underscores, or with zeros after a point."""
+    match = _INTEGER.fullmatch(text.strip())
+    if match is None:
+        raise _not_a("whole number", text)
+    try:
+        return int(match[1])
+    except ValueError:  # Python reads some thousand digits
+        raise _not_a("whole number of this size", text) from None
+
+
+def _read_number(text: str) -> float:
+    """Return a number in ASCII, also ``inf`` and ``nan``; limits and samplers say which are allowed."""
+    try:
+        text.strip().encode("ascii")
+        return float(text)
+    except ValueError:
+        raise _not_a("number", text) from None
+
+
+def _not_a(kind: str, text: str) -> ValueError:
+    from ...common.text import shorten
+
+    return ValueError(f"{shorten(text)} is not a {kind}")
+
+
+_READERS: dict[type, Callable[[str], Any]] = {str: str, int: _read_integer, float: _read_number, Path: Path}
+
+HELP = DeclaredFlag("help", Flag("--help", "Show this message and exit.", ("--help", "-h")))
+VERSION = DeclaredFlag("version", Flag("--version", "Show the versions.", ("--version",)))
 
 
 @dataclass_transform(frozen_default=True, kw_only_default=True)
@@ -80,14 +221,16 @@ class Options:
         return True
 
     def check(self) -> None:
-        """Refuse values that exclude each other. Raises ``typer.BadParameter``."""
+        """Refuse values that exclude each other. Raises ``UsageError``."""
 
 
 def flag(
     *names: str,
     help: str,  # noqa: A002 - named as Typer names it
     panel: str | None = None,
+    metavar: str | None = None,
     default: Any = None,
+    shows_default: bool = False,
     called: str | None = None,
     sets: str | None = None,
     limit: Limit | None = None,
@@ -95,28 +238,47 @@ def flag(
     is_path: bool = False,
     has_escapes: bool = False,
     completes: Completes | None = None,
-    **typer_arguments: Any,
+    reads: Callable[[str], Any] | None = None,
+    bare: Bare | None = None,
 ) -> Any:
     """Declare a field that is an option of the command line; see `Flag`.
 
     Args:
-        names: on the command line, such as ``-n``, ``--predict``; the first one is used in messages.
+        names: on the command line, such as ``-n``, ``--predict``; the first one is used in messages. Names that
+            switch the flag off follow a slash: ``--mmap/--no-mmap``, or ``/--no-mmap`` alone.
         help: one line; a default stands at its end, in brackets.
         panel: the panel of the help; None: ``Options``.
+        metavar: placeholder of the value in the help; None: by the type.
         default: the value of a flag that is not given; `REQUIRED`: it must be given.
+        shows_default: the help shows the default after the text.
         called: the name in messages, if that is not the first one.
-        sets: see `Flag`, as the next five.
-        limit: as above.
-        only_for: as above.
-        is_path: as above.
-        has_escapes: as above.
-        completes: as above.
-        typer_arguments: more arguments of ``typer.Option``, such as ``metavar``.
+        sets: the setting that the flag changes, as ``--set`` names it.
+        limit: the numbers that are allowed.
+        only_for: what the flag needs beside it.
+        is_path: a text that is a path.
+        has_escapes: escapes in a text are processed.
+        completes: what stands for the value when a shell completes it.
+        reads: function that converts a text.
+        bare: meaning of the flag without a value.
     """
-    settings = {"show_default": False, **typer_arguments}
-    parameter = typer.Option(*names, help=_escape(help), rich_help_panel=panel, **settings)
-    only_for = (only_for,) if isinstance(only_for, str) else only_for
-    described = Flag(called or names[0], parameter, sets, limit, only_for, is_path, has_escapes, completes, names)
+    pairs = [name.partition("/") for name in names]
+    described = Flag(
+        name=called or pairs[0][0],
+        help=help,
+        names=tuple(positive for positive, _, _ in pairs if positive),
+        negatives=tuple(negative for _, _, negative in pairs if negative),
+        panel=panel,
+        metavar=metavar,
+        shows_default=shows_default,
+        sets=sets,
+        limit=limit,
+        only_for=(only_for,) if isinstance(only_for, str) else only_for,
+        is_path=is_path,
+        has_escapes=has_escapes,
+        completes=completes,
+        reads=reads,
+        bare=bare,
+    )
     return _field(described, default)
 
 
@@ -139,8 +301,13 @@ def argument(
         has_escapes: as in `flag`.
         completes: as in `flag`.
     """
-    parameter = typer.Argument(metavar=metavar, help=_escape(help))
-    return _field(Flag(called, parameter, has_escapes=has_escapes, completes=completes), default)
+    described = Flag(called, help, metavar=metavar, has_escapes=has_escapes, completes=completes)
+    return _field(described, default)
+
+
+def respelled(name: str) -> str:
+    """Return the name of a flag as it would be declared: llama.cpp reads ``--top_k`` as ``--top-k``."""
+    return _OTHER_SPELLINGS.get(name, name.replace("_", "-") if name.startswith("--") else name)
 
 
 def flag_of(declared: Any) -> Flag | None:
@@ -163,8 +330,3 @@ def walk_flags(options: Options) -> Iterator[tuple[Flag, Any]]:
 def _field(described: Flag, default: Any) -> Any:
     metadata = {_FLAG: described}
     return field(metadata=metadata) if default is REQUIRED else field(default=default, metadata=metadata)
-
-
-def _escape(text: str) -> str:
-    """A default in brackets is text, and no markup of rich."""
-    return text.replace("[", r"\[")

@@ -4,10 +4,36 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, fields
+from typing import Any, NamedTuple
 
-import typer
-
+from ...common.errors import UsageError
 from .flag import Flag, Options, flag_of
+
+_COMMAND_LINE = "logitsmith.command_line"
+"""The key of the context's shared table."""
+
+
+class CommandLine(NamedTuple):
+    """The values and the names on a command line.
+
+    Attributes:
+        values: the values of the given flags and arguments, by field.
+        typed: the given flags as they were typed, by field: ``-r`` or ``--reverse-prompt``, not ``--stop``.
+    """
+
+    values: Mapping[str, Any]
+    typed: Mapping[str, str]
+
+
+def keep_command_line(context: Any, line: CommandLine) -> None:
+    """Keep the command line in the context of its command."""
+    context.meta[_COMMAND_LINE] = line
+
+
+def command_line_of(context: Any) -> CommandLine:
+    """Return the command line of a command."""
+    line: CommandLine = context.meta[_COMMAND_LINE]
+    return line
 
 
 @dataclass(frozen=True)
@@ -26,7 +52,7 @@ class GivenFlags:
         return self.typed.get(flag.name, flag.name)
 
     def refuse(self, *groups: type[Options], why: str, only_for: Collection[str] | None = None) -> None:
-        """Raise ``typer.BadParameter`` if a flag of these groups is given.
+        """Raise ``UsageError`` if a flag of these groups is given.
 
         Args:
             groups: options classes; their own groups are not looked at.
@@ -35,13 +61,13 @@ class GivenFlags:
         """
         for name, flag in self._flags_of(groups):
             if only_for is None or not set(flag.only_for).isdisjoint(only_for):
-                raise typer.BadParameter(f"{name} {why}")
+                raise UsageError(f"{name} {why}")
 
     def refuse_unavailable(self, *groups: type[Options], available: Collection[str]) -> None:
-        """Raise ``typer.BadParameter`` if a flag is given that is only for something else than ``available``."""
+        """Raise ``UsageError`` if a flag is given that is only for something else than ``available``."""
         for name, flag in self._flags_of(groups):
             if flag.only_for and set(flag.only_for).isdisjoint(available):
-                raise typer.BadParameter(f"{name} is for {' or '.join(flag.only_for)}")
+                raise UsageError(f"{name} is for {' or '.join(flag.only_for)}")
 
     def _flags_of(self, groups: Collection[type[Options]]) -> Iterator[tuple[str, Flag]]:
         """The given flags of these groups, each with the name on the command line."""

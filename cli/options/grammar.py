@@ -6,8 +6,7 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
-import typer
-
+from ...common.errors import UsageError
 from .completes import Completes
 from .flag import Options, flag, options_class, walk_flags
 
@@ -55,7 +54,7 @@ class GrammarOptions(Options):
         """Refuse two grammars."""
         given = [flag.name for flag, value in walk_flags(self) if flag.sets is not None and value is not None]
         if len(given) > 1:
-            raise typer.BadParameter(f"{given[0]} and {given[1]} each give a grammar; one at a time")
+            raise UsageError(f"{given[0]} and {given[1]} each give a grammar; one at a time")
 
 
 class GivenGrammar(NamedTuple):

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import typer
-
+from ...common.errors import UsageError
 from .completes import Completes
 from .flag import REQUIRED, Options, argument, flag, options_class
 from .grammar import GrammarOptions, given_grammar
+from .limits import within
 
 _NAME_HELP = "A grammar's name, or a file: .gbnf, .json (schema), .regex, .lark."
 
@@ -43,16 +43,16 @@ class GrammarSourceOptions(Options):
         metavar="RULE",
         help="The rule that GBNF begins with.",
         default="root",
-        show_default=True,
+        shows_default=True,
     )
 
     def check(self) -> None:
         """Refuse no grammar, and two."""
         given = given_grammar(self.grammar)
         if self.name is None and given is None:
-            raise typer.BadParameter("there is no grammar: give a name or a file, or a flag such as --regex")
+            raise UsageError("there is no grammar: give a name or a file, or a flag such as --regex")
         if self.name is not None and given is not None:
-            raise typer.BadParameter(f"{self.name!r} and {given.flag} each give a grammar; one at a time")
+            raise UsageError(f"{self.name!r} and {given.flag} each give a grammar; one at a time")
 
 
 @options_class
@@ -66,7 +66,7 @@ class GrammarCheckOptions(GrammarSourceOptions):
         """Refuse two texts."""
         super().check()
         if self.text is not None and self.text_file is not None:
-            raise typer.BadParameter("--text and --text-file each give a text; one at a time")
+            raise UsageError("--text and --text-file each give a text; one at a time")
 
 
 @options_class
@@ -74,4 +74,4 @@ class GrammarSampleOptions(GrammarSourceOptions):
     """The options of `gen grammars sample`."""
 
     seed: int | None = flag("--seed", "-s", help="Same seed, same sentences.")
-    count: int = flag("-n", min=1, max=100_000, help="How many sentences.", default=1, show_default=True)
+    count: int = flag("-n", help="How many sentences.", default=1, shows_default=True, limit=within(1, 100_000))

@@ -5,8 +5,7 @@ from __future__ import annotations
 from enum import StrEnum
 from pathlib import Path
 
-import typer
-
+from ...common.errors import UsageError
 from .color import COLOR_METAVAR, Color, read_color
 from .flag import Options, argument, flag, options_class
 from .limits import at_least
@@ -39,12 +38,14 @@ class InspectOptions(Options):
         "--token", metavar="N", help="The trace of token N, from 0, and its draw.", limit=at_least(0)
     )
     text: str | None = flag("--text", metavar="TEXT", help="The same of the first token that has this text.")
-    top: int | None = flag("--top", min=0, help="A table of the tokens, with this many alternatives each.")
+    top: int | None = flag(
+        "--top", help="A table of the tokens, with this many alternatives each.", limit=at_least(0)
+    )
     source: OneSource | None = flag("--logprobs-from", help="Which distribution, if the run has both. [model]")
     color: Color = flag(
         "--color",
         metavar=COLOR_METAVAR,
-        parser=read_color,
+        reads=read_color,
         help="Tint the text; auto: on a terminal, without NO_COLOR. [auto]",
         default=Color.auto,
     )
@@ -66,21 +67,19 @@ class InspectOptions(Options):
         if self.html is not None:
             for name, is_given in (("--top", self.top is not None), ("--color", self.color is not Color.auto)):
                 if is_given:
-                    raise typer.BadParameter(
-                        f"{name} is for the terminal, and --html writes a page; leave one out"
-                    )
+                    raise UsageError(f"{name} is for the terminal, and --html writes a page; leave one out")
             if not self.prints_page:
                 refuse_same_file([("--html", self.html)], [("the run", file) for file in files])
         if files.count(Path("-")) > 1:
-            raise typer.BadParameter("stdin (-) is named twice")
+            raise UsageError("stdin (-) is named twice")
 
     def _check_token(self) -> None:
         """Refuse what the view of one token has no room for."""
         name = "--token" if self.token is not None else "--text" if self.text is not None else None
         if self.token is not None and self.text is not None:
-            raise typer.BadParameter("--token and --text each name a token; give one")
+            raise UsageError("--token and --text each name a token; give one")
         if self.text == "":
-            raise typer.BadParameter("--text: an empty text is in every token")
+            raise UsageError("--text: an empty text is in every token")
         for other, is_given in (
             ("--html", self.html is not None),
             ("--top", self.top is not None),
@@ -88,4 +87,4 @@ class InspectOptions(Options):
             ("--logprobs-from", self.source is not None),
         ):
             if name is not None and is_given:
-                raise typer.BadParameter(f"{name} shows the trace of one token; {other} has no effect there")
+                raise UsageError(f"{name} shows the trace of one token; {other} has no effect there")

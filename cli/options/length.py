@@ -39,7 +39,11 @@ def _stop_flag() -> Any:
 def lookup_flag() -> Any:
     """The flag of prompt lookup."""
     return length_flag(
-        "--lookup", metavar="N", min=0, help="Guess up to N tokens from the text so far; 0 = off. [0]", default=0
+        "--lookup",
+        metavar="N",
+        help="Guess up to N tokens from the text so far; 0 = off. [0]",
+        default=0,
+        limit=at_least(0),
     )
 
 

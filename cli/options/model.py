@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from enum import Enum, StrEnum
+from enum import StrEnum
 from functools import partial
 from pathlib import Path
 
-import typer
-
+from ...common.errors import UsageError
 from ...common.limits import CACHE_TYPES, INT32_MAX, MAX_THREADS, NUMA_STRATEGIES, ROPE_SCALINGS, SPLIT_MODES
 from .completes import Completes
 from .flag import Options, flag, options_class
@@ -28,36 +27,36 @@ class FlashAttention(StrEnum):
     auto = "auto"
 
 
-CacheType = Enum("CacheType", {name: name for name in CACHE_TYPES}, type=str)  # type: ignore[misc]
+CacheType = StrEnum("CacheType", {name: name for name in CACHE_TYPES})  # type: ignore[misc]
 """The number format of a cache of keys or values."""
-RopeScaling = Enum("RopeScaling", {name: name for name in ROPE_SCALINGS}, type=str)  # type: ignore[misc]
+RopeScaling = StrEnum("RopeScaling", {name: name for name in ROPE_SCALINGS})  # type: ignore[misc]
 """How RoPE is scaled."""
-SplitMode = Enum("SplitMode", {name: name for name in SPLIT_MODES}, type=str)  # type: ignore[misc]
+SplitMode = StrEnum("SplitMode", {name: name for name in SPLIT_MODES})  # type: ignore[misc]
 """How a model is divided among GPUs."""
-NumaStrategy = Enum("NumaStrategy", {name: name for name in NUMA_STRATEGIES}, type=str)  # type: ignore[misc]
+NumaStrategy = StrEnum("NumaStrategy", {name: name for name in NUMA_STRATEGIES})  # type: ignore[misc]
 """How several NUMA nodes are used."""
 _F16 = CacheType("f16")
 _CACHE_TYPE_NAMES = ", ".join(CACHE_TYPES)
 
 
-def _layer_count(text: str | int) -> int:
+def _layer_count(text: str) -> int:
     """A number of layers, or ``all``."""
     if text == "all":
         return _ALL_LAYERS
     if text == "auto":
-        raise typer.BadParameter("'auto' is not a whole number, nor all; 0, the default, leaves the GPU out")
+        raise ValueError("'auto' is not a whole number, nor all; 0, the default, leaves the GPU out")
     try:
         return int(text)
     except ValueError:
-        raise typer.BadParameter(f"{text!r} is not a whole number, nor all") from None
+        raise ValueError(f"{text!r} is not a whole number, nor all") from None
 
 
-def _thread_count(text: str | int) -> int | None:
+def _thread_count(text: str) -> int | None:
     """A number of threads; None: llama.cpp's 0 and -1, by which it chooses."""
     try:
         threads = int(text)
     except ValueError:
-        raise typer.BadParameter(f"{text!r} is not a whole number") from None
+        raise ValueError(f"{text!r} is not a whole number") from None
     return None if threads in (0, -1) else threads
 
 
@@ -89,7 +88,7 @@ class ModelOptions(Options):
         "--threads",
         metavar="N",
         help="CPU threads; 0 or -1: the default. [the physical cores]",
-        parser=_thread_count,
+        reads=_thread_count,
         limit=within(1, MAX_THREADS),
     )
     gpu_layers: int = _model(
@@ -99,7 +98,7 @@ class ModelOptions(Options):
         metavar="N|all",
         help="Layers on the GPU; all or -1: all. [0]",
         default=0,
-        parser=_layer_count,
+        reads=_layer_count,
         limit=within(-1, INT32_MAX),
     )
     split_mode: SplitMode | None = _model("-sm", "--split-mode", help="How several GPUs share the model. [layer]")
@@ -121,7 +120,7 @@ class ModelOptions(Options):
         "--threads-batch",
         metavar="N",
         help="CPU threads that read a prompt, likewise. [those of -t]",
-        parser=_thread_count,
+        reads=_thread_count,
         limit=within(1, MAX_THREADS),
     )
     microbatch: int | None = _model(
@@ -135,7 +134,7 @@ class ModelOptions(Options):
         "--flash-attn",
         help="Flash attention; auto: if the model allows. [auto]",
         default=FlashAttention.auto,
-        parser=switch_parser(FlashAttention, "on, off or auto"),
+        reads=switch_parser(FlashAttention, "on, off or auto"),
     )
     cache_type_k: CacheType = _model(
         "-ctk",
@@ -187,7 +186,7 @@ class ModelOptions(Options):
 
     @property
     def gpu_shares(self) -> tuple[float, ...]:
-        """The numbers of ``--tensor-split``, empty without it. Raises ``typer.BadParameter``."""
+        """The numbers of ``--tensor-split``, empty without it. Raises ``UsageError``."""
         if self.tensor_split is None:
             return ()
         try:
@@ -195,9 +194,7 @@ class ModelOptions(Options):
         except ValueError:
             shares = ()
         if not (any(shares) and all(0 <= share < float("inf") for share in shares)):
-            raise typer.BadParameter(
-                f"-ts: {self.tensor_split!r} is not a list of numbers ≥ 0 with commas, such as 3,1"
-            )
+            raise UsageError(f"-ts: {self.tensor_split!r} is not a list of numbers ≥ 0 with commas, such as 3,1")
         return shares
 
     @property
@@ -215,14 +212,14 @@ class ModelOptions(Options):
     def check(self) -> None:
         """Refuse two models, two factors of RoPE, shares that are no numbers, and a cache that cannot be made."""
         if self.hub_repository is not None and self.model is not None:
-            raise typer.BadParameter("-m and -hf both name a model; give one")
+            raise UsageError("-m and -hf both name a model; give one")
         if self.hub_file is not None and self.hub_repository is None:
-            raise typer.BadParameter("-hff names a file of a repository; give that with -hf USER/REPO")
+            raise UsageError("-hff names a file of a repository; give that with -hf USER/REPO")
         if self.rope_scale is not None and self.rope_freq_scale is not None:
-            raise typer.BadParameter("--rope-scale and --rope-freq-scale set one factor; give one")
+            raise UsageError("--rope-scale and --rope-freq-scale set one factor; give one")
         _ = self.gpu_shares
         if self.flash_attention is FlashAttention.off and "q" in self.cache_type_v.value:
-            raise typer.BadParameter(f"-ctv {self.cache_type_v.value} needs flash attention, and -fa off is given")
+            raise UsageError(f"-ctv {self.cache_type_v.value} needs flash attention, and -fa off is given")
 
 
 @options_class

@@ -7,9 +7,6 @@ from enum import StrEnum
 from .completes import Completes
 from .flag import REQUIRED, Options, argument, flag, options_class
 
-LIST_HELP = "text: a table; json: all facts, with paths. [text]"
-ALL_HELP = "Also list models of Ollama whose file is missing."
-
 
 class ModelsFormat(StrEnum):
     """How models are printed."""
@@ -19,12 +16,20 @@ class ModelsFormat(StrEnum):
 
 
 @options_class
-class ModelListOptions(Options):
+class ModelsOptions(Options):
+    """The options of `gen models`, which are those of its list."""
+
+    format: ModelsFormat = flag(
+        "--format", help="text: a table; json: all facts, with paths. [text]", default=ModelsFormat.text
+    )
+    has_missing: bool = flag("--all", help="Also list models of Ollama whose file is missing.", default=False)
+
+
+@options_class
+class ModelListOptions(ModelsOptions):
     """The options of `gen models list`."""
 
     part: str | None = argument("PART", called="PART", help="Only models with this in their names.")
-    format: ModelsFormat = flag("--format", help=LIST_HELP, default=ModelsFormat.text)
-    has_missing: bool = flag("--all", help=ALL_HELP, default=False)
 
 
 @options_class

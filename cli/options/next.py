@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-import typer
-
+from ...common.errors import UsageError
 from .completes import Completes
 from .flag import Options, flag, options_class
 from .given import GivenFlags
@@ -61,7 +60,7 @@ class NextOptions(Options):
             {str(self.chat.implied_by): self.chat.implied_by is not None, "--chat": self.chat.chat}
         )
         if self.grammar.grammar_complete:
-            raise typer.BadParameter("--grammar-complete is about the end of a text; gen next shows one token")
+            raise UsageError("--grammar-complete is about the end of a text; gen next shows one token")
 
     @property
     def is_chat(self) -> bool | None:

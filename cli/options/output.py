@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum, StrEnum, auto
@@ -9,14 +10,14 @@ from functools import partial
 from itertools import groupby
 from typing import Any
 
-import typer
-
-from ..parsing.bare_flags import DEFAULT_TRACE_COUNT
+from ...common.errors import UsageError
 from .color import COLOR_METAVAR, Color, read_color
-from .flag import Options, flag, options_class
+from .flag import Bare, Options, flag, options_class
 from .limits import at_least
 
 output_flag = partial(flag, panel="Output")
+DEFAULT_TRACE_COUNT = 20
+"""The number of most likely tokens in a trace of each stage: more than APIs show, and they fit on a screen."""
 
 
 class Format(StrEnum):
@@ -94,12 +95,13 @@ def _formats_help() -> str:
 
 
 def trace_flag() -> Any:
-    """The flag of `gen run` and `gen batch` for traces. Its number may be left out (``parsing/``)."""
+    """The flag of `gen run` and `gen batch` for traces. Its number may be left out."""
     return output_flag(
         "--trace",
         metavar="[N]",
         help=f"What each step did to the N likeliest tokens, in jsonl. [{DEFAULT_TRACE_COUNT}]",
         limit=at_least(1),
+        bare=Bare(str(DEFAULT_TRACE_COUNT), re.compile(r"[+-]?\d+")),
     )
 
 
@@ -142,7 +144,7 @@ class OutputOptions(Options):
         "--color",
         "-co",
         metavar=COLOR_METAVAR,
-        parser=read_color,
+        reads=read_color,
         help="The prompt of --echo in yellow; auto: on a terminal, without NO_COLOR. [auto]",
         default=Color.auto,
     )
@@ -156,18 +158,18 @@ class OutputOptions(Options):
         """Refuse what the format has no room for."""
         name, features = self.format.value, FORMATS[self.format]
         if self.color.is_colored and self.format is not Format.text:
-            raise typer.BadParameter(f"--color {self.color.value} is for --format text; {name} has no colours")
+            raise UsageError(f"--color {self.color.value} is for --format text; {name} has no colours")
         if features.logprobs is LogprobRoom.NONE:
             self._refuse_logprobs()
         elif features.logprobs is LogprobRoom.LIKELIEST:
             self._refuse_what_only_jsonl_has()
         if self.echo and not features.has_echo:
-            raise typer.BadParameter(f"--echo: --format {name} has no room for the prompt's tokens")
+            raise UsageError(f"--echo: --format {name} has no room for the prompt's tokens")
         if self.trace is not None and not features.has_trace:
-            raise typer.BadParameter(f"--trace: --format {name} has no room for it; --format jsonl has")
+            raise UsageError(f"--trace: --format {name} has no room for it; --format jsonl has")
         if self.stream and features.why_not_streamed is not None:
             why = f"--format {name} {features.why_not_streamed}"
-            raise typer.BadParameter(f"--stream is for {' and '.join(_STREAMED)}; {why}")
+            raise UsageError(f"--stream is for {' and '.join(_STREAMED)}; {why}")
 
     def _refuse_logprobs(self) -> None:
         for name, value in (
@@ -176,7 +178,7 @@ class OutputOptions(Options):
             ("--logprob-of", self.logprob_of),
         ):
             if value is not None:
-                raise typer.BadParameter(f"{name} needs a --format with room for logprobs, such as jsonl")
+                raise UsageError(f"{name} needs a --format with room for logprobs, such as jsonl")
 
     def _refuse_what_only_jsonl_has(self) -> None:
         name = self.format.value
@@ -186,10 +188,8 @@ class OutputOptions(Options):
             ("--logprob-of", self.logprob_of is not None),
         ):
             if is_given:
-                raise typer.BadParameter(f"{flags}: --format {name} has no room for it; jsonl has")
+                raise UsageError(f"{flags}: --format {name} has no room for it; jsonl has")
         if self.echo and self.logprobs_from is Source.chain:
-            raise typer.BadParameter(
-                f"--echo: a prompt's logprobs are the model's; --format {name} has one source"
-            )
+            raise UsageError(f"--echo: a prompt's logprobs are the model's; --format {name} has one source")
         if self.logprobs_from is not None and self.logprobs is None:
-            raise typer.BadParameter("--logprobs-from needs --logprobs")
+            raise UsageError("--logprobs-from needs --logprobs")

@@ -6,18 +6,18 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-import typer
+from ...common.errors import UsageError
 
 NamedPath = tuple[str, Path | None]
 """A flag, and the path that it gives; None: it is not given."""
 
 
 def refuse_same_file(written: Sequence[NamedPath], read: Sequence[NamedPath]) -> None:
-    """Refuse to write a file that is also read, or written twice. Raises ``typer.BadParameter``."""
+    """Refuse to write a file that is also read, or written twice. Raises ``UsageError``."""
     for number, (flag, path) in enumerate(written):
         for other_flag, other_path in (*written[number + 1 :], *read):
             if path is not None and other_path is not None and _is_same(path, other_path):
-                raise typer.BadParameter(f"{flag} and {other_flag} are one file, {other_path}; name another one")
+                raise UsageError(f"{flag} and {other_flag} are one file, {other_path}; name another one")
 
 
 def _is_same(one: Path, other: Path) -> bool:

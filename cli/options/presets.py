@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import typer
-
+from ...common.errors import UsageError
 from .completes import Completes
 from .flag import REQUIRED, Options, argument, flag, options_class
 
@@ -52,15 +51,15 @@ class PresetImportOptions(Options):
     def check(self) -> None:
         """Refuse ``--force`` without ``--save``, and a name that `-P` would not find."""
         if self.force and self.save is None:
-            raise typer.BadParameter("--force needs a --save")
+            raise UsageError("--force needs a --save")
         if self.save is not None:
             is_name = self.save.isprintable() and self.save.strip() == self.save and not self.save.startswith(".")
             if not (is_name and self.save) or any(mark in self.save for mark in '/\\:*?"<>|'):
-                raise typer.BadParameter(f"--save: {self.save!r} is not a name that a file can have everywhere")
+                raise UsageError(f"--save: {self.save!r} is not a name that a file can have everywhere")
             if self.save.lower().endswith((".yaml", ".yml")):
-                raise typer.BadParameter(f"--save: give the name only, {Path(self.save).stem!r}")
+                raise UsageError(f"--save: give the name only, {Path(self.save).stem!r}")
             if self.save == "model":
-                raise typer.BadParameter("--save: -P model stands for the settings of the GGUF's author")
+                raise UsageError("--save: -P model stands for the settings of the GGUF's author")
 
 
 @options_class

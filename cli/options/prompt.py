@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 
-import typer
-
+from ...common.errors import UsageError
 from .completes import Completes
 from .flag import Options, argument, flag, options_class
 
@@ -79,8 +78,8 @@ class ChatOptions(Options):
 
     chat: bool | None = _prompt(
         "--chat/--no-chat",
-        " /--no-conversation",
-        " /-no-cnv",
+        "/--no-conversation",
+        "/-no-cnv",
         help="Put the prompt into the model's chat template; the next three flags imply it.",
     )
     template: TemplateOptions
@@ -88,7 +87,7 @@ class ChatOptions(Options):
     def check(self) -> None:
         """Refuse what needs the template, where it is left out."""
         if self.chat is False and self.implied_by is not None:
-            raise typer.BadParameter(f"{self.implied_by} needs the chat template, and --no-chat leaves it out")
+            raise UsageError(f"{self.implied_by} needs the chat template, and --no-chat leaves it out")
 
     @property
     def implied_by(self) -> str | None:
@@ -122,12 +121,10 @@ class FrameOptions(Options):
         return f"{self.in_prefix or ''}{text}{self.in_suffix or ''}"
 
     def refuse_beside(self, flags: Mapping[str, bool | None]) -> None:
-        """Raise ``typer.BadParameter`` if a flag of the chat template is given too, whose place these take.
+        """Raise ``UsageError`` if a flag of the chat template is given too, whose place these take.
 
         ``flags``: the names of those flags, and whether each is given.
         """
         given = [flag for flag, is_given in flags.items() if is_given]
         if self.name is not None and given:
-            raise typer.BadParameter(
-                f"{self.name} takes the place of the chat template, which {given[0]} needs; give one"
-            )
+            raise UsageError(f"{self.name} takes the place of the chat template, which {given[0]} needs; give one")

@@ -6,8 +6,7 @@ from enum import StrEnum
 from functools import partial
 from pathlib import Path
 
-import typer
-
+from ...common.errors import UsageError
 from .endpoint import ENDPOINT, Api, CallOptions, EndpointOptions
 from .flag import Options, argument, flag, options_class
 from .given import GivenFlags
@@ -69,22 +68,22 @@ class MethodOptions(Options):
 
     @property
     def token_ids(self) -> list[int] | None:
-        """The ids that ``--ids`` names. Raises ``typer.BadParameter``."""
+        """The ids that ``--ids`` names. Raises ``UsageError``."""
         if self.ids is None:
             return None
         try:
             return [int(text) for text in self.ids.split(",")]
         except ValueError:
-            raise typer.BadParameter(f"--ids: {self.ids!r} is not a list of token ids, such as 5,17") from None
+            raise UsageError(f"--ids: {self.ids!r} is not a list of token ids, such as 5,17") from None
 
     def check(self) -> None:
         """Refuse what cannot stand together."""
         if self.top is not None and self.token_ids is not None:
-            raise typer.BadParameter("--top and --ids both say which tokens; give one")
+            raise UsageError("--top and --ids both say which tokens; give one")
         if self.method is Method.top_n and self.top is None:
-            raise typer.BadParameter("--method top_n needs --top N")
+            raise UsageError("--method top_n needs --top N")
         if self.method is Method.basis and self.basis is None:
-            raise typer.BadParameter("--method basis needs --basis FILE, which gen recover-basis makes")
+            raise UsageError("--method basis needs --basis FILE, which gen recover-basis makes")
 
 
 @options_class
@@ -120,7 +119,7 @@ class RecoverOutputOptions(Options):
     def check(self) -> None:
         """Refuse to go on with nothing."""
         if self.resume and self.checkpoint_file is None:
-            raise typer.BadParameter("--resume needs the checkpoint: -o FILE or --checkpoint FILE")
+            raise UsageError("--resume needs the checkpoint: -o FILE or --checkpoint FILE")
 
 
 @options_class
@@ -167,9 +166,9 @@ class RecoverOptions(Options):
 
         endpoint, given = self.endpoint, self.given
         if endpoint.api is None:
-            raise typer.BadParameter(f"--endpoint needs {' or '.join(api.as_flag for api in Api)}")
+            raise UsageError(f"--endpoint needs {' or '.join(api.as_flag for api in Api)}")
         if self.model.model_text is not None:
-            raise typer.BadParameter("-m and --endpoint both name what is asked; give one")
+            raise UsageError("-m and --endpoint both name what is asked; give one")
         given.refuse(ModelOptions, why="is for a model here, not for an --endpoint")
         given.refuse_unavailable(EndpointOptions, available=[ENDPOINT, endpoint.api.as_flag])
         command_line = APIS[endpoint.api]
@@ -177,4 +176,4 @@ class RecoverOptions(Options):
             given.refuse(LogOptions, why="is for a model here, not for an --endpoint")
         for name, needed in command_line.required.items():
             if getattr(endpoint, name) in (None, ""):
-                raise typer.BadParameter(f"{endpoint.api.as_flag} needs {needed}")
+                raise UsageError(f"{endpoint.api.as_flag} needs {needed}")

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import typer
-
+from ...common.errors import UsageError
 from .flag import REQUIRED, Options, flag, options_class
 from .given import GivenFlags
 from .limits import at_least
@@ -39,9 +38,9 @@ class BasisOptions(Options):
     def check(self) -> None:
         """Refuse what cannot stand together, and a file that would be written over one that is read."""
         if self.rows is not None and self.vectors:
-            raise typer.BadParameter("--rows and --vectors both say what the basis is made of; give one")
+            raise UsageError("--rows and --vectors both say what the basis is made of; give one")
         if self.output.suffix != ".npz":
-            raise typer.BadParameter(f"-o: {self.output} does not end in .npz")
+            raise UsageError(f"-o: {self.output} does not end in .npz")
         if self.vectors:
             self.given.refuse(ModelOptions, LogOptions, why="is for a model, and --vectors needs none")
         vectors = [("--vectors", path) for path in self.vectors or ()]

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
-import typer
-
+from ...common.errors import UsageError
 from .completes import Completes
 from .flag import Options, flag, options_class
 from .limits import Limit, within
@@ -159,4 +158,4 @@ class FullSamplingOptions(SamplingOptions):
         }
         given = [name for name, value in arrangements.items() if value is not None]
         if len(given) > 1:
-            raise typer.BadParameter(f"{given[0]} and {given[1]} both say which samplers there are; give one")
+            raise UsageError(f"{given[0]} and {given[1]} both say which samplers there are; give one")

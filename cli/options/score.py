@@ -6,8 +6,7 @@ from enum import StrEnum
 from functools import partial
 from pathlib import Path
 
-import typer
-
+from ...common.errors import UsageError
 from .cluster import ClusterOptions
 from .flag import Options, argument, flag, options_class
 from .limits import at_least
@@ -71,15 +70,15 @@ class ScoreOptions(Options):
     def check(self) -> None:
         """Refuse what cannot stand together."""
         if self.tokens and not self.is_table:
-            raise typer.BadParameter("--tokens is for the table; the other formats have them anyway")
+            raise UsageError("--tokens is for the table; the other formats have them anyway")
         if self.lines is not None:
             self._check_alone()
         elif self.cluster.on is not None:
-            raise typer.BadParameter("--on goes with --jsonl")
+            raise UsageError("--on goes with --jsonl")
         if self.choices:
             self._check_choices(self.choices)
         if self.strict and not self.choices and self.lines is None:
-            raise typer.BadParameter("--strict is for choices; a text that exceeds the context is read in windows")
+            raise UsageError("--strict is for choices; a text that exceeds the context is read in windows")
 
     def _check_alone(self) -> None:
         text = self.text
@@ -92,17 +91,17 @@ class ScoreOptions(Options):
         }
         for name, is_given in others.items():
             if is_given:
-                raise typer.BadParameter(f"--jsonl holds what is to be scored; {name} cannot stand beside it")
+                raise UsageError(f"--jsonl holds what is to be scored; {name} cannot stand beside it")
 
     def _check_choices(self, choices: list[str]) -> None:
         if "" in choices:
-            raise typer.BadParameter("--choices: an empty text is no way to go on")
+            raise UsageError("--choices: an empty text is no way to go on")
         for number, choice in enumerate(choices):
             if choice in choices[:number]:
-                raise typer.BadParameter(f"--choices: {choice!r} is given twice")
+                raise UsageError(f"--choices: {choice!r} is given twice")
         if self.tokens:
-            raise typer.BadParameter("--tokens is for a text; --format json has the tokens of choices")
+            raise UsageError("--tokens is for a text; --format json has the tokens of choices")
         if self.stride is not None:
-            raise typer.BadParameter(
+            raise UsageError(
                 "--stride is for texts longer than the context; of a prompt with choices the beginning is cut off"
             )

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import MISSING, fields
-from enum import Enum
 from inspect import Parameter, Signature
-from pathlib import Path
-from typing import Annotated, Any, TypeVar, get_args, get_type_hints
+from types import UnionType
+from typing import Annotated, Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
 import typer
-from typer.models import OptionInfo
 
+from ...common.errors import UsageError
 from ..errors import report_failures, require_stdout
 from ..escapes import process_escapes
-from ..parsing.typed_names import typed_names
-from .flag import Flag, Options, flag_of, walk_flags
-from .given import GivenFlags
+from .flag import REQUIRED, DeclaredFlag, Flag, Options, flag_of, walk_flags
+from .given import GivenFlags, command_line_of
 
 OptionsT = TypeVar("OptionsT", bound=Options)
 _CONTEXT = "context"
@@ -24,16 +22,13 @@ _ESCAPE = "escape"
 """The field that says whether escapes are processed; each command that takes texts with escapes has it."""
 _TYPES: dict[type[Options], Mapping[str, Any]] = {}
 """The types of the fields of each class: to find them takes longer than all else here."""
-_METAVARS: Mapping[Any, str] = {int: "N", float: "N", str: "TEXT", Path: "FILE"}
-_MAX_CHOICES_CHARACTERS = 24
-"""Longer lists of choices do not fit beside a flag; their flag has a metavar of its own."""
 
 
 def takes_options(cls: type[OptionsT]) -> Callable[[Callable[[OptionsT], None]], Callable[..., None]]:
     """Let a command take its options as one object of a subclass of `Options`.
 
-    Typer sees a function with a parameter for each flag of the class and its groups. It checks the values, and
-    reports the failures of the command.
+    Typer sees a function with a parameter for each flag of the class and its groups. The function checks the
+    values, and reports the failures of the command.
     """
 
     def decorate(command: Callable[[OptionsT], None]) -> Callable[..., None]:
@@ -46,7 +41,6 @@ def takes_options(cls: type[OptionsT]) -> Callable[[Callable[[OptionsT], None]],
                 command(options)
 
         flat_command.__name__, flat_command.__doc__ = command.__name__, command.__doc__
-        flat_command.flag_names = dict(_flag_names(cls))  # type: ignore[attr-defined]
         flat_command.options_class = cls  # type: ignore[attr-defined]
         flat_command.__signature__ = Signature(list(_parameters(cls)))  # type: ignore[attr-defined]
         return flat_command
@@ -54,13 +48,47 @@ def takes_options(cls: type[OptionsT]) -> Callable[[Callable[[OptionsT], None]],
     return decorate
 
 
-def options_class_of(command: Callable[..., None]) -> type[Options] | None:
-    """The options class of a command; None if it takes no options."""
+def takes_group_options(
+    cls: type[OptionsT],
+) -> Callable[[Callable[[OptionsT, str | None], None]], Callable[..., None]]:
+    """Let the callback of a group take the group's own options, and the command's name; None: no command follows.
+
+    Typer sees no option: to read one that is not given, Typer would import pydantic.
+    """
+
+    def decorate(callback: Callable[[OptionsT, str | None], None]) -> Callable[..., None]:
+        def group_callback(context: typer.Context) -> None:
+            with report_failures():
+                callback(_build(cls, command_line_of(context).values), context.invoked_subcommand)
+
+        group_callback.__name__, group_callback.__doc__ = callback.__name__, callback.__doc__
+        group_callback.__annotations__ = {"context": typer.Context}
+        group_callback.options_class = cls  # type: ignore[attr-defined]
+        return group_callback
+
+    return decorate
+
+
+def options_class_of(command: Any) -> type[Options] | None:
+    """The options class of a command, or of a group's callback; None if it takes no options."""
     return getattr(command, "options_class", None)
 
 
+def declared_flags(cls: type[Options]) -> Iterator[DeclaredFlag]:
+    """The flags and arguments of an options class and of its groups, in the order of the help."""
+    types = field_types(cls)
+    for declared in fields(cls):
+        flag = flag_of(declared)
+        if flag is not None:
+            value_type, is_list = _value_type(types[declared.name])
+            default = REQUIRED if declared.default is MISSING else declared.default
+            yield DeclaredFlag(declared.name, flag, value_type, is_list, default)
+        elif types[declared.name] is not GivenFlags:
+            yield from declared_flags(types[declared.name])
+
+
 def check_options(options: Options) -> None:
-    """Refuse wrong values, and then those that exclude each other. Raises ``typer.BadParameter``."""
+    """Refuse wrong values, and then those that exclude each other. Raises ``UsageError``."""
     given = given_flags(options)
     for flag, value in walk_flags(options):
         _check_value(given.name_of(flag), flag, value)
@@ -94,11 +122,11 @@ def _check_value(name: str, flag: Flag, value: Any) -> None:
     if flag.limit is not None:
         complaint = flag.limit.complaint(value)
         if complaint is not None:
-            raise typer.BadParameter(f"{name}: {complaint}")
+            raise UsageError(f"{name}: {complaint}")
     for text in value if isinstance(value, list) else [value]:
         # Python turns bytes of an argument that are not UTF-8 into surrogates; a path may have them.
         if type(text) is str and not flag.is_path and not _is_unicode(text):
-            raise typer.BadParameter(f"{name} is not UTF-8")
+            raise UsageError(f"{name} is not UTF-8")
 
 
 def _is_unicode(text: str) -> bool:
@@ -109,15 +137,22 @@ def _is_unicode(text: str) -> bool:
     return True
 
 
+def _value_type(declared_type: Any) -> tuple[type, bool]:
+    """The type of a value, and whether there may be several: ``list[str] | None`` gives ``str`` and True."""
+    if get_origin(declared_type) in (Union, UnionType):
+        declared_type = next(part for part in get_args(declared_type) if part is not type(None))
+    if get_origin(declared_type) is list:
+        return get_args(declared_type)[0], True
+    return declared_type, False
+
+
 def _parameters(cls: type[Options]) -> Iterator[Parameter]:
     for declared in fields(cls):
         declared_type = field_types(cls)[declared.name]
         flag = flag_of(declared)
         if flag is not None:
             default = Parameter.empty if declared.default is MISSING else declared.default
-            if isinstance(flag.parameter, OptionInfo):  # an argument without a metavar is named as its field
-                flag.parameter.metavar = flag.parameter.metavar or _metavar(declared_type)
-            annotation = Annotated[declared_type, flag.parameter]  # type: ignore[valid-type]
+            annotation = Annotated[declared_type, _typer_parameter(flag)]  # type: ignore[valid-type]
             yield Parameter(declared.name, Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
         elif declared_type is GivenFlags:
             yield Parameter(_CONTEXT, Parameter.KEYWORD_ONLY, annotation=typer.Context)
@@ -125,25 +160,11 @@ def _parameters(cls: type[Options]) -> Iterator[Parameter]:
             yield from _parameters(declared_type)
 
 
-def _flag_names(cls: type[Options]) -> Iterator[tuple[str, str]]:
-    """Each field that is a flag, and what messages call it."""
-    for declared in fields(cls):
-        declared_type = field_types(cls)[declared.name]
-        described = flag_of(declared)
-        if described is not None:
-            yield declared.name, described.name
-        elif declared_type is not GivenFlags:
-            yield from _flag_names(declared_type)
-
-
-def _metavar(declared_type: Any) -> str | None:
-    """What stands for a value of this type in the help: N, TEXT, FILE or the choices; None: a switch."""
-    types = [item for item in get_args(declared_type) if item is not type(None)] or [declared_type]
-    value_type = (get_args(types[0]) or types)[0]
-    if isinstance(value_type, type) and issubclass(value_type, Enum):
-        choices = "|".join(member.value for member in value_type)
-        return choices if len(choices) <= _MAX_CHOICES_CHARACTERS else "NAME"
-    return _METAVARS.get(value_type)
+def _typer_parameter(flag: Flag) -> Any:
+    """The declaration of a flag for Typer, which reads no value and writes no help: names and reader suffice."""
+    if not flag.names:
+        return typer.Argument(metavar=flag.metavar)
+    return typer.Option(*flag.names, *(f" /{name}" for name in flag.negatives), parser=flag.reads)
 
 
 def _build(cls: type[OptionsT], values: Mapping[str, Any]) -> OptionsT:
@@ -152,7 +173,7 @@ def _build(cls: type[OptionsT], values: Mapping[str, Any]) -> OptionsT:
         declared_type = field_types(cls)[declared.name]
         described = flag_of(declared)
         if described is not None:
-            value = values[declared.name]
+            value = values.get(declared.name, declared.default)
             built[declared.name] = _unescape(value) if described.has_escapes and values[_ESCAPE] else value
         elif declared_type is GivenFlags:
             built[declared.name] = _given(values[_CONTEXT], cls)
@@ -169,12 +190,7 @@ def _unescape(value: Any) -> Any:
 
 
 def _given(context: typer.Context, cls: type[Options]) -> GivenFlags:
-    typed = typed_names(context)
-    names = {}
-    for parameter in context.command.params:
-        name = parameter.name or ""
-        source = context.get_parameter_source(name)
-        if name and source is not None and source.name == "COMMANDLINE":
-            is_negated = context.params.get(name) is False and parameter.secondary_opts
-            names[name] = typed.get(name) or (parameter.secondary_opts if is_negated else parameter.opts)[0]
-    return GivenFlags(names, {called: typed[name] for name, called in _flag_names(cls) if name in typed})
+    line = command_line_of(context)
+    names = {name: line.typed.get(name, name) for name in line.values}
+    called = {flag.field: flag.flag.name for flag in declared_flags(cls)}
+    return GivenFlags(names, {called[field]: name for field, name in line.typed.items()})

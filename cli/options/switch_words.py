@@ -6,8 +6,6 @@ from collections.abc import Callable
 from enum import Enum
 from typing import TypeVar
 
-import typer
-
 EnumT = TypeVar("EnumT", bound=Enum)
 _WORDS = {"enabled": "on", "true": "on", "1": "on", "disabled": "off", "false": "off", "0": "off", "-1": "auto"}
 
@@ -22,6 +20,6 @@ def switch_parser(enum: type[EnumT], choices: str) -> Callable[[str], EnumT]:
         try:
             return enum(_WORDS.get(text, text))
         except ValueError:
-            raise typer.BadParameter(f"{text!r} is not {choices}") from None
+            raise ValueError(f"{text!r} is not {choices}") from None
 
     return parse

@@ -5,8 +5,8 @@ from __future__ import annotations
 import inspect
 from typing import Any
 
-import typer
 from logitsmith.cli.app import HELP, app
+from typer.main import get_command
 
 from .markdown import block, code, plain, table
 
@@ -15,7 +15,7 @@ _SYNOPSIS = 'gen "PROMPT" [OPTIONS]      the same as gen run "PROMPT"\ngen COMMA
 
 def group() -> Any:
     """The group of all commands, as typer builds it."""
-    return typer.main.get_command(app)
+    return get_command(app)
 
 
 def command_pages() -> dict[str, str]:
@@ -49,33 +49,24 @@ def _page(name: str, command: Any) -> str:
 
 
 def _body(usage: str, command: Any) -> str:
-    arguments = [parameter for parameter in command.params if parameter.param_type_name == "argument"]
-    options = [parameter for parameter in command.params if parameter.param_type_name == "option"]
-    usage = " ".join([usage, *(str(argument.metavar or argument.name.upper()) for argument in arguments)])
+    arguments = [flag for flag in command.flags if flag.is_argument]
+    options = [flag for flag in command.flags if not flag.is_argument and flag.field != "help"]
+    usage = " ".join([usage, *(flag.metavar for flag in arguments)])
     parts = [plain(_text(command)) + "\n", block(f"{usage} [OPTIONS]" if options else usage, "text")]
     if arguments:
-        rows = [(code(str(argument.metavar or argument.name.upper())), _help(argument)) for argument in arguments]
+        rows = [(code(flag.metavar), plain(flag.flag.help)) for flag in arguments]
         parts.append(table(("argument", "meaning"), rows))
-    context = typer.Context(command)
     panels: dict[str, list[tuple[str, str]]] = {}
-    for option in options:
-        if not option.hidden:
-            panels.setdefault(option.rich_help_panel or "", []).append((_flags(option, context), _help(option)))
+    for flag in options:
+        panels.setdefault(flag.flag.panel or "", []).append((_names(flag), plain(flag.flag.help)))
     for panel, rows in panels.items():
         parts.append((f"**{plain(panel)}**\n\n" if panel else "") + table(("option", "meaning"), rows))
     return "\n".join(parts)
 
 
-def _flags(option: Any, context: typer.Context) -> str:
-    """The flags as the help shows them: ``-n, --predict INTEGER``."""
-    if option.is_flag:
-        return ", ".join(code(flag) for flag in [*option.opts, *option.secondary_opts])
-    shown, _ = option.get_help_record(context)
-    return ", ".join(map(code, shown.split(", ")))
-
-
-def _help(parameter: Any) -> str:
-    return plain((parameter.help or "").replace(r"\[", "["))
+def _names(flag: Any) -> str:
+    """The names as the help shows them: ``-n, --predict N``."""
+    return ", ".join(map(code, flag.shown_name.split(", ") if flag.takes_value else flag.names))
 
 
 def _text(command: Any) -> str:

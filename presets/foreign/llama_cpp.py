@@ -19,10 +19,10 @@ from .ini import IniSection
 from .llama_options import (
     MEANT_OPTIONS,
     METADATA_OPTIONS,
-    OPTION_BY_NAME,
-    SILENT_OPTIONS,
     SILENT_VARIABLES,
     LlamaEntry,
+    is_left_out,
+    option_of_name,
 )
 from .table import ForeignTable
 
@@ -82,7 +82,7 @@ def _is_blank(value: Any) -> bool:
 
 def _option_of_metadata(key: str) -> str | None:
     name = key[len(PREFIX) :].replace("_", "-")
-    return METADATA_OPTIONS.get(name, OPTION_BY_NAME.get(name))
+    return METADATA_OPTIONS.get(name) or option_of_name(name)
 
 
 def _entries(section: IniSection, reported: list[str], changed: list[str]) -> dict[str, LlamaEntry]:
@@ -96,7 +96,7 @@ def _entries(section: IniSection, reported: list[str], changed: list[str]) -> di
     entries: dict[str, LlamaEntry] = {}
     for key in sorted(section.values):
         value = section.values[key]
-        option = OPTION_BY_NAME.get(key) or _option_of_variable(key)
+        option = option_of_name(key) or _option_of_variable(key)
         if option is None:
             option = _option_by_near_name(key)
             if option is not None:
@@ -105,7 +105,7 @@ def _entries(section: IniSection, reported: list[str], changed: list[str]) -> di
                     f"it was read as {option}"
                 )
                 changed.append(reported[-1])
-            elif key not in SILENT_OPTIONS and not key.startswith(SILENT_VARIABLES):
+            elif not is_left_out(key) and not key.startswith(SILENT_VARIABLES):
                 reported.append(f"{key} {value}: llama.cpp does not know this key, and refuses the file")
         if option is None:
             continue
@@ -119,12 +119,12 @@ def _entries(section: IniSection, reported: list[str], changed: list[str]) -> di
 def _option_of_variable(key: str) -> str | None:
     """The option of an environment name, such as LLAMA_ARG_TOP_K."""
     name = key.removeprefix("LLAMA_ARG_")
-    return None if name == key else OPTION_BY_NAME.get(name.lower().replace("_", "-"))
+    return None if name == key else option_of_name(name.lower().replace("_", "-"))
 
 
 def _option_by_near_name(key: str) -> str | None:
     name = key.lower().replace("_", "-").lstrip("-")
-    return MEANT_OPTIONS.get(name, OPTION_BY_NAME.get(name))
+    return MEANT_OPTIONS.get(name) or option_of_name(name)
 
 
 def convert_entries(entries: Mapping[str, LlamaEntry], origin: str) -> Draft:

@@ -9,10 +9,10 @@ from typing import Any
 from ..errors import PresetError
 from .draft import Draft
 from .llama_cpp import convert_entries, unescaped
-from .llama_options import OPTION_BY_NAME, SILENT_OPTIONS, LlamaEntry
+from .llama_options import OPTIONS, LlamaEntry, is_left_out, option_of_name
 
 BODY_KEYS: Mapping[str, str] = {
-    **{option: option.replace("-", "_") for option in OPTION_BY_NAME.values()},
+    **{option: option.replace("-", "_") for option in OPTIONS},
     "temp": "temperature",
     "typical": "typical_p",
     "dynatemp-exp": "dynatemp_exponent",
@@ -71,8 +71,8 @@ def convert_command(text: str, origin: str) -> Draft:
     while words:
         word = words.pop(0)
         name = word.lstrip("-")
-        option = OPTION_BY_NAME.get(name)
-        if not word.startswith("-") or (option is None and name in SILENT_OPTIONS):
+        option = option_of_name(name)
+        if not word.startswith("-") or is_left_out(name):
             continue
         if option is None:
             unknown.append(f"{word}: llama.cpp does not know this option")

@@ -9,7 +9,8 @@ from logitsmith.cli.app import app
 from logitsmith.cli.group import COMMANDS
 from logitsmith.cli.inputs.model import _compute_options
 from logitsmith.cli.options.model import ModelOptions, RopeScaling
-from logitsmith.cli.parsing.llama_cpp_flags import FOREIGN_FLAGS, foreign_flag_sentence
+from logitsmith.presets.foreign.llama_options import OPTIONS
+from logitsmith.presets.llama_cpp_flags import find_llama_cpp_flag, llama_cpp_flags, options_without_dashes
 from typer.main import get_command
 
 pytestmark = pytest.mark.usefixtures("with_pruned_model")
@@ -175,11 +176,13 @@ LEAVES = [
     for parent in (get_command(app).get_command(None, name) for name in COMMANDS)
     for command in getattr(parent, "commands", {"": parent}).values()
 ]
-FLAGS = [{name for p in command.params for name in [*p.opts, *p.secondary_opts]} for command in LEAVES]
+FLAGS = [{name for flag in command.flags for name in flag.names} for command in LEAVES]
 WITH_A_MODEL = [flags for flags in FLAGS if "-ngl" in flags]
+EXPLAINED = [flag for flag in llama_cpp_flags() if flag.meaning]
+"""What `gen` has in another form, or not at all."""
 
 
-@pytest.mark.parametrize("row", FOREIGN_FLAGS, ids=lambda row: row.names)
+@pytest.mark.parametrize("row", EXPLAINED, ids=lambda row: row.names[0])
 def test_advice_on_a_foreign_flag_names_flags_that_exist(row):
     command = re.search(r"gen (batch|score)", row.advice)
     for flag in set(re.findall(r"(?<![\w-])--?[A-Za-z][\w-]*", row.advice)) - {"--help", "--version"}:
@@ -187,24 +190,41 @@ def test_advice_on_a_foreign_flag_names_flags_that_exist(row):
         assert any(flag in flags for flags in places), flag
 
 
-@pytest.mark.parametrize("row", FOREIGN_FLAGS, ids=lambda row: row.names)
+@pytest.mark.parametrize("row", EXPLAINED, ids=lambda row: row.names[0])
 def test_a_foreign_flag_is_not_one_of_every_command_with_a_model(row):
     own = set.intersection(*WITH_A_MODEL)
-    assert not own & set(row.names.split())
+    assert not own & set(row.names)
 
 
-def test_a_foreign_flag_has_one_row():
-    names = [name for row in FOREIGN_FLAGS for name in row.names.split()]
+def test_a_flag_has_one_row_with_what_the_table_wants():
+    names = [name for row in llama_cpp_flags() for name in row.names]
     assert len(names) == len(set(names))
-    assert foreign_flag_sentence("-nothing") is None
+    without_dashes = {(name.lstrip("-"), row.option) for row in llama_cpp_flags() for name in row.names}
+    assert options_without_dashes().items() == {pair for pair in without_dashes if not pair[0].endswith("*")}
+    assert all(re.fullmatch(r"--?[A-Za-z][\w.-]*\*?", name) for name in names)
+    assert all((row.meaning == "") == (row.advice == "") for row in llama_cpp_flags())
+    assert not any(row.option and row.meaning for row in llama_cpp_flags())
+    assert find_llama_cpp_flag("-nothing") is None
+
+
+def test_each_option_that_an_import_reads_has_a_row():
+    assert sorted(row.option for row in llama_cpp_flags() if row.option) == sorted(OPTIONS)
 
 
 RECORDED = json.loads(Path(__file__).with_name("llama_cpp_flags.json").read_text(encoding="utf-8"))["flags"]
 """What tests/record_llama_cpp_flags.py found in llama.cpp's source."""
 PROGRAMS = {"common", "completion", "cli", "server"}
 """Of the others, such as those that train or measure, `gen` is no counterpart."""
-FORMER = {"-cd", "--ctx-size-draft", "-dio", "--direct-io", "-ndio", "--no-direct-io"}
+FORMER = {"-cd", "--ctx-size-draft", "-dio", "--direct-io", "-ndio", "--no-direct-io", "--mmap", "--no-mmap"}
+FORMER |= {"--mlock", "-cpent", "-hfv", "-hfrv", "-hffv", "-mv", "--mmproj-device", "--spec-draft-sampling"}
 """Names of earlier versions, which people still type."""
+KEYS = {"--cached", "--load-on-startup", "--moe-cache-mib", "--nextn", "--stop-timeout"}
+"""What only a file of settings for several models has."""
+
+
+def is_explained(name):
+    flag = find_llama_cpp_flag(name)
+    return flag is not None and flag.meaning != ""
 
 
 def is_named_by(pattern, name):
@@ -214,18 +234,18 @@ def is_named_by(pattern, name):
 @pytest.mark.parametrize("flag", RECORDED, ids=lambda flag: flag["names"][0])
 def test_every_flag_of_llama_cpps_programs_is_known(flag):
     run = FLAGS[list(COMMANDS).index("run")] | {"-h", "--help"}
-    unknown = [name for name in flag["names"] if name not in run and foreign_flag_sentence(name) is None]
+    unknown = [name for name in flag["names"] if name not in run and not is_explained(name)]
     assert not unknown or PROGRAMS.isdisjoint(flag["programs"])
 
 
-def test_every_foreign_flag_is_one_of_llama_cpps():
-    names = {name for flag in RECORDED for name in flag["names"]} | FORMER
-    patterns = [pattern for row in FOREIGN_FLAGS for pattern in row.names.split()]
+def test_every_flag_of_the_table_is_one_of_llama_cpps():
+    names = {name for flag in RECORDED for name in flag["names"]} | FORMER | KEYS
+    patterns = [pattern for row in llama_cpp_flags() for pattern in row.names]
     assert [text for text in patterns if not any(is_named_by(text, name) for name in names)] == []
 
 
 def test_a_beginning_of_foreign_names_is_none_of_a_flag_here():
-    beginnings = [text for row in FOREIGN_FLAGS for text in row.names.split() if text.endswith("*")]
+    beginnings = [text for row in EXPLAINED for text in row.names if text.endswith("*")]
     own = set.union(*FLAGS)
     assert [(text, name) for text in beginnings for name in own if is_named_by(text, name)] == []
 

@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
+from logitsmith.presets.llama_cpp_flags import llama_cpp_flags
 
 from docs.tools.commands import group
 
@@ -58,12 +59,13 @@ TEXTS = [
     for line, text in texts(path)
     if text.removeprefix("gen ") not in FILTERS
 ]
+TEXTS += [(f"llama.cpp's {flag.names[0]}", flag.advice) for flag in llama_cpp_flags() if flag.advice]
 MENTIONS = sorted({(match[1].strip(), place) for place, text in TEXTS for match in MENTION.finditer(text)})
 
 
 def flags_of(command):
     """The flags of a command, and of the commands of a group."""
-    own = {name for parameter in command.params for name in [*parameter.opts, *parameter.secondary_opts]}
+    own = {name for flag in command.flags for name in flag.names}
     return own.union(*(flags_of(sub) for sub in getattr(command, "commands", {}).values()))
 
 

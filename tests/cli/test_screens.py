@@ -69,7 +69,7 @@ QUOTED = re.compile(r"(?<![\w\\])'[^']+'(?!\w)|-?\d+ = [a-z]+")
 def test_values_in_a_help_page_are_not_divided(gen, environment, columns):
     environment["COLUMNS"] = str(columns)
     lines = gen("run", "--help").out.splitlines()
-    helps = [parameter.help or "" for parameter in COMMANDS["run"].params]
+    helps = [flag.flag.help for flag in COMMANDS["run"].flags]
     values = {value for text in helps for value in QUOTED.findall(text.replace(r"\[", "["))}
     assert len(values) > 5
     assert [value for value in sorted(values) if not any(value in line for line in lines)] == []

@@ -12,6 +12,7 @@ from textwrap import dedent, indent
 import numpy as np
 import pytest
 import typer
+from logitsmith.cli.command_line import GenCommand
 from logitsmith.cli.inputs.settings import overrides
 from logitsmith.cli.options import output, sampling
 from logitsmith.cli.options.signature import takes_options
@@ -57,7 +58,7 @@ def test_the_flag_works():
     field = block("top_h: float")
     exec(f"@options_class\nclass Flags(SamplingOptions):\n{indent(field, '    ')}", names)
     app, seen = typer.Typer(), []
-    app.command()(takes_options(names["Flags"])(seen.append))
+    app.command(cls=GenCommand)(takes_options(names["Flags"])(seen.append))
     assert "--top-h" in CliRunner().invoke(app, ["--help"]).output
     assert CliRunner().invoke(app, ["--top-h", "0.4", "--temp", "0.5"]).exit_code == 0
     (override,) = (override for override in overrides(seen[0]) if override.origin == "--top-h")

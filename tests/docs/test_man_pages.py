@@ -30,10 +30,10 @@ def test_there_is_a_page_for_each_command():
 @pytest.mark.parametrize(("words", "command"), LEAVES, ids=[" ".join(words) for words, _ in LEAVES])
 def test_a_page_has_every_option_with_its_help(words, command):
     page = plain(PAGES[f"gen-{words[0]}.1"])
-    for parameter in command.params:
-        for flag in parameter.opts if parameter.param_type_name == "option" else ():
-            assert re.search(rf"(?<![\w-]){flag}(?![\w-])", page), flag
-        assert " ".join((parameter.help or "").replace(r"\[", "[").split()) in page
+    for flag in command.flags:
+        for name in flag.flag.names if flag.field != "help" else ():
+            assert re.search(rf"(?<![\w-]){name}(?![\w-])", page), name
+        assert " ".join(flag.flag.help.split()) in page
 
 
 @pytest.mark.parametrize("name", PAGES)

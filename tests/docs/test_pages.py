@@ -31,10 +31,10 @@ def test_a_command_has_a_page(name):
 @pytest.mark.parametrize(("words", "command"), LEAVES, ids=[" ".join(words) for words, _ in LEAVES])
 def test_a_page_has_every_option(words, command):
     page = PAGES[f"commands/{words[0]}.md"]
-    for parameter in command.params:
-        for flag in parameter.opts if parameter.param_type_name == "option" else ():
-            assert re.search(rf"`{flag}[` ]", page), flag
-        assert plain((parameter.help or "").replace(r"\[", "[")).replace("|", r"\|") in page
+    for flag in command.flags:
+        if flag.field != "help":
+            assert all(re.search(rf"`{name}[` ]", page) for name in flag.flag.names), flag.flag.names
+            assert plain(flag.flag.help).replace("|", r"\|") in page
 
 
 def test_the_table_of_samplers_has_a_row_for_each():

@@ -5,13 +5,13 @@ from __future__ import annotations
 import io
 from functools import cache
 
-import typer
 from logitsmith.cli.escapes import process_escapes
 from logitsmith.cli.inputs.json_lines import InvalidLineError, number_lines
 from logitsmith.cli.inputs.logprobs import logprob_request
 from logitsmith.cli.inputs.overrides import read_overrides
 from logitsmith.cli.inputs.score_lines import scored_line
 from logitsmith.cli.options.output import OutputOptions
+from logitsmith.common.errors import UsageError
 from logitsmith.engine import Model, ModelError
 from logitsmith.engine.metadata_overrides import check_overrides
 
@@ -86,7 +86,7 @@ TARGETS = (
     Target(
         "logprob-of",
         logprob_of,
-        (typer.BadParameter,),
+        (UsageError,),
         [b'T, " T", <[42]>', b'"\\u0041",h', b"<s>,</s>"],
         [b"<[", b"]>", b'"', b",", b"\\", b"\\u", b"<s>", b" ", b"999999999999", b"\xe2\x96\x81"],
     ),
@@ -94,7 +94,7 @@ TARGETS = (
     Target(
         "overrides",
         overrides,
-        (typer.BadParameter, ModelError),
+        (UsageError, ModelError),
         [
             b"llama.block_count=int:2,llama.rope.freq_base=float:1e6",
             b"tokenizer.ggml.add_bos_token=bool:true",

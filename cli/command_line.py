@@ -1,0 +1,261 @@
+"""The reader of command lines: from words to values, in the method that Typer's commands and groups have for it.
+
+Typer's own reader imports pydantic to convert a value, and has no setting for ``-no-cnv`` or ``--trace`` without a
+number.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import deque
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple, NoReturn
+
+import typer
+from typer.core import TyperCommand, TyperGroup
+
+from .options.flag import HELP, DeclaredFlag, respelled
+
+_ATTACHED = re.compile(r"(-[^-])([+-]?\d+(?:\.\d+)?)")
+"""A flag of one letter with its number, such as ``-n5``."""
+
+
+class TypedFlag(NamedTuple):
+    """A flag or an argument on a command line.
+
+    Attributes:
+        declared: the declaration.
+        name: the name as it was typed last; for an argument, its name in messages.
+        texts: the values as typed, in the order of the command line; empty for a switch.
+    """
+
+    declared: DeclaredFlag
+    name: str
+    texts: list[str]
+
+
+class Words(NamedTuple):
+    """The words after a command, divided into flags and other words.
+
+    Attributes:
+        given: the flags by field, in the order in which each was typed first.
+        rest: the words that belong to no flag.
+    """
+
+    given: dict[str, TypedFlag]
+    rest: list[str]
+
+
+def match_words(
+    words: Sequence[str], flags: Sequence[DeclaredFlag], path: str, *, is_group: bool = False
+) -> Words:
+    """Return the flags among the words after a command, with their values as typed, and the other words.
+
+    Args:
+        words: the words after the command.
+        flags: the flags of the command.
+        path: the command as it is typed, such as ``gen run``.
+        is_group: the first word that is not a flag names a command of the group, and ends the search.
+
+    Raises:
+        UsageError: an unknown flag, a flag without its value, or a switch with one.
+    """
+    by_name = {name: flag for flag in flags for name in flag.names}
+    found, waiting = Words({}, []), deque(words)
+    while waiting:
+        word = waiting.popleft()
+        if word == "--":
+            break
+        if word.startswith("-") and word != "-":
+            name, value = _split(word, by_name)
+            if name not in by_name:
+                _refuse_flag(word, flags, path)
+            texts = _texts(by_name[name], name, value, waiting)
+            earlier = found.given.get(by_name[name].field)
+            if earlier is not None and by_name[name].is_list:
+                texts = earlier.texts + texts
+            found.given[by_name[name].field] = TypedFlag(by_name[name], name, texts)
+        else:
+            found.rest.append(word)
+            if is_group:
+                break
+    found.rest.extend(waiting)
+    return found
+
+
+def _split(word: str, by_name: Mapping[str, DeclaredFlag]) -> tuple[str, str | None]:
+    """Return the declared name of a flag, and the value in the same word; None if the word has no value.
+
+    Flags of one letter are never bundled: llama.cpp has flags such as ``-st``, whose letters are flags here. Only
+    a number may follow the letter in the same word.
+    """
+    name, sign, value = word.partition("=")
+    is_letter = len(name) == 2
+    for spelling in (name, respelled(name)):
+        if spelling in by_name and not (sign and is_letter):
+            return spelling, value if sign else None
+    attached = _ATTACHED.fullmatch(word)
+    if attached is not None and attached[1] in by_name and by_name[attached[1]].takes_value:
+        return attached[1], attached[2]
+    return word, None
+
+
+def _texts(flag: DeclaredFlag, name: str, value: str | None, waiting: deque[str]) -> list[str]:
+    """Return the value of a flag, from the same word or from the next one, which is removed; none for a switch."""
+    if not flag.takes_value:
+        if value is not None:
+            _fail(f"{name} takes no value; write {name} alone")
+        return []
+    if value is not None:
+        return [value]
+    bare = flag.flag.bare
+    if bare is not None and not (waiting and bare.value.fullmatch(waiting[0])):
+        return [bare.meaning]
+    if not waiting:
+        _fail(f"{name} needs a value behind it")
+    return [waiting.popleft()]
+
+
+def read_values(words: Words, flags: Sequence[DeclaredFlag], path: str) -> dict[str, Any]:
+    """Return the values of the given flags and arguments, by field.
+
+    Args:
+        words: the words after the command, as `match_words` returns them.
+        flags: the flags of the command.
+        path: the command as it is typed.
+
+    Raises:
+        UsageError: a wrong value, a required flag or argument that is missing, or a word too many.
+    """
+    rest = list(words.rest)
+    given = dict(words.given)
+    for declared in flags:
+        if declared.is_argument and rest:
+            count = len(rest) if declared.is_list else 1
+            given[declared.field] = TypedFlag(declared, declared.flag.name, rest[:count])
+            del rest[:count]
+    values = {field: _read(flag) for field, flag in given.items()}
+    missing = next((flag for flag in flags if flag.is_required and flag.field not in values), None)
+    if missing is not None:
+        from .usage_hints import missing_sentence
+
+        _fail(missing_sentence(missing, path))
+    if rest:
+        from .usage_hints import extra_words_sentence
+
+        _fail(extra_words_sentence(rest, flags, path))
+    return values
+
+
+def _read(given: TypedFlag) -> Any:
+    declared = given.declared
+    if not declared.takes_value:
+        return given.name not in declared.flag.negatives
+    try:
+        values = [declared.read(text) for text in given.texts]
+    except ValueError as error:
+        _fail(f"{given.name}: {error}")
+    return values if declared.is_list else values[0]
+
+
+def _refuse_flag(word: str, flags: Sequence[DeclaredFlag], path: str) -> NoReturn:
+    from .usage_hints import unknown_flag_sentence
+
+    _fail(unknown_flag_sentence(word, flags, path))
+
+
+def _fail(sentence: str) -> NoReturn:
+    # An import at the top would make `gen --help` import common/, which the help does not need.
+    from ..common.errors import UsageError
+
+    raise UsageError(sentence) from None
+
+
+def _keep_values(context: Any, words: Words, flags: Sequence[DeclaredFlag]) -> dict[str, Any]:
+    """Read the values, and keep them in the context for the command, with the flags as they were typed."""
+    from .options.given import CommandLine, keep_command_line
+
+    values = read_values(words, flags, context.command_path)
+    keep_command_line(context, CommandLine(values, {field: flag.name for field, flag in words.given.items()}))
+    return values
+
+
+def _show_help(command: Any, context: Any) -> NoReturn:
+    print(command.get_help(context))
+    raise typer.Exit
+
+
+class GenCommand(TyperCommand):
+    """A command whose words are read here, and whose help is plain text."""
+
+    @property
+    def flags(self) -> list[DeclaredFlag]:
+        """The flags and arguments, in the order of the help."""
+        return _flags_of(self.callback)
+
+    def get_help_option(self, ctx: Any) -> None:
+        """Return no option: `parse_args` reads ``--help`` and ``-h`` as it reads all flags."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Read the words into values. Raises ``UsageError``, and ``typer.Exit`` after the help."""
+        flags = self.flags
+        words = match_words(args, flags, ctx.command_path)
+        if HELP.field in words.given:
+            _show_help(self, ctx)
+        values = _keep_values(ctx, words, flags)
+        # Without their defaults, flags that are not given would keep their values of an earlier call.
+        ctx.params.update({flag.field: values.get(flag.field, flag.default) for flag in flags if flag != HELP})
+        return []
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        """Write usage, text, arguments and flags."""
+        from .help_page import help_page
+
+        formatter.write(help_page(ctx.command_path, self.help or "", self.flags))
+
+
+class GenGroup(TyperGroup):
+    """A group of commands, whose own flags are read here, and whose help is plain text."""
+
+    @property
+    def flags(self) -> list[DeclaredFlag]:
+        """The flags of the group itself, in the order of the help."""
+        return _flags_of(self.callback)
+
+    def get_help_option(self, ctx: Any) -> None:
+        """Return no option, see `GenCommand`."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Read the group's own flags into values, and leave the other words to the command that they name."""
+        flags = self.flags
+        words = match_words(args, flags, ctx.command_path, is_group=True)
+        if HELP.field in words.given:
+            _show_help(self, ctx)
+        _keep_values(ctx, Words(words.given, []), flags)
+        # Typer's method stores the words of the command in private attributes of the context.
+        return super().parse_args(ctx, ["--", *words.rest])
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Return the command that the first word names. Raises ``UsageError``."""
+        name, *words = args
+        command = self.get_command(ctx, name)
+        if command is None:
+            from .usage_hints import unknown_command_sentence
+
+            _fail(unknown_command_sentence(name, self.list_commands(ctx), ctx.command_path))
+        return name, command, words
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        """Write usage, text, commands and flags."""
+        from .help_page import help_page, summary
+
+        commands = {name: summary(command.help or "") for name, command in self.commands.items()}
+        formatter.write(help_page(ctx.command_path, self.help or "", self.flags, commands))
+
+
+def _flags_of(callback: Any) -> list[DeclaredFlag]:
+    """Return the flags of a command's options class, and ``--help``."""
+    from .options.signature import declared_flags, options_class_of
+
+    cls = options_class_of(callback)
+    return [*([] if cls is None else declared_flags(cls)), HELP]

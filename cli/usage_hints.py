@@ -1,0 +1,311 @@
+"""Hints on wrong words of a command line: what to type instead of flags and commands of other tools."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import fields
+
+from ..common.text import nearest_name
+from .options.flag import DeclaredFlag, respelled
+
+_COMMAND_SIMILARITY = 0.82
+"""One wrong letter in a name of six, one too few or too many in a shorter name; ``watch`` is not ``batch``."""
+_FLAG_SIMILARITY = 0.75
+"""Two letters of a short flag may differ, and --json is not --stop."""
+
+_FLAGS_TO_USE = {
+    "--max-tokens --max-new-tokens --max-length --num-tokens --num-predict": "-n N",
+    "--min-new-tokens --min-length": "--set min_tokens=N",
+    "--ctx --context --contextsize --num-ctx --n-ctx --context-length": "-c N",
+    "--max-context-length --max-model-len --max-seq-len": "-c N",
+    "--num-gpu --gpulayers": "-ngl N",
+    "--num-thread --n-threads": "-t N",
+    "--num-batch --n-batch --blasbatchsize": "-b N",
+    "--model-path --model-name": "-m MODEL",
+    "--adapter --adapter-path --lora-path": "--lora FILE",
+    "--prompt-file": "-f FILE",
+    "--system-message --instruction": "--system TEXT",
+    "--ignore-chat-template --raw": "--no-chat",
+    "--stop-sequence --stop-sequences --stop-strings --stopping-strings --custom-stopping-strings": "--stop TEXT",
+    "--ban-eos-token --ban-eos": "--ignore-eos",
+    "--rep-pen --repetition-penalty --rp": "--repeat-penalty N",
+    "--rep-pen-range --repetition-penalty-range --repetition-context-size": "--repeat-last-n N",
+    "--rep-pen-slope": "--set repetition_penalty.slope=N with --set repetition_penalty.penalty=N and --set"
+    " repetition_penalty.range=N; for KoboldCpp's slope also --set repetition_penalty.shape=halves",
+    "--freq-pen --frequency-pen": "--frequency-penalty N",
+    "--presence-pen --pres-pen": "--presence-penalty N",
+    "--mirostat-mode": "--mirostat N",
+    "--mirostat-tau": "--mirostat-ent N",
+    "--mirostat-eta": "--mirostat-lr N",
+    "--dynatemp-low --dynatemp-high": "--dynatemp-range N",
+    "--dynatemp-exponent": "--dynatemp-exp N",
+    "--xtc-prob": "--xtc-probability N",
+    "--dry-range": "--dry-penalty-last-n N",
+    "--smoothing-curve": "--set quadratic.curve=N",
+    "--tfs-z": "--set tfs.z=N",
+    "--sampler-order --sampler-priority --temperature-last --temp-last": "--chain STEPS",
+    "--greedy": "--temp 0",
+    "--json": "--format jsonl, or --grammar json",
+    "--schema --guided-json --response-format": "-j SCHEMA, or -jf FILE",
+    "--guided-regex": "--regex PATTERN",
+    "--guided-grammar --grammar-string": "--grammar NAME",
+    "--top-logprobs --n-probs": "--logprobs N",
+    "--base-url --url": "--endpoint URL",
+}
+"""Flags and settings of other tools, and what a command of `gen` has in their place.
+
+The tools are KoboldAI, KoboldCpp, text-generation-webui, Ollama, llm, transformers, vLLM and mlx-lm.
+"""
+_FLAGS_TO_LEAVE_OUT = {
+    "--no-stream": "gen writes the text as it is made",
+    "--do-sample": "gen draws by chance, except with --temp 0",
+    "--num-beams": "gen has no beam search",
+}
+"""Flags of other tools that have no place in `gen`, and the reason."""
+
+_FLAG_TO_USE = {flag: instead for flags, instead in _FLAGS_TO_USE.items() for flag in flags.split()}
+
+_PROMPT_OF_CHAT = "pipe it in: echo TEXT | gen chat; or, for one answer: gen --chat TEXT"
+_OTHER_WAYS = {
+    ("gen batch", "--endpoint"): "gen batch runs a model of this machine: -m MODEL",
+    ("gen chat", "-p"): _PROMPT_OF_CHAT,
+    ("gen chat", "--prompt"): _PROMPT_OF_CHAT,
+}
+"""What to do instead of a flag that a command lacks."""
+
+_HINTS_ON_EXTRA_WORDS = {
+    "gen run": "a prompt of several words stands in quotes",
+    "gen chat": "messages are typed in the chat, or piped in; for one answer: gen --chat TEXT",
+}
+
+_COMMANDS_TO_USE = {
+    "help man": "gen --help",
+    "version": "gen --version",
+    "list ls models-list": "gen models",
+    "show info": "gen models show MODEL",
+    "pull get download": "gen models pull hf:USER/REPO",
+    "generate prompt cli infill": "gen run PROMPT",
+    "complete": "gen run PROMPT, or gen completion SHELL for the completion of a shell",
+    "create import": "gen presets import FILE",
+    "export": "gen presets export NAME --to FORMAT",
+    "templates aliases": "gen presets",
+    "schema": "gen presets schema",
+    "schemas": "gen grammars",
+    "sample": "gen grammars sample NAME",
+    "check": "gen presets check NAME, or gen grammars check NAME",
+    "perplexity eval": "gen score TEXT",
+    "run-batch": "gen batch FILE",
+    "logs history chats": "gen chat --list",
+    "plugins": "gen samplers, which lists the samplers of plug-ins",
+    "config settings": "gen run PROMPT --show-config",
+    "env status collect-env": "gen doctor",
+    "login signin auth": "hf auth login for the token of Hugging Face",
+}
+"""Commands of other tools, and what `gen` has in their place.
+
+The tools are Ollama, llm, llama.cpp, LM Studio, vLLM, mlx-lm and hf.
+"""
+
+_NO_SERVER = "gen has no server"
+_NO_RESIDENT_MODEL = "gen keeps no model in memory after a run"
+_NO_EMBEDDINGS = "gen makes no embeddings"
+_NO_CONVERSION = "gen runs GGUF files, and changes none"
+_COMMANDS_ELSEWHERE = {
+    "serve server start launch daemon": _NO_SERVER,
+    "stop ps load unload": _NO_RESIDENT_MODEL,
+    "rm remove delete": "gen deletes no models",
+    "cp push upload": "gen copies and uploads no models",
+    "embed embedding embed-models embed-multi similar": _NO_EMBEDDINGS,
+    "quantize convert fuse imatrix": _NO_CONVERSION,
+    "quit exit": "gen ends after each run, and /quit leaves gen chat",
+    "update upgrade install uninstall": "pip installs, updates and removes gen",
+    "logout signout": "gen has no accounts",
+    "keys": "gen reads keys of APIs from variables, see gen recover --help",
+    "bench": "gen measures a run with --stats",
+    "tokenize detokenize": "gen score TEXT --format json lists the tokens of a text",
+    "tools": "gen calls no tools",
+    "search": "gen searches no model hub; gen models lists the models on this machine",
+}
+"""Commands of other tools that `gen` has in no form, and the reason or another way."""
+
+_COMMAND_ADVICE = {
+    **{word: f"use {command}" for words, command in _COMMANDS_TO_USE.items() for word in words.split()},
+    **{word: reason for words, reason in _COMMANDS_ELSEWHERE.items() for word in words.split()},
+}
+
+
+def unknown_flag_sentence(word: str, flags: Sequence[DeclaredFlag], path: str) -> str:
+    """Return the sentence on a word that begins with a dash and is not a flag of the command.
+
+    Args:
+        word: the word as it was typed.
+        flags: the flags of the command.
+        path: the command as it is typed, such as ``gen run``.
+    """
+    names = [name for flag in flags for name in flag.names]
+    name, sign, value = word.partition("=")
+    if word.startswith("--"):
+        return _unknown_long_flag(name, names, path)
+    foreign = _other_way(path, name) or _llama_cpp_sentence(name)
+    if foreign is not None:
+        return foreign
+    if sign and name in names:
+        return f"{word}: write {name} {value}"
+    if f"-{name}" in names:
+        return f"there is no flag {name}; write -{name}"
+    takes_text = any(flag.field == "prompt" for flag in flags)
+    text_hint = f"for a text that begins with a dash: {path} [FLAGS] -- TEXT"
+    return f"there is no flag {name}; {text_hint if takes_text else f'{path} --help lists the flags'}"
+
+
+def _unknown_long_flag(flag: str, names: Collection[str], path: str) -> str:
+    foreign = _llama_cpp_sentence(respelled(flag)) or _other_way(path, flag, names)
+    if foreign is not None:
+        return foreign
+    if "--set" in names:
+        setting = _setting_of_run(_flag_of_run(flag) or flag)
+        if setting is not None:
+            return f"there is no flag {flag} in {path}; use --set {setting}"
+        way = None if flag.lower() in names else _way_to_set(flag, names)
+        if way is not None:
+            return f"there is no flag {flag}; use {way}"
+    hint = _near_flag(flag, names) or f"{path} --help lists the flags"
+    return f"there is no flag {flag}; {hint}"
+
+
+def missing_sentence(flag: DeclaredFlag, path: str) -> str:
+    """Return the sentence on a flag or an argument that must be given."""
+    name = flag.shown_name.rpartition(", ")[2]  # one of a flag's names is enough
+    meaning = flag.flag.help.partition(";")[0].rstrip(".")
+    return f"{path} needs {name}: {meaning[:1].lower()}{meaning[1:]}"
+
+
+def extra_words_sentence(words: Iterable[str], flags: Iterable[DeclaredFlag], path: str) -> str:
+    """Return the sentence on words that no argument takes."""
+    from .help_page import usage_line
+
+    hint = _HINTS_ON_EXTRA_WORDS.get(path) or f"usage: {usage_line(path, flags)}"
+    return f"{' '.join(words)!r} is too much; {hint}"
+
+
+def unknown_command_sentence(word: str, commands: Collection[str], path: str) -> str:
+    """Return the sentence on a word that is not a command of a group.
+
+    Args:
+        word: the word as it was typed.
+        commands: the commands of the group.
+        path: the group as it is typed, such as ``gen presets``.
+    """
+    shown = _command_of_name(path, word)
+    if shown is not None:
+        return f"{path} has no command {word!r}; use {shown}"
+    near = nearest_name(word, commands)
+    hint = f"did you mean {near}?" if near else f"there are {', '.join(commands)}"
+    return f"{path} has no command {word!r}; {hint}"
+
+
+def is_server_command(word: str) -> bool:
+    """True for a word that starts a server in other tools."""
+    return _COMMAND_ADVICE.get(word) == _NO_SERVER
+
+
+def command_advice(word: str, commands: Collection[str]) -> str | None:
+    """Return what to type in place of a word that is nearly a command, or a command of another tool.
+
+    None if the word looks like a prompt.
+    """
+    if word in _COMMAND_ADVICE:
+        return _COMMAND_ADVICE[word]
+    singulars = {name.removesuffix("s"): name for name in commands if name.endswith("s")}
+    names = {**{name: name for name in commands}, **singulars}
+    nearest = nearest_name(word, names, _COMMAND_SIMILARITY)
+    return None if nearest is None else f"use gen {names[nearest]}"
+
+
+def _command_of_name(group: str, name: str) -> str | None:
+    """Return the command that shows the preset or grammar of this name; None if the group has none.
+
+    ``group``: as it is typed, such as ``gen presets``.
+    """
+    if group == "gen presets":
+        from ..presets import list_presets
+
+        names = [entry.name for entry in list_presets()]
+    elif group == "gen grammars":
+        from ..grammars import list_grammars
+        from .inputs.grammar import grammar_folders
+
+        names = [entry.name for entry in list_grammars(grammar_folders())]
+    else:
+        return None
+    return f"{group} show {name}" if name in names else None
+
+
+def _llama_cpp_sentence(name: str) -> str | None:
+    """Return the sentence on a flag of llama.cpp; None if llama.cpp lacks the flag, or `gen` has it too."""
+    from ..presets.llama_cpp_flags import find_llama_cpp_flag
+
+    flag = find_llama_cpp_flag(name)
+    return f"{name} is {flag.meaning} in llama.cpp; {flag.advice}" if flag is not None and flag.meaning else None
+
+
+def _flag_of_run(flag: str) -> str | None:
+    """Return the flag of `gen run` that another tool's flag stands for; None if there is none."""
+    instead = _FLAG_TO_USE.get(respelled(flag))
+    return None if instead is None else instead.split()[0].rstrip(",")
+
+
+def _other_way(command: str, flag: str, flags: Collection[str] = ()) -> str | None:
+    """Return the sentence on a flag that a command lacks; None if the flag is unknown.
+
+    Args:
+        command: the command as it is typed, such as ``gen batch``.
+        flag: the flag as it was typed.
+        flags: the names of the command's flags.
+    """
+    instead, reason = _FLAG_TO_USE.get(respelled(flag)), _FLAGS_TO_LEAVE_OUT.get(respelled(flag))
+    if (command, flag) in _OTHER_WAYS:
+        return f"{command} has no {flag}; {_OTHER_WAYS[command, flag]}"
+    if instead is not None and _flag_of_run(flag) in flags:
+        return f"there is no flag {flag}; use {instead}"
+    if reason is not None and "--chain" in flags:
+        return f"there is no flag {flag}; leave it out: {reason}"
+    return None
+
+
+def _near_flag(flag: str, names: Collection[str]) -> str | None:
+    """Return the hint on a flag with a similar name; None if there is none."""
+    if flag[1:] in names:  # --n
+        return f"write {flag[1:]}"
+    near = nearest_name(
+        respelled(flag).lower(), [name for name in names if name.startswith("--")], _FLAG_SIMILARITY
+    )
+    return f"did you mean {near}?" if near else None
+
+
+def _way_to_set(flag: str, flags: Collection[str]) -> str | None:
+    """Return how to set the sampler whose name was typed as a flag; None if none is so named, or has a value."""
+    from ..samplers import SamplingError, find_sampler
+    from .options.flag import flag_of
+    from .options.sampling import FullSamplingOptions
+
+    try:
+        about = find_sampler(flag.lstrip("-")).about
+    except SamplingError:
+        return None
+    if about.main is None:
+        return None
+    declared = filter(None, map(flag_of, fields(FullSamplingOptions)))
+    own = next((each.name for each in declared if each.sets == f"{about.name}.{about.main}"), None)
+    return own if own in flags else f"--set {about.name}=VALUE"
+
+
+def _setting_of_run(flag: str) -> str | None:
+    """Return the argument of ``--set`` that replaces a flag of `gen run`; None if no ``--set`` does the same."""
+    from .options.flag import flag_of
+    from .options.sampling import FullSamplingOptions
+
+    for declared in map(flag_of, fields(FullSamplingOptions)):
+        if declared is not None and flag in declared.names and declared.sets is not None:
+            return f"{declared.sets}=VALUE"
+    return "ignore_eos=true" if flag == "--ignore-eos" else None
