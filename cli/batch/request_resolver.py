@@ -11,7 +11,7 @@ from ...engine import LogprobRequest
 from ...grammars import GrammarSpec, grammar_table, resolve_grammar
 from ...presets import Override, Preset, PresetError, Settings, parse_set, resolve_settings
 from ...samplers import StepSpec
-from ..inputs.chat_template import chat_template_source
+from ..inputs.chains import chat_template_source
 from ..inputs.grammar import grammar_folders, report_left_out
 from ..inputs.json_lines import InvalidLineError
 from ..inputs.preset import open_preset, preset_of_model

@@ -13,8 +13,9 @@ from ...common.text_files import STDIN, input_name, read_input
 from ..command_line import GenCommand, GenGroup
 from ..errors import FAILED, fail, note, report_failures
 from ..inputs.files import read_piped
-from ..inputs.grammar import find_grammar_source, grammar_of_source, report_left_out
-from ..options.grammars import GrammarCheckOptions, GrammarNameOptions, GrammarSampleOptions
+from ..inputs.grammar import find_grammar_source, grammar_folders, report_left_out
+from ..options.grammar import given_grammar
+from ..options.grammars import GrammarCheckOptions, GrammarNameOptions, GrammarSampleOptions, GrammarSourceOptions
 from ..options.signature import takes_options
 from ..startup import start_collector
 
@@ -39,7 +40,6 @@ def list_() -> None:
     """List the grammars that a name finds: ./grammars, your config folder, the built-in ones."""
     with report_failures():
         from ...grammars import list_grammars
-        from ..inputs.grammar import grammar_folders
         from ..render.tables import show_grammars
 
         show_grammars(list_grammars(grammar_folders()))
@@ -151,3 +151,18 @@ def _show_mismatch(name: str, text: str, mismatch: Mismatch) -> None:
     expected = terminal_safe(mismatch.expected, sys.stdout)
     print(f"{name}: line {mismatch.line}, column {mismatch.column}: {reason}; expected {expected}")
     print(f"  {before}{after}\n  {' ' * cell_len(before)}^")
+
+
+def grammar_of_source(options: GrammarSourceOptions) -> GrammarSpec:
+    """The grammar that a command's argument or one of its flags names. Raises ``GrammarError``."""
+    is_lenient = options.grammar.schema_lenient
+    given = given_grammar(options.grammar)
+    if given is None:
+        return find_grammar_source(str(options.name), options.root, is_lenient=is_lenient)
+    from ...grammars import GrammarError, grammar_table, resolve_grammar
+
+    table = {**grammar_table(given.value), "root": options.root, "schema_lenient": is_lenient}
+    try:
+        return resolve_grammar(table, grammar_folders())
+    except GrammarError as error:
+        raise error.within(given.flag) from None

@@ -13,11 +13,10 @@ from ...common.errors import UsageError
 from ..inputs.chains import NamedChain, named_chain
 from ..inputs.chat_template import ChatTemplateFlags
 from ..inputs.early_model import EarlyModel, load_early
-from ..inputs.grammar import grammar_spec
 from ..inputs.model import load_model, show_llama_cpp_messages
 from ..inputs.prepared_prompt import prepare_prompt
 from ..inputs.prompt import read_prompt
-from ..inputs.settings import preset_name, resolve_run_settings, seed_of
+from ..inputs.settings import grammar_spec, preset_name, resolve_run_settings, seed_of
 from ..interrupt import Interrupt, interruptible
 from ..options.next import NextFormat, NextOptions
 from ..options.signature import takes_options

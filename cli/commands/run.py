@@ -13,14 +13,13 @@ from ...common import count_noun
 from ..errors import end_open_line, note
 from ..inputs.chat_template import ChatTemplateFlags
 from ..inputs.early_model import EarlyModel, load_early
-from ..inputs.grammar import grammar_spec
 from ..inputs.logprobs import logprob_request
 from ..inputs.model import load_model, show_llama_cpp_messages
 from ..inputs.model_choice import chosen_model
 from ..inputs.prepared_prompt import PreparedPrompt, prepare_prompt
 from ..inputs.prompt import PromptText, read_prompt_text
 from ..inputs.replay import replay_command
-from ..inputs.settings import preset_name, resolve_run_settings, seed_of
+from ..inputs.settings import grammar_spec, preset_name, resolve_run_settings, seed_of
 from ..interrupt import Interrupt, interruptible
 from ..options.output import Format, OutputOptions
 from ..options.run import RunOptions

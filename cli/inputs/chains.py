@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ...common.errors import UsageError
@@ -41,3 +43,31 @@ def named_chain(text: str, metadata: Mapping[str, str] | None) -> NamedChain:
     except presets.PresetError as error:
         message = str(error).removeprefix("--chain: ")
         raise UsageError(f"--against {text!r}: no preset, and no chain: {message}") from None
+
+
+def chat_template_source(text: str, *, is_name_meant: bool = True) -> str:
+    """Return a template for `open_chat_template`: a name, or Jinja, which is read if the text names a file.
+
+    ``is_name_meant``: whether the error for a missing file says that llama.cpp has no such template, either.
+    Raises ``ModelError`` for a text that is none of these.
+    """
+    from ...common import TextFileError, nearest_name, read_text_file
+    from ...engine import ModelError, builtin_chat_templates, is_chat_template
+
+    if is_chat_template(text):
+        return text
+    try:
+        source = read_text_file(Path(text), _MAX_BYTES)
+    except TextFileError as error:
+        hint = ""
+        if is_name_meant and not os.path.lexists(text):
+            near = nearest_name(text, builtin_chat_templates())
+            hint = f"; did you mean {near}?" if near else "; llama.cpp has no template of that name"
+        raise ModelError(f"{text}: {error}{hint}") from None
+    if not is_chat_template(source):
+        raise ModelError(f"{text}: this is no chat template: there is no Jinja in it")
+    return source
+
+
+_MAX_BYTES = 1_000_000
+"""More than the engine compiles: its message names the length that is allowed."""

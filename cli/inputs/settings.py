@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ...common.errors import UsageError
 from ..errors import note
 from ..options.flag import Options, walk_flags
-from ..options.grammar import given_grammar
+from ..options.grammar import ConstraintOptions, given_grammar
 from ..options.length import UNTIL_CONTEXT_IS_FULL
 from ..options.sampling import FullSamplingOptions
 from ..options.signature import given_flags
+from .grammar import grammar_folders, report_schema
 from .preset import open_preset, preset_of_model
 
 if TYPE_CHECKING:
+    from ...grammars import GrammarSpec
     from ...presets import Arrangement, Override, Preset, Settings
 
 _BIAS = re.compile(r"(?P<id>\d+)(?P<signed>[+-].+)|(?P<key>.+)=(?P<value>[^=]+)", re.DOTALL)
@@ -172,3 +177,62 @@ def _bias(text: str) -> dict[int | str, Any]:
     except ValueError:
         raise UsageError(f"--logit-bias: {value!r} in {text!r} is not a number") from None
     return {int(key) if key.isdecimal() else key: bias}
+
+
+_WAYS_TO_GIVE_FILES = {
+    "--grammar": {"json_schema": "-jf", "lark": "--lark-file", "": "--grammar-file"},
+    "/grammar": {
+        "json_schema": "/grammar json_schema_file",
+        "lark": "/grammar lark_file",
+        "": "/grammar file",
+    },
+}
+"""What takes a file, by what was given in its place and by the kind of the file's grammar; "": all others."""
+
+
+def grammar_spec(options: ConstraintOptions, settings: Settings) -> GrammarSpec | None:
+    """The grammar of a run, checked as far as it can be without a model. Raises ``GrammarError``."""
+    value = settings.grammar.value
+    if value is None:
+        _refuse_without_grammar(options)
+        return None
+    from ...grammars import GrammarError, grammar_table, resolve_grammar
+
+    if options.grammar_root is not None:
+        value = {**grammar_table(value), "root": options.grammar_root}
+    if options.grammar_after is not None:
+        value = {**grammar_table(value), "after": options.grammar_after}
+    if options.schema_lenient:
+        value = {**grammar_table(value), "schema_lenient": True}
+    try:
+        spec = resolve_grammar(value, grammar_folders(), settings.grammar_base)
+        spec.check()
+    except GrammarError as error:
+        if isinstance(settings.grammar.value, str):
+            _refuse_file(settings.grammar.origin, settings.grammar.value)
+        raise error.within(settings.grammar.origin) from None
+    report_schema(spec)
+    return spec
+
+
+def _refuse_file(origin: str, name: str) -> None:
+    """Raise ``GrammarError`` with what takes a file if that is what ``origin`` was given."""
+    from ...grammars import KIND_OF_SUFFIX, GrammarError
+
+    ways, path = _WAYS_TO_GIVE_FILES.get(origin), Path(name)
+    with suppress(OSError, ValueError):  # a grammar's text is no path
+        if ways is not None and path.is_file():
+            way = ways.get(KIND_OF_SUFFIX.get(path.suffix, ""), ways[""])
+            typed = shlex.quote(name) if origin.startswith("--") else name  # a chat takes the line as it is
+            raise GrammarError(f"{origin}: {name} is a file; give it by {way} {typed}")
+
+
+def _refuse_without_grammar(options: ConstraintOptions) -> None:
+    for flag, is_given in (
+        ("--grammar-root", options.grammar_root is not None),
+        ("--grammar-after", options.grammar_after is not None),
+        ("--grammar-complete", options.grammar_complete),
+        ("--schema-lenient", options.schema_lenient),
+    ):
+        if is_given:
+            raise UsageError(f"{flag} needs a grammar")

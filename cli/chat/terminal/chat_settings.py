@@ -7,9 +7,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ...inputs.grammar import grammar_spec
 from ...inputs.model_choice import chosen_model
-from ...inputs.settings import fresh_seed, preset_name, resolve_run_settings
+from ...inputs.settings import fresh_seed, grammar_spec, preset_name, resolve_run_settings
 from ...options.chat import ConversationOptions
 from ...options.grammar import ConstraintOptions
 
