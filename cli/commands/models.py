@@ -38,9 +38,9 @@ def models(options: ModelsOptions, command: str | None) -> None:
     if command is None:
         _list(ModelListOptions(format=options.format, has_missing=options.has_missing))
         return
-    for flag, is_given in (("--format", options.format is not ModelsFormat.text), ("--all", options.has_missing)):
+    for name, is_given in (("--format", options.format is not ModelsFormat.text), ("--all", options.has_missing)):
         if is_given:
-            raise UsageError(f"{flag}: write it behind {command}")
+            raise UsageError(f"{name}: write it behind {command}")
 
 
 @app.command("list", cls=GenCommand)

@@ -23,8 +23,8 @@ def page(report: Mapping[str, Any]) -> str:
 
 def _versions(report: Mapping[str, Any]) -> Iterator[str]:
     yield "Versions"
-    for name, version in report["versions"].items():
-        yield from _row("gen" if name == "logitsmith" else name, version or "not installed")
+    for name, installed in report["versions"].items():
+        yield from _row("gen" if name == "logitsmith" else name, installed or "not installed")
     build = report["llama_cpp"]
     yield "llama.cpp"
     if build is None:
