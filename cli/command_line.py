@@ -1,7 +1,7 @@
-"""The words of a command line, read into values; and Typer's commands and groups, which read their words so.
+"""The reader of command lines: from words to values, in the method that Typer's commands and groups have for it.
 
-Typer's own reader imports pydantic for each value, and has no place for ``-ngl 99``, ``-no-cnv`` or ``--trace``
-without a number.
+Typer's own reader imports pydantic to convert a value, and has no setting for ``-no-cnv`` or ``--trace`` without a
+number.
 """
 
 from __future__ import annotations
@@ -14,25 +14,19 @@ from typing import Any, NamedTuple, NoReturn
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from .options.flag import HELP, DeclaredFlag
+from .options.flag import HELP, DeclaredFlag, respelled
 
 _ATTACHED = re.compile(r"(-[^-])([+-]?\d+(?:\.\d+)?)")
 """A flag of one letter with its number, such as ``-n5``."""
-_OTHER_SPELLINGS = {"--no-cnv": "-no-cnv"}
 
 
-def respelled(name: str) -> str:
-    """The name of a flag as it is declared, if it is one at all: llama.cpp reads ``--top_k`` as ``--top-k``."""
-    return _OTHER_SPELLINGS.get(name, name.replace("_", "-") if name.startswith("--") else name)
-
-
-class GivenFlag(NamedTuple):
-    """A flag of a command line, or an argument.
+class TypedFlag(NamedTuple):
+    """A flag or an argument on a command line.
 
     Attributes:
-        declared: its declaration.
-        name: as it was typed last; what messages call an argument.
-        texts: its values, in the order of the command line; none for a switch.
+        declared: the declaration.
+        name: the name as it was typed last; for an argument, its name in messages.
+        texts: the values as typed, in the order of the command line; empty for a switch.
     """
 
     declared: DeclaredFlag
@@ -41,27 +35,27 @@ class GivenFlag(NamedTuple):
 
 
 class Words(NamedTuple):
-    """The words after a command.
+    """The words after a command, divided into flags and other words.
 
     Attributes:
-        given: the flags, by field, in the order in which each was typed first.
-        rest: the other words.
+        given: the flags by field, in the order in which each was typed first.
+        rest: the words that belong to no flag.
     """
 
-    given: dict[str, GivenFlag]
+    given: dict[str, TypedFlag]
     rest: list[str]
 
 
 def match_words(
     words: Sequence[str], flags: Sequence[DeclaredFlag], path: str, *, is_group: bool = False
 ) -> Words:
-    """Find the flags among the words after a command, with their values as texts.
+    """Return the flags among the words after a command, with their values as typed, and the other words.
 
     Args:
-        words: what was typed after the command.
-        flags: those of the command.
+        words: the words after the command.
+        flags: the flags of the command.
         path: the command as it is typed, such as ``gen run``.
-        is_group: the first word that is not a flag names a command, and ends the search.
+        is_group: the first word that is not a flag names a command of the group, and ends the search.
 
     Raises:
         UsageError: an unknown flag, a flag without its value, or a switch with one.
@@ -80,7 +74,7 @@ def match_words(
             earlier = found.given.get(by_name[name].field)
             if earlier is not None and by_name[name].is_list:
                 texts = earlier.texts + texts
-            found.given[by_name[name].field] = GivenFlag(by_name[name], name, texts)
+            found.given[by_name[name].field] = TypedFlag(by_name[name], name, texts)
         else:
             found.rest.append(word)
             if is_group:
@@ -90,10 +84,10 @@ def match_words(
 
 
 def _split(word: str, by_name: Mapping[str, DeclaredFlag]) -> tuple[str, str | None]:
-    """The name of a flag as it is declared, and the value in the same word; None: there is none.
+    """Return the declared name of a flag, and the value in the same word; None if the word has no value.
 
-    Flags of one letter are never bundled: llama.cpp has flags such as ``-st``, whose letters are flags here. Their
-    value is a number, or the next word.
+    Flags of one letter are never bundled: llama.cpp has flags such as ``-st``, whose letters are flags here. Only
+    a number may follow the letter in the same word.
     """
     name, sign, value = word.partition("=")
     is_letter = len(name) == 2
@@ -107,7 +101,7 @@ def _split(word: str, by_name: Mapping[str, DeclaredFlag]) -> tuple[str, str | N
 
 
 def _texts(flag: DeclaredFlag, name: str, value: str | None, waiting: deque[str]) -> list[str]:
-    """The value of a flag, if the flag takes one: from the same word, else the next one, which is removed."""
+    """Return the value of a flag, from the same word or from the next one, which is removed; none for a switch."""
     if not flag.takes_value:
         if value is not None:
             _fail(f"{name} takes no value; write {name} alone")
@@ -126,8 +120,8 @@ def read_values(words: Words, flags: Sequence[DeclaredFlag], path: str) -> dict[
     """Return the values of the given flags and arguments, by field.
 
     Args:
-        words: as `match_words` returns them.
-        flags: those of the command.
+        words: the words after the command, as `match_words` returns them.
+        flags: the flags of the command.
         path: the command as it is typed.
 
     Raises:
@@ -138,9 +132,9 @@ def read_values(words: Words, flags: Sequence[DeclaredFlag], path: str) -> dict[
     for declared in flags:
         if declared.is_argument and rest:
             count = len(rest) if declared.is_list else 1
-            given[declared.field] = GivenFlag(declared, declared.flag.name, rest[:count])
+            given[declared.field] = TypedFlag(declared, declared.flag.name, rest[:count])
             del rest[:count]
-    values = {field: _read(flag, words) for field, flag in given.items()}
+    values = {field: _read(flag) for field, flag in given.items()}
     missing = next((flag for flag in flags if flag.is_required and flag.field not in values), None)
     if missing is not None:
         from .usage_hints import missing_sentence
@@ -153,13 +147,12 @@ def read_values(words: Words, flags: Sequence[DeclaredFlag], path: str) -> dict[
     return values
 
 
-def _read(given: GivenFlag, words: Words) -> Any:
+def _read(given: TypedFlag) -> Any:
     declared = given.declared
     if not declared.takes_value:
         return given.name not in declared.flag.negatives
-    texts = given.texts if declared.is_list else given.texts[-1:]
     try:
-        values = [declared.read(text) for text in texts]
+        values = [declared.read(text) for text in given.texts]
     except ValueError as error:
         _fail(f"{given.name}: {error}")
     return values if declared.is_list else values[0]
@@ -172,7 +165,7 @@ def _refuse_flag(word: str, flags: Sequence[DeclaredFlag], path: str) -> NoRetur
 
 
 def _fail(sentence: str) -> NoReturn:
-    # The help of all commands needs no exception, and imports no other room.
+    # An import at the top would make `gen --help` import common/, which the help does not need.
     from ..common.errors import UsageError
 
     raise UsageError(sentence) from None
@@ -201,7 +194,7 @@ class GenCommand(TyperCommand):
         return _flags_of(self.callback)
 
     def get_help_option(self, ctx: Any) -> None:
-        """No option of Typer's: the words ``--help`` and ``-h`` are read as all flags are."""
+        """Return no option: `parse_args` reads ``--help`` and ``-h`` as it reads all flags."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Read the words into values. Raises ``UsageError``, and ``typer.Exit`` after the help."""
@@ -210,7 +203,7 @@ class GenCommand(TyperCommand):
         if HELP.field in words.given:
             _show_help(self, ctx)
         values = _keep_values(ctx, words, flags)
-        # Typer would keep the values of an earlier call in place of those that are not given.
+        # Without their defaults, flags that are not given would keep their values of an earlier call.
         ctx.params.update({flag.field: values.get(flag.field, flag.default) for flag in flags if flag != HELP})
         return []
 
@@ -230,7 +223,7 @@ class GenGroup(TyperGroup):
         return _flags_of(self.callback)
 
     def get_help_option(self, ctx: Any) -> None:
-        """No option of Typer's, see `GenCommand`."""
+        """Return no option, see `GenCommand`."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Read the group's own flags into values, and leave the other words to the command that they name."""
@@ -239,7 +232,7 @@ class GenGroup(TyperGroup):
         if HELP.field in words.given:
             _show_help(self, ctx)
         _keep_values(ctx, Words(words.given, []), flags)
-        # Typer keeps the words of the command where only its own method may put them.
+        # Typer's method stores the words of the command in private attributes of the context.
         return super().parse_args(ctx, ["--", *words.rest])
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
@@ -261,7 +254,7 @@ class GenGroup(TyperGroup):
 
 
 def _flags_of(callback: Any) -> list[DeclaredFlag]:
-    """The flags of a command's options class, and ``--help``."""
+    """Return the flags of a command's options class, and ``--help``."""
     from .options.signature import declared_flags, options_class_of
 
     cls = options_class_of(callback)

@@ -51,9 +51,9 @@ def help_page(
 
     Args:
         path: the command as it is typed, such as ``gen run``.
-        text: what it does.
-        flags: its flags and arguments.
-        commands: the commands of a group by name, each with its summary.
+        text: the description of the command.
+        flags: the flags and arguments.
+        commands: the commands of a group by name, each with its summary; None for a single command.
     """
     width = page_width()
     sections = [wrap_usage(usage_line(path, flags, has_commands=bool(commands)), width), _body(text, width)]

@@ -1,4 +1,4 @@
-"""What to type in place of wrong words of a command line, above all flags and commands of other tools."""
+"""Hints on wrong words of a command line: what to type instead of flags and commands of other tools."""
 
 from __future__ import annotations
 
@@ -6,8 +6,7 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import fields
 
 from ..common.text import nearest_name
-from .command_line import respelled
-from .options.flag import DeclaredFlag
+from .options.flag import DeclaredFlag, respelled
 
 _COMMAND_SIMILARITY = 0.82
 """One wrong letter in a name of six, one too few or too many in a shorter name; ``watch`` is not ``batch``."""
@@ -136,11 +135,11 @@ _COMMAND_ADVICE = {
 
 
 def unknown_flag_sentence(word: str, flags: Sequence[DeclaredFlag], path: str) -> str:
-    """Return what to type in place of a word that begins with a dash and is not a flag of a command.
+    """Return the sentence on a word that begins with a dash and is not a flag of the command.
 
     Args:
-        word: as it was typed.
-        flags: those of the command.
+        word: the word as it was typed.
+        flags: the flags of the command.
         path: the command as it is typed, such as ``gen run``.
     """
     names = [name for flag in flags for name in flag.names]
@@ -175,14 +174,14 @@ def _unknown_long_flag(flag: str, names: Collection[str], path: str) -> str:
 
 
 def missing_sentence(flag: DeclaredFlag, path: str) -> str:
-    """Return what a command needs, and what it is."""
+    """Return the sentence on a flag or an argument that must be given."""
     name = flag.shown_name.rpartition(", ")[2]  # one of a flag's names is enough
     meaning = flag.flag.help.partition(";")[0].rstrip(".")
     return f"{path} needs {name}: {meaning[:1].lower()}{meaning[1:]}"
 
 
 def extra_words_sentence(words: Iterable[str], flags: Iterable[DeclaredFlag], path: str) -> str:
-    """Return what is wrong with words that no argument takes."""
+    """Return the sentence on words that no argument takes."""
     from .help_page import usage_line
 
     hint = _HINTS_ON_EXTRA_WORDS.get(path) or f"usage: {usage_line(path, flags)}"
@@ -190,10 +189,10 @@ def extra_words_sentence(words: Iterable[str], flags: Iterable[DeclaredFlag], pa
 
 
 def unknown_command_sentence(word: str, commands: Collection[str], path: str) -> str:
-    """Return what to type in place of a word that is no command of a group.
+    """Return the sentence on a word that is not a command of a group.
 
     Args:
-        word: as it was typed.
+        word: the word as it was typed.
         commands: the commands of the group.
         path: the group as it is typed, such as ``gen presets``.
     """
@@ -224,7 +223,7 @@ def command_advice(word: str, commands: Collection[str]) -> str | None:
 
 
 def _command_of_name(group: str, name: str) -> str | None:
-    """The command that shows what a group has under this name, ``gen presets show creative``; None: it has none.
+    """Return the command that shows the preset or grammar of this name; None if the group has none.
 
     ``group``: as it is typed, such as ``gen presets``.
     """
@@ -243,7 +242,7 @@ def _command_of_name(group: str, name: str) -> str | None:
 
 
 def _llama_cpp_sentence(name: str) -> str | None:
-    """What a flag means in llama.cpp, and what to do here; None if llama.cpp lacks it, or `gen` has it too."""
+    """Return the sentence on a flag of llama.cpp; None if llama.cpp lacks the flag, or `gen` has it too."""
     from ..presets.llama_cpp_flags import find_llama_cpp_flag
 
     flag = find_llama_cpp_flag(name)
@@ -257,12 +256,12 @@ def _flag_of_run(flag: str) -> str | None:
 
 
 def _other_way(command: str, flag: str, flags: Collection[str] = ()) -> str | None:
-    """What to do instead of a flag that a command lacks, as one sentence; None if nothing is known.
+    """Return the sentence on a flag that a command lacks; None if the flag is unknown.
 
     Args:
-        command: as it is typed, such as ``gen batch``.
-        flag: as it was typed.
-        flags: those that the command has.
+        command: the command as it is typed, such as ``gen batch``.
+        flag: the flag as it was typed.
+        flags: the names of the command's flags.
     """
     instead, reason = _FLAG_TO_USE.get(respelled(flag)), _FLAGS_TO_LEAVE_OUT.get(respelled(flag))
     if (command, flag) in _OTHER_WAYS:
@@ -275,7 +274,7 @@ def _other_way(command: str, flag: str, flags: Collection[str] = ()) -> str | No
 
 
 def _near_flag(flag: str, names: Collection[str]) -> str | None:
-    """A flag that is written alike, as a hint; None: there is none."""
+    """Return the hint on a flag with a similar name; None if there is none."""
     if flag[1:] in names:  # --n
         return f"write {flag[1:]}"
     near = nearest_name(
@@ -285,7 +284,7 @@ def _near_flag(flag: str, names: Collection[str]) -> str | None:
 
 
 def _way_to_set(flag: str, flags: Collection[str]) -> str | None:
-    """How a sampler is set whose name was typed as a flag; None: it is no sampler's, or takes no value."""
+    """Return how to set the sampler whose name was typed as a flag; None if none is so named, or has a value."""
     from ..samplers import SamplingError, find_sampler
     from .options.flag import flag_of
     from .options.sampling import FullSamplingOptions
@@ -302,7 +301,7 @@ def _way_to_set(flag: str, flags: Collection[str]) -> str | None:
 
 
 def _setting_of_run(flag: str) -> str | None:
-    """What ``--set`` takes in place of a sampler's flag of `gen run`; None if no ``--set`` does the same."""
+    """Return the argument of ``--set`` that replaces a flag of `gen run`; None if no ``--set`` does the same."""
     from .options.flag import flag_of
     from .options.sampling import FullSamplingOptions
 

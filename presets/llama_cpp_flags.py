@@ -1,10 +1,10 @@
-"""The flags of llama.cpp's programs, from a table: what each is there, and what to use in `gen`.
+"""The table of flags of llama.cpp's programs, each with its meaning there and the advice of `gen`.
 
 llama_cpp_flags.tsv has a line for each flag, or for several alike. Its columns:
 
 - ``names``: all names, separated by spaces; one that ends in ``*`` is the beginning of names.
 - ``option``: the setting that an import of a command line reads; empty for flags that an import leaves out.
-- ``meaning``: what the flag is in llama.cpp; empty where `gen` has the flag too, or is not a counterpart.
+- ``meaning``: noun phrase for the flag in llama.cpp; empty if `gen` has the flag, or is unlike the program.
 - ``advice``: what to do in `gen`.
 """
 
@@ -19,7 +19,7 @@ _FILE = Path(__file__).with_name("llama_cpp_flags.tsv")
 
 
 class LlamaCppFlag(NamedTuple):
-    """A line of the table, see above."""
+    """A line of the table; the fields are its columns."""
 
     names: tuple[str, ...]
     option: str = ""
@@ -29,7 +29,7 @@ class LlamaCppFlag(NamedTuple):
 
 @cache
 def llama_cpp_flags() -> tuple[LlamaCppFlag, ...]:
-    """Return the table. It is read when it is needed first: few commands name a flag of llama.cpp."""
+    """Return the table. The file is read at the first call, because few runs need a flag of llama.cpp."""
     _, *lines = _FILE.read_text(encoding="utf-8").splitlines()
     rows = (line.split("\t") for line in lines)
     return tuple(LlamaCppFlag(tuple(names.split()), *values) for names, *values in rows)

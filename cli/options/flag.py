@@ -20,6 +20,7 @@ REQUIRED: Any = ...
 _METAVARS: dict[type, str] = {int: "N", float: "N", str: "TEXT", Path: "FILE"}
 _MAX_CHOICES_CHARACTERS = 24
 """Longer lists of choices do not fit beside a flag; their flag has a metavar of its own."""
+_OTHER_SPELLINGS = {"--no-cnv": "-no-cnv"}
 _INTEGER = re.compile(r"([+-]?\d+(?:_\d+)*)(?:\.0+)?", re.ASCII)
 
 
@@ -27,8 +28,8 @@ class Bare(NamedTuple):
     """The value of a flag whose value may be left out.
 
     Attributes:
-        meaning: the text that the flag alone stands for.
-        value: the words that are read as a value of the flag; any other word is not.
+        meaning: the value of the flag alone.
+        value: pattern of the words that are read as the value; other words are not part of the flag.
     """
 
     meaning: str
@@ -36,15 +37,15 @@ class Bare(NamedTuple):
 
 
 class Flag(NamedTuple):
-    """What a field of an options class holds besides its type and its default.
+    """The declaration of a flag: all that a field of an options class holds besides its type and its default.
 
     Attributes:
-        name: what messages call it.
-        help: one line; a default stands at its end, in brackets.
-        names: on the command line; none for an argument.
+        name: the name in messages.
+        help: one line, which ends with the default in brackets.
+        names: the names on the command line; empty for an argument.
         negatives: names that switch the flag off.
         panel: the panel of the help; None: ``Options``.
-        metavar: what stands for the value in the help; None: what the type says.
+        metavar: placeholder of the value in the help; None: by the type.
         shows_default: the help shows the default after the text.
         sets: the setting that the flag changes, as ``--set`` names it; None: none, or not a single one.
         limit: the numbers that are allowed; None: left to the room that takes the value.
@@ -52,8 +53,8 @@ class Flag(NamedTuple):
         is_path: a text that is a path: it may have bytes that are not UTF-8.
         has_escapes: escapes such as ``\\n`` in a text are processed, unless ``--no-escape`` is given.
         completes: what stands for the value when a shell completes it; None: what the type says.
-        reads: makes a value of a text, and raises ``ValueError`` with what is wrong; None: the type does.
-        bare: the value of a flag whose value may be left out; None: it may not.
+        reads: function that converts a text, and raises ``ValueError`` with the sentence; None: by the type.
+        bare: meaning of the flag without a value; None: the value must be given.
     """
 
     name: str
@@ -74,7 +75,7 @@ class Flag(NamedTuple):
 
 
 class DeclaredFlag(NamedTuple):
-    """A flag or an argument of a command: its declaration, and what its field says.
+    """A flag or an argument of a command: its declaration, and the name, type and default of its field.
 
     Attributes:
         field: the name of the field in the options class.
@@ -117,7 +118,7 @@ class DeclaredFlag(NamedTuple):
 
     @property
     def metavar(self) -> str:
-        """What stands for a value in the help: as declared, else by its type; for an argument, its name."""
+        """Placeholder of a value in the help: as declared, or else by the type; for an argument, its name."""
         if self.flag.metavar is not None or self.is_argument:
             return self.flag.metavar or self.field.upper()
         if self.choices:
@@ -247,7 +248,7 @@ def flag(
             switch the flag off follow a slash: ``--mmap/--no-mmap``, or ``/--no-mmap`` alone.
         help: one line; a default stands at its end, in brackets.
         panel: the panel of the help; None: ``Options``.
-        metavar: what stands for the value in the help; None: what the type says.
+        metavar: placeholder of the value in the help; None: by the type.
         default: the value of a flag that is not given; `REQUIRED`: it must be given.
         shows_default: the help shows the default after the text.
         called: the name in messages, if that is not the first one.
@@ -257,8 +258,8 @@ def flag(
         is_path: a text that is a path.
         has_escapes: escapes in a text are processed.
         completes: what stands for the value when a shell completes it.
-        reads: makes a value of a text.
-        bare: the value of a flag whose value may be left out.
+        reads: function that converts a text.
+        bare: meaning of the flag without a value.
     """
     pairs = [name.partition("/") for name in names]
     described = Flag(
@@ -302,6 +303,11 @@ def argument(
     """
     described = Flag(called, help, metavar=metavar, has_escapes=has_escapes, completes=completes)
     return _field(described, default)
+
+
+def respelled(name: str) -> str:
+    """Return the name of a flag as it would be declared: llama.cpp reads ``--top_k`` as ``--top-k``."""
+    return _OTHER_SPELLINGS.get(name, name.replace("_", "-") if name.startswith("--") else name)
 
 
 def flag_of(declared: Any) -> Flag | None:

@@ -14,7 +14,7 @@ _COMMAND_LINE = "logitsmith.command_line"
 
 
 class CommandLine(NamedTuple):
-    """What the words after a command say.
+    """The values and the names on a command line.
 
     Attributes:
         values: the values of the given flags and arguments, by field.
