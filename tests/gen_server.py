@@ -24,7 +24,7 @@ from tempfile import TemporaryFile
 LONGEST_REQUEST_BYTES = 1 << 16
 IMPORTED_LATER = (
     *("llama_cpp", "numpy.ctypeslib", "numpy.ma", "numpy.random", "encodings.utf_8_sig"),
-    *("rich.console", "rich.table", "rich.progress", "rich._emoji_codes", "typer.rich_utils", "typer._adapters"),
+    *("rich.console", "rich.table", "rich.progress", "rich._emoji_codes"),
 )
 STYLE = re.compile(r"\x1b\[[0-9;]*m")
 
