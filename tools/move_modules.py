@@ -400,6 +400,7 @@ class _File:
             self._mover.problems.append(f"{self._file}: {place.name} of {place.module} is defined nowhere")
             return
         module, name = self._mover.new_place(place)
+        suffix = "" if suffix == f" as {name}" else suffix
         if module != self._new:
             yield self._module_name(module), f"{name}{suffix}"
         elif suffix not in ("", f" as {name}"):
@@ -427,6 +428,10 @@ class _File:
                     if (found.module, found.name) in self._mover.renamed and alias.asname is None:
                         renamed[alias.name] = self._mover.renamed[found.module, found.name]
         for node in ast.walk(self._tree):
+            match node:  # a TypeVar says its own name
+                case ast.Call(func=ast.Name("TypeVar"), args=[ast.Constant(str(name)), *_]) if name in renamed:
+                    start = self._offset(node.args[0].lineno, node.args[0].col_offset)
+                    yield Edit(start, start + len(name) + 2, f'"{renamed[name]}"')
             if isinstance(node, ast.Name) and node.id in renamed:
                 start = self._offset(node.lineno, node.col_offset)
                 yield Edit(start, start + len(node.id.encode()), renamed[node.id])
