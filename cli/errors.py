@@ -94,7 +94,7 @@ def flag_sentence(error: Exception, line_fields: Mapping[str, str] | None = None
     Names and values of the user's are in the problem, which stays as it is. ``line_fields``: what a line of input
     calls a parameter, which takes precedence over the flag.
     """
-    from ..common import LogitsmithError
+    from ..common.errors import LogitsmithError
 
     if not isinstance(error, LogitsmithError) or not error.advice:
         return str(error)
@@ -134,7 +134,7 @@ def _system_sentence(error: OSError) -> str:
     is_in_words = error.errno is None or error.strerror != os.strerror(error.errno)
     if is_in_words or not isinstance(error.filename, str):
         return f"{error.filename or 'output'}: {error.strerror}"
-    from ..common import write_problem
+    from ..common.files import write_problem
 
     return f"{error.filename}: {write_problem(error, Path(error.filename))}"
 

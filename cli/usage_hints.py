@@ -228,11 +228,11 @@ def _command_of_name(group: str, name: str) -> str | None:
     ``group``: as it is typed, such as ``gen presets``.
     """
     if group == "gen presets":
-        from ..presets import list_presets
+        from ..presets.search import list_presets
 
         names = [entry.name for entry in list_presets()]
     elif group == "gen grammars":
-        from ..grammars import list_grammars
+        from ..grammars.named_grammars import list_grammars
         from .inputs.grammar import grammar_folders
 
         names = [entry.name for entry in list_grammars(grammar_folders())]
@@ -285,7 +285,8 @@ def _near_flag(flag: str, names: Collection[str]) -> str | None:
 
 def _way_to_set(flag: str, flags: Collection[str]) -> str | None:
     """Return how to set the sampler whose name was typed as a flag; None if none is so named, or has a value."""
-    from ..samplers import SamplingError, find_sampler
+    from ..samplers.errors import SamplingError
+    from ..samplers.registry import find_sampler
     from .options.flag import flag_of
     from .options.sampling import FullSamplingOptions
 

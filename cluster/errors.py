@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..common import LogitsmithError
+from ..common.errors import LogitsmithError
 
 
 class ClusterError(LogitsmithError, RuntimeError):

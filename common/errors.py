@@ -1,8 +1,15 @@
-"""The common base of the rooms' exceptions."""
+"""The errors of the project, and pydantic's problems in its words."""
 
 from __future__ import annotations
 
-from typing import ClassVar
+import re
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, ClassVar
+
+from .text import count_noun, shorten
+
+if TYPE_CHECKING:
+    from pydantic_core import ErrorDetails
 
 
 class LogitsmithError(Exception):
@@ -35,3 +42,99 @@ class UsageError(LogitsmithError):
     """Wrong words on a command line: an unknown flag, a wrong value, flags that exclude each other."""
 
     exit_code = 2
+
+
+_KINDS = {
+    "float_parsing": "a number",
+    "float_type": "a number",
+    "int_parsing": "a whole number",
+    "int_parsing_size": "a whole number of this size",
+    "int_type": "a whole number",
+    "int_from_float": "a whole number",
+    "finite_number": "a finite number",
+    "string_type": "a text",
+    "string_unicode": "a text",
+    "bool_type": "true or false",
+    "bool_parsing": "true or false",
+    "none_required": "null",
+    "list_type": "a list",
+    "tuple_type": "a list",
+    "dict_type": "an object",
+    "mapping_type": "an object",
+    "model_type": "an object",
+    "model_attributes_type": "an object",
+    "dataclass_type": "an object",
+    "path_type": "a path",
+}
+"""What pydantic misses, by the type of its error."""
+_BOUNDS = {
+    "less_than": ("<", "lt"),
+    "less_than_equal": ("≤", "le"),
+    "greater_than": (">", "gt"),
+    "greater_than_equal": ("≥", "ge"),
+}
+"""Sign and limit of pydantic's errors of range."""
+_LENGTHS = {
+    "too_short": ("item", "min_length"),
+    "too_long": ("item", "max_length"),
+    "string_too_short": ("character", "min_length"),
+    "string_too_long": ("character", "max_length"),
+}
+"""What is counted, and the limit of pydantic's errors of length."""
+_OWN_VALIDATORS = ("value_error", "assertion_error")
+_JSON_WORDS = {"True": "true", "False": "false", "None": "null"}
+
+
+def problem_message(problem: ErrorDetails) -> str:
+    """Return what is wrong, without the field, such as ``'abc' is not a number``.
+
+    A message of our own validators comes without pydantic's prefix. No sentence is pydantic's.
+    """
+    kind, value = problem["type"], shorten(problem["input"])
+    if kind in _KINDS:
+        return f"{value} is not {_KINDS[kind]}"
+    if kind in _LENGTHS:
+        return _length_message(problem)
+    if kind in _OWN_VALIDATORS:
+        return str(problem["ctx"]["error"])
+    context = problem.get("ctx", {})
+    match kind:
+        case "missing":
+            message = "it is missing"
+        case "extra_forbidden":
+            message = "there is no such field"
+        case "json_invalid":
+            column = re.search(r" column (\d+)$", context["error"])
+            message = "not JSON" + (f", from column {column[1]} on" if column else "")
+        case "literal_error" | "enum":
+            message = _choice_message(value, context["expected"])
+        case _ if kind in _BOUNDS:
+            sign, limit = _BOUNDS[kind]
+            message = f"{problem['input']} is not {sign} {context[limit]}"
+        case _:
+            message = f"{value} cannot stand here"
+    return message
+
+
+def _length_message(problem: ErrorDetails) -> str:
+    noun, key = _LENGTHS[problem["type"]]
+    limit, length = problem["ctx"][key], len(problem["input"])
+    if limit == 0:
+        return f"it has {count_noun(length, noun)}, and has to be empty"
+    if length == 0:
+        return "it is empty"
+    bound = "at least" if key == "min_length" else "at most"
+    return f"it has {count_noun(length, noun)}; {bound} {limit:,} can stand here"
+
+
+def _choice_message(value: str, expected: str) -> str:
+    """``expected``: the choices as pydantic lists them, such as ``'a', 'b' or False``."""
+    choices = re.sub(r"\b(True|False|None)\b", lambda word: _JSON_WORDS[word[0]], expected)
+    is_single = " or " not in choices
+    return f"{value} is not supported, only {choices}" if is_single else f"{value} is not {choices}"
+
+
+def problem_sentence(path: Iterable[object], message: str) -> str:
+    """Return ``field.of.a.field: message``; without a path, the message alone."""
+    field = ".".join(map(str, path))
+    return f"{field}: {message}" if field else message

@@ -1,4 +1,4 @@
-"""JSON as its standard has it: no NaN, no Infinity."""
+"""JSON without what the standard forbids: read strictly, written compactly."""
 
 from __future__ import annotations
 
@@ -74,3 +74,8 @@ def json_problem(error: json.JSONDecodeError) -> str:
 
 def _refuse_constant(name: str) -> float:
     raise NonFiniteNumberError(f"there is no number {name}")
+
+
+# One encoder for all calls: `json.dumps` would make a new one for each.
+encode_json = json.JSONEncoder(ensure_ascii=False, allow_nan=False).encode
+"""A value as JSON on one line. Raises ``ValueError`` for a number that JSON does not have."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..common.lazy_exports import lazy_exports
-from ..common.limits import MAX_SLOTS
+from ..common.lazy import lazy_exports
+from ..common.machine import MAX_SLOTS
 
 if TYPE_CHECKING:
     from .batch import BatchAnswer, BatchFailure, BatchOutcome, generate_many
@@ -33,20 +33,12 @@ if TYPE_CHECKING:
     from .load_plan import LoadPlan, physical_cores, plan_load
     from .logprob_reader import LogprobReader, LogprobRequest
     from .model import Model
-    from .model_files import (
-        HubReference,
-        ModelEntry,
-        ModelFacts,
-        ModelNotHereError,
-        ModelSummary,
-        PullProgress,
-        list_models,
-        parse_hub_reference,
-        pull_model,
-        read_facts,
-        read_summaries,
-        resolve_model,
-    )
+    from .model_files.download import PullProgress, pull_model
+    from .model_files.entry import ModelEntry
+    from .model_files.facts import ModelFacts, read_facts
+    from .model_files.listing import list_models
+    from .model_files.resolve import HubReference, ModelNotHereError, parse_hub_reference, resolve_model
+    from .model_files.summary import ModelSummary, read_summaries
     from .model_path import locate
     from .native_build import LlamaCppBuild, llama_cpp_build, supports_gpu
     from .native_chat_template import builtin_chat_templates

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from time import perf_counter
 
-from ..grammars import GrammarError
-from ..samplers import SamplingError
+from ..grammars.errors import GrammarError
+from ..samplers.errors import SamplingError
 from .batch_exactness import EXACT, BatchExactness
 from .decoder_driver import DecoderDriver
 from .errors import AbortedError, ModelError

@@ -7,7 +7,8 @@ from time import perf_counter
 import numpy as np
 from numpy.typing import NDArray
 
-from ..grammars import Constraint, GrammarError, as_closable, as_guide
+from ..grammars.constraint import Constraint, as_closable, as_guide
+from ..grammars.errors import GrammarError
 from .vocabulary import Vocabulary
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
-from ..common import count_noun
+from ..common.text import count_noun
 from .errors import AbortedError, ModelError
 from .native_context import Logits, NativeContext
 from .prompt_pieces import PromptPieces

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from time import perf_counter
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from ..grammars import Constraint
-from ..samplers import Chain
+from ..grammars.constraint import Constraint
+from ..samplers.chain import Chain
 from .constraint_tracker import ConstraintTracker
 from .events import Token
 from .logprob_reader import LogprobReader

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from ..logprobs import TokenRecord
+from ..logprobs.records import TokenRecord
 from .batch_exactness import BatchExactness
 
 

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from time import perf_counter
 
-from ..grammars import Constraint
-from ..samplers import Chain
+from ..grammars.constraint import Constraint
+from ..samplers.chain import Chain
 from .context import Context, Progress
 from .context_shift import ContextShift
 from .decoder_driver import DecoderDriver

@@ -6,7 +6,7 @@ import mmap
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..common import file_problem
+from ..common.files import file_problem
 from .errors import AdapterError, ModelError
 from .gguf_header import DamagedError, HeaderReader
 from .gguf_rules import Values, describe_other_kind

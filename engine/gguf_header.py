@@ -10,7 +10,7 @@ import mmap
 import struct
 from collections.abc import Iterator
 
-from ..common import count_noun
+from ..common.text import count_noun
 from .gguf_rules import faults, missing_bytes
 
 _STRING, _ARRAY = 8, 9

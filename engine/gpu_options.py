@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import isfinite
 
-from ..common.limits import SPLIT_MODES
+from ..common.machine import SPLIT_MODES
 from .errors import ModelError
 
 SPLIT_MODE_IDS = dict(zip(SPLIT_MODES, (0, 1, 2, 3), strict=True))

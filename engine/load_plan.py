@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ..common.limits import INT32_MAX, MAX_THREADS
+from ..common.machine import INT32_MAX, MAX_THREADS
 from . import huge_pages
 from .compute_options import ComputeOptions
 from .context_options import ContextOptions

@@ -7,8 +7,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from ..logprobs import Distribution, LogprobSource, TokenLogprob
-from ..samplers import Candidates, LeadingRows, SoftmaxWorkspace
+from ..logprobs.records import Distribution, LogprobSource, TokenLogprob
+from ..samplers.array_types import LeadingRows
+from ..samplers.candidates import Candidates
+from ..samplers.softmax_sums import SoftmaxWorkspace
 from .errors import ModelError
 from .native_context import Logits
 from .vocabulary import Vocabulary

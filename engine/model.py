@@ -10,7 +10,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from ..common.limits import MAX_SLOTS
+from ..common.machine import MAX_SLOTS
 from .batch_exactness import EXACT, BatchExactness
 from .compute_options import ComputeOptions
 from .context import Context

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ..common.limits import NUMA_STRATEGIES
+from ..common.machine import NUMA_STRATEGIES
 from . import native_log  # noqa: F401 - it starts llama.cpp's back ends
 from .errors import ModelError
 from .native_binding import lib

@@ -9,9 +9,11 @@ from math import inf
 import numpy as np
 from numpy.typing import NDArray
 
-from ..grammars import Constraint, as_guide
-from ..logprobs import ChainDistance, Trace
-from ..samplers import Candidates, Chain
+from ..grammars.constraint import Constraint, as_guide
+from ..logprobs.next_token import ChainDistance
+from ..logprobs.trace import Trace
+from ..samplers.candidates import Candidates
+from ..samplers.chain import Chain
 from .context import Progress
 from .generation_task import prompt_token_ids
 from .model import Model

@@ -9,7 +9,8 @@ from array import array
 from pathlib import Path
 from typing import IO, Any
 
-from ..common import file_problem, parse_strict_json, write_problem, write_whole_file
+from ..common.files import file_problem, write_problem, write_whole_file
+from ..common.strict_json import parse_strict_json
 from .errors import ModelError
 from .model import Model
 from .native_build import llama_cpp_build

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain, islice
 
-from ..common import count_noun
-from ..logprobs import Distribution
+from ..common.text import count_noun
+from ..logprobs.records import Distribution
 from .context import Progress
 from .errors import AbortedError, ModelError
 from .events import PromptToken

@@ -9,8 +9,10 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ..logprobs import Trace, TraceCandidate, TraceDraw, TraceStage
-from ..samplers import Candidates, Chain, ChainRecord, ChainRecorder, StageRecord
+from ..logprobs.trace import Trace, TraceCandidate, TraceDraw, TraceStage
+from ..samplers.candidates import Candidates
+from ..samplers.chain import Chain
+from ..samplers.chain_recorder import ChainRecord, ChainRecorder, StageRecord
 from .errors import ModelError
 from .native_context import Logits
 from .vocabulary import Vocabulary

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..common.lazy_exports import lazy_exports
+from ..common.lazy import lazy_exports
 
 if TYPE_CHECKING:
     from .background_constraint import BackgroundConstraint

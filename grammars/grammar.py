@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from .completion_search import search_completion
 from .errors import GrammarError
-from .gbnf import shortest_suffix
+from .gbnf.completion import shortest_suffix
 from .limits import MAX_COMPLETION_BYTES, PARSER_LIMITS, SEARCH_LIMITS
 from .parsed_grammar import ParsedGrammar
 from .tokenizer import tokenizer_of

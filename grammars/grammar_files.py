@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ..common.text_files import TextFileError, read_text_file
+from ..common.files import TextFileError, read_text_file
 from .errors import GrammarError
 from .limits import MAX_SOURCE_CHARACTERS
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..common.named_files import find_named_files, search_path
+from ..common.files import find_named_files, search_path
 from ..common.text import nearest_name
 from .errors import GrammarError
 

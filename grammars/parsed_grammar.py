@@ -10,7 +10,7 @@ from typing import Any
 from llguidance import regex_to_lark
 
 from .errors import GrammarError, line_and_column
-from .gbnf import GbnfGrammar, parse_gbnf
+from .gbnf.gbnf_grammar import GbnfGrammar, parse_gbnf
 from .json_schema import ONE_LINE_STYLE, json_schema_to_lark, parse_json_schema
 from .limits import MAX_SOURCE_CHARACTERS
 from .schema_errors import loosen

@@ -8,8 +8,9 @@ from typing import cast
 
 from .compile import compile_grammar
 from .errors import GrammarError
-from .gbnf import GbnfGrammar, Node, Rules, ShortestTexts
-from .gbnf.nodes import AltNode, CharsNode, RefNode, RepeatNode, SeqNode, TextNode
+from .gbnf.gbnf_grammar import GbnfGrammar
+from .gbnf.nodes import AltNode, CharsNode, Node, RefNode, RepeatNode, Rules, SeqNode, TextNode
+from .gbnf.shortest_texts import ShortestTexts
 from .parsed_grammar import parse_grammar
 from .random_walk import random_walk
 

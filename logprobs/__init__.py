@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..common.lazy_exports import lazy_exports
+from ..common.lazy import lazy_exports
 
 if TYPE_CHECKING:
+    from ..common.strict_json import encode_json
     from .batch_lines import (
         batch_error,
         batch_id,
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
         TextTokenStream,
         tokens_of_text,
     )
-    from .json_encoder import encode_json
     from .jsonl_lines import done_line, prompt_line, start_line, token_line
     from .llama_server_format import llama_server_completion
     from .next_token import ChainDistance, TracedChain, next_token_fields

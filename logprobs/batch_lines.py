@@ -7,8 +7,8 @@ from dataclasses import replace
 from hashlib import sha256
 from typing import Any
 
+from ..common.strict_json import encode_json
 from .completion import Completion, usage
-from .json_encoder import encode_json
 from .jsonl_lines import token_members
 from .openai_format import chat_completion, text_completion
 from .records import TokenRecord

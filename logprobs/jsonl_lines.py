@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
-from .json_encoder import encode_json
+from ..common.strict_json import encode_json
 from .records import Distribution, TokenLogprob, TokenRecord, display_text, finite_or_none
 
 

@@ -10,7 +10,9 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, Field, TypeAdapter, ValidationError
 
-from ..common import parse_strict_json, problem_message, problem_sentence, replace_surrogates
+from ..common.errors import problem_message, problem_sentence
+from ..common.strict_json import parse_strict_json
+from ..common.text import replace_surrogates
 from .recorded_trace import Byte, Nats, RecordedTrace
 from .records import LogprobSource
 

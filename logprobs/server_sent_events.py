@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from .json_encoder import encode_json
+from ..common.strict_json import encode_json
 
 SERVER_SENT_DONE = "data: [DONE]\n\n"
 """The end of a stream."""

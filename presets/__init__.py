@@ -2,24 +2,17 @@
 
 from typing import TYPE_CHECKING
 
-from ..common.lazy_exports import lazy_exports
+from ..common.lazy import lazy_exports
 
 if TYPE_CHECKING:
     from .chain_arrangement import Arrangement, arrange_by_adaptive_p, arrange_by_mirostat, arrange_by_samplers
     from .errors import PresetError
-    from .foreign import (
-        AmbiguousFormatError,
-        Exported,
-        Imported,
-        LoadedPreset,
-        MissingSectionError,
-        export_preset,
-        import_metadata,
-        import_preset,
-        import_text,
-        is_foreign,
-        load_any_preset,
-    )
+    from .foreign.any_preset import LoadedPreset, is_foreign, load_any_preset
+    from .foreign.export import export_preset
+    from .foreign.imported import Imported, MissingSectionError
+    from .foreign.importing import import_metadata, import_preset, import_text
+    from .foreign.outgoing import Exported
+    from .foreign.recognise import AmbiguousFormatError
     from .foreign_formats import EXPORT_FORMATS, FORMATS
     from .gguf_preset import preset_from_metadata
     from .llama_cpp_names import LLAMA_CPP_SAMPLERS
@@ -29,13 +22,7 @@ if TYPE_CHECKING:
     from .resolve import Settings, SettingValue, preset_folder, resolve_settings
     from .schema import preset_json_schema
     from .search import PresetEntry, config_folder, find_preset, list_presets, names_file, split_section
-    from .settings_changes import (
-        override_settings,
-        preset_of_text,
-        replace_chain,
-        replace_preset,
-        settings_text,
-    )
+    from .settings_changes import override_settings, preset_of_text, replace_chain, replace_preset, settings_text
     from .user_defaults import UserConfig, user_config
     from .written_config import config_file
     from .yaml_reader import parse_yaml_scalar

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from ..common import LogitsmithError
+from ..common.errors import LogitsmithError
 
 
 class PresetError(LogitsmithError, ValueError):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ..common import nearest_name
+from ..common.text import nearest_name
 
 _KEY_SIMILARITY = 0.6
 """Least similarity of a key that is suggested (see `difflib`)."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..common import one_of, shorten
+from ..common.text import one_of, shorten
 from .errors import PresetError
 
 _SAMPLERS = (

@@ -7,8 +7,11 @@ from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
-from ..common import problem_message, shorten
-from ..samplers import Sampler, SamplingError, make_sampler
+from ..common.errors import problem_message
+from ..common.text import shorten
+from ..samplers.base import Sampler
+from ..samplers.chain_builder import make_sampler
+from ..samplers.errors import SamplingError
 from .errors import PresetError
 from .hints import name_hint
 

@@ -6,8 +6,9 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-from ..common import shorten
-from ..samplers import SamplingError, find_sampler
+from ..common.text import shorten
+from ..samplers.errors import SamplingError
+from ..samplers.registry import find_sampler
 from .errors import PresetError
 from .yaml_reader import parse_yaml_scalar
 

@@ -17,8 +17,10 @@ from pydantic import (
     model_validator,
 )
 
-from ..common import shorten
-from ..samplers import SEED_MAX, Sampler, parse_chain
+from ..common.text import shorten
+from ..samplers.base import Sampler
+from ..samplers.chain_builder import parse_chain
+from ..samplers.mersenne_twister import SEED_MAX
 from .errors import PresetError
 from .messages import check_keys, field_message
 

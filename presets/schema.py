@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..samplers import Sampler, catalogue
+from ..samplers.base import Sampler
+from ..samplers.registry import catalogue
 from .preset import Preset
 
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..common import SearchFolder, find_named_files, search_path
+from ..common.files import SearchFolder, find_named_files, search_path
 from .errors import PresetError
 from .hints import preset_hint
 

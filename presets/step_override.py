@@ -6,8 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from ..common import shorten
-from ..samplers import Sampler, Stage, StepSpec, find_sampler
+from ..common.text import shorten
+from ..samplers.base import Sampler
+from ..samplers.registry import find_sampler
+from ..samplers.stage import Stage
+from ..samplers.step_spec import StepSpec
 from .errors import PresetError
 from .messages import make_step
 from .override import Override, StepTarget, step_target

@@ -8,7 +8,7 @@ from typing import Any
 import yaml
 from yaml.reader import ReaderError
 
-from ..common import TextFileError, decode_text_file, read_text_file
+from ..common.files import TextFileError, decode_text_file, read_text_file
 from .errors import PresetError
 from .yaml_loader import MAX_VALUES, BoundedLoader, Yaml12Loader
 from .yaml_problems import yaml_problem

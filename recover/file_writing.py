@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import IO
 
-from ..common import write_whole_file
+from ..common.files import write_whole_file
 from .errors import RecoverError
 
 

@@ -13,9 +13,10 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from ..common import AppendOnlyFile, InputTooLargeError, parse_strict_json, problem_message, problem_sentence
-from ..common.limits import INT32_MAX
-from ..logprobs import encode_json
+from ..common.errors import problem_message, problem_sentence
+from ..common.files import AppendOnlyFile, InputTooLargeError
+from ..common.machine import INT32_MAX
+from ..common.strict_json import encode_json, parse_strict_json
 from .endpoints.base import EndpointAnswer
 from .errors import RecoverError
 from .question import QuestionKey

@@ -9,7 +9,7 @@ from concurrent.futures import TimeoutError as NotYetError
 from threading import Lock
 from typing import Any, TypeVar
 
-from ..common import is_utf8
+from ..common.text import is_utf8
 from .call_budget import CallBudget, StopAskingError
 from .endpoints.answer_checks import checked_answer
 from .endpoints.base import Bias, Endpoint, EndpointAnswer, QuestionKind

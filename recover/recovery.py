@@ -13,7 +13,12 @@ from .call_budget import StopAskingError
 from .endpoints.base import Endpoint
 from .errors import RecoverError
 from .estimates import LogprobEstimates
-from .methods import bisection, by_basis, forced, parallel, ranking, single, top_n
+from .methods.bisection import bisection, ranking
+from .methods.by_basis import by_basis
+from .methods.forced import forced
+from .methods.parallel import parallel
+from .methods.single import single
+from .methods.top_n import top_n
 from .probing.base_window import BaseWindow, measure_base_window
 from .probing.bias_range import BiasRange
 from .probing.drift import DriftMonitor

@@ -11,7 +11,8 @@ from .call_budget import StopAskingError
 from .endpoints.base import Endpoint
 from .errors import RecoverError
 from .estimates import LogprobEstimates
-from .methods import forced, single
+from .methods.forced import forced
+from .methods.single import single
 from .numerics import Float64s
 from .probing.base_window import measure_base_window
 from .probing.bias_range import BiasRange

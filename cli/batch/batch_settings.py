@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ...engine import Model
-from ...samplers import StepSpec
+from ...engine.model import Model
+from ...samplers.step_spec import StepSpec
 from .request_resolver import BatchDefaults, RequestResolver
 
 _LEFT_OUT = frozenset({"fingerprint", "threads"})

@@ -11,7 +11,7 @@ from queue import Empty, Queue
 from threading import Thread
 from typing import Any, BinaryIO, Generic, TypeVar
 
-from ...common import MAX_LINE_BYTES, bounded_lines
+from ...common.files import MAX_LINE_BYTES, bounded_lines
 from ..inputs.json_lines import InvalidLineError, number_lines, parse_object
 from .template import PromptTemplate
 

@@ -13,16 +13,9 @@ from typing import Any, NamedTuple, Protocol
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from ...common import (
-    AppendOnlyFile,
-    InputTooLargeError,
-    LogitsmithError,
-    json_problem,
-    parse_strict_json,
-    problem_message,
-    problem_sentence,
-    write_problem,
-)
+from ...common.errors import LogitsmithError, problem_message, problem_sentence
+from ...common.files import AppendOnlyFile, InputTooLargeError, write_problem
+from ...common.strict_json import json_problem, parse_strict_json
 
 _SYNC_EVERY_RESULTS, _SYNC_EVERY_SECONDS = 32, 1.0
 """Results are forced to the disk in groups: a sync after each would cost more than a short answer."""

@@ -7,8 +7,8 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
-from ...common import shorten
-from ...presets import Override
+from ...common.text import shorten
+from ...presets.override import Override
 
 Json = dict[str, Any]
 

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from ...common import count_noun
-from ...common.text_files import open_input
+from ...common.files import open_input
+from ...common.text import count_noun
 from ..errors import note
 from ..interrupt import Interrupt
 from ..options.batch import BatchOptions

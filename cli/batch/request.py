@@ -9,8 +9,9 @@ from typing import Annotated, Literal
 
 from pydantic import Field, ValidationError, field_validator, model_validator
 
-from ...common import nearest_name, problem_message, problem_sentence, shorten
-from ...presets import Override
+from ...common.errors import problem_message, problem_sentence
+from ...common.text import nearest_name, shorten
+from ...presets.override import Override
 from ..errors import flag_sentence
 from ..inputs.json_lines import InvalidLineError
 from .openai_line import SETTING_OF_FIELD, ChatBody, ChatMessage, CompletionBody, Json, OpenAILine, StrictModel

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ...engine import ChatTemplate, GenerationRequest, Model, build_prompt, format_chat, open_chat_template
-from ...samplers import build
+from ...engine.chat import build_prompt, format_chat, open_chat_template
+from ...engine.chat_template import ChatTemplate
+from ...engine.generation_task import GenerationRequest
+from ...engine.model import Model
+from ...samplers.chain_builder import build
 from ..errors import note
 from .request_resolver import ResolvedRequest
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import NoReturn
 
-from ...engine import ModelError
-from ...grammars import GrammarError
-from ...logprobs import batch_id
-from ...presets import PresetError
-from ...samplers import SamplingError
+from ...engine.errors import ModelError
+from ...grammars.errors import GrammarError
+from ...logprobs.batch_lines import batch_id
+from ...presets.errors import PresetError
+from ...samplers.errors import SamplingError
 from ..inputs.json_lines import InvalidLineError
 from ..render.batch import BatchProgress
 from .accepted_request import AcceptedRequest

@@ -7,10 +7,13 @@ from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any
 
-from ...engine import LogprobRequest
-from ...grammars import GrammarSpec, grammar_table, resolve_grammar
-from ...presets import Override, Preset, PresetError, Settings, parse_set, resolve_settings
-from ...samplers import StepSpec
+from ...engine.logprob_reader import LogprobRequest
+from ...grammars.grammar_spec import GrammarSpec, grammar_table, resolve_grammar
+from ...presets.errors import PresetError
+from ...presets.override import Override, parse_set
+from ...presets.preset import Preset
+from ...presets.resolve import Settings, resolve_settings
+from ...samplers.step_spec import StepSpec
 from ..inputs.chains import chat_template_source
 from ..inputs.grammar import grammar_folders, report_left_out
 from ..inputs.json_lines import InvalidLineError

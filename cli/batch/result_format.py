@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ... import logprobs
-from ...engine import BatchAnswer
+from ...common.strict_json import encode_json
+from ...engine.batch import BatchAnswer
+from ...logprobs.batch_lines import failure_line, openai_failure_line, openai_result_line, result_line
+from ...logprobs.completion import Completion
 from ..inputs.json_lines import InvalidLineError
 from ..render.completion_parts import completion_finish, completion_head
 from .accepted_request import AcceptedRequest
@@ -36,9 +38,9 @@ class ResultFormat:
         """The result of an answer, as JSON on one line."""
         start, done = answer.start, answer.done
         head = completion_head(start, request.request_id, prompt="")
-        completion = logprobs.Completion(head, None, answer.tokens, completion_finish(done))
+        completion = Completion(head, None, answer.tokens, completion_finish(done))
         if not self._is_openai:
-            return logprobs.result_line(
+            return result_line(
                 request.id,
                 request.line,
                 completion,
@@ -47,12 +49,12 @@ class ResultFormat:
                 exactness=str(answer.exactness),
                 worker=self._worker,
             )
-        record = logprobs.openai_result_line(request.id, completion, request.is_chat)
+        record = openai_result_line(request.id, completion, request.is_chat)
         if self._worker is not None:
             record["response"]["body"]["worker"] = self._worker
-        return logprobs.encode_json(record)
+        return encode_json(record)
 
     def failure_record(self, request_id: str, error: dict[str, Any]) -> dict[str, Any]:
         """The record of a line without an answer; ``error`` is made by `logprobs.batch_error`."""
-        make_line = logprobs.openai_failure_line if self._is_openai else logprobs.failure_line
+        make_line = openai_failure_line if self._is_openai else failure_line
         return make_line(request_id, error)

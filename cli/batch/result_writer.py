@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from ...engine import BatchAnswer
-from ...logprobs import batch_error, encode_json
+from ...common.strict_json import encode_json
+from ...engine.batch import BatchAnswer
+from ...logprobs.batch_lines import batch_error
 from ..render.batch import BatchProgress
 from .accepted_request import AcceptedRequest
 from .journal import ResultSink

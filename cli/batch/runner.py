@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
-from ...engine import BatchAnswer, GenerationRequest, Model, ModelError, generate_many
-from ...grammars import GrammarError
-from ...samplers import SamplingError
+from ...engine.batch import BatchAnswer, generate_many
+from ...engine.errors import ModelError
+from ...engine.generation_task import GenerationRequest
+from ...engine.model import Model
+from ...grammars.errors import GrammarError
+from ...samplers.errors import SamplingError
 from ..render.batch import ProgressDisplay
 from .accepted_request import AcceptedRequest
 from .input_lines import BackgroundItems, InputLine

@@ -11,7 +11,8 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from ...common import parse_strict_json, read_bounded, write_whole_file
+from ...common.files import read_bounded, write_whole_file
+from ...common.strict_json import parse_strict_json
 from .journal import JournalError
 
 _SUFFIX = ".settings.json"

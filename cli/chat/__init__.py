@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ...common.lazy_exports import lazy_exports
+from ...common.lazy import lazy_exports
 
 if TYPE_CHECKING:
     from .answer_recording import visible_text
@@ -31,17 +31,10 @@ if TYPE_CHECKING:
     from .prompt_cache import keep_prompt_cache, take_up_prompt_cache
     from .reasoning import AnswerPart, ReasoningSplitter
     from .session import ChatSession
-    from .store import (
-        AnswerRecipe,
-        ChatStore,
-        ConversationSummary,
-        SearchHit,
-        StoredAnswer,
-        StoredMessage,
-        StoreError,
-        StoreWriteError,
-        store_path,
-    )
+    from .store.chat_store import ChatStore
+    from .store.errors import StoreError, StoreWriteError
+    from .store.location import store_path
+    from .store.records import AnswerRecipe, ConversationSummary, SearchHit, StoredAnswer, StoredMessage
     from .tree import TreeLine, tree_lines
 
 __all__ = [

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 from .answer_writer import AnswerWriter
 from .conversation import Conversation
-from .store import AnswerRecipe, StoredMessage
+from .store.records import AnswerRecipe, StoredMessage
 
 if TYPE_CHECKING:
-    from ...engine import ChatTemplate, Done, Event, Token
+    from ...engine.chat_template import ChatTemplate
+    from ...engine.events import Done, Event, Token
 
 _SECONDS_BETWEEN_WRITES = 0.1
 
@@ -58,7 +59,7 @@ class AnswerRecording:
 
     def record(self, events: Iterator[Event]) -> Generator[Event, None, None]:
         """Yield the events. If whoever takes them stops early, what is there is stored."""
-        from ...engine import Done, Start, Token
+        from ...engine.events import Done, Start, Token
 
         cached_tokens = 0
         try:

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from .store import AnswerRecipe
+from .store.records import AnswerRecipe
 
 if TYPE_CHECKING:
-    from ...grammars import GrammarSpec
-    from ...samplers import StepSpec
+    from ...grammars.grammar_spec import GrammarSpec
+    from ...samplers.step_spec import StepSpec
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ def recipe_of(
         model: the `model_record` of the model.
         dropped: how many messages after the system message are left out of its prompt.
     """
-    from ...engine import versions
+    from ...engine.generation_task import versions
 
     return AnswerRecipe(
         model=model,

@@ -6,7 +6,9 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from .failover_store import FailoverStore
-from .store import AnswerRecipe, ChatStore, GrowingAnswer, StoredMessage
+from .store.chat_store import ChatStore
+from .store.growing_answer import GrowingAnswer
+from .store.records import AnswerRecipe, StoredMessage
 
 _Result = TypeVar("_Result")
 

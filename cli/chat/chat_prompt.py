@@ -17,10 +17,11 @@ from .context_room import (
 from .errors import ContextFullError
 from .failover_store import Report
 from .reasoning import text_for_template
-from .store import StoredMessage
+from .store.records import StoredMessage
 
 if TYPE_CHECKING:
-    from ...engine import ChatTemplate, Model
+    from ...engine.chat_template import ChatTemplate
+    from ...engine.model import Model
 
 OnFull = Literal["stop", "drop"]
 """What to do with a conversation that does not fit: refuse it, or leave out its oldest turns."""
@@ -68,7 +69,7 @@ class PromptMaker:
 
         Raises ``ModelError``.
         """
-        from ...engine import format_chat
+        from ...engine.chat import format_chat
 
         chat = template_messages(messages, self._template)
         text = format_chat(self._model, chat, self._template, self._report_once)

@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from ...common import count_noun
+from ...common.text import count_noun
 from .errors import ContextFullError
-from .store import StoredMessage
+from .store.records import StoredMessage
 
 _WARNING_SHARE = 0.75
 """From this share of the context on, there is a warning."""

@@ -4,19 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...common.whole_file import deferred_interrupts
+from ...common.files import deferred_interrupts
 from .answer_writer import AnswerWriter
 from .conversation_tree import ConversationTree
 from .failover_store import FailoverStore, Report
-from .store import (
-    AnswerRecipe,
-    ChatStore,
-    Role,
-    StoredMessage,
-    StoreError,
-    StoreWriteError,
-    finish_abandoned,
-)
+from .store.chat_store import ChatStore
+from .store.errors import StoreError, StoreWriteError
+from .store.growing_answer import finish_abandoned
+from .store.records import AnswerRecipe, Role, StoredMessage
 
 
 class Conversation(ConversationTree):

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from .failover_store import FailoverStore
-from .store import ChatStore, Role, StoredAnswer, StoredMessage, StoreError
+from .store.chat_store import ChatStore
+from .store.errors import StoreError
+from .store.records import Role, StoredAnswer, StoredMessage
 
 
 class ConversationTree:

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from .chat_prompt import template_messages
-from .store import StoredMessage
+from .store.records import StoredMessage
 
 if TYPE_CHECKING:
-    from ...engine import ChatTemplate
+    from ...engine.chat_template import ChatTemplate
 
 _TITLES = {"system": "System", "user": "User", "assistant": "Assistant"}
 

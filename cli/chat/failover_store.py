@@ -6,8 +6,11 @@ from collections.abc import Callable
 from time import monotonic
 from typing import TypeVar
 
-from ...common import count_noun
-from .store import ChatStore, StoreWriteError, copy_conversation, discard_growing
+from ...common.text import count_noun
+from .store.chat_store import ChatStore
+from .store.copying import copy_conversation
+from .store.errors import StoreWriteError
+from .store.growing_answer import discard_growing
 
 Report = Callable[[str], object]
 """Called with a sentence that the user should see."""

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 from .failover_store import Report
 
 if TYPE_CHECKING:
-    from ...engine import Model
+    from ...engine.model import Model
 
 
 def keep_prompt_cache(model: Model, path: Path, report: Report) -> None:
     """Write what a model has read, for `take_up_prompt_cache`. Reports it if that is not possible."""
-    from ...engine import PromptCacheError, save_prompt_cache
+    from ...engine.prompt_cache import PromptCacheError, save_prompt_cache
 
     try:
         save_prompt_cache(model, path)
@@ -26,7 +26,7 @@ def take_up_prompt_cache(model: Model, path: Path, report: Report) -> None:
 
     A file that does not exist yet is none.
     """
-    from ...engine import PromptCacheError, load_prompt_cache
+    from ...engine.prompt_cache import PromptCacheError, load_prompt_cache
 
     try:
         load_prompt_cache(model, path)

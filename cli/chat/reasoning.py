@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from ...engine import ReasoningTags
+    from ...engine.chat_template import ReasoningTags
 
 
 class AnswerPart(NamedTuple):

@@ -6,11 +6,13 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from .errors import ChatError, ReplayError
-from .store import StoredAnswer
+from .store.records import StoredAnswer
 
 if TYPE_CHECKING:
-    from ...engine import Event, Model
-    from ...grammars import Constraint, GrammarSpec
+    from ...engine.events import Event
+    from ...engine.model import Model
+    from ...grammars.constraint import Constraint
+    from ...grammars.grammar_spec import GrammarSpec
 
 
 def model_record(model: Model) -> dict[str, Any]:
@@ -26,7 +28,7 @@ def constraint_of(model: Model, spec: GrammarSpec | None, beginning: str) -> Con
     if spec is None:
         return None
     from ...engine.generation_task import start_constraint
-    from ...grammars import GrammarError
+    from ...grammars.errors import GrammarError
 
     constraint = start_constraint(spec, model)
     try:
@@ -56,9 +58,10 @@ def replay(
         is_interrupted: once it returns True, this ends.
         progress: called while the prompt is read.
     """
-    from ...engine import Token, generate
-    from ...grammars import GrammarSpec
-    from ...samplers import build
+    from ...engine.events import Token
+    from ...engine.generation import generate
+    from ...grammars.grammar_spec import GrammarSpec
+    from ...samplers.chain_builder import build
 
     recipe = answer.recipe
     spec = None if recipe.grammar is None else GrammarSpec(**recipe.grammar)
@@ -99,7 +102,7 @@ def check_model(loaded: dict[str, Any], answer: StoredAnswer) -> None:
 
 def _what_changed(model: Model, answer: StoredAnswer) -> str:
     """What is known to be different from when the answer was made."""
-    from ...engine import versions
+    from ...engine.generation_task import versions
 
     recipe = answer.recipe
     now, before = {**model_record(model), **versions()}, {**recipe.model, **recipe.versions}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from ...common import count_noun
+from ...common.text import count_noun
 from .answer_recording import AnswerRecording
 from .answer_settings import AnswerSettings, recipe_of
 from .chat_prompt import OnFull, PromptMaker, template_messages, text_behind
@@ -15,10 +15,12 @@ from .errors import ChatError
 from .failover_store import Report
 from .reasoning import ReasoningSplitter
 from .replay import check_model, constraint_of, model_record, replay
-from .store import StoredAnswer, StoredMessage
+from .store.records import StoredAnswer, StoredMessage
 
 if TYPE_CHECKING:
-    from ...engine import ChatTemplate, Event, Model
+    from ...engine.chat_template import ChatTemplate
+    from ...engine.events import Event
+    from ...engine.model import Model
 
 _NOTHING_TO_ANSWER = "there is no message of yours to answer"
 
@@ -51,7 +53,7 @@ class ChatSession:
 
         Raises ``ModelError`` if there is no chat template.
         """
-        from ...engine import open_chat_template
+        from ...engine.chat import open_chat_template
 
         self.model, self.conversation, self.on_full = model, conversation, on_full
         self.template = template or open_chat_template(model)
@@ -207,8 +209,8 @@ class ChatSession:
             is_interrupted: once it returns True, the answer ends.
             progress: called while the prompt is read.
         """
-        from ...engine import generate
-        from ...samplers import build
+        from ...engine.generation import generate
+        from ...samplers.chain_builder import build
 
         model = self.model
         fitted = self._fit(parent, beginning, settings.max_tokens)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from .store import StoredMessage
+from .store.records import StoredMessage
 
 if TYPE_CHECKING:
     from .conversation import Conversation

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...engine import versions
+from ...engine.generation_task import versions
 
 
 class Admission:

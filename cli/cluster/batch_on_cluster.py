@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ...cluster import ClusterRun, Task, TaskResult
-from ...engine import default_slots
+from ...cluster.cluster_run import ClusterRun
+from ...cluster.tasks import Task, TaskResult
+from ...engine.slots import default_slots
 from ..batch.accepted_request import AcceptedRequest
 from ..batch.parts import BatchParts, stop_of
 from ..batch.result_writer import ResultWriter

@@ -6,10 +6,12 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ...cluster import FindFile, Task, TaskResult
-from ...engine import BatchAnswer, GenerationRequest, ModelError, generate_many
-from ...grammars import GrammarError
-from ...samplers import SamplingError
+from ...cluster.tasks import FindFile, Task, TaskResult
+from ...engine.batch import BatchAnswer, generate_many
+from ...engine.errors import ModelError
+from ...engine.generation_task import GenerationRequest
+from ...grammars.errors import GrammarError
+from ...samplers.errors import SamplingError
 from ..batch.request import line_sentence
 from ..batch.request_builder import RequestBuilder
 from ..batch.result_format import ResultFormat

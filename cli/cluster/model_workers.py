@@ -8,12 +8,20 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from ...cluster import ClusterRun, ClusterRunOptions, ServiceFactory, ServicePlan, WorkerNeeds, connected
-from ...engine import Model, ModelError, estimate_memory, llama_cpp_build, physical_cores, versions
+from ...cluster.cluster_run import ClusterRun, ClusterRunOptions
+from ...cluster.connection import connected
+from ...cluster.placement import WorkerNeeds
+from ...cluster.tasks import ServiceFactory, ServicePlan
+from ...common.machine import machine
+from ...engine.errors import ModelError
+from ...engine.generation_task import versions
+from ...engine.load_plan import physical_cores
+from ...engine.model import Model
 from ...engine.model_files.parts import first_part
+from ...engine.native_build import llama_cpp_build
+from ...engine.slots import estimate_memory
 from ..batch.batch_settings import ModelDescription, describe_model
 from ..errors import note
-from ..inputs.machine import machine
 from ..inputs.model import ModelSpec, with_origin
 from ..interrupt import Interrupt
 from ..options.cluster import ClusterOptions

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Iterator
 
 import typer
 
-from ...cluster import Task, TaskResult
+from ...cluster.tasks import Task, TaskResult
 from ...common.errors import UsageError
-from ...common.text_files import input_name, open_input
+from ...common.files import input_name, open_input
 from ..batch.input_lines import BackgroundItems, as_they_come
 from ..batch.parts import stop_of
 from ..errors import FAILED, say

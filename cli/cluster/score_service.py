@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ...cluster import FindFile, Task, TaskResult
-from ...common import LogitsmithError
-from ...engine import ModelError
+from ...cluster.tasks import FindFile, Task, TaskResult
+from ...common.errors import LogitsmithError
+from ...engine.errors import ModelError
 from ..errors import BAD_USAGE, flag_sentence
 from ..inputs.json_lines import InvalidLineError
 from ..inputs.model import ModelSpec

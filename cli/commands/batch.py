@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from ...common.errors import UsageError
-from ...common.text_files import file_errors_in_words, is_stdin, open_input
+from ...common.files import file_errors_in_words, is_stdin, open_input
 from ..errors import FAILED, note, say
 from ..inputs.chat_template import ChatTemplateFlags
 from ..inputs.grammar import grammar_folders, report_schema
@@ -87,8 +87,9 @@ def _count_requests(options: BatchOptions, template: PromptTemplate | None) -> i
 
 def _check_defaults(options: BatchOptions) -> BatchDefaults:
     """What the flags set for all lines, checked as far as that needs no model."""
-    from ...grammars import resolve_grammar
-    from ...presets import parse_set, resolve_settings
+    from ...grammars.grammar_spec import resolve_grammar
+    from ...presets.override import parse_set
+    from ...presets.resolve import resolve_settings
     from ..batch.request_resolver import BatchDefaults, batch_grammar
 
     sampling = options.sampling

@@ -14,8 +14,9 @@ from ..options.chat import ConversationOptions
 from ..options.signature import takes_options
 
 if TYPE_CHECKING:
-    from ...engine import Model
-    from ..chat import ChatStore, Conversation
+    from ...engine.model import Model
+    from ..chat.conversation import Conversation
+    from ..chat.store.chat_store import ChatStore
     from ..chat.terminal.chat import Chat
 
 
@@ -30,7 +31,8 @@ def chat(options: ConversationOptions) -> None:
       gen chat --resume
       printf 'Hello\\nAnd again\\n' | gen chat --no-log
     """
-    from ..chat import ChatSession, ChatStore
+    from ..chat.session import ChatSession
+    from ..chat.store.chat_store import ChatStore
     from ..chat.terminal.chat_settings import ChatSettings
     from ..chat.terminal.opening import open_chat, terminal_mode
 
@@ -79,7 +81,7 @@ def _load(options: ConversationOptions) -> Model:
 
 def _open_conversation(store: ChatStore, options: ConversationOptions) -> Conversation:
     """The conversation that is resumed, or a new one."""
-    from ..chat import Conversation
+    from ..chat.conversation import Conversation
 
     if options.store.resume is None:
         return Conversation.new(store, note)
@@ -88,7 +90,7 @@ def _open_conversation(store: ChatStore, options: ConversationOptions) -> Conver
 
 def _talk(chat: Chat, options: ConversationOptions) -> int:
     """Take turns until the user leaves; returns the exit code."""
-    from ..chat import keep_prompt_cache, take_up_prompt_cache
+    from ..chat.prompt_cache import keep_prompt_cache, take_up_prompt_cache
     from ..chat.terminal.loop import run_loop
 
     system = chat.settings.settings.system

@@ -7,8 +7,8 @@ import sys
 
 import typer
 
+from ...common.machine import shorten_home
 from ..errors import FAILED
-from ..inputs.machine import shorten_home
 from ..options.doctor import DoctorFormat, DoctorOptions
 from ..options.signature import takes_options
 from ..startup import start_collector

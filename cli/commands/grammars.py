@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from ...common.text_files import STDIN, input_name, read_input
+from ...common.files import STDIN, input_name, read_input
 from ..command_line import GenCommand, GenGroup
 from ..errors import FAILED, fail, note, report_failures
 from ..inputs.files import read_piped
@@ -20,7 +20,8 @@ from ..options.signature import takes_options
 from ..startup import start_collector
 
 if TYPE_CHECKING:
-    from ...grammars import GrammarSpec, Mismatch
+    from ...grammars.grammar_spec import GrammarSpec
+    from ...grammars.mismatch import Mismatch
 
 app = typer.Typer(help="List, show, check and sample grammars.", add_completion=False, cls=GenGroup)
 
@@ -39,7 +40,7 @@ def grammars(context: typer.Context) -> None:
 def list_() -> None:
     """List the grammars that a name finds: ./grammars, your config folder, the built-in ones."""
     with report_failures():
-        from ...grammars import list_grammars
+        from ...grammars.named_grammars import list_grammars
         from ..render.tables import show_grammars
 
         show_grammars(list_grammars(grammar_folders()))
@@ -87,7 +88,8 @@ def check(options: GrammarCheckOptions) -> None:
 @takes_options(GrammarSampleOptions)
 def sample(options: GrammarSampleOptions) -> None:
     """Print random sentences of a grammar, made with no model."""
-    from ...grammars import GrammarError, random_sentence
+    from ...grammars.errors import GrammarError
+    from ...grammars.random_sentences import random_sentence
     from ..render.text import terminal_safe
 
     spec = grammar_of_source(options)
@@ -118,7 +120,7 @@ def _text_to_check(options: GrammarCheckOptions) -> str | None:
 
 
 def _decoded(data: bytes, path: Path) -> str:
-    from ...common import NotUTF8Error, decode_utf8
+    from ...common.text import NotUTF8Error, decode_utf8
 
     try:
         return decode_utf8(data)
@@ -127,7 +129,7 @@ def _decoded(data: bytes, path: Path) -> str:
 
 
 def _find_mismatch(spec: GrammarSpec, text: str, *, is_file: bool) -> Mismatch | None:
-    from ...grammars import find_mismatch
+    from ...grammars.mismatch import find_mismatch
 
     grammar = spec.compile(None)
     mismatch = find_mismatch(grammar, text)
@@ -159,7 +161,8 @@ def grammar_of_source(options: GrammarSourceOptions) -> GrammarSpec:
     given = given_grammar(options.grammar)
     if given is None:
         return find_grammar_source(str(options.name), options.root, is_lenient=is_lenient)
-    from ...grammars import GrammarError, grammar_table, resolve_grammar
+    from ...grammars.errors import GrammarError
+    from ...grammars.grammar_spec import grammar_table, resolve_grammar
 
     table = {**grammar_table(given.value), "root": options.root, "schema_lenient": is_lenient}
     try:

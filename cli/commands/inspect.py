@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from ...common.errors import UsageError
-from ...common.text_files import input_name, is_stdin, open_input
+from ...common.files import input_name, is_stdin, open_input
 from ..errors import FAILED, fail, note, say
 from ..inputs.files import input_path
 from ..interrupt import ignored_interrupts
@@ -21,7 +21,8 @@ from ..options.signature import takes_options
 from ..startup import start_collector
 
 if TYPE_CHECKING:
-    from ...logprobs import LogprobSource, RecordedEvent, StreamError
+    from ...logprobs.recorded_stream import RecordedEvent, StreamError
+    from ...logprobs.records import LogprobSource
     from ..render.report.run_data import RunData
 
 _MAX_PROBLEMS = 20
@@ -81,8 +82,8 @@ class _Input:
 
     def runs(self, ids: frozenset[str]) -> Iterator[Iterator[RecordedEvent]]:
         """The runs of the file; of a batch's results only those of ``ids``, if there are any."""
-        from ...common import bounded_lines
-        from ...logprobs import read_stream, split_runs
+        from ...common.files import bounded_lines
+        from ...logprobs.recorded_stream import read_stream, split_runs
 
         # Ctrl-C is for the program that writes the pipe; it then ends the stream in order.
         with ignored_interrupts() if is_stdin(self.path) else nullcontext(), open_input(self.path) as file:
@@ -92,7 +93,7 @@ class _Input:
     def _chosen(self, run: Iterator[RecordedEvent], ids: frozenset[str]) -> Iterator[Iterator[RecordedEvent]]:
         from itertools import chain
 
-        from ...logprobs import RecordedStart
+        from ...logprobs.recorded_stream import RecordedStart
 
         first = next(run)
         name = first.id if isinstance(first, RecordedStart) else None
@@ -149,7 +150,8 @@ def _print_token(inputs: Sequence[_Input], options: InspectOptions, ids: frozens
 
 
 def _write_page(inputs: Sequence[_Input], options: InspectOptions, target: Path, ids: frozenset[str]) -> None:
-    from ...common import count_noun, write_whole_file
+    from ...common.files import write_whole_file
+    from ...common.text import count_noun
     from ..render.report.report_page import page
     from ..render.report.run_data import RunReader
 
@@ -173,7 +175,7 @@ def _write_page(inputs: Sequence[_Input], options: InspectOptions, target: Path,
 
 
 def _nearest(missing: frozenset[str], names: Sequence[str]) -> str:
-    from ...common import nearest_name
+    from ...common.text import nearest_name
 
     nearest = nearest_name(min(missing), names)
     return "" if nearest is None else f"; did you mean {nearest}?"
@@ -181,7 +183,7 @@ def _nearest(missing: frozenset[str], names: Sequence[str]) -> str:
 
 def _report(inputs: Sequence[_Input]) -> None:
     """Report wrong lines and empty files; the command then fails."""
-    from ...common import count_noun
+    from ...common.text import count_noun
 
     for item in inputs:
         if item.problems and not item.has_run:

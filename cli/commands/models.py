@@ -13,18 +13,13 @@ from ...common.errors import UsageError
 from ..command_line import GenCommand, GenGroup
 from ..errors import note
 from ..inputs.model import find_model_file, pull
-from ..options.models import (
-    ModelListOptions,
-    ModelPullOptions,
-    ModelsFormat,
-    ModelShowOptions,
-    ModelsOptions,
-)
+from ..options.models import ModelListOptions, ModelPullOptions, ModelsFormat, ModelShowOptions, ModelsOptions
 from ..options.signature import takes_group_options, takes_options
 from ..startup import start_collector
 
 if TYPE_CHECKING:
-    from ...engine import ModelEntry, ModelSummary
+    from ...engine.model_files.entry import ModelEntry
+    from ...engine.model_files.summary import ModelSummary
 
 app = typer.Typer(
     help="List the models on this machine, show one, or download one.", add_completion=False, cls=GenGroup
@@ -54,7 +49,8 @@ def list_(options: ModelListOptions) -> None:
 @takes_options(ModelShowOptions)
 def show(options: ModelShowOptions) -> None:
     """Show a model's metadata, its special tokens, and the sampling settings of its author."""
-    from ...engine import read_facts, read_summaries
+    from ...engine.model_files.facts import read_facts
+    from ...engine.model_files.summary import read_summaries
     from ..render.models import show_facts
 
     start_collector()
@@ -75,7 +71,7 @@ def pull_(options: ModelPullOptions) -> None:
 
     Private repositories need the token of HF_TOKEN, or of `hf auth login`.
     """
-    from ...engine import parse_hub_reference
+    from ...engine.model_files.resolve import parse_hub_reference
 
     start_collector()
     reference = parse_hub_reference(options.reference)
@@ -85,9 +81,10 @@ def pull_(options: ModelPullOptions) -> None:
 
 
 def _list(options: ModelListOptions) -> None:
-    from ...common import count_noun
-    from ...engine import list_models, read_summaries
-    from ...presets import user_config
+    from ...common.text import count_noun
+    from ...engine.model_files.listing import list_models
+    from ...engine.model_files.summary import read_summaries
+    from ...presets.user_defaults import user_config
     from ..render.models import show_models
 
     start_collector()
@@ -112,7 +109,7 @@ def _report_rest(
     summaries: list[ModelSummary], usable: list[ModelSummary], part: str | None, *, has_hidden: bool
 ) -> None:
     """Report what is not listed, and what to do if no model is found; a hidden one is reported by itself."""
-    from ...common import count_noun
+    from ...common.text import count_noun
 
     others = len(summaries) - len(usable)
     if others:
@@ -124,9 +121,10 @@ def _report_rest(
 
 def _entry_of(path: Path, name: str) -> ModelEntry:
     """The entry of a file in the list of models; a new one for a file that is in none of the folders."""
-    from ...engine import ModelEntry, list_models
+    from ...engine.model_files.entry import ModelEntry
+    from ...engine.model_files.listing import list_models
     from ...engine.model_files.parts import first_part, part_paths
-    from ...presets import user_config
+    from ...presets.user_defaults import user_config
 
     path = first_part(path)
 

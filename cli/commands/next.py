@@ -22,9 +22,9 @@ from ..options.next import NextFormat, NextOptions
 from ..options.signature import takes_options
 
 if TYPE_CHECKING:
-    from ...engine import Model
-    from ...grammars import GrammarSpec
-    from ...presets import Settings
+    from ...engine.model import Model
+    from ...grammars.grammar_spec import GrammarSpec
+    from ...presets.resolve import Settings
 
 
 @takes_options(NextOptions)
@@ -80,9 +80,9 @@ def _show(setup: _Setup, model: Model, raw_prompt: str, interrupt: Interrupt) ->
         raw_prompt: the prompt without a chat template.
         interrupt: tells whether Ctrl-C was pressed.
     """
-    from ...engine import trace_next
     from ...engine.generation_task import start_constraint
-    from ...samplers import build
+    from ...engine.next_token import trace_next
+    from ...samplers.chain_builder import build
     from ..render.next_token import NamedNextToken, show_table, write_json
     from ..render.progress import reading
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import typer
 
-from ...common.text_files import is_stdin
+from ...common.files import is_stdin
 from ..command_line import GenCommand, GenGroup
 from ..errors import BAD_USAGE, fail, note, report_failures
 from ..inputs.grammar import check_grammar
@@ -34,7 +34,7 @@ def presets(context: typer.Context) -> None:
 def list_() -> None:
     """List the presets that a name finds: ./presets, your config folder, the built-in ones."""
     with report_failures():
-        from ...presets import list_presets
+        from ...presets.search import list_presets
         from ..render.tables import show_presets
 
         show_presets(list_presets())
@@ -69,7 +69,7 @@ def schema() -> None:
     with report_failures():
         import json
 
-        from ...presets import preset_json_schema
+        from ...presets.schema import preset_json_schema
 
         print(json.dumps(preset_json_schema(), indent=2, ensure_ascii=False))
 
@@ -81,7 +81,10 @@ def import_(options: PresetImportOptions) -> None:
 
     Comments tell where each step comes from. What cannot be carried over is reported on stderr.
     """
-    from ...presets import AmbiguousFormatError, MissingSectionError, PresetError, split_section
+    from ...presets.errors import PresetError
+    from ...presets.foreign.imported import MissingSectionError
+    from ...presets.foreign.recognise import AmbiguousFormatError
+    from ...presets.search import split_section
     from ..render.text import terminal_safe
 
     file, section = split_section(options.file)
@@ -110,7 +113,7 @@ def export(options: PresetExportOptions) -> None:
 
     What that format cannot say is reported on stderr.
     """
-    from ...presets import export_preset
+    from ...presets.foreign.export import export_preset
     from ..render.text import terminal_safe
 
     exported = export_preset(open_preset(options.name), options.to)
@@ -120,8 +123,8 @@ def export(options: PresetExportOptions) -> None:
 
 def _save(name: str, text: str, *, may_replace: bool) -> None:
     """Write a preset into the user's folder, whole or not at all."""
-    from ...common import write_whole_file
-    from ...presets import config_folder, find_preset
+    from ...common.files import write_whole_file
+    from ...presets.search import config_folder, find_preset
 
     path = config_folder() / "presets" / f"{name}.yaml"
     existing = [other for other in (path, path.with_suffix(".yml")) if other.exists()]

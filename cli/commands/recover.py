@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import typer
 
-from ...common import count_noun
+from ...common.text import count_noun
 from ..errors import FAILED, note, say
 from ..inputs.endpoint import count_tokens, open_endpoint
 from ..inputs.model import show_llama_cpp_messages
@@ -19,7 +19,9 @@ from ..options.recover import RecoverOptions
 from ..options.signature import takes_options
 
 if TYPE_CHECKING:
-    from ...recover import Endpoint, Recovery, RecoverySettings
+    from ...recover.endpoints.base import Endpoint
+    from ...recover.results.recovery_result import Recovery
+    from ...recover.settings import RecoverySettings
 
 
 @takes_options(RecoverOptions)
@@ -28,7 +30,7 @@ def recover(options: RecoverOptions) -> None:
 
     The API must take a logit bias. Without --endpoint, a model here is asked through such a window, for study.
     """
-    from ...recover import check_output_path
+    from ...recover.results.result_files import check_output_path
 
     show_llama_cpp_messages(options.log)
     if options.output.file is not None:
@@ -46,7 +48,7 @@ def recover(options: RecoverOptions) -> None:
 @contextmanager
 def _advice() -> Iterator[None]:
     """Add what to do to the failure of an endpoint where nobody answers."""
-    from ...recover import RecoverError
+    from ...recover.errors import RecoverError
 
     try:
         yield
@@ -57,7 +59,7 @@ def _advice() -> Iterator[None]:
 
 
 def _show_plan(endpoint: Endpoint, prompt: str, options: RecoverOptions) -> None:
-    from ...recover import estimate_calls
+    from ...recover.call_estimates import estimate_calls
     from ..render.progress import recovering
     from ..render.recovery import show_plan
 
@@ -71,7 +73,8 @@ def _show_plan(endpoint: Endpoint, prompt: str, options: RecoverOptions) -> None
 
 
 def _settings(options: RecoverOptions, **others: Any) -> RecoverySettings:
-    from ...recover import Basis, RecoverySettings
+    from ...recover.basis.basis import Basis
+    from ...recover.settings import RecoverySettings
 
     method = options.method
     return RecoverySettings(
@@ -86,7 +89,7 @@ def _settings(options: RecoverOptions, **others: Any) -> RecoverySettings:
 
 
 def _run(endpoint: Endpoint, prompt: str, options: RecoverOptions, interrupt: Interrupt) -> None:
-    from ...recover import verify
+    from ...recover.verification import verify
     from ..render import recovery as render
     from ..render.progress import recovering
 
@@ -135,7 +138,7 @@ def _about(endpoint: Endpoint, prompt: str, options: RecoverOptions) -> dict[str
 
 def _check_new(file: Path, options: RecoverOptions) -> None:
     """Raise ``RecoverError`` if the file has a result that would be replaced, as `gen batch` does."""
-    from ...recover import RecoverError
+    from ...recover.errors import RecoverError
 
     checkpoint = options.output.checkpoint_file
     if options.output.resume or not _has_content(file):
@@ -157,8 +160,11 @@ def _is_finished(
     """
     import json
 
-    from ...common import shorten
-    from ...recover import RecoverError, RecoverySettings, endpoint_identity, read_head
+    from ...common.text import shorten
+    from ...recover.errors import RecoverError
+    from ...recover.query_session import endpoint_identity
+    from ...recover.results.result_files import read_head
+    from ...recover.settings import RecoverySettings
 
     if not options.output.resume or not _has_content(file):
         return False
@@ -188,7 +194,9 @@ def _is_finished(
 
 
 def _recover(endpoint: Endpoint, prompt: str, options: RecoverOptions, settings: RecoverySettings) -> Recovery:
-    from ...recover import RecoverError, endpoint_identity, recover
+    from ...recover.errors import RecoverError
+    from ...recover.query_session import endpoint_identity
+    from ...recover.recovery import recover
 
     if options.output.prints_lines:  # for a file the endpoint is asked anyway; at the end it may be gone
         endpoint_identity(endpoint, settings)

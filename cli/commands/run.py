@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from ...common import count_noun
+from ...common.text import count_noun
 from ..errors import end_open_line, note
 from ..inputs.chat_template import ChatTemplateFlags
 from ..inputs.early_model import EarlyModel, load_early
@@ -26,9 +26,10 @@ from ..options.run import RunOptions
 from ..options.signature import takes_options
 
 if TYPE_CHECKING:
-    from ...engine import Done, Event, Model
-    from ...grammars import GrammarSpec
-    from ...presets import Settings
+    from ...engine.events import Done, Event
+    from ...engine.model import Model
+    from ...grammars.grammar_spec import GrammarSpec
+    from ...presets.resolve import Settings
 
 
 @takes_options(RunOptions)
@@ -95,9 +96,9 @@ def _generate(
         template: the flags of the chat template.
         interrupt: tells whether Ctrl-C was pressed.
     """
-    from ...engine import generate
+    from ...engine.generation import generate
     from ...engine.generation_task import start_constraint
-    from ...samplers import build
+    from ...samplers.chain_builder import build
     from ..render.progress import reading, without_bar_at_end
 
     options, settings, spec = setup.options, setup.settings, setup.spec

@@ -10,7 +10,8 @@ from ..options.signature import takes_options
 @takes_options(SamplersOptions)
 def samplers(options: SamplersOptions) -> None:
     """List the samplers, or show one: formula, parameters, ranges, source."""
-    from ...samplers import SamplingError, catalogue, find_sampler, list_plugins
+    from ...samplers.errors import SamplingError
+    from ...samplers.registry import catalogue, find_sampler, list_plugins
     from ..render.tables import show_sampler, show_samplers
 
     if options.name is None:

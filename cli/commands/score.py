@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from ...common import count_noun
 from ...common.errors import UsageError
+from ...common.text import count_noun
 from ..errors import note
 from ..inputs.model import load_model, show_llama_cpp_messages
 from ..inputs.prompt import read_prompt
@@ -19,7 +19,7 @@ from ..options.score import ScoreFormat, ScoreOptions
 from ..options.signature import takes_options
 
 if TYPE_CHECKING:
-    from ...engine import Model
+    from ...engine.model import Model
 
 
 @takes_options(ScoreOptions)
@@ -76,7 +76,7 @@ def _show_text(model: Model, text: str, options: ScoreOptions, interrupt: Interr
 
 
 def _show_choices(prompt: str, scores: dict[str, Any], options: ScoreOptions) -> None:
-    from ...logprobs import encode_json
+    from ...common.strict_json import encode_json
     from ..render.scores import show_choices
 
     if options.is_table:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from ...common import LogitsmithError
+from ...common.errors import LogitsmithError
 from .reply import Candidate, Reply, matching
 
 _SUFFIX = ".gguf"
@@ -19,7 +19,7 @@ def complete_model(value: str) -> Reply:
 
 
 def _names() -> list[Candidate]:
-    from ...engine import list_models
+    from ...engine.model_files.listing import list_models
     from ...presets.written_config import configured_model_folders
 
     try:

@@ -78,7 +78,8 @@ def _table() -> dict[str, Any]:
 
 
 def _plugin(name: str) -> SamplerName | None:
-    from ...samplers import SamplingError, find_sampler
+    from ...samplers.errors import SamplingError
+    from ...samplers.registry import find_sampler
 
     try:
         cls = find_sampler(name)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
-from ...common import LogitsmithError
+from ...common.errors import LogitsmithError
 from ..options.completes import Completes
 from ..options.flag import DeclaredFlag
 from .models import complete_model
@@ -53,7 +53,7 @@ def complete_text(completes: Completes, value: str) -> Reply:
 
 
 def _presets() -> Iterable[Candidate]:
-    from ...presets import list_presets
+    from ...presets.search import list_presets
 
     try:
         return [Candidate(entry.name, entry.origin) for entry in list_presets() if not entry.shadowed]
@@ -71,7 +71,7 @@ def _presets_and_model() -> Iterable[Candidate]:
 
 
 def _grammars() -> Iterable[Candidate]:
-    from ...grammars import list_grammars
+    from ...grammars.named_grammars import list_grammars
     from ..inputs.grammar import grammar_folders
 
     try:
@@ -82,7 +82,8 @@ def _grammars() -> Iterable[Candidate]:
 
 def _chats() -> Iterable[Candidate]:
     """The names of stored chats, and the ids of all. A store is not made for a completion."""
-    from ..chat import ChatStore, store_path
+    from ..chat.store.chat_store import ChatStore
+    from ..chat.store.location import store_path
 
     try:
         if not store_path().exists():
@@ -99,13 +100,13 @@ def _chats() -> Iterable[Candidate]:
 
 
 def _import_formats() -> Iterable[Candidate]:
-    from ...presets import FORMATS
+    from ...presets.foreign_formats import FORMATS
 
     return map(Candidate, FORMATS)
 
 
 def _export_formats() -> Iterable[Candidate]:
-    from ...presets import EXPORT_FORMATS
+    from ...presets.foreign_formats import EXPORT_FORMATS
 
     return map(Candidate, EXPORT_FORMATS)
 

@@ -12,7 +12,7 @@ from ...common.errors import UsageError
 from .preset import open_preset, preset_of_model
 
 if TYPE_CHECKING:
-    from ...samplers import StepSpec
+    from ...samplers.step_spec import StepSpec
 
 
 @dataclass(frozen=True)
@@ -29,18 +29,20 @@ def named_chain(text: str, metadata: Mapping[str, str] | None) -> NamedChain:
     ``metadata``: the GGUF's, needed for the preset ``model`` only. Raises ``PresetError``, or
     ``UsageError`` for a text that is neither.
     """
-    from ... import presets
+    from ...presets.errors import PresetError
+    from ...presets.resolve import resolve_settings
+    from ...presets.search import list_presets, names_file
 
     if text == "model":
         preset = preset_of_model(metadata or {})
         if preset is None:
             raise UsageError("--against: this model names no sampling settings (general.sampling.*)")
-        return NamedChain(text, presets.resolve_settings(preset).steps)
-    if presets.names_file(text) or text in {entry.name for entry in presets.list_presets()}:
-        return NamedChain(text, presets.resolve_settings(open_preset(text)).steps)
+        return NamedChain(text, resolve_settings(preset).steps)
+    if names_file(text) or text in {entry.name for entry in list_presets()}:
+        return NamedChain(text, resolve_settings(open_preset(text)).steps)
     try:
-        return NamedChain(text, presets.resolve_settings(None, chain=text).steps)
-    except presets.PresetError as error:
+        return NamedChain(text, resolve_settings(None, chain=text).steps)
+    except PresetError as error:
         message = str(error).removeprefix("--chain: ")
         raise UsageError(f"--against {text!r}: no preset, and no chain: {message}") from None
 
@@ -51,8 +53,11 @@ def chat_template_source(text: str, *, is_name_meant: bool = True) -> str:
     ``is_name_meant``: whether the error for a missing file says that llama.cpp has no such template, either.
     Raises ``ModelError`` for a text that is none of these.
     """
-    from ...common import TextFileError, nearest_name, read_text_file
-    from ...engine import ModelError, builtin_chat_templates, is_chat_template
+    from ...common.files import TextFileError, read_text_file
+    from ...common.text import nearest_name
+    from ...engine.chat import is_chat_template
+    from ...engine.errors import ModelError
+    from ...engine.native_chat_template import builtin_chat_templates
 
     if is_chat_template(text):
         return text

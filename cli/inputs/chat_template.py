@@ -11,7 +11,8 @@ from ..options.prompt import TemplateOptions
 from .chains import chat_template_source
 
 if TYPE_CHECKING:
-    from ...engine import ChatTemplate, Model
+    from ...engine.chat_template import ChatTemplate
+    from ...engine.model import Model
 
 
 class ChatTemplateFlags:
@@ -37,7 +38,7 @@ class ChatTemplateFlags:
 
     def open(self, model: Model) -> ChatTemplate | None:
         """The template of these flags; None: neither is given. Raises ``ModelError``."""
-        from ...engine import open_chat_template
+        from ...engine.chat import open_chat_template
 
         if self.source is None and self.variables is None:
             return None
@@ -45,8 +46,8 @@ class ChatTemplateFlags:
 
 
 def _read_flag(flag: str, text: str, variables: dict[str, Any] | None) -> str:
-    from ...common import LogitsmithError
-    from ...engine import check_chat_template
+    from ...common.errors import LogitsmithError
+    from ...engine.chat import check_chat_template
 
     try:
         source = chat_template_source(text, is_name_meant=flag == "--chat-template")
@@ -57,7 +58,7 @@ def _read_flag(flag: str, text: str, variables: dict[str, Any] | None) -> str:
 
 
 def _parse_variables(text: str) -> dict[str, Any]:
-    from ...common import json_problem, parse_strict_json
+    from ...common.strict_json import json_problem, parse_strict_json
 
     example = '{"enable_thinking": false}'
     try:

@@ -9,16 +9,17 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ...common import LogitsmithError
+from ...common.errors import LogitsmithError
+from ...common.machine import machine
 from .doctor_models import default_model, list_found_models, model_folders
 from .examination import Examination
 from .grammar import check_grammar, grammar_folders
-from .machine import machine
 from .preset import open_preset
 
 if TYPE_CHECKING:
-    from ...grammars import GrammarEntry
-    from ...presets import PresetEntry, UserConfig
+    from ...grammars.named_grammars import GrammarEntry
+    from ...presets.search import PresetEntry
+    from ...presets.user_defaults import UserConfig
 
 _PACKAGES = (
     "logitsmith",
@@ -42,7 +43,8 @@ def examine() -> dict[str, Any]:
 
     No model is loaded. Each problem has a text and an advice.
     """
-    from ...presets import UserConfig, config_folder, list_presets, user_config
+    from ...presets.search import config_folder, list_presets
+    from ...presets.user_defaults import UserConfig, user_config
 
     examination = Examination()
     folder = config_folder()
@@ -82,7 +84,9 @@ def _versions(examination: Examination) -> dict[str, str | None]:
 
 def _llama_cpp(examination: Examination) -> dict[str, Any] | None:
     try:
-        from ...engine import Model, llama_cpp_build, physical_cores  # noqa: F401 - with Model, all that runs use
+        from ...engine.load_plan import physical_cores
+        from ...engine.model import Model  # noqa: F401 - with Model, all that runs use
+        from ...engine.native_build import llama_cpp_build
     except LogitsmithError as error:  # it knows what to do
         examination.report(error.problem, error.advice)
         return None
@@ -125,13 +129,13 @@ def _default_preset(examination: Examination, config: UserConfig) -> str:
 
 
 def _grammars() -> list[GrammarEntry]:
-    from ...grammars import list_grammars
+    from ...grammars.named_grammars import list_grammars
 
     return list_grammars(grammar_folders())
 
 
 def _grammar_row(examination: Examination, entry: GrammarEntry) -> dict[str, Any]:
-    from ...grammars import resolve_grammar
+    from ...grammars.grammar_spec import resolve_grammar
 
     if entry.origin != _BUILT_IN:
         advice = f"correct the grammar, then: gen grammars check {entry.name}"
@@ -140,7 +144,7 @@ def _grammar_row(examination: Examination, entry: GrammarEntry) -> dict[str, Any
 
 
 def _plugins(examination: Examination) -> list[dict[str, str]]:
-    from ...samplers import find_sampler, list_plugins
+    from ...samplers.registry import find_sampler, list_plugins
 
     plugins = list_plugins()
     for name in plugins:

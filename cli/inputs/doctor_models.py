@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from .examination import Examination
 
 if TYPE_CHECKING:
-    from ...presets import UserConfig
+    from ...presets.user_defaults import UserConfig
 
 _FOLDER_ADVICE = "let the folder be read, or correct model_folders: in config.yaml"
 
@@ -24,7 +24,7 @@ def model_folders(config: UserConfig) -> list[dict[str, Any]]:
 
 def list_found_models(examination: Examination, config: UserConfig) -> list[dict[str, str]]:
     """Each model with the tool that has it. No header is read."""
-    from ...engine import list_models
+    from ...engine.model_files.listing import list_models
 
     entries = list_models(config.model_folders, lambda sentence: examination.report(sentence, _FOLDER_ADVICE))
     return [{"name": entry.name, "origin": entry.source} for entry in sorted(entries, key=lambda e: e.source)]
@@ -33,7 +33,9 @@ def list_found_models(examination: Examination, config: UserConfig) -> list[dict
 def default_model(examination: Examination, config: UserConfig) -> dict[str, Any] | None:
     """The model that a run without -m takes; None if there is none."""
     try:
-        from ...engine import check_gguf, locate, resolve_model
+        from ...engine.gguf import check_gguf
+        from ...engine.model_files.resolve import resolve_model
+        from ...engine.model_path import locate
     except (ImportError, OSError, RuntimeError, AttributeError):
         return None  # reported as a problem of llama.cpp
     located = examination.attempt("one of these", lambda: locate(None, config.model))

@@ -9,12 +9,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, NamedTuple
 
-from ...common import LogitsmithError
+from ...common.errors import LogitsmithError
 from ..options.model import LogOptions, ModelOptions
 from .model import ModelSpec, load_arguments
 
 if TYPE_CHECKING:
-    from ...engine import EarlyLoad, LoadPlan
+    from ...engine.early_load import EarlyLoad
+    from ...engine.load_plan import LoadPlan
 
 _MAX_BYTES = 500_000_000
 """A larger file gets its bar, and Ctrl-C stops it also while it is mapped: `EarlyLoad` has neither."""
@@ -47,7 +48,7 @@ def load_early(
     if spec is None or plan is None:
         yield None
         return
-    from ...engine import EarlyLoad
+    from ...engine.early_load import EarlyLoad
 
     load = EarlyLoad(plan)
     try:
@@ -58,8 +59,8 @@ def load_early(
 
 def _plain_spec(options: ModelOptions, tokens: int | None) -> ModelSpec | None:
     """The model, if no flag asks for more than a plain load of a file."""
-    from ...engine import locate
-    from ...presets import user_config
+    from ...engine.model_path import locate
+    from ...presets.user_defaults import user_config
 
     if options.lora or options.override_kv or options.numa is not None or options.gpu_layers:
         return None
@@ -78,7 +79,8 @@ def _plain_spec(options: ModelOptions, tokens: int | None) -> ModelSpec | None:
 
 def _plan(spec: ModelSpec) -> LoadPlan | None:
     """How the model is loaded; None if it cannot be, or has several files."""
-    from ...engine import ModelError, plan_load
+    from ...engine.errors import ModelError
+    from ...engine.load_plan import plan_load
 
     try:
         return plan_load(spec.path, **spec.arguments) if len(spec.files) == 1 else None

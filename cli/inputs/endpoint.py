@@ -13,7 +13,10 @@ from ..options.endpoint import Api, CallOptions
 from .model import load_model
 
 if TYPE_CHECKING:
-    from ...recover import Endpoint, HttpOptions, LlamaServerEndpoint, OpenAIEndpoint
+    from ...recover.endpoints.base import Endpoint
+    from ...recover.endpoints.llama_server import LlamaServerEndpoint
+    from ...recover.endpoints.openai import OpenAIEndpoint
+    from ...recover.transport.api_client import HttpOptions
     from ..options.recover import RecoverOptions
 
 _LOCAL_WINDOW, _SERVER_WINDOW = 5, 20
@@ -26,7 +29,7 @@ _BYTES_PER_TOKEN = 4
 @contextmanager
 def open_endpoint(options: RecoverOptions, interrupt: Interrupt) -> Iterator[Endpoint]:
     """The endpoint, or a model here; it is closed at the end."""
-    from ...recover import LocalEndpoint
+    from ...recover.endpoints.local import LocalEndpoint
 
     with ExitStack() as stack:
         window, url, api = options.endpoint.window, options.endpoint.endpoint, options.endpoint.api
@@ -48,7 +51,7 @@ def count_tokens(endpoint: Endpoint, prompt: str) -> tuple[int, bool]:
 
 
 def _llama_server(options: RecoverOptions, url: str) -> LlamaServerEndpoint:
-    from ...recover import LlamaServerEndpoint
+    from ...recover.endpoints.llama_server import LlamaServerEndpoint
 
     endpoint = options.endpoint
     is_any_slot = endpoint.slot is not None and endpoint.slot < 0
@@ -63,7 +66,7 @@ def _llama_server(options: RecoverOptions, url: str) -> LlamaServerEndpoint:
 
 
 def _openai(options: RecoverOptions, url: str) -> OpenAIEndpoint:
-    from ...recover import OpenAIEndpoint
+    from ...recover.endpoints.openai import OpenAIEndpoint
 
     endpoint = options.endpoint
     # This API is asked nothing in a dry run, so that it needs no key.
@@ -80,8 +83,8 @@ def _openai(options: RecoverOptions, url: str) -> OpenAIEndpoint:
 
 def _pieces(path: Path) -> list[bytes | None]:
     """The bytes of each token of a tokenizer; control tokens of a GGUF are no text."""
-    from ...engine import Model
-    from ...recover import read_tiktoken
+    from ...engine.model import Model
+    from ...recover.endpoints.token_texts import read_tiktoken
 
     if path.suffix != ".gguf":
         return read_tiktoken(path)
@@ -91,7 +94,7 @@ def _pieces(path: Path) -> list[bytes | None]:
 
 
 def _http(options: CallOptions, key_variable: str | None) -> HttpOptions:
-    from ...recover import HttpOptions
+    from ...recover.transport.api_client import HttpOptions
     from ..render.retries import RETRIES
 
     return HttpOptions(

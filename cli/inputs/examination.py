@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ...common import LogitsmithError
+from ...common.errors import LogitsmithError
 
 
 class Examination:

@@ -9,7 +9,7 @@ import sys
 from contextlib import suppress
 from pathlib import Path
 
-from ...common.text_files import STDIN, is_stdin, read_input
+from ...common.files import STDIN, is_stdin, read_input
 from ..errors import note
 
 _PATIENCE_SECONDS = 2.0
@@ -31,7 +31,7 @@ def read_piped(use: str) -> bytes | None:
     A pipe in which nothing arrives is named. ``use``: what it is read for, such as ``goes before the prompt``.
     Raises ``InputTooLargeError``.
     """
-    from ...common import InputTooLargeError
+    from ...common.files import InputTooLargeError
 
     try:
         if sys.stdin is None or stat.S_ISCHR(os.fstat(sys.stdin.fileno()).st_mode):

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 from ..errors import note
 
 if TYPE_CHECKING:
-    from ...grammars import GrammarSpec
-    from ...presets import Preset
+    from ...grammars.grammar_spec import GrammarSpec
+    from ...presets.preset import Preset
 
 
 def grammar_folders() -> list[tuple[str, Path]]:
     """Where grammars are looked for before the library: ./grammars, and the folder of the user's config."""
-    from ...presets import config_folder
+    from ...presets.search import config_folder
 
     user = config_folder() / "grammars"
     return [("./grammars", Path("grammars")), (str(user), user)]
@@ -22,7 +22,9 @@ def grammar_folders() -> list[tuple[str, Path]]:
 
 def find_grammar_source(name: str, root: str = "root", *, is_lenient: bool = False) -> GrammarSpec:
     """A grammar by its name, or by its file, whose ending names the kind. Raises ``GrammarError``."""
-    from ...grammars import KIND_OF_SUFFIX, GrammarError, GrammarSpec, read_grammar_file, resolve_grammar
+    from ...grammars.errors import GrammarError
+    from ...grammars.grammar_files import KIND_OF_SUFFIX, read_grammar_file
+    from ...grammars.grammar_spec import GrammarSpec, resolve_grammar
 
     path = Path(name)
     kind = KIND_OF_SUFFIX.get(path.suffix)
@@ -65,8 +67,9 @@ def _hint_at_open_object(spec: GrammarSpec) -> None:
 
 def check_grammar(preset: Preset) -> None:
     """Raise ``GrammarError`` for a preset whose grammar is wrong."""
-    from ...grammars import GrammarError, resolve_grammar
-    from ...presets import preset_folder
+    from ...grammars.errors import GrammarError
+    from ...grammars.grammar_spec import resolve_grammar
+    from ...presets.resolve import preset_folder
 
     value = {} if preset.grammar is None else preset.grammar
     try:

@@ -7,7 +7,9 @@ import json
 from collections.abc import Iterator
 from typing import IO, Any
 
-from ...common import LogitsmithError, bounded_lines, json_problem, parse_strict_json
+from ...common.errors import LogitsmithError
+from ...common.files import bounded_lines
+from ...common.strict_json import json_problem, parse_strict_json
 
 
 class InvalidLineError(LogitsmithError):

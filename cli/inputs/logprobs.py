@@ -6,12 +6,14 @@ import json
 import re
 from typing import TYPE_CHECKING
 
-from ...common import is_utf8, json_problem
 from ...common.errors import UsageError
+from ...common.strict_json import json_problem
+from ...common.text import is_utf8
 from ..options.output import FORMATS, OutputOptions
 
 if TYPE_CHECKING:
-    from ...engine import LogprobRequest, Vocabulary
+    from ...engine.logprob_reader import LogprobRequest
+    from ...engine.vocabulary import Vocabulary
 
 _ITEM = re.compile(r'\s*("(?:[^"\\]|\\.)*"|[^,"\s][^,]*|)\s*(,|$)')
 _ID = re.compile(r"<\[(\d{1,12})\]>")
@@ -19,7 +21,7 @@ _ID = re.compile(r"<\[(\d{1,12})\]>")
 
 def logprob_request(options: OutputOptions, vocabulary: Vocabulary) -> LogprobRequest:
     """Which logprobs this run reads. Raises ``UsageError`` for a token that the model has not."""
-    from ...engine import LogprobRequest
+    from ...engine.logprob_reader import LogprobRequest
 
     top = options.logprobs
     if top is None:
@@ -48,7 +50,7 @@ def _parse_tokens(texts: str, vocabulary: Vocabulary) -> list[int]:
 
 
 def _token(written: str, vocabulary: Vocabulary) -> int:
-    from ...engine import ModelError
+    from ...engine.errors import ModelError
 
     number = _ID.fullmatch(written)
     if number:

@@ -14,8 +14,13 @@ from ..options.model import LogOptions, ModelOptions, RopeScaling
 from .overrides import read_overrides, report_new_keys
 
 if TYPE_CHECKING:
-    from ...engine import ComputeOptions, GpuOptions, HubReference, Model, ModelError, PullProgress
-    from ...presets import UserConfig
+    from ...engine.compute_options import ComputeOptions
+    from ...engine.errors import ModelError
+    from ...engine.gpu_options import GpuOptions
+    from ...engine.model import Model
+    from ...engine.model_files.download import PullProgress
+    from ...engine.model_files.resolve import HubReference
+    from ...presets.user_defaults import UserConfig
     from .early_model import EarlyModel
 
 _FEW_TOKENS = 16
@@ -48,7 +53,7 @@ class ModelSpec:
 
     def load(self, progress: Callable[[float], bool] | None = None, early: EarlyModel | None = None) -> Model:
         """Load the model, see `Model.load`, or take it from ``early`` if it is this one. Raises ``ModelError``."""
-        from ...engine import Model
+        from ...engine.model import Model
 
         if early is None or early.spec != self:
             return Model.load(self.path, **self.arguments, progress=progress)
@@ -68,7 +73,7 @@ def _adapters(options: ModelOptions) -> list[tuple[str, float]]:
 
 
 def _compute_options(options: ModelOptions, report: Callable[[str], object]) -> ComputeOptions:
-    from ...engine import ComputeOptions
+    from ...engine.compute_options import ComputeOptions
 
     scale = options.rope_scale
     if options.rope_scaling is RopeScaling("none") and not (scale is None and options.rope_freq_scale is None):
@@ -88,7 +93,8 @@ def _compute_options(options: ModelOptions, report: Callable[[str], object]) -> 
 
 def _gpu_options(options: ModelOptions, report: Callable[[str], object]) -> GpuOptions:
     """The settings of GPUs; reports flags that mean nothing without one."""
-    from ...engine import GpuOptions, supports_gpu
+    from ...engine.gpu_options import GpuOptions
+    from ...engine.native_build import supports_gpu
 
     flags = {
         "-ngl": options.gpu_layers or None,
@@ -108,7 +114,7 @@ def _gpu_options(options: ModelOptions, report: Callable[[str], object]) -> GpuO
 
 
 def _use_numa(options: ModelOptions) -> None:
-    from ...engine import use_numa
+    from ...engine.native_numa import use_numa
 
     if options.numa is not None and not use_numa(options.numa.value):
         note("--numa has no effect: this machine has one NUMA node")
@@ -116,7 +122,7 @@ def _use_numa(options: ModelOptions) -> None:
 
 def show_llama_cpp_messages(options: LogOptions) -> None:
     """Print why, if llama.cpp is about to abort the process; with ``--verbose``, print its log on stderr."""
-    from ...engine import set_abort_handler, set_log_sink
+    from ...engine.native_log import set_abort_handler, set_log_sink
     from ..errors import give_up
     from ..render.text import terminal_safe
 
@@ -130,8 +136,10 @@ def find_model_file(text: str | None) -> Path:
 
     Nothing is downloaded. ``text``: the value of ``-m``; None: it is not given. Raises ``ModelError``.
     """
-    from ...engine import ModelError, locate, resolve_model
-    from ...presets import user_config
+    from ...engine.errors import ModelError
+    from ...engine.model_files.resolve import resolve_model
+    from ...engine.model_path import locate
+    from ...presets.user_defaults import user_config
 
     config = user_config()
     path, origin = locate(text or None, config.model)
@@ -146,12 +154,13 @@ def _find_or_pull(text: str | None, config: UserConfig, interrupt: Interrupt) ->
 
     A model of Hugging Face that is not here is downloaded, as llama.cpp does it.
     """
-    from ...engine import ModelError, locate
+    from ...engine.errors import ModelError
+    from ...engine.model_path import locate
 
     path, origin = locate(text or None, config.model)
     if path.is_file():
         return path, origin
-    from ...engine import ModelNotHereError, resolve_model
+    from ...engine.model_files.resolve import ModelNotHereError, resolve_model
 
     try:
         return resolve_model(text or str(path), config.model_folders), origin
@@ -163,8 +172,8 @@ def _find_or_pull(text: str | None, config: UserConfig, interrupt: Interrupt) ->
 
 def with_origin(error: ModelError, origin: str) -> ModelError:
     """Return the error with what names the file: ``--lora``, or the variable or config that names the model."""
-    from ...engine import AdapterError, ModelError
-    from ...presets import config_file
+    from ...engine.errors import AdapterError, ModelError
+    from ...presets.written_config import config_file
 
     if isinstance(error, AdapterError):
         return ModelError(f"--lora {error.problem}", advice=error.advice)
@@ -174,7 +183,7 @@ def with_origin(error: ModelError, origin: str) -> ModelError:
 
 def pull(reference: HubReference, interrupt: Interrupt | None = None) -> Path:
     """Download a model, with a bar on a terminal; returns its file. Raises ``ModelError``."""
-    from ...engine import pull_model
+    from ...engine.model_files.download import pull_model
     from ..render.progress import pulling
 
     with pulling(str(reference)) as show:
@@ -204,7 +213,7 @@ def load_model(
 
     Raises ``ModelError``, and ``KeyboardInterrupt`` after Ctrl-C.
     """
-    from ...engine import AbortedError, ModelError
+    from ...engine.errors import AbortedError, ModelError
     from ...engine.model_files.model_name import model_name
     from ..render.progress import loading
 
@@ -235,7 +244,7 @@ def find_model(options: ModelOptions, interrupt: Interrupt, tokens: int | None =
     ``tokens``: how many are made at most; None: it is not known.
     Raises ``ModelError``, and ``KeyboardInterrupt`` after Ctrl-C during a download.
     """
-    from ...presets import user_config
+    from ...presets.user_defaults import user_config
 
     overrides = read_overrides(options.override_kv or ())
     path, origin = _find_or_pull(options.model_text, user_config(), interrupt)

@@ -9,7 +9,7 @@ from ..options.model import ModelOptions
 from .model import find_model_file
 
 if TYPE_CHECKING:
-    from ...presets import SettingValue
+    from ...presets.resolve import SettingValue
 
 
 def chosen_model(options: ModelOptions) -> SettingValue:
@@ -18,9 +18,11 @@ def chosen_model(options: ModelOptions) -> SettingValue:
     Nothing is downloaded. A model that is not here is named as it was typed, and a note says what is wrong, or how
     it comes here.
     """
-    from ...engine import ModelError, locate
+    from ...engine.errors import ModelError
     from ...engine.model_files.model_name import model_name
-    from ...presets import SettingValue, user_config
+    from ...engine.model_path import locate
+    from ...presets.resolve import SettingValue
+    from ...presets.user_defaults import user_config
 
     config, text = user_config(), options.model_text
     try:

@@ -25,7 +25,7 @@ def read_overrides(texts: Iterable[str]) -> dict[str, Value]:
 
 def report_new_keys(overrides: Iterable[str], metadata: Iterable[str]) -> None:
     """Print a note for each key that is none of the file's: a key that is spelled wrong changes nothing."""
-    from ...common import nearest_name
+    from ...common.text import nearest_name
 
     known = list(metadata)
     for key in overrides:

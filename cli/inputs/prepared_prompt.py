@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from ..errors import note
 
 if TYPE_CHECKING:
-    from ...engine import Model
-    from ...presets import Settings
+    from ...engine.model import Model
+    from ...presets.resolve import Settings
     from ..options.prompt import FrameOptions
     from .chat_template import ChatTemplateFlags
 
@@ -47,7 +47,7 @@ def prepare_prompt(
         template: the flags of the chat template.
         is_chat: whether the template is used; None: if there is a system message.
     """
-    from ...engine import build_prompt, frame_input
+    from ...engine.chat import build_prompt, frame_input
 
     system = settings.system.value
     if frame.name is None:

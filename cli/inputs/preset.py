@@ -8,11 +8,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ...common.text_files import input_name, is_stdin, read_input
+from ...common.files import input_name, is_stdin, read_input
 from ..errors import note
 
 if TYPE_CHECKING:
-    from ...presets import Imported, LoadedPreset, MissingSectionError, Preset
+    from ...presets.foreign.any_preset import LoadedPreset
+    from ...presets.foreign.imported import Imported, MissingSectionError
+    from ...presets.preset import Preset
 
 _GGUF = b"GGUF"
 _TOOLS = {
@@ -38,16 +40,19 @@ def open_preset(name: str, *, is_quiet: bool = False) -> Preset:
 
     Raises ``PresetError``, which names the command that helps, if the file alone does not say what is meant.
     """
-    from ... import presets
+    from ...presets.errors import PresetError
+    from ...presets.foreign.any_preset import LoadedPreset
+    from ...presets.preset_loader import load_preset
+    from ...presets.search import names_file, split_section
 
-    if not presets.names_file(name):
-        return presets.load_preset(name)
-    file, section = presets.split_section(name)
+    if not names_file(name):
+        return load_preset(name)
+    file, section = split_section(name)
     if _is_gguf(Path(file)):
         if section is not None:
-            raise presets.PresetError(f"{file}: a model holds one preset only, and no section {section!r}")
+            raise PresetError(f"{file}: a model holds one preset only, and no section {section!r}")
         imported = _import_gguf(Path(file))
-        loaded = presets.LoadedPreset(imported.preset, "llama.cpp", tuple(imported.reported))
+        loaded = LoadedPreset(imported.preset, "llama.cpp", tuple(imported.reported))
     else:
         loaded = _load(name, file)
     if loaded.format is not None and not is_quiet:
@@ -63,30 +68,31 @@ def preset_text(name: str) -> str:
 
     Raises ``PresetError`` and ``OSError``. A faulty preset of gen is returned as it is.
     """
-    from ... import presets
+    from ...presets.errors import PresetError
+    from ...presets.foreign.any_preset import is_foreign
+    from ...presets.foreign.importing import import_text
+    from ...presets.search import find_preset, names_file, split_section
 
-    if not presets.names_file(name):
-        return read_input(presets.find_preset(name).path).decode("utf-8", "replace")
-    file, section = presets.split_section(name)
+    if not names_file(name):
+        return read_input(find_preset(name).path).decode("utf-8", "replace")
+    file, section = split_section(name)
     if _is_gguf(Path(file)):
         imported = import_file(Path(file), None, section)
     else:
         text = read_input(Path(file)).decode("utf-8-sig", "replace")
         with _errors_that_help(file):
-            if not presets.is_foreign(text, file):
+            if not is_foreign(text, file):
                 if section is not None:
-                    raise presets.PresetError(
-                        f"{file}: the file holds one preset only, and no section {section!r}"
-                    )
+                    raise PresetError(f"{file}: the file holds one preset only, and no section {section!r}")
                 return text
-            imported = presets.import_text(text, file, section=section)
+            imported = import_text(text, file, section=section)
     _report_import(name, imported.format, imported.reported)
     return imported.yaml_text()
 
 
 def preset_of_model(metadata: Mapping[str, str]) -> Preset | None:
     """Return the preset that the model's author put into the GGUF, or None; reports what has no effect."""
-    from ...presets import import_metadata
+    from ...presets.foreign.importing import import_metadata
 
     imported = import_metadata(metadata)
     if imported is None:
@@ -100,23 +106,22 @@ def import_file(path: Path, format_name: str | None, section: str | None) -> Imp
 
     Raises ``PresetError``, also for a preset of gen, and ``OSError``.
     """
-    from ... import presets
+    from ...presets.errors import PresetError
+    from ...presets.foreign.importing import import_preset, import_text
 
     if _is_gguf(path):
         if section is not None:
-            raise presets.PresetError(f"{path}: a model holds one preset only, and no section {section!r}")
+            raise PresetError(f"{path}: a model holds one preset only, and no section {section!r}")
         if format_name not in (None, "llama.cpp"):
-            raise presets.PresetError(
-                f"{path}: it is a GGUF file, whose settings are llama.cpp's; leave --from out"
-            )
+            raise PresetError(f"{path}: it is a GGUF file, whose settings are llama.cpp's; leave --from out")
         return _import_gguf(path)
     if is_stdin(path):
         from ...presets.yaml_reader import MAX_FILE_BYTES, decode_text
 
         text = decode_text(read_input(path, MAX_FILE_BYTES), input_name(path))
-        imported = presets.import_text(text, input_name(path), format_name, section)
+        imported = import_text(text, input_name(path), format_name, section)
     else:
-        imported = presets.import_preset(path, format_name, section)
+        imported = import_preset(path, format_name, section)
     return imported
 
 
@@ -141,25 +146,25 @@ def list_sections(error: MissingSectionError, usage: str) -> str:
 
 
 def _load(name: str, file: str) -> LoadedPreset:
-    from ... import presets
+    from ...presets.foreign.any_preset import load_any_preset
 
     with _errors_that_help(file):
-        return presets.load_any_preset(name)
+        return load_any_preset(name)
 
 
 @contextmanager
 def _errors_that_help(file: str) -> Iterator[None]:
     """Name in an error the command that says what the file alone does not."""
-    from ... import presets
+    from ...presets.errors import PresetError
+    from ...presets.foreign.imported import MissingSectionError
+    from ...presets.foreign.recognise import AmbiguousFormatError
 
     try:
         yield
-    except presets.MissingSectionError as error:
-        raise presets.PresetError(list_sections(error, f"-P {shlex.quote(f'{file}#NAME')}")) from None
-    except presets.AmbiguousFormatError as error:
-        raise presets.PresetError(
-            f"{error}: gen presets import {shlex.quote(file)} --from FORMAT --save NAME"
-        ) from None
+    except MissingSectionError as error:
+        raise PresetError(list_sections(error, f"-P {shlex.quote(f'{file}#NAME')}")) from None
+    except AmbiguousFormatError as error:
+        raise PresetError(f"{error}: gen presets import {shlex.quote(file)} --from FORMAT --save NAME") from None
 
 
 def _is_gguf(path: Path) -> bool:
@@ -174,8 +179,9 @@ def _is_gguf(path: Path) -> bool:
 
 
 def _import_gguf(path: Path) -> Imported:
-    from ...engine import read_metadata
-    from ...presets import PresetError, import_metadata
+    from ...engine.gguf_metadata import read_metadata
+    from ...presets.errors import PresetError
+    from ...presets.foreign.importing import import_metadata
 
     imported = import_metadata(read_metadata(path))
     if imported is None:

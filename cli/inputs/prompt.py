@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ...common.errors import UsageError
-from ...common.text_files import STDIN, input_name, is_stdin, read_input
+from ...common.files import STDIN, input_name, is_stdin, read_input
 from ..errors import fail, note
 from ..options.prompt import PromptOptions
 from .files import input_path, read_piped
@@ -63,7 +63,7 @@ def _read(path: Path) -> str:
 
 def _text(data: bytes, path: Path) -> str:
     """The text of a file's bytes, without one newline at its end."""
-    from ...common import NotUTF8Error, decode_utf8
+    from ...common.text import NotUTF8Error, decode_utf8
 
     try:
         return decode_utf8(data).removesuffix("\n")

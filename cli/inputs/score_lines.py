@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from ...common.text_files import input_name, is_stdin, open_input
+from ...common.files import input_name, is_stdin, open_input
 from ..errors import FAILED, flag_sentence, say
 from ..interrupt import Interrupt
 from .json_lines import InvalidLineError, number_lines, parse_object
 from .scoring import scored_choices, scored_text
 
 if TYPE_CHECKING:
-    from ...engine import Model
+    from ...engine.model import Model
 
 
 def score_lines(
@@ -31,7 +31,7 @@ def score_lines(
         is_strict: True if a prompt that does not fit into the context with its choices is an error; otherwise its
             first tokens are left out.
     """
-    from ...engine import AbortedError, ModelError
+    from ...engine.errors import AbortedError, ModelError
     from ..render.progress import counting
 
     failures = 0
@@ -78,7 +78,8 @@ def failed_line(line: bytes, number: int, message: str, code: str = "invalid_req
         message: why it has no score.
         code: the kind of the failure.
     """
-    from ...logprobs import encode_json, failed_score
+    from ...common.strict_json import encode_json
+    from ...logprobs.scores import failed_score
 
     try:
         name = parse_object(line).get("id")
@@ -107,7 +108,7 @@ def scored_line(
         progress: called with the number of tokens that were read since the last call, also where windows overlap.
         is_strict: see `score_lines`.
     """
-    from ...logprobs import encode_json
+    from ...common.strict_json import encode_json
 
     record = parse_object(line)
     scores = _score(model, record, stride, progress, is_strict) | {"line": number, "error": None}
@@ -127,7 +128,7 @@ def _score(
     progress: Callable[[int], None] | None,
     is_strict: bool,
 ) -> dict[str, Any]:
-    from ...logprobs import text_score
+    from ...logprobs.scores import text_score
 
     if "choices" not in record:
         count = None if progress is None else _counter(progress)

@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
-    from ...engine import Model, PromptToken
+    from ...engine.events import PromptToken
+    from ...engine.model import Model
 
 
 def scored_text(
@@ -25,7 +26,7 @@ def scored_text(
         progress: gets the scored and the total number of tokens.
         is_interrupted: says whether to stop before the next token.
     """
-    from ...engine import score
+    from ...engine.scoring import score
 
     ids = model.vocabulary.tokenize_prompt(text.encode())
     return score(model, ids, stride, progress=progress, is_interrupted=is_interrupted)
@@ -50,9 +51,10 @@ def scored_choices(
         progress: called with the number of tokens that were read, and of all.
         is_strict: raise ``ModelError`` for a prompt that does not fit with a choice.
     """
-    from ...common import count_noun
-    from ...engine import fit_prompt, tokenize_continuation
-    from ...logprobs import choice_scores
+    from ...common.text import count_noun
+    from ...engine.continuation import tokenize_continuation
+    from ...engine.scoring import fit_prompt
+    from ...logprobs.scores import choice_scores
 
     notes = []
     cut: list[_CutChoice] = []
@@ -89,7 +91,8 @@ def _score_cut_choices(
     model: Model, choices: Sequence[_CutChoice], progress: Callable[[int, int], None] | None
 ) -> dict[str, list[PromptToken]]:
     """Return the scored tokens of each choice by its text. Choices that share a prompt are scored together."""
-    from ...engine import ModelError, score_choices
+    from ...engine.errors import ModelError
+    from ...engine.scoring import score_choices
 
     groups: dict[tuple[int, ...], list[_CutChoice]] = {}
     for choice in choices:

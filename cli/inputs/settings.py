@@ -20,8 +20,11 @@ from .grammar import grammar_folders, report_schema
 from .preset import open_preset, preset_of_model
 
 if TYPE_CHECKING:
-    from ...grammars import GrammarSpec
-    from ...presets import Arrangement, Override, Preset, Settings
+    from ...grammars.grammar_spec import GrammarSpec
+    from ...presets.chain_arrangement import Arrangement
+    from ...presets.override import Override
+    from ...presets.preset import Preset
+    from ...presets.resolve import Settings
 
 _BIAS = re.compile(r"(?P<id>\d+)(?P<signed>[+-].+)|(?P<key>.+)=(?P<value>[^=]+)", re.DOTALL)
 
@@ -42,10 +45,10 @@ def resolve_run_settings(
 
     Raises ``PresetError``.
     """
-    from ... import presets
+    from ...presets.resolve import resolve_settings
 
     preset = preset or _preset_of(sampling.preset, metadata)
-    settings = presets.resolve_settings(
+    settings = resolve_settings(
         preset,
         chain=sampling.chain,
         sets=sampling.set or (),
@@ -59,7 +62,7 @@ def resolve_run_settings(
 
 def _preset_of(given: str | None, metadata: Mapping[str, str] | None) -> Preset:
     """The preset that the command line or the user's config names."""
-    from ... import presets
+    from ...presets.preset_loader import load_preset
 
     name = preset_name(given)
     if name != "model":
@@ -67,13 +70,13 @@ def _preset_of(given: str | None, metadata: Mapping[str, str] | None) -> Preset:
     preset = preset_of_model(metadata or {})
     if preset is None:
         note("this model names no sampling settings (general.sampling.*); the preset default is used")
-        preset = presets.load_preset("default")
+        preset = load_preset("default")
     return preset
 
 
 def preset_name(given: str | None) -> str:
     """The preset of a command: ``--preset``, else the user's config, else ``default``."""
-    from ...presets import user_config
+    from ...presets.user_defaults import user_config
 
     return given or user_config().preset or "default"
 
@@ -83,7 +86,9 @@ def open_chosen_preset(name: str, given: str | None) -> Preset:
 
     ``given``: the value of ``--preset``. Raises ``PresetError``.
     """
-    from ...presets import PresetError, config_file, user_config
+    from ...presets.errors import PresetError
+    from ...presets.user_defaults import user_config
+    from ...presets.written_config import config_file
 
     try:
         return open_preset(name)
@@ -108,7 +113,7 @@ def fresh_seed() -> int:
 
 def overrides(options: Options) -> Iterator[Override]:
     """What the flags of a command set, of those that set one value each."""
-    from ...presets import Override
+    from ...presets.override import Override
 
     given = given_flags(options)
     is_mirostat_off = any(flag.name == "--mirostat" and value == 0 for flag, value in walk_flags(options))
@@ -129,7 +134,7 @@ def overrides(options: Options) -> Iterator[Override]:
 
 def _sampling_overrides(options: FullSamplingOptions) -> Iterator[Override]:
     """What flags set whose value is not taken as it is."""
-    from ...presets import Override
+    from ...presets.override import Override
 
     if options.dry_sequence_breaker:
         yield Override("--dry-sequence-breaker", "dry.breakers", _breakers(options.dry_sequence_breaker))
@@ -143,16 +148,14 @@ def _sampling_overrides(options: FullSamplingOptions) -> Iterator[Override]:
 
 def _arrangements(command: Options, options: FullSamplingOptions) -> Iterator[Arrangement]:
     """The orders of samplers that flags ask for; ``command``: all options, which know what was typed."""
-    from ... import presets
+    from ...presets.chain_arrangement import arrange_by_adaptive_p, arrange_by_mirostat, arrange_by_samplers
 
     if options.adaptive_target is not None:
-        yield presets.arrange_by_adaptive_p()
+        yield arrange_by_adaptive_p()
     if options.samplers is not None:
-        yield presets.arrange_by_samplers(
-            options.samplers, given_flags(command).typed.get("--samplers", "--samplers")
-        )
+        yield arrange_by_samplers(options.samplers, given_flags(command).typed.get("--samplers", "--samplers"))
     if options.mirostat is not None:
-        yield presets.arrange_by_mirostat(options.mirostat)
+        yield arrange_by_mirostat(options.mirostat)
 
 
 def _breakers(texts: Iterable[str]) -> list[str]:
@@ -196,7 +199,8 @@ def grammar_spec(options: ConstraintOptions, settings: Settings) -> GrammarSpec 
     if value is None:
         _refuse_without_grammar(options)
         return None
-    from ...grammars import GrammarError, grammar_table, resolve_grammar
+    from ...grammars.errors import GrammarError
+    from ...grammars.grammar_spec import grammar_table, resolve_grammar
 
     if options.grammar_root is not None:
         value = {**grammar_table(value), "root": options.grammar_root}
@@ -217,7 +221,8 @@ def grammar_spec(options: ConstraintOptions, settings: Settings) -> GrammarSpec 
 
 def _refuse_file(origin: str, name: str) -> None:
     """Raise ``GrammarError`` with what takes a file if that is what ``origin`` was given."""
-    from ...grammars import KIND_OF_SUFFIX, GrammarError
+    from ...grammars.errors import GrammarError
+    from ...grammars.grammar_files import KIND_OF_SUFFIX
 
     ways, path = _WAYS_TO_GIVE_FILES.get(origin), Path(name)
     with suppress(OSError, ValueError):  # a grammar's text is no path

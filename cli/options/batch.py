@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ...common.errors import UsageError
-from ...common.limits import MAX_SLOTS, SEED_MAX
+from ...common.machine import MAX_SLOTS, SEED_MAX
 from .cluster import ClusterOptions
 from .flag import REQUIRED, Options, argument, flag, options_class
 from .given import GivenFlags

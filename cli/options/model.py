@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 
 from ...common.errors import UsageError
-from ...common.limits import CACHE_TYPES, INT32_MAX, MAX_THREADS, NUMA_STRATEGIES, ROPE_SCALINGS, SPLIT_MODES
+from ...common.machine import CACHE_TYPES, INT32_MAX, MAX_THREADS, NUMA_STRATEGIES, ROPE_SCALINGS, SPLIT_MODES
 from .completes import Completes
 from .flag import Options, flag, options_class
 from .limits import POSITIVE, within

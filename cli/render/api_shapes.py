@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any, TextIO
 from .completion_parts import completion_finish, completion_head
 
 if TYPE_CHECKING:
-    from ...engine import Done, Event, Start
-    from ...logprobs import Completion, CompletionFinish, CompletionHead, TokenRecord
+    from ...engine.events import Done, Event, Start
+    from ...logprobs.completion import Completion, CompletionFinish, CompletionHead
+    from ...logprobs.records import TokenRecord
 
 _ID_BYTES = 12
 """Of a random id: enough that no two runs share one."""
@@ -42,8 +43,8 @@ def render(events: Iterable[Event], out: TextIO, shape: ApiShape, prompt: str) -
 
     Returns the last event.
     """
-    from ...engine import Done, PromptToken, Start, Token
-    from ...logprobs import Completion
+    from ...engine.events import Done, PromptToken, Start, Token
+    from ...logprobs.completion import Completion
 
     prompt_tokens: list[TokenRecord] = []
     tokens: list[TokenRecord] = []
@@ -72,7 +73,7 @@ def render(events: Iterable[Event], out: TextIO, shape: ApiShape, prompt: str) -
 
 
 def _write_object(out: TextIO, shape: ApiShape, completion: Completion, start: Start, done: Done) -> None:
-    from ...logprobs import encode_json
+    from ...common.strict_json import encode_json
     from ...logprobs.llama_server_format import llama_server_completion
     from ...logprobs.openai_format import chat_completion, text_completion
     from ...logprobs.together_format import together_completion

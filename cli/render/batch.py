@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from time import monotonic
 from typing import TYPE_CHECKING
 
-from ...common import count_noun
+from ...common.text import count_noun
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID

@@ -11,7 +11,7 @@ from .tables import table
 from .text import terminal_safe
 
 if TYPE_CHECKING:
-    from ..chat import ConversationSummary, SearchHit
+    from ..chat.store.records import ConversationSummary, SearchHit
 
 _SPEAKERS = {"system": "system", "user": "you", "assistant": "model"}
 

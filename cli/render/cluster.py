@@ -7,7 +7,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from time import monotonic
 
-from ...cluster import ClusterRun, WorkerStatus
+from ...cluster.cluster_run import ClusterRun
+from ...cluster.worker import WorkerStatus
 from ..errors import say
 from ..options.batch import BatchOptions
 from .batch import BatchProgress, ProgressDisplay, show_progress

@@ -6,13 +6,13 @@ import time
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from ...engine import Done, Start
-    from ...logprobs import CompletionFinish, CompletionHead
+    from ...engine.events import Done, Start
+    from ...logprobs.completion import CompletionFinish, CompletionHead
 
 
 def completion_head(start: Start, completion_id: str, prompt: str) -> CompletionHead:
     """The head of a completion that begins now; ``completion_id`` without the prefix of a format."""
-    from ...logprobs import CompletionHead
+    from ...logprobs.completion import CompletionHead
 
     logprob_facts = start.logprobs
     return CompletionHead(
@@ -29,7 +29,7 @@ def completion_head(start: Start, completion_id: str, prompt: str) -> Completion
 
 def completion_finish(done: Done) -> CompletionFinish:
     """How a run ended."""
-    from ...logprobs import CompletionFinish
+    from ...logprobs.completion import CompletionFinish
 
     return CompletionFinish(
         reason=done.finish_reason,

@@ -8,13 +8,13 @@ import sys
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ...common import count_noun
+from ...common.text import count_noun
 from .text import terminal_safe
 
 if TYPE_CHECKING:
-    from ...grammars import GrammarSpec
-    from ...presets import Settings, SettingValue
-    from ...samplers import StepSpec
+    from ...grammars.grammar_spec import GrammarSpec
+    from ...presets.resolve import Settings, SettingValue
+    from ...samplers.step_spec import StepSpec
 
 
 _MAX_INLINE_CHARACTERS = 60

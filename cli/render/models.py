@@ -11,7 +11,8 @@ from .tables import print_wrapped, table
 from .text import file_size, visible
 
 if TYPE_CHECKING:
-    from ...engine import ModelFacts, ModelSummary
+    from ...engine.model_files.facts import ModelFacts
+    from ...engine.model_files.summary import ModelSummary
 
 _FACT_COLUMNS = 17
 _COUNTS = (

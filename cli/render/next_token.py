@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, TextIO
 from .trace_table import StepNote, TraceColumn, print_trace_table, short_title, stage_columns, stage_notes
 
 if TYPE_CHECKING:
-    from ...engine import ChainComparison, Model, NextToken
-    from ...samplers import Chain
+    from ...engine.model import Model
+    from ...engine.next_token import ChainComparison, NextToken
+    from ...samplers.chain import Chain
 
 _FIRST = "chain"
 """The title of the column of the first chain."""
@@ -59,7 +60,8 @@ def show_table(named: NamedNextToken) -> None:
 
 def write_json(named: NamedNextToken, out: TextIO) -> None:
     """Write one object: ``prompt_tokens, model, seed, chain, stages, candidates``, and ``against``."""
-    from ...logprobs import TracedChain, encode_json, next_token_fields
+    from ...common.strict_json import encode_json
+    from ...logprobs.next_token import TracedChain, next_token_fields
 
     result, model = named.result, named.model
     head = {"prompt_tokens": result.prompt_tokens, "model": model.name, "seed": named.chain.seed}

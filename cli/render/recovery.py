@@ -8,11 +8,13 @@ from math import exp, isnan
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ...common import count_noun
+from ...common.text import count_noun
 from ..errors import note, say
 
 if TYPE_CHECKING:
-    from ...recover import CallEstimate, Recovery, Verification
+    from ...recover.call_estimates import CallEstimate
+    from ...recover.results.recovery_result import Recovery
+    from ...recover.verification import Verification
 
 _TABLE_ROWS = 10
 """Tokens that are printed if no output was named: enough to see whether the recovery is right."""
@@ -24,7 +26,7 @@ def write(recovery: Recovery, output: Path | None, about: Mapping[str, Any]) -> 
     ``output``: a file, whose ending names the format; ``-``: JSONL on stdout; None: a table of the
     likeliest tokens. ``about`` is written with it: endpoint and prompt.
     """
-    from ...recover import recovery_lines, save_recovery
+    from ...recover.results.result_files import recovery_lines, save_recovery
 
     if output is None:
         _print_table(recovery)
@@ -38,7 +40,7 @@ def write(recovery: Recovery, output: Path | None, about: Mapping[str, Any]) -> 
 
 
 def _print_table(recovery: Recovery) -> None:
-    from ...recover import likeliest_tokens
+    from ...recover.results.result_files import likeliest_tokens
     from .tables import table
 
     rows = []

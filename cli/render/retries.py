@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from ..errors import note
 
 if TYPE_CHECKING:
-    from ...recover import Retry
+    from ...recover.transport.api_client import Retry
 
 
 class RetryDisplay:

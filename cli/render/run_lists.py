@@ -8,7 +8,8 @@ from math import exp
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from ...logprobs import LogprobSource, RecordedDistribution
+    from ...logprobs.recorded_stream import RecordedDistribution
+    from ...logprobs.records import LogprobSource
     from .inspected_run import InspectedRun, InspectedToken
 
 FALLEN_MARK = "▾"
@@ -48,7 +49,7 @@ def _likeliest_other(distribution: RecordedDistribution, data: bytes) -> str:
 
 def print_fallen(tokens: Sequence[InspectedToken]) -> None:
     """Say how often each stage dropped the likeliest token, which explains the marks."""
-    from ...common import count_noun
+    from ...common.text import count_noun
     from .tables import print_wrapped
     from .text import visible
 
@@ -90,8 +91,8 @@ def print_table(tokens: Sequence[InspectedToken], top: int) -> None:
 
 def print_means(run: InspectedRun, source: LogprobSource | None) -> None:
     """Print a line on the run, then the mean surprise and entropy of the prompt and of the new tokens."""
-    from ...common import count_noun
-    from ...logprobs import MeanSurprise
+    from ...common.text import count_noun
+    from ...logprobs.scores import MeanSurprise
     from .tables import print_wrapped
     from .text import visible
 

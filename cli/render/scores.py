@@ -7,12 +7,13 @@ from math import exp
 from typing import TYPE_CHECKING, Any, TextIO
 
 if TYPE_CHECKING:
-    from ...engine import Model, PromptToken
+    from ...engine.events import PromptToken
+    from ...engine.model import Model
 
 
 def show_text(tokens: Sequence[PromptToken], show_tokens: bool) -> None:
     """Print the score of a text; with ``show_tokens``, a table of its tokens first."""
-    from ...logprobs import Score
+    from ...logprobs.scores import Score
     from .tables import table
 
     if show_tokens:
@@ -48,7 +49,8 @@ def show_choices(choices: Sequence[dict[str, Any]]) -> None:
 
 def write_text(tokens: Sequence[PromptToken], out: TextIO) -> None:
     """Write the score of a text as one object."""
-    from ...logprobs import encode_json, text_score
+    from ...common.strict_json import encode_json
+    from ...logprobs.scores import text_score
 
     out.write(encode_json(text_score(tokens)) + "\n")
 
@@ -58,8 +60,9 @@ def write_lines(tokens: Iterable[PromptToken], model: Model, out: TextIO) -> lis
 
     Returns the tokens.
     """
-    from ...engine import versions
-    from ...logprobs import Score, done_line, prompt_line, start_line
+    from ...engine.generation_task import versions
+    from ...logprobs.jsonl_lines import done_line, prompt_line, start_line
+    from ...logprobs.scores import Score
 
     out.write(
         start_line(

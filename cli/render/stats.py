@@ -5,10 +5,10 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING
 
-from ...common import count_noun
+from ...common.text import count_noun
 
 if TYPE_CHECKING:
-    from ...engine import Done
+    from ...engine.events import Done
 
 
 def show(done: Done, model_name: str, seed: int) -> None:

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from ...grammars import GrammarEntry
-    from ...presets import PresetEntry
-    from ...samplers import Sampler
+    from ...grammars.named_grammars import GrammarEntry
+    from ...presets.search import PresetEntry
+    from ...samplers.base import Sampler
 
 
 _PIPED_COLUMNS = 1000
@@ -45,7 +45,7 @@ def show_samplers(samplers: Sequence[type[Sampler]], plugins: Mapping[str, str])
 
 def show_sampler(cls: type[Sampler]) -> None:
     """Print one sampler: formula, neutral value, source, how it compares with llama.cpp's, parameters."""
-    from ...samplers import allowed_values
+    from ...samplers.parameter_messages import allowed_values
 
     about = cls.about
     neutral = ", ".join(f"{name} {_format_value(value)}" for name, value in about.neutral.items())
@@ -86,7 +86,8 @@ def print_wrapped(line: str, indent: int) -> None:
 
 def show_presets(entries: Iterable[PresetEntry]) -> None:
     """Print presets: name, folder, description."""
-    from ...presets import PresetError, load_preset
+    from ...presets.errors import PresetError
+    from ...presets.preset_loader import load_preset
 
     rows = []
     for entry in entries:

@@ -9,8 +9,10 @@ from .token_label import token_label
 from .trace_table import print_trace_table, stage_columns, stage_notes
 
 if TYPE_CHECKING:
-    from ...engine import Token
-    from ...logprobs import RecordedEvent, RecordedTokenLine, RecordedTrace, Trace
+    from ...engine.events import Token
+    from ...logprobs.recorded_stream import RecordedEvent, RecordedTokenLine
+    from ...logprobs.recorded_trace import RecordedTrace
+    from ...logprobs.trace import Trace
 
 _LABEL_COLUMNS = 60
 """The longest token that is shown whole in the words around the table."""
@@ -35,7 +37,8 @@ class TokenSearch:
 
     def find(self, events: Iterable[RecordedEvent]) -> RecordedTokenLine | None:
         """The token; None if the run has none that fits. ``written`` is then the number of its tokens."""
-        from ...logprobs import RecordedStart, RecordedTokenLine, display_text
+        from ...logprobs.recorded_stream import RecordedStart, RecordedTokenLine
+        from ...logprobs.records import display_text
 
         for event in events:
             if isinstance(event, RecordedStart):

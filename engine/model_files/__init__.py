@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from ...common.lazy_exports import lazy_exports
+from ...common.lazy import lazy_exports
 
 if TYPE_CHECKING:
     from .download import PullProgress, can_pull, pull_model

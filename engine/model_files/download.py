@@ -14,7 +14,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from ...common import count_noun
+from ...common.text import count_noun
 from ..errors import ModelError
 from .parts import part_paths
 from .quantization import is_model_name

@@ -14,7 +14,7 @@ import huggingface_hub
 from huggingface_hub import constants, errors
 from huggingface_hub.utils import WeakFileLock, build_hf_headers, hf_raise_for_status, logging
 
-from ...common import write_whole_file
+from ...common.files import write_whole_file
 from ..errors import ModelError
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from ...common import nearest_name
+from ...common.text import nearest_name
 from ..errors import ModelError
 from . import locations, scanning
 from .entry import ModelEntry

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from ...common import file_problem
+from ...common.files import file_problem
 from ..gguf_header import DamagedError
 from ..gguf_rules import Values, describe_other_kind
 from .entry import ModelEntry

@@ -6,8 +6,11 @@ from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from ...common import shorten
-from ...samplers import SEED_MAX, SamplingError, find_sampler, make_sampler
+from ...common.text import shorten
+from ...samplers.chain_builder import make_sampler
+from ...samplers.errors import SamplingError
+from ...samplers.mersenne_twister import SEED_MAX
+from ...samplers.registry import find_sampler
 from ..errors import PresetError
 from .table import ForeignTable
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from ...common import nearest_name
-from ...samplers import SamplingError, parse_chain
+from ...common.text import nearest_name
+from ...samplers.chain_builder import parse_chain
+from ...samplers.errors import SamplingError
 from ..errors import PresetError
 from ..foreign_formats import EXPORT_FORMATS
 from ..preset import Preset

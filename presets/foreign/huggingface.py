@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ...common import shorten
+from ...common.text import shorten
 from .draft import Draft, ForeignStep
 from .searches import SEARCH_KEYS, report_searches
 from .table import ForeignTable

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from ...common import nearest_name
+from ...common.text import nearest_name
 from ..errors import PresetError
 from ..foreign_formats import FORMATS
 from . import huggingface, koboldai, koboldcpp, lmstudio, ollama, sillytavern, tabbyapi, webui

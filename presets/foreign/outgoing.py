@@ -6,8 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ...common import shorten
-from ...samplers import Sampler, make_sampler
+from ...common.text import shorten
+from ...samplers.base import Sampler
+from ...samplers.chain_builder import make_sampler
 from ..messages import make_step
 
 ALL_TOKENS = 1_000_000

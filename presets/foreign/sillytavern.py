@@ -12,7 +12,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ...common import shorten
+from ...common.text import shorten
 from . import hijack
 from .draft import Draft
 from .searches import SEARCH_KEYS, report_searches

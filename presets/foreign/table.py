@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Mapping
 from typing import Any, overload
 
-from ...common import shorten
+from ...common.text import shorten
 from ..errors import PresetError
 
 _TRUE = ("true", "yes", "on", "1", "enabled")

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from ...common import json_problem, parse_strict_json
+from ...common.strict_json import json_problem, parse_strict_json
 from ..errors import PresetError
 from ..yaml_loader import BoundedLoader
 from ..yaml_reader import parse_yaml, read_text

@@ -14,7 +14,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ...samplers import Sampler
+from ...samplers.base import Sampler
 from ..messages import make_step
 from . import koboldai, koboldcpp
 from .breakers import BREAKERS

@@ -17,7 +17,8 @@ from typing import IO
 import numpy as np
 from numpy.typing import NDArray
 
-from ...common import count_noun, file_problem
+from ...common.files import file_problem
+from ...common.text import count_noun
 from ..errors import RecoverError
 from ..file_writing import write_file
 from ..npz_reading import DAMAGED_NPZ_ERRORS, open_npz

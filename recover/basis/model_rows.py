@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from ...engine import Model
+from ...engine.model import Model
 from ..errors import RecoverError
 from ..numerics import Float64s
 from .basis import Basis

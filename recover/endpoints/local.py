@@ -9,7 +9,7 @@ from threading import Lock
 
 import numpy as np
 
-from ...engine import Model
+from ...engine.model import Model
 from ..errors import RecoverError
 from ..numerics import Float64s, logsumexp
 from .base import Bias, Endpoint, EndpointAnswer, EndpointLimits

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
-from ...common import file_problem, read_bounded
+from ...common.files import file_problem, read_bounded
 from ..errors import RecoverError
 
 T = TypeVar("T", bytes, str)

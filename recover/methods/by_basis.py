@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from ...common import count_noun
+from ...common.text import count_noun
 from ..basis.basis import Basis
 from ..errors import RecoverError
 from ..task import PointwiseMethod, RecoveryTask

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from ...common import count_noun
+from ...common.text import count_noun
 from ..basis.basis import Basis
 from ..estimates import LogprobEstimates
 from ..numerics import Float64s, logsumexp

@@ -8,8 +8,9 @@ from typing import IO, Any
 
 import numpy as np
 
-from ...common import file_problem, parse_strict_json
-from ...logprobs import TokenLogprob, encode_json, finite_or_none
+from ...common.files import file_problem
+from ...common.strict_json import encode_json, parse_strict_json
+from ...logprobs.records import TokenLogprob, finite_or_none
 from ..errors import RecoverError
 from ..file_writing import check_writable, write_file
 from ..npz_reading import DAMAGED_NPZ_ERRORS, open_npz

@@ -13,7 +13,8 @@ from typing import Any
 
 import httpx
 
-from ...common import parse_strict_json, replace_surrogates
+from ...common.strict_json import parse_strict_json
+from ...common.text import replace_surrogates
 from ..errors import RecoverError
 from .http_response import HttpRequest, HttpResponse, ResponseTimeoutError, send_request
 from .redaction import Redaction

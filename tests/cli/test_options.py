@@ -11,7 +11,7 @@ from logitsmith.cli.options.recover import RecoverOptions
 from logitsmith.cli.options.run import RunOptions
 from logitsmith.cli.options.score import ScoreOptions
 from logitsmith.cli.options.signature import check_options, declared_flags, takes_options
-from logitsmith.common import limits
+from logitsmith.common import machine as limits
 from logitsmith.common.errors import UsageError
 from logitsmith.samplers import SEED_MAX, find_sampler
 from typer.testing import CliRunner

@@ -3,7 +3,7 @@
 import pickle
 
 import pytest
-from logitsmith.common import LogitsmithError
+from logitsmith.common.errors import LogitsmithError
 from logitsmith.engine import AdapterError, ModelError
 from logitsmith.grammars import GrammarError
 from logitsmith.presets import PresetError

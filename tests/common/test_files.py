@@ -8,7 +8,7 @@ from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
-from logitsmith.common import (
+from logitsmith.common.files import (
     AppendOnlyFile,
     InputTooLargeError,
     TextFileError,

@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from logitsmith.common import json_problem, parse_strict_json
+from logitsmith.common.strict_json import json_problem, parse_strict_json
 
 
 @pytest.mark.parametrize(

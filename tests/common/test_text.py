@@ -1,7 +1,7 @@
 """Bytes to text, and near names."""
 
 import pytest
-from logitsmith.common import NotUTF8Error, decode_utf8, is_utf8, nearest_name, replace_surrogates
+from logitsmith.common.text import NotUTF8Error, decode_utf8, is_utf8, nearest_name, replace_surrogates
 from logitsmith.samplers.near_names import nearest_name as nearest_sampler_name
 
 

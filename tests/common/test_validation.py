@@ -3,7 +3,7 @@
 from typing import Literal, get_args
 
 import pytest
-from logitsmith.common import problem_message, problem_sentence
+from logitsmith.common.errors import problem_message, problem_sentence
 from pydantic import BaseModel, Field, ValidationError, field_validator
 from pydantic_core import core_schema
 

@@ -2,7 +2,7 @@
 
 import llama_cpp.llama_cpp as lib
 import pytest
-from logitsmith.common import limits
+from logitsmith.common import machine as limits
 from logitsmith.engine import GpuOptions, ModelError, native_gpu, use_numa
 from logitsmith.engine import native_numa as numa
 from logitsmith.engine.native_gpu import set_gpu_options

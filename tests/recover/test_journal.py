@@ -177,7 +177,7 @@ def test_answers_of_two_models_are_not_mixed(tmp_path, name):
 
 
 def test_an_answer_is_on_disk_before_it_is_used(tmp_path, monkeypatch):
-    from logitsmith.common import append_only_file
+    from logitsmith.common import files as append_only_file
 
     forced = []
     monkeypatch.setattr(append_only_file.os, "fsync", lambda number: forced.append(os.fstat(number).st_size))
@@ -284,7 +284,7 @@ def test_two_runs_do_not_share_a_checkpoint(tmp_path):
 
 def test_a_file_that_another_run_removes_before_it_is_locked(tmp_path, monkeypatch):
     """Else answers would go into a file that no name leads to."""
-    from logitsmith.common import append_only_file
+    from logitsmith.common import files as append_only_file
 
     monkeypatch.setattr(append_only_file, "flock", lambda *_: (tmp_path / "c").unlink())
     with pytest.raises(RecoverError, match="another run is writing"):

@@ -10,7 +10,7 @@ from ...errors import note
 from .command import ChatCommand, ChatCommandError, refuse_argument, whole_number
 
 if TYPE_CHECKING:
-    from .. import StoredMessage
+    from ..store.records import StoredMessage
     from ..terminal.chat import Chat
 
 _MAX_VERSIONS = 100
@@ -37,7 +37,7 @@ def _regenerate(chat: Chat, argument: str) -> None:
 
 
 def _edit(chat: Chat, argument: str) -> None:
-    from .. import ContextFullError
+    from ..errors import ContextFullError
 
     if argument not in ("", "answer"):
         raise ChatCommandError(
@@ -106,7 +106,7 @@ def _branch(chat: Chat, argument: str) -> None:
 
 
 def _tree(chat: Chat, argument: str) -> None:
-    from .. import tree_lines
+    from ..tree import tree_lines
 
     refuse_argument("tree", argument)
     lines = list(tree_lines(chat.conversation))

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ....common import LogitsmithError
+from ....common.errors import LogitsmithError
 
 if TYPE_CHECKING:
     from ...completion.reply import Reply

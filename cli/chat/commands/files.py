@@ -7,14 +7,15 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ....common import count_noun, write_whole_file
+from ....common.files import write_whole_file
+from ....common.text import count_noun
 from ...completion.reply import Candidate, Reply
 from ...errors import note
 from .command import ChatCommand, ChatCommandError, refuse_argument
 
 if TYPE_CHECKING:
-    from ....engine import ChatTemplate
-    from .. import StoredMessage
+    from ....engine.chat_template import ChatTemplate
+    from ..store.records import StoredMessage
     from ..terminal.chat import Chat
 
 
@@ -45,7 +46,7 @@ def _export(chat: Chat, argument: str) -> None:
 
 
 def _format(path: Path, template: ChatTemplate) -> Callable[[Sequence[StoredMessage]], str]:
-    from .. import jsonl_of, markdown_of
+    from ..export import jsonl_of, markdown_of
 
     formats: dict[str, Callable[[Sequence[StoredMessage]], str]] = {
         ".md": markdown_of,

@@ -5,14 +5,14 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING
 
-from ....common import count_noun
+from ....common.text import count_noun
 from ...errors import note
 from ...interrupt import interruptible
 from .command import ChatCommand, ChatCommandError, refuse_argument
 
 if TYPE_CHECKING:
-    from ....engine import Token
-    from .. import StoredAnswer
+    from ....engine.events import Token
+    from ..store.records import StoredAnswer
     from ..terminal.chat import Chat
 
 _TOP = 10
@@ -21,8 +21,8 @@ _TOP = 10
 
 def _next(chat: Chat, argument: str) -> None:
     """Show what the next token of the last answer would be drawn from, or that after another beginning of it."""
-    from ....engine import trace_next
-    from ....samplers import build
+    from ....engine.next_token import trace_next
+    from ....samplers.chain_builder import build
     from ...render.next_token import NamedNextToken, show_table
     from ...render.progress import reading
     from ..replay import constraint_of
@@ -91,7 +91,7 @@ def _token_number(chat: Chat, record: StoredAnswer, argument: str) -> int:
 
 def _traced_token(chat: Chat, record: StoredAnswer, number: int) -> Token | None:
     """The token as it is made again with a trace; None after Ctrl-C."""
-    from ....engine import Token
+    from ....engine.events import Token
     from ...render.progress import reading
 
     tokens: list[Token] = []

@@ -78,8 +78,9 @@ def _find(name: str) -> ChatCommand | None:
 
 
 def _hint(name: str, argument: str) -> str:
-    from ....common import nearest_name
-    from ....presets import PresetError, parse_set
+    from ....common.text import nearest_name
+    from ....presets.errors import PresetError
+    from ....presets.override import parse_set
 
     with suppress(PresetError):  # not the name of a setting or of a sampler
         parse_set(f"{name}=1")

@@ -5,15 +5,7 @@ from .copying import copy_conversation
 from .errors import StoreError, StoreWriteError
 from .growing_answer import GrowingAnswer, discard_growing, finish_abandoned
 from .location import store_path
-from .records import (
-    AnswerRecipe,
-    ConversationSummary,
-    Role,
-    SearchHit,
-    StoredAnswer,
-    StoredMessage,
-    message_hash,
-)
+from .records import AnswerRecipe, ConversationSummary, Role, SearchHit, StoredAnswer, StoredMessage, message_hash
 
 __all__ = [
     "AnswerRecipe",

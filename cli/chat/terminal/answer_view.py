@@ -12,9 +12,10 @@ from ...render.text import terminal_safe, visible
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from ....engine import ChatTemplate, Done, Event
-    from ...render.markdown import MarkdownStream
-    from .. import ReasoningSplitter
+    from ....engine.chat_template import ChatTemplate
+    from ....engine.events import Done, Event
+    from ...render.markdown.stream import MarkdownStream
+    from ..reasoning import ReasoningSplitter
 
 
 class AnswerView(ABC):
@@ -39,8 +40,8 @@ class AnswerView(ABC):
             template: the chat template, which has the tags of reasoning.
             beginning: the text that the answer goes on from.
         """
-        from ....engine import Done, Start, Token
-        from .. import visible_text
+        from ....engine.events import Done, Start, Token
+        from ..answer_recording import visible_text
 
         try:
             for event in events:
@@ -103,7 +104,7 @@ class ScreenView(AnswerView):
     """Shows answers on a terminal: Markdown as it is meant, reasoning dimmed."""
 
     def __init__(self, console: Console) -> None:
-        from ...render.markdown import WordWriter
+        from ...render.markdown.word_writer import WordWriter
 
         self._console = console
         self._reasoning = WordWriter(console)
@@ -147,7 +148,7 @@ class ScreenView(AnswerView):
         """Show the message as it stands behind the mark where it was typed."""
         from rich.text import Text
 
-        from ...render.markdown import WordWriter
+        from ...render.markdown.word_writer import WordWriter
 
         writer = WordWriter(self._console)
         writer.begin(Text("> ", "bold"), Text("… ", "dim"))
@@ -160,7 +161,7 @@ class ScreenView(AnswerView):
         self._end_markdown()
 
     def _begun_markdown(self) -> MarkdownStream:
-        from ...render.markdown import MarkdownStream
+        from ...render.markdown.stream import MarkdownStream
 
         if self._markdown is None:
             self._markdown = MarkdownStream(self._console)

@@ -17,8 +17,12 @@ from .chat_settings import ChatSettings
 from .turn_input import PipedInput, TurnInput
 
 if TYPE_CHECKING:
-    from ....engine import Done, Event
-    from .. import AnswerSettings, ChatSession, Conversation, ReasoningSplitter, StoredMessage
+    from ....engine.events import Done, Event
+    from ..answer_settings import AnswerSettings
+    from ..conversation import Conversation
+    from ..reasoning import ReasoningSplitter
+    from ..session import ChatSession
+    from ..store.records import StoredMessage
 
 
 class LeaveChatError(Exception):
@@ -81,7 +85,7 @@ class Chat:
             raise
 
     def _add_user(self, text: str, edited: StoredMessage | None) -> None:
-        from .. import ContextFullError
+        from ..errors import ContextFullError
 
         max_tokens = self.settings.for_answer().max_tokens
         replaced = edited or self.conversation.open_message()
@@ -169,7 +173,7 @@ class Chat:
 
     def _splitter(self) -> ReasoningSplitter:
         """What divides an answer; plain text is left as the model writes it."""
-        from .. import ReasoningSplitter
+        from ..reasoning import ReasoningSplitter
 
         return self.session.splitter() if isinstance(self.view, ScreenView) else ReasoningSplitter(None)
 

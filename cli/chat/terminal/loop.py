@@ -35,7 +35,7 @@ def run_loop(chat: Chat) -> int:
 
 
 def _take_turn(chat: Chat) -> None:
-    from ..commands import is_command, run_command
+    from ..commands.registry import is_command, run_command
 
     turn = chat.read_turn()
     if not turn.strip():

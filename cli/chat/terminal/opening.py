@@ -15,7 +15,7 @@ from .quiet_keys import quiet_keys
 from .turn_input import PipedInput
 
 if TYPE_CHECKING:
-    from .. import ChatSession
+    from ..session import ChatSession
 
 _HISTORY = "chat_history"
 """The file beside the store that keeps what was typed."""
@@ -43,7 +43,7 @@ def open_chat(session: ChatSession, settings: ChatSettings, store: Path | None) 
         return Chat(session, settings, PlainView(), PipedInput())
     from rich.console import Console
 
-    from ..commands import complete_line
+    from ..commands.registry import complete_line
     from .typed_input import TypedInput
 
     def complete(text: str) -> tuple[Reply, int]:

@@ -6,7 +6,9 @@ import sys
 from abc import ABC, abstractmethod
 from io import StringIO
 
-from ....common import MAX_TEXT_BYTES, LogitsmithError, NotUTF8Error, decode_utf8
+from ....common.errors import LogitsmithError
+from ....common.files import MAX_TEXT_BYTES
+from ....common.text import NotUTF8Error, decode_utf8
 
 BLOCK_MARK = '"""'
 """On a line of its own it begins and ends a turn of several lines."""

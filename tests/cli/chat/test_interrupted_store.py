@@ -6,7 +6,7 @@ import signal
 import pytest
 from logitsmith.cli.chat.conversation import Conversation
 from logitsmith.cli.chat.store import ChatStore
-from logitsmith.common.whole_file import deferred_interrupts
+from logitsmith.common.files import deferred_interrupts
 
 
 @pytest.mark.parametrize("place", ["new_conversation", "put_message", "move_head"])
