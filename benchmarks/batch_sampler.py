@@ -20,8 +20,7 @@ from typing import Any
 
 import numpy as np
 from logitsmith.samplers.batch import SamplingData, SamplingParam, sample
-from logitsmith.samplers.batch.counts import count_tokens
-from logitsmith.samplers.batch.request_cache import RequestTokenCache
+from logitsmith.samplers.batch.penalties import RequestTokenCache, count_tokens
 from numpy.typing import NDArray
 
 from .batch_sampler_peers import CASES, ROWS, Batch, Side, chains, native, torch_side

@@ -8,9 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..logprobs.records import Distribution, LogprobSource, TokenLogprob
-from ..samplers.array_types import LeadingRows
 from ..samplers.candidates import Candidates
-from ..samplers.softmax_sums import SoftmaxWorkspace
+from ..samplers.kernels import LeadingRows, SoftmaxWorkspace
 from .errors import ModelError
 from .native_context import Logits
 from .vocabulary import Vocabulary

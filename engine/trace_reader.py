@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from ..logprobs.trace import Trace, TraceCandidate, TraceDraw, TraceStage
 from ..samplers.candidates import Candidates
 from ..samplers.chain import Chain
-from ..samplers.chain_recorder import ChainRecord, ChainRecorder, StageRecord
+from ..samplers.recorder import ChainRecord, ChainRecorder, StageRecord
 from .errors import ModelError
 from .native_context import Logits
 from .vocabulary import Vocabulary

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from ..samplers.chain import StepSpec
 from ..samplers.registry import find_sampler
-from ..samplers.step_spec import StepSpec
 from .errors import PresetError
 from .llama_cpp_names import read_sequence
 from .messages import make_step

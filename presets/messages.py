@@ -10,7 +10,7 @@ from pydantic import BaseModel, ValidationError
 from ..common.errors import problem_message
 from ..common.text import shorten
 from ..samplers.base import Sampler
-from ..samplers.chain_builder import make_sampler
+from ..samplers.building import make_sampler
 from ..samplers.errors import SamplingError
 from .errors import PresetError
 from .hints import name_hint

@@ -19,7 +19,7 @@ from pydantic import (
 
 from ..common.text import shorten
 from ..samplers.base import Sampler
-from ..samplers.chain_builder import parse_chain
+from ..samplers.building import parse_chain
 from ..samplers.mersenne_twister import SEED_MAX
 from .errors import PresetError
 from .messages import check_keys, field_message

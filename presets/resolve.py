@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ..samplers.base import Sampler
-from ..samplers.chain_builder import parse_chain
+from ..samplers.building import parse_chain
+from ..samplers.chain import StepSpec
 from ..samplers.errors import SamplingError
-from ..samplers.step_spec import StepSpec
 from .chain_arrangement import Arrangement, order_steps, replace_selector
 from .errors import PresetError
 from .override import SETTINGS, Override, parse_set, setting_of

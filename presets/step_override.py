@@ -7,10 +7,9 @@ from dataclasses import replace
 from typing import Any
 
 from ..common.text import shorten
-from ..samplers.base import Sampler
+from ..samplers.base import Sampler, Stage
+from ..samplers.chain import StepSpec
 from ..samplers.registry import find_sampler
-from ..samplers.stage import Stage
-from ..samplers.step_spec import StepSpec
 from .errors import PresetError
 from .messages import make_step
 from .override import Override, StepTarget, step_target

@@ -2,28 +2,21 @@
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import TYPE_CHECKING
 
-from .array_types import LeadingRows
-from .base import About, BuildContext, Sampler, Selection, Selector
-from .candidates import Candidates
-from .chain import Chain
-from .chain_builder import build, make_sampler, parse_chain
-from .compact_notation import parse_notation
-from .errors import SamplingError, StepError
-from .mersenne_twister import SEED_MAX
-from .parameter_messages import allowed_values
-from .registry import catalogue, find_sampler, list_plugins
-from .stage import Stage
-from .step_spec import StepSpec
-from .vocabulary import Vocabulary
+from ..common.lazy import lazy_exports
 
 if TYPE_CHECKING:
-    from .chain_recorder import ChainRecord, ChainRecorder, DrawInterval, StageRecord
-    from .softmax_sums import SoftmaxWorkspace
-    from .stage_candidates import StageCandidates
-
+    from .base import About, BuildContext, Sampler, Selection, Selector, Stage, Vocabulary
+    from .building import allowed_values, build, make_sampler, parse_chain, parse_notation
+    from .candidates import Candidates
+    from .chain import Chain, StepSpec
+    from .errors import SamplingError, StepError
+    from .kernels import LeadingRows
+    from .mersenne_twister import SEED_MAX
+    from .recorder import ChainRecord, ChainRecorder, DrawInterval, StageRecord
+    from .registry import catalogue, find_sampler, list_plugins
+    from .stages import StageCandidates
 __all__ = [
     "SEED_MAX",
     "About",
@@ -38,7 +31,6 @@ __all__ = [
     "SamplingError",
     "Selection",
     "Selector",
-    "SoftmaxWorkspace",
     "Stage",
     "StageCandidates",
     "StageRecord",
@@ -54,21 +46,4 @@ __all__ = [
     "parse_chain",
     "parse_notation",
 ]
-
-_MODULE_OF = {
-    "ChainRecord": "chain_recorder",
-    "ChainRecorder": "chain_recorder",
-    "DrawInterval": "chain_recorder",
-    "SoftmaxWorkspace": "softmax_sums",
-    "StageCandidates": "stage_candidates",
-    "StageRecord": "chain_recorder",
-}
-"""Names that a run without a trace does not need; they are imported when they are first used."""
-
-
-def __getattr__(name: str) -> object:
-    if name not in _MODULE_OF:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value: object = getattr(import_module(f".{_MODULE_OF[name]}", __name__), name)
-    globals()[name] = value
-    return value
+__getattr__ = lazy_exports(__name__)

@@ -1,22 +1,75 @@
-"""The base class of samplers: a pydantic model of the parameters, with the methods that a chain calls."""
+"""What a sampler is: its parameters, what it says of itself, and the vocabulary that it sees."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from enum import IntEnum
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
 
 from pydantic import BaseModel, ConfigDict, GetCoreSchemaHandler, GetJsonSchemaHandler, field_validator
 from pydantic_core import CoreSchema
 from pydantic_core.core_schema import no_info_before_validator_function
 
-from .array_types import HIGHEST, Floats
 from .candidates import Candidates
 from .errors import SamplingError
-from .vocabulary import Vocabulary
+from .kernels import HIGHEST, Floats
 
 if TYPE_CHECKING:
-    from .stage_candidates import StageCandidates
+    from .stages import StageCandidates
+
+
+class Stage(IntEnum):
+    """The steps of llama.cpp's default chain, in its order (common/common.h, ``common_params_sampling``).
+
+    The numbers are ten apart. A sampler that llama.cpp lacks stands between two of them, such as
+    ``Stage.TOP_K + 1``: behind top_k, and before typical.
+    """
+
+    IGNORE_EOS = 0
+    LOGIT_BIAS = 10
+    PENALTIES = 20
+    DRY = 30
+    TOP_N_SIGMA = 40
+    TOP_K = 50
+    TYPICAL = 60
+    TOP_P = 70
+    MIN_P = 80
+    XTC = 90
+    TEMPERATURE = 100
+
+
+class Vocabulary(Protocol):
+    """What samplers ask of a model's vocabulary. The engine's has these members; a test may pass a fake."""
+
+    @property
+    def size(self) -> int:
+        """Number of tokens."""
+
+    @property
+    def eog(self) -> frozenset[int]:
+        """Ids of the tokens that end a generation."""
+
+    @property
+    def end(self) -> int | None:
+        """Id of the token that ends a turn, or the text; None where the model names none."""
+
+    @property
+    def newline(self) -> int | None:
+        """Id of the newline token, or None."""
+
+    @property
+    def pieces(self) -> Sequence[bytes]:
+        """The bytes of every token, by id; a control token as it is written in the vocabulary."""
+
+    def is_control(self, token: int) -> bool:
+        """True for a control token, which is not part of the text."""
+        ...
+
+    def tokenize(self, data: bytes, special: bool = False) -> list[int]:
+        """Return the token ids of a text in UTF-8; ``special``: control tokens written in it count as tokens."""
+        ...
+
 
 FLOAT32_MAX = float(HIGHEST)
 """The largest parameter: samplers compute in float32."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...engine.model import Model
-from ...samplers.step_spec import StepSpec
+from ...samplers.chain import StepSpec
 from .request_resolver import BatchDefaults, RequestResolver
 
 _LEFT_OUT = frozenset({"fingerprint", "threads"})

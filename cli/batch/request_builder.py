@@ -8,7 +8,7 @@ from ...engine.chat import build_prompt, format_chat, open_chat_template
 from ...engine.chat_template import ChatTemplate
 from ...engine.generation_task import GenerationRequest
 from ...engine.model import Model
-from ...samplers.chain_builder import build
+from ...samplers.building import build
 from ..errors import note
 from .request_resolver import ResolvedRequest
 

@@ -13,7 +13,7 @@ from ...presets.errors import PresetError
 from ...presets.override import Override, parse_set
 from ...presets.preset import Preset
 from ...presets.resolve import Settings, resolve_settings
-from ...samplers.step_spec import StepSpec
+from ...samplers.chain import StepSpec
 from ..inputs.chains import chat_template_source
 from ..inputs.grammar import grammar_folders, report_left_out
 from ..inputs.json_lines import InvalidLineError

@@ -10,7 +10,7 @@ from .store.records import AnswerRecipe
 
 if TYPE_CHECKING:
     from ...grammars.grammar_spec import GrammarSpec
-    from ...samplers.step_spec import StepSpec
+    from ...samplers.chain import StepSpec
 
 
 @dataclass(frozen=True)

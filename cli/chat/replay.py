@@ -61,7 +61,7 @@ def replay(
     from ...engine.events import Token
     from ...engine.generation import generate
     from ...grammars.grammar_spec import GrammarSpec
-    from ...samplers.chain_builder import build
+    from ...samplers.building import build
 
     recipe = answer.recipe
     spec = None if recipe.grammar is None else GrammarSpec(**recipe.grammar)

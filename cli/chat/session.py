@@ -210,7 +210,7 @@ class ChatSession:
             progress: called while the prompt is read.
         """
         from ...engine.generation import generate
-        from ...samplers.chain_builder import build
+        from ...samplers.building import build
 
         model = self.model
         fitted = self._fit(parent, beginning, settings.max_tokens)

@@ -82,7 +82,7 @@ def _show(setup: _Setup, model: Model, raw_prompt: str, interrupt: Interrupt) ->
     """
     from ...engine.generation_task import start_constraint
     from ...engine.next_token import trace_next
-    from ...samplers.chain_builder import build
+    from ...samplers.building import build
     from ..render.next_token import NamedNextToken, show_table, write_json
     from ..render.progress import reading
 

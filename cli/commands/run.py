@@ -98,7 +98,7 @@ def _generate(
     """
     from ...engine.generation import generate
     from ...engine.generation_task import start_constraint
-    from ...samplers.chain_builder import build
+    from ...samplers.building import build
     from ..render.progress import reading, without_bar_at_end
 
     options, settings, spec = setup.options, setup.settings, setup.spec

@@ -12,7 +12,7 @@ from ...common.errors import UsageError
 from .preset import open_preset, preset_of_model
 
 if TYPE_CHECKING:
-    from ...samplers.step_spec import StepSpec
+    from ...samplers.chain import StepSpec
 
 
 @dataclass(frozen=True)

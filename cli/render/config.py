@@ -14,7 +14,7 @@ from .text import terminal_safe
 if TYPE_CHECKING:
     from ...grammars.grammar_spec import GrammarSpec
     from ...presets.resolve import Settings, SettingValue
-    from ...samplers.step_spec import StepSpec
+    from ...samplers.chain import StepSpec
 
 
 _MAX_INLINE_CHARACTERS = 60

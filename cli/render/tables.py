@@ -45,7 +45,7 @@ def show_samplers(samplers: Sequence[type[Sampler]], plugins: Mapping[str, str])
 
 def show_sampler(cls: type[Sampler]) -> None:
     """Print one sampler: formula, neutral value, source, how it compares with llama.cpp's, parameters."""
-    from ...samplers.parameter_messages import allowed_values
+    from ...samplers.building import allowed_values
 
     about = cls.about
     neutral = ", ".join(f"{name} {_format_value(value)}" for name, value in about.neutral.items())

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ...common.text import shorten
-from ...samplers.chain_builder import make_sampler
+from ...samplers.building import make_sampler
 from ...samplers.errors import SamplingError
 from ...samplers.mersenne_twister import SEED_MAX
 from ...samplers.registry import find_sampler

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ...common.text import nearest_name
-from ...samplers.chain_builder import parse_chain
+from ...samplers.building import parse_chain
 from ...samplers.errors import SamplingError
 from ..errors import PresetError
 from ..foreign_formats import EXPORT_FORMATS

@@ -8,7 +8,7 @@ from typing import Any
 
 from ...common.text import shorten
 from ...samplers.base import Sampler
-from ...samplers.chain_builder import make_sampler
+from ...samplers.building import make_sampler
 from ..messages import make_step
 
 ALL_TOKENS = 1_000_000

@@ -3,11 +3,16 @@
     from logitsmith.samplers.batch import SamplingData, SamplingParam, sample
     next_tokens, logits_or_logprobs = sample(logits, data, param)  # (B, V) -> (B,), (B,) or None
 
-Source: the `sample` interface of MindIE LLM, whose argument names, defaults and value rules these are.
-"""
+Source: the `sample` interface of MindIE LLM, whose argument names, defaults and value rules these are."""
 
-from .batch_step import sample
-from .sampling_data import SamplingData
-from .sampling_param import SamplingParam
+from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+from ...common.lazy import lazy_exports
+
+if TYPE_CHECKING:
+    from .arguments import SamplingData, SamplingParam
+    from .step import sample
 __all__ = ["SamplingData", "SamplingParam", "sample"]
+__getattr__ = lazy_exports(__name__)

@@ -7,11 +7,11 @@ from typing import ClassVar
 import numpy as np
 from pydantic import Field
 
-from ..array_types import Floats
 from ..base import About, BuildContext, Selection, Selector
 from ..candidates import Candidates
+from ..kernels import Floats
 from ..mersenne_twister import MersenneTwister
-from ..note_words import short_number
+from ..stages import short_number
 
 # The shape of the transform is fixed: DISTRIBUTION_WIDTH, PEAK_LOGIT_VALUE and SHARPNESS of llama.cpp's
 # adaptive_p.

@@ -9,16 +9,14 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import AfterValidator, Field
 
-from ..base import About, BuildContext, ListParameter, Sampler, need_vocabulary
+from ..base import About, BuildContext, ListParameter, Sampler, Stage, need_vocabulary
 from ..candidates import Candidates
 from ..errors import SamplingError
-from ..note_words import dropped_tokens
-from ..piece_search import PieceIndex, TextCompletions
-from ..single_token import encode_utf8, token_of
-from ..stage import Stage
+from ..stages import dropped_tokens
+from ..tokens import PieceIndex, TextCompletions, encode_utf8, token_of
 
 if TYPE_CHECKING:
-    from ..stage_candidates import StageCandidates
+    from ..stages import StageCandidates
 
 
 def _check_token(value: int | str) -> int | str:

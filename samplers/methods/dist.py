@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, ClassVar
 from ..base import About, BuildContext, Selection, Selector
 from ..candidates import Candidates
 from ..mersenne_twister import MersenneTwister
-from ..note_words import token_count
+from ..stages import token_count
 
 if TYPE_CHECKING:
-    from ..stage_candidates import StageCandidates
+    from ..stages import StageCandidates
 
 
 class Dist(Selector):

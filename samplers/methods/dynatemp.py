@@ -8,16 +8,14 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 from pydantic import Field
 
-from ..array_types import HIGHEST
-from ..base import About, Sampler
+from ..base import About, Sampler, Stage
 from ..candidates import Candidates
-from ..entropy import llama_cpp_entropy, logarithms
-from ..note_words import short_number
-from ..stage import Stage
+from ..kernels import HIGHEST, llama_cpp_entropy, logarithms
+from ..stages import short_number
 from .temperature import divide, division_note
 
 if TYPE_CHECKING:
-    from ..stage_candidates import StageCandidates
+    from ..stages import StageCandidates
 
 
 class Dynatemp(Sampler):

@@ -8,14 +8,13 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 from pydantic import Field
 
-from ..base import About, Sampler
+from ..base import About, Sampler, Stage
 from ..candidates import Candidates
-from ..history import token_table
-from ..note_words import logit_changes
-from ..stage import Stage
+from ..stages import logit_changes
+from ..tokens import token_table
 
 if TYPE_CHECKING:
-    from ..stage_candidates import StageCandidates
+    from ..stages import StageCandidates
 
 
 class EncoderRepetitionPenalty(Sampler):

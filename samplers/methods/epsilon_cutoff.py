@@ -1,11 +1,55 @@
-"""Epsilon cutoff: a least probability."""
+"""epsilon_cutoff: tokens below a fixed probability are dropped."""
 
-from typing import ClassVar
+from __future__ import annotations
 
-from ..base import About
+from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
+from pydantic import Field, model_validator
+
+from ..base import About, Sampler, Stage
 from ..candidates import Candidates
-from ..probability_cutoff import ProbabilityCutoff
-from ..stage import Stage
+from ..stages import short_number
+
+if TYPE_CHECKING:
+    from ..stages import StageCandidates
+
+
+class ProbabilityCutoff(Sampler):
+    """Drop the tokens below a probability, which `floor` returns. The likeliest token always stays.
+
+    Formula: keep i if p_i >= min(floor, p_max), float32. The order stays.
+    """
+
+    epsilon: float = Field(default=0.0, ge=0, description="the floor, or its upper end, in units; 0 = off")
+    unit: float = Field(default=1.0, gt=0, le=1, description="1e-4 for text-generation-webui's numbers")
+
+    @model_validator(mode="after")
+    def _check_product(self) -> ProbabilityCutoff:
+        if self.epsilon * self.unit >= 1:
+            raise ValueError(f"epsilon {self.epsilon:g} times unit {self.unit:g} is not below 1")
+        return self
+
+    def floor(self, candidates: Candidates) -> float:
+        """Return the probability below which rows are dropped."""
+        raise NotImplementedError
+
+    def apply(self, candidates: Candidates) -> None:
+        """Drop the rows below the floor."""
+        floor = np.float32(self.floor(candidates))
+        probs = candidates.probs()
+        candidates.keep(probs >= min(floor, np.maximum.reduce(probs)))
+        candidates.masked_count = 0
+
+    def note(self, before: StageCandidates, after: StageCandidates) -> str:
+        """Say which probability was needed."""
+        floor = self.epsilon * self.unit
+        return self._needed(short_number(floor), floor, before)
+
+    def _needed(self, words: str, floor: float, before: StageCandidates) -> str:
+        """The note on a floor; ``words``: how it is written."""
+        is_above_all = floor > before.highest_probability
+        return f"p >= {words}: none, the likeliest stays" if is_above_all else f"p >= {words}"
 
 
 class EpsilonCutoff(ProbabilityCutoff):

@@ -7,15 +7,14 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from ..base import About
+from ..base import About, Stage
 from ..candidates import Candidates
-from ..entropy import entropy_terms
-from ..note_words import short_number
-from ..probability_cutoff import ProbabilityCutoff
-from ..stage import Stage
+from ..kernels import entropy_terms
+from ..stages import short_number
+from .epsilon_cutoff import ProbabilityCutoff
 
 if TYPE_CHECKING:
-    from ..stage_candidates import StageCandidates
+    from ..stages import StageCandidates
 
 
 class EtaCutoff(ProbabilityCutoff):

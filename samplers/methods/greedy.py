@@ -8,10 +8,10 @@ import numpy as np
 
 from ..base import About, Selector
 from ..candidates import Candidates
-from ..note_words import short_number
+from ..stages import short_number
 
 if TYPE_CHECKING:
-    from ..stage_candidates import StageCandidates
+    from ..stages import StageCandidates
 
 
 class Greedy(Selector):

@@ -7,16 +7,14 @@ from typing import TYPE_CHECKING, ClassVar, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ..array_types import Positions
-from ..base import About, BuildContext, Sampler, need_vocabulary
+from ..base import About, BuildContext, Sampler, Stage, Vocabulary, need_vocabulary
 from ..candidates import Candidates
 from ..errors import SamplingError
-from ..note_words import dropped_tokens
-from ..stage import Stage
-from ..vocabulary import Vocabulary
+from ..kernels import Positions
+from ..stages import dropped_tokens
 
 if TYPE_CHECKING:
-    from ..stage_candidates import StageCandidates
+    from ..stages import StageCandidates
 
 
 class IgnoreEos(Sampler):

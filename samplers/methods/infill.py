@@ -8,16 +8,15 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from ..array_types import Floats
 from ..base import About, BuildContext, Sampler, need_vocabulary
 from ..candidates import Candidates
 from ..errors import SamplingError
-from ..note_words import comparison, short_number, token_count
-from ..sequential_sums import sequential_sum
+from ..kernels import Floats, sequential_sum
+from ..stages import comparison, short_number, token_count
 from .ignore_eos import end_tokens
 
 if TYPE_CHECKING:
-    from ..stage_candidates import StageCandidates
+    from ..stages import StageCandidates
 
 _FIRST_THRESHOLD = np.float32(0.2)
 """The least probability of a text token, as in llama.cpp."""

@@ -8,16 +8,15 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import AfterValidator, BeforeValidator, Field, PlainSerializer, WithJsonSchema, field_validator
 
-from ..array_types import Floats, Positions
-from ..base import FLOAT32_MAX, About, BuildContext, Sampler
+from ..base import FLOAT32_MAX, About, BuildContext, Sampler, Stage
 from ..candidates import Candidates
 from ..errors import SamplingError
-from ..note_words import logit_changes, token_count
-from ..single_token import token_of
-from ..stage import Stage
+from ..kernels import Floats, Positions
+from ..stages import logit_changes, token_count
+from ..tokens import token_of
 
 if TYPE_CHECKING:
-    from ..stage_candidates import StageCandidates
+    from ..stages import StageCandidates
 
 BAN = float("-inf")
 

@@ -9,13 +9,12 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 from pydantic import Field
 
-from ..base import About, Sampler
+from ..base import About, Sampler, Stage
 from ..candidates import Candidates
-from ..note_words import short_number, token_count
-from ..stage import Stage
+from ..stages import short_number, token_count
 
 if TYPE_CHECKING:
-    from ..stage_candidates import StageCandidates
+    from ..stages import StageCandidates
 
 
 class MinP(Sampler):

@@ -7,14 +7,13 @@ from typing import TYPE_CHECKING, ClassVar
 
 from pydantic import Field
 
-from ..base import About, BuildContext, Sampler, need_vocabulary
+from ..base import About, BuildContext, Sampler, Stage, need_vocabulary
 from ..candidates import Candidates
-from ..note_words import dropped_tokens, token_count
-from ..stage import Stage
+from ..stages import dropped_tokens, token_count
 from .ignore_eos import drop_ends, end_tokens
 
 if TYPE_CHECKING:
-    from ..stage_candidates import StageCandidates
+    from ..stages import StageCandidates
 
 
 class MinTokens(Sampler):

@@ -8,7 +8,7 @@ import numpy as np
 
 from ..base import About
 from ..candidates import Candidates
-from ..mirostat_base import MirostatBase, surprises
+from .mirostat import MirostatBase, surprises
 
 _MARGIN = 1e-5
 """Relative margin of a probability in which the rounding of its surprise, float32 of at most 150 bits, counts."""

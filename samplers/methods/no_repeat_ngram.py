@@ -8,14 +8,13 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 from pydantic import Field
 
-from ..base import About, Sampler
+from ..base import About, Sampler, Stage
 from ..candidates import Candidates
-from ..history import check_tokens
-from ..note_words import token_count
-from ..stage import Stage
+from ..stages import token_count
+from ..tokens import check_tokens
 
 if TYPE_CHECKING:
-    from ..stage_candidates import StageCandidates
+    from ..stages import StageCandidates
 
 
 class NoRepeatNgram(Sampler):

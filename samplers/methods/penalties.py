@@ -10,15 +10,14 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from ..array_types import Floats, Positions
-from ..base import About, BuildContext, Sampler, need_vocabulary
+from ..base import About, BuildContext, Sampler, Stage, need_vocabulary
 from ..candidates import Candidates
-from ..history import check_token, check_tokens
-from ..note_words import logit_changes
-from ..stage import Stage
+from ..kernels import Floats, Positions
+from ..stages import logit_changes
+from ..tokens import check_token, check_tokens
 
 if TYPE_CHECKING:
-    from ..stage_candidates import StageCandidates
+    from ..stages import StageCandidates
 
 Counts = NDArray[np.int32]
 

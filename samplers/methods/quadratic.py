@@ -7,14 +7,13 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 from pydantic import Field
 
-from ..array_types import clamp_to_finite
-from ..base import About, Sampler
+from ..base import About, Sampler, Stage
 from ..candidates import Candidates
-from ..note_words import short_number
-from ..stage import Stage
+from ..kernels import clamp_to_finite
+from ..stages import short_number
 
 if TYPE_CHECKING:
-    from ..stage_candidates import StageCandidates
+    from ..stages import StageCandidates
 
 
 class Quadratic(Sampler):

@@ -9,14 +9,13 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from ..base import About, Sampler
+from ..base import About, Sampler, Stage
 from ..candidates import Candidates
-from ..history import LastPositions
-from ..note_words import logit_changes
-from ..stage import Stage
+from ..stages import logit_changes
+from ..tokens import LastPositions
 
 if TYPE_CHECKING:
-    from ..stage_candidates import StageCandidates
+    from ..stages import StageCandidates
 
 
 class RepetitionPenalty(Sampler):

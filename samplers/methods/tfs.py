@@ -8,13 +8,12 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from ..base import About, Sampler
+from ..base import About, Sampler, Stage
 from ..candidates import Candidates
-from ..note_words import mass_at
-from ..stage import Stage
+from ..stages import mass_at
 
 if TYPE_CHECKING:
-    from ..stage_candidates import StageCandidates
+    from ..stages import StageCandidates
 
 _FLAT_SUM = 1e-6
 """Below this sum of second differences KoboldCpp takes a distribution for flat, and gives each the same weight."""

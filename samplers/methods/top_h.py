@@ -5,12 +5,10 @@ from typing import ClassVar
 import numpy as np
 from pydantic import Field
 
-from ..base import About, Sampler
+from ..base import About, Sampler, Stage
 from ..candidates import Candidates
-from ..entropy import entropy_terms
-from ..note_words import short_number
-from ..stage import Stage
-from ..stage_candidates import StageCandidates
+from ..kernels import entropy_terms
+from ..stages import StageCandidates, short_number
 
 
 class TopH(Sampler):

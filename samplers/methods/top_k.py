@@ -6,13 +6,12 @@ from typing import TYPE_CHECKING, ClassVar
 
 from pydantic import Field
 
-from ..base import About, Sampler
+from ..base import About, Sampler, Stage
 from ..candidates import Candidates
-from ..note_words import mass_at
-from ..stage import Stage
+from ..stages import mass_at
 
 if TYPE_CHECKING:
-    from ..stage_candidates import StageCandidates
+    from ..stages import StageCandidates
 
 
 class TopK(Sampler):

@@ -7,14 +7,13 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 import numpy as np
 from pydantic import Field
 
-from ..base import About, Sampler
+from ..base import About, Sampler, Stage
 from ..candidates import Candidates
-from ..note_words import short_number
-from ..sequential_sums import sequential_sum, sequential_sum_of_squares
-from ..stage import Stage
+from ..kernels import sequential_sum, sequential_sum_of_squares
+from ..stages import short_number
 
 if TYPE_CHECKING:
-    from ..stage_candidates import StageCandidates
+    from ..stages import StageCandidates
 
 
 class TopNSigma(Sampler):

@@ -9,15 +9,13 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 import numpy as np
 from pydantic import Field
 
-from ..array_types import Floats, Positions, as_float32
-from ..base import About, Sampler
+from ..base import About, Sampler, Stage
 from ..candidates import Candidates
-from ..note_words import mass_at
-from ..sort_kernels import descending
-from ..stage import Stage
+from ..kernels import Floats, Positions, as_float32, descending
+from ..stages import mass_at
 
 if TYPE_CHECKING:
-    from ..stage_candidates import StageCandidates
+    from ..stages import StageCandidates
 
 _FEW_ROWS, _MANY_ROWS = 64, 256
 """How many rows are sorted first, and then; most distributions reach p within them (measured)."""

@@ -7,16 +7,13 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 import numpy as np
 from pydantic import Field
 
-from ..array_types import Floats
-from ..base import About, Sampler
+from ..base import About, Sampler, Stage
 from ..candidates import Candidates
-from ..entropy import llama_cpp_entropy, logarithms
-from ..note_words import mass_at, short_number
-from ..sort_kernels import highest_rows
-from ..stage import Stage
+from ..kernels import Floats, highest_rows, llama_cpp_entropy, logarithms
+from ..stages import mass_at, short_number
 
 if TYPE_CHECKING:
-    from ..stage_candidates import StageCandidates
+    from ..stages import StageCandidates
 
 _FIRST_SORTED_ROWS = 256
 """How many rows are sorted by their distance first; most distributions reach p within them (measured)."""

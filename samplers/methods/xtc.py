@@ -7,14 +7,13 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 import numpy as np
 from pydantic import Field
 
-from ..base import About, BuildContext, Sampler, need_vocabulary
+from ..base import About, BuildContext, Sampler, Stage, need_vocabulary
 from ..candidates import Candidates
 from ..mersenne_twister import MersenneTwister
-from ..note_words import comparison, token_count
-from ..stage import Stage
+from ..stages import comparison, token_count
 
 if TYPE_CHECKING:
-    from ..stage_candidates import StageCandidates
+    from ..stages import StageCandidates
 
 
 class Xtc(Sampler):

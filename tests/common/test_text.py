@@ -2,7 +2,7 @@
 
 import pytest
 from logitsmith.common.text import NotUTF8Error, decode_utf8, is_utf8, nearest_name, replace_surrogates
-from logitsmith.samplers.near_names import nearest_name as nearest_sampler_name
+from logitsmith.samplers.registry import nearest_name as nearest_sampler_name
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 import pytest
 from logitsmith.engine import Model, locate
 from logitsmith.samplers import build
-from logitsmith.samplers.mirostat_base import surprises
+from logitsmith.samplers.methods.mirostat import surprises
 
 TOKENS = 2000
 WITHIN = 0.1

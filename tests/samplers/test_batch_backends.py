@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from logitsmith.samplers import SamplingError
 from logitsmith.samplers.batch import sample
-from logitsmith.samplers.batch.logit_table import LogitTable, _to_numpy
+from logitsmith.samplers.batch.logits import LogitTable, _to_numpy
 
 from .rows import make_row
 from .test_batch import CUTS, Row, agrees, arguments, batches

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from logitsmith.samplers.batch import SamplingData, SamplingParam, batch_step, sample
-from logitsmith.samplers.batch import request_cache as cache
-from logitsmith.samplers.batch.counts import NO_COUNTS, TokenCounts, count_tokens
-from logitsmith.samplers.batch.request_cache import RequestTokenCache
-from logitsmith.samplers.batch.sampling_data import row_lengths
+from logitsmith.samplers.batch import SamplingData, SamplingParam, sample
+from logitsmith.samplers.batch import penalties as cache
+from logitsmith.samplers.batch import step as batch_step
+from logitsmith.samplers.batch.arguments import row_lengths
+from logitsmith.samplers.batch.penalties import NO_COUNTS, RequestTokenCache, TokenCounts, count_tokens
 
 from .rows import make_row
 from .test_batch import padded

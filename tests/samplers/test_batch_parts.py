@@ -8,12 +8,14 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 from logitsmith.samplers import Candidates, SamplingError, build
-from logitsmith.samplers.batch import SamplingParam, nucleus, penalties, random_draw, sample
-from logitsmith.samplers.batch import top_candidates as heads_module
-from logitsmith.samplers.batch.logit_table import BLOCK_COUNT, LogitTable
+from logitsmith.samplers.batch import SamplingParam, penalties, sample
+from logitsmith.samplers.batch import candidates as heads_module
+from logitsmith.samplers.batch import candidates as nucleus
+from logitsmith.samplers.batch import step as random_draw
+from logitsmith.samplers.batch.candidates import find_top_candidates
+from logitsmith.samplers.batch.logits import BLOCK_COUNT, LogitTable
 from logitsmith.samplers.batch.penalties import NO_PENALTIES, PenalisedLogits, RowSelection
-from logitsmith.samplers.batch.random_draw import draw_from_rows, uniform_numbers
-from logitsmith.samplers.batch.top_candidates import find_top_candidates
+from logitsmith.samplers.batch.step import draw_from_rows, uniform_numbers
 from logitsmith.samplers.mersenne_twister import MersenneTwister
 
 from .rows import NEG, make_row, row, rows

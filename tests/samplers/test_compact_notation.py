@@ -4,15 +4,8 @@ import json
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from logitsmith.samplers import (
-    SamplingError,
-    build,
-    catalogue,
-    compact_notation,
-    parse_chain,
-    parse_notation,
-    registry,
-)
+from logitsmith.samplers import SamplingError, build, catalogue, parse_chain, parse_notation, registry
+from logitsmith.samplers import building as compact_notation
 
 READ = {
     "temp0.8 > typical0.19 > tfs0.97 > top-p0.6": [

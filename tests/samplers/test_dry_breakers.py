@@ -4,8 +4,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from logitsmith.engine import Model, locate
 from logitsmith.samplers import build
-from logitsmith.samplers.dry_breakers import LastBreakerTracker, SequenceBreakers
-from logitsmith.samplers.piece_search import PieceIndex, TextCompletions, tokens_starting
+from logitsmith.samplers.methods.dry import LastBreakerTracker, SequenceBreakers
+from logitsmith.samplers.tokens import PieceIndex, TextCompletions, tokens_starting
 
 from ..oracle.native import NativeChain
 from .rows import FakeVocabulary

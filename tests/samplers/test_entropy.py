@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from logitsmith.samplers import Candidates
-from logitsmith.samplers.entropy import entropy_terms, llama_cpp_entropy, logarithms
+from logitsmith.samplers.kernels import entropy_terms, llama_cpp_entropy, logarithms
 
 from .rows import LARGE, NEG, row, rows
 

@@ -1,8 +1,7 @@
 import numpy as np
 import pytest
 from logitsmith.samplers.candidates import Candidates
-from logitsmith.samplers.exact_weights import exact_weights, offsets_that_count
-from logitsmith.samplers.sequential_sums import LONG_ROW
+from logitsmith.samplers.kernels import LONG_ROW, exact_weights, offsets_that_count
 
 SIZE = 3 * LONG_ROW
 EDGE = -24 * np.log(2)

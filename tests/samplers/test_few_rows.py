@@ -5,9 +5,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from logitsmith.samplers import Candidates
-from logitsmith.samplers.few_rows import FEW_ROWS, certain_position, running_sums
+from logitsmith.samplers.candidates import FEW_ROWS, certain_position, running_sums
+from logitsmith.samplers.kernels import position_of_share
 from logitsmith.samplers.methods.top_p import TopP
-from logitsmith.samplers.sequential_sums import position_of_share
 
 from .rows import row, rows, table
 

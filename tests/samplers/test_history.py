@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from logitsmith.samplers import SamplingError
-from logitsmith.samplers.history import LastPositions, check_tokens, token_table
+from logitsmith.samplers.tokens import LastPositions, check_tokens, token_table
 
 TOKENS = st.lists(st.integers(0, 40), max_size=80)
 

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 from logitsmith.samplers import Candidates, build
-from logitsmith.samplers.mirostat_base import surprises
+from logitsmith.samplers.methods.mirostat import surprises
 
 from ..oracle.native import NativeSampler
 from .drawing import SEEDS, bits_of, follow, place_of, sorted_probabilities, uniforms

@@ -6,7 +6,7 @@ import re
 import numpy as np
 import pytest
 from logitsmith.samplers import ChainRecorder, build, catalogue
-from logitsmith.samplers.note_words import comparison, short_number, token_count
+from logitsmith.samplers.stages import comparison, short_number, token_count
 
 from .rows import FakeVocabulary, row
 

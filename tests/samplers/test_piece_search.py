@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from logitsmith.samplers.piece_search import PieceIndex, TextCompletions
+from logitsmith.samplers.tokens import PieceIndex, TextCompletions
 
 PIECES = [b"a", b"b", b"ab", b"ba", b"cab", b"bc", b"c", b"", b"bcab"]
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from logitsmith.samplers.sequential_sums import (
+from logitsmith.samplers.kernels import (
     certain_position_of_share,
     position_of_share,
     sequential_sum,

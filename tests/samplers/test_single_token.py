@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from logitsmith.samplers import BuildContext, SamplingError
-from logitsmith.samplers.single_token import token_of
+from logitsmith.samplers.tokens import token_of
 
 from .rows import FakeVocabulary
 

@@ -5,7 +5,8 @@ import math
 import numpy as np
 import pytest
 from hypothesis import given
-from logitsmith.samplers import Candidates, SoftmaxWorkspace
+from logitsmith.samplers import Candidates
+from logitsmith.samplers.kernels import SoftmaxWorkspace
 
 from .rows import NEG, row, rows
 

@@ -2,8 +2,8 @@
 
 import numpy as np
 import pytest
-from logitsmith.samplers import sort_kernels
-from logitsmith.samplers.sort_kernels import column_maxima, descending, highest_rows
+from logitsmith.samplers import kernels as sort_kernels
+from logitsmith.samplers.kernels import column_maxima, descending, highest_rows
 
 from .rows import STYLES, make_row, ranked
 

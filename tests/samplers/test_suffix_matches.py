@@ -1,8 +1,7 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from logitsmith.samplers.suffix_automaton import SuffixAutomaton
-from logitsmith.samplers.suffix_matches import WindowSuffixMatcher, suffix_match_lengths
+from logitsmith.samplers.methods.dry import SuffixAutomaton, WindowSuffixMatcher, suffix_match_lengths
 
 # text -> for each place, how many letters up to it are the same as the last ones
 WORKED = {

@@ -22,7 +22,7 @@ _TOP = 10
 def _next(chat: Chat, argument: str) -> None:
     """Show what the next token of the last answer would be drawn from, or that after another beginning of it."""
     from ....engine.next_token import trace_next
-    from ....samplers.chain_builder import build
+    from ....samplers.building import build
     from ...render.next_token import NamedNextToken, show_table
     from ...render.progress import reading
     from ..replay import constraint_of

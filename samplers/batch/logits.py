@@ -1,4 +1,4 @@
-"""A batch of logits in a tensor of any library that follows the Python array API standard."""
+"""The logits of a batch as a table of blocks, with the highest of each block."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ import numpy as np
 from array_api_compat import array_namespace, device, to_device
 from numpy.typing import NDArray
 
-from ..array_types import describe
 from ..errors import SamplingError
-from .sampling_data import Floats, Ints, ToTensor
+from ..kernels import describe
+from .arguments import Floats, Ints, ToTensor
 
 BLOCK_COUNT = 4096
 """Blocks into which a vocabulary is cut to find its highest logits; a power of two.

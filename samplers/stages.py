@@ -1,4 +1,4 @@
-"""The candidates after one stage of a chain, as notes and traces read them."""
+"""What a trace sees after a step: the likeliest candidates, and a note on what the step did."""
 
 from __future__ import annotations
 
@@ -7,9 +7,8 @@ from math import exp
 import numpy as np
 from numpy.typing import NDArray
 
-from .array_types import Floats, Ids, Positions
 from .candidates import Candidates
-from .softmax_sums import SoftmaxSums, SoftmaxWorkspace
+from .kernels import Floats, Ids, Positions, SoftmaxSums, SoftmaxWorkspace
 
 _FEW_ROWS_SHARE = 16
 """Up to this part of the vocabulary, sorting the ids is faster than a table of all positions."""
@@ -119,3 +118,51 @@ class StageCandidates:
         if self._sums is None:
             self._sums = self._workspace.sums(self.candidates.logits, self.candidates.max)
         return self._sums
+
+
+_DIGITS, _MOST_DIGITS = 3, 9
+"""Significant digits of a number; nine tell any two float32 apart."""
+
+
+def short_number(value: float, digits: int = _DIGITS) -> str:
+    """A number with three significant digits: ``0.0105``, ``12.3``, ``49,152``."""
+    return f"{value:,}" if isinstance(value, int) else f"{float(value):.{digits}g}"
+
+
+def comparison(left: float, sign: str, right: float) -> str:
+    """Two numbers with a sign between them, as ``0.71 > 0.5``, and so many digits that they differ if they do."""
+    for digits in range(_DIGITS, _MOST_DIGITS + 1):
+        texts = short_number(left, digits), short_number(right, digits)
+        if texts[0] != texts[1] or left == right:
+            break
+    return f"{texts[0]} {sign} {texts[1]}"
+
+
+def token_count(count: int) -> str:
+    """A number of tokens: ``1 token``, ``12 tokens``."""
+    return f"{count:,} token{'' if count == 1 else 's'}"
+
+
+def mass_at(before: StageCandidates, after: StageCandidates) -> str:
+    """The mass that was kept, as ``mass 0.953 at 12 tokens``."""
+    mass = before.mass_of(after)
+    text = short_number(mass)
+    if mass < 1 and text == "1":  # nearly all of it
+        text = short_number(mass, _MOST_DIGITS)
+    return f"mass {text} at {token_count(len(after))}"
+
+
+def logit_changes(before: StageCandidates, after: StageCandidates) -> str:
+    """How many tokens got another logit, and by how much: ``3 tokens lowered by up to 1.2``."""
+    changes = after.changes_since(before)
+    parts = []
+    for verb, distances in (("raised", changes[changes > 0]), ("lowered", -changes[changes < 0])):
+        if distances.size:
+            parts.append(f"{token_count(distances.size)} {verb} by up to {short_number(distances.max())}")
+    return ", ".join(parts) or "no token changed"
+
+
+def dropped_tokens(before: StageCandidates, after: StageCandidates, what: str) -> str:
+    """How many tokens were dropped, and what they are: ``2 end tokens dropped``, ``no end token``."""
+    dropped = len(before) - len(after)
+    return f"{dropped:,} {what}{'' if dropped == 1 else 's'} dropped" if dropped else f"no {what}"

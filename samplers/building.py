@@ -1,15 +1,22 @@
-"""The compact notation of a chain: ``temp0.8 > typical0.19 > top-p(p=0.6, min_keep=2)``."""
+"""From a preset's list or the compact notation to a chain, with every fault in words."""
 
 from __future__ import annotations
 
 import json
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from typing import Any
+from operator import index
+from typing import Any, Literal, SupportsIndex, get_args, get_origin
 
+from pydantic import ValidationError
+from pydantic.fields import FieldInfo
+from pydantic_core import ErrorDetails
+
+from .base import BuildContext, Sampler, Vocabulary
+from .chain import MAX_STEPS, Chain, StepSpec, check_selection, check_step_count
 from .errors import SamplingError
-from .registry import find_sampler, is_known
-from .step_spec import MAX_STEPS, check_step_count
+from .mersenne_twister import SEED_MAX
+from .registry import find_sampler, is_known, nearest_name
 
 # Runs of spaces are reduced to one before: on longer runs these patterns would take quadratic time.
 _NAME = r"(?P<name>[A-Za-z][A-Za-z0-9_\-]*(?: [A-Za-z0-9_\-]+)*)"
@@ -237,3 +244,182 @@ def _value(text: str) -> Any:
 
 def _number(text: str) -> int | float:
     return int(text) if _NUMBER.fullmatch(text) else float(text)
+
+
+_WORDS = {True: "true", False: "false", None: "null"}
+_BOUNDS = ("ge", "gt", "le", "lt")
+_KINDS = {
+    "int_type": "a whole number",
+    "float_type": "a number",
+    "bool_type": "true or false",
+    "string_type": "a text",
+    "dict_type": "a table",
+    "list_type": "a list",
+    "finite_number": "a finite number",
+}
+"""What is needed, by the type of pydantic's error."""
+
+
+def allowed_values(field: FieldInfo) -> str:
+    """The range of a parameter in words: ``0..1``, ``≥ 0``, ``include or exclude``; empty: any value."""
+    bounds = {name: getattr(rule, name) for rule in field.metadata for name in _BOUNDS if hasattr(rule, name)}
+    low, high = bounds.get("ge", bounds.get("gt")), bounds.get("le", bounds.get("lt"))
+    if low is not None and high is not None and "ge" in bounds and "le" in bounds:
+        return f"{low:g}..{high:g}"
+    limits = []
+    if low is not None:
+        limits.append(f"{'≥' if 'ge' in bounds else '>'} {low:g}")
+    if high is not None:
+        limits.append(f"{'≤' if 'le' in bounds else '<'} {high:g}")
+    if limits or get_origin(field.annotation) is not Literal:
+        return " and ".join(limits)
+    words = [str(choice).lower() if isinstance(choice, bool) else choice for choice in get_args(field.annotation)]
+    return f"{', '.join(words[:-1])} or {words[-1]}"
+
+
+def shown_value(value: object) -> str:
+    """The value in a message: as Python writes it, but true, false and null as presets do."""
+    return _WORDS[value] if isinstance(value, bool | None) else repr(value)
+
+
+def parameter_message(cls: type[Sampler], error: ValidationError) -> str:
+    """One sentence for the first parameter that pydantic refused: ``.p: 1.5 is not within 0..1``."""
+    problems = error.errors()
+    first = problems[0]
+    # A parameter of several types has a problem for each, at the same place with the type's name behind it.
+    is_union = first["loc"][-1:] in (("int",), ("str",))
+    path_parts = first["loc"][:-1] if is_union else first["loc"]
+    is_key = path_parts[-1:] == ("[key]",)
+    path = "".join(f".{part}" for part in (path_parts[:-2] if is_key else path_parts))
+    field = cls.model_fields.get(str(first["loc"][0])) if first["loc"] else None
+    allowed = allowed_values(field) if field is not None else ""
+    same_path = [problem for problem in problems if problem["loc"][:-1] == path_parts] if is_union else [first]
+    kind = _kind_in_words(cls, same_path)
+    got = first["input"]
+    if kind:
+        return f"{path}: {'the key ' if is_key else ''}{shown_value(got)} is not {kind}" + (
+            f" ({allowed})" if allowed else ""
+        )
+    if first["type"].startswith(("greater_than", "less_than")) and allowed:
+        return f"{path}: {shown_value(got)} is not {'within ' if '..' in allowed else ''}{allowed}"
+    if first["type"] == "literal_error":
+        return f"{path}: {shown_value(got)} is not {allowed}"
+    message = first["msg"].removeprefix("Value error, ")
+    shown = "" if isinstance(got, Mapping) else f"{got!r}: "
+    return f"{path}: {shown}{message[:1].lower()}{message[1:]}"
+
+
+def _kind_in_words(cls: type[Sampler], problems: list[ErrorDetails]) -> str:
+    """The types that a parameter takes, ``a whole number or a text``; empty if the type is not the problem."""
+    kinds = [_KINDS[problem["type"]] for problem in problems if problem["type"] in _KINDS]
+    words = " or ".join(dict.fromkeys(kinds))
+    has_example = problems[0]["type"] == "dict_type" and cls.about.example is not None
+    return f"{words} such as {cls.about.example}" if words and has_example else words
+
+
+Step = str | Mapping[str, Any] | Sampler | StepSpec
+"""A step: ``name``, ``{name: main value}``, ``{name: {parameters}}``, or one that was checked before."""
+
+_PARAMETER_SIMILARITY = 0.4
+"""From this similarity on, a parameter's name is suggested (see `difflib`). Parameters are few and short."""
+
+
+def build(steps: str | Sequence[Step], seed: int = 0, vocab: Vocabulary | None = None) -> Chain:
+    """Build a chain from the steps of a preset's ``chain:``, or from the compact notation.
+
+    A chain without a selecting sampler gets ``dist``. Steps whose parameters switch them off are dropped. A
+    `StepSpec` or a sampler is copied, not checked again. Raises ``SamplingError`` that names the step and the
+    parameter, what is allowed and what came.
+    """
+    if isinstance(seed, bool) or not isinstance(seed, SupportsIndex) or not 0 <= index(seed) <= SEED_MAX:
+        raise SamplingError(f"seed: {shown_value(seed)} is not a whole number within 0..{SEED_MAX}")
+    return Chain(_read_steps(steps), BuildContext(index(seed), vocab))
+
+
+def parse_chain(steps: str | Sequence[Step]) -> list[Sampler]:
+    """Return the samplers that the steps name, not yet part of a chain.
+
+    Parameters are checked, and that at most one step selects, the last. Raises ``SamplingError``.
+    """
+    samplers = [spec.sampler for spec in _read_steps(steps)]
+    check_selection(samplers)
+    return samplers
+
+
+def _read_steps(steps: str | Sequence[Step]) -> list[StepSpec]:
+    if isinstance(steps, str):
+        steps = parse_notation(steps)
+    if not isinstance(steps, Sequence):
+        raise SamplingError(f"chain: a list of steps is needed, not {steps!r}")
+    check_step_count(len(steps), "chain")
+    reject_koboldai_order(steps, "chain")
+    specs = []
+    for number, step in enumerate(steps):
+        if isinstance(step, StepSpec):
+            specs.append(step)
+            continue
+        sampler = make_sampler(step, origin=f"chain[{number}]")
+        specs.append(StepSpec(sampler, location=f"chain[{number}].{sampler.about.name}"))
+    return specs
+
+
+def make_sampler(step: str | Mapping[str, Any] | Sampler, origin: str) -> Sampler:
+    """Return the sampler of one step; a sampler itself is returned as it is.
+
+    ``origin`` begins each message, as in ``chain[2].top_p.p: …``. Raises ``SamplingError``.
+    """
+    if isinstance(step, Sampler):
+        return step
+    name, value = _name_and_value(step, origin)
+    try:
+        cls = find_sampler(name)
+    except SamplingError as error:
+        raise SamplingError(f"{origin}: {error}") from None
+    origin = f"{origin}.{cls.about.name}"
+    params = _parameters(cls, value, origin)
+    try:
+        return cls(**params)
+    except ValidationError as error:
+        raise SamplingError(f"{origin}{parameter_message(cls, error)}") from None
+    except Exception as error:  # what another package's validator may raise
+        raise SamplingError(f"{origin}: {type(error).__name__}: {error}") from error
+
+
+def _name_and_value(step: object, origin: str) -> tuple[str, Any]:
+    if isinstance(step, str):
+        step = parse_step(step, origin)
+    if isinstance(step, str):
+        return step, None
+    if isinstance(step, Mapping) and len(step) == 1:
+        ((name, value),) = step.items()
+        if isinstance(name, str):
+            return name, value
+    if isinstance(step, Mapping) and len(step) > 1:
+        names = " and ".join(map(str, step))
+        raise SamplingError(f"{origin}: {names} are in one step; write each as an item of the list")
+    shown = shown_value(step)
+    raise SamplingError(f"{origin}: {shown} is not a step; write name, name: value or name: {{parameters}}")
+
+
+def _parameters(cls: type[Sampler], value: Any, origin: str) -> dict[str, Any]:
+    """The parameters as a table; a bare value is the main one."""
+    main = cls.about.main
+    if value is None:
+        return {}
+    if not isinstance(value, Mapping) or _is_main_table(cls, value):
+        if main is None:
+            raise SamplingError(f"{origin}: takes no single value, and {value!r} came")
+        return {main: value}
+    for key in value:
+        if key not in cls.model_fields:
+            near = nearest_name(str(key), cls.model_fields, _PARAMETER_SIMILARITY)
+            hint = f"did you mean {near}?" if near else f"known: {', '.join(cls.model_fields) or 'none'}"
+            raise SamplingError(f"{origin}: unknown parameter {key!r}; {hint}")
+    return dict(value)
+
+
+def _is_main_table(cls: type[Sampler], value: Mapping[Any, Any]) -> bool:
+    """True if this table is the main parameter itself, as in ``logit_bias: {42: -1}``."""
+    main = cls.about.main
+    takes_table = main is not None and get_origin(cls.model_fields[main].annotation) is dict
+    return takes_table and not any(key in cls.model_fields for key in value)

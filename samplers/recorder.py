@@ -1,4 +1,4 @@
-"""Records what each step of a chain does to the candidates. The chain itself knows nothing of it."""
+"""Records what each step of a chain leaves."""
 
 from __future__ import annotations
 
@@ -7,13 +7,12 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from .array_types import Floats
 from .base import About, Sampler, Selection, Selector
 from .candidates import Candidates
 from .chain import Chain, step_error
 from .errors import SamplingError
-from .softmax_sums import SoftmaxWorkspace
-from .stage_candidates import StageCandidates
+from .kernels import Floats, SoftmaxWorkspace
+from .stages import StageCandidates
 
 MODEL_STAGE, GRAMMAR_STAGE = "model", "grammar"
 """The stages before the first step: all candidates, and those that the mask allows."""
