@@ -9,8 +9,7 @@ from functools import cache
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
-from ..grammars.background_constraint import BackgroundConstraint
-from ..grammars.constraint import Constraint, as_closable
+from ..grammars.constraint import BackgroundConstraint, Constraint, as_closable
 from ..samplers.chain import Chain
 from .batch_exactness import BatchExactness
 from .context_shift import ContextShift
@@ -25,7 +24,7 @@ from .text_stream import TextStream
 from .vocabulary import Vocabulary
 
 if TYPE_CHECKING:
-    from ..grammars.grammar_spec import GrammarSpec
+    from ..grammars.spec import GrammarSpec
     from .trace_reader import TraceReader
 
 

@@ -8,12 +8,8 @@ from typing import Any
 from llguidance import LLMatcher
 
 from .errors import GrammarError
-from .json_schema import ONE_LINE_STYLE, TOO_DEEP, json_schema_to_lark
-from .limits import PARSER_LIMITS
-from .schema_keywords import LENIENT_HINT
-from .schema_walk import SchemaPart, children
-from .tokenizer import tokenizer_of
-from .vocabulary import BYTE_VOCABULARY
+from .json_schema import LENIENT_HINT, ONE_LINE_STYLE, TOO_DEEP, SchemaPart, children, json_schema_to_lark
+from .tokenizer import BYTE_VOCABULARY, PARSER_LIMITS, tokenizer_of
 
 _PREFIX = re.compile(r"^at \d+\(\d+\): failed to compile JSON schema: ")
 _REGEX_ERROR = re.compile(r"regex parse error:\n    (?P<text>.*)\n    (?P<mark> *\^).*\nerror: (?P<message>.*)")

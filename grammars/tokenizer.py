@@ -1,13 +1,68 @@
-"""llguidance's tokenizer of a vocabulary."""
+"""The vocabulary as llguidance needs it, and how large a grammar may be."""
 
 from __future__ import annotations
 
+from collections.abc import Collection, Sequence
 from threading import Lock
+from typing import Protocol
 from weakref import WeakKeyDictionary
 
-from llguidance import LLTokenizer, TokenizerWrapper
+from llguidance import LLParserLimits, LLTokenizer, TokenizerWrapper
 
-from .vocabulary import Vocabulary
+
+class Vocabulary(Protocol):
+    """The tokens of masks. ``logitsmith.engine.Vocabulary`` is one.
+
+    A vocabulary may also have ``control``, the ids for which `is_control` is true; without it every id is asked
+    about.
+    """
+
+    @property
+    def size(self) -> int:
+        """The number of tokens."""
+        ...
+
+    @property
+    def eog(self) -> Collection[int]:
+        """The ids of the end-of-generation tokens."""
+        ...
+
+    @property
+    def pieces(self) -> Sequence[bytes]:
+        """The bytes of every token, by id."""
+        ...
+
+    def is_control(self, token: int) -> bool:
+        """True for a control token, which is not part of the text."""
+        ...
+
+    def tokenize(self, data: bytes, special: bool = False) -> list[int]:
+        """The token ids of a text; ``special``: control tokens are recognized where their text stands."""
+        ...
+
+
+class ByteVocabulary:
+    """The 256 bytes and one end token: with it a grammar matches texts without a model."""
+
+    size = 257
+    eog = frozenset({256})
+    control = eog
+    pieces = (*(bytes([byte]) for byte in range(256)), b"<end>")
+
+    def is_control(self, token: int) -> bool:
+        """True for the end token."""
+        return token in self.control
+
+    def tokenize(self, data: bytes, special: bool = False) -> list[int]:
+        """The bytes themselves; with ``special``, ``<end>`` is the end token."""
+        if not special:
+            return list(data)
+        parts = [list(part) for part in data.split(b"<end>")]
+        return [token for part in parts for token in (256, *part)][1:]
+
+
+BYTE_VOCABULARY = ByteVocabulary()
+
 
 # No tokenizer joins this character with what follows it. It shields a text from the space that SentencePiece
 # puts in front of it.
@@ -71,3 +126,26 @@ class _VocabularyWrapper(TokenizerWrapper):
             if length == len(data):
                 return tokens[-count:]
         return tokens
+
+
+def _limits(step_lexer_fuel: int) -> LLParserLimits:
+    return LLParserLimits(
+        max_items_in_row=20_000,
+        initial_lexer_fuel=4_000_000,
+        step_lexer_fuel=step_lexer_fuel,
+        step_max_items=2_000_000,
+        verbose_errors=False,
+    )
+
+
+PARSER_LIMITS = _limits(step_lexer_fuel=2_000_000)
+"""Higher than llguidance's defaults: an ambiguous grammar is slow to follow, but exact."""
+
+SEARCH_LIMITS = _limits(step_lexer_fuel=50_000)
+"""For a search of thousands of steps. A counted repetition of ambiguous parts needs more fuel with each step."""
+
+MAX_COMPLETION_BYTES = 20_000
+"""The longest text that closes a sentence; llguidance takes 9 s to follow one of 100,000 bytes."""
+
+MAX_SOURCE_CHARACTERS = 1_000_000
+"""The longest text of a grammar."""

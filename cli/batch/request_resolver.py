@@ -8,7 +8,7 @@ from hashlib import sha256
 from typing import Any
 
 from ...engine.logprob_reader import LogprobRequest
-from ...grammars.grammar_spec import GrammarSpec, grammar_table, resolve_grammar
+from ...grammars.spec import GrammarSpec, grammar_table, resolve_grammar
 from ...presets.errors import PresetError
 from ...presets.override import Override, parse_set
 from ...presets.preset import Preset

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from .store.records import AnswerRecipe
 
 if TYPE_CHECKING:
-    from ...grammars.grammar_spec import GrammarSpec
+    from ...grammars.spec import GrammarSpec
     from ...samplers.chain import StepSpec
 
 

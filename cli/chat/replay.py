@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from ...engine.events import Event
     from ...engine.model import Model
     from ...grammars.constraint import Constraint
-    from ...grammars.grammar_spec import GrammarSpec
+    from ...grammars.spec import GrammarSpec
 
 
 def model_record(model: Model) -> dict[str, Any]:
@@ -60,7 +60,7 @@ def replay(
     """
     from ...engine.events import Token
     from ...engine.generation import generate
-    from ...grammars.grammar_spec import GrammarSpec
+    from ...grammars.spec import GrammarSpec
     from ...samplers.building import build
 
     recipe = answer.recipe

@@ -20,8 +20,8 @@ from ..options.signature import takes_options
 from ..startup import start_collector
 
 if TYPE_CHECKING:
-    from ...grammars.grammar_spec import GrammarSpec
     from ...grammars.mismatch import Mismatch
+    from ...grammars.spec import GrammarSpec
 
 app = typer.Typer(help="List, show, check and sample grammars.", add_completion=False, cls=GenGroup)
 
@@ -40,7 +40,7 @@ def grammars(context: typer.Context) -> None:
 def list_() -> None:
     """List the grammars that a name finds: ./grammars, your config folder, the built-in ones."""
     with report_failures():
-        from ...grammars.named_grammars import list_grammars
+        from ...grammars.search import list_grammars
         from ..render.tables import show_grammars
 
         show_grammars(list_grammars(grammar_folders()))
@@ -162,7 +162,7 @@ def grammar_of_source(options: GrammarSourceOptions) -> GrammarSpec:
     if given is None:
         return find_grammar_source(str(options.name), options.root, is_lenient=is_lenient)
     from ...grammars.errors import GrammarError
-    from ...grammars.grammar_spec import grammar_table, resolve_grammar
+    from ...grammars.spec import grammar_table, resolve_grammar
 
     table = {**grammar_table(given.value), "root": options.root, "schema_lenient": is_lenient}
     try:

@@ -28,7 +28,7 @@ from ..options.signature import takes_options
 if TYPE_CHECKING:
     from ...engine.events import Done, Event
     from ...engine.model import Model
-    from ...grammars.grammar_spec import GrammarSpec
+    from ...grammars.spec import GrammarSpec
     from ...presets.resolve import Settings
 
 

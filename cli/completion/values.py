@@ -71,7 +71,7 @@ def _presets_and_model() -> Iterable[Candidate]:
 
 
 def _grammars() -> Iterable[Candidate]:
-    from ...grammars.named_grammars import list_grammars
+    from ...grammars.search import list_grammars
     from ..inputs.grammar import grammar_folders
 
     try:

@@ -17,7 +17,7 @@ from .grammar import check_grammar, grammar_folders
 from .preset import open_preset
 
 if TYPE_CHECKING:
-    from ...grammars.named_grammars import GrammarEntry
+    from ...grammars.search import GrammarEntry
     from ...presets.search import PresetEntry
     from ...presets.user_defaults import UserConfig
 
@@ -129,13 +129,13 @@ def _default_preset(examination: Examination, config: UserConfig) -> str:
 
 
 def _grammars() -> list[GrammarEntry]:
-    from ...grammars.named_grammars import list_grammars
+    from ...grammars.search import list_grammars
 
     return list_grammars(grammar_folders())
 
 
 def _grammar_row(examination: Examination, entry: GrammarEntry) -> dict[str, Any]:
-    from ...grammars.grammar_spec import resolve_grammar
+    from ...grammars.spec import resolve_grammar
 
     if entry.origin != _BUILT_IN:
         advice = f"correct the grammar, then: gen grammars check {entry.name}"

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from ..errors import note
 
 if TYPE_CHECKING:
-    from ...grammars.grammar_spec import GrammarSpec
+    from ...grammars.spec import GrammarSpec
     from ...presets.preset import Preset
 
 
@@ -23,8 +23,7 @@ def grammar_folders() -> list[tuple[str, Path]]:
 def find_grammar_source(name: str, root: str = "root", *, is_lenient: bool = False) -> GrammarSpec:
     """A grammar by its name, or by its file, whose ending names the kind. Raises ``GrammarError``."""
     from ...grammars.errors import GrammarError
-    from ...grammars.grammar_files import KIND_OF_SUFFIX, read_grammar_file
-    from ...grammars.grammar_spec import GrammarSpec, resolve_grammar
+    from ...grammars.spec import KIND_OF_SUFFIX, GrammarSpec, read_grammar_file, resolve_grammar
 
     path = Path(name)
     kind = KIND_OF_SUFFIX.get(path.suffix)
@@ -68,7 +67,7 @@ def _hint_at_open_object(spec: GrammarSpec) -> None:
 def check_grammar(preset: Preset) -> None:
     """Raise ``GrammarError`` for a preset whose grammar is wrong."""
     from ...grammars.errors import GrammarError
-    from ...grammars.grammar_spec import resolve_grammar
+    from ...grammars.spec import resolve_grammar
     from ...presets.resolve import preset_folder
 
     value = {} if preset.grammar is None else preset.grammar

@@ -20,7 +20,7 @@ from .grammar import grammar_folders, report_schema
 from .preset import open_preset, preset_of_model
 
 if TYPE_CHECKING:
-    from ...grammars.grammar_spec import GrammarSpec
+    from ...grammars.spec import GrammarSpec
     from ...presets.chain_arrangement import Arrangement
     from ...presets.override import Override
     from ...presets.preset import Preset
@@ -200,7 +200,7 @@ def grammar_spec(options: ConstraintOptions, settings: Settings) -> GrammarSpec 
         _refuse_without_grammar(options)
         return None
     from ...grammars.errors import GrammarError
-    from ...grammars.grammar_spec import grammar_table, resolve_grammar
+    from ...grammars.spec import grammar_table, resolve_grammar
 
     if options.grammar_root is not None:
         value = {**grammar_table(value), "root": options.grammar_root}
@@ -222,7 +222,7 @@ def grammar_spec(options: ConstraintOptions, settings: Settings) -> GrammarSpec 
 def _refuse_file(origin: str, name: str) -> None:
     """Raise ``GrammarError`` with what takes a file if that is what ``origin`` was given."""
     from ...grammars.errors import GrammarError
-    from ...grammars.grammar_files import KIND_OF_SUFFIX
+    from ...grammars.spec import KIND_OF_SUFFIX
 
     ways, path = _WAYS_TO_GIVE_FILES.get(origin), Path(name)
     with suppress(OSError, ValueError):  # a grammar's text is no path

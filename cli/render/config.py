@@ -12,7 +12,7 @@ from ...common.text import count_noun
 from .text import terminal_safe
 
 if TYPE_CHECKING:
-    from ...grammars.grammar_spec import GrammarSpec
+    from ...grammars.spec import GrammarSpec
     from ...presets.resolve import Settings, SettingValue
     from ...samplers.chain import StepSpec
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from ...grammars.named_grammars import GrammarEntry
+    from ...grammars.search import GrammarEntry
     from ...presets.search import PresetEntry
     from ...samplers.base import Sampler
 

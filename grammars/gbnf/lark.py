@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Collection, Mapping
 
-from .code_points import CodePointRanges
 from .nodes import (
     AltNode,
     CharsNode,
+    CodePointRanges,
     LexemeNode,
     Node,
     RefNode,

@@ -1,20 +1,340 @@
-"""Splits a grammar into lexemes: the parts that the mask engine's lexer reads as regular expressions.
-
-The lexer is greedy: it ends a lexeme only where none of the lexemes that it may be reading can go on, and it never
-goes back. Larger lexemes make faster masks. But a lexeme may go on only where no other that begins at the same
-place can have ended; otherwise a text of the grammar would be refused. A lexeme that breaks this is split, if need
-be down to single characters, which cannot go on.
-"""
+"""Which rules become lexemes of Lark, so that a lexer and a parser read what GBNF reads."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from itertools import count
+from typing import NamedTuple
 
 from ..errors import GrammarError
-from .lexeme_conflicts import LexemeConflicts
-from .lexeme_splitting import LexemeSplitter
-from .nodes import AltNode, LexemeNode, Node, RefNode, RepeatNode, Rules, SeqNode, make_alt, walk
-from .regularity import is_regular
+from .automaton import Overlap, PositionAutomaton, StepBudget, TooLargeError, build_automaton, compare_automata
+from .lark import expression
+from .nodes import (
+    AltNode,
+    CharsNode,
+    LexemeNode,
+    Node,
+    RefNode,
+    RepeatNode,
+    Rules,
+    SeqNode,
+    TextNode,
+    TokenNode,
+    bit_indices,
+    children,
+    make_alt,
+    union,
+    walk,
+)
+from .rules import is_regular
+
+
+class LexemeSplitter:
+    """Splits lexemes by one level: a sequence into its items, alternatives into their options, and so on.
+
+    Args:
+        to_split: the ids of the lexemes to split.
+        rules: the bodies of the rules that lexemes name.
+        inline: True if each reference to a rule gets a copy of its own, since other text follows it there.
+        numbers: gives the copies their names.
+
+    Attributes:
+        new_rules: the rules that no longer stand inside lexemes.
+    """
+
+    def __init__(self, to_split: set[int], rules: Rules, inline: bool, numbers: Iterator[int]) -> None:
+        self.new_rules: dict[str, Node] = {}
+        self._to_split = to_split
+        self._rules = rules
+        self._inline = inline
+        self._numbers = numbers
+
+    def split(self, part: Node) -> Node:
+        """Return a rule's body with its lexemes split."""
+        match part:
+            case LexemeNode(node):
+                return self._split_lexeme(node) if id(part) in self._to_split else part
+            case SeqNode(items):
+                return SeqNode(tuple(self.split(item) for item in items))
+            case AltNode(options):
+                return AltNode(tuple(self.split(option) for option in options))
+            case RepeatNode(item, least, most):
+                return RepeatNode(self.split(item), least, most)
+            case _:
+                return part
+
+    def _split_lexeme(self, node: Node) -> Node:
+        match node:
+            case RefNode():
+                return self._split_reference(node)
+            case TextNode(text):
+                return SeqNode(tuple(LexemeNode(TextNode(character)) for character in text))
+            case SeqNode(items):
+                return SeqNode(tuple(LexemeNode(item) for item in items))
+            case AltNode(options):
+                return AltNode(tuple(LexemeNode(option) for option in options))
+            case RepeatNode(item, least, most):
+                return RepeatNode(LexemeNode(item), least, most)
+            case _:
+                return LexemeNode(node)
+
+    def _split_reference(self, ref: RefNode) -> Node:
+        body = self._rules[ref.name]
+        if not self._inline:
+            self.new_rules[ref.name] = LexemeNode(body)
+            return ref
+        if all(isinstance(part, (TextNode, CharsNode)) for part in children(body)):
+            return self._split_lexeme(body)
+        # A copy under a new name: bodies within bodies could nest too deeply.
+        name = f"{ref.name}_0_{next(self._numbers)}"
+        self.new_rules[name] = LexemeNode(body)
+        return RefNode(name, ref.position)
+
+
+Leaf = LexemeNode | TokenNode
+
+
+class _First(NamedTuple):
+    """The leaves with which a node can begin, and whether it can be empty."""
+
+    leaves: int
+    is_nullable: bool
+
+
+class FollowSets:
+    """The leaves of a grammar's rules and their order, regardless of how a rule was reached.
+
+    Sets of leaves are the bits of an int: bit i is ``leaves[i]``.
+
+    Attributes:
+        leaves: the lexemes and tokens of all rules.
+        first: the leaves with which a text can begin.
+        follow: the leaves that can come after each leaf.
+    """
+
+    def __init__(self, rules: Rules, root: str, is_nullable_leaf: Callable[[Leaf], bool]) -> None:
+        self.leaves = [node for body in rules.values() for node in walk(body) if isinstance(node, Leaf)]
+        self._index = {id(leaf): index for index, leaf in enumerate(self.leaves)}
+        self._is_nullable_leaf = is_nullable_leaf
+        self._rules = rules
+        self._first = dict.fromkeys(rules, _First(0, False))
+        self._find_first_sets()
+        self.follow = [0] * len(self.leaves)
+        self._follow_of_rule = dict.fromkeys(rules, 0)
+        self._last_leaves = dict.fromkeys(rules, 0)
+        self._last_rules: dict[str, set[str]] = {name: set() for name in rules}
+        for name, body in rules.items():
+            self._add_follow(name, body, 0, True)
+        self._spread_follow_of_rules()
+        self.first = self._first[root].leaves
+
+    def _find_first_sets(self) -> None:
+        """Find what each rule begins with and whether it can be empty, until nothing changes."""
+        has_changed = True
+        while has_changed:
+            has_changed = False
+            for name, body in self._rules.items():
+                first = self._first_of(body)
+                if first != self._first[name]:
+                    self._first[name], has_changed = first, True
+
+    def _first_of(self, node: Node) -> _First:
+        match node:
+            case LexemeNode() | TokenNode():
+                return _First(1 << self._index[id(node)], self._is_nullable_leaf(node))
+            case RefNode(name):
+                return self._first[name]
+            case SeqNode(items):
+                leaves = 0
+                for item in items:
+                    first = self._first_of(item)
+                    leaves |= first.leaves
+                    if not first.is_nullable:
+                        return _First(leaves, False)
+                return _First(leaves, True)
+            case AltNode(options):
+                parts = [self._first_of(option) for option in options]
+                return _First(union(part.leaves for part in parts), any(part.is_nullable for part in parts))
+            case RepeatNode(item, least):
+                first = self._first_of(item)
+                return _First(first.leaves, first.is_nullable or least == 0)
+        raise TypeError(node)
+
+    def _add_follow(self, rule: str, node: Node, follow: int, is_last: bool) -> None:
+        """Note what follows each leaf and each rule in a node.
+
+        Args:
+            rule: the rule in which the node stands.
+            node: the node.
+            follow: the leaves that follow the node within the rule.
+            is_last: True if the rule can end with the node; what follows the rule then follows the node.
+        """
+        match node:
+            case LexemeNode() | TokenNode():
+                index = self._index[id(node)]
+                self.follow[index] |= follow
+                self._last_leaves[rule] |= is_last << index
+            case RefNode(name):
+                self._follow_of_rule[name] |= follow
+                if is_last:
+                    self._last_rules[rule].add(name)
+            case AltNode(options):
+                for option in options:
+                    self._add_follow(rule, option, follow, is_last)
+            case RepeatNode(item, _, most):
+                again = 0 if most == 1 else self._first_of(item).leaves
+                self._add_follow(rule, item, follow | again, is_last)
+            case SeqNode(items):
+                for item in reversed(items):
+                    self._add_follow(rule, item, follow, is_last)
+                    first = self._first_of(item)
+                    follow = follow | first.leaves if first.is_nullable else first.leaves
+                    is_last = is_last and first.is_nullable
+
+    def _spread_follow_of_rules(self) -> None:
+        """Give what follows a rule to the rules and the leaves at its end."""
+        pending = list(self._rules)
+        while pending:
+            name = pending.pop()
+            for last in self._last_rules[name]:
+                if self._follow_of_rule[name] & ~self._follow_of_rule[last]:
+                    self._follow_of_rule[last] |= self._follow_of_rule[name]
+                    pending.append(last)
+        for name, leaves in self._last_leaves.items():
+            for index in bit_indices(leaves):
+                self.follow[index] |= self._follow_of_rule[name]
+
+    def concurrent_leaves(self, share_a_text: Callable[[int, int], bool]) -> list[int]:
+        """Return for each leaf the leaves that can begin at the same place.
+
+        ``share_a_text(i, j)`` says whether the leaves i and j match a common text. If they do and begin at the
+        same place, what follows them begins at the same place too.
+        """
+        concurrent = [0] * len(self.leaves)
+        pending: list[tuple[int, int]] = []
+        joined: set[tuple[int, int]] = set()
+
+        def join(some: int, others: int) -> None:
+            if (some, others) in joined:
+                return
+            joined.add((some, others))
+            for one in bit_indices(some):
+                new = others & ~concurrent[one]
+                concurrent[one] |= new
+                pending.extend((one, other) for other in bit_indices(new))
+
+        join(self.first, self.first)
+        while pending:
+            one, other = pending.pop()
+            if one == other or share_a_text(one, other):
+                join(self.follow[one], self.follow[other])
+        return concurrent
+
+
+MAX_LEXEMES = 600
+"""With more lexemes than this none are compared, all are split: comparisons grow with their square."""
+
+MAX_STEPS = 1_000_000
+"""How many steps the comparisons of a grammar may take; after that all lexemes are split."""
+
+_TOKEN_BYTE = 1 << 0xFF
+"""The leading byte of a token, as a set: 0xFF, with which no text begins."""
+
+
+class LexemeConflicts:
+    """Finds the lexemes to split. Remembers what it has compared."""
+
+    def __init__(self, rules: Rules) -> None:
+        self._rules = rules
+        self._automata: dict[str, PositionAutomaton | None] = {}
+        self._keys: dict[int, str] = {}
+        self._kept: list[LexemeNode] = []  # keeps lexemes alive, so that no id is used again
+        self._overlaps: dict[tuple[str | None, str | None], Overlap] = {}
+        self._budget = StepBudget(MAX_STEPS)
+
+    def too_large(self, parts: Rules) -> set[int]:
+        """The ids of the lexemes to split because of their size, or because there are too many to compare."""
+        lexemes = _lexemes(parts)
+        if self._compares_none(lexemes):
+            return {id(lexeme) for lexeme in lexemes if not _is_one_character(lexeme.node)}
+        return {id(lexeme) for lexeme in lexemes if self._automaton(lexeme) is None}
+
+    def conflicting(self, parts: Rules, root: str) -> set[int]:
+        """The ids of the lexemes to split because they can go on where another may have ended."""
+        if self._compares_none(_lexemes(parts)):
+            return set()  # each is one character
+        try:
+            return self._conflicting(FollowSets(parts, root, self._is_nullable))
+        except TooLargeError:
+            return self.too_large(parts)
+
+    def _compares_none(self, lexemes: list[LexemeNode]) -> bool:
+        return len(lexemes) > MAX_LEXEMES or self._budget.remaining < 0
+
+    def _conflicting(self, sets: FollowSets) -> set[int]:
+        keys = [None if isinstance(leaf, TokenNode) else self._key(leaf) for leaf in sets.leaves]
+        leading_bytes = [self._leading_bytes(leaf) for leaf in sets.leaves]
+        concurrent = sets.concurrent_leaves(lambda i, j: self._overlap(keys[i], keys[j]).share_a_text)
+        conflicting = 0
+        for index, others in enumerate(concurrent):
+            next_bytes = union(leading_bytes[follower] for follower in bit_indices(sets.follow[index]))
+            for other in bit_indices(others & ~conflicting):
+                if self._overlap(keys[index], keys[other]).continuing_bytes & next_bytes:
+                    conflicting |= 1 << other
+        return {id(sets.leaves[index]) for index in bit_indices(conflicting)}
+
+    def _overlap(self, first: str | None, second: str | None) -> Overlap:
+        """What two leaves have in common; None is a token."""
+        self._budget.spend(1)
+        overlap = self._overlaps.get((first, second))
+        if overlap is None:
+            if first is None or second is None:
+                # Two tokens may be the same one. A token is never taken for a text.
+                overlap = Overlap(first is second, 0)
+            else:
+                overlap = self._compare(first, second)
+            self._overlaps[first, second] = overlap
+        return overlap
+
+    def _compare(self, first_key: str, second_key: str) -> Overlap:
+        first, second = self._automata[first_key], self._automata[second_key]
+        if first is None or second is None or not first.leading_bytes & second.leading_bytes:
+            return Overlap(False, 0)
+        return compare_automata(first, second, self._budget)
+
+    def _key(self, lexeme: LexemeNode) -> str:
+        """The lexeme's expression, under which equal lexemes share one automaton."""
+        if id(lexeme) not in self._keys:
+            self._keys[id(lexeme)] = expression(lexeme.node)
+            self._kept.append(lexeme)
+        return self._keys[id(lexeme)]
+
+    def _automaton(self, lexeme: LexemeNode) -> PositionAutomaton | None:
+        """The automaton of a lexeme, None if it is too large."""
+        key = self._key(lexeme)
+        if key not in self._automata:
+            try:
+                self._automata[key] = build_automaton(lexeme.node, self._rules)
+            except TooLargeError:
+                self._automata[key] = None
+        return self._automata[key]
+
+    def _is_nullable(self, leaf: Leaf) -> bool:
+        automaton = None if isinstance(leaf, TokenNode) else self._automaton(leaf)
+        return automaton is not None and automaton.is_nullable
+
+    def _leading_bytes(self, leaf: Leaf) -> int:
+        automaton = None if isinstance(leaf, TokenNode) else self._automaton(leaf)
+        return _TOKEN_BYTE if automaton is None else automaton.leading_bytes
+
+
+def _is_one_character(node: Node) -> bool:
+    return isinstance(node, CharsNode) or (isinstance(node, TextNode) and len(node.text) == 1)
+
+
+def _lexemes(parts: Rules) -> list[LexemeNode]:
+    return [node for part in parts.values() for node in walk(part) if isinstance(node, LexemeNode)]
+
 
 MAX_NODES = 100_000
 """The largest grammar after splitting, in nodes; a lexeme counts as one."""

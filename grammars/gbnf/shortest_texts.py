@@ -6,8 +6,19 @@ from collections.abc import Iterator
 from heapq import heapify, heappop, heappush
 from math import inf
 
-from .code_points import most_readable_character
-from .nodes import AltNode, CharsNode, Node, RefNode, RepeatNode, Rules, SeqNode, TextNode, children, walk
+from .nodes import (
+    AltNode,
+    CharsNode,
+    Node,
+    RefNode,
+    RepeatNode,
+    Rules,
+    SeqNode,
+    TextNode,
+    children,
+    most_readable_character,
+    walk,
+)
 
 
 class ShortestTexts:

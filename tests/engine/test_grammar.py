@@ -5,7 +5,9 @@ import json
 import numpy as np
 import pytest
 from logitsmith.engine import ModelError, Token, generate
-from logitsmith.grammars import BackgroundConstraint, GrammarError, TriggeredConstraint, compile_grammar
+from logitsmith.grammars import GrammarError, compile_grammar
+from logitsmith.grammars.constraint import BackgroundConstraint
+from logitsmith.grammars.spec import TriggeredConstraint
 from logitsmith.samplers import build
 
 SCHEMA = json.dumps(

@@ -3,7 +3,8 @@
 import json
 
 import pytest
-from logitsmith.grammars import BYTE_VOCABULARY, KIND_OF_SUFFIX, compile_grammar
+from logitsmith.grammars import BYTE_VOCABULARY, compile_grammar
+from logitsmith.grammars.spec import KIND_OF_SUFFIX
 from logitsmith.presets import PresetError, load_preset
 
 from .conftest import EXAMPLES

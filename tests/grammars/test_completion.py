@@ -6,7 +6,8 @@ import json
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
-from logitsmith.grammars import BYTE_VOCABULARY, GrammarError, compile_grammar, completion_search
+from logitsmith.grammars import BYTE_VOCABULARY, GrammarError, compile_grammar
+from logitsmith.grammars import closing_search as completion_search
 
 from .drawn import ALPHABET, begins, gbnf, grammars, whole
 

@@ -3,15 +3,10 @@
 import datetime
 
 import pytest
-from logitsmith.grammars import (
-    BYTE_VOCABULARY,
-    GrammarError,
-    TriggeredConstraint,
-    find_mismatch,
-    parsed_grammar,
-    resolve_grammar,
-)
-from logitsmith.grammars.gbnf import gbnf_grammar
+from logitsmith.grammars import BYTE_VOCABULARY, GrammarError, find_mismatch, resolve_grammar
+from logitsmith.grammars import grammar as parsed_grammar
+from logitsmith.grammars.gbnf import grammar as gbnf_grammar
+from logitsmith.grammars.spec import TriggeredConstraint
 
 GBNF = 'root ::= "a" | other\nother ::= "b"'
 

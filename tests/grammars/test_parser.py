@@ -1,9 +1,8 @@
 import pytest
 from logitsmith.grammars import GrammarError, compile_grammar
-from logitsmith.grammars.gbnf import parse_gbnf
-from logitsmith.grammars.gbnf.literals import MAX_RANGES
-from logitsmith.grammars.gbnf.parser import MAX_DEPTH
-from logitsmith.grammars.gbnf.rule_checks import MAX_CHAIN
+from logitsmith.grammars.gbnf.grammar import parse_gbnf
+from logitsmith.grammars.gbnf.parser import MAX_DEPTH, MAX_RANGES
+from logitsmith.grammars.gbnf.rules import MAX_CHAIN
 
 from .vocabularies import SMALL
 

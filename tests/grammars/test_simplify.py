@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from logitsmith.grammars import compile_grammar
-from logitsmith.grammars.gbnf import parse_gbnf
+from logitsmith.grammars.gbnf.grammar import parse_gbnf
 from logitsmith.grammars.gbnf.lark import expression
-from logitsmith.grammars.gbnf.simplify import MAX_INLINED, simplify_rules
+from logitsmith.grammars.gbnf.rules import MAX_INLINED, simplify_rules
 
 from .drawn import ALPHABET, gbnf, grammars, whole
 

@@ -2,7 +2,8 @@
 
 import numpy as np
 import pytest
-from logitsmith.grammars import GrammarError, TriggeredConstraint, compile_grammar
+from logitsmith.grammars import GrammarError, compile_grammar
+from logitsmith.grammars.spec import TriggeredConstraint
 
 from .vocabularies import Small
 

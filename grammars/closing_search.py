@@ -1,4 +1,4 @@
-"""Searches for a completion of a sentence that was broken off, for grammars of any kind."""
+"""The shortest tokens that complete a sentence."""
 
 from __future__ import annotations
 

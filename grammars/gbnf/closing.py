@@ -1,4 +1,4 @@
-"""The shortest completion of a sentence that was broken off."""
+"""How a sentence of GBNF can be closed."""
 
 from __future__ import annotations
 
@@ -6,9 +6,20 @@ from collections.abc import Callable, Iterable
 from math import inf
 
 from ..errors import GrammarError
-from .code_points import CodePointRanges, most_readable_character, ranges_with_prefix
-from .gbnf_grammar import GbnfGrammar
-from .nodes import AltNode, CharsNode, Node, RefNode, RepeatNode, Rules, SeqNode, TextNode
+from .grammar import GbnfGrammar
+from .nodes import (
+    AltNode,
+    CharsNode,
+    CodePointRanges,
+    Node,
+    RefNode,
+    RepeatNode,
+    Rules,
+    SeqNode,
+    TextNode,
+    most_readable_character,
+    ranges_with_prefix,
+)
 from .shortest_texts import ShortestTexts
 
 Stack = tuple[Node, "Stack"] | tuple[()]

@@ -1,4 +1,4 @@
-"""Grammars with a name: those that come with the package, and files in the user's folders."""
+"""Grammars by name: those in the user's folders, and the library."""
 
 from __future__ import annotations
 

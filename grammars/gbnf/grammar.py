@@ -1,4 +1,4 @@
-"""A GBNF grammar that was parsed and checked."""
+"""GBNF as a grammar that llguidance can run."""
 
 from __future__ import annotations
 
@@ -6,17 +6,13 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
-from ..vocabulary import Vocabulary
+from ..tokenizer import Vocabulary
 from .lark import write_lark
 from .lexemes import split_into_lexemes
 from .nodes import Rules, TokenNode, walk
-from .parser import GbnfParser
-from .regularity import regular_rules
-from .rule_checks import check_rules
+from .parser import GbnfParser, find_token_ids
+from .rules import check_rules, regular_rules, simplify_rules, without_tail_recursion
 from .shortest_texts import ShortestTexts
-from .simplify import simplify_rules
-from .tail_recursion import without_tail_recursion
-from .tokens import find_token_ids
 
 
 @dataclass(frozen=True, eq=False)
