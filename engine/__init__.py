@@ -8,8 +8,8 @@ from ..common.lazy import lazy_exports
 from ..common.machine import MAX_SLOTS
 
 if TYPE_CHECKING:
+    from ..logprobs.events import BatchExactness, Done, Event, ExactnessLevel, PromptToken, Start, Timings, Token
     from .batch import BatchAnswer, BatchFailure, BatchOutcome, generate_many
-    from .batch_exactness import BatchExactness, ExactnessLevel
     from .chat import (
         build_prompt,
         check_chat_template,
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from .continuation import Continuation, tokenize_continuation
     from .early_load import EarlyLoad
     from .errors import AbortedError, AdapterError, ModelError
-    from .events import Done, Event, PromptToken, Start, Timings, Token
     from .generation import generate
     from .generation_task import GenerationRequest, versions
     from .gguf import check_gguf

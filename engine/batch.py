@@ -7,11 +7,10 @@ from dataclasses import dataclass
 from time import perf_counter
 
 from ..grammars.errors import GrammarError
+from ..logprobs.events import EXACT, BatchExactness, Done, Start, Token
 from ..samplers.errors import SamplingError
-from .batch_exactness import EXACT, BatchExactness
 from .decoder_driver import DecoderDriver
 from .errors import AbortedError, ModelError
-from .events import Done, Start, Token
 from .generation_task import GenerationRequest, GenerationTask
 from .model import Model
 from .native_context import Logits

@@ -8,7 +8,7 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from .batch_exactness import BatchExactness, ExactnessLevel
+from ..logprobs.events import BatchExactness, ExactnessLevel
 from .native_context import Logits
 from .row_groups import DecodeTimes
 

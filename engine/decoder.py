@@ -8,9 +8,9 @@ from time import perf_counter
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from ..grammars.constraint import Constraint
+from ..logprobs.events import Token
 from ..samplers.chain import Chain
 from .constraint_tracker import ConstraintTracker
-from .events import Token
 from .logprob_reader import LogprobReader
 from .native_context import Logits
 from .prompt_lookup import PromptLookup

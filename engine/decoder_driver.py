@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from ..logprobs.events import Token
 from .decoder import Decoding, NeedLogits
-from .events import Token
 from .native_context import Logits
 
 

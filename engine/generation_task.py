@@ -10,12 +10,11 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 from ..grammars.constraint import BackgroundConstraint, Constraint, as_closable
+from ..logprobs.events import BatchExactness, Done, Start, Timings
 from ..samplers.chain import Chain
-from .batch_exactness import BatchExactness
 from .context_shift import ContextShift
 from .decoder import Decoder, Decoding, SequenceCapacity
 from .errors import ModelError
-from .events import Done, Start, Timings
 from .logprob_reader import LogprobReader, LogprobRequest
 from .model import Model
 from .native_binding import binding_version

@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import Any
 
 from ..common.machine import MAX_SLOTS
-from .batch_exactness import EXACT, BatchExactness
+from ..logprobs.events import EXACT, BatchExactness
 from .compute_options import ComputeOptions
 from .context import Context
 from .context_options import ContextOptions

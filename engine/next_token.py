@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..grammars.constraint import Constraint, as_guide
-from ..logprobs.next_token import ChainDistance
-from ..logprobs.trace import Trace
+from ..logprobs.jsonl import ChainDistance
+from ..logprobs.records import Trace
 from ..samplers.candidates import Candidates
 from ..samplers.chain import Chain
 from .context import Progress

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from .batch_exactness import ExactnessLevel
+from ..logprobs.events import ExactnessLevel
 from .context_options import ContextOptions
 from .decode_plan import DecodePlan, ProbeRow, choose_decode_plan, common_plan, largest_count, rounding_plan
 from .errors import AbortedError, ModelError

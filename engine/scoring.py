@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from itertools import chain, islice
 
 from ..common.text import count_noun
+from ..logprobs.events import PromptToken
 from ..logprobs.records import Distribution
 from .context import Progress
 from .errors import AbortedError, ModelError
-from .events import PromptToken
 from .logprob_reader import LogprobReader, LogprobRequest
 from .model import Model
 

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .batch_exactness import EXACT, BatchExactness
+from ..logprobs.events import EXACT, BatchExactness
 from .context import check_prompt
 from .decode_plan import DecodePlan
 from .native_context import Logits, NativeContext, SequenceSpan

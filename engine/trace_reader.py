@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ..logprobs.trace import Trace, TraceCandidate, TraceDraw, TraceStage
+from ..logprobs.records import Trace, TraceCandidate, TraceDraw, TraceStage
 from ..samplers.candidates import Candidates
 from ..samplers.chain import Chain
 from ..samplers.recorder import ChainRecord, ChainRecorder, StageRecord

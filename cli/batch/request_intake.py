@@ -7,7 +7,7 @@ from typing import NoReturn
 
 from ...engine.errors import ModelError
 from ...grammars.errors import GrammarError
-from ...logprobs.batch_lines import batch_id
+from ...logprobs.openai import batch_id
 from ...presets.errors import PresetError
 from ...samplers.errors import SamplingError
 from ..inputs.json_lines import InvalidLineError

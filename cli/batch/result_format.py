@@ -7,10 +7,16 @@ from typing import Any
 
 from ...common.strict_json import encode_json
 from ...engine.batch import BatchAnswer
-from ...logprobs.batch_lines import failure_line, openai_failure_line, openai_result_line, result_line
-from ...logprobs.completion import Completion
+from ...logprobs.openai import (
+    Completion,
+    completion_finish,
+    completion_head,
+    failure_line,
+    openai_failure_line,
+    openai_result_line,
+    result_line,
+)
 from ..inputs.json_lines import InvalidLineError
-from ..render.completion_parts import completion_finish, completion_head
 from .accepted_request import AcceptedRequest
 from .request import BatchRequest
 

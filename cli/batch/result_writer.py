@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ...common.strict_json import encode_json
 from ...engine.batch import BatchAnswer
-from ...logprobs.batch_lines import batch_error
+from ...logprobs.openai import batch_error
 from ..render.batch import BatchProgress
 from .accepted_request import AcceptedRequest
 from .journal import ResultSink

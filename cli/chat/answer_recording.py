@@ -13,7 +13,7 @@ from .store.records import AnswerRecipe, StoredMessage
 
 if TYPE_CHECKING:
     from ...engine.chat_template import ChatTemplate
-    from ...engine.events import Done, Event, Token
+    from ...logprobs.events import Done, Event, Token
 
 _SECONDS_BETWEEN_WRITES = 0.1
 
@@ -59,7 +59,7 @@ class AnswerRecording:
 
     def record(self, events: Iterator[Event]) -> Generator[Event, None, None]:
         """Yield the events. If whoever takes them stops early, what is there is stored."""
-        from ...engine.events import Done, Start, Token
+        from ...logprobs.events import Done, Start, Token
 
         cached_tokens = 0
         try:

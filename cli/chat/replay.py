@@ -9,10 +9,10 @@ from .errors import ChatError, ReplayError
 from .store.records import StoredAnswer
 
 if TYPE_CHECKING:
-    from ...engine.events import Event
     from ...engine.model import Model
     from ...grammars.constraint import Constraint
     from ...grammars.spec import GrammarSpec
+    from ...logprobs.events import Event
 
 
 def model_record(model: Model) -> dict[str, Any]:
@@ -58,9 +58,9 @@ def replay(
         is_interrupted: once it returns True, this ends.
         progress: called while the prompt is read.
     """
-    from ...engine.events import Token
     from ...engine.generation import generate
     from ...grammars.spec import GrammarSpec
+    from ...logprobs.events import Token
     from ...samplers.building import build
 
     recipe = answer.recipe

@@ -19,8 +19,8 @@ from .store.records import StoredAnswer, StoredMessage
 
 if TYPE_CHECKING:
     from ...engine.chat_template import ChatTemplate
-    from ...engine.events import Event
     from ...engine.model import Model
+    from ...logprobs.events import Event
 
 _NOTHING_TO_ANSWER = "there is no message of yours to answer"
 

@@ -21,7 +21,7 @@ from ..options.signature import takes_options
 from ..startup import start_collector
 
 if TYPE_CHECKING:
-    from ...logprobs.recorded_stream import RecordedEvent, StreamError
+    from ...logprobs.recorded import RecordedEvent, StreamError
     from ...logprobs.records import LogprobSource
     from ..render.report.run_data import RunData
 
@@ -83,7 +83,7 @@ class _Input:
     def runs(self, ids: frozenset[str]) -> Iterator[Iterator[RecordedEvent]]:
         """The runs of the file; of a batch's results only those of ``ids``, if there are any."""
         from ...common.files import bounded_lines
-        from ...logprobs.recorded_stream import read_stream, split_runs
+        from ...logprobs.recorded import read_stream, split_runs
 
         # Ctrl-C is for the program that writes the pipe; it then ends the stream in order.
         with ignored_interrupts() if is_stdin(self.path) else nullcontext(), open_input(self.path) as file:
@@ -93,7 +93,7 @@ class _Input:
     def _chosen(self, run: Iterator[RecordedEvent], ids: frozenset[str]) -> Iterator[Iterator[RecordedEvent]]:
         from itertools import chain
 
-        from ...logprobs.recorded_stream import RecordedStart
+        from ...logprobs.recorded import RecordedStart
 
         first = next(run)
         name = first.id if isinstance(first, RecordedStart) else None

@@ -26,9 +26,9 @@ from ..options.run import RunOptions
 from ..options.signature import takes_options
 
 if TYPE_CHECKING:
-    from ...engine.events import Done, Event
     from ...engine.model import Model
     from ...grammars.spec import GrammarSpec
+    from ...logprobs.events import Done, Event
     from ...presets.resolve import Settings
 
 

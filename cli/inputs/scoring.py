@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
-    from ...engine.events import PromptToken
     from ...engine.model import Model
+    from ...logprobs.events import PromptToken
 
 
 def scored_text(

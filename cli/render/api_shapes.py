@@ -7,11 +7,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TextIO
 
-from .completion_parts import completion_finish, completion_head
+from ...logprobs.openai import completion_finish, completion_head
 
 if TYPE_CHECKING:
-    from ...engine.events import Done, Event, Start
-    from ...logprobs.completion import Completion, CompletionFinish, CompletionHead
+    from ...logprobs.events import Done, Event, Start
+    from ...logprobs.openai import Completion, CompletionFinish, CompletionHead
     from ...logprobs.records import TokenRecord
 
 _ID_BYTES = 12
@@ -43,8 +43,8 @@ def render(events: Iterable[Event], out: TextIO, shape: ApiShape, prompt: str) -
 
     Returns the last event.
     """
-    from ...engine.events import Done, PromptToken, Start, Token
-    from ...logprobs.completion import Completion
+    from ...logprobs.events import Done, PromptToken, Start, Token
+    from ...logprobs.openai import Completion
 
     prompt_tokens: list[TokenRecord] = []
     tokens: list[TokenRecord] = []
@@ -74,9 +74,8 @@ def render(events: Iterable[Event], out: TextIO, shape: ApiShape, prompt: str) -
 
 def _write_object(out: TextIO, shape: ApiShape, completion: Completion, start: Start, done: Done) -> None:
     from ...common.strict_json import encode_json
-    from ...logprobs.llama_server_format import llama_server_completion
-    from ...logprobs.openai_format import chat_completion, text_completion
-    from ...logprobs.together_format import together_completion
+    from ...logprobs.openai import chat_completion, text_completion
+    from ...logprobs.other_apis import llama_server_completion, together_completion
 
     match shape.name:
         case "openai":
@@ -95,8 +94,7 @@ class _ChunkWriter:
     """Writes the chunks that OpenAI streams."""
 
     def __init__(self, out: TextIO, head: CompletionHead, shape: ApiShape) -> None:
-        from ...logprobs.completion import TextOffsets, TextTokenStream
-        from ...logprobs.openai_format import chat_first_chunk
+        from ...logprobs.openai import TextOffsets, TextTokenStream, chat_first_chunk
 
         self._out = out
         self._head = head
@@ -114,7 +112,7 @@ class _ChunkWriter:
             self._send_token(certain)
 
     def _send_token(self, token: TokenRecord) -> None:
-        from ...logprobs.openai_format import chat_chunk, text_chunk
+        from ...logprobs.openai import chat_chunk, text_chunk
 
         if self._is_chat:
             self._send(chat_chunk(self._head, token))
@@ -123,8 +121,7 @@ class _ChunkWriter:
 
     def finish(self, finish: CompletionFinish, prompt_tokens: list[TokenRecord]) -> None:
         """Send the last tokens, the last chunk, and the end mark."""
-        from ...logprobs.openai_format import chat_last_chunk, text_last_chunk
-        from ...logprobs.server_sent_events import SERVER_SENT_DONE
+        from ...logprobs.openai import SERVER_SENT_DONE, chat_last_chunk, text_last_chunk
 
         self._send_prompt(prompt_tokens)
         for token in self._text_tokens.finish(finish.text, finish.stop):
@@ -136,7 +133,7 @@ class _ChunkWriter:
         self._out.flush()
 
     def _send_prompt(self, prompt_tokens: list[TokenRecord]) -> None:
-        from ...logprobs.openai_format import text_chunk
+        from ...logprobs.openai import text_chunk
 
         if self._prompt_is_due:
             self._prompt_is_due = False
@@ -146,7 +143,7 @@ class _ChunkWriter:
             self._offsets.skip_to(len(self._head.prompt))
 
     def _send(self, data: dict[str, Any]) -> None:
-        from ...logprobs.server_sent_events import server_sent
+        from ...logprobs.openai import server_sent
 
         self._out.write(server_sent(data))
         self._out.flush()

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from ...logprobs.recorded_stream import RecordedDistribution, RecordedDone, RecordedStart, RecordedTokenLine
+    from ...logprobs.recorded import RecordedDistribution, RecordedDone, RecordedStart, RecordedTokenLine
 
 
 def run_heading(file: str | None, request: str | None) -> str | None:

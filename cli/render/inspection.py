@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.text import Text
 
-    from ...logprobs.recorded_stream import RecordedEvent, RecordedTokenLine
+    from ...logprobs.recorded import RecordedEvent, RecordedTokenLine
     from ...logprobs.records import LogprobSource
 
 
@@ -57,7 +57,7 @@ class RunPrinter:
 
     def _print_text(self, events: Iterable[RecordedEvent], run: InspectedRun, name: str | None) -> None:
         """Print each token and add it to ``run``, so that a broken run is shown as far as it goes."""
-        from ...logprobs.recorded_stream import RecordedDone, RecordedStart, RecordedTokenLine
+        from ...logprobs.recorded import RecordedDone, RecordedStart, RecordedTokenLine
 
         numbers = {"prompt": count(), "token": count()}
         for position, event in enumerate(events):

@@ -7,7 +7,7 @@ from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, TextIO
 
 if TYPE_CHECKING:
-    from ...engine.events import Done, Event, Start
+    from ...logprobs.events import Done, Event, Start
 
 
 def render(events: Iterable[Event], out: TextIO, prompt: str, command: str) -> Done:
@@ -24,9 +24,9 @@ def render(events: Iterable[Event], out: TextIO, prompt: str, command: str) -> D
 
     Returns the last event.
     """
-    from ...engine.events import Done, PromptToken, Token
-    from ...logprobs.completion import HeldBackText
-    from ...logprobs.jsonl_lines import done_line, prompt_line, start_line, token_line
+    from ...logprobs.events import Done, PromptToken, Token
+    from ...logprobs.jsonl import done_line, prompt_line, start_line, token_line
+    from ...logprobs.openai import HeldBackText
 
     model = ""
     held_back = HeldBackText()

@@ -61,7 +61,7 @@ def show_table(named: NamedNextToken) -> None:
 def write_json(named: NamedNextToken, out: TextIO) -> None:
     """Write one object: ``prompt_tokens, model, seed, chain, stages, candidates``, and ``against``."""
     from ...common.strict_json import encode_json
-    from ...logprobs.next_token import TracedChain, next_token_fields
+    from ...logprobs.jsonl import TracedChain, next_token_fields
 
     result, model = named.result, named.model
     head = {"prompt_tokens": result.prompt_tokens, "model": model.name, "seed": named.chain.seed}

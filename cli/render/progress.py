@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from rich.progress import Progress, ProgressColumn, TaskID
 
-    from ...engine.events import Event
     from ...engine.model_files.download import PullProgress
+    from ...logprobs.events import Event
 
 from ..visible_bar import visible_bar
 from .text import file_size, visible
@@ -136,7 +136,7 @@ def without_bar_at_end(events: Iterable[Event], bar: ReadingBar | None) -> Itera
 
     What is written for that event would otherwise move the cursor away from the bar.
     """
-    from ...engine.events import Done
+    from ...logprobs.events import Done
 
     for event in events:
         if bar is not None and isinstance(event, Done):

@@ -8,7 +8,7 @@ from math import exp
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from ...logprobs.recorded_stream import RecordedDistribution
+    from ...logprobs.recorded import RecordedDistribution
     from ...logprobs.records import LogprobSource
     from .inspected_run import InspectedRun, InspectedToken
 

@@ -7,8 +7,8 @@ from math import exp
 from typing import TYPE_CHECKING, Any, TextIO
 
 if TYPE_CHECKING:
-    from ...engine.events import PromptToken
     from ...engine.model import Model
+    from ...logprobs.events import PromptToken
 
 
 def show_text(tokens: Sequence[PromptToken], show_tokens: bool) -> None:
@@ -61,7 +61,7 @@ def write_lines(tokens: Iterable[PromptToken], model: Model, out: TextIO) -> lis
     Returns the tokens.
     """
     from ...engine.generation_task import versions
-    from ...logprobs.jsonl_lines import done_line, prompt_line, start_line
+    from ...logprobs.jsonl import done_line, prompt_line, start_line
     from ...logprobs.scores import Score
 
     out.write(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from ...common.text import count_noun
 
 if TYPE_CHECKING:
-    from ...engine.events import Done
+    from ...logprobs.events import Done
 
 
 def show(done: Done, model_name: str, seed: int) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, TextIO
 
 if TYPE_CHECKING:
-    from ...engine.events import Done, Event
+    from ...logprobs.events import Done, Event
 
 # A terminal would obey these: C0 except tab and newline, DEL, C1, and the marks that reverse text.
 _PICTURES = {code: chr(0x2400 + code) for code in range(0x20) if chr(code) not in "\t\n"}
@@ -58,7 +58,7 @@ def render(events: Iterable[Event], out: TextIO, prefix: str = "", is_colored: b
         prefix: comes first: the prompt, for `--echo`.
         is_colored: whether the prefix is yellow; None: on a terminal, unless ``NO_COLOR`` is set.
     """
-    from ...engine.events import Done, PromptToken, Token
+    from ...logprobs.events import Done, PromptToken, Token
 
     is_terminal = out.isatty()
 

@@ -9,10 +9,9 @@ from .token_label import token_label
 from .trace_table import print_trace_table, stage_columns, stage_notes
 
 if TYPE_CHECKING:
-    from ...engine.events import Token
-    from ...logprobs.recorded_stream import RecordedEvent, RecordedTokenLine
-    from ...logprobs.recorded_trace import RecordedTrace
-    from ...logprobs.trace import Trace
+    from ...logprobs.events import Token
+    from ...logprobs.recorded import RecordedEvent, RecordedTokenLine, RecordedTrace
+    from ...logprobs.records import Trace
 
 _LABEL_COLUMNS = 60
 """The longest token that is shown whole in the words around the table."""
@@ -37,7 +36,7 @@ class TokenSearch:
 
     def find(self, events: Iterable[RecordedEvent]) -> RecordedTokenLine | None:
         """The token; None if the run has none that fits. ``written`` is then the number of its tokens."""
-        from ...logprobs.recorded_stream import RecordedStart, RecordedTokenLine
+        from ...logprobs.recorded import RecordedStart, RecordedTokenLine
         from ...logprobs.records import display_text
 
         for event in events:

@@ -2,9 +2,9 @@
 
 import numpy as np
 import pytest
-from logitsmith.engine.batch_exactness import BatchExactness, ExactnessLevel
 from logitsmith.engine.decode_plan import DecodePlan, ProbeRow, choose_decode_plan, common_plan
 from logitsmith.engine.row_groups import GroupSizes, divide_rows
+from logitsmith.logprobs.events import BatchExactness, ExactnessLevel
 
 EXACT, AMONG, ROUNDING = ExactnessLevel.EXACT, ExactnessLevel.AMONG_THEMSELVES, ExactnessLevel.ROUNDING
 

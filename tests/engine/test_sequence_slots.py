@@ -2,10 +2,10 @@
 
 import numpy as np
 import pytest
-from logitsmith.engine.batch_exactness import BatchExactness, ExactnessLevel
 from logitsmith.engine.decode_plan import DecodePlan
 from logitsmith.engine.prompt_chunks import PromptChunks
 from logitsmith.engine.sequence_slots import NewTokens, SequenceSlots
+from logitsmith.logprobs.events import BatchExactness, ExactnessLevel
 
 
 class ScriptedContext:

@@ -7,14 +7,8 @@ from dataclasses import replace
 from itertools import pairwise
 
 from hypothesis import strategies as st
-from logitsmith.logprobs import (
-    Completion,
-    CompletionFinish,
-    CompletionHead,
-    Distribution,
-    TokenLogprob,
-    TokenRecord,
-)
+from logitsmith.logprobs import Distribution, TokenLogprob, TokenRecord
+from logitsmith.logprobs.openai import Completion, CompletionFinish, CompletionHead
 
 HEAD = CompletionHead(
     id="0123456789abcdef",

@@ -2,7 +2,7 @@
 
 from typing import Literal
 
-from logitsmith.logprobs import encode_json
+from logitsmith.common.strict_json import encode_json
 from pydantic import BaseModel
 
 

@@ -8,16 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from logitsmith.engine import TextStream
-from logitsmith.logprobs import (
-    HeldBackText,
-    TextTokenStream,
-    chat_completion,
-    llama_server_completion,
-    result_line,
-    text_completion,
-    together_completion,
-    tokens_of_text,
-)
+from logitsmith.logprobs import tokens_of_text
+from logitsmith.logprobs.openai import HeldBackText, TextTokenStream, chat_completion, result_line, text_completion
+from logitsmith.logprobs.other_apis import llama_server_completion, together_completion
 
 from .steps import cut_texts, run, said, step
 

@@ -9,7 +9,9 @@ import struct
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from logitsmith.logprobs import display_text, done_line, encode_json, prompt_line, start_line, token_line
+from logitsmith.common.strict_json import encode_json
+from logitsmith.logprobs.jsonl import done_line, prompt_line, start_line, token_line
+from logitsmith.logprobs.records import display_text
 
 from .steps import DATA, NO_NUMBERS, STEPS, TEXTS, likely, said, step
 

@@ -7,7 +7,8 @@ from typing import Annotated, Any, Literal
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from logitsmith.logprobs import encode_json, llama_server_completion
+from logitsmith.common.strict_json import encode_json
+from logitsmith.logprobs.other_apis import llama_server_completion
 from pydantic import Field
 
 from .steps import FINISH_REASONS, STEPS, follow, pieces, run, said, step

@@ -10,19 +10,19 @@ import openai
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from logitsmith.logprobs import (
+from logitsmith.common.strict_json import encode_json
+from logitsmith.logprobs import tokens_of_text
+from logitsmith.logprobs.openai import (
     SERVER_SENT_DONE,
     TextOffsets,
     chat_chunk,
     chat_completion,
     chat_first_chunk,
     chat_last_chunk,
-    encode_json,
     server_sent,
     text_chunk,
     text_completion,
     text_last_chunk,
-    tokens_of_text,
 )
 from openai.types import Completion
 from openai.types.chat import ChatCompletion, ChatCompletionChunk

@@ -8,18 +8,9 @@ from math import isfinite
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
-from logitsmith.logprobs import (
-    RecordedDone,
-    RecordedStart,
-    RecordedTokenLine,
-    StreamError,
-    done_line,
-    encode_json,
-    prompt_line,
-    read_stream,
-    start_line,
-    token_line,
-)
+from logitsmith.common.strict_json import encode_json
+from logitsmith.logprobs import RecordedDone, RecordedStart, RecordedTokenLine, StreamError, read_stream
+from logitsmith.logprobs.jsonl import done_line, prompt_line, start_line, token_line
 
 from ..traced_runs import jsonl, traced_events
 from .steps import NO_NUMBERS, STEPS, TEXTS, likely, said, step

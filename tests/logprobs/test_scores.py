@@ -8,7 +8,8 @@ from fractions import Fraction
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from logitsmith.logprobs import Distribution, Score, TokenLogprob, choice_scores, encode_json, text_score
+from logitsmith.common.strict_json import encode_json
+from logitsmith.logprobs import Distribution, Score, TokenLogprob, choice_scores, text_score
 
 from .steps import DATA, LOGPROBS, NO_NUMBERS, STEPS, TEXTS, said, step
 

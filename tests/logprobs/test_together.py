@@ -6,8 +6,9 @@ from typing import Annotated, Literal
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from logitsmith.logprobs import encode_json, together_completion
-from logitsmith.logprobs.completion import logprobs_by_text
+from logitsmith.common.strict_json import encode_json
+from logitsmith.logprobs.openai import logprobs_by_text
+from logitsmith.logprobs.other_apis import together_completion
 from pydantic import Field
 
 from .steps import FINISH_REASONS, NO_NUMBERS, STEPS, follow, pieces, said, step

@@ -11,7 +11,7 @@ from ...interrupt import interruptible
 from .command import ChatCommand, ChatCommandError, refuse_argument
 
 if TYPE_CHECKING:
-    from ....engine.events import Token
+    from ....logprobs.events import Token
     from ..store.records import StoredAnswer
     from ..terminal.chat import Chat
 
@@ -91,7 +91,7 @@ def _token_number(chat: Chat, record: StoredAnswer, argument: str) -> int:
 
 def _traced_token(chat: Chat, record: StoredAnswer, number: int) -> Token | None:
     """The token as it is made again with a trace; None after Ctrl-C."""
-    from ....engine.events import Token
+    from ....logprobs.events import Token
     from ...render.progress import reading
 
     tokens: list[Token] = []

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from ....engine.chat_template import ChatTemplate
-    from ....engine.events import Done, Event
+    from ....logprobs.events import Done, Event
     from ...render.markdown.stream import MarkdownStream
     from ..reasoning import ReasoningSplitter
 
@@ -40,7 +40,7 @@ class AnswerView(ABC):
             template: the chat template, which has the tags of reasoning.
             beginning: the text that the answer goes on from.
         """
-        from ....engine.events import Done, Start, Token
+        from ....logprobs.events import Done, Start, Token
         from ..answer_recording import visible_text
 
         try:

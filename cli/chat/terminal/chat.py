@@ -17,7 +17,7 @@ from .chat_settings import ChatSettings
 from .turn_input import PipedInput, TurnInput
 
 if TYPE_CHECKING:
-    from ....engine.events import Done, Event
+    from ....logprobs.events import Done, Event
     from ..answer_settings import AnswerSettings
     from ..conversation import Conversation
     from ..reasoning import ReasoningSplitter

@@ -13,13 +13,7 @@ from typing import TYPE_CHECKING, Any
 from .trace_packing import packed_trace
 
 if TYPE_CHECKING:
-    from ....logprobs.recorded_stream import (
-        RecordedDone,
-        RecordedEvent,
-        RecordedStart,
-        RecordedToken,
-        RecordedTokenLine,
-    )
+    from ....logprobs.recorded import RecordedDone, RecordedEvent, RecordedStart, RecordedToken, RecordedTokenLine
     from ....logprobs.records import LogprobSource
 
 Json = dict[str, Any]
@@ -88,7 +82,7 @@ class RunReader:
 
     def read(self, events: Iterable[RecordedEvent]) -> RunData | None:
         """Pack the events of the run; None if it has none."""
-        from ....logprobs.recorded_stream import RecordedStart, RecordedTokenLine
+        from ....logprobs.recorded import RecordedStart, RecordedTokenLine
 
         is_empty = True
         for event in events:

@@ -7,7 +7,7 @@ from math import exp, log
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from ....logprobs.recorded_trace import RecordedCandidate, RecordedTrace
+    from ....logprobs.recorded import RecordedCandidate, RecordedTrace
 
 Json = dict[str, Any]
 Column = Sequence[float | None]

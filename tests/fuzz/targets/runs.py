@@ -10,7 +10,8 @@ from logitsmith.cli.render.inspection import RunPrinter
 from logitsmith.cli.render.report.report_page import page
 from logitsmith.cli.render.report.run_data import RunReader
 from logitsmith.cli.render.token_trace import show_token
-from logitsmith.logprobs import RecordedTokenLine, StreamError, read_stream, split_runs
+from logitsmith.logprobs import RecordedTokenLine, StreamError, read_stream
+from logitsmith.logprobs.recorded import split_runs
 
 from ..target import Target
 from .files import contents
