@@ -42,17 +42,10 @@ from logitsmith.cli.options.flag import Options
 from logitsmith.cli.options.given import GivenFlags
 from logitsmith.cli.options.signature import field_types
 from logitsmith.cli.render.batch import BatchProgress
-from logitsmith.cluster import (
-    ClusterRun,
-    ClusterRunOptions,
-    FindFile,
-    ServicePlan,
-    Task,
-    TaskResult,
-    WorkerNeeds,
-    connected,
-)
-from logitsmith.cluster.connection import HeadWatch
+from logitsmith.cluster.connection import HeadWatch, connected
+from logitsmith.cluster.run import ClusterRun, ClusterRunOptions
+from logitsmith.cluster.tasks import FindFile, ServicePlan, Task, TaskResult
+from logitsmith.cluster.worker import WorkerNeeds
 from logitsmith.engine import versions
 
 OptionsT = TypeVar("OptionsT", bound=Options)

@@ -14,7 +14,7 @@ from pathlib import Path
 from threading import Event, Thread
 from typing import Any
 
-from .errors import ClusterError
+from .tasks import ClusterError
 
 _HEAD_PORT = 6379
 """Where `ray start --head` listens."""

@@ -1,11 +1,15 @@
-"""What a cluster computes: tasks, the service that answers them on a worker, and their results."""
+"""Tasks, their shards, and the services that answer them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
+
+from ..common.errors import LogitsmithError
 
 
 @dataclass(frozen=True)
@@ -66,3 +70,97 @@ class ServicePlan:
 
     make: ServiceFactory
     files: Sequence[Path] = ()
+
+
+_MAX_DEATHS = 2
+"""A shard whose workers died so often is split; a task that was alone in it is to blame for one more death."""
+
+
+@dataclass(frozen=True)
+class Shard:
+    """Tasks that go to a worker together.
+
+    Attributes:
+        tasks: the tasks.
+        deaths: how many workers died with it.
+    """
+
+    tasks: tuple[Task, ...]
+    deaths: int = 0
+
+    @property
+    def is_suspect(self) -> bool:
+        """True if a worker died with it. It goes to a worker that has nothing else, so that blame is certain."""
+        return self.deaths > 0
+
+
+class ShardQueue:
+    """Gives out shards: first what came back, then new ones.
+
+    Args:
+        tasks: the tasks, read as they are needed. None: there is none yet.
+        size: how many tasks a new shard has at most.
+    """
+
+    def __init__(self, tasks: Iterator[Task | None], size: int) -> None:
+        self._tasks, self._size = tasks, size
+        self._returned: deque[Shard] = deque()
+        self._is_read = False
+
+    @property
+    def is_empty(self) -> bool:
+        """True if no shard will come any more, unless one comes back."""
+        return self._is_read and not self._returned
+
+    def next(self, *, takes_suspects: bool) -> Shard | None:
+        """Return a shard; None if there is none now. ``takes_suspects``: see `Shard.is_suspect`."""
+        for index, shard in enumerate(self._returned):
+            if takes_suspects or not shard.is_suspect:
+                del self._returned[index]
+                return shard
+        return self._new_shard()
+
+    def put_back(self, shard: Shard) -> None:
+        """Take back a shard for whose return no task is to blame."""
+        self._returned.append(shard)
+
+    def put_back_from_dead(self, shard: Shard) -> Task | None:
+        """Take back a shard whose worker died with it.
+
+        From the second death on it is split. Returns a task that is to blame: it was alone, and more workers died
+        with it. It does not come back.
+        """
+        tasks, deaths = shard.tasks, shard.deaths + 1
+        if len(tasks) == 1 and deaths > _MAX_DEATHS:
+            return tasks[0]
+        half = len(tasks) // 2
+        if deaths < _MAX_DEATHS or not half:
+            self._returned.append(Shard(tasks, deaths))
+        else:  # each half has yet to show whether it is to blame
+            self._returned.extend((Shard(tasks[:half], deaths), Shard(tasks[half:], deaths)))
+        return None
+
+    def stop(self) -> None:
+        """Read no further tasks."""
+        self._is_read = True
+
+    def _new_shard(self) -> Shard | None:
+        if self._is_read:
+            return None
+        tasks = []
+        for task in islice(self._tasks, self._size):
+            if task is None:
+                break
+            tasks.append(task)
+        else:
+            self._is_read = len(tasks) < self._size
+        return Shard(tuple(tasks)) if tasks else None
+
+
+class ClusterError(LogitsmithError, RuntimeError):
+    """A cluster that cannot be joined, or cannot do the work. The message says what, where and what to do."""
+
+
+def first_line(error: Exception) -> str:
+    """Return the kind and the first line of an error of Ray's, which may have a page."""
+    return f"{type(error).__name__}: {next(iter(str(error).splitlines()), '')}".rstrip(": ")

@@ -1,20 +1,134 @@
-"""A worker as the driver sees it: what it has, what it answers, and whether it is alive."""
+"""A worker: the actor that runs a service, where it may be placed, and what it reports."""
 
 from __future__ import annotations
 
+import platform
 import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from queue import Empty, Queue
+from threading import Thread
 from time import monotonic
 from typing import Any
 
-from .actor import THREADS, WorkerActor
 from .connection import import_ray
-from .errors import ClusterError, first_line
-from .file_transfer import NeededFiles
-from .placement import WorkerNeeds
-from .shards import Shard
-from .tasks import Task, TaskResult
+from .files import NeededFiles
+from .tasks import ClusterError, Service, ServiceFactory, Shard, Task, TaskResult, first_line
+
+THREADS = 2
+"""Those of an actor: one waits for results, and one takes tasks meanwhile."""
+_WAIT_SECONDS = 0.05
+"""How long a service with nothing to do waits for a task."""
+_COLLECT_SECONDS, _LINGER_SECONDS, _MAX_RESULTS = 2.0, 0.01, 256
+"""How long results are waited for; how long further ones, once there is one; how many are sent at once."""
+
+
+class WorkerActor:
+    """Holds a service. `start` comes first; the other methods may run at the same time."""
+
+    def __init__(self) -> None:
+        self._waiting: Queue[Task] = Queue()
+        self._results: Queue[TaskResult | None] = Queue()
+        self._unanswered: set[str] = set()
+        self._progress = 0
+        self._failure: BaseException | None = None
+
+    def host(self) -> str:
+        """The name of the node. It answers as soon as Ray has placed this worker."""
+        return platform.node()
+
+    def start(self, make_service: ServiceFactory, files: NeededFiles) -> dict[str, Any]:
+        """Make the service, and return its facts. Raises what it raises, and ``MissingFileError``."""
+        service = make_service(files.find)
+        facts = service.facts()
+        Thread(target=self._serve, args=(service,), daemon=True).start()
+        return facts
+
+    def give(self, tasks: Sequence[Task]) -> None:
+        """Take tasks; `collect` returns their results."""
+        self._unanswered.update(task.key for task in tasks)
+        for task in tasks:
+            self._waiting.put(task)
+
+    def collect(self) -> tuple[list[TaskResult], int]:
+        """Wait a moment for results; returns those since the last call, and the number of units since the start.
+
+        Raises what ended the service.
+        """
+        results: list[TaskResult] = []
+        with suppress(Empty):
+            result = self._results.get(timeout=_COLLECT_SECONDS)
+            while result is not None:
+                results.append(result)
+                if len(results) == _MAX_RESULTS:
+                    break
+                result = self._results.get(timeout=_LINGER_SECONDS)
+        if not results and self._failure is not None:
+            raise self._failure
+        return results, self._progress
+
+    def _serve(self, service: Service) -> None:
+        try:
+            service.serve(self._tasks(), self._answer, self._count)
+        except BaseException as error:
+            self._failure = error
+            self._results.put(None)
+
+    def _tasks(self) -> Iterator[Task | None]:
+        while True:
+            try:
+                # It waits only where it has nothing to compute: every task that was taken is answered.
+                is_idle = len(self._unanswered) == self._waiting.qsize()
+                yield self._waiting.get(block=is_idle, timeout=_WAIT_SECONDS)
+            except Empty:
+                yield None
+
+    def _answer(self, result: TaskResult) -> None:
+        self._unanswered.discard(result.key)
+        self._results.put(result)
+
+    def _count(self, units: int) -> None:
+        self._progress += units
+
+
+@dataclass(frozen=True)
+class WorkerNeeds:
+    """What a worker takes of its node: processors, GPUs, and bytes of memory."""
+
+    cpus: int
+    gpus: float
+    memory_bytes: int
+
+    def __str__(self) -> str:
+        gpus = f", {self.gpus:g} GPU" if self.gpus else ""
+        return f"{self.cpus} CPU{gpus} and {self.memory_bytes / 1e9:.1f} GB"
+
+
+def workers_that_fit(nodes: Iterable[Mapping[str, float]], needs: WorkerNeeds) -> int:
+    """Return how many workers fit on nodes, each given by its resources under Ray's names."""
+    return sum(_fit_on(node, needs) for node in nodes)
+
+
+def no_room(nodes: Iterable[Mapping[str, float]], needs: WorkerNeeds) -> ClusterError:
+    """Return the error for nodes on which not one worker fits."""
+    largest = max((_describe(node) for node in nodes), default="none")
+    return ClusterError(
+        f"a worker needs {needs}, and no node of the cluster has that (there is {largest}); "
+        f"see --cpus-per-worker, --parallel and -c"
+    )
+
+
+def _fit_on(node: Mapping[str, float], needs: WorkerNeeds) -> int:
+    room = [node.get("CPU", 0) // needs.cpus, node.get("memory", 0) // needs.memory_bytes]
+    if needs.gpus:
+        room.append(node.get("GPU", 0) // needs.gpus)
+    return int(min(room))
+
+
+def _describe(node: Mapping[str, float]) -> str:
+    return f"{node.get('CPU', 0):g} CPU and {node.get('memory', 0) / 1e9:.1f} GB"
+
 
 _NODE_DIED = "its node has died"
 """The words in Ray's message by which the death of a node differs from that of a process."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ...cluster.cluster_run import ClusterRun
+from ...cluster.run import ClusterRun
 from ...cluster.tasks import Task, TaskResult
 from ...engine.slots import default_slots
 from ..batch.accepted_request import AcceptedRequest

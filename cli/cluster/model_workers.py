@@ -8,10 +8,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from ...cluster.cluster_run import ClusterRun, ClusterRunOptions
 from ...cluster.connection import connected
-from ...cluster.placement import WorkerNeeds
+from ...cluster.run import ClusterRun, ClusterRunOptions
 from ...cluster.tasks import ServiceFactory, ServicePlan
+from ...cluster.worker import WorkerNeeds
 from ...common.machine import machine
 from ...engine.errors import ModelError
 from ...engine.generation_task import versions

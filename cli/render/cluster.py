@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from time import monotonic
 
-from ...cluster.cluster_run import ClusterRun
+from ...cluster.run import ClusterRun
 from ...cluster.worker import WorkerStatus
 from ..errors import say
 from ..options.batch import BatchOptions

@@ -19,7 +19,7 @@ from logitsmith.cli.render import batch as batch_display
 from logitsmith.cli.render import cluster as cluster_display
 from logitsmith.cli.render.batch import BatchProgress, ProgressDisplay
 from logitsmith.cli.render.cluster import worker_lines
-from logitsmith.cluster import WorkerStatus
+from logitsmith.cluster.worker import WorkerStatus
 from logitsmith.engine import Model
 
 from ..cluster.conftest import ray  # noqa: F401 - a fixture

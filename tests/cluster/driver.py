@@ -1,6 +1,8 @@
 """Runs tasks on a cluster that is connected, for the tests of what happens to workers and nodes."""
 
-from logitsmith.cluster import ClusterRun, ClusterRunOptions, ServicePlan, Task, WorkerNeeds
+from logitsmith.cluster.run import ClusterRun, ClusterRunOptions
+from logitsmith.cluster.tasks import ServicePlan, Task
+from logitsmith.cluster.worker import WorkerNeeds
 
 NEEDS = WorkerNeeds(cpus=1, gpus=0, memory_bytes=10**8)
 

@@ -6,8 +6,8 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from logitsmith.cluster import TaskResult
-from logitsmith.cluster.file_transfer import MissingFileError
+from logitsmith.cluster.files import MissingFileError
+from logitsmith.cluster.tasks import TaskResult
 
 POISON, HANG = "poison", "hang"
 

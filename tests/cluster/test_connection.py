@@ -6,8 +6,8 @@ import sys
 from threading import Thread
 
 import pytest
-from logitsmith.cluster import ClusterError, connected
-from logitsmith.cluster.connection import HeadWatch
+from logitsmith.cluster.connection import HeadWatch, connected
+from logitsmith.cluster.tasks import ClusterError
 
 
 @pytest.mark.parametrize(

@@ -3,8 +3,9 @@
 import threading
 
 import pytest
-from logitsmith.cluster import ClusterError, file_transfer
-from logitsmith.cluster.file_transfer import MissingFileError, NeededFiles, PublishedFile, needed_files, publish
+from logitsmith.cluster import files as file_transfer
+from logitsmith.cluster.files import MissingFileError, NeededFiles, PublishedFile, needed_files, publish
+from logitsmith.cluster.tasks import ClusterError
 
 
 class Store:

@@ -4,7 +4,7 @@ from itertools import count as count_up
 from itertools import takewhile
 
 import pytest
-from logitsmith.cluster import connected
+from logitsmith.cluster.connection import connected
 
 from .driver import Driver
 from .services import EchoFactory
@@ -45,7 +45,7 @@ def test_a_node_that_dies_and_one_that_comes(nodes):
 
 
 def test_without_any_node_the_run_waits_for_one(nodes, monkeypatch):
-    monkeypatch.setattr("logitsmith.cluster.worker_pool._ROOM_SECONDS", 1.0)
+    monkeypatch.setattr("logitsmith.cluster.run._ROOM_SECONDS", 1.0)
     cluster, members = nodes
     with connected(cluster.address) as watch:
         driver = Driver(watch, EchoFactory(0.005), workers=None)

@@ -1,8 +1,7 @@
 """How many workers a cluster has room for."""
 
 import pytest
-from logitsmith.cluster import WorkerNeeds
-from logitsmith.cluster.placement import no_room, workers_that_fit
+from logitsmith.cluster.worker import WorkerNeeds, no_room, workers_that_fit
 
 NEEDS = WorkerNeeds(cpus=2, gpus=0.5, memory_bytes=3 * 10**9)
 NODE = {"CPU": 8.0, "GPU": 1.0, "memory": 16e9}

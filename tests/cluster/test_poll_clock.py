@@ -1,6 +1,6 @@
 """The clock of the workers: it stands still while nobody looks."""
 
-from logitsmith.cluster.poll_clock import PollClock
+from logitsmith.cluster.run import PollClock
 
 
 def test_a_driver_that_was_held_up_counts_no_stall():

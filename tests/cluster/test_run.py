@@ -6,7 +6,8 @@ import signal
 from contextlib import suppress
 
 import pytest
-from logitsmith.cluster import ClusterError, connected
+from logitsmith.cluster.connection import connected
+from logitsmith.cluster.tasks import ClusterError
 
 from .driver import Driver
 from .services import HANG, POISON, EchoFactory
@@ -85,7 +86,7 @@ def test_a_worker_that_cannot_start_leaves_the_work_to_others(watch, tmp_path):
 
 
 def test_if_every_task_ends_its_process_the_run_ends(watch, monkeypatch):
-    monkeypatch.setattr("logitsmith.cluster.worker_pool._MAX_DEATHS_WITHOUT_RESULT", 4)
+    monkeypatch.setattr("logitsmith.cluster.run._MAX_DEATHS_WITHOUT_RESULT", 4)
     driver = Driver(watch, EchoFactory(), workers=1, size=8)
     with pytest.raises(ClusterError, match="4 workers in a row died without a result: its process ended"):
         driver.results([POISON] * 100)

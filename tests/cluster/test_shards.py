@@ -5,8 +5,7 @@ from itertools import chain, repeat
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from logitsmith.cluster.shards import Shard, ShardQueue
-from logitsmith.cluster.tasks import Task
+from logitsmith.cluster.tasks import Shard, ShardQueue, Task
 
 
 def tasks(count):

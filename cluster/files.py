@@ -1,4 +1,4 @@
-"""Files that workers need: a node that lacks them gets them through Ray's object store, once for all workers."""
+"""Files that workers need: found there, or sent to them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from .connection import import_ray
-from .errors import ClusterError, first_line
+from .tasks import ClusterError, first_line
 
 _CHUNK_BYTES = 64 * 2**20
 _SAMPLES, _SAMPLE_BYTES = 64, 2**14
