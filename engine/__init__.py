@@ -9,6 +9,13 @@ from ..common.machine import MAX_SLOTS
 
 if TYPE_CHECKING:
     from ..logprobs.events import BatchExactness, Done, Event, ExactnessLevel, PromptToken, Start, Timings, Token
+    from ..models.errors import AbortedError, AdapterError, ModelError
+    from ..models.facts import ModelFacts, ModelSummary, read_facts, read_summaries
+    from ..models.folders import locate
+    from ..models.gguf import check_gguf, read_metadata
+    from ..models.hub import PullProgress, pull_model
+    from ..models.listing import ModelEntry, list_models
+    from ..models.resolve import HubReference, ModelNotHereError, parse_hub_reference, resolve_model
     from .batch import BatchAnswer, BatchFailure, BatchOutcome, generate_many
     from .chat import (
         build_prompt,
@@ -23,22 +30,12 @@ if TYPE_CHECKING:
     from .context import Context
     from .continuation import Continuation, tokenize_continuation
     from .early_load import EarlyLoad
-    from .errors import AbortedError, AdapterError, ModelError
     from .generation import generate
     from .generation_task import GenerationRequest, versions
-    from .gguf import check_gguf
-    from .gguf_metadata import read_metadata
     from .gpu_options import GpuOptions
     from .load_plan import LoadPlan, physical_cores, plan_load
     from .logprob_reader import LogprobReader, LogprobRequest
     from .model import Model
-    from .model_files.download import PullProgress, pull_model
-    from .model_files.entry import ModelEntry
-    from .model_files.facts import ModelFacts, read_facts
-    from .model_files.listing import list_models
-    from .model_files.resolve import HubReference, ModelNotHereError, parse_hub_reference, resolve_model
-    from .model_files.summary import ModelSummary, read_summaries
-    from .model_path import locate
     from .native_build import LlamaCppBuild, llama_cpp_build, supports_gpu
     from .native_chat_template import builtin_chat_templates
     from .native_log import set_abort_handler, set_log_sink

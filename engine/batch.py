@@ -8,9 +8,9 @@ from time import perf_counter
 
 from ..grammars.errors import GrammarError
 from ..logprobs.events import EXACT, BatchExactness, Done, Start, Token
+from ..models.errors import AbortedError, ModelError
 from ..samplers.errors import SamplingError
 from .decoder_driver import DecoderDriver
-from .errors import AbortedError, ModelError
 from .generation_task import GenerationRequest, GenerationTask
 from .model import Model
 from .native_context import Logits

@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
+from ..models.errors import ModelError
 from .chat_template import ChatTemplate, JinjaChatTemplate, Message
-from .errors import ModelError
 from .native_chat_template import NativeChatTemplate, builtin_chat_templates
 
 if TYPE_CHECKING:

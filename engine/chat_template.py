@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any
 
-from .errors import ModelError
+from ..models.errors import ModelError
 
 if TYPE_CHECKING:
     from jinja2 import Template

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..common.machine import CACHE_TYPES, INT32_MAX, MAX_THREADS, ROPE_SCALINGS
-from .errors import ModelError
+from ..models.errors import ModelError
 
 _CACHE_TYPE_IDS = dict(zip(CACHE_TYPES, (0, 1, 30, 8, 2, 3, 20, 6, 7), strict=True))
 """ggml_type, see ggml.h."""

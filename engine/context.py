@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 
 from ..common.text import count_noun
-from .errors import AbortedError, ModelError
+from ..models.errors import AbortedError, ModelError
 from .native_context import Logits, NativeContext
 from .prompt_pieces import PromptPieces
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from ..models.errors import ModelError
 from .context import Context
-from .errors import ModelError
 
 
 class ContextShift:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from .errors import ModelError
+from ..models.errors import ModelError
 from .vocabulary import Vocabulary
 
 

@@ -8,11 +8,11 @@ from time import perf_counter
 
 from ..grammars.constraint import Constraint
 from ..logprobs.events import Event, PromptToken, Token
+from ..models.errors import AbortedError
 from ..samplers.chain import Chain
 from .context import Context, Progress
 from .context_shift import ContextShift
 from .decoder_driver import DecoderDriver
-from .errors import AbortedError
 from .generation_task import GenerationRequest, GenerationTask
 from .logprob_reader import LogprobRequest
 from .model import Model

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 from ..grammars.constraint import BackgroundConstraint, Constraint, as_closable
 from ..logprobs.events import BatchExactness, Done, Start, Timings
+from ..models.errors import ModelError
 from ..samplers.chain import Chain
 from .context_shift import ContextShift
 from .decoder import Decoder, Decoding, SequenceCapacity
-from .errors import ModelError
 from .logprob_reader import LogprobReader, LogprobRequest
 from .model import Model
 from .native_binding import binding_version

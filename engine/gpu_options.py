@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from math import isfinite
 
 from ..common.machine import SPLIT_MODES
-from .errors import ModelError
+from ..models.errors import ModelError
 
 SPLIT_MODE_IDS = dict(zip(SPLIT_MODES, (0, 1, 2, 3), strict=True))
 """llama_split_mode, see llama.h."""

@@ -8,14 +8,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ..common.machine import INT32_MAX, MAX_THREADS
+from ..models.errors import ModelError
+from ..models.gguf import check_is_adapter, check_is_model
+from ..models.names import first_part, model_bytes
 from . import huge_pages
 from .compute_options import ComputeOptions
 from .context_options import ContextOptions
-from .errors import ModelError
-from .gguf import check_is_adapter, check_is_model
 from .gpu_options import GpuOptions
 from .metadata_overrides import MetadataOverrides, check_overrides
-from .model_files.parts import first_part, model_bytes
 from .slots import DEFAULT_CONTEXT_TOKENS
 
 LLAMA_CPPS_DEFAULTS = ComputeOptions()

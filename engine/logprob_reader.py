@@ -8,9 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..logprobs.records import Distribution, LogprobSource, TokenLogprob
+from ..models.errors import ModelError
 from ..samplers.candidates import Candidates
 from ..samplers.kernels import LeadingRows, SoftmaxWorkspace
-from .errors import ModelError
 from .native_context import Logits
 from .vocabulary import Vocabulary
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from .errors import ModelError
-from .gguf_rules import Values, faults
+from ..models.errors import ModelError
+from ..models.gguf import Values, faults
 
 MetadataOverrides = Mapping[str, int | float | bool | str]
 """By key of the metadata."""

@@ -12,17 +12,17 @@ from typing import Any
 
 from ..common.machine import MAX_SLOTS
 from ..logprobs.events import EXACT, BatchExactness
+from ..models.errors import ModelError
+from ..models.gguf import duplicate_token
+from ..models.listing import model_name
 from .compute_options import ComputeOptions
 from .context import Context
 from .context_options import ContextOptions
 from .decode_plan import DecodePlan
 from .early_load import EarlyLoad
-from .errors import ModelError
-from .gguf import duplicate_token
 from .gpu_options import GpuOptions
 from .load_plan import LLAMA_CPPS_DEFAULTS, LLAMA_CPPS_GPU_DEFAULTS, LoadPlan, check_number, plan_load
 from .metadata_overrides import MetadataOverrides
-from .model_files.model_name import model_name
 from .native_context import NativeContext
 from .native_model import NativeModel
 from .prompt_chunks import PromptChunks

@@ -9,8 +9,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import BinaryIO
 
-from .errors import ModelError
-from .model_files.parts import part_paths
+from ..models.errors import ModelError
+from ..models.names import part_paths
 
 _BLOCK_BYTES, _BLOCKS = 65_536, 64
 """What is read of a file: so many blocks, evenly spread. A whole file would take seconds."""

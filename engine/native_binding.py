@@ -14,7 +14,7 @@ import sys
 from importlib.util import find_spec, module_from_spec
 from typing import Any
 
-from .errors import BindingError
+from ..models.errors import BindingError
 
 
 def _defer_classes(name: str) -> None:

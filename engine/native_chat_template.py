@@ -6,8 +6,8 @@ import ctypes
 from collections.abc import Sequence
 from functools import lru_cache
 
+from ..models.errors import ModelError
 from .chat_template import ChatPrompt, ChatTemplate, Message
-from .errors import ModelError
 from .native_binding import lib
 
 

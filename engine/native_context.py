@@ -10,8 +10,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from ..models.errors import AbortedError, ModelError
 from .context_options import ContextOptions, native_context_params
-from .errors import AbortedError, ModelError
 from .native_binding import bind_function, lib
 from .native_log import discard_last_messages, failed_assertions_as_errors, last_complaint, reason_suffix
 from .native_model import NativeModel

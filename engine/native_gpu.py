@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 from typing import Any
 
-from .errors import ModelError
+from ..models.errors import ModelError
 from .gpu_options import SPLIT_MODE_IDS, GpuOptions
 from .native_binding import lib
 from .native_build import supports_gpu

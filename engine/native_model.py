@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from .errors import AdapterError, ModelError
+from ..models.errors import AdapterError, ModelError
 from .huge_pages import request_when_first_called
 from .load_plan import LoadOptions
 from .metadata_overrides import MetadataOverrides

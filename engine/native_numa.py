@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from ..common.machine import NUMA_STRATEGIES
+from ..models.errors import ModelError
 from . import native_log  # noqa: F401 - it starts llama.cpp's back ends
-from .errors import ModelError
 from .native_binding import lib
 
 _STRATEGY_IDS = dict(zip(NUMA_STRATEGIES, (1, 2, 3), strict=True))

@@ -8,7 +8,7 @@ from functools import cached_property
 from itertools import compress, repeat
 from typing import Any
 
-from .errors import ModelError
+from ..models.errors import ModelError
 from .native_binding import bind_function, lib
 
 # Called for each new token of a text. A PYFUNCTYPE keeps Python's lock, which is faster than releasing it.

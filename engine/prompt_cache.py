@@ -11,7 +11,7 @@ from typing import IO, Any
 
 from ..common.files import file_problem, write_problem, write_whole_file
 from ..common.strict_json import parse_strict_json
-from .errors import ModelError
+from ..models.errors import ModelError
 from .model import Model
 from .native_build import llama_cpp_build
 

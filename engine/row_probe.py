@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from ..logprobs.events import ExactnessLevel
+from ..models.errors import AbortedError, ModelError
 from .context_options import ContextOptions
 from .decode_plan import DecodePlan, ProbeRow, choose_decode_plan, common_plan, largest_count, rounding_plan
-from .errors import AbortedError, ModelError
 from .native_context import NativeContext, SequenceSpan
 from .native_model import NativeModel
 

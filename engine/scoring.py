@@ -10,8 +10,8 @@ from itertools import chain, islice
 from ..common.text import count_noun
 from ..logprobs.events import PromptToken
 from ..logprobs.records import Distribution
+from ..models.errors import AbortedError, ModelError
 from .context import Progress
-from .errors import AbortedError, ModelError
 from .logprob_reader import LogprobReader, LogprobRequest
 from .model import Model
 

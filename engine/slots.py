@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from .gguf import read_header
-from .model_files.parts import model_bytes
+from ..models.gguf import read_header
+from ..models.names import model_bytes
 
 DEFAULT_CONTEXT_TOKENS = 4096
 """A compromise: room for long prompts, without the memory that the length a model was trained with may take."""

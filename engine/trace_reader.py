@@ -10,10 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..logprobs.records import Trace, TraceCandidate, TraceDraw, TraceStage
+from ..models.errors import ModelError
 from ..samplers.candidates import Candidates
 from ..samplers.chain import Chain
 from ..samplers.recorder import ChainRecord, ChainRecorder, StageRecord
-from .errors import ModelError
 from .native_context import Logits
 from .vocabulary import Vocabulary
 

@@ -7,7 +7,7 @@ from functools import cached_property
 from operator import index
 from typing import NamedTuple, SupportsIndex
 
-from .errors import ModelError
+from ..models.errors import ModelError
 from .native_vocabulary import NativeVocabulary
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import NoReturn
 
-from ...engine.errors import ModelError
 from ...grammars.errors import GrammarError
 from ...logprobs.openai import batch_id
+from ...models.errors import ModelError
 from ...presets.errors import PresetError
 from ...samplers.errors import SamplingError
 from ..inputs.json_lines import InvalidLineError

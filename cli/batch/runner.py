@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 from ...engine.batch import BatchAnswer, generate_many
-from ...engine.errors import ModelError
 from ...engine.generation_task import GenerationRequest
 from ...engine.model import Model
 from ...grammars.errors import GrammarError
+from ...models.errors import ModelError
 from ...samplers.errors import SamplingError
 from ..render.batch import ProgressDisplay
 from .accepted_request import AcceptedRequest

@@ -8,9 +8,9 @@ from typing import Any
 
 from ...cluster.tasks import FindFile, Task, TaskResult
 from ...engine.batch import BatchAnswer, generate_many
-from ...engine.errors import ModelError
 from ...engine.generation_task import GenerationRequest
 from ...grammars.errors import GrammarError
+from ...models.errors import ModelError
 from ...samplers.errors import SamplingError
 from ..batch.request import line_sentence
 from ..batch.request_builder import RequestBuilder

@@ -13,13 +13,13 @@ from ...cluster.run import ClusterRun, ClusterRunOptions
 from ...cluster.tasks import ServiceFactory, ServicePlan
 from ...cluster.worker import WorkerNeeds
 from ...common.machine import machine
-from ...engine.errors import ModelError
 from ...engine.generation_task import versions
 from ...engine.load_plan import physical_cores
 from ...engine.model import Model
-from ...engine.model_files.parts import first_part
 from ...engine.native_build import llama_cpp_build
 from ...engine.slots import estimate_memory
+from ...models.errors import ModelError
+from ...models.names import first_part
 from ..batch.batch_settings import ModelDescription, describe_model
 from ..errors import note
 from ..inputs.model import ModelSpec, with_origin

@@ -8,7 +8,7 @@ from typing import Any
 
 from ...cluster.tasks import FindFile, Task, TaskResult
 from ...common.errors import LogitsmithError
-from ...engine.errors import ModelError
+from ...models.errors import ModelError
 from ..errors import BAD_USAGE, flag_sentence
 from ..inputs.json_lines import InvalidLineError
 from ..inputs.model import ModelSpec

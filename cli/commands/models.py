@@ -18,8 +18,8 @@ from ..options.signature import takes_group_options, takes_options
 from ..startup import start_collector
 
 if TYPE_CHECKING:
-    from ...engine.model_files.entry import ModelEntry
-    from ...engine.model_files.summary import ModelSummary
+    from ...models.facts import ModelSummary
+    from ...models.listing import ModelEntry
 
 app = typer.Typer(
     help="List the models on this machine, show one, or download one.", add_completion=False, cls=GenGroup
@@ -49,8 +49,7 @@ def list_(options: ModelListOptions) -> None:
 @takes_options(ModelShowOptions)
 def show(options: ModelShowOptions) -> None:
     """Show a model's metadata, its special tokens, and the sampling settings of its author."""
-    from ...engine.model_files.facts import read_facts
-    from ...engine.model_files.summary import read_summaries
+    from ...models.facts import read_facts, read_summaries
     from ..render.models import show_facts
 
     start_collector()
@@ -71,7 +70,7 @@ def pull_(options: ModelPullOptions) -> None:
 
     Private repositories need the token of HF_TOKEN, or of `hf auth login`.
     """
-    from ...engine.model_files.resolve import parse_hub_reference
+    from ...models.resolve import parse_hub_reference
 
     start_collector()
     reference = parse_hub_reference(options.reference)
@@ -82,8 +81,8 @@ def pull_(options: ModelPullOptions) -> None:
 
 def _list(options: ModelListOptions) -> None:
     from ...common.text import count_noun
-    from ...engine.model_files.listing import list_models
-    from ...engine.model_files.summary import read_summaries
+    from ...models.facts import read_summaries
+    from ...models.listing import list_models
     from ...presets.user_defaults import user_config
     from ..render.models import show_models
 
@@ -121,9 +120,8 @@ def _report_rest(
 
 def _entry_of(path: Path, name: str) -> ModelEntry:
     """The entry of a file in the list of models; a new one for a file that is in none of the folders."""
-    from ...engine.model_files.entry import ModelEntry
-    from ...engine.model_files.listing import list_models
-    from ...engine.model_files.parts import first_part, part_paths
+    from ...models.listing import ModelEntry, list_models
+    from ...models.names import first_part, part_paths
     from ...presets.user_defaults import user_config
 
     path = first_part(path)

@@ -19,7 +19,7 @@ def complete_model(value: str) -> Reply:
 
 
 def _names() -> list[Candidate]:
-    from ...engine.model_files.listing import list_models
+    from ...models.listing import list_models
     from ...presets.written_config import configured_model_folders
 
     try:

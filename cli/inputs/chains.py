@@ -56,8 +56,8 @@ def chat_template_source(text: str, *, is_name_meant: bool = True) -> str:
     from ...common.files import TextFileError, read_text_file
     from ...common.text import nearest_name
     from ...engine.chat import is_chat_template
-    from ...engine.errors import ModelError
     from ...engine.native_chat_template import builtin_chat_templates
+    from ...models.errors import ModelError
 
     if is_chat_template(text):
         return text

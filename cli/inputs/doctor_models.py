@@ -16,7 +16,7 @@ _FOLDER_ADVICE = "let the folder be read, or correct model_folders: in config.ya
 
 def model_folders(config: UserConfig) -> list[dict[str, Any]]:
     """The folders in which models are looked for: those of other tools that exist, and the user's own."""
-    from ...engine.model_files.listing import tool_folders
+    from ...models.listing import tool_folders
 
     folders = [path for path in tool_folders() if path.is_dir()] + [Path(text) for text in config.model_folders]
     return [{"of": "models", "path": os.fspath(path), "exists": path.is_dir()} for path in folders]
@@ -24,7 +24,7 @@ def model_folders(config: UserConfig) -> list[dict[str, Any]]:
 
 def list_found_models(examination: Examination, config: UserConfig) -> list[dict[str, str]]:
     """Each model with the tool that has it. No header is read."""
-    from ...engine.model_files.listing import list_models
+    from ...models.listing import list_models
 
     entries = list_models(config.model_folders, lambda sentence: examination.report(sentence, _FOLDER_ADVICE))
     return [{"name": entry.name, "origin": entry.source} for entry in sorted(entries, key=lambda e: e.source)]
@@ -33,9 +33,9 @@ def list_found_models(examination: Examination, config: UserConfig) -> list[dict
 def default_model(examination: Examination, config: UserConfig) -> dict[str, Any] | None:
     """The model that a run without -m takes; None if there is none."""
     try:
-        from ...engine.gguf import check_gguf
-        from ...engine.model_files.resolve import resolve_model
-        from ...engine.model_path import locate
+        from ...models.folders import locate
+        from ...models.gguf import check_gguf
+        from ...models.resolve import resolve_model
     except (ImportError, OSError, RuntimeError, AttributeError):
         return None  # reported as a problem of llama.cpp
     located = examination.attempt("one of these", lambda: locate(None, config.model))

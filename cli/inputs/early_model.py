@@ -59,7 +59,7 @@ def load_early(
 
 def _plain_spec(options: ModelOptions, tokens: int | None) -> ModelSpec | None:
     """The model, if no flag asks for more than a plain load of a file."""
-    from ...engine.model_path import locate
+    from ...models.folders import locate
     from ...presets.user_defaults import user_config
 
     if options.lora or options.override_kv or options.numa is not None or options.gpu_layers:
@@ -79,8 +79,8 @@ def _plain_spec(options: ModelOptions, tokens: int | None) -> ModelSpec | None:
 
 def _plan(spec: ModelSpec) -> LoadPlan | None:
     """How the model is loaded; None if it cannot be, or has several files."""
-    from ...engine.errors import ModelError
     from ...engine.load_plan import plan_load
+    from ...models.errors import ModelError
 
     try:
         return plan_load(spec.path, **spec.arguments) if len(spec.files) == 1 else None

@@ -50,7 +50,7 @@ def _parse_tokens(texts: str, vocabulary: Vocabulary) -> list[int]:
 
 
 def _token(written: str, vocabulary: Vocabulary) -> int:
-    from ...engine.errors import ModelError
+    from ...models.errors import ModelError
 
     number = _ID.fullmatch(written)
     if number:

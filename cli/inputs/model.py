@@ -15,11 +15,11 @@ from .overrides import read_overrides, report_new_keys
 
 if TYPE_CHECKING:
     from ...engine.compute_options import ComputeOptions
-    from ...engine.errors import ModelError
     from ...engine.gpu_options import GpuOptions
     from ...engine.model import Model
-    from ...engine.model_files.download import PullProgress
-    from ...engine.model_files.resolve import HubReference
+    from ...models.errors import ModelError
+    from ...models.hub import PullProgress
+    from ...models.resolve import HubReference
     from ...presets.user_defaults import UserConfig
     from .early_model import EarlyModel
 
@@ -41,7 +41,7 @@ class ModelSpec:
     @property
     def files(self) -> list[Path]:
         """All files that are loaded: those of the model, which may be split, and its adapters."""
-        from ...engine.model_files.parts import part_paths
+        from ...models.names import part_paths
 
         return [*part_paths(self.path), *(Path(file) for file, _ in self.arguments["lora"])]
 
@@ -136,9 +136,9 @@ def find_model_file(text: str | None) -> Path:
 
     Nothing is downloaded. ``text``: the value of ``-m``; None: it is not given. Raises ``ModelError``.
     """
-    from ...engine.errors import ModelError
-    from ...engine.model_files.resolve import resolve_model
-    from ...engine.model_path import locate
+    from ...models.errors import ModelError
+    from ...models.folders import locate
+    from ...models.resolve import resolve_model
     from ...presets.user_defaults import user_config
 
     config = user_config()
@@ -154,13 +154,13 @@ def _find_or_pull(text: str | None, config: UserConfig, interrupt: Interrupt) ->
 
     A model of Hugging Face that is not here is downloaded, as llama.cpp does it.
     """
-    from ...engine.errors import ModelError
-    from ...engine.model_path import locate
+    from ...models.errors import ModelError
+    from ...models.folders import locate
 
     path, origin = locate(text or None, config.model)
     if path.is_file():
         return path, origin
-    from ...engine.model_files.resolve import ModelNotHereError, resolve_model
+    from ...models.resolve import ModelNotHereError, resolve_model
 
     try:
         return resolve_model(text or str(path), config.model_folders), origin
@@ -172,7 +172,7 @@ def _find_or_pull(text: str | None, config: UserConfig, interrupt: Interrupt) ->
 
 def with_origin(error: ModelError, origin: str) -> ModelError:
     """Return the error with what names the file: ``--lora``, or the variable or config that names the model."""
-    from ...engine.errors import AdapterError, ModelError
+    from ...models.errors import AdapterError, ModelError
     from ...presets.written_config import config_file
 
     if isinstance(error, AdapterError):
@@ -183,7 +183,7 @@ def with_origin(error: ModelError, origin: str) -> ModelError:
 
 def pull(reference: HubReference, interrupt: Interrupt | None = None) -> Path:
     """Download a model, with a bar on a terminal; returns its file. Raises ``ModelError``."""
-    from ...engine.model_files.download import pull_model
+    from ...models.hub import pull_model
     from ..render.progress import pulling
 
     with pulling(str(reference)) as show:
@@ -213,8 +213,8 @@ def load_model(
 
     Raises ``ModelError``, and ``KeyboardInterrupt`` after Ctrl-C.
     """
-    from ...engine.errors import AbortedError, ModelError
-    from ...engine.model_files.model_name import model_name
+    from ...models.errors import AbortedError, ModelError
+    from ...models.listing import model_name
     from ..render.progress import loading
 
     spec = find_model(options, interrupt, tokens)

@@ -18,9 +18,9 @@ def chosen_model(options: ModelOptions) -> SettingValue:
     Nothing is downloaded. A model that is not here is named as it was typed, and a note says what is wrong, or how
     it comes here.
     """
-    from ...engine.errors import ModelError
-    from ...engine.model_files.model_name import model_name
-    from ...engine.model_path import locate
+    from ...models.errors import ModelError
+    from ...models.folders import locate
+    from ...models.listing import model_name
     from ...presets.resolve import SettingValue
     from ...presets.user_defaults import user_config
 

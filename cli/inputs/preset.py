@@ -179,7 +179,7 @@ def _is_gguf(path: Path) -> bool:
 
 
 def _import_gguf(path: Path) -> Imported:
-    from ...engine.gguf_metadata import read_metadata
+    from ...models.gguf import read_metadata
     from ...presets.errors import PresetError
     from ...presets.foreign.importing import import_metadata
 

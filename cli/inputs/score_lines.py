@@ -31,7 +31,7 @@ def score_lines(
         is_strict: True if a prompt that does not fit into the context with its choices is an error; otherwise its
             first tokens are left out.
     """
-    from ...engine.errors import AbortedError, ModelError
+    from ...models.errors import AbortedError, ModelError
     from ..render.progress import counting
 
     failures = 0

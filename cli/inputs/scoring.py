@@ -91,8 +91,8 @@ def _score_cut_choices(
     model: Model, choices: Sequence[_CutChoice], progress: Callable[[int, int], None] | None
 ) -> dict[str, list[PromptToken]]:
     """Return the scored tokens of each choice by its text. Choices that share a prompt are scored together."""
-    from ...engine.errors import ModelError
     from ...engine.scoring import score_choices
+    from ...models.errors import ModelError
 
     groups: dict[tuple[int, ...], list[_CutChoice]] = {}
     for choice in choices:

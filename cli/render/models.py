@@ -11,8 +11,7 @@ from .tables import print_wrapped, table
 from .text import file_size, visible
 
 if TYPE_CHECKING:
-    from ...engine.model_files.facts import ModelFacts
-    from ...engine.model_files.summary import ModelSummary
+    from ...models.facts import ModelFacts, ModelSummary
 
 _FACT_COLUMNS = 17
 _COUNTS = (

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from rich.progress import Progress, ProgressColumn, TaskID
 
-    from ...engine.model_files.download import PullProgress
     from ...logprobs.events import Event
+    from ...models.hub import PullProgress
 
 from ..visible_bar import visible_bar
 from .text import file_size, visible

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from ...engine.gguf import check_gguf
+from ...models.gguf import check_gguf
 from ..errors import RecoverError
 
 

@@ -151,7 +151,7 @@ def test_a_signal_stops_reading(environment, number):
 UNNEEDED = (
     *("rich", "jinja2", "httpx", "huggingface_hub", "prompt_toolkit", "markdown_it", "llguidance", "ray"),
     *("llama_cpp.llama", "numpy.random", "typer._adapters"),
-    *("logitsmith.engine.model_files.resolve", "logitsmith.presets.config_table"),
+    *("logitsmith.models.resolve", "logitsmith.presets.config_table"),
 )
 
 

@@ -10,7 +10,7 @@ import struct
 from pathlib import Path
 
 from logitsmith.engine import locate
-from logitsmith.engine.gguf_header import HeaderReader
+from logitsmith.models.gguf import HeaderReader
 
 LAYERS = 2
 TOKENS = 8192

@@ -16,7 +16,7 @@ from logitsmith.engine import (
     read_metadata,
     resolve_model,
 )
-from logitsmith.engine.gguf_header import TENSOR_TYPES
+from logitsmith.models.gguf import TENSOR_TYPES
 
 
 def string(text):

@@ -31,6 +31,6 @@ def test_bundled_model_is_found_without_importing_its_package(monkeypatch):
 
 def test_without_a_model_the_message_says_how_to_get_one(monkeypatch):
     monkeypatch.delenv("GEN_MODEL", raising=False)
-    monkeypatch.setattr("logitsmith.engine.model_path.BUNDLED_PACKAGE", "no_such_package")
+    monkeypatch.setattr("logitsmith.models.folders.BUNDLED_PACKAGE", "no_such_package")
     with pytest.raises(ModelError, match=r"give one with path=FILE.gguf or \$GEN_MODEL"):
         locate()

@@ -14,6 +14,6 @@ def home(tmp_path, monkeypatch):
     for name in VARIABLES:
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.setattr("logitsmith.engine.model_files.locations._OLLAMA_SERVICES", ())
-    monkeypatch.setattr("logitsmith.engine.model_files.listing.bundled_model", lambda: None)
+    monkeypatch.setattr("logitsmith.models.folders._OLLAMA_SERVICES", ())
+    monkeypatch.setattr("logitsmith.models.listing.bundled_model", lambda: None)
     return tmp_path

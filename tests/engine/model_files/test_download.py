@@ -9,7 +9,7 @@ import pytest
 huggingface_hub = pytest.importorskip("huggingface_hub")
 
 from logitsmith.engine import ModelError, parse_hub_reference, pull_model, resolve_model  # noqa: E402
-from logitsmith.engine.model_files import hub_requests  # noqa: E402
+from logitsmith.models import hub as hub_requests  # noqa: E402
 
 from ...hub_server import HubServer, Repository  # noqa: E402
 
@@ -311,7 +311,7 @@ def test_offline_by_choice(hub, cache, monkeypatch):
 
 
 def test_without_the_extra(hub, cache, monkeypatch):
-    monkeypatch.setattr("logitsmith.engine.model_files.download.can_pull", lambda: False)
+    monkeypatch.setattr("logitsmith.models.hub.can_pull", lambda: False)
     with pytest.raises(ModelError, match=r"downloads need a Python package: pip install 'huggingface-hub>="):
         pull()
 

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from logitsmith.engine.model_files.model_name import model_name
+from logitsmith.models.listing import model_name
 
 from .folders import in_ollama, write_tiny
 

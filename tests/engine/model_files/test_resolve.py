@@ -30,7 +30,7 @@ def models(home, monkeypatch):
     files |= {"q4": snapshot / "Tiny-Q4_K_M.gguf", "q8": snapshot / "Tiny-Q8_0.gguf"}
     files["q2"] = snapshot / "deep/Tiny-Q2_K.gguf"
     files["old"] = write_tiny(home / "old/me_Flat-GGUF_flat-Q8_0.gguf")
-    monkeypatch.setattr("logitsmith.engine.model_files.locations.llama_cpp_folders", lambda _: [home / "old"])
+    monkeypatch.setattr("logitsmith.models.folders.llama_cpp_folders", lambda _: [home / "old"])
     (home / "here").mkdir()
     monkeypatch.chdir(home / "here")
     return {**blobs, **files}

