@@ -23,7 +23,8 @@ from tempfile import TemporaryDirectory
 
 import llama_cpp.llama_cpp as lib
 import numpy as np
-from logitsmith.engine import Context, Model
+from logitsmith.engine import Model
+from logitsmith.engine.context import Context
 from numpy.typing import NDArray
 
 from tests.engine.quantized_models import QUANTIZATIONS, QuantizedModels

@@ -14,7 +14,8 @@ import sys
 from pathlib import Path
 from time import perf_counter
 
-from logitsmith.engine import Model, locate, plan_load
+from logitsmith.engine import Model, locate
+from logitsmith.engine.native.options import plan_load
 
 from .quartiles import quartiles
 

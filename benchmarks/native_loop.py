@@ -9,7 +9,7 @@ from typing import Any
 
 import llama_cpp.llama_cpp as lib
 from logitsmith.engine import Model
-from logitsmith.engine.native_context import NativeContext
+from logitsmith.engine.native.context import NativeContext
 
 from .native_grammar import NativeGrammar, Rows
 

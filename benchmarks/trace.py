@@ -21,7 +21,7 @@ from time import thread_time
 import numpy as np
 from logitsmith.cli.render import jsonl
 from logitsmith.engine import Event, Model, Token, generate, locate
-from logitsmith.engine.trace_reader import TraceReader
+from logitsmith.engine.token_records import TraceReader
 from logitsmith.samplers import build
 
 from .native_loop import DecodeClock

@@ -10,11 +10,11 @@ from ..grammars.errors import GrammarError
 from ..logprobs.events import EXACT, BatchExactness, Done, Start, Token
 from ..models.errors import AbortedError, ModelError
 from ..samplers.errors import SamplingError
-from .decoder_driver import DecoderDriver
-from .generation_task import GenerationRequest, GenerationTask
+from .decoder import DecoderDriver
+from .generation import GenerationRequest, GenerationTask
 from .model import Model
-from .native_context import Logits
-from .sequence_slots import NewTokens, SequenceSlot, SequenceSlots
+from .native.context import Logits
+from .slots import NewTokens, SequenceSlot, SequenceSlots
 
 
 @dataclass(frozen=True)

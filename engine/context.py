@@ -1,13 +1,45 @@
-"""A context: the tokens that the model has read, and the logits of what comes next."""
+"""One sequence of a context: reads prompts, takes tokens, keeps or moves what it holds."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
 
 from ..common.text import count_noun
 from ..models.errors import AbortedError, ModelError
-from .native_context import Logits, NativeContext
-from .prompt_pieces import PromptPieces
+from .native.context import Logits, NativeContext
+
+PIECE_TOKENS = 64
+"""The fewest tokens for llama.cpp's tiled flash attention kernel.
+
+What that kernel computes for a token does not depend on where a text is divided.
+"""
+
+
+class PromptPieces(NamedTuple):
+    """How an empty context reads a prompt: in batches, which may be divided into pieces.
+
+    ``batch``: the tokens of a batch; ``piece``: a batch that is divided at a multiple of so many tokens is
+    computed alike. It is ``batch`` where only whole batches are.
+    """
+
+    batch: int
+    piece: int
+
+    def reusable(self, common: int, length: int) -> int:
+        """How many of ``common`` tokens at the beginning can be kept for a prompt of ``length`` tokens.
+
+        They end where a batch ends. Or they end between two pieces, if the prompt's batch goes on for a piece.
+        """
+        start = common - common % self.batch
+        inside = (common - start) // self.piece * self.piece
+        before_last = (min(length - start, self.batch) - self.piece) // self.piece * self.piece
+        return start + max(0, min(inside, before_last))
+
+    def end_of_batch(self, position: int) -> int:
+        """Where the batch ends that a position is in."""
+        return position - position % self.batch + self.batch
+
 
 Progress = Callable[[int, int], None]
 """Called with how many tokens of a prompt are done, and with their total, after each batch."""
@@ -283,3 +315,52 @@ class Context:
         self._exact_tokens, self._prompt_logits = min(self._exact_tokens, count), None
         self._logits = None
         return count
+
+
+class ContextShift:
+    """The capacity of a context that discards older tokens when it is full.
+
+    As llama.cpp's ``--context-shift``: the context counts as full when one more token fits. Its first ``keep``
+    tokens stay, half of those after them are discarded, and the others move up. Their keys and values are not
+    computed again, so they still depend on what was discarded. Raises ``ModelError`` if the model cannot shift.
+
+    Attributes: ``keep``; ``count``: how often tokens were discarded; ``max_rows``: see `Context`.
+    """
+
+    def __init__(self, context: Context, keep: int) -> None:
+        if keep < -1:
+            raise ModelError(f"keep_on_shift: {keep} is not ≥ -1")
+        if context.why_it_cannot_shift is not None:
+            raise ModelError(
+                f"context shift: this model cannot drop the older tokens of a text: {context.why_it_cannot_shift}"
+            )
+        self._context = context
+        self.keep = keep
+        self.count = 0
+        self.max_rows = context.max_rows
+
+    def keep_of_prompt(self, prompt_tokens: int, adds_bos: bool) -> None:
+        """Resolve ``keep`` as llama.cpp does: -1, or more than there are, is the whole prompt; BOS stays too."""
+        if self.keep < 0 or self.keep > prompt_tokens:
+            self.keep = prompt_tokens
+        else:
+            self.keep += adds_bos
+
+    @property
+    def remaining(self) -> int:
+        """How many more tokens fit before older ones are discarded."""
+        return self._context.remaining - 1
+
+    def make_room(self, rejected: int) -> bool:
+        """Remove the last ``rejected`` tokens, and discard half of those after ``keep``.
+
+        Returns False if there is nothing to discard.
+        """
+        context = self._context
+        context.truncate(len(context.tokens) - rejected)
+        discarded = (len(context.tokens) - self.keep) // 2
+        if discarded < 1:
+            return False
+        context.discard(self.keep, discarded)
+        self.count += 1
+        return True

@@ -1,35 +1,40 @@
-"""A loaded model with its vocabulary and one context."""
+"""A model: loaded, opened for contexts, and identified."""
 
 from __future__ import annotations
 
+import hashlib
+import io
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, BinaryIO
 
 from ..common.machine import MAX_SLOTS
 from ..logprobs.events import EXACT, BatchExactness
 from ..models.errors import ModelError
 from ..models.gguf import duplicate_token
 from ..models.listing import model_name
-from .compute_options import ComputeOptions
-from .context import Context
-from .context_options import ContextOptions
-from .decode_plan import DecodePlan
-from .early_load import EarlyLoad
-from .gpu_options import GpuOptions
-from .load_plan import LLAMA_CPPS_DEFAULTS, LLAMA_CPPS_GPU_DEFAULTS, LoadPlan, check_number, plan_load
-from .metadata_overrides import MetadataOverrides
-from .native_context import NativeContext
-from .native_model import NativeModel
-from .prompt_chunks import PromptChunks
-from .prompt_pieces import PIECE_TOKENS
-from .row_probe import probe_decode_plan
-from .sequence_slots import SequenceSlots
-from .slots import default_slots
+from ..models.names import part_paths
+from .context import PIECE_TOKENS, Context
+from .exactness import DecodePlan, probe_decode_plan
+from .native.context import NativeContext, SequenceSpan
+from .native.model import EarlyLoad, NativeModel
+from .native.options import (
+    LLAMA_CPPS_DEFAULTS,
+    LLAMA_CPPS_GPU_DEFAULTS,
+    ComputeOptions,
+    ContextOptions,
+    GpuOptions,
+    LoadPlan,
+    MetadataOverrides,
+    check_number,
+    default_slots,
+    plan_load,
+)
+from .slots import PromptChunks, SequenceSlots
 from .vocabulary import Vocabulary
 
 
@@ -224,7 +229,6 @@ class Model:
         ``threads`` is among it: beyond 256 tokens, they change what llama.cpp computes for a single token. Raises
         ``ModelError`` for a file that cannot be read any more.
         """
-        from .model_identity import fingerprint  # noqa: PLC0415 - few runs need it
 
         return {
             "fingerprint": fingerprint(self.path),
@@ -245,7 +249,6 @@ class Model:
 
         It is measured on some tokens. Raises ``ModelError``.
         """
-        from .kernel_digest import kernel_digest  # noqa: PLC0415 - few runs need it
 
         return kernel_digest(self._native, self.threads, self._options.compute, self._adapters)
 
@@ -290,3 +293,88 @@ def _free_memory_bytes() -> int:
         return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable:"))
     except (OSError, StopIteration):
         return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+
+
+_BLOCK_BYTES, _BLOCKS = 65_536, 64
+"""What is read of a file: so many blocks, evenly spread. A whole file would take seconds."""
+
+
+def fingerprint(path: Path) -> str:
+    """SHA-256, in hexadecimal, of the size of a model's files and of 4 MB that are spread evenly over each.
+
+    Two models differ in it unless they agree in all these places. Raises ``ModelError``.
+    """
+    parts = part_paths(path)
+    try:
+        return _fingerprint(tuple((part, *_size_and_time(part)) for part in parts))
+    except OSError as error:
+        raise ModelError(f"{error.filename}: the file cannot be read ({error.strerror})") from None
+
+
+def _size_and_time(path: Path) -> tuple[int, int]:
+    status = path.stat()
+    return status.st_size, status.st_mtime_ns
+
+
+@lru_cache(maxsize=16)
+def _fingerprint(parts: Iterable[tuple[Path, int, int]]) -> str:
+    """The fingerprint of files with their sizes, and with their times, which tell whether it is still the same."""
+    digest = hashlib.sha256()
+    for path, size, _ in parts:
+        digest.update(size.to_bytes(8, "little"))
+        with path.open("rb") as file:
+            _add_blocks(file, size, digest)
+    return digest.hexdigest()
+
+
+def _add_blocks(file: BinaryIO, size: int, digest: hashlib._Hash) -> None:
+    step = max(_BLOCK_BYTES, (size - _BLOCK_BYTES) // (_BLOCKS - 1))
+    for start in [*range(0, max(1, size - _BLOCK_BYTES), step)][: _BLOCKS - 1]:
+        file.seek(start)
+        digest.update(file.read(_BLOCK_BYTES))
+    file.seek(-min(size, _BLOCK_BYTES), io.SEEK_END)
+    digest.update(file.read(_BLOCK_BYTES))
+
+
+_LENGTH = 256
+"""The shortest context that llama.cpp makes."""
+_PIECE, _ROWS = 64, 8
+"""Tokens that are read at once, as a prompt is; rows that are decoded at once, as the slots of a batch are."""
+
+
+def kernel_digest(
+    model: NativeModel, threads: int, compute: ComputeOptions, adapters: Sequence[tuple[object, float]]
+) -> str:
+    """Return SHA-256, in hexadecimal, of the logits of fixed tokens: of a piece of a prompt, of one row, of eight.
+
+    Two machines with the same digest compute these logits alike, bit for bit. It takes about as long as 75 tokens
+    of a prompt, in a context of its own. Raises ``ModelError``.
+
+    Args:
+        model: the model.
+        threads: of the context.
+        compute: what else its logits depend on.
+        adapters: with their scales.
+    """
+    digest = hashlib.sha256()
+    sequences = _ROWS + 1 if model.decodes_sequences_together else 1
+    native = NativeContext(model, ContextOptions(_LENGTH, threads, _LENGTH, sequences, False, compute), adapters)
+    try:
+        native.decode(_tokens(0, _PIECE, native.width), 0)
+        digest.update(native.logits().tobytes())
+        native.decode(_tokens(1, 1, native.width), _PIECE)
+        digest.update(native.logits().tobytes())
+        if sequences > 1:
+            native.decode_spans(
+                [SequenceSpan(_tokens(row, 1, native.width), 0, row) for row in range(1, sequences)]
+            )
+            for row in range(_ROWS):
+                digest.update(native.logits_at(row).tobytes())
+    finally:
+        native.close()
+    return digest.hexdigest()
+
+
+def _tokens(first: int, count: int, vocabulary: int) -> list[int]:
+    """Tokens from anywhere in the vocabulary."""
+    return [(7919 * (first + place + 1)) % vocabulary for place in range(count)]

@@ -15,9 +15,9 @@ from ..logprobs.records import Trace
 from ..samplers.candidates import Candidates
 from ..samplers.chain import Chain
 from .context import Progress
-from .generation_task import prompt_token_ids
+from .generation import prompt_token_ids
 from .model import Model
-from .trace_reader import TraceReader
+from .token_records import TraceReader
 
 Probabilities = NDArray[np.float64]
 

@@ -12,8 +12,8 @@ from ..logprobs.events import PromptToken
 from ..logprobs.records import Distribution
 from ..models.errors import AbortedError, ModelError
 from .context import Progress
-from .logprob_reader import LogprobReader, LogprobRequest
 from .model import Model
+from .token_records import LogprobReader, LogprobRequest
 
 CHOSEN_ONLY = LogprobRequest(0)
 """The logprobs of the text's own tokens, and no others."""

@@ -1,58 +1,278 @@
-"""How many requests are computed at a time, and the memory that they and the model take."""
+"""The sequences of a batch's context: their chunks, and beginnings that they share."""
 
 from __future__ import annotations
 
-from pathlib import Path
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from time import perf_counter
+from typing import NamedTuple
 
-from ..models.gguf import read_header
-from ..models.names import model_bytes
+import numpy as np
 
-DEFAULT_CONTEXT_TOKENS = 4096
-"""A compromise: room for long prompts, without the memory that the length a model was trained with may take."""
-_SLOTS_PER_THREAD, _MAX_SLOTS = 4, 8
-"""Enough requests to keep the threads busy; every slot takes memory. benchmarks/batch.py measures the speed."""
-_BYTES_OF_KEY_AND_VALUE = 4
-"""Two numbers of two bytes each, llama.cpp's default."""
-_BUFFERS_BYTES = 400_000_000
-"""What llama.cpp's buffers and Python take beside the weights and the cache, generously."""
+from ..logprobs.events import EXACT, BatchExactness
+from .context import PIECE_TOKENS, check_prompt
+from .exactness import DecodePlan, DecodeTimes, GroupSizes, RowGroup, divide_rows
+from .native.context import Logits, NativeContext, SequenceSpan
 
-
-def default_slots(threads: int) -> int:
-    """Return how many requests keep so many threads busy: four per thread, at most 8."""
-    return min(_MAX_SLOTS, _SLOTS_PER_THREAD * threads)
+_ALIGNED_TOKENS = 16
+"""llama.cpp's kernels take rows in groups of at most so many, and compute what is left by others."""
 
 
-def cache_bytes_per_token(layers: int, embedding: int, heads: int, kv_heads: int) -> int:
-    """Return the memory for the keys and values of one token.
+@dataclass(frozen=True)
+class PromptChunks:
+    """Divides prompts where llama.cpp computes the same as for a `Context`: at its batches, and between them.
+
+    The last chunk of a batch and those before it, as far as they are read together, have at least `PIECE_TOKENS`.
+
+    Attributes:
+        batch: the most tokens that a `Context` reads at once.
+        isolated: only whole batches are chunks, so that the calls are those of a `Context`.
+        is_divisible: it makes no difference where a batch is divided. So chunks are short, and several are read at
+            once; otherwise, each is read by itself.
+    """
+
+    batch: int
+    isolated: bool = False
+    is_divisible: bool = False
+
+    def ends(self, length: int) -> list[int]:
+        """Where the chunks of a prompt end."""
+        ends: list[int] = []
+        step = _ALIGNED_TOKENS if self.is_divisible else PIECE_TOKENS
+        for start in range(0, length, self.batch):
+            end = min(start + self.batch, length)
+            if not self.isolated:
+                ends += range(start + step, end - PIECE_TOKENS + 1, step)
+            ends.append(end)
+        return ends
+
+    def read_ends(self, ends: Sequence[int]) -> Sequence[int]:
+        """Where the tokens end that are read at once, of chunks with these ``ends``."""
+        if not self.is_divisible:
+            return ends
+        return [end for end in ends if end % self.batch == 0 or end == ends[-1]]
+
+
+def shared_tokens(
+    held: Sequence[int], held_ends: Sequence[int], prompt: Sequence[int], ends: Sequence[int]
+) -> int:
+    """Return how many tokens at the start of a prompt are held, in chunks that the prompt would be read in.
 
     Args:
-        layers: of the model.
-        embedding: its width.
-        heads: of attention.
-        kv_heads: heads of keys and values.
+        held: the tokens that are held.
+        held_ends: where their chunks end.
+        prompt: the tokens of the prompt.
+        ends: where its chunks would end.
     """
-    return layers * (embedding // max(1, heads)) * kv_heads * _BYTES_OF_KEY_AND_VALUE
+    shared = 0
+    for held_end, end in zip(held_ends, ends, strict=False):
+        if held_end != end or end >= len(prompt) or held[shared:end] != prompt[shared:end]:
+            break
+        shared = end
+    return shared
 
 
-def estimate_memory(path: Path, sequences: int, length: int | None) -> int:
-    """Return about how many bytes a process takes that decodes so many sequences at once.
+_FILLER = (0,)
+"""The token of a slot that only fills a group."""
+_LONGEST_DIVIDED_RUN = 8
+"""Tokens of one slot that are read one by one beside others, rather than at once. More take less time at once."""
 
-    The weights, the keys and values of all sequences, and buffers. Raises ``ModelError``.
 
-    Args:
-        path: the GGUF file; of a split model, any part.
-        sequences: how many there are.
-        length: the context of each, tokens; None: as `Model.load` chooses it; 0: as the model was trained.
+class SequenceSlot:
+    """The room for one request: one sequence of tokens.
+
+    Attributes:
+        number: the number of the sequence.
+        length: how many tokens fit.
+        max_rows: how many can be read at once with the logits of each.
+        tokens: those in the slot.
+        chunk_ends: where the chunks of the prompt end. Another slot may copy the chunks that it would read alike.
     """
-    numbers = {key: value for key, value in read_header(path).values.items() if isinstance(value, int)}
 
-    def number(name: str, default: int) -> int:
-        return next((value for key, value in numbers.items() if key.endswith(f".{name}")), default)
+    def __init__(self, number: int, length: int, max_rows: int) -> None:
+        self.number = number
+        self.length = length
+        self.max_rows = max_rows
+        self.tokens: list[int] = []
+        self.chunk_ends: list[int] = []
 
-    trained = number("context_length", DEFAULT_CONTEXT_TOKENS)
-    tokens = min(DEFAULT_CONTEXT_TOKENS, trained) if length is None else length or trained
-    heads = number("attention.head_count", 1)
-    cache = cache_bytes_per_token(
-        number("block_count", 0), number("embedding_length", 0), heads, number("attention.head_count_kv", heads)
-    )
-    return model_bytes(path) + sequences * tokens * cache + _BUFFERS_BYTES
+    @property
+    def remaining(self) -> int:
+        """How many more tokens fit."""
+        return self.length - len(self.tokens)
+
+
+class NewTokens(NamedTuple):
+    """Tokens that are to be appended to a slot."""
+
+    slot: SequenceSlot
+    tokens: Sequence[int]
+
+
+class SequenceSlots:
+    """All sequence slots of one context.
+
+    Each prompt is read separately, in chunks for which llama.cpp computes the same as for a `Context`; prompts
+    share chunks that both would read.
+
+    Single tokens of several sequences are read in one batch, as ``plan`` allows it, in those groups that take the
+    least time; a slot between them that has no token gets one that is removed again. Where llama.cpp computes a
+    token without neighbours by another kernel, such a token is read several times, and all copies but the first
+    are removed. So other sequences change nothing, as far as ``exactness`` promises it. Without a plan, every
+    sequence is read separately.
+    """
+
+    def __init__(
+        self, native: NativeContext, count: int, chunks: PromptChunks, plan: DecodePlan | None = None
+    ) -> None:
+        self._native = native
+        self._plan = plan
+        self._chunks = chunks
+        # Some tokens are kept free for the copies of a token without neighbours.
+        self.length = native.length - (plan.lone_copies - 1 if plan is not None else 0)
+        max_rows = min(PIECE_TOKENS - 1, chunks.batch)
+        self.all = [SequenceSlot(number, self.length, max_rows) for number in range(count)]
+        self._can_truncate = native.can_truncate
+        self._sizes = GroupSizes(() if plan is None else plan.counts, count, native.can_truncate)
+
+    @property
+    def exactness(self) -> BatchExactness:
+        """What holds for the answers that are computed in these slots."""
+        return EXACT if self._plan is None else self._plan.exactness
+
+    @property
+    def group_sizes(self) -> tuple[int, ...]:
+        """How many slots are decoded at once, for each decode, while all are in use and empty."""
+        numbers = tuple(slot.number for slot in self.all)
+        if self._plan is None:
+            return (1,) * len(numbers)
+        lone_rows = (self._plan.lone_rows(0),) * len(numbers)
+        return tuple(size for _, size in divide_rows(numbers, lone_rows, self._sizes, self._plan.times.table))
+
+    def read(self, slot: SequenceSlot, prompt: Sequence[int]) -> int:
+        """Make ``prompt`` the whole content of a slot; returns how many of its tokens some slot held already.
+
+        Raises ``ModelError`` for a prompt that is empty or does not fit.
+        """
+        check_prompt(prompt, slot.length, "a request has room for")
+        prompt = list(prompt)
+        ends = self._chunks.ends(len(prompt))
+        kept = self._copy_prefix(slot, prompt, ends) if self._can_truncate else 0
+        self._truncate(slot, kept)
+        for start, end in pairwise([kept, *(end for end in self._chunks.read_ends(ends) if end > kept)]):
+            tokens = prompt[start:end]
+            self._native.decode_spans([SequenceSpan(tokens, start, slot.number)], all_logits=False)
+            slot.tokens.extend(tokens)
+            slot.chunk_ends += (chunk_end for chunk_end in ends if start < chunk_end <= end)
+        return kept
+
+    def prompt_rows(self) -> list[Logits]:
+        """The logits after the prompt that was read last."""
+        return [self._native.logits()]
+
+    def push(self, appends: Sequence[NewTokens]) -> Iterator[tuple[SequenceSlot, list[Logits]]]:
+        """Append tokens to slots; yields each slot with its logits, which are valid until the next slot's."""
+        plan = self._plan
+        if plan is None:
+            for append in appends:
+                yield self._push_run(append)
+            return
+        single: dict[int, NewTokens] = {}
+        for append in appends:
+            if len(append.tokens) == 1:
+                single[append.slot.number] = append
+            else:
+                yield self._push_run(append)
+        numbers = tuple(sorted(single))
+        lone_rows = tuple(plan.lone_rows(len(single[number].slot.tokens)) for number in numbers)
+        for group in divide_rows(numbers, lone_rows, self._sizes, plan.times.table):
+            if group.size > 1:
+                yield from self._push_group(group, single, plan.times)
+            elif group.first in single:
+                yield self._push_lone(single.pop(group.first), plan)
+
+    def reads_one_by_one(self, count: int) -> bool:
+        """True if so many tokens of one slot, pushed one by one, give the logits that they give at once."""
+        return self._plan is not None and self._plan.runs.get(count, False)
+
+    def _push_run(self, append: NewTokens) -> tuple[SequenceSlot, list[Logits]]:
+        """Append tokens to one slot. Once for each number of them, they are then read again, one by one."""
+        slot, tokens = append
+        plan, count = self._plan, len(tokens)
+        rows = self._decode([append])
+        if plan is None or count in plan.runs or count > _LONGEST_DIVIDED_RUN or not self._can_truncate:
+            slot.tokens.extend(tokens)
+            return slot, rows
+        at_once = [row.copy() for row in rows]
+        self._native.forget(len(slot.tokens), slot.number)
+        one_by_one = [self._push_lone(NewTokens(slot, (token,)), plan)[1][0].copy() for token in tokens]
+        plan.runs[count] = all(map(np.array_equal, at_once, one_by_one))
+        if not plan.runs[count]:
+            self._truncate(slot, len(slot.tokens) - count)
+            return self._push_run(append)
+        return slot, at_once
+
+    def _push_lone(self, append: NewTokens, plan: DecodePlan) -> tuple[SequenceSlot, list[Logits]]:
+        """Append one token. It is read as often as the plan wants it; all copies but the first are removed."""
+        slot, tokens = append
+        copies = plan.lone_rows(len(slot.tokens))
+        began = perf_counter()
+        rows = self._decode([NewTokens(slot, [*tokens] * copies)])[:1]
+        plan.times.note(copies, perf_counter() - began)
+        slot.tokens.extend(tokens)
+        if copies > 1:
+            self._native.forget(len(slot.tokens), slot.number)
+        return slot, rows
+
+    def _push_group(
+        self, group: RowGroup, single: dict[int, NewTokens], times: DecodeTimes
+    ) -> Iterator[tuple[SequenceSlot, list[Logits]]]:
+        """Append a token to each of a group's slots that has one, and take it out of ``single``.
+
+        In the other slots, one is removed again.
+        """
+        slots = self.all[group.first : group.first + group.size]
+        fillers = [slot for slot in slots if slot.number not in single]
+        for slot in fillers:  # a prompt that could not be read may have left tokens
+            self._native.forget(len(slot.tokens), slot.number)
+        began = perf_counter()
+        rows = self._decode([single.get(slot.number) or NewTokens(slot, _FILLER) for slot in slots])
+        times.note(group.size, perf_counter() - began)
+        for slot in fillers:
+            self._native.forget(len(slot.tokens), slot.number)
+        for slot, row in zip(slots, rows, strict=True):
+            append = single.pop(slot.number, None)
+            if append is not None:
+                slot.tokens.extend(append.tokens)
+                yield slot, [row]
+
+    def _decode(self, appends: Sequence[NewTokens]) -> list[Logits]:
+        self._native.decode_spans(
+            [SequenceSpan(tokens, len(slot.tokens), slot.number) for slot, tokens in appends]
+        )
+        return [self._native.logits_at(index) for index in range(sum(len(tokens) for _, tokens in appends))]
+
+    def _copy_prefix(self, slot: SequenceSlot, prompt: Sequence[int], ends: Sequence[int]) -> int:
+        """Copy the slot that shares most with the prompt, unless it is this one; returns the shared tokens."""
+        shared = {other.number: shared_tokens(other.tokens, other.chunk_ends, prompt, ends) for other in self.all}
+        best = max(self.all, key=lambda other: shared[other.number])
+        if shared[best.number] > shared[slot.number]:
+            self._native.forget(0, slot.number)
+            self._native.copy(best.number, slot.number)
+            slot.tokens, slot.chunk_ends = best.tokens[:], best.chunk_ends[:]
+        return max(shared.values())
+
+    def drop(self, slot: SequenceSlot, count: int) -> None:
+        """Remove the last ``count`` tokens of a slot."""
+        if count:
+            self._truncate(slot, len(slot.tokens) - count)
+
+    def _truncate(self, slot: SequenceSlot, length: int) -> None:
+        self._native.forget(length, slot.number)
+        del slot.tokens[length:]
+        slot.chunk_ends = [end for end in slot.chunk_ends if end <= length]
+
+    def close(self) -> None:
+        """Free the memory."""
+        self._native.close()

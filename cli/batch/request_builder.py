@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ...engine.chat import build_prompt, format_chat, open_chat_template
-from ...engine.chat_template import ChatTemplate
-from ...engine.generation_task import GenerationRequest
+from ...engine.generation import GenerationRequest
 from ...engine.model import Model
+from ...engine.templates import ChatTemplate, build_prompt, format_chat, open_chat_template
 from ...samplers.building import build
 from ..errors import note
 from .request_resolver import ResolvedRequest

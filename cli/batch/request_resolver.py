@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any
 
-from ...engine.logprob_reader import LogprobRequest
+from ...engine.token_records import LogprobRequest
 from ...grammars.spec import GrammarSpec, grammar_table, resolve_grammar
 from ...presets.errors import PresetError
 from ...presets.override import Override, parse_set

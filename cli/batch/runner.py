@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 from ...engine.batch import BatchAnswer, generate_many
-from ...engine.generation_task import GenerationRequest
+from ...engine.generation import GenerationRequest
 from ...engine.model import Model
 from ...grammars.errors import GrammarError
 from ...models.errors import ModelError

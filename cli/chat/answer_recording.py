@@ -12,7 +12,7 @@ from .conversation import Conversation
 from .store.records import AnswerRecipe, StoredMessage
 
 if TYPE_CHECKING:
-    from ...engine.chat_template import ChatTemplate
+    from ...engine.templates import ChatTemplate
     from ...logprobs.events import Done, Event, Token
 
 _SECONDS_BETWEEN_WRITES = 0.1

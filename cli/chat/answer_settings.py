@@ -53,7 +53,7 @@ def recipe_of(
         model: the `model_record` of the model.
         dropped: how many messages after the system message are left out of its prompt.
     """
-    from ...engine.generation_task import versions
+    from ...engine.generation import versions
 
     return AnswerRecipe(
         model=model,

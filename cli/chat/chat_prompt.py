@@ -20,8 +20,8 @@ from .reasoning import text_for_template
 from .store.records import StoredMessage
 
 if TYPE_CHECKING:
-    from ...engine.chat_template import ChatTemplate
     from ...engine.model import Model
+    from ...engine.templates import ChatTemplate
 
 OnFull = Literal["stop", "drop"]
 """What to do with a conversation that does not fit: refuse it, or leave out its oldest turns."""
@@ -69,7 +69,7 @@ class PromptMaker:
 
         Raises ``ModelError``.
         """
-        from ...engine.chat import format_chat
+        from ...engine.templates import format_chat
 
         chat = template_messages(messages, self._template)
         text = format_chat(self._model, chat, self._template, self._report_once)

@@ -10,7 +10,7 @@ from .chat_prompt import template_messages
 from .store.records import StoredMessage
 
 if TYPE_CHECKING:
-    from ...engine.chat_template import ChatTemplate
+    from ...engine.templates import ChatTemplate
 
 _TITLES = {"system": "System", "user": "User", "assistant": "Assistant"}
 

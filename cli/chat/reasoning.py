@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from ...engine.chat_template import ReasoningTags
+    from ...engine.templates import ReasoningTags
 
 
 class AnswerPart(NamedTuple):

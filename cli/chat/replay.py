@@ -27,7 +27,7 @@ def constraint_of(model: Model, spec: GrammarSpec | None, beginning: str) -> Con
     """
     if spec is None:
         return None
-    from ...engine.generation_task import start_constraint
+    from ...engine.generation import start_constraint
     from ...grammars.errors import GrammarError
 
     constraint = start_constraint(spec, model)
@@ -102,7 +102,7 @@ def check_model(loaded: dict[str, Any], answer: StoredAnswer) -> None:
 
 def _what_changed(model: Model, answer: StoredAnswer) -> str:
     """What is known to be different from when the answer was made."""
-    from ...engine.generation_task import versions
+    from ...engine.generation import versions
 
     recipe = answer.recipe
     now, before = {**model_record(model), **versions()}, {**recipe.model, **recipe.versions}

@@ -18,8 +18,8 @@ from .replay import check_model, constraint_of, model_record, replay
 from .store.records import StoredAnswer, StoredMessage
 
 if TYPE_CHECKING:
-    from ...engine.chat_template import ChatTemplate
     from ...engine.model import Model
+    from ...engine.templates import ChatTemplate
     from ...logprobs.events import Event
 
 _NOTHING_TO_ANSWER = "there is no message of yours to answer"
@@ -53,7 +53,7 @@ class ChatSession:
 
         Raises ``ModelError`` if there is no chat template.
         """
-        from ...engine.chat import open_chat_template
+        from ...engine.templates import open_chat_template
 
         self.model, self.conversation, self.on_full = model, conversation, on_full
         self.template = template or open_chat_template(model)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...engine.generation_task import versions
+from ...engine.generation import versions
 
 
 class Admission:

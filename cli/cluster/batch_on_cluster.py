@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from ...cluster.run import ClusterRun
 from ...cluster.tasks import Task, TaskResult
-from ...engine.slots import default_slots
+from ...engine.native.options import default_slots
 from ..batch.accepted_request import AcceptedRequest
 from ..batch.parts import BatchParts, stop_of
 from ..batch.result_writer import ResultWriter

@@ -8,7 +8,7 @@ from typing import Any
 
 from ...cluster.tasks import FindFile, Task, TaskResult
 from ...engine.batch import BatchAnswer, generate_many
-from ...engine.generation_task import GenerationRequest
+from ...engine.generation import GenerationRequest
 from ...grammars.errors import GrammarError
 from ...models.errors import ModelError
 from ...samplers.errors import SamplingError

@@ -13,11 +13,10 @@ from ...cluster.run import ClusterRun, ClusterRunOptions
 from ...cluster.tasks import ServiceFactory, ServicePlan
 from ...cluster.worker import WorkerNeeds
 from ...common.machine import machine
-from ...engine.generation_task import versions
-from ...engine.load_plan import physical_cores
+from ...engine.generation import versions
 from ...engine.model import Model
-from ...engine.native_build import llama_cpp_build
-from ...engine.slots import estimate_memory
+from ...engine.native.binding import llama_cpp_build
+from ...engine.native.options import estimate_memory, physical_cores
 from ...models.errors import ModelError
 from ...models.names import first_part
 from ..batch.batch_settings import ModelDescription, describe_model

@@ -80,7 +80,7 @@ def _show(setup: _Setup, model: Model, raw_prompt: str, interrupt: Interrupt) ->
         raw_prompt: the prompt without a chat template.
         interrupt: tells whether Ctrl-C was pressed.
     """
-    from ...engine.generation_task import start_constraint
+    from ...engine.generation import start_constraint
     from ...engine.next_token import trace_next
     from ...samplers.building import build
     from ..render.next_token import NamedNextToken, show_table, write_json

@@ -96,8 +96,7 @@ def _generate(
         template: the flags of the chat template.
         interrupt: tells whether Ctrl-C was pressed.
     """
-    from ...engine.generation import generate
-    from ...engine.generation_task import start_constraint
+    from ...engine.generation import generate, start_constraint
     from ...samplers.building import build
     from ..render.progress import reading, without_bar_at_end
 

@@ -55,8 +55,7 @@ def chat_template_source(text: str, *, is_name_meant: bool = True) -> str:
     """
     from ...common.files import TextFileError, read_text_file
     from ...common.text import nearest_name
-    from ...engine.chat import is_chat_template
-    from ...engine.native_chat_template import builtin_chat_templates
+    from ...engine.templates import builtin_chat_templates, is_chat_template
     from ...models.errors import ModelError
 
     if is_chat_template(text):

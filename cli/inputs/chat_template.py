@@ -11,8 +11,8 @@ from ..options.prompt import TemplateOptions
 from .chains import chat_template_source
 
 if TYPE_CHECKING:
-    from ...engine.chat_template import ChatTemplate
     from ...engine.model import Model
+    from ...engine.templates import ChatTemplate
 
 
 class ChatTemplateFlags:
@@ -38,7 +38,7 @@ class ChatTemplateFlags:
 
     def open(self, model: Model) -> ChatTemplate | None:
         """The template of these flags; None: neither is given. Raises ``ModelError``."""
-        from ...engine.chat import open_chat_template
+        from ...engine.templates import open_chat_template
 
         if self.source is None and self.variables is None:
             return None
@@ -47,7 +47,7 @@ class ChatTemplateFlags:
 
 def _read_flag(flag: str, text: str, variables: dict[str, Any] | None) -> str:
     from ...common.errors import LogitsmithError
-    from ...engine.chat import check_chat_template
+    from ...engine.templates import check_chat_template
 
     try:
         source = chat_template_source(text, is_name_meant=flag == "--chat-template")

@@ -84,9 +84,9 @@ def _versions(examination: Examination) -> dict[str, str | None]:
 
 def _llama_cpp(examination: Examination) -> dict[str, Any] | None:
     try:
-        from ...engine.load_plan import physical_cores
         from ...engine.model import Model  # noqa: F401 - with Model, all that runs use
-        from ...engine.native_build import llama_cpp_build
+        from ...engine.native.binding import llama_cpp_build
+        from ...engine.native.options import physical_cores
     except LogitsmithError as error:  # it knows what to do
         examination.report(error.problem, error.advice)
         return None

@@ -14,8 +14,8 @@ from ..options.model import LogOptions, ModelOptions
 from .model import ModelSpec, load_arguments
 
 if TYPE_CHECKING:
-    from ...engine.early_load import EarlyLoad
-    from ...engine.load_plan import LoadPlan
+    from ...engine.native.model import EarlyLoad
+    from ...engine.native.options import LoadPlan
 
 _MAX_BYTES = 500_000_000
 """A larger file gets its bar, and Ctrl-C stops it also while it is mapped: `EarlyLoad` has neither."""
@@ -48,7 +48,7 @@ def load_early(
     if spec is None or plan is None:
         yield None
         return
-    from ...engine.early_load import EarlyLoad
+    from ...engine.native.model import EarlyLoad
 
     load = EarlyLoad(plan)
     try:
@@ -79,7 +79,7 @@ def _plain_spec(options: ModelOptions, tokens: int | None) -> ModelSpec | None:
 
 def _plan(spec: ModelSpec) -> LoadPlan | None:
     """How the model is loaded; None if it cannot be, or has several files."""
-    from ...engine.load_plan import plan_load
+    from ...engine.native.options import plan_load
     from ...models.errors import ModelError
 
     try:

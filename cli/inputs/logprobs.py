@@ -12,7 +12,7 @@ from ...common.text import is_utf8
 from ..options.output import FORMATS, OutputOptions
 
 if TYPE_CHECKING:
-    from ...engine.logprob_reader import LogprobRequest
+    from ...engine.token_records import LogprobRequest
     from ...engine.vocabulary import Vocabulary
 
 _ITEM = re.compile(r'\s*("(?:[^"\\]|\\.)*"|[^,"\s][^,]*|)\s*(,|$)')
@@ -21,7 +21,7 @@ _ID = re.compile(r"<\[(\d{1,12})\]>")
 
 def logprob_request(options: OutputOptions, vocabulary: Vocabulary) -> LogprobRequest:
     """Which logprobs this run reads. Raises ``UsageError`` for a token that the model has not."""
-    from ...engine.logprob_reader import LogprobRequest
+    from ...engine.token_records import LogprobRequest
 
     top = options.logprobs
     if top is None:

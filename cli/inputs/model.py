@@ -14,9 +14,8 @@ from ..options.model import LogOptions, ModelOptions, RopeScaling
 from .overrides import read_overrides, report_new_keys
 
 if TYPE_CHECKING:
-    from ...engine.compute_options import ComputeOptions
-    from ...engine.gpu_options import GpuOptions
     from ...engine.model import Model
+    from ...engine.native.options import ComputeOptions, GpuOptions
     from ...models.errors import ModelError
     from ...models.hub import PullProgress
     from ...models.resolve import HubReference
@@ -73,7 +72,7 @@ def _adapters(options: ModelOptions) -> list[tuple[str, float]]:
 
 
 def _compute_options(options: ModelOptions, report: Callable[[str], object]) -> ComputeOptions:
-    from ...engine.compute_options import ComputeOptions
+    from ...engine.native.options import ComputeOptions
 
     scale = options.rope_scale
     if options.rope_scaling is RopeScaling("none") and not (scale is None and options.rope_freq_scale is None):
@@ -93,8 +92,8 @@ def _compute_options(options: ModelOptions, report: Callable[[str], object]) -> 
 
 def _gpu_options(options: ModelOptions, report: Callable[[str], object]) -> GpuOptions:
     """The settings of GPUs; reports flags that mean nothing without one."""
-    from ...engine.gpu_options import GpuOptions
-    from ...engine.native_build import supports_gpu
+    from ...engine.native.binding import supports_gpu
+    from ...engine.native.options import GpuOptions
 
     flags = {
         "-ngl": options.gpu_layers or None,
@@ -114,7 +113,7 @@ def _gpu_options(options: ModelOptions, report: Callable[[str], object]) -> GpuO
 
 
 def _use_numa(options: ModelOptions) -> None:
-    from ...engine.native_numa import use_numa
+    from ...engine.native.binding import use_numa
 
     if options.numa is not None and not use_numa(options.numa.value):
         note("--numa has no effect: this machine has one NUMA node")
@@ -122,7 +121,7 @@ def _use_numa(options: ModelOptions) -> None:
 
 def show_llama_cpp_messages(options: LogOptions) -> None:
     """Print why, if llama.cpp is about to abort the process; with ``--verbose``, print its log on stderr."""
-    from ...engine.native_log import set_abort_handler, set_log_sink
+    from ...engine.native.binding import set_abort_handler, set_log_sink
     from ..errors import give_up
     from ..render.text import terminal_safe
 

@@ -47,7 +47,7 @@ def prepare_prompt(
         template: the flags of the chat template.
         is_chat: whether the template is used; None: if there is a system message.
     """
-    from ...engine.chat import build_prompt, frame_input
+    from ...engine.templates import build_prompt, frame_input
 
     system = settings.system.value
     if frame.name is None:

@@ -52,8 +52,8 @@ def scored_choices(
         is_strict: raise ``ModelError`` for a prompt that does not fit with a choice.
     """
     from ...common.text import count_noun
-    from ...engine.continuation import tokenize_continuation
     from ...engine.scoring import fit_prompt
+    from ...engine.vocabulary import tokenize_continuation
     from ...logprobs.scores import choice_scores
 
     notes = []

@@ -60,7 +60,7 @@ def write_lines(tokens: Iterable[PromptToken], model: Model, out: TextIO) -> lis
 
     Returns the tokens.
     """
-    from ...engine.generation_task import versions
+    from ...engine.generation import versions
     from ...logprobs.jsonl import done_line, prompt_line, start_line
     from ...logprobs.scores import Score
 

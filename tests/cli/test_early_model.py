@@ -8,7 +8,7 @@ from logitsmith.cli.inputs import early_model
 from logitsmith.cli.inputs.early_model import load_early
 from logitsmith.cli.inputs.model import load_arguments
 from logitsmith.cli.options.model import LogOptions, ModelOptions, NumaStrategy
-from logitsmith.engine.huge_pages import are_offered
+from logitsmith.engine.native.options import are_offered
 
 from .test_signals import CODES, signals, start
 

@@ -79,7 +79,7 @@ def test_flags_of_gpus_say_once_that_there_is_none(gen, flags, which):
 
 
 def test_numa_on_a_machine_with_one_node(gen):
-    from logitsmith.engine.native_numa import numa_nodes
+    from logitsmith.engine.native.binding import numa_nodes
 
     result = gen(PROMPT, *ONE_TOKEN, "--numa", "distribute")
     assert notes(result) == (["--numa has no effect: this machine has one NUMA node"] if numa_nodes() == 1 else [])

@@ -5,7 +5,7 @@ import subprocess
 import sys
 
 import pytest
-from logitsmith.engine.native_binding import SUPPORTED_VERSIONS, binding_version
+from logitsmith.engine.native.binding import SUPPORTED_VERSIONS, binding_version
 
 CHANGED = """
 import llama_cpp.llama_cpp as lib

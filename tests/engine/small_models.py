@@ -13,7 +13,7 @@ import gguf
 import llama_cpp.llama_cpp as lib
 import numpy as np
 from llama_cpp._ggml import libggml
-from logitsmith.engine.native_log import failed_assertions_as_errors, last_complaint
+from logitsmith.engine.native.binding import failed_assertions_as_errors, last_complaint
 
 WIDTH, HEADS, LAYERS, HIDDEN, CONTEXT_TOKENS, EXPERTS = 128, 2, 2, 192, 512, 4
 HEAD_WIDTH = WIDTH // HEADS

@@ -137,7 +137,7 @@ def test_without_memory_for_a_probe_nothing_is_promised(quantized_models, monkey
         raise ModelError("no memory")
 
     with Model.load(quantized_models.path("Q4_K_M"), n_ctx=64) as model:
-        monkeypatch.setattr("logitsmith.engine.row_probe.NativeContext", fail)
+        monkeypatch.setattr("logitsmith.engine.exactness.NativeContext", fail)
         requests = list(make_requests(2, max_tokens=2))
         answers = generate_batch(model, [dataclasses.replace(r, prompt=[5, 6]) for r in requests], 2)
         assert {str(answer.exactness) for answer in answers.values()} == {"to rounding"}

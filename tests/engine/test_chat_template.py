@@ -6,16 +6,9 @@ import re
 from datetime import datetime
 
 import pytest
-from logitsmith.engine import (
-    ChatPrompt,
-    JinjaChatTemplate,
-    ModelError,
-    ReasoningTags,
-    builtin_chat_templates,
-    format_chat,
-    open_chat_template,
-)
-from logitsmith.engine.template_budget import MAX_TEXT_CHARACTERS
+from logitsmith.engine import ModelError, ReasoningTags, builtin_chat_templates, format_chat, open_chat_template
+from logitsmith.engine.template_sandbox import MAX_TEXT_CHARACTERS
+from logitsmith.engine.templates import ChatPrompt, JinjaChatTemplate
 
 SYSTEM = {"role": "system", "content": "Be brief."}
 USER = {"role": "user", "content": "Hi <b>"}

@@ -4,7 +4,8 @@ from contextlib import contextmanager
 
 import numpy as np
 import pytest
-from logitsmith.engine import AbortedError, Context, Model, ModelError, locate
+from logitsmith.engine import AbortedError, Model, ModelError, locate
+from logitsmith.engine.context import Context
 
 TEXT = "The keeper of the lighthouse wrote each evening about the weather, the ships and the sea. " * 6
 

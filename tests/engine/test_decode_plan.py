@@ -2,8 +2,14 @@
 
 import numpy as np
 import pytest
-from logitsmith.engine.decode_plan import DecodePlan, ProbeRow, choose_decode_plan, common_plan
-from logitsmith.engine.row_groups import GroupSizes, divide_rows
+from logitsmith.engine.exactness import (
+    DecodePlan,
+    GroupSizes,
+    ProbeRow,
+    choose_decode_plan,
+    common_plan,
+    divide_rows,
+)
 from logitsmith.logprobs.events import BatchExactness, ExactnessLevel
 
 EXACT, AMONG, ROUNDING = ExactnessLevel.EXACT, ExactnessLevel.AMONG_THEMSELVES, ExactnessLevel.ROUNDING

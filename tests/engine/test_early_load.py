@@ -4,7 +4,9 @@ import sys
 import time
 
 import pytest
-from logitsmith.engine import ComputeOptions, EarlyLoad, Model, ModelError, plan_load
+from logitsmith.engine import ComputeOptions, Model, ModelError
+from logitsmith.engine.native.model import EarlyLoad
+from logitsmith.engine.native.options import plan_load
 
 from .small_models import make_metadata, random_tensors, tensor_shapes, write_file
 
@@ -34,8 +36,8 @@ def test_it_is_the_same_model(small_model, arguments):
 def test_it_is_loaded_once(small_model, monkeypatch):
     plan, load = early(small_model)
     load._thread.join()
-    monkeypatch.setattr("logitsmith.engine.native_model.lib.llama_model_load_from_file", None)
-    monkeypatch.setattr("logitsmith.engine.native_context.lib.llama_init_from_model", None)
+    monkeypatch.setattr("logitsmith.engine.native.model.lib.llama_model_load_from_file", None)
+    monkeypatch.setattr("logitsmith.engine.native.context.lib.llama_init_from_model", None)
     with Model.from_plan(plan, early=load) as model:
         assert model.context.length == 512
 

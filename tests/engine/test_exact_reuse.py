@@ -6,8 +6,8 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 from logitsmith.engine import Model, Start, Token, generate
-from logitsmith.engine.compute_options import ComputeOptions
-from logitsmith.engine.prompt_pieces import PromptPieces
+from logitsmith.engine.context import PromptPieces
+from logitsmith.engine.native.options import ComputeOptions
 from logitsmith.samplers import build
 
 from .quantized_models import QUANTIZATIONS

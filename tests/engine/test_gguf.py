@@ -6,17 +6,9 @@ import struct
 from pathlib import Path
 
 import pytest
-from logitsmith.engine import (
-    Model,
-    ModelError,
-    check_gguf,
-    locate,
-    plan_load,
-    read_facts,
-    read_metadata,
-    resolve_model,
-)
-from logitsmith.models.gguf import TENSOR_TYPES
+from logitsmith.engine import Model, ModelError, locate, read_facts, read_metadata, resolve_model
+from logitsmith.engine.native.options import plan_load
+from logitsmith.models.gguf import TENSOR_TYPES, check_gguf
 
 
 def string(text):

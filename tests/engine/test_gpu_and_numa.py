@@ -3,9 +3,11 @@
 import llama_cpp.llama_cpp as lib
 import pytest
 from logitsmith.common import machine as limits
-from logitsmith.engine import GpuOptions, ModelError, native_gpu, use_numa
-from logitsmith.engine import native_numa as numa
-from logitsmith.engine.native_gpu import set_gpu_options
+from logitsmith.engine import GpuOptions, ModelError
+from logitsmith.engine.native import binding as numa
+from logitsmith.engine.native import options as native_gpu
+from logitsmith.engine.native.binding import use_numa
+from logitsmith.engine.native.options import set_gpu_options
 
 
 def test_what_llama_cpp_is_told_where_there_is_a_gpu(monkeypatch):

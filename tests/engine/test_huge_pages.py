@@ -7,7 +7,10 @@ import sys
 from pathlib import Path
 
 import pytest
-from logitsmith.engine import EarlyLoad, Model, huge_pages, locate, plan_load
+from logitsmith.engine import Model, locate
+from logitsmith.engine.native import options as huge_pages
+from logitsmith.engine.native.model import EarlyLoad
+from logitsmith.engine.native.options import plan_load
 
 from .split_models import split_model
 

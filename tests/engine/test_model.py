@@ -7,18 +7,9 @@ import sys
 
 import numpy as np
 import pytest
-from logitsmith.engine import (
-    AdapterError,
-    Model,
-    ModelError,
-    build_prompt,
-    format_chat,
-    locate,
-    physical_cores,
-    set_log_sink,
-)
-from logitsmith.engine.native_binding import libggml
-from logitsmith.engine.native_log import last_complaint
+from logitsmith.engine import AdapterError, Model, ModelError, build_prompt, format_chat, locate
+from logitsmith.engine.native.binding import last_complaint, libggml, set_log_sink
+from logitsmith.engine.native.options import physical_cores
 
 from .small_models import make_vocabulary, write_file
 

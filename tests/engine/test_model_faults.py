@@ -6,7 +6,8 @@ import sys
 import gguf
 import numpy as np
 import pytest
-from logitsmith.engine import ComputeOptions, Model, ModelError, set_log_sink
+from logitsmith.engine import ComputeOptions, Model, ModelError
+from logitsmith.engine.native.binding import set_log_sink
 
 from .small_models import make_metadata, make_vocabulary, random_tensors, tensor_shapes, write_file, write_model
 
@@ -187,7 +188,7 @@ def test_an_uncaught_exception_reaches_the_abort_handler():
     program = (
         "import os\n"
         "from logitsmith.engine import set_abort_handler\n"
-        "from logitsmith.engine.native_log import _throw_runtime_error as address\n"
+        "from logitsmith.engine.native.binding import _throw_runtime_error as address\n"
         "import ctypes\n"
         "def leave(reason):\n print(reason, flush=True); os._exit(7)\n"
         "set_abort_handler(leave)\n"

@@ -6,7 +6,7 @@ import sys
 from importlib.metadata import requires
 
 import pytest
-from logitsmith.engine.native_binding import SUPPORTED_VERSIONS
+from logitsmith.engine.native.binding import SUPPORTED_VERSIONS
 
 PROGRAMS = {
     "none of them is imported": "assert 'llama_cpp.llama' not in sys.modules",
@@ -24,7 +24,7 @@ def test_the_classes_of_the_binding(before, program):
     if before and "not in sys.modules" in program:
         pytest.skip("the package was imported on purpose")
     start = f"import sys\n{before}import logitsmith.engine.model\n"
-    names = "from logitsmith.engine.native_binding import binding_version, lib\n"
+    names = "from logitsmith.engine.native.binding import binding_version, lib\n"
     subprocess.run([sys.executable, "-c", start + names + program], check=True)
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from logitsmith.engine import Model, PromptCacheError, load_prompt_cache, save_prompt_cache
-from logitsmith.engine.compute_options import ComputeOptions
+from logitsmith.engine.native.options import ComputeOptions
 
 from .small_models import write_model
 from .test_exact_reuse import cold_logits, some_tokens

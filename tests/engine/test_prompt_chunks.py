@@ -1,7 +1,7 @@
 """Where prompts are divided, and what slots may copy."""
 
 import pytest
-from logitsmith.engine.prompt_chunks import PromptChunks, shared_tokens
+from logitsmith.engine.slots import PromptChunks, shared_tokens
 
 WHOLE, FIXED, FREE = (
     PromptChunks(512, isolated=True),

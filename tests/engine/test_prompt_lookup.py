@@ -5,7 +5,6 @@ import random
 import pytest
 from logitsmith.engine import (
     BatchAnswer,
-    Context,
     Done,
     GenerationRequest,
     LogprobRequest,
@@ -14,7 +13,8 @@ from logitsmith.engine import (
     generate,
     generate_many,
 )
-from logitsmith.engine.prompt_lookup import PromptLookup
+from logitsmith.engine.context import Context
+from logitsmith.engine.decoder import PromptLookup
 from logitsmith.grammars import resolve_grammar
 from logitsmith.samplers import build
 

@@ -4,7 +4,7 @@ import itertools
 import random
 
 import pytest
-from logitsmith.engine.row_groups import DecodeTimes, GroupSizes, RowGroup, divide_rows
+from logitsmith.engine.exactness import DecodeTimes, GroupSizes, RowGroup, divide_rows
 
 EQUAL = ((1, 1.0), (2, 1.0), (4, 1.0), (8, 1.0))
 """Where the memory is slow, each decode takes as long."""

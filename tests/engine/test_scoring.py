@@ -7,7 +7,6 @@ import pytest
 from logitsmith.engine import (
     Model,
     ModelError,
-    fit_prompt,
     generate,
     locate,
     score,
@@ -15,6 +14,7 @@ from logitsmith.engine import (
     score_prompt,
     tokenize_continuation,
 )
+from logitsmith.engine.scoring import fit_prompt
 from logitsmith.logprobs import Score, choice_scores
 from logitsmith.samplers import build
 

@@ -2,9 +2,8 @@
 
 import numpy as np
 import pytest
-from logitsmith.engine.decode_plan import DecodePlan
-from logitsmith.engine.prompt_chunks import PromptChunks
-from logitsmith.engine.sequence_slots import NewTokens, SequenceSlots
+from logitsmith.engine.exactness import DecodePlan
+from logitsmith.engine.slots import NewTokens, PromptChunks, SequenceSlots
 from logitsmith.logprobs.events import BatchExactness, ExactnessLevel
 
 

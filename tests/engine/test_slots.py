@@ -1,7 +1,8 @@
 """How many requests a model gets at a time, and the memory that is asked for."""
 
 import pytest
-from logitsmith.engine import Model, default_slots, estimate_memory
+from logitsmith.engine import Model
+from logitsmith.engine.native.options import default_slots, estimate_memory
 
 BUFFERS_BYTES = 400_000_000
 

@@ -5,7 +5,7 @@ from itertools import pairwise
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from logitsmith.engine import TextStream
+from logitsmith.engine.vocabulary import TextStream
 
 
 def stream(pieces, stops=()):

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from logitsmith.engine import TextStream
+from logitsmith.engine.vocabulary import TextStream
 from logitsmith.logprobs import tokens_of_text
 from logitsmith.logprobs.openai import HeldBackText, TextTokenStream, chat_completion, result_line, text_completion
 from logitsmith.logprobs.other_apis import llama_server_completion, together_completion

@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from llama_cpp import llama_cpp
 from logitsmith.engine import Model, locate
-from logitsmith.engine.native_vocabulary import NativeVocabulary
+from logitsmith.engine.native.vocabulary import NativeVocabulary
 from logitsmith.engine.vocabulary import Vocabulary
 from logitsmith.grammars import GrammarError, compile_grammar, list_grammars
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from llama_cpp import llama_cpp
 from logitsmith.engine import Model, locate
-from logitsmith.engine.trace_reader import TraceReader
+from logitsmith.engine.token_records import TraceReader
 from logitsmith.samplers import ChainRecorder, build, catalogue
 
 from ..samplers.rows import FakeVocabulary, make_row, softmax

@@ -14,7 +14,7 @@ from ...errors import note
 from .command import ChatCommand, ChatCommandError, refuse_argument
 
 if TYPE_CHECKING:
-    from ....engine.chat_template import ChatTemplate
+    from ....engine.templates import ChatTemplate
     from ..store.records import StoredMessage
     from ..terminal.chat import Chat
 

@@ -12,7 +12,7 @@ from ...render.text import terminal_safe, visible
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from ....engine.chat_template import ChatTemplate
+    from ....engine.templates import ChatTemplate
     from ....logprobs.events import Done, Event
     from ...render.markdown.stream import MarkdownStream
     from ..reasoning import ReasoningSplitter

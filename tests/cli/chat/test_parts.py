@@ -14,7 +14,8 @@ from logitsmith.cli.chat import (
     visible_text,
 )
 from logitsmith.cli.chat.store.token_packing import pack_tokens, unpack_tokens
-from logitsmith.engine import JinjaChatTemplate, ReasoningTags, Token
+from logitsmith.engine import ReasoningTags, Token
+from logitsmith.engine.templates import JinjaChatTemplate
 
 from .conftest import settings
 

@@ -8,8 +8,9 @@ import pytest
 
 huggingface_hub = pytest.importorskip("huggingface_hub")
 
-from logitsmith.engine import ModelError, parse_hub_reference, pull_model, resolve_model  # noqa: E402
+from logitsmith.engine import ModelError, pull_model, resolve_model  # noqa: E402
 from logitsmith.models import hub as hub_requests  # noqa: E402
+from logitsmith.models.resolve import parse_hub_reference  # noqa: E402
 
 from ...hub_server import HubServer, Repository  # noqa: E402
 

@@ -3,7 +3,8 @@
 from pathlib import Path
 
 import pytest
-from logitsmith.engine import Model, ModelError, ModelNotHereError, locate, parse_hub_reference, resolve_model
+from logitsmith.engine import Model, ModelError, ModelNotHereError, locate, resolve_model
+from logitsmith.models.resolve import parse_hub_reference
 
 from .folders import in_hub_cache, in_ollama, write_tiny
 

@@ -8,7 +8,8 @@ import struct
 import traceback
 from pathlib import Path
 
-from logitsmith.engine import Model, ModelError, check_gguf, generate
+from logitsmith.engine import Model, ModelError, generate
+from logitsmith.models.gguf import check_gguf
 from logitsmith.samplers import SamplingError, build
 
 from ...engine.big_model import write_model

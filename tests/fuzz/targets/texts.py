@@ -13,7 +13,7 @@ from logitsmith.cli.inputs.score_lines import scored_line
 from logitsmith.cli.options.output import OutputOptions
 from logitsmith.common.errors import UsageError
 from logitsmith.engine import Model, ModelError
-from logitsmith.engine.metadata_overrides import check_overrides
+from logitsmith.engine.native.options import check_overrides
 
 from ...engine.big_model import write_sentencepiece_model
 from ..target import Target

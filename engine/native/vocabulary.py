@@ -1,4 +1,4 @@
-"""llama.cpp's C functions for vocabularies, behind a class that raises ModelError."""
+"""A llama_vocab: token ids, bytes and attributes."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from functools import cached_property
 from itertools import compress, repeat
 from typing import Any
 
-from ..models.errors import ModelError
-from .native_binding import bind_function, lib
+from ...models.errors import ModelError
+from .binding import bind_function, lib
 
 # Called for each new token of a text. A PYFUNCTYPE keeps Python's lock, which is faster than releasing it.
 _TokenToPiece = ctypes.PYFUNCTYPE(

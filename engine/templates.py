@@ -1,17 +1,23 @@
-"""A chat template: what makes one prompt of the messages of a chat."""
+"""Chat templates: which one a model has, and prompts made by it."""
 
 from __future__ import annotations
 
+import ctypes
+import json
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any
 
 from ..models.errors import ModelError
+from .native.binding import lib
 
 if TYPE_CHECKING:
     from jinja2 import Template
+
+    from .model import Model
+    from .vocabulary import Vocabulary
 
 Message = dict[str, str]
 """``{"role": "system" | "user" | "assistant", "content": text}``."""
@@ -200,7 +206,7 @@ class JinjaChatTemplate(ChatTemplate):
     def _render(
         self, messages: Sequence[Message], takes_parts: bool, add_generation_prompt: bool, enable_thinking: bool
     ) -> str:
-        from .template_budget import TemplateLimitError, WorkBudget, current_budget  # noqa: PLC0415 - Jinja's
+        from .template_sandbox import TemplateLimitError, WorkBudget, current_budget  # noqa: PLC0415 - Jinja's
 
         chat = [_with_parts(message) for message in messages] if takes_parts else [dict(m) for m in messages]
         size = sum(len(text) for message in messages for text in message.values()) + len(str(self._variables))
@@ -238,7 +244,7 @@ def _compile(source: str, name: str) -> Template:
     """Compile a template. That takes some hundredths of a second, and a batch may use it ten thousand times."""
     from jinja2 import TemplateSyntaxError  # noqa: PLC0415 - only chats pay for Jinja
 
-    from .template_environment import MAX_SOURCE_CHARACTERS, TemplateEnvironment  # noqa: PLC0415
+    from .template_sandbox import MAX_SOURCE_CHARACTERS, TemplateEnvironment  # noqa: PLC0415
 
     if len(source) > MAX_SOURCE_CHARACTERS:
         raise ModelError(f"{name} is longer than {MAX_SOURCE_CHARACTERS:,} characters")
@@ -293,3 +299,172 @@ def _merge_system_message(messages: Sequence[Message]) -> list[Message]:
             others[i] = {**message, "content": f"{system['content']}\n{message['content']}"}
             return others
     return [{"role": "user", "content": system["content"]}, *others]
+
+
+@lru_cache(maxsize=1)
+def builtin_chat_templates() -> tuple[str, ...]:
+    """The names of llama.cpp's built-in chat templates, such as ``chatml``, in alphabetical order."""
+    count = lib.llama_chat_builtin_templates(None, 0)
+    names = (ctypes.c_char_p * count)()
+    lib.llama_chat_builtin_templates(names, count)
+    return tuple(sorted(name.decode() for name in names if name))
+
+
+class NativeChatTemplate(ChatTemplate):
+    """A chat template that llama.cpp has built in. ``name``: one of `builtin_chat_templates`."""
+
+    def __init__(self, name: str) -> None:
+        self.name, self._key = f"the chat template {name}", name.encode()
+
+    def render(self, messages: Sequence[Message], *, add_generation_prompt: bool = True) -> ChatPrompt:
+        """Return the prompt of some messages, as llama.cpp's ``llama_chat_apply_template`` writes it."""
+        chat = (lib.llama_chat_message * len(messages))()
+        texts = [(_c_text(message["role"]), _c_text(message["content"])) for message in messages]
+        for native, (role, content) in zip(chat, texts, strict=True):
+            native.role, native.content = role, content
+        capacity = 1024 + 2 * sum(len(role) + len(content) for role, content in texts)
+        while True:
+            buffer = ctypes.create_string_buffer(capacity)
+            length = lib.llama_chat_apply_template(
+                self._key, chat, len(messages), add_generation_prompt, buffer, capacity
+            )
+            if length < 0:
+                raise ModelError(f"{self.name} refuses these messages")
+            if length <= capacity:
+                return ChatPrompt(buffer.raw[:length].decode("utf-8", "replace"))
+            capacity = length
+
+
+def _c_text(text: str) -> bytes:
+    if "\0" in text:
+        raise ModelError(
+            "a message holds the character U+0000, which ends a text in llama.cpp's built-in chat templates"
+        )
+    try:
+        return text.encode()
+    except UnicodeEncodeError:
+        raise ModelError("a message is not UTF-8") from None
+
+
+def open_chat_template(
+    model: Model, source: str | None = None, variables: Mapping[str, Any] | None = None
+) -> ChatTemplate:
+    """Return a chat template, ready to use.
+
+    Args:
+        model: The model whose template it is, and whose BOS and EOS tokens a template writes.
+        source: A template in Jinja, or the name of one of llama.cpp's (`builtin_chat_templates`); None: the
+            model's own.
+        variables: Variables of the template, such as ``{"enable_thinking": False}``. The built-in ones have none.
+
+    Raises ``ModelError`` when the model has no template, when there is no such template, or when it is not valid.
+    """
+    if source is None and model.chat_template is None:
+        raise ModelError(
+            "this model has no chat template",
+            advice="give one (chat_template=…), ask without a chat and a system message, or use a chat model",
+        )
+    bos, eos = model.special_text("bos"), model.special_text("eos")
+    if source is None:
+        return _open_jinja(
+            str(model.chat_template), "the model's chat template", bos, eos, json.dumps(dict(variables or {}))
+        )
+    return _open(source, bos, eos, variables)
+
+
+def check_chat_template(source: str, variables: Mapping[str, Any] | None = None) -> None:
+    """Raise ``ModelError`` for what `open_chat_template` would refuse, before there is a model."""
+    _open(source, "", "", variables)
+
+
+def _open(source: str, bos: str, eos: str, variables: Mapping[str, Any] | None) -> ChatTemplate:
+    if source in builtin_chat_templates():
+        if variables:
+            raise ModelError(f"the chat template {source} is built into llama.cpp, and takes no variables")
+        return NativeChatTemplate(source)
+    if not is_chat_template(source):
+        raise ModelError("this is no chat template: it is neither Jinja, nor the name of one of llama.cpp's")
+    return _open_jinja(source, "the chat template", bos, eos, json.dumps(dict(variables or {})))
+
+
+@lru_cache(maxsize=16)
+def _open_jinja(source: str, name: str, bos: str, eos: str, variables: str) -> JinjaChatTemplate:
+    return JinjaChatTemplate(source, name=name, bos=bos, eos=eos, variables=json.loads(variables))
+
+
+def is_chat_template(text: str) -> bool:
+    """True for the name of one of llama.cpp's built-in templates, and for a text with tags of Jinja."""
+    return text in builtin_chat_templates() or "{{" in text or "{%" in text
+
+
+def build_prompt(  # noqa: PLR0913 - the arguments are public
+    model: Model,
+    text: str,
+    *,
+    system: str | None = None,
+    chat: bool | None = None,
+    template: ChatTemplate | None = None,
+    report: Callable[[str], object] | None = None,
+) -> str:
+    """Return the prompt for one message of a user.
+
+    Args:
+        model: The model whose chat template is used.
+        text: The user's message.
+        system: The system message.
+        chat: True: use the chat template; False: the text itself is the prompt; None: use the template if there is
+            a system message, or a ``template``.
+        template: See `format_chat`.
+        report: See `format_chat`.
+
+    Raises ``ModelError`` as `format_chat` does.
+    """
+    if not ((system is not None or template is not None) if chat is None else chat):
+        return text
+    messages = [] if system is None else [{"role": "system", "content": system}]
+    return format_chat(model, [*messages, {"role": "user", "content": text}], template, report)
+
+
+def frame_input(vocabulary: Vocabulary, text: str, prefix: str, suffix: str) -> list[int]:
+    """Token ids of a user's message between a prefix and a suffix, which take the place of a chat template.
+
+    As llama.cpp's ``--in-prefix`` and ``--in-suffix``: the three are tokenized one by one. BOS goes first if the
+    model adds it. Raises ``ModelError`` for a text that is not UTF-8.
+
+    Args:
+        vocabulary: The model's.
+        text: The user's message; names of control tokens are text here.
+        prefix: What goes before it; names of control tokens, such as ``<|im_start|>``, are these tokens.
+        suffix: What goes after it, likewise.
+    """
+    try:
+        parts = [(prefix.encode(), True), (text.encode(), False), (suffix.encode(), True)]
+    except UnicodeEncodeError:
+        raise ModelError("the prompt is not UTF-8") from None
+    framed = [] if vocabulary.bos is None or not vocabulary.adds_bos else [vocabulary.bos]
+    for data, has_special in parts:
+        framed += vocabulary.tokenize(data, special=has_special)
+    return framed
+
+
+def format_chat(
+    model: Model,
+    messages: Sequence[Message],
+    template: ChatTemplate | None = None,
+    report: Callable[[str], object] | None = None,
+) -> str:
+    """Return the prompt after which the model writes the next message of the assistant.
+
+    Args:
+        model: The model.
+        messages: The chat, the oldest message first.
+        template: See `open_chat_template`; None: the model's own.
+        report: Called with a sentence if the messages had to be changed for the template: where it has no system
+            role, the system message stands before the first message of the user.
+
+    Raises ``ModelError`` when the model has no chat template, or when the template refuses the messages.
+    """
+    prompt = (template or open_chat_template(model)).render(messages)
+    if prompt.note is not None and report is not None:
+        report(prompt.note)
+    return prompt.text

@@ -1,4 +1,4 @@
-"""llama.cpp's C functions for contexts, behind a class that raises ModelError."""
+"""A llama_context: decoding, logits in place, and its state."""
 
 from __future__ import annotations
 
@@ -10,11 +10,17 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ..models.errors import AbortedError, ModelError
-from .context_options import ContextOptions, native_context_params
-from .native_binding import bind_function, lib
-from .native_log import discard_last_messages, failed_assertions_as_errors, last_complaint, reason_suffix
-from .native_model import NativeModel
+from ...models.errors import AbortedError, ModelError
+from .binding import (
+    bind_function,
+    discard_last_messages,
+    failed_assertions_as_errors,
+    last_complaint,
+    lib,
+    reason_suffix,
+)
+from .model import NativeModel
+from .options import ContextOptions, native_context_params
 
 Logits = NDArray[np.float32]
 """One row of logits, float32 (V,)."""

@@ -1,0 +1,1 @@
+"""llama.cpp's C functions, behind classes that raise ModelError."""

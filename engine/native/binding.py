@@ -1,0 +1,398 @@
+"""llama.cpp as it is loaded: its functions, its log, its build, how it is stopped."""
+
+from __future__ import annotations
+
+import ctypes
+import re
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib.util import find_spec, module_from_spec
+from pathlib import Path
+from typing import Any
+
+from ...common.machine import NUMA_STRATEGIES
+from ...models.errors import BindingError, ModelError
+
+
+def _defer_classes(name: str) -> None:
+    """Put a package into ``sys.modules`` whose own code runs at the first look for a name that it lacks."""
+    spec = None if name in sys.modules else find_spec(name)
+    if spec is None or spec.loader is None:
+        return
+    loader, package = spec.loader, module_from_spec(spec)
+
+    def load(missing: str) -> Any:
+        del package.__dict__["__getattr__"]
+        loader.exec_module(package)
+        return getattr(package, missing)
+
+    package.__dict__["__getattr__"] = load
+    sys.modules[name] = package
+
+
+_defer_classes("llama_cpp")
+
+import llama_cpp.llama_cpp as lib  # noqa: E402 - after the package is deferred
+from llama_cpp._ggml import libggml  # noqa: E402
+
+__all__ = ["bind_function", "binding_version", "check_callback", "lib", "libggml"]
+
+SUPPORTED_VERSIONS = ">=0.3.36,<0.4"
+"""The versions of llama-cpp-python that logitsmith allows, as in pyproject.toml."""
+
+_FUNCTION: Any = ctypes.CFUNCTYPE(None).__base__
+"""The common type of C functions: those of a library, and callbacks."""
+_POINTERS: tuple[Any, ...] = (
+    ctypes.c_void_p,
+    ctypes.c_char_p,
+    ctypes.POINTER(ctypes.c_int).__base__,
+    ctypes.Array,  # as an argument, C passes the address of the first item
+    _FUNCTION,
+)
+"""The types that C passes as an address, whatever is at the address."""
+
+
+def bind_function(library: Any, name: str, prototype: Any) -> Any:
+    """Return a C function that is called through ``prototype`` instead of llama-cpp-python's declaration.
+
+    Args:
+        library: ``lib`` or ``libggml``.
+        name: name of the C function.
+        prototype: type of the returned function, made by ``ctypes.CFUNCTYPE`` or ``ctypes.PYFUNCTYPE``.
+
+    Raises ``BindingError`` if the function does not exist, or if llama-cpp-python declares another signature.
+    Functions of ``libggml`` without a declaration are not compared.
+    """
+    function = getattr(library, name, None)
+    if not isinstance(function, _FUNCTION):
+        raise _signature_error(name, "does not declare the function", prototype)
+    if function.argtypes is not None and _signature(function) != _signature(prototype()):
+        raise _signature_error(name, f"declares {_signature_text(function)}", prototype)
+    return prototype(ctypes.cast(function, ctypes.c_void_p).value)
+
+
+def check_callback(name: str, prototype: Any) -> None:
+    """Raise ``BindingError`` if llama-cpp-python declares a callback type with another signature.
+
+    For callbacks that are C functions: llama.cpp calls them without ctypes, which would find a wrong signature.
+
+    Args:
+        name: name of the callback type in ``lib``.
+        prototype: type that the C function was chosen for.
+    """
+    callback = getattr(lib, name, None)
+    if not isinstance(callback, type) or not issubclass(callback, _FUNCTION):
+        raise _signature_error(name, "does not declare the callback", prototype)
+    if _signature(callback()) != _signature(prototype()):
+        raise _signature_error(name, f"declares {_signature_text(callback())}", prototype)
+
+
+def _signature(function: Any) -> list[Any]:
+    """Return the types of the result and the arguments as C passes them: all pointers are ``c_void_p``."""
+    types = (function.restype, *function.argtypes)
+    return [ctypes.c_void_p if _is_pointer(c_type) else c_type for c_type in types]
+
+
+def _is_pointer(c_type: Any) -> bool:
+    return isinstance(c_type, type) and issubclass(c_type, _POINTERS)
+
+
+def _signature_text(function: Any) -> str:
+    """Return the signature of a function as ``bool (pointer, int)``."""
+    result, *arguments = (
+        "void" if c_type is None else "pointer" if c_type is ctypes.c_void_p else _type_name(c_type)
+        for c_type in _signature(function)
+    )
+    return f"{result} ({', '.join(arguments)})"
+
+
+def _type_name(c_type: Any) -> str:
+    return str(getattr(c_type, "__name__", c_type)).removeprefix("c_")
+
+
+def _signature_error(name: str, finding: str, prototype: Any) -> BindingError:
+    oldest = SUPPORTED_VERSIONS.partition(",")[0].removeprefix(">=")
+    advice = (
+        f"install a supported version ({SUPPORTED_VERSIONS}), such as the oldest one:"
+        f" pip install llama-cpp-python=={oldest}"
+    )
+    return BindingError(
+        f"{name}: llama-cpp-python {binding_version()} {finding}, but logitsmith expects"
+        f" {_signature_text(prototype())}",
+        advice=advice,
+    )
+
+
+def binding_version() -> str:
+    """Return the version of llama-cpp-python."""
+    from importlib.metadata import version  # noqa: PLC0415 - a model is loaded before, and its import takes 9 ms
+
+    return version("llama-cpp-python")
+
+
+check_callback("llama_log_callback", ctypes.CFUNCTYPE(None, ctypes.c_int, ctypes.c_char_p, ctypes.c_void_p))
+_SetCallback = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p)
+_set_abort_callback = bind_function(libggml, "ggml_set_abort_callback", _SetCallback)
+
+_DEBUG, _WARNING, _ERROR, _CONTINUED = 1, 3, 4, 5
+"""ggml_log_level, see ggml.h. What is continued is the text of the call before it."""
+
+_MAX_KEPT_LINES = 5
+"""Warnings and errors that are kept for a message, which shows the last two."""
+
+_SOURCE_FOLDER = re.compile(r"\S*/(?=[\w.-]+\.(?:cpp|c|h):\d+)")
+"""The folder in which llama.cpp was compiled; assertions name it."""
+
+_log_sink: Callable[[str], object] | None = None
+_last_lines: list[str] = []
+"""The last warnings and errors. A text of several calls, or of several lines, is one line."""
+_is_kept = False
+"""True if the text of the call before is the last one that is kept."""
+
+
+@lib.llama_log_callback  # type: ignore[untyped-decorator]
+def _on_log(level: int, text: bytes, _user: object) -> None:
+    global _is_kept  # noqa: PLW0603 - llama.cpp has one log for the process
+    line = text.decode("utf-8", "replace")
+    if level != _CONTINUED:
+        _is_kept = level in (_WARNING, _ERROR) and bool(line.strip())
+        if _is_kept:
+            _last_lines[:] = [*_last_lines[1 - _MAX_KEPT_LINES :], line]
+    elif _is_kept and _last_lines:
+        _last_lines[-1] += line
+    if _log_sink is not None and level != _DEBUG:
+        _log_sink(line)
+
+
+lib.llama_log_set(_on_log, ctypes.c_void_p(0))
+lib.llama_backend_init()
+
+
+def set_log_sink(sink: Callable[[str], object] | None) -> None:
+    """Send llama.cpp's log lines to ``sink``; None, the default, discards them."""
+    global _log_sink  # noqa: PLW0603 - llama.cpp has one log for the process
+    _log_sink = sink
+
+
+@contextmanager
+def silent_log() -> Iterator[None]:
+    """While inside, llama.cpp's log is lost: C's own ``abs`` takes it, and no line waits for Python's lock."""
+    absolute = ctypes.cast(ctypes.CDLL(None).abs, ctypes.c_void_p).value or 0
+    lib.llama_log_set(lib.llama_log_callback(absolute), ctypes.c_void_p(0))
+    try:
+        yield
+    finally:
+        lib.llama_log_set(_on_log, ctypes.c_void_p(0))
+
+
+def discard_last_messages() -> None:
+    """Discard the warnings and errors that llama.cpp has logged so far.
+
+    Called before work whose failure is reported with the last messages: a message about an earlier model would be
+    read as the reason.
+    """
+    _last_lines.clear()
+
+
+def last_complaint() -> str:
+    """Return llama.cpp's last warnings or errors, and clear them; empty if there were none."""
+    lines = _SOURCE_FOLDER.sub("", "; ".join(" ".join(line.split()) for line in _last_lines[-2:]))
+    _last_lines.clear()
+    return lines
+
+
+def reason_suffix() -> str:
+    """Return llama.cpp's last warnings or errors after a colon, to end a message; empty without any."""
+    reason = last_complaint()
+    return f": {reason}" if reason else ""
+
+
+_ABORT_CALLBACK = ctypes.CFUNCTYPE(None, ctypes.c_char_p)
+_TERMINATE_HANDLER = ctypes.CFUNCTYPE(None)
+_TYPE_NAME_OFFSET = ctypes.sizeof(ctypes.c_void_p)
+"""In a std::type_info, the name stands behind the pointer to the virtual table (Itanium C++ ABI)."""
+
+_handlers: list[object] = []
+"""The abort callback and the terminate handler that are set. C holds no reference to them."""
+
+
+def _find(*names: str) -> ctypes.c_void_p | None:
+    """The address of the first of these C++ symbols that llama.cpp or its C++ library has."""
+    for name in names:
+        function = getattr(lib._lib, name, None)
+        if function is not None:
+            return ctypes.cast(function, ctypes.c_void_p)
+    return None
+
+
+_throw_runtime_error = _find(
+    "_ZSt21__throw_runtime_errorPKc",  # libstdc++
+    "_ZNSt3__121__throw_runtime_errorEPKc",  # libc++
+)
+"""``std::__throw_runtime_error(const char *)``, which has the type of ggml's abort callback."""
+
+
+@contextmanager
+def failed_assertions_as_errors() -> Iterator[None]:
+    """While inside, a failed assertion of llama.cpp throws a C++ exception instead of ending the process.
+
+    Only for functions of llama.cpp that catch exceptions: those that load a model and make a context. They write
+    the reason to the log and return null. Without a known C++ library, nothing changes.
+    """
+    if _throw_runtime_error is None:
+        yield
+        return
+    _set_abort_callback(_throw_runtime_error)
+    try:
+        yield
+    finally:
+        _set_abort_callback(_handlers[0] if _handlers else None)
+
+
+def set_abort_handler(handler: Callable[[str], None]) -> None:
+    """Call ``handler`` with the reason when llama.cpp is about to end the process. It should not return.
+
+    The reason is a failed assertion, or a C++ exception that nothing catches.
+    """
+    on_abort = _ABORT_CALLBACK(lambda reason: handler(reason.decode("utf-8", "replace")))
+    on_terminate = _TERMINATE_HANDLER(lambda: handler(_uncaught_exception()))
+    _set_abort_callback(on_abort)
+    set_terminate = _find("_ZSt13set_terminatePFvvE")  # the name is the same in libstdc++ and libc++
+    if set_terminate is not None:
+        ctypes.CFUNCTYPE(ctypes.c_void_p, _TERMINATE_HANDLER)(set_terminate.value or 0)(on_terminate)
+    _handlers[:] = [on_abort, on_terminate]
+
+
+def _uncaught_exception() -> str:
+    """Name the C++ exception that is being handled."""
+    current_type = _find("__cxa_current_exception_type")
+    address = None if current_type is None else ctypes.CFUNCTYPE(ctypes.c_void_p)(current_type.value or 0)()
+    if address is None:
+        return "a C++ exception that nothing catches"
+    name = ctypes.c_char_p.from_address(address + _TYPE_NAME_OFFSET).value or b""
+    if name == b"St9bad_alloc":
+        return "no memory is left"
+    return f"a C++ exception that nothing catches, of the type {name.decode('ascii', 'replace')}"
+
+
+_Text = ctypes.CFUNCTYPE(ctypes.c_char_p)
+_DeviceCount = ctypes.CFUNCTYPE(ctypes.c_size_t)
+_DeviceByNumber = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_size_t)
+_DeviceText = ctypes.CFUNCTYPE(ctypes.c_char_p, ctypes.c_void_p)
+
+
+@dataclass(frozen=True)
+class LlamaCppBuild:
+    """The llama.cpp that is loaded.
+
+    Attributes:
+        binding_version: llama-cpp-python's.
+        ggml_version: the version and commit of ggml, llama.cpp's library of tensors; empty: it does not tell.
+        system_info: what it was compiled for and finds here, as llama.cpp prints it.
+        devices: what it can compute on, each as name and description.
+        has_gpu: True if it can compute on a GPU here.
+    """
+
+    binding_version: str
+    ggml_version: str
+    system_info: str
+    devices: tuple[str, ...]
+    has_gpu: bool
+
+
+def llama_cpp_build() -> LlamaCppBuild:
+    """Return what the loaded llama.cpp says of itself."""
+    versions = [_text(name, _Text) for name in ("ggml_version", "ggml_commit")]
+    info = lib.llama_print_system_info().decode("utf-8", "replace")
+    return LlamaCppBuild(
+        binding_version=binding_version(),
+        ggml_version=" ".join(version for version in versions if version),
+        system_info=" | ".join(part.strip() for part in info.split("|") if part.strip()),
+        devices=_devices(),
+        has_gpu=supports_gpu(),
+    )
+
+
+def _devices() -> tuple[str, ...]:
+    if not (hasattr(libggml, "ggml_backend_dev_count") and hasattr(libggml, "ggml_backend_dev_get")):
+        return ()
+    count = bind_function(libggml, "ggml_backend_dev_count", _DeviceCount)
+    get = bind_function(libggml, "ggml_backend_dev_get", _DeviceByNumber)
+    names = ("ggml_backend_dev_name", "ggml_backend_dev_description")
+    return tuple(
+        ": ".join(filter(None, (_text(name, _DeviceText, handle) for name in names)))
+        for handle in map(get, range(count()))
+    )
+
+
+def _text(name: str, prototype: Any, *arguments: object) -> str:
+    """Return the text that a function of ggml returns; empty if ggml has no such function."""
+    if not hasattr(libggml, name):
+        return ""
+    text: bytes | None = bind_function(libggml, name, prototype)(*arguments)
+    return (text or b"").decode("utf-8", "replace")
+
+
+def supports_gpu() -> bool:
+    """True if llama.cpp can compute on a GPU here: it was built for one, and one is there."""
+    return bool(lib.llama_supports_gpu_offload())
+
+
+check_callback("ggml_abort_callback", ctypes.CFUNCTYPE(ctypes.c_bool, ctypes.c_void_p))
+_strlen = ctypes.cast(ctypes.CDLL(None).strlen, ctypes.c_void_p).value or 0
+
+
+class AbortFlag:
+    """One bit of memory. While it is set, llama.cpp aborts what it computes on the CPU or with Metal.
+
+    llama.cpp calls a C function between the nodes of a graph, thousands of times per second. A function in Python
+    would need Python's lock each time. So the function is C's own ``strlen``, and the flag is a text of no or one
+    character: its length is false or true.
+
+    Attributes: ``callback`` and ``address``, for llama.cpp, which must not outlive this object.
+    """
+
+    def __init__(self) -> None:
+        self._text = ctypes.create_string_buffer(2)
+        self.callback = lib.ggml_abort_callback(_strlen)
+        self.address = ctypes.addressof(self._text)
+
+    @property
+    def is_set(self) -> bool:
+        """True while llama.cpp is to abort."""
+        return self._text.raw[0] != 0
+
+    def set(self) -> None:
+        """Abort what is being computed, or what is computed next. Safe from any thread."""
+        self._text[0] = b"\1"
+
+    def clear(self) -> None:
+        """Let llama.cpp compute again."""
+        self._text[0] = b"\0"
+
+
+_STRATEGY_IDS = dict(zip(NUMA_STRATEGIES, (1, 2, 3), strict=True))
+"""ggml_numa_strategy, see ggml-cpu.h."""
+_NODES = Path("/sys/devices/system/node")
+
+
+def numa_nodes() -> int:
+    """How many NUMA nodes Linux shows; 1 elsewhere, where llama.cpp knows no nodes."""
+    return max(1, len(list(_NODES.glob("node[0-9]*"))))
+
+
+def use_numa(strategy: str) -> bool:
+    """Choose on which nodes this process computes, before a model is loaded; llama.cpp takes the first choice.
+
+    ``strategy``: ``distribute`` (evenly over all nodes), ``isolate`` (on the node that this runs on) or
+    ``numactl`` (as numactl says). Returns False if there is one node only, so that nothing changes. Raises
+    ``ModelError``.
+    """
+    if strategy not in _STRATEGY_IDS:
+        raise ModelError(f"numa: {strategy!r} is not one of {', '.join(NUMA_STRATEGIES)}")
+    if numa_nodes() < 2:
+        return False
+    lib.llama_numa_init(_STRATEGY_IDS[strategy])
+    return True

@@ -1,0 +1,497 @@
+"""Jinja that reaches nothing outside of a template, and that ends."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, ItemsView, Iterable, Iterator, KeysView, Mapping, ValuesView
+from contextvars import ContextVar
+from functools import wraps
+from typing import Any, NamedTuple
+
+import jinja2
+from jinja2 import nodes
+from jinja2.ext import Extension, loopcontrols
+from jinja2.parser import Parser
+from jinja2.runtime import Context, LoopContext, Macro
+from jinja2.sandbox import ImmutableSandboxedEnvironment
+from jinja2.utils import Namespace
+from jinja2.visitor import NodeTransformer
+
+MAX_WORK = 20_000_000
+"""Units of work of one rendering; a unit is a character that is written, or takes as long as a few of them. The
+templates in llama.cpp's repository need 40,000 to 1,500,000 for a hundred messages; these take some seconds."""
+TURN_WORK, NODE_WORK, CALL_WORK = 20, 4, 100
+"""Of a turn of a loop, of each node in its body, and of a filter, a test, an operator or a call."""
+WORK_PER_CHARACTER = 100
+"""More work for each character of the messages."""
+MAX_TEXT_CHARACTERS = 4_000_000
+"""Of each text that a template makes, its result included."""
+TEXT_PER_CHARACTER = 10
+"""More text for each character of the messages."""
+_MAX_INTEGER_BITS = 4096
+_MAX_TUPLE_NODES = 10_000
+"""Python computes the hash of a tuple anew each time, through all tuples inside it."""
+_CONTAINERS = (list, tuple, Mapping, KeysView, ValuesView, ItemsView)
+
+
+class TemplateLimitError(Exception):
+    """A chat template computes more than a template for messages can need."""
+
+
+class TreeSize(NamedTuple):
+    """How large a value is if each part counts wherever it appears: ``nodes``, and ``characters`` of its text."""
+
+    nodes: int
+    characters: int
+
+
+class WorkBudget:
+    """What one rendering may still do.
+
+    ``input_characters``: of the messages and the other variables; long messages may cost more.
+    """
+
+    def __init__(self, input_characters: int) -> None:
+        self._work = self._remaining = MAX_WORK + WORK_PER_CHARACTER * input_characters
+        self._max_characters = MAX_TEXT_CHARACTERS + TEXT_PER_CHARACTER * input_characters
+        self._trees: dict[int, tuple[object, TreeSize]] = {}
+        """By identity; the values are kept, so that none of their ids is used again."""
+
+    def spend(self, units: int) -> None:
+        """Count work. Raises ``TemplateLimitError`` when the budget is used up."""
+        self._remaining -= units
+        if self._remaining < 0:
+            raise TemplateLimitError(f"it does not end within {self._work:,} steps")
+
+    def check_length(self, length: int) -> None:
+        """Raise ``TemplateLimitError`` for the length of a text or a list that is too long to be made."""
+        if length > self._max_characters:
+            raise TemplateLimitError(f"it makes a text of more than {self._max_characters:,} characters")
+
+    def check(self, value: Any) -> Any:
+        """Return a value that was just computed. Counts its length, and raises if it is too large."""
+        if isinstance(value, (str, *_CONTAINERS)):
+            self.spend(1 + len(value))
+            self.check_length(len(value))
+            if isinstance(value, tuple):
+                self._check_tuple(value)
+        elif isinstance(value, int) and value.bit_length() > _MAX_INTEGER_BITS:
+            raise TemplateLimitError(f"it computes a number of more than {_MAX_INTEGER_BITS:,} bits")
+        return value
+
+    def check_integer_bits(self, bits: float) -> None:
+        """Raise ``TemplateLimitError`` for the bits of an integer that is too large to be computed."""
+        if bits > _MAX_INTEGER_BITS:
+            raise TemplateLimitError(f"it computes a number of more than {_MAX_INTEGER_BITS:,} bits")
+
+    def _check_tuple(self, value: tuple[Any, ...]) -> None:
+        nodes, pending = 0, [value]
+        while pending:
+            parts = pending.pop()
+            nodes += 1
+            if nodes > _MAX_TUPLE_NODES:
+                raise TemplateLimitError(f"it nests more than {_MAX_TUPLE_NODES:,} tuples")
+            pending += (part for part in parts if isinstance(part, tuple))
+
+    def tree_size(self, value: Any) -> TreeSize:
+        """The size of a value as a tree. Raises ``TemplateLimitError`` if its text would be too long."""
+        if isinstance(value, str):
+            return TreeSize(1, len(value))
+        if isinstance(value, Namespace):
+            raise TemplateLimitError("it writes a namespace, which may hold itself")
+        if not isinstance(value, _CONTAINERS):
+            return TreeSize(1, 8)
+        stored = self._trees.get(id(value))
+        if stored is not None:
+            return stored[1]
+        parts = [*value, *value.values()] if isinstance(value, Mapping) else list(value)
+        self.spend(1 + len(parts))
+        sizes = [self.tree_size(part) for part in parts]
+        size = TreeSize(1 + sum(part.nodes for part in sizes), 2 + sum(part.characters + 4 for part in sizes))
+        self.check_length(size.characters)
+        self._trees[id(value)] = value, size
+        return size
+
+    def text(self, value: Any) -> str:
+        """Return ``str(value)``, if that is not too long."""
+        if not isinstance(value, str):
+            self.spend(self.tree_size(value).characters)
+            value = str(value)
+        self.check_length(len(value))
+        return value
+
+    def scan(self, value: Any) -> Any:
+        """Return a value that is about to be compared, or searched. Counts what that takes."""
+        if isinstance(value, (str, *_CONTAINERS)):
+            size = self.tree_size(value)
+            self.spend(size.nodes + size.characters // 64)
+        return value
+
+
+current_budget: ContextVar[WorkBudget] = ContextVar("current_budget")
+"""The budget of the rendering that runs."""
+
+
+Function = Callable[..., Any]
+
+_TEXT_FILTERS = "capitalize e escape format indent lower replace safe string title trim truncate upper wordcount"
+"""These read their value as text."""
+_COMPARING_FILTERS = "dictsort groupby max min sort unique"
+_OTHER_FILTERS = """
+    abs count d default first float int items join last length list map reject rejectattr reverse select selectattr
+    sum
+"""
+"""The rest of Jinja's filters are for pages of the web, or make texts of any length."""
+_TEXT_METHODS = """
+    capitalize casefold count endswith find format index isalnum isalpha isascii isdecimal isdigit islower
+    isnumeric isspace istitle isupper join lower lstrip partition removeprefix removesuffix replace rfind rindex
+    rpartition rsplit rstrip split splitlines startswith strip swapcase title upper
+"""
+
+METHODS: tuple[tuple[type, frozenset[str]], ...] = (
+    (str, frozenset(_TEXT_METHODS.split())),
+    (dict, frozenset(("copy", "get", "items", "keys", "values"))),
+    (list, frozenset(("copy", "count", "index"))),
+    (tuple, frozenset(("count", "index"))),
+    (int, frozenset()),
+    (float, frozenset(("is_integer",))),
+    (bytes, frozenset()),
+    (type, frozenset()),
+)
+"""The methods that templates may call, by type."""
+
+_MAX_FIELD_WIDTH = 9_999
+"""Characters to which a field of a format is filled up, such as ``%9999d``."""
+_WIDE_FIELD = re.compile(r"\d{5}|\*|\{[^{}]*\{")
+"""A field that may be wider, or whose width is computed."""
+_SORT_WORK = 100
+"""For each item of a list that is sorted: about twenty comparisons."""
+
+
+def budgeted_filters(filters: Mapping[str, Function]) -> dict[str, Function]:
+    """Return the filters that templates may use, each within the budget of the rendering."""
+    names = f"{_TEXT_FILTERS} {_COMPARING_FILTERS} {_OTHER_FILTERS}".split()
+    return {
+        **{name: _budgeted(name, filters[name]) for name in names},
+        "tojson": _to_json,
+        "gen pass": _pass,
+        "gen concat": _concatenate,
+        "gen scan": lambda value: current_budget.get().scan(value),
+        "gen check": lambda value: current_budget.get().check(value),
+    }
+
+
+def budgeted_tests(tests: Mapping[str, Function]) -> dict[str, Function]:
+    """Return the tests, such as ``is in``, each within the budget of the rendering."""
+
+    def budgeted(function: Function) -> Function:
+        @wraps(function)
+        def test(*args: Any) -> bool:
+            budget = current_budget.get()
+            budget.spend(CALL_WORK)
+            for arg in args[1:]:
+                budget.scan(arg)
+            return bool(function(*args))
+
+        return test
+
+    return {name: budgeted(function) for name, function in tests.items()}
+
+
+def _budgeted(name: str, function: Function) -> Function:
+    first = 1 if hasattr(function, "jinja_pass_arg") else 0  # before the value stands what Jinja passes
+    is_text, is_comparing = name in _TEXT_FILTERS.split(), name in _COMPARING_FILTERS.split()
+
+    @wraps(function)
+    def filter_(*args: Any, **kwargs: Any) -> Any:
+        budget = current_budget.get()
+        budget.spend(CALL_WORK)
+        before, value, rest = args[:first], args[first], args[first + 1 :]
+        if isinstance(value, Namespace):
+            raise TemplateLimitError("it filters a namespace, which may hold itself")
+        if is_text:
+            value = budget.text(value)
+            budget.spend(len(value))
+        elif is_comparing:
+            budget.spend(_SORT_WORK * budget.tree_size(value).nodes)
+        elif hasattr(value, "__len__"):
+            budget.spend(len(value))
+        _check_filter(budget, name, value, rest, kwargs)
+        result = function(*before, value, *rest, **kwargs)
+        return budget.check(list(result) if isinstance(result, Iterator) else result)
+
+    return filter_
+
+
+def _check_filter(
+    budget: WorkBudget, name: str, value: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> None:
+    """Raise ``TemplateLimitError`` for a filter whose result would be too large."""
+    given = (*args, *kwargs.values())
+    if name == "replace" and len(args) > 1:
+        _check_replace(budget, value, *args)
+    elif name == "join":
+        _check_join(budget, value, kwargs.get("d", args[0] if args else ""))
+    elif name == "indent":
+        width = kwargs.get("width", args[0] if args else 4)
+        budget.check_length(
+            len(value) + (value.count("\n") + 1) * (width if isinstance(width, int) else len(width))
+        )
+    elif name == "format":
+        _check_format(budget, value, "%", given)
+    elif name == "sum" and not all(isinstance(arg, (int, float, str)) for arg in given):
+        raise TemplateLimitError("it adds up what are no numbers")
+
+
+def check_method(budget: WorkBudget, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    """Raise ``TemplateLimitError`` for a method of a text whose result would be too large.
+
+    Args:
+        budget: What the template may still compute.
+        function: The method.
+        args: Its positional arguments.
+        kwargs: Its named arguments.
+    """
+    text = getattr(getattr(function, "__wrapped__", function), "__self__", None)
+    if not isinstance(text, str):
+        return
+    budget.spend(len(text))
+    match function.__name__:
+        case "replace" if len(args) > 1:
+            _check_replace(budget, text, *args)
+        case "join":
+            _check_join(budget, args[0], text)
+        case "format" | "format_map":
+            _check_format(budget, text, "{", (*args, *kwargs.values()))
+
+
+def check_operator(budget: WorkBudget, operator: str, left: Any, right: Any) -> None:
+    """Raise ``TemplateLimitError`` for an operator whose result would be too large.
+
+    Args:
+        budget: What the template may still compute.
+        operator: The operator, as it is written.
+        left: Its left operand.
+        right: Its right operand.
+    """
+    if operator == "%" and isinstance(left, str):
+        _check_format(budget, left, "%", (right,))
+    elif operator == "+" and hasattr(left, "__len__") and hasattr(right, "__len__"):
+        budget.check_length(len(left) + len(right))
+    elif operator == "*":
+        if hasattr(right, "__len__"):
+            left, right = right, left
+        if hasattr(left, "__len__"):
+            budget.check_length(len(left) * right if isinstance(right, int) else 0)
+    elif operator == "**" and isinstance(left, int) and isinstance(right, int):
+        budget.check_integer_bits(left.bit_length() * right)
+
+
+def _check_replace(budget: WorkBudget, text: str, old: Any, new: Any, *_: Any) -> None:
+    if isinstance(old, str) and isinstance(new, str):
+        budget.check_length(len(text) + text.count(old) * len(new))
+
+
+def _check_join(budget: WorkBudget, values: Any, separator: Any) -> None:
+    budget.check_length(budget.tree_size(values).characters)
+    if hasattr(values, "__len__") and isinstance(separator, str):
+        budget.check_length(len(values) * len(separator))
+
+
+def _check_format(budget: WorkBudget, text: str, mark: str, values: tuple[Any, ...]) -> None:
+    if _WIDE_FIELD.search(text):
+        raise TemplateLimitError(f"it formats with a field that may be wider than {_MAX_FIELD_WIDTH:,} characters")
+    size = budget.tree_size(values).characters
+    widths = sum(map(int, re.findall(r"\d+", text)))
+    budget.check_length(len(text) + text.count(mark) * size + widths)
+
+
+def _pass(value: Any, units: int) -> Any:
+    """Return the value, and count work."""
+    current_budget.get().spend(units)
+    return value
+
+
+def _concatenate(values: list[Any]) -> str:
+    """Join the operands of ``~``."""
+    budget = current_budget.get()
+    texts = [budget.text(value) for value in values]
+    length = sum(map(len, texts))
+    budget.check_length(length)
+    budget.spend(length)
+    return "".join(texts)
+
+
+def _to_json(
+    value: Any,
+    ensure_ascii: bool = False,
+    indent: int | str | None = None,
+    separators: tuple[str, str] | None = None,
+    sort_keys: bool = False,
+) -> str:
+    """Return a value as JSON; like transformers, and unlike Jinja, without escapes for HTML."""
+    budget = current_budget.get()
+    budget.spend(CALL_WORK)
+    budget.spend(budget.tree_size(value).characters)
+    if indent is None:
+        return json.dumps(value, ensure_ascii=ensure_ascii, separators=separators, sort_keys=sort_keys)
+    encoder = json.JSONEncoder(
+        ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys
+    )
+    budget.check_length(indent if isinstance(indent, int) else len(indent))
+    length, chunks = 0, []
+    for chunk in encoder.iterencode(value):
+        length += len(chunk)
+        budget.spend(CALL_WORK + len(chunk))
+        budget.check_length(length)
+        chunks.append(chunk)
+    return "".join(chunks)
+
+
+MAX_SOURCE_CHARACTERS = 200_000
+"""Of a template. llama.cpp's largest has 17,000."""
+
+
+class _GenerationTag(Extension):
+    """The tag ``{% generation %}`` of transformers, which marks what the assistant wrote: its body is rendered."""
+
+    tags = {"generation"}  # noqa: RUF012 - declared so by Jinja
+
+    def parse(self, parser: Parser) -> list[nodes.Node]:
+        next(parser.stream)
+        return parser.parse_statements(("name:endgeneration",), drop_needle=True)
+
+
+class TemplateEnvironment(ImmutableSandboxedEnvironment):
+    """The environment in which chat templates are compiled, with the extensions that transformers has."""
+
+    intercepted_binops = frozenset(("+", "-", "*", "/", "//", "**", "%"))
+
+    def __init__(self) -> None:
+        # Constants are not folded: nothing may be computed while a template is compiled, outside a budget.
+        super().__init__(
+            trim_blocks=True, lstrip_blocks=True, extensions=[_GenerationTag, loopcontrols], optimized=False
+        )
+        self.finalize = _finalize
+        self.concat: Any = _concat
+        del self.globals["lipsum"]
+        self.filters: Any = budgeted_filters(self.filters)
+        self.tests: Any = budgeted_tests(self.tests)
+
+    def call(self, context: Context, function: Any, /, *args: Any, **kwargs: Any) -> Any:
+        """Call a function or a method of the template's values.
+
+        Args:
+            context: The template's variables.
+            function: What the template calls.
+            args: Its positional arguments.
+            kwargs: Its named arguments.
+        """
+        budget = current_budget.get()
+        budget.spend(CALL_WORK)
+        if isinstance(function, (Macro, LoopContext)):
+            return super().call(context, function, *args, **kwargs)
+        check_method(budget, function, args, kwargs)
+        return budget.check(super().call(context, function, *args, **kwargs))
+
+    def call_binop(self, context: Context, operator: str, left: Any, right: Any) -> Any:
+        """Compute ``left operator right``.
+
+        Args:
+            context: The template's variables.
+            operator: One of `intercepted_binops`.
+            left: Its left operand.
+            right: Its right operand.
+        """
+        budget = current_budget.get()
+        budget.spend(CALL_WORK)
+        if operator == "+":  # as in llama.cpp: what is not defined is an empty text
+            left = "" if isinstance(left, jinja2.Undefined) and isinstance(right, str) else left
+            right = "" if isinstance(right, jinja2.Undefined) and isinstance(left, str) else right
+        check_operator(budget, operator, left, right)
+        return budget.check(super().call_binop(context, operator, left, right))
+
+    def is_safe_attribute(self, obj: Any, attr: str, value: Any) -> bool:
+        """True for an attribute that templates may use."""
+        for kind, names in METHODS:
+            if isinstance(obj, kind):
+                return attr in names
+        return super().is_safe_attribute(obj, attr, value)
+
+    def _generate(self, source: nodes.Template, *args: Any, **kwargs: Any) -> str:
+        """Compile a template; Jinja documents this as the place to change it."""
+        metered = _Metering().visit(source)
+        metered.set_environment(self)
+        return super()._generate(metered, *args, **kwargs)
+
+
+@jinja2.pass_context
+def _finalize(_: Context, value: Any) -> str:
+    """The text of an expression in ``{{ }}``. The context is not used; with it, constants are not folded."""
+    return current_budget.get().text(value)
+
+
+def _concat(parts: Iterable[str]) -> str:
+    """Join the pieces of the output, of a macro or of a block."""
+    budget = current_budget.get()
+    length, pieces = 0, []
+    for part in parts:
+        length += len(part)
+        budget.spend(1 + len(part))
+        budget.check_length(length)
+        pieces.append(part)
+    return "".join(pieces)
+
+
+class _Metering(NodeTransformer):
+    """Lets a template count its work: in each turn of a loop and each call, and where it joins and compares.
+
+    The filters that do it have a blank in their names, so that no template can name or replace them.
+    """
+
+    def visit(self, node: Any, *args: Any, **kwargs: Any) -> Any:
+        """Return what stands in place of a node."""
+        if isinstance(node, (nodes.For, nodes.Macro, nodes.CallBlock, nodes.Block)):
+            self._meter(node)
+            return node
+        self.generic_visit(node)
+        match node:
+            case nodes.Concat():
+                return _filtered("gen concat", nodes.List(node.nodes, lineno=node.lineno))
+            case nodes.Compare():
+                for operand in node.ops:
+                    operand.expr = _filtered("gen scan", operand.expr)
+            case nodes.Tuple(ctx="load") if node.items:
+                return _filtered("gen check", node)
+            case nodes.Getitem(ctx="load", arg=nodes.Slice()):
+                return _filtered("gen check", node)
+        return node
+
+    def _meter(self, node: Any) -> None:
+        """Let each turn of a loop, also one that is filtered out, and each call count what it executes."""
+        units = TURN_WORK + NODE_WORK * sum(_count(child) for child in node.body)
+        test = getattr(node, "test", None)
+        test_units = 0 if test is None else TURN_WORK + NODE_WORK * _count(test)
+        self.generic_visit(node)
+        if test is not None:
+            node.test = _filtered("gen pass", node.test, nodes.Const(test_units))
+        tick = _filtered("gen pass", nodes.Const(None, lineno=node.lineno), nodes.Const(units))
+        node.body.insert(0, nodes.ExprStmt(tick, lineno=node.lineno))
+
+
+def _filtered(name: str, value: nodes.Expr, *args: nodes.Expr) -> nodes.Filter:
+    return nodes.Filter(value, name, list(args), [], None, None, lineno=value.lineno)
+
+
+def _count(node: nodes.Node) -> int:
+    """How many nodes a part of a template has."""
+    return 1 + sum(1 for _ in _descendants(node))
+
+
+def _descendants(node: nodes.Node) -> Iterator[nodes.Node]:
+    pending = [node]
+    while pending:
+        for child in pending.pop().iter_child_nodes():
+            pending.append(child)
+            yield child
