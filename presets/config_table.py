@@ -8,7 +8,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from .errors import PresetError
-from .messages import check_keys, field_message
+from .preset import check_keys, field_message
 
 _NEEDED = {
     "model": "a path or a model's name",

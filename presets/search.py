@@ -1,4 +1,4 @@
-"""The search path of presets, and the presets on it."""
+"""Presets by name or path."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ..common.files import SearchFolder, find_named_files, search_path
-from .errors import PresetError
-from .hints import preset_hint
+from .errors import PresetError, preset_hint
 
 BUILT_IN = Path(__file__).parent / "builtin"
 """The folder of the presets that come with the package."""

@@ -9,7 +9,7 @@ import json
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin
 
-from logitsmith.presets.override import SETTINGS
+from logitsmith.presets.overrides import SETTINGS
 from logitsmith.samplers import Sampler, catalogue
 
 FILE = Path(__file__).resolve().parent.parent / "cli" / "completion" / "samplers.json"

@@ -8,7 +8,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from ...common.text import shorten
-from ...presets.override import Override
+from ...presets.overrides import Override
 
 Json = dict[str, Any]
 

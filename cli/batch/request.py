@@ -11,7 +11,7 @@ from pydantic import Field, ValidationError, field_validator, model_validator
 
 from ...common.errors import problem_message, problem_sentence
 from ...common.text import nearest_name, shorten
-from ...presets.override import Override
+from ...presets.overrides import Override
 from ..errors import flag_sentence
 from ..inputs.json_lines import InvalidLineError
 from .openai_line import SETTING_OF_FIELD, ChatBody, ChatMessage, CompletionBody, Json, OpenAILine, StrictModel

@@ -10,9 +10,9 @@ from typing import Any
 from ...engine.token_records import LogprobRequest
 from ...grammars.spec import GrammarSpec, grammar_table, resolve_grammar
 from ...presets.errors import PresetError
-from ...presets.override import Override, parse_set
+from ...presets.overrides import Override, parse_set
 from ...presets.preset import Preset
-from ...presets.resolve import Settings, resolve_settings
+from ...presets.settings import Settings, resolve_settings
 from ...samplers.chain import StepSpec
 from ..inputs.chains import chat_template_source
 from ..inputs.grammar import grammar_folders, report_left_out

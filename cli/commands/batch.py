@@ -88,8 +88,8 @@ def _count_requests(options: BatchOptions, template: PromptTemplate | None) -> i
 def _check_defaults(options: BatchOptions) -> BatchDefaults:
     """What the flags set for all lines, checked as far as that needs no model."""
     from ...grammars.spec import resolve_grammar
-    from ...presets.override import parse_set
-    from ...presets.resolve import resolve_settings
+    from ...presets.overrides import parse_set
+    from ...presets.settings import resolve_settings
     from ..batch.request_resolver import BatchDefaults, batch_grammar
 
     sampling = options.sampling

@@ -83,7 +83,7 @@ def _list(options: ModelListOptions) -> None:
     from ...common.text import count_noun
     from ...models.facts import read_summaries
     from ...models.listing import list_models
-    from ...presets.user_defaults import user_config
+    from ...presets.user_config import user_config
     from ..render.models import show_models
 
     start_collector()
@@ -122,7 +122,7 @@ def _entry_of(path: Path, name: str) -> ModelEntry:
     """The entry of a file in the list of models; a new one for a file that is in none of the folders."""
     from ...models.listing import ModelEntry, list_models
     from ...models.names import first_part, part_paths
-    from ...presets.user_defaults import user_config
+    from ...presets.user_config import user_config
 
     path = first_part(path)
 

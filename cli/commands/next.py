@@ -24,7 +24,7 @@ from ..options.signature import takes_options
 if TYPE_CHECKING:
     from ...engine.model import Model
     from ...grammars.spec import GrammarSpec
-    from ...presets.resolve import Settings
+    from ...presets.settings import Settings
 
 
 @takes_options(NextOptions)

@@ -82,8 +82,8 @@ def import_(options: PresetImportOptions) -> None:
     Comments tell where each step comes from. What cannot be carried over is reported on stderr.
     """
     from ...presets.errors import PresetError
-    from ...presets.foreign.imported import MissingSectionError
-    from ...presets.foreign.recognise import AmbiguousFormatError
+    from ...presets.foreign.draft import MissingSectionError
+    from ...presets.foreign.formats import AmbiguousFormatError
     from ...presets.search import split_section
     from ..render.text import terminal_safe
 
@@ -113,7 +113,7 @@ def export(options: PresetExportOptions) -> None:
 
     What that format cannot say is reported on stderr.
     """
-    from ...presets.foreign.export import export_preset
+    from ...presets.foreign.formats import export_preset
     from ..render.text import terminal_safe
 
     exported = export_preset(open_preset(options.name), options.to)

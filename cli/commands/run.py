@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from ...engine.model import Model
     from ...grammars.spec import GrammarSpec
     from ...logprobs.events import Done, Event
-    from ...presets.resolve import Settings
+    from ...presets.settings import Settings
 
 
 @takes_options(RunOptions)

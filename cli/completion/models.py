@@ -20,7 +20,7 @@ def complete_model(value: str) -> Reply:
 
 def _names() -> list[Candidate]:
     from ...models.listing import list_models
-    from ...presets.written_config import configured_model_folders
+    from ...presets.user_config import configured_model_folders
 
     try:
         folders = configured_model_folders()

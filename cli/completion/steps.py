@@ -50,7 +50,7 @@ def complete_chain(value: str) -> Reply:
 
 def complete_sequence(value: str) -> Reply:
     """Complete the last name of ``top_k;top_p``."""
-    from ...presets.llama_cpp_names import LLAMA_CPP_SAMPLERS
+    from ...presets.overrides import LLAMA_CPP_SAMPLERS
 
     before, semicolon, name = value.rpartition(";")
     names = [Candidate(known) for known in LLAMA_CPP_SAMPLERS]

@@ -100,13 +100,13 @@ def _chats() -> Iterable[Candidate]:
 
 
 def _import_formats() -> Iterable[Candidate]:
-    from ...presets.foreign_formats import FORMATS
+    from ...presets.foreign import FORMATS
 
     return map(Candidate, FORMATS)
 
 
 def _export_formats() -> Iterable[Candidate]:
-    from ...presets.foreign_formats import EXPORT_FORMATS
+    from ...presets.foreign import EXPORT_FORMATS
 
     return map(Candidate, EXPORT_FORMATS)
 

@@ -30,8 +30,8 @@ def named_chain(text: str, metadata: Mapping[str, str] | None) -> NamedChain:
     ``UsageError`` for a text that is neither.
     """
     from ...presets.errors import PresetError
-    from ...presets.resolve import resolve_settings
     from ...presets.search import list_presets, names_file
+    from ...presets.settings import resolve_settings
 
     if text == "model":
         preset = preset_of_model(metadata or {})

@@ -19,7 +19,7 @@ from .preset import open_preset
 if TYPE_CHECKING:
     from ...grammars.search import GrammarEntry
     from ...presets.search import PresetEntry
-    from ...presets.user_defaults import UserConfig
+    from ...presets.user_config import UserConfig
 
 _PACKAGES = (
     "logitsmith",
@@ -44,7 +44,7 @@ def examine() -> dict[str, Any]:
     No model is loaded. Each problem has a text and an advice.
     """
     from ...presets.search import config_folder, list_presets
-    from ...presets.user_defaults import UserConfig, user_config
+    from ...presets.user_config import UserConfig, user_config
 
     examination = Examination()
     folder = config_folder()

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from .examination import Examination
 
 if TYPE_CHECKING:
-    from ...presets.user_defaults import UserConfig
+    from ...presets.user_config import UserConfig
 
 _FOLDER_ADVICE = "let the folder be read, or correct model_folders: in config.yaml"
 

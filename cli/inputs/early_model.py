@@ -60,7 +60,7 @@ def load_early(
 def _plain_spec(options: ModelOptions, tokens: int | None) -> ModelSpec | None:
     """The model, if no flag asks for more than a plain load of a file."""
     from ...models.folders import locate
-    from ...presets.user_defaults import user_config
+    from ...presets.user_config import user_config
 
     if options.lora or options.override_kv or options.numa is not None or options.gpu_layers:
         return None

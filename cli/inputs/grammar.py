@@ -68,7 +68,7 @@ def check_grammar(preset: Preset) -> None:
     """Raise ``GrammarError`` for a preset whose grammar is wrong."""
     from ...grammars.errors import GrammarError
     from ...grammars.spec import resolve_grammar
-    from ...presets.resolve import preset_folder
+    from ...presets.settings import preset_folder
 
     value = {} if preset.grammar is None else preset.grammar
     try:

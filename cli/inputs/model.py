@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from ...models.errors import ModelError
     from ...models.hub import PullProgress
     from ...models.resolve import HubReference
-    from ...presets.user_defaults import UserConfig
+    from ...presets.user_config import UserConfig
     from .early_model import EarlyModel
 
 _FEW_TOKENS = 16
@@ -138,7 +138,7 @@ def find_model_file(text: str | None) -> Path:
     from ...models.errors import ModelError
     from ...models.folders import locate
     from ...models.resolve import resolve_model
-    from ...presets.user_defaults import user_config
+    from ...presets.user_config import user_config
 
     config = user_config()
     path, origin = locate(text or None, config.model)
@@ -172,7 +172,7 @@ def _find_or_pull(text: str | None, config: UserConfig, interrupt: Interrupt) ->
 def with_origin(error: ModelError, origin: str) -> ModelError:
     """Return the error with what names the file: ``--lora``, or the variable or config that names the model."""
     from ...models.errors import AdapterError, ModelError
-    from ...presets.written_config import config_file
+    from ...presets.user_config import config_file
 
     if isinstance(error, AdapterError):
         return ModelError(f"--lora {error.problem}", advice=error.advice)
@@ -243,7 +243,7 @@ def find_model(options: ModelOptions, interrupt: Interrupt, tokens: int | None =
     ``tokens``: how many are made at most; None: it is not known.
     Raises ``ModelError``, and ``KeyboardInterrupt`` after Ctrl-C during a download.
     """
-    from ...presets.user_defaults import user_config
+    from ...presets.user_config import user_config
 
     overrides = read_overrides(options.override_kv or ())
     path, origin = _find_or_pull(options.model_text, user_config(), interrupt)

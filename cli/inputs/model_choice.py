@@ -9,7 +9,7 @@ from ..options.model import ModelOptions
 from .model import find_model_file
 
 if TYPE_CHECKING:
-    from ...presets.resolve import SettingValue
+    from ...presets.settings import SettingValue
 
 
 def chosen_model(options: ModelOptions) -> SettingValue:
@@ -21,8 +21,8 @@ def chosen_model(options: ModelOptions) -> SettingValue:
     from ...models.errors import ModelError
     from ...models.folders import locate
     from ...models.listing import model_name
-    from ...presets.resolve import SettingValue
-    from ...presets.user_defaults import user_config
+    from ...presets.settings import SettingValue
+    from ...presets.user_config import user_config
 
     config, text = user_config(), options.model_text
     try:

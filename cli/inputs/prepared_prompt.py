@@ -9,7 +9,7 @@ from ..errors import note
 
 if TYPE_CHECKING:
     from ...engine.model import Model
-    from ...presets.resolve import Settings
+    from ...presets.settings import Settings
     from ..options.prompt import FrameOptions
     from .chat_template import ChatTemplateFlags
 

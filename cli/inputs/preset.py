@@ -12,8 +12,8 @@ from ...common.files import input_name, is_stdin, read_input
 from ..errors import note
 
 if TYPE_CHECKING:
-    from ...presets.foreign.any_preset import LoadedPreset
-    from ...presets.foreign.imported import Imported, MissingSectionError
+    from ...presets.foreign.draft import Imported, MissingSectionError
+    from ...presets.foreign.formats import LoadedPreset
     from ...presets.preset import Preset
 
 _GGUF = b"GGUF"
@@ -41,8 +41,8 @@ def open_preset(name: str, *, is_quiet: bool = False) -> Preset:
     Raises ``PresetError``, which names the command that helps, if the file alone does not say what is meant.
     """
     from ...presets.errors import PresetError
-    from ...presets.foreign.any_preset import LoadedPreset
-    from ...presets.preset_loader import load_preset
+    from ...presets.foreign.formats import LoadedPreset
+    from ...presets.preset import load_preset
     from ...presets.search import names_file, split_section
 
     if not names_file(name):
@@ -69,8 +69,7 @@ def preset_text(name: str) -> str:
     Raises ``PresetError`` and ``OSError``. A faulty preset of gen is returned as it is.
     """
     from ...presets.errors import PresetError
-    from ...presets.foreign.any_preset import is_foreign
-    from ...presets.foreign.importing import import_text
+    from ...presets.foreign.formats import import_text, is_foreign
     from ...presets.search import find_preset, names_file, split_section
 
     if not names_file(name):
@@ -92,7 +91,7 @@ def preset_text(name: str) -> str:
 
 def preset_of_model(metadata: Mapping[str, str]) -> Preset | None:
     """Return the preset that the model's author put into the GGUF, or None; reports what has no effect."""
-    from ...presets.foreign.importing import import_metadata
+    from ...presets.foreign.formats import import_metadata
 
     imported = import_metadata(metadata)
     if imported is None:
@@ -107,7 +106,7 @@ def import_file(path: Path, format_name: str | None, section: str | None) -> Imp
     Raises ``PresetError``, also for a preset of gen, and ``OSError``.
     """
     from ...presets.errors import PresetError
-    from ...presets.foreign.importing import import_preset, import_text
+    from ...presets.foreign.formats import import_preset, import_text
 
     if _is_gguf(path):
         if section is not None:
@@ -146,7 +145,7 @@ def list_sections(error: MissingSectionError, usage: str) -> str:
 
 
 def _load(name: str, file: str) -> LoadedPreset:
-    from ...presets.foreign.any_preset import load_any_preset
+    from ...presets.foreign.formats import load_any_preset
 
     with _errors_that_help(file):
         return load_any_preset(name)
@@ -156,8 +155,8 @@ def _load(name: str, file: str) -> LoadedPreset:
 def _errors_that_help(file: str) -> Iterator[None]:
     """Name in an error the command that says what the file alone does not."""
     from ...presets.errors import PresetError
-    from ...presets.foreign.imported import MissingSectionError
-    from ...presets.foreign.recognise import AmbiguousFormatError
+    from ...presets.foreign.draft import MissingSectionError
+    from ...presets.foreign.formats import AmbiguousFormatError
 
     try:
         yield
@@ -181,7 +180,7 @@ def _is_gguf(path: Path) -> bool:
 def _import_gguf(path: Path) -> Imported:
     from ...models.gguf import read_metadata
     from ...presets.errors import PresetError
-    from ...presets.foreign.importing import import_metadata
+    from ...presets.foreign.formats import import_metadata
 
     imported = import_metadata(read_metadata(path))
     if imported is None:

@@ -21,10 +21,9 @@ from .preset import open_preset, preset_of_model
 
 if TYPE_CHECKING:
     from ...grammars.spec import GrammarSpec
-    from ...presets.chain_arrangement import Arrangement
-    from ...presets.override import Override
+    from ...presets.overrides import Arrangement, Override
     from ...presets.preset import Preset
-    from ...presets.resolve import Settings
+    from ...presets.settings import Settings
 
 _BIAS = re.compile(r"(?P<id>\d+)(?P<signed>[+-].+)|(?P<key>.+)=(?P<value>[^=]+)", re.DOTALL)
 
@@ -45,7 +44,7 @@ def resolve_run_settings(
 
     Raises ``PresetError``.
     """
-    from ...presets.resolve import resolve_settings
+    from ...presets.settings import resolve_settings
 
     preset = preset or _preset_of(sampling.preset, metadata)
     settings = resolve_settings(
@@ -62,7 +61,7 @@ def resolve_run_settings(
 
 def _preset_of(given: str | None, metadata: Mapping[str, str] | None) -> Preset:
     """The preset that the command line or the user's config names."""
-    from ...presets.preset_loader import load_preset
+    from ...presets.preset import load_preset
 
     name = preset_name(given)
     if name != "model":
@@ -76,7 +75,7 @@ def _preset_of(given: str | None, metadata: Mapping[str, str] | None) -> Preset:
 
 def preset_name(given: str | None) -> str:
     """The preset of a command: ``--preset``, else the user's config, else ``default``."""
-    from ...presets.user_defaults import user_config
+    from ...presets.user_config import user_config
 
     return given or user_config().preset or "default"
 
@@ -87,8 +86,7 @@ def open_chosen_preset(name: str, given: str | None) -> Preset:
     ``given``: the value of ``--preset``. Raises ``PresetError``.
     """
     from ...presets.errors import PresetError
-    from ...presets.user_defaults import user_config
-    from ...presets.written_config import config_file
+    from ...presets.user_config import config_file, user_config
 
     try:
         return open_preset(name)
@@ -113,7 +111,7 @@ def fresh_seed() -> int:
 
 def overrides(options: Options) -> Iterator[Override]:
     """What the flags of a command set, of those that set one value each."""
-    from ...presets.override import Override
+    from ...presets.overrides import Override
 
     given = given_flags(options)
     is_mirostat_off = any(flag.name == "--mirostat" and value == 0 for flag, value in walk_flags(options))
@@ -134,7 +132,7 @@ def overrides(options: Options) -> Iterator[Override]:
 
 def _sampling_overrides(options: FullSamplingOptions) -> Iterator[Override]:
     """What flags set whose value is not taken as it is."""
-    from ...presets.override import Override
+    from ...presets.overrides import Override
 
     if options.dry_sequence_breaker:
         yield Override("--dry-sequence-breaker", "dry.breakers", _breakers(options.dry_sequence_breaker))
@@ -148,7 +146,7 @@ def _sampling_overrides(options: FullSamplingOptions) -> Iterator[Override]:
 
 def _arrangements(command: Options, options: FullSamplingOptions) -> Iterator[Arrangement]:
     """The orders of samplers that flags ask for; ``command``: all options, which know what was typed."""
-    from ...presets.chain_arrangement import arrange_by_adaptive_p, arrange_by_mirostat, arrange_by_samplers
+    from ...presets.overrides import arrange_by_adaptive_p, arrange_by_mirostat, arrange_by_samplers
 
     if options.adaptive_target is not None:
         yield arrange_by_adaptive_p()

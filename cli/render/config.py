@@ -13,7 +13,7 @@ from .text import terminal_safe
 
 if TYPE_CHECKING:
     from ...grammars.spec import GrammarSpec
-    from ...presets.resolve import Settings, SettingValue
+    from ...presets.settings import Settings, SettingValue
     from ...samplers.chain import StepSpec
 
 

@@ -87,7 +87,7 @@ def print_wrapped(line: str, indent: int) -> None:
 def show_presets(entries: Iterable[PresetEntry]) -> None:
     """Print presets: name, folder, description."""
     from ...presets.errors import PresetError
-    from ...presets.preset_loader import load_preset
+    from ...presets.preset import load_preset
 
     rows = []
     for entry in entries:

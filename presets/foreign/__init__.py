@@ -1,22 +1,16 @@
-"""Presets of other tools: read into presets of ours, and written from them. Each format has a module."""
+"""Presets of other tools, a module for each tool."""
 
-from .any_preset import LoadedPreset, is_foreign, load_any_preset
-from .export import export_preset
-from .imported import Imported, MissingSectionError
-from .importing import import_metadata, import_preset, import_text
-from .outgoing import Exported
-from .recognise import AmbiguousFormatError
+FORMATS = (
+    *("webui", "sillytavern", "koboldai", "koboldcpp", "huggingface", "ollama", "tabbyapi", "llama.cpp"),
+    "lmstudio",
+)
+"""The formats that `import_preset` reads."""
 
-__all__ = [
-    "AmbiguousFormatError",
-    "Exported",
-    "Imported",
-    "LoadedPreset",
-    "MissingSectionError",
-    "export_preset",
-    "import_metadata",
-    "import_preset",
-    "import_text",
-    "is_foreign",
-    "load_any_preset",
-]
+EXPORT_FORMATS = (
+    *("llama.cpp", "llama-server", "webui", "sillytavern", "koboldai", "koboldcpp", "huggingface", "ollama"),
+    *("tabbyapi", "lmstudio"),
+)
+"""The formats that `export_preset` writes.
+
+``llama.cpp`` is a command line; ``llama-server`` and ``koboldcpp`` are the JSON body of a request.
+"""

@@ -1,17 +1,24 @@
-"""A chain while it is made from a foreign file: steps, what could not be carried over, and the reasons."""
+"""A chain on its way in from another tool, or out to one."""
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import yaml
 
 from ...common.text import shorten
+from ...samplers.base import Sampler
 from ...samplers.building import make_sampler
 from ...samplers.errors import SamplingError
 from ...samplers.mersenne_twister import SEED_MAX
 from ...samplers.registry import find_sampler
-from ..errors import PresetError
+from ..errors import PresetError, preset_hint
+from ..preset import Preset, make_step
 from .table import ForeignTable
 
 
@@ -183,3 +190,431 @@ def merged_penalties(steps: Sequence[ForeignStep]) -> list[ForeignStep]:
         else:
             merged.append(step)
     return merged
+
+
+_EXTRAS = ("seed", "max_tokens", "stop", "system", "grammar")
+
+
+@dataclass(frozen=True)
+class Imported:
+    """A foreign file as a preset."""
+
+    format: str
+    """The format, as `import_preset` names it."""
+    chain: list[list[Any]]
+    """``[name, {parameter: value}]`` for each step that acts, in the tool's order.
+
+    The last one selects: ``dist``, a plain draw, unless a step of the file does.
+    """
+    extras: dict[str, Any]
+    """What the file sets of ``max_tokens``, ``stop``, ``system``, ``seed`` and ``grammar``."""
+    reported: list[str]
+    """A sentence for each thing that could not be carried over as it is, which names its key."""
+    preset: Preset
+    """The preset, ready to use."""
+    sections: list[str]
+    """The names of the file's presets, where it holds several; else empty."""
+    steps: tuple[ForeignStep, ...]
+    """The steps of the chain with the keys and the reasons that they come from."""
+    notes: tuple[str, ...]
+    """Decisions about the chain as a whole: which order, whose defaults."""
+    changed: tuple[str, ...] = ()
+    """Those of ``reported`` whose setting is carried over with a change; all others are left out."""
+    other_format: str | None = None
+    """What the content looks like, if another format was asked for, which does not know some of its keys."""
+
+    def yaml_text(self, folder: Path | None = None) -> str:
+        """Return a preset file: the chain, a comment on each decision, and what was changed and left out.
+
+        ``folder``: that of the imported file, if the preset goes elsewhere: a relative path of a grammar in it is
+        then written as an absolute one. None: paths stay as they are.
+        """
+        extras = self.extras if folder is None else _with_absolute_paths(self.extras, folder)
+        lines = [f"description: {_flow(self.preset.description)}"]
+        lines += [f"# {_comment(note)}" for note in self.notes]
+        lines.append("chain:")
+        lines += [_step_line(step) for step in self.steps]
+        lines += [f"{key}: {_flow(extras[key])}" for key in _EXTRAS if key in extras]
+        left_out = [sentence for sentence in self.reported if sentence not in self.changed]
+        for heading, sentences in (("Carried over with a change", self.changed), ("Left out", left_out)):
+            if sentences:
+                lines += [f"# {heading}:", *(f"# - {_comment(sentence)}" for sentence in sentences)]
+        return "\n".join(lines) + "\n"
+
+
+class PresetOrigin(NamedTuple):
+    """Where an imported preset comes from."""
+
+    name: str
+    """The preset's name."""
+    source: str
+    """The path of its file, as `Preset.source` holds it."""
+    description: str
+    """What the preset is called that has no description of its own."""
+
+
+class MissingSectionError(PresetError):
+    """A file holds several presets, and none of them is chosen. ``names``: theirs; ``origin``: the file."""
+
+    def __init__(self, origin: str, names: Sequence[str]) -> None:
+        listed = ", ".join(names)
+        super().__init__(f"{origin}: the file holds {len(names)} presets; choose a section: {listed}")
+        self.origin, self.names = origin, tuple(names)
+
+
+def import_draft(draft: Draft, format_name: str, origin: PresetOrigin, sections: Sequence[str]) -> Imported:
+    """Return the import that a draft makes.
+
+    Args:
+        draft: the finished draft.
+        format_name: the format, one of `FORMATS`.
+        origin: where the preset comes from.
+        sections: the names of the file's presets; empty if it holds one.
+
+    Raises ``PresetError`` if the preset would not work.
+    """
+    chain = [[step.name, step.params] for step in draft.steps]
+    table = {
+        "description": draft.description or origin.description,
+        "chain": [{step.name: step.params} if step.params else step.name for step in draft.steps],
+        **draft.extras,
+    }
+    preset = Preset.from_table(table, origin=draft.table.origin, name=origin.name, source=origin.source)
+    return Imported(
+        format=format_name,
+        chain=chain,
+        extras=dict(draft.extras),
+        reported=list(dict.fromkeys(draft.reported)),
+        preset=preset,
+        sections=list(sections),
+        steps=tuple(draft.steps),
+        notes=tuple(draft.notes),
+        changed=tuple(dict.fromkeys(draft.changed)),
+    )
+
+
+def choose_section(names: Sequence[str], section: str | None, origin: str) -> int:
+    """Return which preset of a file is meant: the only one, or the one of that name.
+
+    Raises ``MissingSectionError`` if there are several and none is named, and ``PresetError`` if the named one is
+    not there. Both list the names.
+    """
+    if section is None:
+        if len(names) == 1:
+            return 0
+        raise MissingSectionError(origin, names)
+    if section in names:
+        return list(names).index(section)
+    raise PresetError(f"{origin}: there is no section {section!r}; {preset_hint(section, names)}")
+
+
+def _with_absolute_paths(extras: Mapping[str, Any], folder: Path) -> dict[str, Any]:
+    """The extras; a path of a grammar's file, which is relative to a folder, is made absolute."""
+    grammar = extras.get("grammar")
+    if not isinstance(grammar, Mapping):
+        return dict(extras)
+    paths = {
+        key: str((folder / value).absolute()) if key.endswith("file") and isinstance(value, str) else value
+        for key, value in grammar.items()
+    }
+    return {**extras, "grammar": paths}
+
+
+def _step_line(step: ForeignStep) -> str:
+    entry = f"{step.name}: {_flow(step.params)}" if step.params else step.name
+    reasons = [", ".join(step.keys), step.comment]
+    comment = "; ".join(reason for reason in reasons if reason)
+    return f"  - {entry}" + (f"  # {_comment(comment)}" if comment else "")
+
+
+def _flow(value: Any) -> str:
+    """A value in YAML's flow style, on one line."""
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{_flow(key)}: {_flow(inner)}" for key, inner in value.items()) + "}"
+    if isinstance(value, (list, tuple)):
+        return "[" + ", ".join(_flow(inner) for inner in value) + "]"
+    if value is None or isinstance(value, (bool, int, float)):
+        return "-inf" if value == float("-inf") else json.dumps(value)
+    if isinstance(value, str) and value.isidentifier() and value.isascii() and value.lower() not in _WORDS:
+        return value
+    text: str = yaml.safe_dump(str(value), default_style='"', allow_unicode=True, width=float("inf"))
+    return text.rstrip("\n")
+
+
+# Plain words that YAML does not read as texts.
+_WORDS = ("null", "true", "false", "yes", "no", "on", "off", "y", "n", "inf", "nan")
+
+
+def _comment(text: str) -> str:
+    """The text as a comment can hold it: on one line, with nothing that YAML refuses."""
+    return "".join(char if char.isprintable() else " " for char in " ".join(text.split()))
+
+
+ALL_TOKENS = 1_000_000
+"""A window that stands for all tokens, for tools that have no number for it: longer than any context."""
+
+_TEMPERATURE_ZERO = make_sampler({"temperature": {"t": 0.0}}, origin="")
+
+
+@dataclass(frozen=True)
+class Exported:
+    """A preset in another tool's format."""
+
+    text: str
+    """The file, the command line or the JSON body."""
+    reported: list[str]
+    """A sentence for each thing that the format cannot say, which names it as our presets do."""
+
+
+@dataclass(frozen=True)
+class StepKeys:
+    """How a format says a sampler: the key of each parameter, and the values of those that it has no key for.
+
+    A parameter that is in neither has our default in that tool.
+    """
+
+    slot: str
+    keys: Mapping[str, str]
+    fixed: Mapping[str, Any] | None = None
+
+
+class Outgoing:
+    """What an export has to say, and what could not be said.
+
+    ``steps`` are the steps that act, without the one that selects; ``selector`` is that one, a plain draw by
+    default. ``name`` and ``description`` are those of the preset.
+    """
+
+    def __init__(
+        self,
+        tool: str,
+        samplers: Sequence[Sampler],
+        extras: Mapping[str, Any],
+        name: str = "",
+        description: str = "",
+    ) -> None:
+        self.tool = tool
+        self.name = name or "logitsmith"
+        self.description = description
+        acting = [sampler for sampler in samplers if sampler.about.selects or not sampler.is_neutral]
+        self.steps = [sampler for sampler in acting if not sampler.about.selects]
+        selectors = [sampler for sampler in acting if sampler.about.selects]
+        self.selector = selectors[0] if selectors else None
+        self.extras = dict(extras)
+        self.reported: list[str] = []
+        self.order: list[str] = []
+        self.values: dict[str, Any] = {}
+        self._end_at_temperature_zero()
+
+    @property
+    def selector_name(self) -> str:
+        """The name of the step that selects."""
+        if self.selector is None:
+            return "dist"
+        about = self.selector.about
+        is_plain = about.name == "adaptive_p" and getattr(self.selector, "target", 0) < 0
+        return "dist" if is_plain else about.name
+
+    def _end_at_temperature_zero(self) -> None:
+        """Say a temperature of 0 as a greedy end, which it is; not every tool takes a 0."""
+        zero = next((n for n, step in enumerate(self.steps) if step == _TEMPERATURE_ZERO), None)
+        if zero is not None and self.selector_name == "dist":
+            self.steps, self.selector = self.steps[:zero], make_sampler({"greedy": {}}, origin="")
+
+    def flatten_repetition_penalty(self, keeps_halves: bool = False) -> None:
+        """Replace KoboldAI's repetition penalty by the flat one that all tools have, and report a slope.
+
+        It joins ``penalties`` that follow it, with the same window and no repeat penalty of their own: that step
+        applies its repeat penalty first. ``keeps_halves``: KoboldCpp's slope stays a step of its own.
+        """
+        steps: list[Sampler] = []
+        for step in self.steps:
+            last = steps[-1] if steps else None
+            if step.about.name == "repetition_penalty" and not (keeps_halves and has_halves(step)):
+                steps.append(self._flattened(step))
+            elif step.about.name == "penalties" and _joins(last, step):
+                joined = {**step.model_dump(exclude_unset=True), "repeat": getattr(last, "repeat", 1.0)}
+                steps[-1] = make_step("penalties", joined, "penalties")
+            else:
+                steps.append(step)
+        self.steps = steps
+
+    def _flattened(self, step: Sampler) -> Sampler:
+        """Return the flat penalty of a repetition penalty."""
+        penalty, window, slope = (getattr(step, name) for name in ("penalty", "range", "slope"))
+        if has_halves(step) or (slope and window > 1 and getattr(step, "shape", "") == "sigmoid"):
+            reason = f"{self.tool} has no such slope; the whole range gets {penalty:g}"
+            self.report(f"repetition_penalty.slope {slope:g}", reason)
+        return make_step("penalties", {"repeat": penalty, "last_n": window or -1}, "repetition_penalty")
+
+    def report(self, subject: str, reason: str) -> None:
+        """Note what could not be said: a step or a parameter, and why."""
+        self.reported.append(f"{subject}: {reason}")
+
+    def say_steps(self, keys_by_sampler: Mapping[str, StepKeys]) -> None:
+        """Put each step into `values` and its slot into `order`; report those that the format cannot say."""
+        for sampler in self.steps:
+            keys = keys_by_sampler.get(sampler.about.name)
+            if keys is None:
+                self.report(sampler.about.name, f"{self.tool} has no such step")
+            elif keys.slot in self.order:
+                self.report(sampler.about.name, f"{self.tool} has such a step once only; the first was kept")
+            else:
+                self.say(sampler, keys)
+                self.order.append(keys.slot)
+
+    def say(self, sampler: Sampler, keys: StepKeys) -> None:
+        """Put the parameters of one step into `values`; report those that have another value there."""
+        fixed = keys.fixed or {}
+        for name, field in type(sampler).model_fields.items():
+            value = getattr(sampler, name)
+            there = fixed.get(name, field.get_default(call_default_factory=True))
+            if name in keys.keys:
+                self.values[keys.keys[name]] = value
+            elif value != there:
+                subject = f"{sampler.about.name}.{name} {shorten(value)}"
+                self.report(subject, f"{self.tool} always has {shorten(there)} there")
+
+    def report_order(self, order: Sequence[str]) -> None:
+        """Report steps that stand in another order than the one that the tool always has."""
+        there = sorted(self.order, key=order.index)
+        if there != self.order:
+            self.report("order", f"{self.tool} applies {', '.join(there)}, not {', '.join(self.order)}")
+
+    def drop(self, slot: str, keys: Sequence[str], reason: str) -> None:
+        """Take a step out again, and report it."""
+        self.order.remove(slot)
+        for key in keys:
+            self.values.pop(key, None)
+        self.report(slot, reason)
+
+    def take_extras(self, keys: Mapping[str, str], unlimited: Any = None) -> None:
+        """Put the settings beside the chain into `values`, by the keys that the format has for them.
+
+        What has no key is reported. ``unlimited``: what the format says in place of a number of tokens if there is
+        no limit; None: nothing.
+        """
+        for name, value in self.extras.items():
+            if name not in keys:
+                self.report(name, f"{self.tool}'s presets do not hold it")
+            elif name != "max_tokens" or value != -1:
+                self.values[keys[name]] = value
+            elif unlimited is None:
+                self.report("max_tokens -1", f"{self.tool} has no number for no limit")
+            else:
+                self.values[keys[name]] = unlimited
+
+    def widen_window(self, key: str, subject: str) -> None:
+        """Write a window of all tokens as a number, and report it: the tool has none for it."""
+        if self.values.get(key) == -1:
+            self.values[key] = ALL_TOKENS
+            self.report(f"{subject} -1", f"{self.tool} has no number for all tokens; {ALL_TOKENS} was written")
+
+    def finite_biases(self, bias: Mapping[int | str, float]) -> dict[int, float]:
+        """Return the biases of token ids; those of texts, and bans, are reported."""
+        taken: dict[int, float] = {}
+        for token, number in bias.items():
+            if isinstance(token, str) or number == float("-inf"):
+                self.report(f"logit_bias.bias {token!r}", f"{self.tool} takes finite numbers by token id only")
+            else:
+                taken[token] = number
+        return taken
+
+    def grammar_text(self, grammar: Any) -> str | None:
+        """Return the GBNF of a grammar; None if it is given otherwise, such as by the name of a file."""
+        if isinstance(grammar, Mapping) and set(grammar) == {"gbnf"}:
+            grammar = grammar["gbnf"]
+        return grammar if isinstance(grammar, str) and "::=" in grammar else None
+
+    def exported(self, text: str) -> Exported:
+        """Return the text with what was reported."""
+        return Exported(text, list(dict.fromkeys(self.reported)))
+
+
+def has_halves(step: Sampler) -> bool:
+    """True for a repetition penalty with KoboldCpp's slope, if the slope has an effect."""
+    penalty, window, slope = (getattr(step, name, 0) for name in ("penalty", "range", "slope"))
+    return getattr(step, "shape", "") == "halves" and penalty > 1 and window > 1 and 0 < slope < 1
+
+
+def _joins(last: Sampler | None, step: Sampler) -> bool:
+    """True if one step can apply both penalties: the repeat penalty of the first, and the others of the second."""
+    if last is None or last.about.name != "penalties":
+        return False
+    is_repeat_alone = last.model_fields_set <= {"repeat", "last_n"}
+    is_rest = getattr(step, "repeat", 0) == 1 and getattr(step, "penalize_newline", False)
+    return is_repeat_alone and is_rest and getattr(step, "last_n", 0) == getattr(last, "last_n", 1)
+
+
+BEAM_KEYS = ("num_beams", "num_beam_groups", "diversity_penalty", "length_penalty", "early_stopping")
+SEARCH_KEYS = (*BEAM_KEYS, "penalty_alpha", "guidance_scale", "cfg_scale", "rep_pen_decay")
+"""What `report_searches` looks at."""
+
+# What each value would have to be to change nothing, and what it does otherwise.
+_BEAM_NEUTRAL = {"num_beam_groups": 1.0, "diversity_penalty": 0.0, "length_penalty": 1.0}
+
+
+def report_searches(draft: Draft) -> None:
+    """Report beam search, contrastive search, guidance and a decay of the penalty if they are on."""
+    table = draft.table
+    if table.number("num_beams", 1) > 1:
+        draft.report("num_beams", "beam search would have kept the best of several texts; there is none here")
+        for key, neutral in _BEAM_NEUTRAL.items():
+            if table.number(key, neutral) != neutral:
+                draft.report(key, "it would have weighed the texts of the beam search")
+        if table.raw("early_stopping") not in (None, False, 0, "false"):
+            draft.report("early_stopping", "it would have ended the beam search early")
+    if table.number("penalty_alpha", 0) != 0:
+        draft.report(
+            "penalty_alpha", "contrastive search would have avoided tokens like those before; there is none here"
+        )
+    for key in ("guidance_scale", "cfg_scale"):
+        if table.number(key, 1) != 1:
+            draft.report(key, "guidance would have run the model twice, with a negative prompt")
+    if table.number("rep_pen_decay", 0) != 0:
+        draft.report("rep_pen_decay", "the repetition penalty would have faded with distance")
+
+
+SAMPLERS = ("top_k", "top_a", "top_p", "tfs", "typical", "temperature", "repetition_penalty")
+"""The slot of each number."""
+
+
+def read_numbers(draft: Draft, key: str) -> list[int] | None:
+    """The order of an entry: a list of numbers, or one text such as ``5, 0, 2, 3, 1, 4``; None if it is absent.
+
+    Raises ``PresetError`` for anything else, and for a number above 6.
+    """
+    value = draft.table.raw(key)
+    if value is None:
+        return None
+    parts = re.split(r"[\s,;]+", value.strip().strip("[]")) if isinstance(value, str) else value
+    if not isinstance(parts, list):
+        raise draft.table.fault(key, "a list of numbers")
+    numbers = []
+    for part in parts:
+        text = str(part).removesuffix(".0")
+        if isinstance(part, bool) or text not in tuple("0123456"):
+            raise draft.table.fault(key, "a list of the numbers 0 to 6")
+        numbers.append(int(text))
+    return list(dict.fromkeys(numbers))
+
+
+def arrange_by_numbers(
+    draft: Draft, order: list[int], front: tuple[str, ...], slots: dict[int, tuple[str, ...]]
+) -> None:
+    """End the chain: the slots in front, then those of each number.
+
+    Args:
+        draft: the draft.
+        order: the numbers.
+        front: slots that come first.
+        slots: the slots of each number that has others than `SAMPLERS` says.
+
+    Steps whose number the order lacks are reported; the tool leaves them out.
+    """
+    names = [name for number in order for name in slots.get(number, (SAMPLERS[number],))]
+    missing = [
+        name for number in range(7) if number not in order for name in slots.get(number, (SAMPLERS[number],))
+    ]
+    draft.report_idle(draft.arranged(missing), "sampler_order leaves it out")
+    draft.take_chain(draft.arranged([*front, *names, "xtc", "adaptive_p"]))

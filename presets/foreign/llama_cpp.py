@@ -1,30 +1,188 @@
-"""llama.cpp's INI files (``--models-preset``) and the ``general.sampling.*`` keys of a GGUF.
-
-Keys are option names without dashes, long or short, or environment names. What is absent keeps llama.cpp's
-default, so the whole chain stands. llama.cpp refuses a file with a name it does not know, such as top_p; here
-such a name is read as the option it means, and reported.
-"""
+"""llama.cpp: command lines, requests to its server, and back."""
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Mapping
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from ..errors import PresetError
-from ..llama_cpp_names import read_sequence
-from . import llama_chain
-from .draft import Draft
-from .ini import IniSection
-from .llama_options import (
-    MEANT_OPTIONS,
-    METADATA_OPTIONS,
-    SILENT_VARIABLES,
-    LlamaEntry,
-    is_left_out,
-    option_of_name,
+from ..llama_cpp_flags import options_without_dashes
+from ..overrides import read_sequence
+from ..preset import make_step
+from .draft import Draft, Exported, Outgoing, StepKeys
+from .table import BREAKERS, ForeignTable, IniSection
+
+ORDER = ("penalties", "dry", "top_n_sigma", "top_k", "typical", "top_p", "min_p", "xtc", "temperature")
+FRONT = ("ignore_eos", "ban", "logit_bias")
+_TEMPERATURES = ("temperature", "dynatemp")
+
+OFF: Mapping[str, Any] = {
+    "temp": 1.0,
+    "top-k": 0,
+    "top-p": 1.0,
+    "min-p": 0.0,
+    "typical": 1.0,
+    "top-n-sigma": -1.0,
+    "xtc-probability": 0.0,
+    "xtc-threshold": 0.1,
+    "repeat-penalty": 1.0,
+    "repeat-last-n": 64,
+    "presence-penalty": 0.0,
+    "frequency-penalty": 0.0,
+    "dry-multiplier": 0.0,
+    "dry-base": 1.75,
+    "dry-allowed-length": 2,
+    "dry-penalty-last-n": 64,
+    "dynatemp-range": 0.0,
+    "dynatemp-exp": 1.0,
+    "mirostat": 0,
+    "mirostat-ent": 5.0,
+    "mirostat-lr": 0.1,
+    "adaptive-target": -1.0,
+    "adaptive-decay": 0.9,
+}
+"""Values with which no step acts, and the other parameters' usual ones."""
+
+LLAMA_CPP: Mapping[str, Any] = {**OFF, "temp": 0.8, "top-k": 40, "top-p": 0.95, "min-p": 0.05}
+"""llama.cpp's defaults."""
+
+
+def put_steps(draft: Draft, defaults: Mapping[str, Any]) -> None:
+    """Put every step into its slot."""
+    _put_penalties(draft, defaults)
+    _put_truncation(draft, defaults)
+    _put_temperature(draft, defaults)
+    _put_selectors(draft, defaults)
+
+
+def arrange_chain(draft: Draft, defaults: Mapping[str, Any], order: Sequence[str] = ORDER) -> None:
+    """End the chain: the biases, then the listed samplers; with mirostat only the temperature before it."""
+    if draft.table.whole_number("mirostat", defaults["mirostat"]) in (1, 2):
+        acting = (*FRONT, "temperature", "mirostat")
+        draft.report_idle([step for slot, step in draft.slots.items() if slot not in acting], "mirostat is on")
+        draft.take_chain(draft.arranged(acting))
+        return
+    listed = sorted(order, key=lambda name: name == "adaptive_p")  # it runs last, wherever it is listed
+    unlisted = [slot for slot in draft.slots if slot not in (*listed, *FRONT)]
+    draft.report_idle(draft.arranged(unlisted), "the list of samplers leaves it out")
+    draft.take_chain(draft.arranged([*FRONT, *listed]))
+
+
+def _put_penalties(draft: Draft, defaults: Mapping[str, Any]) -> None:
+    table = draft.table
+    last_n = table.whole_number("repeat-last-n", defaults["repeat-last-n"])
+    params = {
+        "repeat": table.number("repeat-penalty", defaults["repeat-penalty"]),
+        "presence": table.number("presence-penalty", defaults["presence-penalty"]),
+        "frequency": table.number("frequency-penalty", defaults["frequency-penalty"]),
+        "last_n": max(last_n, -1),
+    }
+    keys = ["repeat-penalty", "presence-penalty", "frequency-penalty", "repeat-last-n"]
+    draft.put("penalties", "penalties", params, keys)
+    has_breakers = table.raw("dry-sequence-breaker") is not None
+    params = {
+        "multiplier": table.number("dry-multiplier", defaults["dry-multiplier"]),
+        "base": table.number("dry-base", defaults["dry-base"]),
+        "allowed_length": table.whole_number("dry-allowed-length", defaults["dry-allowed-length"]),
+        "last_n": max(table.whole_number("dry-penalty-last-n", defaults["dry-penalty-last-n"]), -1),
+        "breakers": table.texts("dry-sequence-breaker") if has_breakers else list(BREAKERS),
+    }
+    keys = ["dry-multiplier", "dry-base", "dry-allowed-length", "dry-penalty-last-n", "dry-sequence-breaker"]
+    draft.put("dry", "dry", params, keys)
+
+
+def _put_truncation(draft: Draft, defaults: Mapping[str, Any]) -> None:
+    table = draft.table
+    draft.put("top_n_sigma", "top_n_sigma", {"n": max(table.number("top-n-sigma", -1.0), -1.0)}, ["top-n-sigma"])
+    draft.put("top_k", "top_k", {"k": max(table.whole_number("top-k", defaults["top-k"]), 0)}, ["top-k"])
+    for key, name in (("typical", "typical"), ("top-p", "top_p")):
+        draft.put(name, name, {"p": min(table.number(key, defaults[key]), 1.0)}, [key])
+    draft.put("min_p", "min_p", {"p": max(table.number("min-p", defaults["min-p"]), 0.0)}, ["min-p"])
+    probability = table.number("xtc-probability", defaults["xtc-probability"])
+    threshold = table.number("xtc-threshold", defaults["xtc-threshold"])
+    if probability > 0 and threshold <= 0.5:
+        params = {"probability": probability, "threshold": threshold}
+        draft.put("xtc", "xtc", params, ["xtc-probability", "xtc-threshold"])
+
+
+def _put_temperature(draft: Draft, defaults: Mapping[str, Any]) -> None:
+    table = draft.table
+    temperature = table.number("temp", defaults["temp"])
+    reach = table.number("dynatemp-range", defaults["dynatemp-range"])
+    if reach > 0:
+        params = {
+            "temperature": max(temperature, 0.0),
+            "range": reach,
+            "exponent": table.number("dynatemp-exp", defaults["dynatemp-exp"]),
+        }
+        draft.put("temperature", "dynatemp", params, ["dynatemp-range", "temp", "dynatemp-exp"])
+    elif temperature <= 0:
+        draft.put_greedy("temperature", "temp", "a temperature of 0 takes the most likely token")
+    else:
+        draft.put("temperature", "temperature", {"t": temperature}, ["temp"])
+
+
+def _put_selectors(draft: Draft, defaults: Mapping[str, Any]) -> None:
+    table = draft.table
+    version = table.whole_number("mirostat", defaults["mirostat"])
+    if version not in (0, 1, 2):
+        raise table.fault("mirostat", "0, 1 or 2")
+    if version:
+        params = {
+            "tau": table.number("mirostat-ent", defaults["mirostat-ent"]),
+            "eta": table.number("mirostat-lr", defaults["mirostat-lr"]),
+        }
+        name = "mirostat" if version == 1 else "mirostat_v2"
+        draft.put("mirostat", name, params, ["mirostat", "mirostat-ent", "mirostat-lr"])
+    target = table.number("adaptive-target", defaults["adaptive-target"])
+    if target >= 0:
+        params = {"target": target, "decay": table.number("adaptive-decay", defaults["adaptive-decay"])}
+        draft.put("adaptive_p", "adaptive_p", params, ["adaptive-target", "adaptive-decay"])
+
+
+@dataclass(frozen=True)
+class LlamaEntry:
+    """A value, and how and where the file spells its key."""
+
+    spelled: str
+    value: Any
+    line: int = 0
+
+
+OPTIONS = (
+    *OFF,
+    *("sampler-seq", "seed", "n-predict", "logit-bias", "reverse-prompt", "json-schema", "json-schema-file"),
+    *("grammar", "grammar-file", "system-prompt", "dry-sequence-breaker", "samplers", "ignore-eos"),
 )
-from .table import ForeignTable
+"""The options that are read; `llama_cpp_flags` has all names of each."""
+MEANT_OPTIONS = {"repetition-penalty": "repeat-penalty", "rep-pen": "repeat-penalty", "max-tokens": "n-predict"}
+
+# The key of a GGUF, where it is no option with underscores.
+METADATA_OPTIONS = {
+    "penalty-last-n": "repeat-last-n",
+    "penalty-repeat": "repeat-penalty",
+    "mirostat-tau": "mirostat-ent",
+    "mirostat-eta": "mirostat-lr",
+    "sequence": "samplers",
+}
+
+SILENT_VARIABLES = ("LLAMA_ARG_", "LLAMA_API_KEY", "LLAMA_LOG_", "LLAMA_CACHE", "HF_TOKEN", "MODEL_ENDPOINT")
+"""How the environment names begin that an INI file may use instead."""
+
+
+def option_of_name(name: str) -> str | None:
+    """Return the option that has this name, which is written without dashes; None if none has."""
+    return options_without_dashes().get(name) or None
+
+
+def is_left_out(name: str) -> bool:
+    """True for an option of llama.cpp that says nothing about sampling; ``name``: without dashes."""
+    return options_without_dashes().get(name) == ""
+
 
 TOOL = "llama.cpp"
 PREFIX = "general.sampling."
@@ -137,7 +295,7 @@ def convert_entries(entries: Mapping[str, LlamaEntry], origin: str) -> Draft:
     )
     draft = Draft(TOOL, table)
     _read_breaker(table)
-    llama_chain.put_steps(draft, llama_chain.LLAMA_CPP)
+    put_steps(draft, LLAMA_CPP)
     _put_biases(draft)
     for key in ("repeat-last-n", "dry-penalty-last-n"):
         if table.whole_number(key, 0) < 0:
@@ -147,7 +305,7 @@ def convert_entries(entries: Mapping[str, LlamaEntry], origin: str) -> Draft:
         draft.notes.append("order: llama.cpp's default")
     elif "infill" in order:
         draft.put("infill", "infill", {}, ["samplers" if table.is_given("samplers") else "sampler-seq"])
-    llama_chain.arrange_chain(draft, llama_chain.LLAMA_CPP, llama_chain.ORDER if order is None else order)
+    arrange_chain(draft, LLAMA_CPP, ORDER if order is None else order)
     _take_settings(draft)
     return draft
 
@@ -232,3 +390,302 @@ def _take_settings(draft: Draft) -> None:
 def unescaped(text: str) -> str:
     """Return the text with llama.cpp's escapes, such as a backslash and n, replaced."""
     return re.sub(r"\\(.)", lambda match: _ESCAPES.get(match[1], match[0]), text)
+
+
+BODY_KEYS: Mapping[str, str] = {
+    **{option: option.replace("-", "_") for option in OPTIONS},
+    "temp": "temperature",
+    "typical": "typical_p",
+    "dynatemp-exp": "dynatemp_exponent",
+    "reverse-prompt": "stop",
+    "mirostat-ent": "mirostat_tau",
+    "mirostat-lr": "mirostat_eta",
+    "adaptive-target": "adaptive_target",
+    "dry-sequence-breaker": "dry_sequence_breakers",
+}
+"""The key of a request's body, by option."""
+
+_OPTION_BY_KEY = {key: option for option, key in BODY_KEYS.items()} | {"max_tokens": "n-predict"}
+_SILENT_KEYS = (
+    *("prompt", "messages", "model", "stream", "cache_prompt", "n_keep", "n_probs", "id_slot", "t_max_predict_ms"),
+    *("return_tokens", "timings_per_token", "post_sampling_probs", "lora", "n_indent", "response_fields", "tools"),
+    *(
+        "grammar_lazy",
+        "chat_format",
+        "logprobs",
+        "top_logprobs",
+        "n",
+        "user",
+        "stream_options",
+        "preserved_tokens",
+    ),
+)
+_REPEATED = ("logit-bias", "dry-sequence-breaker", "reverse-prompt")
+_ESCAPED = ("dry-sequence-breaker", "reverse-prompt")
+
+
+def convert_body(body: Mapping[str, Any], origin: str) -> Draft:
+    """Return the draft of a request's body; raises ``PresetError``."""
+    entries = {}
+    for key, value in body.items():
+        option = _OPTION_BY_KEY.get(key)
+        if option is not None:
+            is_order = option == "samplers" and isinstance(value, list)
+            entries[option] = LlamaEntry(key, ";".join(map(str, value)) if is_order else value)
+    draft = convert_entries(entries, origin)
+    if body.get("min_keep") not in (None, 0, 1):
+        draft.reported.append(f"min_keep {body['min_keep']}: each step would have kept at least so many tokens")
+    for key in body:
+        if key not in (*_OPTION_BY_KEY, *_SILENT_KEYS, "min_keep"):
+            draft.reported.append(f"{key}: llama-server does not know this key; it was left out")
+    return draft
+
+
+def convert_command(text: str, origin: str) -> Draft:
+    """Return the draft of a command line such as ``llama-cli --top-k 40``; raises ``PresetError``."""
+    try:
+        words = shlex.split(text.replace("\\\n", " "), comments=True)
+    except ValueError as error:
+        raise PresetError(f"{origin}: no command line: {error}") from None
+    entries: dict[str, LlamaEntry] = {}
+    unknown = []
+    while words:
+        word = words.pop(0)
+        name = word.lstrip("-")
+        option = option_of_name(name)
+        if not word.startswith("-") or is_left_out(name):
+            continue
+        if option is None:
+            unknown.append(f"{word}: llama.cpp does not know this option")
+        elif option == "ignore-eos":
+            entries[option] = LlamaEntry(word, True)
+        elif not words:
+            raise PresetError(f"{origin}: {word} has no value")
+        else:
+            _add(entries, option, word, words.pop(0))
+    draft = convert_entries(entries, origin)
+    draft.reported += unknown
+    return draft
+
+
+def _add(entries: dict[str, LlamaEntry], option: str, word: str, value: str) -> None:
+    """Set an option; add to one that may stand several times.
+
+    Args:
+        entries: the options so far.
+        option: llama.cpp's name of the option.
+        word: the option as written.
+        value: its value.
+    """
+    if option not in _REPEATED:
+        entries[option] = LlamaEntry(word, value)
+        return
+    earlier: Any = entries[option].value if option in entries else []
+    if option == "logit-bias":
+        entries[option] = LlamaEntry(word, f"{earlier},{value}" if earlier else value)
+    elif value == "none" and option == "dry-sequence-breaker":
+        entries[option] = LlamaEntry(word, earlier)
+    else:
+        entries[option] = LlamaEntry(word, [*earlier, unescaped(value) if option in _ESCAPED else value])
+
+
+_KEYS = {
+    "penalties": StepKeys(
+        "penalties",
+        {
+            "repeat": "repeat-penalty",
+            "presence": "presence-penalty",
+            "frequency": "frequency-penalty",
+            "last_n": "repeat-last-n",
+        },
+    ),
+    "dry": StepKeys(
+        "dry",
+        {
+            "multiplier": "dry-multiplier",
+            "base": "dry-base",
+            "allowed_length": "dry-allowed-length",
+            "last_n": "dry-penalty-last-n",
+            "breakers": "dry-sequence-breaker",
+        },
+    ),
+    "top_n_sigma": StepKeys("top_n_sigma", {"n": "top-n-sigma"}),
+    "top_k": StepKeys("top_k", {"k": "top-k"}),
+    "typical": StepKeys("typical", {"p": "typical"}),
+    "top_p": StepKeys("top_p", {"p": "top-p"}),
+    "min_p": StepKeys("min_p", {"p": "min-p"}),
+    "xtc": StepKeys("xtc", {"probability": "xtc-probability", "threshold": "xtc-threshold"}),
+    "temperature": StepKeys("temperature", {"t": "temp"}),
+    "dynatemp": StepKeys(
+        "temperature", {"temperature": "temp", "range": "dynatemp-range", "exponent": "dynatemp-exp"}
+    ),
+    "infill": StepKeys("infill", {}),
+    "ignore_eos": StepKeys("ignore_eos", {}),
+    "logit_bias": StepKeys("logit_bias", {"bias": "logit-bias"}),
+}
+_SELECTORS = {
+    "mirostat": StepKeys("mirostat", {"tau": "mirostat-ent", "eta": "mirostat-lr"}),
+    "mirostat_v2": StepKeys("mirostat", {"tau": "mirostat-ent", "eta": "mirostat-lr"}),
+    "adaptive_p": StepKeys("adaptive_p", {"target": "adaptive-target", "decay": "adaptive-decay"}),
+}
+_EXPORTED_TEMPERATURES = ("temp", "dynatemp-range", "dynatemp-exp")
+_NAMES = {"typical": "typ_p"}
+
+
+def to_command(out: Outgoing) -> Exported:
+    """Return the command line.
+
+    Reported: biases of texts, and a grammar given as a table, unless it is a JSON Schema or a file.
+    """
+    values = _values(out)
+    out.values = {}
+    out.take_extras(
+        {
+            "max_tokens": "n-predict",
+            "seed": "seed",
+            "stop": "reverse-prompt",
+            "system": "system-prompt",
+            "grammar": "grammar",
+        },
+        unlimited=-1,
+    )
+    values |= out.values
+    values |= _grammar(out, values.pop("grammar", None), has_files=True)
+    for key in ("dry-sequence-breaker", "reverse-prompt"):
+        if key in values:
+            values[key] = [_escaped(text) for text in values[key]]
+    if values.get("dry-sequence-breaker") == []:
+        values["dry-sequence-breaker"] = ["none"]
+    if "logit-bias" in values:
+        values["logit-bias"] = _flag_biases(out, values["logit-bias"])
+    words = ["llama-cli"]
+    for key, value in values.items():
+        for item in value if isinstance(value, list) else [value]:
+            words += [f"--{key}"] if item is True else [f"--{key}", shlex.quote(_word(item))]
+    return out.exported(" ".join(words) + "\n")
+
+
+def to_body(out: Outgoing) -> Exported:
+    """Return the JSON body; a system message belongs to the messages of a request, and is reported.
+
+    What a body leaves out is as the server was started (tools/server/server-task.cpp, params_from_json_cmpl). A
+    list of samplers leaves out all others, but neither mirostat nor the range of a dynamic temperature.
+    """
+    values = _values(out)
+    if "temp" in values:
+        values.setdefault("dynatemp-range", 0.0)
+    values.setdefault("mirostat", 0)
+    out.values = {}
+    keys = {"max_tokens": "n-predict", "seed": "seed", "stop": "reverse-prompt", "grammar": "grammar"}
+    out.take_extras(keys, unlimited=-1)
+    values |= out.values
+    values |= _grammar(out, values.pop("grammar", None), has_files=False)
+    if "logit-bias" in values:
+        bias = values["logit-bias"]
+        values["logit-bias"] = [
+            [key, False if number == float("-inf") else number] for key, number in bias.items()
+        ]
+    if "samplers" in values:
+        values["samplers"] = values["samplers"].split(";")
+    body = {BODY_KEYS[key]: value for key, value in values.items()}
+    return out.exported(json.dumps(body, indent=2, ensure_ascii=False) + "\n")
+
+
+def _values(out: Outgoing) -> dict[str, Any]:
+    """The options of the chain."""
+    _bans_as_biases(out)
+    out.say_steps(_KEYS)
+    front = [slot for slot in ("ignore_eos", "logit_bias") if slot in out.order]
+    if out.order[: len(front)] != front:
+        out.report("order", f"llama.cpp applies {' and '.join(front)} before all others")
+    out.order = [slot for slot in out.order if slot not in front]
+    if "ignore_eos" in front:
+        out.values["ignore-eos"] = True
+    if out.selector_name in ("mirostat", "mirostat_v2"):
+        _keep_temperature(out)
+    elif out.selector_name == "greedy":
+        _end_greedily(out)
+    elif out.selector_name == "adaptive_p":
+        out.order.append("adaptive_p")
+    elif out.selector_name != "dist":
+        out.report(out.selector_name, "llama.cpp does not draw so; a plain draw was written")
+    if out.selector is not None and out.selector_name in _SELECTORS:
+        out.say(out.selector, _SELECTORS[out.selector_name])
+    _windows(out)
+    if "mirostat" in out.values:
+        return out.values
+    if not out.order:
+        # A list that is empty would mean llama.cpp's own; a temperature of 1 changes nothing.
+        out.order, out.values["temp"] = ["temperature"], 1.0
+    return {"samplers": ";".join(_NAMES.get(slot, slot) for slot in out.order), **out.values}
+
+
+def _keep_temperature(out: Outgoing) -> None:
+    for slot in [slot for slot in out.order if slot != "temperature"]:
+        out.drop(slot, _keys_of(slot), "llama.cpp applies only the temperature before mirostat")
+    if not out.order:
+        out.values["temp"] = 1.0
+    out.values["mirostat"] = 1 if out.selector_name == "mirostat" else 2
+
+
+def _end_greedily(out: Outgoing) -> None:
+    if "temperature" in out.order:
+        out.drop(
+            "temperature", _EXPORTED_TEMPERATURES, "the most likely token is taken, which is temperature 0 there"
+        )
+    out.order.append("temperature")
+    out.values["temp"] = 0.0
+
+
+def _keys_of(slot: str) -> list[str]:
+    return [key for keys in _KEYS.values() if keys.slot == slot for key in keys.keys.values()]
+
+
+def _windows(out: Outgoing) -> None:
+    for key, subject in (("repeat-last-n", "penalties.last_n"), ("dry-penalty-last-n", "dry.last_n")):
+        out.widen_window(key, subject)
+
+
+def _bans_as_biases(out: Outgoing) -> None:
+    """Write banned token ids as biases of -inf, if there are no other biases; strings have no counterpart."""
+    for number, sampler in enumerate(out.steps):
+        if sampler.about.name == "ban" and not any(step.about.name == "logit_bias" for step in out.steps):
+            tokens = getattr(sampler, "tokens", ())
+            if tokens and not getattr(sampler, "strings", ()):
+                out.steps[number] = make_step("logit_bias", {"bias": dict.fromkeys(tokens, float("-inf"))}, "ban")
+                out.report("ban", "llama.cpp has biases of -inf for it, which were written")
+
+
+def _flag_biases(out: Outgoing, bias: dict[int | str, float]) -> list[str]:
+    words = []
+    for key, number in bias.items():
+        if isinstance(key, str):
+            out.report(f"logit_bias.bias {key!r}", "llama.cpp's option takes token ids only")
+        else:
+            words.append(f"{key}{number:+}" if number != float("-inf") else f"{key}-inf")
+    return words
+
+
+def _grammar(out: Outgoing, grammar: Any, has_files: bool) -> dict[str, Any]:
+    """The grammar by its option; a name of a library's grammar and other kinds are reported."""
+    if grammar is None:
+        return {}
+    table = {"gbnf": grammar} if isinstance(grammar, str) and "::=" in grammar else grammar
+    keys = {"gbnf": "grammar", "json_schema": "json-schema"}
+    keys |= {"file": "grammar-file", "json_schema_file": "json-schema-file"} if has_files else {}
+    if isinstance(table, dict) and len(table) == 1:
+        ((kind, value),) = table.items()
+        if kind in keys:
+            is_text = has_files and not isinstance(value, str)
+            return {keys[kind]: json.dumps(value) if is_text else value}
+    out.report("grammar", f"{out.tool} takes a grammar or a JSON Schema as text")
+    return {}
+
+
+def _escaped(text: str) -> str:
+    escapes = {"\\": "\\\\", "\n": "\\n", "\r": "\\r", "\t": "\\t"}
+    return "".join(escapes.get(char, char) for char in text)
+
+
+def _word(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value)

@@ -1,17 +1,75 @@
-"""Ollama's Modelfile: PARAMETER and SYSTEM.
-
-Ollama runs llama.cpp's chain in its default order, with defaults of its own (api/types.go), which hold where the
-file is silent unless the base model brings others. Names that Ollama refuses are reported.
-"""
+"""Ollama's Modelfile."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
-from . import llama_chain
-from .draft import Draft
-from .modelfile import Instruction
+from ..errors import PresetError
+from . import llama_cpp as llama_chain
+from .draft import Draft, Exported, Outgoing, StepKeys
+from .llama_cpp import ORDER
 from .table import ForeignTable
+
+INSTRUCTIONS = (
+    *("from", "parameter", "system", "template", "message", "adapter", "license", "renderer", "parser"),
+    *("requires", "draft"),
+)
+
+
+@dataclass(frozen=True)
+class Instruction:
+    """An instruction in lower case, its value, and its line; ``parameter`` is the name behind PARAMETER."""
+
+    name: str
+    value: str
+    line: int
+    parameter: str = ""
+
+
+def parse_modelfile(text: str, origin: str) -> list[Instruction]:
+    """Return the instructions; raises ``PresetError`` with the line of an unknown or unfinished one."""
+    lines = text.split("\n")
+    instructions: list[Instruction] = []
+    number = 0
+    while number < len(lines):
+        line, start = lines[number].lstrip(" \t"), number + 1
+        number += 1
+        if not line or line.startswith("#"):
+            continue
+        name, _, value = _cut(line)
+        if name.lower() not in INSTRUCTIONS:
+            raise PresetError(f"{origin}: line {start}: {name!r} is no instruction of a Modelfile")
+        parameter = ""
+        if name.lower() == "parameter":
+            parameter, _, value = _cut(value)
+        while _unquoted(value) is None:
+            if number == len(lines):
+                raise PresetError(f"{origin}: line {start}: the quotes of {name} are not closed")
+            value += "\n" + lines[number]
+            number += 1
+        unquoted = _unquoted(value) or ""
+        if not value.strip():
+            raise PresetError(f"{origin}: line {start}: {name} {parameter}".rstrip() + " has no value")
+        instructions.append(Instruction(name.lower(), unquoted, start, parameter))
+    return instructions
+
+
+def _cut(line: str) -> tuple[str, str, str]:
+    """The first word, the blank behind it, and the rest."""
+    end = next((index for index, char in enumerate(line) if char in " \t"), len(line))
+    return line[:end], line[end : end + 1], line[end:].lstrip(" \t")
+
+
+def _unquoted(value: str) -> str | None:
+    """The value without its quotes; None if they are not closed yet."""
+    text = value.strip()
+    for quotes in ('"""', '"'):
+        if text.startswith(quotes):
+            closed = len(text) >= 2 * len(quotes) and text.endswith(quotes)
+            return text[len(quotes) : -len(quotes)] if closed else None
+    return text
+
 
 TOOL = "Ollama"
 
@@ -120,3 +178,72 @@ def _report_refused(draft: Draft) -> None:
             draft.report(key, f"Ollama refuses it as unknown: it reads {key.lower()} in lower case only")
         else:
             draft.report(key, "Ollama refuses it as unknown; it was left out")
+
+
+_KEYS = {
+    "penalties": StepKeys(
+        "penalties",
+        {
+            "repeat": "repeat_penalty",
+            "presence": "presence_penalty",
+            "frequency": "frequency_penalty",
+            "last_n": "repeat_last_n",
+        },
+    ),
+    "top_k": StepKeys("top_k", {"k": "top_k"}),
+    "typical": StepKeys("typical", {"p": "typical_p"}),
+    "top_p": StepKeys("top_p", {"p": "top_p"}),
+    "min_p": StepKeys("min_p", {"p": "min_p"}),
+    "temperature": StepKeys("temperature", {"t": "temperature"}),
+}
+_OFF = {
+    "temperature": 1.0,
+    "top_k": 0,
+    "top_p": 1.0,
+    "min_p": 0.0,
+    "typical_p": 1.0,
+    "repeat_penalty": 1.0,
+    "repeat_last_n": 64,
+    "presence_penalty": 0.0,
+    "frequency_penalty": 0.0,
+}
+
+
+def to_modelfile(out: Outgoing) -> Exported:
+    """Return the Modelfile; its FROM line is a placeholder."""
+    out.say_steps(_KEYS)
+    name = out.selector_name
+    if name == "greedy":
+        if "temperature" in out.order:
+            out.drop("temperature", ["temperature"], "the most likely token is taken, which is temperature 0")
+        out.values["temperature"] = 0.0
+    elif name != "dist":
+        out.report(name, "Ollama does not draw so; a plain draw was written")
+    out.report_order(ORDER)
+    values = {**_OFF, **out.values}
+    out.values = {}
+    keys = {"max_tokens": "num_predict", "seed": "seed", "stop": "stop", "system": "system"}
+    out.take_extras(keys, unlimited=-1)
+    lines = ["# The name of a model, or the path of a GGUF file.", "FROM model"]
+    order = [names[0] for names in SPELLINGS.values()]
+    lines += [f"PARAMETER {key} {values[key]}" for key in sorted(values, key=order.index)]
+    lines += [f"PARAMETER {key} {out.values[key]}" for key in ("num_predict", "seed") if key in out.values]
+    for text in out.values.get("stop", []):
+        lines += _quoted(out, "PARAMETER stop", text)
+    if out.values.get("system"):
+        lines += _quoted(out, "SYSTEM", out.values["system"])
+    return out.exported("\n".join(lines) + "\n")
+
+
+def _quoted(out: Outgoing, start: str, text: str) -> list[str]:
+    """The line of an instruction with a text that reads back as it is; else none, and a report."""
+    for quotes in ("", '"', '"""'):
+        line = f"{start} {quotes}{text}{quotes}"
+        try:
+            instructions = parse_modelfile(f"FROM x\n{line}\n", "")
+        except PresetError:
+            continue
+        if len(instructions) == 2 and instructions[1].value == text and "\r" not in text:
+            return [line]
+    out.report(start.rsplit(maxsplit=1)[-1].lower(), f"no quotes of a Modelfile can hold {text!r}")
+    return []

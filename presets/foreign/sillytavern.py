@@ -1,10 +1,4 @@
-"""SillyTavern's text-completion presets: a JSON object, or an older ``*.settings`` file.
-
-SillyTavern serves several back ends, each with an order of its own. The chain is what text-generation-webui's
-transformers loaders make of the preset: they are the ones that do everything that the file can say. Names that
-``sampler_priority`` lacks are spliced in at the index that they have in the default order. A key that is absent
-keeps what the session had; in a fresh session temperature_last is true, the range 0, and the rest off.
-"""
+"""SillyTavern, and text-generation-webui's export, which shares its settings."""
 
 from __future__ import annotations
 
@@ -12,12 +6,15 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import yaml
+
 from ...common.text import shorten
-from . import hijack
-from .draft import Draft
-from .searches import SEARCH_KEYS, report_searches
-from .table import ForeignTable
-from .text import unify_line_ends
+from . import webui as hijack
+from .draft import SEARCH_KEYS, Draft, Exported, Outgoing, StepKeys, report_searches
+from .kobold import ORDER as KOBOLDCPP_ORDER
+from .table import BREAKERS, ForeignTable, unify_line_ends
+from .webui import CUTOFF_UNITS, FRONT
+from .webui import ORDER as WEBUI_ORDER
 
 TOOL = "SillyTavern"
 DEFAULTS = hijack.HijackDefaults(range=0, dynatemp=(0.0, 2.0), least_target=0.0)
@@ -209,3 +206,307 @@ def _report_others(draft: Draft) -> None:
         draft.report("rep_pen_slope", "only KoboldCpp lowers the penalty for the far half of its range")
     if table.whole_number("min_keep", 0) > 1:
         draft.report("min_keep", "only llama.cpp keeps at least so many tokens")
+
+
+_PENALTIES = ("repetition_penalty", "presence_penalty", "frequency_penalty")
+KEYS = {
+    "penalties": StepKeys(
+        "penalties",
+        {
+            "repeat": "repetition_penalty",
+            "presence": "presence_penalty",
+            "frequency": "frequency_penalty",
+            "last_n": "repetition_penalty_range",
+        },
+    ),
+    "dry": StepKeys(
+        "dry",
+        {
+            "multiplier": "dry_multiplier",
+            "base": "dry_base",
+            "allowed_length": "dry_allowed_length",
+            "last_n": "dry_range",
+            "breakers": "dry_sequence_breakers",
+        },
+        {"match": "last_token"},
+    ),
+    "temperature": StepKeys("temperature", {"t": "temperature"}),
+    "dynatemp": StepKeys(
+        "dynamic_temperature",
+        {"temperature": "middle", "range": "reach", "exponent": "dynatemp_exponent"},
+    ),
+    "quadratic": StepKeys("quadratic_sampling", {"factor": "smoothing_factor", "curve": "smoothing_curve"}),
+    "xtc": StepKeys(
+        "xtc",
+        {"probability": "xtc_probability", "threshold": "xtc_threshold"},
+        {"keep_special": "cancel"},
+    ),
+    "top_k": StepKeys("top_k", {"k": "top_k"}),
+    "top_p": StepKeys("top_p", {"p": "top_p"}),
+    "typical": StepKeys("typical_p", {"p": "typical_p"}),
+    "min_p": StepKeys("min_p", {"p": "min_p"}),
+    "top_a": StepKeys("top_a", {"a": "top_a"}),
+    "tfs": StepKeys("tfs", {"z": "tfs"}),
+    "top_n_sigma": StepKeys("top_n_sigma", {"n": "top_n_sigma"}),
+    "epsilon_cutoff": StepKeys("epsilon_cutoff", {"epsilon": "epsilon_cutoff"}),
+    "eta_cutoff": StepKeys("eta_cutoff", {"epsilon": "eta_cutoff"}),
+    "encoder_repetition_penalty": StepKeys(
+        "encoder_repetition_penalty", {"penalty": "encoder_repetition_penalty"}
+    ),
+    "no_repeat_ngram": StepKeys("no_repeat_ngram", {"n": "no_repeat_ngram_size"}),
+}
+_SELECTORS = {
+    "mirostat_v2": StepKeys("mirostat", {"tau": "mirostat_tau", "eta": "mirostat_eta"}),
+    "adaptive_p": StepKeys("adaptive_p", {"target": "adaptive_target", "decay": "adaptive_decay"}),
+}
+_ACTING_BEFORE_GREEDY = ("penalties", "dry", "encoder_repetition_penalty", "no_repeat_ngram")
+
+
+def to_yaml(out: Outgoing) -> Exported:
+    """Return the YAML; what differs from the defaults, and the order."""
+    values = chain_values(out, KEYS, WEBUI_ORDER)
+    if values.get("adaptive_target") == 0:
+        out.report(
+            "adaptive_p.target 0", "text-generation-webui's adaptive-p is off at 0, and a plain draw follows"
+        )
+    if "dry_sequence_breakers" in values:
+        values["dry_sequence_breakers"] = json.dumps(values["dry_sequence_breakers"])[1:-1]
+    out.values = {}
+    out.take_extras({})
+    return out.exported(yaml.safe_dump(values, sort_keys=False, allow_unicode=True) if values else "{}\n")
+
+
+def chain_values(out: Outgoing, keys: Mapping[str, StepKeys], default: tuple[str, ...]) -> dict[str, Any]:
+    """The keys of the chain, by text-generation-webui's names, with ``sampler_priority`` where it differs."""
+    name = out.selector_name
+    if name == "greedy":
+        for step in [step for step in out.steps if step.about.name not in (*_ACTING_BEFORE_GREEDY, *FRONT)]:
+            out.steps.remove(step)
+            out.report(step.about.name, f"without do_sample, {out.tool} applies the penalties only")
+    out.say_steps(keys)
+    _windows(out)
+    _units(out)
+    slots = [slot for slot in out.order if slot not in FRONT]
+    if name == "greedy":
+        out.values["do_sample"] = False
+    elif name in _SELECTORS and out.selector is not None:
+        out.say(out.selector, _SELECTORS[name])
+        slots.append(_SELECTORS[name].slot)
+        out.values |= {"mirostat_mode": 2} if name == "mirostat_v2" else {}
+    elif name != "dist":
+        out.report(name, f"{out.tool} does not draw so; a plain draw was written")
+    _say_order(out.values, slots, default)
+    return out.values
+
+
+def _units(out: Outgoing) -> None:
+    """dynatemp as its two ends, and the cutoffs in units of 1e-4."""
+    values = out.values
+    if "middle" in values:
+        middle, reach = values.pop("middle"), values.pop("reach")
+        if reach > middle:
+            out.report(f"dynatemp.range {reach:g}", f"{out.tool} has no range below 0; from 0 up was written")
+        values |= {"dynamic_temperature": True, "dynatemp_low": max(round(middle - reach, 12), 0.0)}
+        values["dynatemp_high"] = round(middle + reach, 12)
+    for key in ("epsilon_cutoff", "eta_cutoff"):
+        if key in values:
+            values[key] = float(f"{values[key] * CUTOFF_UNITS:.12g}")
+
+
+def _say_order(values: dict[str, Any], slots: list[str], default: tuple[str, ...]) -> None:
+    names = [name for slot in slots for name in (_PENALTIES if slot == "penalties" else (slot,))]
+    if names != sorted(names, key=default.index):
+        values["sampler_priority"] = [*names, *(name for name in default if name not in names)]
+
+
+def _windows(out: Outgoing) -> None:
+    """The one window of penalties and DRY, where 0 means all; it is written even if it is the tool's default."""
+    values = out.values
+    dry = values.pop("dry_range", None)
+    shared = values.get("repetition_penalty_range", dry)
+    if dry is not None and dry != shared:
+        out.report(f"dry.last_n {dry}", f"{out.tool} has one window for penalties and DRY, {shared} here")
+    if shared is not None:
+        values["repetition_penalty_range"] = max(shared, 0)
+
+
+_FRONT = {
+    "ignore_eos": StepKeys("ignore_eos", {}),
+    "min_tokens": StepKeys("min_tokens", {"n": "min_length"}),
+    "ban": StepKeys("ban", {"tokens": "tokens", "strings": "strings"}),
+    "logit_bias": StepKeys("logit_bias", {"bias": "logit_bias"}),
+}
+_OFF: Mapping[str, Any] = {
+    "temp": 1,
+    "temperature_last": False,
+    "top_p": 1,
+    "top_k": 0,
+    "top_a": 0,
+    "tfs": 1,
+    "epsilon_cutoff": 0,
+    "eta_cutoff": 0,
+    "typical_p": 1,
+    "min_p": 0,
+    "rep_pen": 1,
+    "rep_pen_range": 0,
+    "rep_pen_decay": 0,
+    "rep_pen_slope": 1,
+    "rep_pen_size": 0,
+    "no_repeat_ngram_size": 0,
+    "penalty_alpha": 0,
+    "num_beams": 1,
+    "length_penalty": 1,
+    "min_length": 0,
+    "encoder_rep_pen": 1,
+    "freq_pen": 0,
+    "presence_pen": 0,
+    "skew": 0,
+    "do_sample": True,
+    "early_stopping": False,
+    "dynatemp": False,
+    "min_temp": 0,
+    "max_temp": 2,
+    "dynatemp_exponent": 1,
+    "smoothing_factor": 0,
+    "smoothing_curve": 1,
+    "dry_allowed_length": 2,
+    "dry_multiplier": 0,
+    "dry_base": 1.75,
+    "dry_sequence_breakers": json.dumps(BREAKERS),
+    "dry_penalty_last_n": 0,
+    "mirostat_mode": 0,
+    "mirostat_tau": 5,
+    "mirostat_eta": 0.1,
+    "adaptive_target": -0.01,
+    "adaptive_decay": 0.9,
+    "xtc_threshold": 0.1,
+    "xtc_probability": 0,
+    "nsigma": 0,
+    "min_keep": 0,
+    "guidance_scale": 1,
+    "negative_prompt": "",
+    "seed": -1,
+    "add_bos_token": True,
+    "ban_eos_token": False,
+    "ignore_eos_token": False,
+    "skip_special_tokens": True,
+    "spaces_between_special_tokens": True,
+    "speculative_ngram": False,
+    "send_banned_tokens": True,
+    "banned_tokens": "",
+    "logit_bias": [],
+    "grammar_string": "",
+    "json_schema": None,
+    "json_schema_allow_empty": False,
+    "extensions": {},
+}
+_KOBOLDCPP_NUMBERS = {
+    "penalties": 6,
+    "top_k": 0,
+    "top_a": 1,
+    "tfs": 3,
+    "typical_p": 4,
+    "top_p": 2,
+    "min_p": 2,
+    **dict.fromkeys(("temperature", "dynamic_temperature", "quadratic_sampling", "top_n_sigma"), 5),
+}
+_LLAMA_CPP_NAMES = {
+    "penalties": "penalties",
+    "dry": "dry",
+    "top_n_sigma": "top_n_sigma",
+    "top_k": "top_k",
+    "typical_p": "typ_p",
+    "top_p": "top_p",
+    "min_p": "min_p",
+    "xtc": "xtc",
+    "temperature": "temperature",
+    "dynamic_temperature": "temperature",
+    "adaptive_p": "adaptive_p",
+}
+_APHRODITE_NAMES = {
+    "dry": "dry",
+    "penalties": "penalties",
+    "no_repeat_ngram": "no_repeat_ngram",
+    "temperature": "temperature",
+    "dynamic_temperature": "temperature",
+    "top_n_sigma": "top_nsigma",
+    "top_p": "top_p_top_k",
+    "top_k": "top_p_top_k",
+    "top_a": "top_a",
+    "min_p": "min_p",
+    "tfs": "tfs",
+    "eta_cutoff": "eta_cutoff",
+    "epsilon_cutoff": "epsilon_cutoff",
+    "typical_p": "typical_p",
+    "quadratic_sampling": "quadratic",
+    "xtc": "xtc",
+}
+_OTHER_ORDERS: Mapping[str, tuple[Mapping[str, Any], Sequence[Any]]] = {
+    "sampler_order": (_KOBOLDCPP_NUMBERS, KOBOLDCPP_ORDER),
+    "samplers": (_LLAMA_CPP_NAMES, tuple(dict.fromkeys(_LLAMA_CPP_NAMES.values()))),
+    "samplers_priorities": (_APHRODITE_NAMES, tuple(dict.fromkeys(_APHRODITE_NAMES.values()))),
+}
+"""The orders of SillyTavern's other back ends: their names of our slots, and their default."""
+
+
+def to_json(out: Outgoing) -> Exported:
+    """Return the JSON; a system message and stop texts stand elsewhere in SillyTavern, and are reported."""
+    values = chain_values(out, {**KEYS, **_FRONT}, ORDER)
+    values.setdefault("sampler_priority", list(ORDER))
+    if values.pop("dynamic_temperature", False):
+        values["dynatemp"] = True
+        if "temperature" in out.order:
+            out.report("temperature", "SillyTavern does not use it beside dynatemp")
+            values.pop("temperature", None)
+    if "dry_sequence_breakers" in values:
+        values["dry_sequence_breakers"] = json.dumps(values["dry_sequence_breakers"])
+        values["dry_penalty_last_n"] = values["repetition_penalty_range"]  # what other back ends read
+    _front(out, values)
+    out.values = {}
+    out.take_extras({"max_tokens": "genamt", "seed": "seed", "grammar": "grammar_string"})
+    values |= out.values
+    grammar = values.pop("grammar_string", None)
+    if (text := out.grammar_text(grammar)) is not None:
+        values["grammar_string"] = text
+    elif (
+        isinstance(grammar, dict) and set(grammar) == {"json_schema"} and isinstance(grammar["json_schema"], dict)
+    ):
+        values["json_schema"] = grammar["json_schema"]
+    elif grammar is not None:
+        out.report("grammar", "SillyTavern takes a grammar as text, or a JSON Schema")
+    spelled = {SPELLINGS.get(key, (key,))[0]: value for key, value in values.items()}
+    spelled["ignore_eos_token"] = spelled.get("ban_eos_token", False)
+    orders = {
+        key: list(dict.fromkeys([*(names[slot] for slot in out.order if slot in names), *default]))
+        for key, (names, default) in _OTHER_ORDERS.items()
+    }
+    everything = {**_OFF, **orders, **spelled}
+    return out.exported(json.dumps(everything, indent=4, ensure_ascii=False) + "\n")
+
+
+def _front(out: Outgoing, values: dict[str, Any]) -> None:
+    """Biases and bans in SillyTavern's forms."""
+    front = [slot for slot in _FRONT if slot in out.order]
+    if out.order[: len(front)] != front:
+        out.report("order", f"SillyTavern applies {', '.join(front)} before all others")
+    if "ignore_eos" in front:
+        values["ban_eos_token"] = True
+    tokens, strings = values.pop("tokens", []), values.pop("strings", [])
+    lines = [json.dumps([token for token in tokens if isinstance(token, int)])] if tokens else []
+    for text in [token for token in tokens if isinstance(token, str)] + [f'"{text}"' for text in strings]:
+        if "\n" in text or (text in tokens and text[:1] in '["'):
+            out.report(f"ban {text!r}", "SillyTavern's list of bans cannot hold it")
+        else:
+            lines.append(text)
+    if lines:
+        values["banned_tokens"] = "\n".join(lines)
+    bias = values.pop("logit_bias", {})
+    if bias:
+        values["logit_bias"] = []
+    for key, number in bias.items():
+        if number == float("-inf"):
+            out.report(f"logit_bias.bias {key!r}", "SillyTavern has no bias of -inf; banned_tokens can hold it")
+        else:  # in braces, SillyTavern takes a text as it stands
+            values["logit_bias"].append(
+                {"text": f"{{{key}}}" if isinstance(key, str) else f"[{key}]", "value": number}
+            )

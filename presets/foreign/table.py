@@ -1,13 +1,19 @@
-"""The keys and values of a foreign file, read by the names that the rules use."""
+"""Keys and values of another tool's file; each fault names its key."""
 
 from __future__ import annotations
 
+import json
 import math
+import re
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, overload
 
+from ...common.strict_json import json_problem, parse_strict_json
 from ...common.text import shorten
 from ..errors import PresetError
+from ..yaml_reader import BoundedLoader, parse_yaml, read_text
 
 _TRUE = ("true", "yes", "on", "1", "enabled")
 _FALSE = ("false", "no", "off", "0", "disabled")
@@ -145,3 +151,128 @@ class ForeignTable:
         except UnicodeEncodeError:
             raise self.fault(key, "a text that UTF-8 can hold") from None
         return text
+
+
+def read_lines(path: Path, origin: str) -> str:
+    """Return the text of a file, its line ends as ``\\n``; raises ``PresetError`` for a file that is no text."""
+    return unify_line_ends(read_text(path, origin))
+
+
+def unify_line_ends(text: str) -> str:
+    """Return the text with ``\n`` for every line end."""
+    return text.replace("\r\n", "\n").replace("\r", "\n")
+
+
+def parse_json(text: str, origin: str) -> Any:
+    """Return the value of a JSON text; raises ``PresetError`` with line and column if it is not JSON."""
+    try:
+        return parse_strict_json(text)
+    except json.JSONDecodeError as error:
+        place = f"line {error.lineno}, column {error.colno}"
+        raise PresetError(f"{origin}: {place}: broken JSON: {json_problem(error)}") from None
+    except RecursionError:
+        raise PresetError(f"{origin}: it is nested too deeply") from None
+    except ValueError as error:
+        raise PresetError(f"{origin}: broken JSON: {error}") from None
+
+
+def parse_yaml_1_1(text: str, origin: str) -> Any:
+    """Return the value of a YAML text by the rules of YAML 1.1, which these tools read: ``no`` is false.
+
+    Raises ``PresetError`` with line and column if it is not YAML, or stands for too much.
+    """
+    try:
+        return parse_yaml(text, origin, BoundedLoader)
+    except PresetError:
+        raise
+    except ValueError as error:  # a date such as 2024-99-99
+        raise PresetError(f"{origin}: {error}") from None
+    except (
+        LookupError,
+        AttributeError,
+        TypeError,
+        ArithmeticError,
+    ):  # what PyYAML raises for `!!int ""` and the like
+        raise PresetError(f"{origin}: a value does not fit its tag") from None
+
+
+DEFAULT_SECTION = "default"
+
+_HEADER = re.compile(r"\[[ \t]*([^\]]+)\][ \t]*([;#].*)?")
+_ENTRY = re.compile(r"([a-zA-Z_][a-zA-Z0-9_.-]*)[ \t]*=[ \t]*(.*)")
+_COMMENT = re.compile(r"[ \t]*[;#]")
+
+
+@dataclass
+class IniSection:
+    """The entries of a section, the line of each, and the part of a value that a comment sign cut off."""
+
+    values: dict[str, str] = field(default_factory=dict)
+    lines: dict[str, int] = field(default_factory=dict)
+    cut: dict[str, str] = field(default_factory=dict)
+
+
+def parse_ini(text: str, origin: str) -> dict[str, IniSection]:
+    """Return the sections by name, in their order; raises ``PresetError`` with the line that is not INI."""
+    sections: dict[str, IniSection] = {}
+    name = DEFAULT_SECTION
+    for number, line in enumerate(text.split("\n"), start=1):
+        if not line.strip(" \t") or _COMMENT.match(line):
+            continue
+        header, entry = _HEADER.fullmatch(line), _ENTRY.fullmatch(line)
+        if header:
+            name = header[1].strip()
+            sections[name] = IniSection()
+        elif entry:
+            section = sections.setdefault(name, IniSection())
+            key, value = entry[1], entry[2]
+            comment = _COMMENT.search(value)
+            section.values[key] = (value[: comment.start()] if comment else value).rstrip(" \t")
+            section.lines[key] = number
+            section.cut.pop(key, None)
+            if comment and comment[0] in ";#" and comment.start() > 0:
+                section.cut[key] = value[comment.start() :]
+        else:
+            raise PresetError(f"{origin}: line {number}: {line[:60]!r} is not [section] or key = value")
+    return sections
+
+
+BREAKERS = ["\n", ":", '"', "*"]
+"""The default of all tools."""
+
+_QUOTED = r""""(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'"""
+"""A text in double or single quotes."""
+
+
+def read_breakers(table: ForeignTable, key: str) -> list[str]:
+    """DRY's sequence breakers: a list, a JSON array as text, or quoted texts separated by commas."""
+    value: Any = table.raw(key)
+    if value is None:
+        return list(BREAKERS)
+    if isinstance(value, str):
+        text = value.strip()
+        try:
+            # Not strict: a YAML text in double quotes holds a line break itself, not a backslash and n.
+            value = json.loads(text if text.startswith("[") else f"[{text}]", strict=False)
+        except (ValueError, RecursionError):
+            value = _loose_texts(text)
+    if not isinstance(value, list) or not all(isinstance(part, str) for part in value):
+        raise table.fault(key, "a list of texts, or quoted texts separated by commas")
+    return [part for part in value if part]
+
+
+def _loose_texts(text: str) -> list[str]:
+    """Texts between commas that are no JSON: with or without quotes, and brackets around all."""
+    if text.startswith("[") and text.endswith("]"):
+        text = text[1:-1]
+    parts: list[str] = re.findall(rf"\s*(?:{_QUOTED})|[^,]+", text)
+    return [_unquoted(part.strip()) for part in parts if part.strip()]
+
+
+def _unquoted(part: str) -> str:
+    if re.fullmatch(_QUOTED, part) is None:
+        return part
+    try:
+        return str(json.loads(f'"{part[1:-1]}"' if part[0] == "'" else part, strict=False))
+    except ValueError:  # an escape that JSON does not know, or a double quote in single ones
+        return part[1:-1]

@@ -1,26 +1,208 @@
-"""text-generation-webui: a flat YAML file with what differs from the defaults.
-
-The chain is that of the transformers loaders. The llama.cpp loader differs:
-
-- A range of 0 switches the penalties off.
-- dynatemp replaces the temperature.
-- do_sample is not read.
-- Mirostat leaves only the temperature before it.
-- tfs, top_a, the epsilon and eta cutoffs, smoothing, the encoder penalty and the n-grams are missing.
-"""
+"""text-generation-webui."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from . import hijack
-from .draft import Draft
-from .searches import SEARCH_KEYS, report_searches
-from .table import ForeignTable
+from .draft import SEARCH_KEYS, Draft, ForeignStep, merged_penalties, report_searches
+from .table import ForeignTable, read_breakers
+
+CUTOFF_UNITS = 10_000
+"""epsilon_cutoff and eta_cutoff are given in units of 1e-4."""
+
+_LAST = ("temperature", "dynamic_temperature", "quadratic_sampling")
+_PENALTIES = (
+    "repetition_penalty",
+    "presence_penalty",
+    "frequency_penalty",
+    "dry",
+    "encoder_repetition_penalty",
+    "no_repeat_ngram",
+)
+FRONT = ("ignore_eos", "min_tokens", "ban", "logit_bias")
+"""Steps that no order names; they come before all others."""
+
+# In which order the steps stand before they are sorted: first transformers' own, then the added ones.
+_UNSORTED = (
+    "encoder_repetition_penalty",
+    "no_repeat_ngram",
+    "temperature",
+    "top_k",
+    "top_p",
+    "min_p",
+    "typical_p",
+    "epsilon_cutoff",
+    "eta_cutoff",
+    "dry",
+    "repetition_penalty",
+    "presence_penalty",
+    "frequency_penalty",
+    "tfs",
+    "top_a",
+    "top_n_sigma",
+    "xtc",
+    "dynamic_temperature",
+    "quadratic_sampling",
+    "mirostat",
+    "adaptive_p",
+)
+
+
+@dataclass(frozen=True)
+class HijackDefaults:
+    """What holds where a file is silent, as far as the two tools differ."""
+
+    range: int
+    """Window of the penalties and DRY in tokens; 0: all."""
+    dynatemp: tuple[float, float]
+    least_target: float | None
+    """The lowest adaptive_target that switches adaptive-p on; None: any above 0."""
+
+
+def put_steps(draft: Draft, defaults: HijackDefaults) -> None:
+    """Put every step into its slot; the draft's table knows the keys by text-generation-webui's names."""
+    _put_penalties(draft, defaults.range)
+    _put_temperatures(draft, defaults.dynatemp)
+    _put_truncation(draft)
+    _put_selectors(draft, defaults.least_target)
+
+
+def arrange_chain(draft: Draft, order: Sequence[str], temperature_last: bool) -> None:
+    """Sort the steps by the order and end the chain; without ``do_sample`` only the penalties act.
+
+    Steps that the order does not name come first. ``temperature_last`` moves the temperatures and the smoothing
+    behind everything, in the order of the tool's code.
+    """
+    order = list(dict.fromkeys(order))
+    for name in order:
+        if name not in _UNSORTED:
+            draft.reported.append(
+                f"sampler_priority {name!r}: {draft.tool} does not know this step; it was left out"
+            )
+    if temperature_last:
+        order = [*(name for name in order if name not in _LAST), *_LAST]
+    steps = draft.arranged([name for name in _UNSORTED if name not in order])
+    steps += draft.arranged(order)
+    front = draft.arranged(FRONT)
+    if not draft.table.flag("do_sample", True):
+        acting = draft.arranged(_PENALTIES)
+        kept = [step for step in steps if any(step is penalty for penalty in acting)]
+        idle = [step for step in steps if all(step is not penalty for penalty in acting)]
+        draft.report_idle([step for step in idle if not _takes_the_best(step)], "do_sample is false")
+        steps = [*kept, ForeignStep("greedy", keys=("do_sample",), comment="false: the most likely token")]
+    draft.take_chain([*front, *merged_penalties(steps)])
+
+
+def read_order(table: ForeignTable, key: str) -> list[str] | None:
+    """The order of an entry: a list, or one text split at line breaks and commas; None if it is absent."""
+    value = table.raw(key)
+    if value is None:
+        return None
+    parts = value.replace(",", "\n").split("\n") if isinstance(value, str) else value
+    if not isinstance(parts, list) or not all(isinstance(part, str) for part in parts):
+        raise table.fault(key, "a list of names")
+    return [part.strip() for part in parts if part.strip()]
+
+
+def _takes_the_best(step: ForeignStep) -> bool:
+    return step.name == "greedy" or (step.name == "top_k" and step.params.get("k") == 1)
+
+
+def window(table: ForeignTable, default: int) -> int:
+    """``penalties.last_n`` of a repetition_penalty_range, where 0 means all tokens."""
+    return table.whole_number("repetition_penalty_range", default) or -1
+
+
+def _put_penalties(draft: Draft, default_range: int) -> None:
+    table = draft.table
+    last_n = window(table, default_range)
+    for key, parameter, neutral in (
+        ("repetition_penalty", "repeat", 1.0),
+        ("presence_penalty", "presence", 0.0),
+        ("frequency_penalty", "frequency", 0.0),
+    ):
+        params = {parameter: table.number(key, neutral), "last_n": last_n}
+        draft.put(key, "penalties", params, [key, "repetition_penalty_range"])
+    draft.put(
+        "dry",
+        "dry",
+        {
+            "multiplier": table.number("dry_multiplier", 0.0),
+            "base": table.number("dry_base", 1.75),
+            "allowed_length": table.whole_number("dry_allowed_length", 2),
+            "last_n": last_n,
+            "breakers": read_breakers(table, "dry_sequence_breakers"),
+            "match": "last_token",
+        },
+        ["dry_multiplier", "dry_base", "dry_allowed_length", "repetition_penalty_range", "dry_sequence_breakers"],
+    )
+    key = "encoder_repetition_penalty"
+    draft.put(key, key, {"penalty": table.number(key, 1.0)}, [key])
+    key = "no_repeat_ngram_size"
+    draft.put("no_repeat_ngram", "no_repeat_ngram", {"n": table.whole_number(key, 0)}, [key])
+
+
+def _put_temperatures(draft: Draft, dynatemp: tuple[float, float]) -> None:
+    table = draft.table
+    temperature = table.number("temperature", 1.0)
+    if temperature == 0:
+        draft.put_greedy("temperature", "temperature", "temperature 0 takes the most likely token")
+    else:
+        draft.put("temperature", "temperature", {"t": temperature}, ["temperature"])
+    if table.flag("dynamic_temperature", False):
+        low, high = table.number("dynatemp_low", dynatemp[0]), table.number("dynatemp_high", dynatemp[1])
+        if low > high:
+            raise table.fault("dynatemp_low", f"at most {table.spelled('dynatemp_high')} {high:g}")
+        params = {
+            "temperature": round((low + high) / 2, 12),
+            "range": round((high - low) / 2, 12),
+            "exponent": table.number("dynatemp_exponent", 1.0),
+        }
+        keys = ["dynamic_temperature", "dynatemp_low", "dynatemp_high", "dynatemp_exponent"]
+        draft.put("dynamic_temperature", "dynatemp", params, keys, f"from {low:g} to {high:g}")
+    factor = table.number("smoothing_factor", 0.0)
+    if factor > 0:
+        params = {"factor": factor, "curve": table.number("smoothing_curve", 1.0)}
+        draft.put("quadratic_sampling", "quadratic", params, ["smoothing_factor", "smoothing_curve"])
+
+
+def _put_truncation(draft: Draft) -> None:
+    table = draft.table
+    draft.put("top_k", "top_k", {"k": max(table.whole_number("top_k", 0), 0)}, ["top_k"])
+    for key, name, parameter in (("top_p", "top_p", "p"), ("typical_p", "typical", "p"), ("tfs", "tfs", "z")):
+        draft.put(key, name, {parameter: min(table.number(key, 1.0), 1.0)}, [key])
+    for key, parameter in (("min_p", "p"), ("top_a", "a"), ("top_n_sigma", "n")):
+        draft.put(key, key, {parameter: table.number(key, 0.0)}, [key])
+    for key in ("epsilon_cutoff", "eta_cutoff"):
+        draft.put(key, key, {"epsilon": table.number(key, 0.0) / CUTOFF_UNITS}, [key], "given in units of 1e-4")
+    probability = table.number("xtc_probability", 0.0)
+    if probability > 0:
+        params = {
+            "probability": probability,
+            "threshold": table.number("xtc_threshold", 0.1),
+            "keep_special": "cancel",
+        }
+        draft.put("xtc", "xtc", params, ["xtc_probability", "xtc_threshold"])
+
+
+def _put_selectors(draft: Draft, least_target: float | None) -> None:
+    table = draft.table
+    mode = table.whole_number("mirostat_mode", 0)
+    if mode == 2:
+        params = {"tau": table.number("mirostat_tau", 5.0), "eta": table.number("mirostat_eta", 0.1)}
+        draft.put("mirostat", "mirostat_v2", params, ["mirostat_mode", "mirostat_tau", "mirostat_eta"])
+    elif mode != 0:
+        draft.report("mirostat_mode", "text-generation-webui's transformers loaders know mode 2 only")
+    target = table.number("adaptive_target", -1.0)
+    if target > 0 if least_target is None else target >= least_target:
+        params = {"target": target, "decay": table.number("adaptive_decay", 0.9)}
+        draft.put("adaptive_p", "adaptive_p", params, ["adaptive_target", "adaptive_decay"])
+
 
 TOOL = "text-generation-webui"
-DEFAULTS = hijack.HijackDefaults(range=1024, dynatemp=(1.0, 1.0), least_target=None)
+DEFAULTS = HijackDefaults(range=1024, dynatemp=(1.0, 1.0), least_target=None)
 
 # The order that a preset gets when it has none. The code's own fallback differs, but presets do not get it.
 ORDER = (
@@ -73,13 +255,13 @@ def convert(values: Mapping[Any, Any], origin: str) -> Draft:
     table = ForeignTable(values, origin)
     draft = Draft(TOOL, table)
     draft.notes.append("as text-generation-webui's transformers loaders sample; its llama.cpp loader differs")
-    hijack.put_steps(draft, DEFAULTS)
+    put_steps(draft, DEFAULTS)
     _take_settings(draft)
     report_searches(draft)
-    order = hijack.read_order(table, "sampler_priority")
+    order = read_order(table, "sampler_priority")
     if order is None:
         draft.notes.append("order: text-generation-webui's default")
-    hijack.arrange_chain(draft, ORDER if order is None else order, table.flag("temperature_last", False))
+    arrange_chain(draft, ORDER if order is None else order, table.flag("temperature_last", False))
     for key, effect in FORMER_KEYS.items():
         if table.is_given(key):
             words = effect.format(temperature=table.number("temperature", 1.0))

@@ -12,7 +12,7 @@ import yaml
 from logitsmith.cli.app import app
 from logitsmith.cli.group import COMMANDS
 from logitsmith.cli.help_page import summary
-from logitsmith.presets import parse_yaml_scalar
+from logitsmith.presets.yaml_reader import parse_yaml_scalar
 from logitsmith.samplers import catalogue
 from typer.main import get_command
 

@@ -9,7 +9,7 @@ from logitsmith.cli.app import app
 from logitsmith.cli.group import COMMANDS
 from logitsmith.cli.inputs.model import _compute_options
 from logitsmith.cli.options.model import ModelOptions, RopeScaling
-from logitsmith.presets.foreign.llama_options import OPTIONS
+from logitsmith.presets.foreign.llama_cpp import OPTIONS
 from logitsmith.presets.llama_cpp_flags import find_llama_cpp_flag, llama_cpp_flags, options_without_dashes
 from typer.main import get_command
 

@@ -5,16 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from logitsmith.presets import (
+from logitsmith.presets import Override, Preset, PresetError
+from logitsmith.presets import resolve_settings as settle
+from logitsmith.presets.overrides import (
     Arrangement,
-    Override,
-    Preset,
-    PresetError,
     arrange_by_adaptive_p,
     arrange_by_mirostat,
     arrange_by_samplers,
 )
-from logitsmith.presets import resolve_settings as settle
 
 CHAIN = [{"top_k": 30}, {"logit_bias": {5: 1.0}}, {"top_p": 0.5}, {"dynatemp": {"range": 0.2}}, "greedy"]
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from logitsmith.presets import PresetError, import_metadata, preset_from_metadata
+from logitsmith.presets import PresetError
+from logitsmith.presets.foreign.formats import import_metadata, preset_from_metadata
 
 
 def metadata(**keys: str) -> dict[str, str]:

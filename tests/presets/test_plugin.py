@@ -7,7 +7,8 @@ from importlib.metadata import EntryPoint
 from typing import ClassVar
 
 import pytest
-from logitsmith.presets import PresetError, arrange_by_samplers, resolve_settings
+from logitsmith.presets import PresetError, resolve_settings
+from logitsmith.presets.overrides import arrange_by_samplers
 from logitsmith.samplers import About, Sampler, Stage, registry
 from pydantic import Field
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from logitsmith.presets import Override, Preset, PresetError, load_preset, parse_set, resolve_settings
+from logitsmith.presets import Override, Preset, PresetError, load_preset, resolve_settings
+from logitsmith.presets.overrides import parse_set
 from logitsmith.samplers import StepError, build
 
 from ..samplers.rows import FakeVocabulary

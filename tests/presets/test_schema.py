@@ -7,8 +7,9 @@ import re
 from typing import Any
 
 import pytest
-from logitsmith.presets import Preset, PresetError, load_preset, parse_yaml_scalar, preset_json_schema
+from logitsmith.presets import Preset, PresetError, load_preset, preset_json_schema
 from logitsmith.presets.search import BUILT_IN
+from logitsmith.presets.yaml_reader import parse_yaml_scalar
 from logitsmith.samplers import catalogue
 
 SCHEMA = json.loads(json.dumps(preset_json_schema()))

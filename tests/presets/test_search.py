@@ -6,16 +6,9 @@ import os
 from pathlib import Path
 
 import pytest
-from logitsmith.presets import (
-    PresetEntry,
-    PresetError,
-    config_folder,
-    find_preset,
-    list_presets,
-    load_preset,
-    user_config,
-)
+from logitsmith.presets import PresetEntry, PresetError, config_folder, find_preset, list_presets, load_preset
 from logitsmith.presets import search as search_module
+from logitsmith.presets.user_config import user_config
 
 BUILT_IN = [
     "chasm",

@@ -11,9 +11,8 @@ import pytest
 import yaml
 from hypothesis import given
 from hypothesis import strategies as st
-from logitsmith.presets import PresetError, parse_yaml_scalar
-from logitsmith.presets.yaml_loader import Yaml12Loader
-from logitsmith.presets.yaml_reader import MAX_FILE_BYTES, read_table
+from logitsmith.presets import PresetError
+from logitsmith.presets.yaml_reader import MAX_FILE_BYTES, Yaml12Loader, parse_yaml_scalar, read_table
 
 VALUES = {
     "exponent": ("1e-3", 0.001),

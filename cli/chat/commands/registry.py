@@ -80,7 +80,7 @@ def _find(name: str) -> ChatCommand | None:
 def _hint(name: str, argument: str) -> str:
     from ....common.text import nearest_name
     from ....presets.errors import PresetError
-    from ....presets.override import parse_set
+    from ....presets.overrides import parse_set
 
     with suppress(PresetError):  # not the name of a setting or of a sampler
         parse_set(f"{name}=1")

@@ -13,7 +13,7 @@ from ...options.chat import ConversationOptions
 from ...options.grammar import ConstraintOptions
 
 if TYPE_CHECKING:
-    from ....presets.resolve import Settings, SettingValue
+    from ....presets.settings import Settings, SettingValue
     from ..answer_settings import AnswerSettings
 
 _RESUMED = "of the resumed chat"
@@ -41,7 +41,7 @@ class ChatSettings:
 
         Raises ``PresetError``, ``GrammarError``.
         """
-        from ....presets.settings_changes import preset_of_text
+        from ....presets.settings import preset_of_text
 
         self._options = options
         is_new = options.sampling.preset is not None or _KEY not in stored
@@ -63,7 +63,7 @@ class ChatSettings:
 
     def table(self) -> dict[str, Any]:
         """The settings, in a form that can be stored; a length of 0 tokens is left out."""
-        from ....presets.settings_changes import settings_text
+        from ....presets.settings import settings_text
 
         settings = _with_absolute_files(self.settings)
         if settings.max_tokens.value == 0:  # no preset may have it: the chat could not be resumed
@@ -73,8 +73,8 @@ class ChatSettings:
     def set(self, text: str) -> str:
         """Change one value, ``min_p.p=0.1``; returns what is set, ``min_p.p = 0.1``. Raises ``PresetError``."""
         from ....presets.errors import PresetError
-        from ....presets.override import parse_set
-        from ....presets.settings_changes import override_settings
+        from ....presets.overrides import parse_set
+        from ....presets.settings import override_settings
 
         try:
             override = parse_set(text)
@@ -86,21 +86,21 @@ class ChatSettings:
 
     def override(self, command: str, target: str, value: Any) -> None:
         """Change a setting that has a command of its own. Raises ``PresetError``, ``GrammarError``."""
-        from ....presets.override import Override
-        from ....presets.settings_changes import override_settings
+        from ....presets.overrides import Override
+        from ....presets.settings import override_settings
 
         self._use(override_settings(self.settings, Override(command, target, value)))
 
     def replace_chain(self, text: str) -> None:
         """Use another chain. Raises ``PresetError``."""
-        from ....presets.settings_changes import replace_chain
+        from ....presets.settings import replace_chain
 
         self._use(replace_chain(self.settings, text, "/chain"))
 
     def replace_preset(self, name: str, metadata: Mapping[str, str]) -> None:
         """Use a preset's chain, and what else it sets. ``metadata``: the model's. Raises ``PresetError``."""
         from ....presets.errors import PresetError
-        from ....presets.settings_changes import replace_preset
+        from ....presets.settings import replace_preset
         from ...inputs.preset import open_preset, preset_of_model
 
         preset = preset_of_model(metadata) if name == "model" else open_preset(name)

@@ -10,7 +10,8 @@ from logitsmith.cli.batch.request import find_request_id, parse_request
 from logitsmith.cli.batch.template import PromptTemplate
 from logitsmith.cli.inputs.json_lines import InvalidLineError
 from logitsmith.grammars import GrammarError, resolve_grammar
-from logitsmith.presets import PresetError, parse_set, resolve_settings
+from logitsmith.presets import PresetError, resolve_settings
+from logitsmith.presets.overrides import parse_set
 from logitsmith.samplers import SamplingError, build
 
 from ..target import Target

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from logitsmith.grammars import GrammarError, resolve_grammar
-from logitsmith.presets import PresetError, import_preset, load_preset, parse_set, resolve_settings
+from logitsmith.presets import PresetError, import_preset, load_preset, resolve_settings
+from logitsmith.presets.overrides import parse_set
 from logitsmith.samplers import SamplingError, build, catalogue
 
 from ...presets.foreign.test_others import HUGGINGFACE, LMSTUDIO, OLLAMA, TABBY

@@ -8,8 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from logitsmith.presets import FORMATS, PresetError, import_preset, load_preset
-from logitsmith.presets.foreign import huggingface, koboldai, koboldcpp, sillytavern, tabbyapi, webui
-from logitsmith.presets.foreign.llama_requests import BODY_KEYS
+from logitsmith.presets.foreign import huggingface, sillytavern, tabbyapi, webui
+from logitsmith.presets.foreign import kobold as koboldai
+from logitsmith.presets.foreign import kobold as koboldcpp
+from logitsmith.presets.foreign.llama_cpp import BODY_KEYS
 from logitsmith.samplers import parse_chain
 
 # Each line stands for ten times the one before.
@@ -170,8 +172,8 @@ def test_the_yaml_text_says_where_values_come_from(load):
 
 KEYS = {
     "sillytavern": (*sillytavern.KNOWN, "temp", "rep_pen", "dynatemp", "min_temp"),
-    "koboldai": koboldai.KNOWN,
-    "koboldcpp": (*koboldcpp.KNOWN, "temp", "tfs", "mirostat"),
+    "koboldai": koboldai.KOBOLDAI_KEYS,
+    "koboldcpp": (*koboldcpp.KOBOLDCPP_KEYS, "temp", "tfs", "mirostat"),
     "huggingface": (*huggingface.SAMPLING_SLOTS, *huggingface.SLOTS_BEFORE, "sequence_bias", "stop_strings"),
     "webui": webui.KNOWN,
     "tabbyapi": (*tabbyapi.SPELLINGS, "temperature", "top_k", "banned_strings", "logit_bias"),

@@ -1,0 +1,565 @@
+"""KoboldAI and KoboldCpp."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ...samplers.base import Sampler
+from ..preset import make_step
+from . import draft as orders
+from .draft import SAMPLERS, Draft, Exported, Outgoing, StepKeys, has_halves
+from .table import BREAKERS, ForeignTable, read_breakers
+
+KOBOLDAI = "KoboldAI"
+
+PRESET_DEFAULTS: Mapping[str, float] = {
+    "temp": 0.5,
+    "top_k": 0,
+    "top_a": 0.0,
+    "top_p": 0.9,
+    "tfs": 1.0,
+    "typical": 1.0,
+    "rep_pen": 1.1,
+    "rep_pen_range": 2048,
+    "rep_pen_slope": 1.0,
+}
+SILLYTAVERN_DEFAULTS: Mapping[str, float] = {
+    "temp": 1.0,
+    "top_k": 0,
+    "top_a": 1.0,
+    "top_p": 1.0,
+    "tfs": 1.0,
+    "typical": 1.0,
+    "rep_pen": 1.0,
+    "rep_pen_range": 0,
+    "rep_pen_slope": 0.9,
+}
+PRESET_ORDER = [6, 0, 1, 2, 3, 4, 5]
+SILLYTAVERN_ORDER = [0, 1, 2, 3, 4, 5, 6]
+
+OWN_KEYS = (
+    *("apikey", "andepth", "useprompt", "adventure", "chatmode", "chatname", "dynamicscan", "nopromptgen"),
+    *("rngpersist", "nogenmod", "autosave", "welcome", "newlinemode", "output_streaming", "show_probs"),
+    *("show_budget", "numseqs", "widepth", "formattriminc", "formatrmblln", "formatrmspch", "formataddsptl"),
+    *("formatoptns", "actionmode", "fulldeterminism", "userscripts", "corescript", "softprompt"),
+)
+"""Keys of KoboldAI's own settings file that do not sample; with one of them, KoboldAI's defaults hold."""
+
+LABELS = (
+    *("preset", "name", "description", "Preset Category", "Model Type", "Model Size", "Model Name"),
+    *("Model Category", "Author", "uid"),
+)
+"""Keys that tell presets apart, and set nothing."""
+
+_SILENT_KOBOLDAI_KEYS = (
+    *LABELS,
+    *("max_length", "ikgen", "single_line", "use_stop_sequence"),
+    *("streaming_kobold", "use_default_badwordsids", "api_server", "preset_settings", "extensions", "n"),
+    *OWN_KEYS,
+)
+KOBOLDAI_KEYS = (
+    *PRESET_DEFAULTS,
+    *("sampler_order", "genamt", "min_p", "mirostat", "mirostat_tau", "mirostat_eta", "grammar"),
+)
+
+
+def convert_koboldai(values: Mapping[Any, Any], origin: str, is_preset_list: bool = False) -> Draft:
+    """Return the draft of one preset; ``is_preset_list``: it stands in a ``*.presets`` file."""
+    table = ForeignTable(values, origin)
+    draft = Draft(KOBOLDAI, table)
+    if is_preset_list or any(key in table.values for key in OWN_KEYS):
+        defaults, order, draft.tool = PRESET_DEFAULTS, PRESET_ORDER, "KoboldAI"
+    else:
+        defaults, order, draft.tool = SILLYTAVERN_DEFAULTS, SILLYTAVERN_ORDER, "SillyTavern"
+    draft.defaults_of = draft.tool
+    _put_steps(draft, defaults)
+    order = _order(draft, order)
+    draft.take_max_tokens("genamt")
+    draft.take_text("grammar", "grammar")
+    if not _take_mirostat_chain(draft):
+        orders.arrange_by_numbers(draft, order, (), {2: ("top_p", "min_p")})
+    draft.report_unknown({*KOBOLDAI_KEYS, *_SILENT_KOBOLDAI_KEYS})
+    return draft
+
+
+def _put_steps(draft: Draft, defaults: Mapping[str, float]) -> None:
+    table = draft.table
+    temperature = table.number("temp", defaults["temp"])
+    if temperature == 0:
+        draft.put_greedy("temperature", "temp", "KoboldAI refuses temperature 0; KoboldCpp takes the best token")
+        draft.report_changed("temp", "KoboldAI refuses it; as in KoboldCpp, the most likely token is taken")
+    else:
+        draft.put("temperature", "temperature", {"t": temperature}, ["temp"])
+    draft.put("top_k", "top_k", {"k": max(table.whole_number("top_k", 0), 0)}, ["top_k"])
+    draft.put("top_a", "top_a", {"a": table.number("top_a", defaults["top_a"])}, ["top_a"])
+    draft.put("top_p", "top_p", {"p": min(table.number("top_p", defaults["top_p"]), 1.0)}, ["top_p"])
+    draft.put("tfs", "tfs", {"z": min(table.number("tfs", defaults["tfs"]), 1.0), "pad": True}, ["tfs"])
+    draft.put("typical", "typical", {"p": min(table.number("typical", defaults["typical"]), 1.0)}, ["typical"])
+    params = {
+        "penalty": table.number("rep_pen", defaults["rep_pen"]),
+        "range": table.whole_number("rep_pen_range", int(defaults["rep_pen_range"])),
+        "slope": table.number("rep_pen_slope", defaults["rep_pen_slope"]),
+    }
+    keys = ["rep_pen", "rep_pen_range", "rep_pen_slope"]
+    comment = "range 0: all tokens, and no slope" if params["range"] == 0 else ""
+    draft.put("repetition_penalty", "repetition_penalty", params, keys, comment)
+    if table.number("min_p", 0) > 0:
+        draft.put("min_p", "min_p", {"p": table.number("min_p", 0.0)}, ["min_p"], "as KoboldCpp applies it")
+        if table.whole_number("mirostat", 0) not in (1, 2):
+            draft.report_changed("min_p", "KoboldAI has none; it stands behind top_p, where KoboldCpp applies it")
+
+
+def _order(draft: Draft, default: list[int]) -> list[int]:
+    order = orders.read_numbers(draft, "sampler_order")
+    if order is None:
+        draft.notes.append(f"order: {draft.tool}'s default")
+        return default
+    if 6 not in order:
+        draft.notes.append("order: without 6, so the repetition penalty comes first")
+        return [6, *order]
+    return order
+
+
+def _take_mirostat_chain(draft: Draft) -> bool:
+    """End the chain as KoboldCpp does with mirostat; False if it is off."""
+    table = draft.table
+    version = table.whole_number("mirostat", 0)
+    if version not in (1, 2):
+        return False
+    params = {"tau": table.number("mirostat_tau", 5.0), "eta": table.number("mirostat_eta", 0.1)}
+    name = "mirostat" if version == 1 else "mirostat_v2"
+    draft.put("mirostat", name, params, ["mirostat", "mirostat_tau", "mirostat_eta"], "as KoboldCpp applies it")
+    draft.report_changed("mirostat", "KoboldAI has none; the chain is KoboldCpp's: penalty, temperature, mirostat")
+    acting = ("repetition_penalty", "temperature", "mirostat")
+    draft.report_idle([step for slot, step in draft.slots.items() if slot not in acting], "mirostat is on")
+    draft.take_chain(draft.arranged(acting))
+    return True
+
+
+KOBOLDCPP = "KoboldCpp"
+ORDER = [6, 0, 1, 3, 4, 2, 5]
+_FRONT = ("ignore_eos", "ban", "logit_bias", "dry")
+_PENALTIES = ("repetition_penalty", "presence_penalty")
+SLOTS = {2: ("top_p", "min_p"), 5: ("temperature", "quadratic", "top_n_sigma"), 6: _PENALTIES}
+"""The slots of the numbers that stand for several steps."""
+
+SPELLINGS = {
+    "temp": ("temp", "temperature"),
+    "typical": ("typical", "typ_s"),
+    "tfs": ("tfs", "tfs_s"),
+    "mirostat": ("mirostat", "miro_type"),
+    "mirostat_tau": ("mirostat_tau", "miro_tau"),
+    "mirostat_eta": ("mirostat_eta", "miro_eta"),
+    "seed": ("sampler_seed", "seed"),
+    "adaptive_target": ("adaptive_target", "adaptivep_target"),
+    "adaptive_decay": ("adaptive_decay", "adaptivep_decay"),
+    "stop": ("stop_sequence", "stop"),
+    "bypass_eos": ("bypass_eos", "ban_eos_token"),
+}
+KOBOLDCPP_KEYS = (
+    *("top_k", "top_a", "top_p", "min_p", "nsigma", "rep_pen", "rep_pen_range", "rep_pen_slope", "grammar"),
+    *("presence_penalty", "dynatemp_range", "dynatemp_exponent", "smoothing_factor", "smoothing_curve"),
+    *("dry_multiplier", "dry_base", "dry_allowed_length", "dry_penalty_last_n", "dry_sequence_breakers"),
+    *("xtc_probability", "xtc_threshold", "sampler_order", "genamt", "max_length", "logit_bias"),
+    *("banned_tokens", "banned_strings", "guidance_scale"),
+)
+_SILENT_KOBOLDCPP_KEYS = (
+    *("preset", "name", "description", "max_context_length", "n", "quiet", "prompt", "memory", "genkey"),
+    *("trim_stop", "render_special", "use_default_badwordsids", "negative_prompt", "images", "logprobs"),
+    *("grammar_retain_state", "auto_ctxlen", "auto_genamt", "replace_instruct_placeholders", "using_openai_tools"),
+    *("bypass_eos_token", "adapter", "Model Type", "Model Size", "Model Name", "Preset Category"),
+)
+
+
+def convert_koboldcpp(values: Mapping[Any, Any], origin: str) -> Draft:
+    """Return the draft of a preset; raises ``PresetError``."""
+    table = ForeignTable(values, origin, SPELLINGS)
+    draft = Draft(KOBOLDCPP, table)
+    _put_biases_and_dry(draft)
+    _put_penalty(draft)
+    _put_truncation(draft)
+    _put_temperature(draft)
+    _put_end(draft)
+    _take_settings(draft)
+    order = orders.read_numbers(draft, "sampler_order")
+    if order is None or len(order) != 7:
+        reason = "" if order is None else "; sampler_order needs seven entries"
+        draft.notes.append(f"order: KoboldCpp's default{reason}")
+        order = ORDER
+    if table.whole_number("mirostat", 0) in (1, 2):
+        acting = (*_FRONT, *_PENALTIES, "temperature", "quadratic", "mirostat")
+        draft.report_idle([step for slot, step in draft.slots.items() if slot not in acting], "mirostat is on")
+        draft.take_chain(draft.arranged(acting))
+    else:
+        orders.arrange_by_numbers(draft, order, _FRONT, SLOTS)
+    draft.report_unknown({*KOBOLDCPP_KEYS, *_SILENT_KOBOLDCPP_KEYS})
+    return draft
+
+
+def _put_biases_and_dry(draft: Draft) -> None:
+    table = draft.table
+    if table.flag("bypass_eos", False):
+        draft.put("ignore_eos", "ignore_eos", {}, ["bypass_eos"])
+    strings = [*table.texts("banned_tokens"), *table.texts("banned_strings")]
+    draft.put("ban", "ban", {"strings": strings}, ["banned_tokens", "banned_strings"])
+    draft.put_logit_bias()
+    params: dict[str, Any] = {
+        "multiplier": max(table.number("dry_multiplier", 0.0), 0.0),
+        "base": table.number("dry_base", 1.75),
+        "allowed_length": table.whole_number("dry_allowed_length", 2),
+        "last_n": max(table.whole_number("dry_penalty_last_n", 320), 0),
+        "breakers": read_breakers(table, "dry_sequence_breakers"),
+    }
+    keys = ["dry_multiplier", "dry_base", "dry_allowed_length", "dry_penalty_last_n", "dry_sequence_breakers"]
+    draft.put("dry", "dry", params, keys)
+
+
+def _put_penalty(draft: Draft) -> None:
+    """Put the repetition penalty; a slope that acts needs a step of its own before the presence penalty."""
+    table = draft.table
+    repeat, slope = table.number("rep_pen", 1.0), table.number("rep_pen_slope", 1.0)
+    presence = table.number("presence_penalty", 0.0)
+    window = table.whole_number("rep_pen_range", 320)
+    last_n = max(window, 1)
+    comment = f"to KoboldCpp a range of {window} is the last token" if window < 1 else ""
+    if repeat > 1 and 0 < slope < 1:
+        sloped = {"penalty": repeat, "range": last_n, "slope": slope, "shape": "halves"}
+        keys = ["rep_pen", "rep_pen_range", "rep_pen_slope"]
+        draft.put("repetition_penalty", "repetition_penalty", sloped, keys, comment)
+        params = {"presence": presence, "last_n": last_n}
+        draft.put("presence_penalty", "penalties", params, ["presence_penalty", "rep_pen_range"], comment)
+    else:
+        params = {"repeat": repeat, "presence": presence, "last_n": last_n}
+        keys = ["rep_pen", "presence_penalty", "rep_pen_range"]
+        draft.put("repetition_penalty", "penalties", params, keys, comment)
+
+
+def _put_truncation(draft: Draft) -> None:
+    table = draft.table
+    draft.put("top_k", "top_k", {"k": max(table.whole_number("top_k", 0), 0)}, ["top_k"])
+    draft.put("top_a", "top_a", {"a": max(table.number("top_a", 0.0), 0.0)}, ["top_a"])
+    draft.put("top_p", "top_p", {"p": min(table.number("top_p", 1.0), 1.0)}, ["top_p"])
+    draft.put("min_p", "min_p", {"p": max(table.number("min_p", 0.0), 0.0)}, ["min_p"])
+    draft.put("tfs", "tfs", {"z": min(table.number("tfs", 1.0), 1.0), "pad": False}, ["tfs"])
+    draft.put("typical", "typical", {"p": min(table.number("typical", 1.0), 1.0)}, ["typical"])
+
+
+def _put_temperature(draft: Draft) -> None:
+    table = draft.table
+    temperature = table.number("temp", 1.0)
+    reach = table.number("dynatemp_range", 0.0)
+    if reach != 0 and table.whole_number("mirostat", 0) not in (1, 2):
+        params = {
+            "temperature": temperature,
+            "range": reach,
+            "exponent": max(table.number("dynatemp_exponent", 1.0), 0.0),
+        }
+        comment = f"from {max(temperature - reach, 0):g} to {temperature + reach:g}"
+        keys = ["dynatemp_range", "temp", "dynatemp_exponent"]
+        draft.put("temperature", "dynatemp", params, keys, comment)
+    elif temperature <= 0:
+        draft.put_greedy("temperature", "temp", "a temperature of 0 takes the most likely token")
+    else:
+        draft.put("temperature", "temperature", {"t": temperature}, ["temp"])
+    factor = table.number("smoothing_factor", 0.0)
+    if factor > 0:
+        params = {"factor": factor, "curve": table.number("smoothing_curve", 1.0)}
+        draft.put("quadratic", "quadratic", params, ["smoothing_factor", "smoothing_curve"])
+    draft.put("top_n_sigma", "top_n_sigma", {"n": max(table.number("nsigma", 0.0), 0.0)}, ["nsigma"])
+
+
+def _put_end(draft: Draft) -> None:
+    table = draft.table
+    probability = table.number("xtc_probability", 0.0)
+    if probability > 0:
+        params = {"probability": probability, "threshold": table.number("xtc_threshold", 0.2)}
+        draft.put("xtc", "xtc", params, ["xtc_probability", "xtc_threshold"])
+    target = table.number("adaptive_target", -1.0)
+    if target >= 0:
+        params = {"target": target, "decay": table.number("adaptive_decay", 0.9)}
+        draft.put("adaptive_p", "adaptive_p", params, ["adaptive_target", "adaptive_decay"])
+    version = table.whole_number("mirostat", 0)
+    if version in (1, 2):
+        params = {"tau": table.number("mirostat_tau", 5.0), "eta": table.number("mirostat_eta", 0.1)}
+        name = "mirostat" if version == 1 else "mirostat_v2"
+        draft.put("mirostat", name, params, ["mirostat", "mirostat_tau", "mirostat_eta"])
+
+
+def _take_settings(draft: Draft) -> None:
+    table = draft.table
+    draft.take_max_tokens("genamt")
+    if table.is_given("max_context_length") or "temperature" in table.values:
+        # A request or Lite's settings: max_length is what is generated, and no context as in a preset.
+        draft.take_max_tokens("max_length")
+    draft.take_seed("seed", least=1)
+    draft.take_texts("stop", "stop")
+    draft.take_text("grammar", "grammar")
+    if table.number("guidance_scale", 1) != 1:
+        draft.report("guidance_scale", "guidance would have run the model twice, with a negative prompt")
+
+
+_TRUNCATION = {
+    "top_k": StepKeys("top_k", {"k": "top_k"}),
+    "top_a": StepKeys("top_a", {"a": "top_a"}),
+    "top_p": StepKeys("top_p", {"p": "top_p"}),
+    "typical": StepKeys("typical", {"p": "typical"}),
+}
+_KOBOLDAI_KEYS = {
+    **_TRUNCATION,
+    "tfs": StepKeys("tfs", {"z": "tfs"}),
+    "temperature": StepKeys("temperature", {"t": "temp"}),
+    "repetition_penalty": StepKeys(
+        "repetition_penalty",
+        {"penalty": "rep_pen", "range": "rep_pen_range", "slope": "rep_pen_slope"},
+    ),
+    "min_p": StepKeys("min_p", {"p": "min_p"}),
+}
+_KOBOLDAI_SLOTS = {2: ("top_p", "min_p")}
+_KOBOLDAI_UNDER_MIROSTAT = ("repetition_penalty", "temperature")
+_SILLYTAVERN_ALONE = "KoboldAI does not read it; it was written for SillyTavern, which sends it to KoboldCpp"
+_KOBOLDAI_OFF = {
+    "temp": 1.0,
+    "top_k": 0,
+    "top_a": 0.0,
+    "top_p": 1.0,
+    "tfs": 1.0,
+    "typical": 1.0,
+    "rep_pen": 1.0,
+    "rep_pen_range": 1024,
+    "rep_pen_slope": 0.0,
+    # SillyTavern's own, which it sends to KoboldCpp alone.
+    "min_p": 0.0,
+    "mirostat": 0,
+    "mirostat_tau": 5.0,
+    "mirostat_eta": 0.1,
+    "grammar": "",
+}
+_KOBOLDAI_LABELS = {"Preset Category": "Custom", "Model Type": "", "Model Size": "", "Model Name": ""}
+"""KoboldAI compares them with the model (aiserver.py, ``load_model``), and fails where one is missing."""
+
+_KOBOLDCPP_KEYS = {
+    **_TRUNCATION,
+    "ignore_eos": StepKeys("ignore_eos", {}),
+    "ban": StepKeys("ban", {"strings": "banned_tokens"}),
+    "logit_bias": StepKeys("logit_bias", {"bias": "logit_bias"}),
+    "dry": StepKeys(
+        "dry",
+        {
+            "multiplier": "dry_multiplier",
+            "base": "dry_base",
+            "allowed_length": "dry_allowed_length",
+            "last_n": "dry_penalty_last_n",
+            "breakers": "dry_sequence_breakers",
+        },
+    ),
+    "penalties": StepKeys(
+        "repetition_penalty", {"repeat": "rep_pen", "presence": "presence_penalty", "last_n": "rep_pen_range"}
+    ),
+    "repetition_penalty": StepKeys(
+        "repetition_penalty",
+        {"penalty": "rep_pen", "range": "rep_pen_range", "slope": "rep_pen_slope"},
+        {"shape": "halves"},
+    ),
+    "min_p": StepKeys("min_p", {"p": "min_p"}),
+    "tfs": StepKeys("tfs", {"z": "tfs"}, {"pad": False}),
+    "temperature": StepKeys("temperature", {"t": "temperature"}),
+    "dynatemp": StepKeys(
+        "temperature", {"temperature": "temperature", "range": "dynatemp_range", "exponent": "dynatemp_exponent"}
+    ),
+    "quadratic": StepKeys("quadratic", {"factor": "smoothing_factor", "curve": "smoothing_curve"}),
+    "top_n_sigma": StepKeys("top_n_sigma", {"n": "nsigma"}),
+    "xtc": StepKeys("xtc", {"probability": "xtc_probability", "threshold": "xtc_threshold"}),
+}
+_MIROSTAT = StepKeys("mirostat", {"tau": "mirostat_tau", "eta": "mirostat_eta"})
+_MIROSTAT_VERSIONS = {"mirostat": 1, "mirostat_v2": 2}
+_KOBOLDCPP_SELECTORS = {
+    **dict.fromkeys(_MIROSTAT_VERSIONS, _MIROSTAT),
+    "adaptive_p": StepKeys("adaptive_p", {"target": "adaptive_target", "decay": "adaptive_decay"}),
+}
+_KOBOLDCPP_OFF = {
+    "temperature": 1.0,
+    "dynatemp_range": 0.0,
+    "dynatemp_exponent": 1.0,
+    "smoothing_factor": 0.0,
+    "smoothing_curve": 1.0,
+    "nsigma": 0.0,
+    "top_k": 0,
+    "top_a": 0.0,
+    "top_p": 1.0,
+    "min_p": 0.0,
+    "tfs": 1.0,
+    "typical": 1.0,
+    "rep_pen": 1.0,
+    "rep_pen_range": 320,
+    "rep_pen_slope": 1.0,
+    "presence_penalty": 0.0,
+    "dry_multiplier": 0.0,
+    "dry_base": 1.75,
+    "dry_allowed_length": 2,
+    "dry_penalty_last_n": 320,
+    "dry_sequence_breakers": BREAKERS,
+    "xtc_probability": 0.0,
+    "xtc_threshold": 0.2,
+    "mirostat": 0,
+    "mirostat_tau": 5.0,
+    "mirostat_eta": 0.1,
+    "adaptive_target": -1.0,
+    "adaptive_decay": 0.9,
+    "logit_bias": {},
+    "banned_tokens": [],
+    "ban_eos_token": False,
+    "sampler_seed": -1,
+    "stop_sequence": [],
+    "grammar": "",
+}
+_KOBOLDCPP_FRONT = ("ignore_eos", "ban", "logit_bias", "dry")
+_UNDER_MIROSTAT = (*_KOBOLDCPP_FRONT, "repetition_penalty", "temperature", "quadratic")
+
+
+def to_presets(out: Outgoing) -> Exported:
+    """Return the JSON list with the one preset."""
+    out.steps = [kept for step in out.steps if (kept := _as_repetition_penalty(out, step)) is not None]
+    if out.selector_name == "greedy":
+        out.report("greedy", "KoboldAI refuses temperature 0; top_k 1 was written, which takes the same token")
+        out.steps = [step for step in out.steps if step.about.name != "top_k"]
+        out.steps.append(make_step("top_k", {"k": 1}, "greedy"))
+    elif out.selector_name in _MIROSTAT_VERSIONS:
+        _leave_out_under_mirostat(out, _KOBOLDAI_KEYS, _KOBOLDAI_UNDER_MIROSTAT)
+    elif out.selector_name != "dist":
+        out.report(out.selector_name, "KoboldAI does not draw so; a plain draw was written")
+    out.say_steps(_KOBOLDAI_KEYS)
+    if "min_p" in out.order:
+        out.report("min_p", _SILLYTAVERN_ALONE)
+    if out.selector is not None and out.selector_name in _MIROSTAT_VERSIONS:
+        out.say(out.selector, _MIROSTAT)
+        out.values["mirostat"] = _MIROSTAT_VERSIONS[out.selector_name]
+        out.report(out.selector_name, _SILLYTAVERN_ALONE)
+        out.report_order(_KOBOLDAI_UNDER_MIROSTAT)
+    values = {**_KOBOLDAI_OFF, **out.values}
+    slots = {number: _KOBOLDAI_SLOTS.get(number, (SAMPLERS[number],)) for number in PRESET_ORDER}
+    values["sampler_order"] = _order_by_numbers(out, slots)
+    out.report_order([slot for number in values["sampler_order"] for slot in slots[number]])
+    out.values = {}
+    out.take_extras({"max_tokens": "genamt", "grammar": "grammar"})
+    _write_grammar(out, "SillyTavern")
+    if "grammar" in out.values:
+        out.report("grammar", _SILLYTAVERN_ALONE)
+    preset = {"preset": out.name, "description": out.description, **_KOBOLDAI_LABELS, **values, **out.values}
+    return out.exported(json.dumps([preset], indent=4, ensure_ascii=False) + "\n")
+
+
+def _as_repetition_penalty(out: Outgoing, step: Sampler) -> Sampler | None:
+    """Return the step; for ``penalties`` KoboldAI's penalty without a slope, or None if that would be off."""
+    if step.about.name != "penalties":
+        return step
+    repeat, window = getattr(step, "repeat", 1.0), getattr(step, "last_n", 0)
+    for name in ("presence", "frequency"):
+        if getattr(step, name) != 0:
+            out.report(f"penalties.{name} {getattr(step, name):g}", "KoboldAI has a repetition penalty only")
+    if not getattr(step, "penalize_newline", True):
+        out.report("penalties.penalize_newline false", "KoboldAI always has true there")
+    if repeat == 1:
+        return None
+    return make_step("repetition_penalty", {"penalty": repeat, "range": max(window, 0)}, "penalties")
+
+
+def to_request(out: Outgoing) -> Exported:
+    """Return the JSON body, without a prompt; a system message is reported, since it is a part of the prompt."""
+    out.flatten_repetition_penalty(keeps_halves=True)
+    presence = _take_presence(out)
+    _end(out)
+    out.say_steps(_KOBOLDCPP_KEYS)
+    out.values |= {"presence_penalty": presence} if presence else {}
+    if out.selector is not None and out.selector_name in _KOBOLDCPP_SELECTORS:
+        out.say(out.selector, _KOBOLDCPP_SELECTORS[out.selector_name])
+    elif out.selector_name == "greedy":
+        out.values["temperature"] = 0.0
+        out.order.append("temperature")
+    out.widen_window("rep_pen_range", "penalties.last_n")
+    out.widen_window("dry_penalty_last_n", "dry.last_n")
+    values = {**_KOBOLDCPP_OFF, **out.values, "sampler_order": _numbers(out)}
+    biases = out.finite_biases(values["logit_bias"])
+    values["logit_bias"] = {str(token): number for token, number in biases.items()}
+    values["ban_eos_token"] = "ignore_eos" in out.order
+    values["mirostat"] = _MIROSTAT_VERSIONS.get(out.selector_name, 0)
+    return out.exported(json.dumps({**values, **_settings(out)}, indent=4, ensure_ascii=False) + "\n")
+
+
+def _take_presence(out: Outgoing) -> float:
+    """Return the presence penalty right after KoboldCpp's slope, which KoboldCpp applies in the same step."""
+    for sloped, step in zip(out.steps, out.steps[1:], strict=False):
+        is_same_window = getattr(step, "last_n", 0) == getattr(sloped, "range", -1)
+        if has_halves(sloped) and step.about.name == "penalties" and is_same_window:
+            presence: float = getattr(step, "presence", 0.0)
+            if step == make_step("penalties", {"presence": presence, "last_n": getattr(step, "last_n", 0)}, ""):
+                out.steps.remove(step)
+                return presence
+    return 0.0
+
+
+def _end(out: Outgoing) -> None:
+    """Remove the steps that KoboldCpp does not apply before the one that selects."""
+    name = out.selector_name
+    if name == "greedy":
+        reason = "the most likely token is taken, which is temperature 0 there"
+        _leave_out(out, [step for step in out.steps if step.about.name in ("temperature", "dynatemp")], reason)
+    elif name in _MIROSTAT_VERSIONS:
+        _leave_out_under_mirostat(out, _KOBOLDCPP_KEYS, _UNDER_MIROSTAT)
+    elif name not in ("dist", "adaptive_p"):
+        out.report(name, "KoboldCpp does not draw so; a plain draw was written")
+
+
+def _leave_out_under_mirostat(
+    out: Outgoing, keys_by_sampler: Mapping[str, StepKeys], acting: Sequence[str]
+) -> None:
+    """Remove the steps that KoboldCpp does not apply before mirostat; ``acting``: the slots of the others."""
+    idle = [
+        step
+        for step in out.steps
+        if (keys := keys_by_sampler.get(step.about.name)) is not None and keys.slot not in acting
+    ]
+    _leave_out(out, idle, "KoboldCpp applies only penalties, biases and temperature before mirostat")
+
+
+def _leave_out(out: Outgoing, steps: Sequence[Sampler], reason: str) -> None:
+    for step in steps:
+        out.report(step.about.name, reason)
+    out.steps = [step for step in out.steps if all(step is not other for other in steps)]
+
+
+def _numbers(out: Outgoing) -> list[int]:
+    """Return ``sampler_order``; an order that its numbers cannot say is reported."""
+    slots = {number: SLOTS.get(number, (SAMPLERS[number],)) for number in ORDER}
+    numbers = _order_by_numbers(out, slots)
+    out.report_order([*_KOBOLDCPP_FRONT, *(slot for number in numbers for slot in slots[number]), "xtc"])
+    return numbers
+
+
+def _order_by_numbers(out: Outgoing, slots: Mapping[int, Sequence[str]]) -> list[int]:
+    """Return the numbers in the order of the steps, and behind them the others in the order of ``slots``."""
+    number_of = {slot: number for number, names in slots.items() for slot in names}
+    return list(dict.fromkeys([*(number_of[slot] for slot in out.order if slot in number_of), *slots]))
+
+
+def _settings(out: Outgoing) -> dict[str, Any]:
+    """Return the settings beside the chain by KoboldCpp's keys."""
+    out.values = {}
+    keys = {"max_tokens": "max_length", "seed": "sampler_seed", "stop": "stop_sequence", "grammar": "grammar"}
+    out.take_extras(keys)
+    if out.values.get("sampler_seed") == 0:
+        del out.values["sampler_seed"]
+        out.report("seed 0", "KoboldCpp takes it for a random one")
+    _write_grammar(out, "KoboldCpp")
+    return out.values
+
+
+def _write_grammar(out: Outgoing, reader: str) -> None:
+    """Write a grammar as text; one that has none is reported, as what ``reader`` does not take."""
+    if "grammar" in out.values:
+        text = out.grammar_text(out.values.pop("grammar"))
+        if text is None:
+            out.report("grammar", f"{reader} takes a grammar as text")
+        else:
+            out.values["grammar"] = text
