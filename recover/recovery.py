@@ -8,28 +8,21 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .basis.basis import Basis
-from .call_budget import StopAskingError
+from .base_window import BaseWindow, DriftMonitor, measure_base_window
+from .basis import Basis
 from .endpoints.base import Endpoint
 from .errors import RecoverError
-from .estimates import LogprobEstimates
 from .methods.bisection import bisection, ranking
 from .methods.by_basis import by_basis
 from .methods.forced import forced
 from .methods.parallel import parallel
 from .methods.single import single
 from .methods.top_n import top_n
-from .probing.base_window import BaseWindow, measure_base_window
-from .probing.bias_range import BiasRange
-from .probing.drift import DriftMonitor
-from .probing.probe import probe
-from .probing.profile import EndpointProfile
-from .query_session import QuerySession
-from .request import NO_BASIS, RecoveryRequest
-from .results.assembly import RunRecord, assemble_recovery
-from .results.recovery_result import Recovery
-from .settings import RecoverySettings
-from .task import PointwiseMethod, RecoveryTask
+from .probe import BiasRange, EndpointProfile, probe
+from .request import NO_BASIS, RecoveryRequest, RecoverySettings
+from .results import Recovery, RunRecord, assemble_recovery
+from .session import QuerySession, StopAskingError
+from .task import LogprobEstimates, PointwiseMethod, RecoveryTask
 
 _POINTWISE: Mapping[str, PointwiseMethod] = {
     "single": single,

@@ -7,22 +7,18 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from .call_budget import StopAskingError
+from .base_window import DriftMonitor, measure_base_window
 from .endpoints.base import Endpoint
 from .errors import RecoverError
-from .estimates import LogprobEstimates
 from .methods.forced import forced
 from .methods.single import single
 from .numerics import Float64s
-from .probing.base_window import measure_base_window
-from .probing.bias_range import BiasRange
-from .probing.drift import DriftMonitor
-from .probing.probe import probe
-from .query_session import QuerySession
+from .probe import BiasRange, probe
 from .recovery import check_method, open_session
-from .results.recovery_result import Recovery
-from .settings import RecoverySettings
-from .task import RecoveryTask
+from .request import RecoverySettings
+from .results import Recovery
+from .session import QuerySession, StopAskingError
+from .task import LogprobEstimates, RecoveryTask
 
 
 @dataclass(frozen=True)

@@ -20,8 +20,8 @@ from ..options.signature import takes_options
 
 if TYPE_CHECKING:
     from ...recover.endpoints.base import Endpoint
-    from ...recover.results.recovery_result import Recovery
-    from ...recover.settings import RecoverySettings
+    from ...recover.request import RecoverySettings
+    from ...recover.results import Recovery
 
 
 @takes_options(RecoverOptions)
@@ -30,7 +30,7 @@ def recover(options: RecoverOptions) -> None:
 
     The API must take a logit bias. Without --endpoint, a model here is asked through such a window, for study.
     """
-    from ...recover.results.result_files import check_output_path
+    from ...recover.results import check_output_path
 
     show_llama_cpp_messages(options.log)
     if options.output.file is not None:
@@ -59,7 +59,7 @@ def _advice() -> Iterator[None]:
 
 
 def _show_plan(endpoint: Endpoint, prompt: str, options: RecoverOptions) -> None:
-    from ...recover.call_estimates import estimate_calls
+    from ...recover.cost import estimate_calls
     from ..render.progress import recovering
     from ..render.recovery import show_plan
 
@@ -73,8 +73,8 @@ def _show_plan(endpoint: Endpoint, prompt: str, options: RecoverOptions) -> None
 
 
 def _settings(options: RecoverOptions, **others: Any) -> RecoverySettings:
-    from ...recover.basis.basis import Basis
-    from ...recover.settings import RecoverySettings
+    from ...recover.basis import Basis
+    from ...recover.request import RecoverySettings
 
     method = options.method
     return RecoverySettings(
@@ -162,9 +162,9 @@ def _is_finished(
 
     from ...common.text import shorten
     from ...recover.errors import RecoverError
-    from ...recover.query_session import endpoint_identity
-    from ...recover.results.result_files import read_head
-    from ...recover.settings import RecoverySettings
+    from ...recover.request import RecoverySettings
+    from ...recover.results import read_head
+    from ...recover.session import endpoint_identity
 
     if not options.output.resume or not _has_content(file):
         return False
@@ -195,8 +195,8 @@ def _is_finished(
 
 def _recover(endpoint: Endpoint, prompt: str, options: RecoverOptions, settings: RecoverySettings) -> Recovery:
     from ...recover.errors import RecoverError
-    from ...recover.query_session import endpoint_identity
     from ...recover.recovery import recover
+    from ...recover.session import endpoint_identity
 
     if options.output.prints_lines:  # for a file the endpoint is asked anyway; at the end it may be gone
         endpoint_identity(endpoint, settings)

@@ -12,7 +12,7 @@ from ..options.signature import takes_options
 
 if TYPE_CHECKING:
     from ...engine.model import Model
-    from ...recover.basis.basis import Basis
+    from ...recover.basis import Basis
 
 
 @takes_options(BasisOptions)
@@ -22,7 +22,7 @@ def recover_basis(options: BasisOptions) -> None:
     It is made of the output matrix in a GGUF of the same model, or of whole rows of logprobs of a few more prompts
     than the model has dimensions: --rows reads them off a model here, --vectors takes what gen recover saved.
     """
-    from ...recover.file_writing import check_writable
+    from ...recover.files import check_writable
 
     show_llama_cpp_messages(options.log)
     check_writable(options.output)
@@ -33,8 +33,8 @@ def recover_basis(options: BasisOptions) -> None:
 
 
 def _make_basis(options: BasisOptions, interrupt: Interrupt) -> Basis:
-    from ...recover.basis.basis import Basis
-    from ...recover.results.result_files import read_rows
+    from ...recover.basis import Basis
+    from ...recover.results import read_rows
 
     if options.vectors:
         return Basis.of_rows(read_rows(options.vectors), f"{len(options.vectors)} recoveries")
@@ -43,9 +43,7 @@ def _make_basis(options: BasisOptions, interrupt: Interrupt) -> Basis:
 
 
 def _basis_of_model(model: Model, options: BasisOptions, interrupt: Interrupt) -> Basis:
-    from ...recover.basis.basis import Basis
-    from ...recover.basis.gguf_output_matrix import output_matrix
-    from ...recover.basis.model_rows import basis_from_rows
+    from ...recover.basis import Basis, basis_from_rows, output_matrix
     from ..render.progress import recovering
 
     if options.rows is None:

@@ -14,9 +14,9 @@ from .model import load_model
 
 if TYPE_CHECKING:
     from ...recover.endpoints.base import Endpoint
+    from ...recover.endpoints.http import HttpOptions
     from ...recover.endpoints.llama_server import LlamaServerEndpoint
     from ...recover.endpoints.openai import OpenAIEndpoint
-    from ...recover.transport.api_client import HttpOptions
     from ..options.recover import RecoverOptions
 
 _LOCAL_WINDOW, _SERVER_WINDOW = 5, 20
@@ -84,7 +84,7 @@ def _openai(options: RecoverOptions, url: str) -> OpenAIEndpoint:
 def _pieces(path: Path) -> list[bytes | None]:
     """The bytes of each token of a tokenizer; control tokens of a GGUF are no text."""
     from ...engine.model import Model
-    from ...recover.endpoints.token_texts import read_tiktoken
+    from ...recover.endpoints.openai import read_tiktoken
 
     if path.suffix != ".gguf":
         return read_tiktoken(path)
@@ -94,7 +94,7 @@ def _pieces(path: Path) -> list[bytes | None]:
 
 
 def _http(options: CallOptions, key_variable: str | None) -> HttpOptions:
-    from ...recover.transport.api_client import HttpOptions
+    from ...recover.endpoints.http import HttpOptions
     from ..render.retries import RETRIES
 
     return HttpOptions(

@@ -12,8 +12,8 @@ from ...common.text import count_noun
 from ..errors import note, say
 
 if TYPE_CHECKING:
-    from ...recover.call_estimates import CallEstimate
-    from ...recover.results.recovery_result import Recovery
+    from ...recover.cost import CallEstimate
+    from ...recover.results import Recovery
     from ...recover.verification import Verification
 
 _TABLE_ROWS = 10
@@ -26,7 +26,7 @@ def write(recovery: Recovery, output: Path | None, about: Mapping[str, Any]) -> 
     ``output``: a file, whose ending names the format; ``-``: JSONL on stdout; None: a table of the
     likeliest tokens. ``about`` is written with it: endpoint and prompt.
     """
-    from ...recover.results.result_files import recovery_lines, save_recovery
+    from ...recover.results import recovery_lines, save_recovery
 
     if output is None:
         _print_table(recovery)
@@ -40,7 +40,7 @@ def write(recovery: Recovery, output: Path | None, about: Mapping[str, Any]) -> 
 
 
 def _print_table(recovery: Recovery) -> None:
-    from ...recover.results.result_files import likeliest_tokens
+    from ...recover.results import likeliest_tokens
     from .tables import table
 
     rows = []

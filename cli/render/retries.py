@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from ..errors import note
 
 if TYPE_CHECKING:
-    from ...recover.transport.api_client import Retry
+    from ...recover.endpoints.http import Retry
 
 
 class RetryDisplay:

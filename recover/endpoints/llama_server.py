@@ -1,19 +1,53 @@
-"""llama.cpp's server, `/completion`."""
+"""llama-server as an endpoint."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from math import log
 from typing import Any
 
 import httpx
 
 from ..errors import RecoverError
-from ..transport.api_client import HttpOptions
 from .base import MOST_TOKENS, Bias, ClaimCall, EndpointAnswer, EndpointLimits, QuestionKind, unlimited
-from .http_endpoint import HttpEndpoint
-from .llama_server_completion import count_tokens_read, read_completion
+from .http import HttpEndpoint, HttpOptions
+
+
+def read_completion(body: Any, calls: int, window: int) -> EndpointAnswer:
+    """Return the answer: the token and its window, or without one only the token.
+
+    Raises ``RecoverError`` for a negative probability, and whatever indexing raises for another shape.
+    """
+    if not window or "completion_probabilities" not in body:
+        return EndpointAnswer(int(body["tokens"][0]), calls=calls)
+    step = body["completion_probabilities"][0]
+    entries = step.get("top_probs", step.get("top_logprobs"))
+    logprobs = {int(entry["id"]): value for entry in entries if (value := _logprob(entry)) is not None}
+    pieces = {int(entry["id"]): bytes([*entry["bytes"]]) for entry in entries}
+    return EndpointAnswer(int(step["id"]), _logprob(step), logprobs, pieces, calls)
+
+
+def count_tokens_read(body: Any) -> int:
+    """Return how many tokens of the prompt were computed for an answer; 1 if the server does not say."""
+    try:
+        return int(body["timings"]["prompt_n"])
+    except (KeyError, TypeError, ValueError, OverflowError):
+        return 1
+
+
+def _logprob(entry: Mapping[str, Any]) -> float | None:
+    """Return the logprob of an entry, also from a probability; None for one that float32 rounded to 0."""
+    if "logprob" in entry:
+        return float(entry["logprob"])
+    probability = float(entry["prob"])
+    if probability < 0:
+        raise RecoverError(
+            f"the endpoint gives token {entry.get('id')} the probability {probability}, which is none"
+        )
+    return log(probability) if probability > 0 else None
+
 
 _MOST_DRAWS = 20
 """Draws of one token, with as many seeds, until one is whole text: enough unless such a token is very likely."""

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...common.text import count_noun
-from ..basis.basis import Basis
+from ..basis import Basis
 from ..errors import RecoverError
 from ..task import PointwiseMethod, RecoveryTask
 

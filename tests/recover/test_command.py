@@ -268,7 +268,7 @@ def test_a_limit_before_the_first_answer_is_no_reason_to_go_on(here, tmp_path):
 
 
 def test_a_file_that_a_run_writes_is_not_told_to_be_deleted(here, tmp_path):
-    from logitsmith.recover.query_journal import QueryJournal
+    from logitsmith.recover.journal import QueryJournal
 
     answer, fake = served()
     journal = QueryJournal(tmp_path / "work" / "c", {"endpoint": {}, "prompt": "x"}, False)

@@ -8,9 +8,9 @@ import zipfile
 import numpy as np
 import pytest
 from logitsmith.recover import RecoverError
-from logitsmith.recover.basis.basis import Basis
-from logitsmith.recover.query_journal import QueryJournal
-from logitsmith.recover.results.result_files import read_row
+from logitsmith.recover.basis import Basis
+from logitsmith.recover.journal import QueryJournal
+from logitsmith.recover.results import read_row
 
 RUN = {"endpoint": {}, "prompt": "x"}
 ANSWER = {"key": "k", "token": 3, "logprob": -0.5, "ids": [3], "logprobs": [-0.5], "bytes": ["61"], "calls": 1}

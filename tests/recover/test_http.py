@@ -20,8 +20,7 @@ from logitsmith.recover import (
     RecoverySettings,
     recover,
 )
-from logitsmith.recover.transport.api_client import ApiClient
-from logitsmith.recover.transport.http_response import HttpResponse
+from logitsmith.recover.endpoints.http import ApiClient, HttpResponse
 
 from .conftest import api
 from .fakes import Fake, row_of

@@ -12,9 +12,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 from logitsmith.recover import EndpointAnswer, RecoverError, RecoverySettings, recover
-from logitsmith.recover.query_journal import QueryJournal
-from logitsmith.recover.query_session import QuerySession
-from logitsmith.recover.question import QuestionKey
+from logitsmith.recover.journal import QueryJournal, QuestionKey
+from logitsmith.recover.session import QuerySession
 
 from .fakes import Fake, row_of
 from .odd import Odd

@@ -11,12 +11,11 @@ from logitsmith.recover import (
     Recovery,
     RecoverySettings,
     estimate_calls,
-    read_row,
     read_rows,
     recover,
-    recovery_lines,
     save_recovery,
 )
+from logitsmith.recover.results import read_row, recovery_lines
 
 from .fakes import Fake, log_softmax, row_of
 

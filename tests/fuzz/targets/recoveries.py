@@ -9,12 +9,10 @@ import httpx
 import numpy as np
 from logitsmith.engine import ModelError
 from logitsmith.recover import LlamaServerEndpoint, OpenAIEndpoint, RecoverError, output_matrix, read_tiktoken
-from logitsmith.recover.basis.basis import Basis
-from logitsmith.recover.endpoints.answer_checks import checked_answer
-from logitsmith.recover.endpoints.base import EndpointAnswer
-from logitsmith.recover.query_journal import QueryJournal
-from logitsmith.recover.question import QuestionKey
-from logitsmith.recover.results.result_files import read_row
+from logitsmith.recover.basis import Basis
+from logitsmith.recover.endpoints.base import EndpointAnswer, checked_answer
+from logitsmith.recover.journal import QueryJournal, QuestionKey
+from logitsmith.recover.results import read_row
 
 from ...engine.big_model import write_model
 from ..target import Target

@@ -1,13 +1,14 @@
-"""A checkpoint file: each answer is on disk, in a line of its own, before it is used.
-
-A restarted method asks the same questions in the same order; those with an answer in the journal are not sent.
-"""
+"""Checkpoints: the answers that a recovery has paid for."""
 
 from __future__ import annotations
 
+import hashlib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
+from itertools import combinations, product
+from math import inf
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -17,9 +18,64 @@ from ..common.errors import problem_message, problem_sentence
 from ..common.files import AppendOnlyFile, InputTooLargeError
 from ..common.machine import INT32_MAX
 from ..common.strict_json import encode_json, parse_strict_json
-from .endpoints.base import EndpointAnswer
+from .endpoints.base import Bias, EndpointAnswer, QuestionKind
 from .errors import RecoverError
-from .question import QuestionKey
+
+_FIRST_DRIFT_CHECK = 1 << 20
+"""In a checkpoint file drift checks are numbered from here on: more than any question is repeated."""
+
+
+@dataclass(frozen=True, slots=True)
+class QuestionKey:
+    """Identifies a question to one endpoint about one prompt.
+
+    Args:
+        biases: pairs of token id and bias, by id.
+        kind: what is asked for.
+        repetition: how many times the same question was asked before.
+        drift_check: number of the drift check that asks it, from 1; 0: none.
+    """
+
+    biases: tuple[tuple[int, float], ...]
+    kind: QuestionKind = QuestionKind.NEXT_TOKEN
+    repetition: int = 0
+    drift_check: int = 0
+
+    @classmethod
+    def of(
+        cls,
+        bias: Bias,
+        kind: QuestionKind = QuestionKind.NEXT_TOKEN,
+        repetition: int = 0,
+        drift_check: int = 0,
+    ) -> QuestionKey:
+        """Return the key of the question with these biases, in any order.
+
+        Args:
+            bias: token id -> bias.
+            kind: what is asked for.
+            repetition: how many times the same question was asked before.
+            drift_check: number of the drift check that asks it, from 1; 0: none.
+        """
+        return cls(
+            tuple(sorted((int(token), float(value)) for token, value in bias.items())),
+            kind,
+            repetition,
+            drift_check,
+        )
+
+    @property
+    def digest(self) -> str:
+        """The question's name in a checkpoint file, version 1: 32 hexadecimal digits of SHA-256 of a JSON text.
+
+        The JSON holds the biases and one number. Questions for the likeliest token count it down from -1, so that
+        all questions have different names.
+        """
+        number = _FIRST_DRIFT_CHECK + self.drift_check if self.drift_check else self.repetition
+        if self.kind is QuestionKind.LIKELIEST_TOKEN:
+            number = -1 - number
+        return hashlib.sha256(json.dumps([self.biases, number]).encode()).hexdigest()[:32]
+
 
 _VERSION = 1
 _TokenId = Annotated[int, Field(ge=0, le=INT32_MAX)]
@@ -198,3 +254,71 @@ def _shortened(value: object) -> str:
     # The value is from a file: it may hold what strict JSON and UTF-8 cannot write.
     text = json.dumps(value, ensure_ascii=False).encode(errors="backslashreplace").decode()
     return text if len(text) <= _LONGEST_VALUE else text[:_LONGEST_VALUE] + "…"
+
+
+STORED_REPETITIONS = 4
+"""Answers without a bias that a journal holds at most: the probe repeats its first question that often."""
+_NEW_ANSWERS = (1, 2)
+"""Answers asked for, and then, if the first differs, at once: a server may compute questions together."""
+_ROUNDING_FACTOR = 20
+"""Rounding explains differences of up to so many times the declared precision."""
+_SPREAD_FACTOR = 10
+"""Noise explains differences of up to so many times the spread within the old or the new answers."""
+_EQUAL_NATS = 1e-5
+"""Smaller differences mean nothing, whatever precision is declared: float32 sums may differ by as much."""
+
+
+def answers_changed(
+    stored: Sequence[EndpointAnswer], ask_again: Callable[[int], Sequence[EndpointAnswer]], precision: float
+) -> float | None:
+    """Compare stored answers to the question without a bias with new ones.
+
+    Returns the difference in nats (inf: other tokens) that precision and noise do not explain; None if they do.
+
+    Args:
+        stored: the journal's answers.
+        ask_again: asks for so many new answers, all at once.
+        precision: relative error of an answered probability.
+    """
+    new: list[EndpointAnswer] = []
+    change: float | None = None
+    for count in _NEW_ANSWERS if stored else ():
+        new += ask_again(count)
+        change = unexplained_difference(stored, new, precision)
+        if change is None:
+            return None
+    return change
+
+
+def refuse_change(path: Path, change: float | None) -> None:
+    """Raise ``RecoverError`` if the answers changed (see `answers_changed`)."""
+    if change is not None:
+        raise RecoverError(
+            f"{path}: the endpoint answers otherwise than when this checkpoint was written, by {change:.1g} "
+            f"nats: is it another model?",
+            advice="delete the checkpoint, or give another checkpoint=…",
+        )
+
+
+def unexplained_difference(
+    old: Sequence[EndpointAnswer], new: Sequence[EndpointAnswer], precision: float
+) -> float | None:
+    """Return the smallest difference of old and new answers, nats, if rounding and spread do not explain it.
+
+    None: the answers agree. inf: they show other tokens.
+    """
+    spread = max((_difference(*pair) for same in (old, new) for pair in combinations(same, 2)), default=0.0)
+    least = min(_difference(*pair) for pair in product(old, new))
+    explained = max(_EQUAL_NATS, _ROUNDING_FACTOR * precision, _SPREAD_FACTOR * spread)
+    return least if least > explained else None
+
+
+def _difference(one: EndpointAnswer, other: EndpointAnswer) -> float:
+    """Return the largest difference of a logprob that both show; inf if they show other tokens."""
+    shown = max(len(one.logprobs), len(other.logprobs))
+    if not shown:
+        return 0.0 if one.token == other.token else inf
+    common = one.logprobs.keys() & other.logprobs.keys()
+    if 2 * len(common) < shown:
+        return inf
+    return max(abs(one.logprobs[token] - other.logprobs[token]) for token in common)

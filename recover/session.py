@@ -1,4 +1,4 @@
-"""Asks one endpoint about one prompt: several calls at once, each question once, each answer stored at once."""
+"""Several calls at once, each question once, within a budget."""
 
 from __future__ import annotations
 
@@ -10,14 +10,40 @@ from threading import Lock
 from typing import Any, TypeVar
 
 from ..common.text import is_utf8
-from .call_budget import CallBudget, StopAskingError
-from .endpoints.answer_checks import checked_answer
-from .endpoints.base import Bias, Endpoint, EndpointAnswer, QuestionKind
+from .endpoints.base import Bias, Endpoint, EndpointAnswer, QuestionKind, checked_answer
 from .errors import RecoverError
-from .query_journal import QueryJournal
-from .question import QuestionKey
-from .resume_check import STORED_REPETITIONS, answers_changed, refuse_change
-from .settings import RecoverySettings
+from .journal import STORED_REPETITIONS, QueryJournal, QuestionKey, answers_changed, refuse_change
+from .request import RecoverySettings
+
+
+class StopAskingError(Exception):
+    """No further call is allowed; ``reason`` is ``max_calls`` or ``interrupted``."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+
+class CallBudget:
+    """Counts claimed calls; threads may share it. ``max_calls`` None: no limit."""
+
+    def __init__(self, max_calls: int | None) -> None:
+        self._max_calls = max_calls
+        self._claimed = 0
+        self._lock = Lock()
+
+    def claim(self) -> None:
+        """Claim one call. Raises ``StopAskingError`` if no further one is allowed."""
+        with self._lock:
+            if self._max_calls is not None and self._claimed >= self._max_calls:
+                raise StopAskingError("max_calls")
+            self._claimed += 1
+
+    def correct(self, difference: int) -> None:
+        """Correct the count: an answer took so many calls more (or fewer) than were claimed for it."""
+        with self._lock:
+            self._claimed += difference
+
 
 T = TypeVar("T")
 _INTERRUPT_CHECK_SECONDS = 0.2

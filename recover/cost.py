@@ -1,4 +1,4 @@
-"""What a recovery will cost, before anything is asked."""
+"""How many calls a recovery takes, and what they cost."""
 
 from __future__ import annotations
 
@@ -6,15 +6,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from math import ceil
 
-from .basis.basis import Basis
+from .base_window import QUESTIONS_PER_CHECK
+from .basis import Basis
 from .endpoints.base import Endpoint
 from .errors import RecoverError
 from .methods.bisection import calls_per_token
 from .methods.by_basis import check_basis, count_asked
-from .probing.drift import QUESTIONS_PER_CHECK
 from .recovery import is_basis_worth_it
-from .request import NO_BASIS, RecoveryRequest
-from .settings import RecoverySettings
+from .request import NO_BASIS, RecoveryRequest, RecoverySettings
 
 _PROBE_CALLS = 3
 """Calls of the probe on an endpoint that adds biases as asked; one more where choices must be tried."""

@@ -1,23 +1,168 @@
-"""Requests to an API: time-outs, retries, a limit of calls per second. Keys appear in no message."""
+"""HTTP: time-outs, retries, and secrets that stay out of messages."""
 
 from __future__ import annotations
 
+import base64
+import json
 import os
 import random
 import re
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import Future
+from concurrent.futures import TimeoutError as NotYetError
 from dataclasses import dataclass
-from threading import Event, Lock
-from typing import Any
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from math import isnan
+from threading import Event, Lock, Thread
+from typing import Any, TypeVar
+from urllib.parse import quote
 
 import httpx
 
 from ...common.strict_json import parse_strict_json
 from ...common.text import replace_surrogates
 from ..errors import RecoverError
-from .http_response import HttpRequest, HttpResponse, ResponseTimeoutError, send_request
-from .redaction import Redaction
+from .base import Endpoint
+
+T = TypeVar("T")
+
+
+class ResponseTimeoutError(Exception):
+    """The response was not complete in time."""
+
+
+@dataclass(frozen=True)
+class HttpRequest:
+    """A request: the verb, the path below the base URL, and the body that is sent as JSON (None: no body)."""
+
+    verb: str
+    path: str
+    body: Mapping[str, object] | None = None
+
+
+@dataclass(frozen=True)
+class HttpResponse:
+    """A complete response: status and reason, headers, body."""
+
+    status: int
+    reason: str
+    headers: Mapping[str, str]
+    body: bytes
+
+    @property
+    def text(self) -> str:
+        """The body as UTF-8, with U+FFFD for other bytes."""
+        return self.body.decode("utf-8", "replace")
+
+    @property
+    def summary(self) -> str:
+        """Status and error message, wherever the API puts it; for a redirect, its target."""
+        target = self.headers.get("location")
+        if 300 <= self.status < 400 and target:
+            return f"{self.status} {self.reason}: it sends to {target.partition('?')[0]}; give that URL"
+        try:
+            body = json.loads(self.body)
+            error = body.get("error", body) if isinstance(body, dict) else body
+            text = (error.get("message") if isinstance(error, dict) else error) or self.text
+        except (ValueError, RecursionError):
+            text = self.text
+        is_empty = not str(text).strip(" {}\n")
+        return f"{self.status} {self.reason}" + ("" if is_empty else f": {text}")
+
+    @property
+    def retry_after(self) -> float | None:
+        """Seconds that the API asks to wait, as a number or a date; None if it does not ask."""
+        text = self.headers.get("retry-after", "")
+        try:
+            seconds = float(text)
+        except ValueError:
+            seconds = _seconds_until(text)
+        return None if isnan(seconds) else max(0.0, seconds)
+
+
+def send_request(client: httpx.Client, request: HttpRequest, seconds: float) -> HttpResponse:
+    """Send a request and read the complete response within ``seconds``.
+
+    httpx's own time-outs apply to each read, and a server that sends byte by byte exceeds none of them. Raises
+    ``ResponseTimeoutError``, and what httpx raises.
+    """
+    deadline = time.monotonic() + seconds
+
+    def send() -> HttpResponse:
+        with client.stream(request.verb, request.path, json=request.body) as response:
+            parts = []
+            for part in response.iter_bytes():
+                parts.append(part)
+                if time.monotonic() > deadline:  # nobody waits for it any more
+                    raise ResponseTimeoutError
+            return HttpResponse(response.status_code, response.reason_phrase, response.headers, b"".join(parts))
+
+    return _within(seconds, send)
+
+
+def _within(seconds: float, function: Callable[[], T]) -> T:
+    """Return what ``function`` returns. If it takes longer, its thread goes on and its result is dropped."""
+    future: Future[T] = Future()
+
+    def run() -> None:
+        try:
+            future.set_result(function())
+        except BaseException as error:
+            future.set_exception(error)
+
+    Thread(target=run, daemon=True).start()
+    try:
+        return future.result(seconds)
+    except NotYetError:
+        if future.done():
+            raise
+        raise ResponseTimeoutError from None
+
+
+def _seconds_until(text: str) -> float:
+    """Return the seconds until an HTTP date; NaN if the text is none."""
+    try:
+        date = parsedate_to_datetime(text)
+    except (TypeError, ValueError, OverflowError):
+        return float("nan")
+    return (date.replace(tzinfo=date.tzinfo or UTC) - datetime.now(UTC)).total_seconds()
+
+
+_SECRET_PARAMETER = re.compile(r"key|token|secret|sig|pass|code|auth", re.IGNORECASE)
+_SHORT = 6
+"""Characters. A shorter secret may be a part of a usual word, so it is replaced only where it is a whole word."""
+
+
+class Redaction:
+    """Replaces secrets by ***: as they are, as a URL spells them, and as basic authentication sends them."""
+
+    def __init__(self, key: str | None, url: httpx.URL) -> None:
+        secrets = [key, url.username, url.password]
+        if url.userinfo:
+            secrets.append(base64.b64encode(f"{url.username}:{url.password}".encode()).decode())
+        secrets += [value for name, value in url.params.multi_items() if _SECRET_PARAMETER.search(name)]
+        spellings = {
+            spelling
+            for secret in secrets
+            if secret
+            for spelling in (secret, quote(secret, safe=""), quote(secret))
+        }
+        self._pattern = re.compile("|".join(_patterns(spellings))) if spellings else None
+
+    def of(self, text: str) -> str:
+        """Return the text without secrets. Shorten it afterwards: a part of a secret is not recognised."""
+        return text if self._pattern is None else self._pattern.sub("***", text)
+
+
+def _patterns(secrets: Iterable[str]) -> list[str]:
+    """Return a pattern for each secret; longer ones first, since they may contain shorter ones."""
+    ordered = sorted(secrets, key=len, reverse=True)
+    return [
+        re.escape(secret) if len(secret) >= _SHORT else rf"(?<!\w){re.escape(secret)}(?!\w)" for secret in ordered
+    ]
+
 
 _RETRIED_STATUS = frozenset({408, 409, 425, 429, 500, 502, 503, 504, 520, 521, 522, 523, 524, 529})
 """Time-outs, conflicts, rate limits and server errors; 520 to 529 are those of Cloudflare and of busy models."""
@@ -230,3 +375,28 @@ def _parse_url(url: str) -> httpx.URL:
     if parsed.scheme not in ("http", "https") or not parsed.host:
         raise RecoverError("the endpoint's URL does not begin with http:// or https:// and a host")
     return parsed
+
+
+class HttpEndpoint(Endpoint):
+    """An endpoint with an `ApiClient`, which has the time-outs, the retries and the redaction of keys.
+
+    Args:
+        url: the API's address.
+        options: how the API is called.
+        transport: replaces httpx's own, for tests.
+    """
+
+    def __init__(self, url: str, options: HttpOptions, transport: httpx.BaseTransport | None = None) -> None:
+        self._http = ApiClient(url, options, transport)
+
+    def allow_retries(self) -> None:
+        """Try failed requests again."""
+        self._http.allow_retries()
+
+    def stop_retries(self) -> None:
+        """Fail at once from now on."""
+        self._http.stop_retries()
+
+    def close(self) -> None:
+        """Close all connections."""
+        self._http.close()

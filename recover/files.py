@@ -1,17 +1,40 @@
-"""Reads .npz files, which may be damaged, or be other files."""
+"""Whole files of results, and damaged .npz files in words."""
 
 from __future__ import annotations
 
+import os
 import struct
 import zipfile
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from ..common.files import write_whole_file
+from .errors import RecoverError
+
+
+def check_writable(path: Path) -> None:
+    """Raise ``RecoverError`` if no file can be written there: no folder, a folder of this name, no permission."""
+    if not path.parent.is_dir():
+        raise RecoverError(f"{path}: there is no folder {path.parent}")
+    if path.is_dir():
+        raise RecoverError(f"{path}: it is a folder")
+    if not os.access(path.parent, os.W_OK | os.X_OK):
+        raise RecoverError(f"{path}: the folder {path.parent} cannot be written to")
+
+
+def write_file(path: Path, write: Callable[[IO[bytes]], object]) -> None:
+    """Write a file whole, or leave it as it was, see `common.write_whole_file`. Raises ``RecoverError``."""
+    try:
+        write_whole_file(path, write)
+    except OSError as error:
+        raise RecoverError(f"{path}: cannot be written: {error.strerror}") from None
+
 
 _MAX_RATIO = 1100
 """A compressed member can stand for about 1032 times its size (the limit of deflate)."""

@@ -1,0 +1,302 @@
+"""The rows of a model's output matrix: a basis for logprobs that are not shown."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import IO
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..common.files import file_problem
+from ..common.text import count_noun
+from ..engine.model import Model
+from ..models.gguf import check_gguf
+from .errors import RecoverError
+from .files import DAMAGED_NPZ_ERRORS, open_npz, write_file
+from .numerics import Float64s
+
+
+def output_matrix(path: Path) -> NDArray[np.float32]:
+    """Return a GGUF file's output matrix, float32 (V, d): ``output.weight``, or the embedding if that is shared.
+
+    Needs the package gguf, which knows every kind of quantisation. Raises ``RecoverError``.
+    """
+    try:
+        from gguf import GGUFReader, dequantize  # noqa: PLC0415 - an extra, which only this needs
+    except ImportError:
+        raise RecoverError(
+            "reading a GGUF's output matrix needs the package gguf: pip install 'gguf>=0.17,<1'",
+            advice="or make the basis of rows of logprobs, with basis_from_rows",
+        ) from None
+    check_gguf(path)
+    try:
+        tensors = {tensor.name: tensor for tensor in GGUFReader(os.fspath(path)).tensors}
+    except (ValueError, LookupError, ArithmeticError, TypeError) as error:  # a text that is not UTF-8, for one
+        raise RecoverError(f"{path}: the package gguf cannot read it: {error}") from None
+    tensor = tensors.get("output.weight") or tensors.get("token_embd.weight")
+    if tensor is None:
+        raise RecoverError(f"{path}: it has neither output.weight nor token_embd.weight")
+    try:
+        return np.asarray(dequantize(tensor.data, tensor.tensor_type), dtype=np.float32)
+    except NotImplementedError:
+        raise RecoverError(
+            f"{path}: {tensor.name} has the type {tensor.tensor_type.name}, which gguf cannot read"
+        ) from None
+
+
+_LEAST_GAP = 3.0
+"""The singular values behind the last dimension are at least so many times smaller."""
+_LEAST_SQUARED_RATIO = 1e-15
+"""Squares have half the digits: an eigenvalue below this part of the largest is rounding."""
+
+
+def row_space(rows: Float64s) -> Float64s | None:
+    """Return orthonormal columns, (V, r), that span the rows except for rounding; None if no gap shows r."""
+    if len(rows) < 2:
+        return None
+    values, vectors = np.linalg.eigh(rows @ rows.T)
+    sizes = np.sqrt(np.maximum(values[::-1], values[-1] * _LEAST_SQUARED_RATIO))
+    if not sizes[0]:
+        return None
+    rank = int(np.argmax(sizes[:-1] / sizes[1:])) + 1
+    if sizes[rank - 1] / sizes[rank] < _LEAST_GAP:
+        return None
+    top = vectors[:, ::-1][:, :rank] / sizes[:rank]
+    return np.asarray(rows.T @ top, dtype=np.float64)
+
+
+def largest_residual(rows: Float64s, columns: Float64s) -> float:
+    """Return the largest element, nats, of what the orthonormal columns do not span of these rows."""
+    return float(np.abs(rows - (rows @ columns) @ columns.T).max())
+
+
+_BLOCK_ROWS = 8192
+"""Rows in float64 at once: a block of 577 columns has 38 MB."""
+_LARGEST_PIVOTED_RANK = 1500
+"""Above this rank tokens are drawn by leverage alone: choosing them one after the other would take hours."""
+_CANDIDATES_PER_DIMENSION = 4
+"""Tokens drawn by leverage for each dimension, among which the pivots are chosen."""
+
+
+def float64_blocks(matrix: NDArray[np.float32]) -> Iterable[Float64s]:
+    """Yield the matrix in float64, some rows at a time."""
+    for start in range(0, len(matrix), _BLOCK_ROWS):
+        yield matrix[start : start + _BLOCK_ROWS].astype(np.float64)
+
+
+def order_tokens(matrix: NDArray[np.float32], whitening: Float64s) -> NDArray[np.int32]:
+    """Return tokens whose rows span the space well, enough for an over-determined system, the best first.
+
+    Candidates are drawn with probabilities proportional to their leverages, the squared lengths of whitened rows.
+    Then the one comes next that is farthest outside of the span of those before (Gram-Schmidt with pivots). The
+    other candidates follow.
+
+    Args:
+        matrix: float32 (V, r).
+        whitening: float64 (r, r), makes the columns orthonormal.
+    """
+    size, rank = matrix.shape
+    whitened = matrix @ whitening.astype(np.float32)
+    leverage = np.einsum("ij,ij->i", whitened, whitened, dtype=np.float64)
+    random = np.random.default_rng(0)
+    count = min(size, _CANDIDATES_PER_DIMENSION * rank)
+    drawn = random.choice(size, count, replace=False, p=leverage / leverage.sum())
+    first = [] if rank > _LARGEST_PIVOTED_RANK else _pivots(whitened[drawn].astype(np.float64))
+    return np.concatenate([drawn[first], np.delete(drawn, first)]).astype(np.int32)
+
+
+def _pivots(rows: Float64s) -> list[int]:
+    """Return indices of as many rows as columns, each the farthest outside of the span of those before."""
+    count = min(rows.shape)
+    chosen: list[int] = []
+    span = np.zeros((count, rows.shape[1]))
+    sizes = np.einsum("ij,ij->i", rows, rows)
+    for number in range(count):
+        index = int(sizes.argmax())
+        direction = rows[index] - (span[:number] @ rows[index]) @ span[:number]
+        direction /= np.linalg.norm(direction)
+        sizes -= (rows @ direction) ** 2
+        sizes[index] = -np.inf
+        span[number] = direction
+        chosen.append(index)
+    return chosen
+
+
+_LEAST_EIGENVALUE_RATIO = 1e-7**2
+"""Columns whose size is below 1e-7 of the largest depend on others: float32 has no more digits."""
+_LEAST_HELD_OUT, _MOST_HELD_OUT = 2, 16
+"""Rows that are left out to test a basis: a tenth, within these limits."""
+_LARGEST_RESIDUAL_NATS = 0.01
+"""A basis is accepted if it reproduces the rows that were left out to this difference."""
+
+
+@dataclass(frozen=True)
+class Basis:
+    """Columns that span all rows of logprobs of a model: one of ones, and those of its output matrix.
+
+    Args:
+        matrix: float32 (V, r), r = d + 1.
+        order: int32, tokens whose logprobs determine most of the others, the best first.
+        source: what it was made from, for messages.
+        pieces: the tokens' bytes; empty if unknown.
+    """
+
+    matrix: NDArray[np.float32]
+    order: NDArray[np.int32]
+    source: str
+    pieces: tuple[bytes, ...] = ()
+
+    @property
+    def vocab_size(self) -> int:
+        """Number of tokens."""
+        return int(self.matrix.shape[0])
+
+    @property
+    def rank(self) -> int:
+        """Number of dimensions, which is the least number of logprobs that determine a row."""
+        return int(self.matrix.shape[1])
+
+    def solve(self, ids: NDArray[np.intp], logprobs: Float64s) -> Float64s:
+        """Return the whole row, float64 (V,), that fits the ``logprobs`` of ``ids`` best (least squares).
+
+        Raises ``RecoverError`` for fewer logprobs than dimensions.
+        """
+        if len(ids) < self.rank:
+            raise RecoverError(
+                f"{count_noun(len(ids), 'logprob')}: too few for a basis of {self.rank:,} dimensions"
+            )
+        # QR is ten times faster than lstsq's singular values; the columns are independent.
+        factor, triangle = np.linalg.qr(self.matrix[ids].astype(np.float64))
+        weights = np.linalg.solve(triangle, factor.T @ logprobs)
+        return np.concatenate([block @ weights for block in float64_blocks(self.matrix)])
+
+    def save(self, path: Path) -> None:
+        """Write it as an ``.npz``, whole or not at all. Raises ``RecoverError``."""
+        flat = np.frombuffer(b"".join(self.pieces), dtype=np.uint8)
+        ends = np.cumsum([0, *map(len, self.pieces)])
+        source = np.array(self.source)
+
+        def write(file: IO[bytes]) -> None:
+            np.savez(file, matrix=self.matrix, order=self.order, source=source, bytes=flat, offsets=ends)
+
+        write_file(path, write)
+
+    @classmethod
+    def load(cls, path: Path) -> Basis:
+        """Read what `save` wrote. Raises ``RecoverError``."""
+        try:
+            with open_npz(path) as data:
+                flat, ends = data["bytes"].tobytes(), data["offsets"].tolist()
+                pieces = tuple(flat[a:b] for a, b in pairwise(ends))
+                return cls(data["matrix"], data["order"], str(data["source"]), pieces)._checked()
+        except OSError as error:
+            problem = file_problem(error, path) if error.strerror else "not a basis"
+            raise RecoverError(f"{path}: {problem}") from None
+        except DAMAGED_NPZ_ERRORS:
+            raise RecoverError(f"{path}: not a basis; make one with gen recover-basis") from None
+
+    def _checked(self) -> Basis:
+        """Return the basis itself. Raises ``ValueError`` for arrays that are not a basis."""
+        matrix, order = self.matrix, self.order
+        if matrix.ndim != 2 or matrix.dtype != np.float32 or not np.isfinite(matrix).all():
+            raise ValueError("the matrix is none of finite numbers")
+        inside = order.dtype.kind == "i" and bool(((order >= 0) & (order < len(matrix))).all())
+        if order.ndim != 1 or not inside or len(set(order.tolist())) != len(order) or len(order) < self.rank:
+            raise ValueError("the order is none of tokens")
+        if self.pieces and len(self.pieces) != len(matrix):
+            raise ValueError("there are bytes of other tokens")
+        return self
+
+    @classmethod
+    def of_matrix(cls, matrix: NDArray[np.float32], source: str, pieces: Sequence[bytes] = ()) -> Basis:
+        """Return the basis of a model's output matrix, (V, d). Raises ``RecoverError``."""
+        if matrix.ndim != 2 or not np.isfinite(matrix).all():
+            raise RecoverError(f"{source}: the output matrix is no matrix of finite numbers")
+        return cls._of_columns(matrix, source, pieces)
+
+    @classmethod
+    def of_rows(cls, rows: Sequence[Float64s], source: str, pieces: Sequence[bytes] = ()) -> Basis:
+        """Return the basis of whole rows of logprobs, (V,) each, of more prompts than dimensions.
+
+        The singular values show the number of dimensions: behind it they fall to the size of rounding errors. Some
+        rows are left out at first, and the others must reproduce them. Raises ``RecoverError`` if they do not,
+        since then there are too few rows.
+        """
+        stacked = np.stack([row - row.mean() for row in rows])
+        if not np.isfinite(stacked).all():
+            raise RecoverError(f"{source}: a row lacks logprobs; all rows must be whole")
+        held_out = min(max(_LEAST_HELD_OUT, len(rows) // 10), _MOST_HELD_OUT)
+        columns = row_space(stacked[:-held_out])
+        if columns is None or largest_residual(stacked[-held_out:], columns) > _LARGEST_RESIDUAL_NATS:
+            raise RecoverError(
+                f"{source}: {len(rows):,} rows are too few: they do not tell what {held_out} more of them are; "
+                f"a few more than the model has dimensions are needed"
+            )
+        all_columns = row_space(stacked)
+        return cls._of_columns(
+            (columns if all_columns is None else all_columns).astype(np.float32), source, pieces
+        )
+
+    @classmethod
+    def _of_columns(cls, columns: NDArray[np.float32], source: str, pieces: Sequence[bytes]) -> Basis:
+        """Put a column of ones in front, and remove what depends on other columns."""
+        matrix = np.column_stack([np.ones(len(columns), dtype=np.float32), columns])
+        gram = np.zeros((matrix.shape[1],) * 2)
+        for block in float64_blocks(matrix):
+            gram += block.T @ block
+        values, vectors = np.linalg.eigh(gram)
+        kept = values > values[-1] * _LEAST_EIGENVALUE_RATIO
+        whitening = vectors[:, kept] / np.sqrt(values[kept])
+        if not kept.all():
+            matrix = np.concatenate([(block @ whitening).astype(np.float32) for block in float64_blocks(matrix)])
+            whitening = np.eye(int(kept.sum()))
+        return cls(matrix, order_tokens(matrix, whitening), source, tuple(pieces))
+
+
+_SPARE_ROWS = 64
+"""Rows beyond the number of dimensions: they show it, and test the basis."""
+
+
+def basis_from_rows(
+    model: Model, count: int | None = None, progress: Callable[[int, int], None] | None = None
+) -> Basis:
+    """Return a basis of whole rows: those after each token of texts of random tokens.
+
+    Args:
+        model: the model.
+        count: number of rows; None: 64 more than the model has dimensions.
+        progress: called with the number of rows that were read and that will be read.
+
+    Raises ``RecoverError``, ``ModelError``.
+    """
+    vocabulary = model.vocabulary
+    if count is None:
+        count = _embedding_length(model) + _SPARE_ROWS
+    if count < 2:
+        raise RecoverError(f"rows: {count} is not ≥ 2")
+    random = np.random.default_rng(0)
+    text_tokens = [
+        token for token, piece in enumerate(vocabulary.pieces) if piece and not vocabulary.is_control(token)
+    ]
+    rows: list[Float64s] = []
+    while len(rows) < count:
+        text = random.choice(text_tokens, min(model.context.length, count - len(rows))).tolist()
+        for logits in model.context.read_each(text):
+            rows.append(logits.astype(np.float64))
+            if progress is not None:
+                progress(len(rows), count)
+    return Basis.of_rows(rows, f"{count} rows of {model.name}", vocabulary.pieces)
+
+
+def _embedding_length(model: Model) -> int:
+    """Return the number of dimensions of the model's hidden states."""
+    name = f"{model.metadata.get('general.architecture', '')}.embedding_length"
+    try:
+        return int(model.metadata[name])
+    except (KeyError, ValueError):
+        raise RecoverError(f"{model.path}: it does not say its {name}; name the number of rows") from None

@@ -1,1 +1,0 @@
-"""What a recovery returns, and the files that hold it."""

@@ -1,1 +1,0 @@
-"""Requests over HTTP: time-outs, new tries, and texts without secrets."""
