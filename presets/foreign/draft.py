@@ -466,9 +466,9 @@ class Outgoing:
     def say(self, sampler: Sampler, keys: StepKeys) -> None:
         """Put the parameters of one step into `values`; report those that have another value there."""
         fixed = keys.fixed or {}
-        for name, field in type(sampler).model_fields.items():
+        for name, declared in type(sampler).model_fields.items():
             value = getattr(sampler, name)
-            there = fixed.get(name, field.get_default(call_default_factory=True))
+            there = fixed.get(name, declared.get_default(call_default_factory=True))
             if name in keys.keys:
                 self.values[keys.keys[name]] = value
             elif value != there:
