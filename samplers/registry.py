@@ -97,10 +97,10 @@ def builtin_names() -> tuple[str, ...]:
 @cache
 def _builtin(name: str) -> type[Sampler]:
     module = importlib.import_module(f"{methods.__name__}.{name}")
-    for value in vars(module).values():
-        if isinstance(value, type) and issubclass(value, Sampler) and value.__module__ == module.__name__:
-            if "about" in vars(value):  # a base class has none
-                return value
+    own = (value for value in vars(module).values() if getattr(value, "__module__", None) == module.__name__)
+    for value in own:
+        if isinstance(value, type) and issubclass(value, Sampler) and "about" in vars(value):  # a base has none
+            return value
     raise SamplingError(f"{module.__name__} defines no sampler")
 
 

@@ -7,7 +7,7 @@ from types import ModuleType
 
 import pytest
 
-ROOMS = ["cluster", "engine", "grammars", "logprobs", "presets", "recover", "samplers"]
+ROOMS = ["engine", "grammars", "logprobs", "models", "presets", "recover", "samplers"]
 
 
 @pytest.mark.parametrize("room", ROOMS)
