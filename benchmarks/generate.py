@@ -18,7 +18,8 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import pairwise
 from time import perf_counter
 
-from logitsmith.cli.render import jsonl, text
+from logitsmith.cli.render import run as jsonl
+from logitsmith.cli.render import run as text
 from logitsmith.engine import Event, Model, Token, generate, locate
 from logitsmith.samplers import build
 
@@ -48,7 +49,7 @@ def _compare(model: Model, count: int, rounds: int) -> None:
     native = NativeLoop(model, SEED)
     sides: dict[str, Run] = {
         "native": lambda: native.run(prompt, count),
-        "default": lambda: _ours(model, prompt, count, None, text.render),
+        "default": lambda: _ours(model, prompt, count, None, text.render_text),
         "default, jsonl, 5 logprobs": lambda: _ours(model, prompt, count, 5, _render_jsonl),
     }
     tokens = {name: run()[0] for name, run in sides.items()}  # also the warm-up
@@ -79,7 +80,7 @@ def _compare(model: Model, count: int, rounds: int) -> None:
 
 
 def _render_jsonl(events: Iterable[Event], out: io.StringIO) -> object:
-    return jsonl.render(events, out, "", "gen")
+    return jsonl.render_jsonl(events, out, "", "gen")
 
 
 def _ours(

@@ -19,7 +19,7 @@ from itertools import pairwise
 from time import thread_time
 
 import numpy as np
-from logitsmith.cli.render import jsonl
+from logitsmith.cli.render import run as jsonl
 from logitsmith.engine import Event, Model, Token, generate, locate
 from logitsmith.engine.token_records import TraceReader
 from logitsmith.samplers import build
@@ -107,7 +107,7 @@ def _generate(model: Model, steps: str, count: int, top: int | None, as_json: bo
                 ids.append(event.id)
 
     if as_json:
-        jsonl.render(watched(), io.StringIO(), PROMPT, "gen")
+        jsonl.render_jsonl(watched(), io.StringIO(), PROMPT, "gen")
     else:
         for _ in watched():
             pass

@@ -208,7 +208,7 @@ def say(line: str) -> None:
 
     On a terminal, a line that is too long is divided between words.
     """
-    from .render.text import terminal_safe
+    from .render.run import terminal_safe
 
     safe = terminal_safe(line, sys.stderr)
     if sys.stderr.isatty():

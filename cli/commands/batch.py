@@ -10,17 +10,17 @@ from ...common.errors import UsageError
 from ...common.files import file_errors_in_words, is_stdin, open_input
 from ..errors import FAILED, note, say
 from ..inputs.chat_template import ChatTemplateFlags
-from ..inputs.grammar import grammar_folders, report_schema
 from ..inputs.model import show_llama_cpp_messages
 from ..inputs.settings import fresh_seed, open_chosen_preset, overrides, preset_name
 from ..interrupt import interruptible
+from ..jobs.sources import grammar_folders, report_schema
 from ..options.batch import BatchFormat, BatchOptions
 from ..options.signature import takes_options
 
 if TYPE_CHECKING:
-    from ..batch.journal import ResultSink
-    from ..batch.request_resolver import BatchDefaults
-    from ..batch.template import PromptTemplate
+    from ..jobs.journal import ResultSink
+    from ..jobs.lines import PromptTemplate
+    from ..jobs.resolve import BatchDefaults
 
 
 @takes_options(BatchOptions)
@@ -31,10 +31,9 @@ def batch(options: BatchOptions) -> None:
     "max_tokens", "stop", "grammar" or "json_schema", "logprobs", "trace", "chat_template",
     "chat_template_kwargs"}. The flags hold for what a line leaves open.
     """
-    from ..batch.here import answer_here
-    from ..batch.journal import closed_at_end
-    from ..batch.parts import BatchParts
-    from ..render.batch import BatchProgress
+    from ..jobs.batch import BatchParts, answer_here
+    from ..jobs.journal import closed_at_end
+    from ..render.batch_progress import BatchProgress
 
     show_llama_cpp_messages(options.log)
     template = _read_template(options)
@@ -46,7 +45,7 @@ def batch(options: BatchOptions) -> None:
         if options.cluster.on is None:
             answer_here(parts, interrupt)
         else:
-            from ..cluster.batch_on_cluster import answer_on_cluster
+            from ..jobs.workers import answer_on_cluster
 
             answer_on_cluster(parts, interrupt)
     say(f"gen: {progress.summary()}")
@@ -59,8 +58,7 @@ def batch(options: BatchOptions) -> None:
 
 
 def _read_template(options: BatchOptions) -> PromptTemplate | None:
-    from ..batch.template import PromptTemplate
-    from ..inputs.json_lines import InvalidLineError
+    from ..jobs.lines import InvalidLineError, PromptTemplate
 
     try:
         return None if options.template is None else PromptTemplate(options.template)
@@ -70,8 +68,7 @@ def _read_template(options: BatchOptions) -> PromptTemplate | None:
 
 def _count_requests(options: BatchOptions, template: PromptTemplate | None) -> int | None:
     """How many requests there are; None if they can be read only once."""
-    from ..batch.input_lines import count_input_lines
-    from ..inputs.json_lines import InvalidLineError
+    from ..jobs.lines import InvalidLineError, count_input_lines
 
     if not options.reads_file:
         if not is_stdin(options.requests):
@@ -90,7 +87,7 @@ def _check_defaults(options: BatchOptions) -> BatchDefaults:
     from ...grammars.spec import resolve_grammar
     from ...presets.overrides import parse_set
     from ...presets.settings import resolve_settings
-    from ..batch.request_resolver import BatchDefaults, batch_grammar
+    from ..jobs.resolve import BatchDefaults, batch_grammar
 
     sampling = options.sampling
     flags = (*map(parse_set, sampling.set or ()), *overrides(options))
@@ -133,7 +130,7 @@ def _base_seed(seed: int) -> int:
 
 
 def _open_results(options: BatchOptions) -> ResultSink:
-    from ..batch.journal import ResultJournal, StdoutSink
+    from ..jobs.journal import ResultJournal, StdoutSink
 
     if options.prints_results:
         return StdoutSink()

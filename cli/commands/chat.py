@@ -15,9 +15,9 @@ from ..options.signature import takes_options
 
 if TYPE_CHECKING:
     from ...engine.model import Model
-    from ..chat.conversation import Conversation
-    from ..chat.store.chat_store import ChatStore
-    from ..chat.terminal.chat import Chat
+    from ..chat.chat import Chat
+    from ..chats.conversation import Conversation
+    from ..chats.store import ChatStore
 
 
 @takes_options(ConversationOptions)
@@ -31,10 +31,10 @@ def chat(options: ConversationOptions) -> None:
       gen chat --resume
       printf 'Hello\\nAnd again\\n' | gen chat --no-log
     """
-    from ..chat.session import ChatSession
-    from ..chat.store.chat_store import ChatStore
+    from ..chat.loop import open_chat, terminal_mode
     from ..chat.terminal.chat_settings import ChatSettings
-    from ..chat.terminal.opening import open_chat, terminal_mode
+    from ..chats.session import ChatSession
+    from ..chats.store import ChatStore
 
     show_llama_cpp_messages(options.log)
     if not options.store.needs_model:
@@ -81,7 +81,7 @@ def _load(options: ConversationOptions) -> Model:
 
 def _open_conversation(store: ChatStore, options: ConversationOptions) -> Conversation:
     """The conversation that is resumed, or a new one."""
-    from ..chat.conversation import Conversation
+    from ..chats.conversation import Conversation
 
     if options.store.resume is None:
         return Conversation.new(store, note)
@@ -90,8 +90,8 @@ def _open_conversation(store: ChatStore, options: ConversationOptions) -> Conver
 
 def _talk(chat: Chat, options: ConversationOptions) -> int:
     """Take turns until the user leaves; returns the exit code."""
-    from ..chat.prompt_cache import keep_prompt_cache, take_up_prompt_cache
-    from ..chat.terminal.loop import run_loop
+    from ..chat.loop import run_loop
+    from ..chats.session import keep_prompt_cache, take_up_prompt_cache
 
     system = chat.settings.settings.system
     if chat.conversation.id is None or system.origin.startswith("--"):

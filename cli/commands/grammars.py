@@ -13,7 +13,7 @@ from ...common.files import STDIN, input_name, read_input
 from ..command_line import GenCommand, GenGroup
 from ..errors import FAILED, fail, note, report_failures
 from ..inputs.files import read_piped
-from ..inputs.grammar import find_grammar_source, grammar_folders, report_left_out
+from ..jobs.sources import find_grammar_source, grammar_folders, report_left_out
 from ..options.grammar import given_grammar
 from ..options.grammars import GrammarCheckOptions, GrammarNameOptions, GrammarSampleOptions, GrammarSourceOptions
 from ..options.signature import takes_options
@@ -50,7 +50,7 @@ def list_() -> None:
 @takes_options(GrammarNameOptions)
 def show(options: GrammarNameOptions) -> None:
     """Print a grammar's text; with --schema-lenient, a JSON Schema as it is used."""
-    from ..render.text import terminal_safe
+    from ..render.run import terminal_safe
 
     spec = find_grammar_source(options.name, is_lenient=options.schema_lenient)
     text = spec.source
@@ -90,7 +90,7 @@ def sample(options: GrammarSampleOptions) -> None:
     """Print random sentences of a grammar, made with no model."""
     from ...grammars.errors import GrammarError
     from ...grammars.random_sentences import random_sentence
-    from ..render.text import terminal_safe
+    from ..render.run import terminal_safe
 
     spec = grammar_of_source(options)
     start_collector()
@@ -141,7 +141,7 @@ def _find_mismatch(spec: GrammarSpec, text: str, *, is_file: bool) -> Mismatch |
 def _show_mismatch(name: str, text: str, mismatch: Mismatch) -> None:
     from rich.cells import cell_len
 
-    from ..render.text import terminal_safe
+    from ..render.run import terminal_safe
 
     line = text.split("\n")[mismatch.line - 1].replace("\t", " ")
     column = mismatch.column - 1

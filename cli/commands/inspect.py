@@ -127,8 +127,8 @@ def _print(inputs: Sequence[_Input], options: InspectOptions, ids: frozenset[str
 
 def _print_token(inputs: Sequence[_Input], options: InspectOptions, ids: frozenset[str]) -> None:
     """Show the trace of one token of each run. A run without it, or without a trace, is a failure."""
-    from ..render.inspected_run import run_heading
-    from ..render.token_trace import TokenSearch, show_token
+    from ..render.inspection import run_heading
+    from ..render.trace import TokenSearch, show_token
 
     is_first = True
     for item in inputs:
@@ -152,7 +152,7 @@ def _print_token(inputs: Sequence[_Input], options: InspectOptions, ids: frozens
 def _write_page(inputs: Sequence[_Input], options: InspectOptions, target: Path, ids: frozenset[str]) -> None:
     from ...common.files import write_whole_file
     from ...common.text import count_noun
-    from ..render.report.report_page import page
+    from ..render.report import page
     from ..render.report.run_data import RunReader
 
     source = _source(options)

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 import typer
 
 from ...common.errors import UsageError
-from ..inputs.chains import NamedChain, named_chain
 from ..inputs.chat_template import ChatTemplateFlags
 from ..inputs.early_model import EarlyModel, load_early
 from ..inputs.model import load_model, show_llama_cpp_messages
@@ -18,6 +17,7 @@ from ..inputs.prepared_prompt import prepare_prompt
 from ..inputs.prompt import read_prompt
 from ..inputs.settings import grammar_spec, preset_name, resolve_run_settings, seed_of
 from ..interrupt import Interrupt, interruptible
+from ..jobs.sources import NamedChain, named_chain
 from ..options.next import NextFormat, NextOptions
 from ..options.signature import takes_options
 
@@ -83,8 +83,8 @@ def _show(setup: _Setup, model: Model, raw_prompt: str, interrupt: Interrupt) ->
     from ...engine.generation import start_constraint
     from ...engine.next_token import trace_next
     from ...samplers.building import build
-    from ..render.next_token import NamedNextToken, show_table, write_json
     from ..render.progress import reading
+    from ..render.trace import NamedNextToken, show_table, write_json
 
     options, settings, vocabulary = setup.options, setup.settings, model.vocabulary
     if options.top > vocabulary.size:

@@ -11,8 +11,7 @@ import typer
 from ...common.files import is_stdin
 from ..command_line import GenCommand, GenGroup
 from ..errors import BAD_USAGE, fail, note, report_failures
-from ..inputs.grammar import check_grammar
-from ..inputs.preset import import_file, list_sections, open_preset, preset_text, report
+from ..jobs.sources import check_grammar, import_file, list_sections, open_preset, preset_text, report
 from ..options.presets import PresetExportOptions, PresetImportOptions, PresetNameOptions
 from ..options.signature import takes_options
 
@@ -47,7 +46,7 @@ def show(options: PresetNameOptions) -> None:
 
     A file of another tool is printed as a preset of gen, as gen presets import does.
     """
-    from ..render.text import terminal_safe
+    from ..render.run import terminal_safe
 
     sys.stdout.write(terminal_safe(preset_text(options.name), sys.stdout))
 
@@ -85,7 +84,7 @@ def import_(options: PresetImportOptions) -> None:
     from ...presets.foreign.draft import MissingSectionError
     from ...presets.foreign.formats import AmbiguousFormatError
     from ...presets.search import split_section
-    from ..render.text import terminal_safe
+    from ..render.run import terminal_safe
 
     file, section = split_section(options.file)
     if section is not None and options.section is not None:
@@ -114,7 +113,7 @@ def export(options: PresetExportOptions) -> None:
     What that format cannot say is reported on stderr.
     """
     from ...presets.foreign.formats import export_preset
-    from ..render.text import terminal_safe
+    from ..render.run import terminal_safe
 
     exported = export_preset(open_preset(options.name), options.to)
     report(exported.reported)

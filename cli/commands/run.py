@@ -79,7 +79,7 @@ def _set_up(options: RunOptions, metadata: Mapping[str, str] | None) -> _Setup:
 
 
 def _show_config(setup: _Setup) -> None:
-    from ..render.config import show_settings
+    from ..render.tables import show_settings
 
     show_settings(setup.settings, setup.spec, chosen_model(setup.options.model))
 
@@ -143,18 +143,18 @@ def _render(events: Iterator[Event], options: OutputOptions, prompt: PreparedPro
         command: what makes the run again.
     """
     if options.format is Format.text:
-        from ..render.text import render as render_text
+        from ..render.run import render_text
 
         return render_text(events, sys.stdout, prompt.shown if options.echo else "", options.color.is_colored)
     if options.format is Format.jsonl:
-        from ..render.jsonl import render as render_jsonl
+        from ..render.run import render_jsonl
 
         return render_jsonl(events, sys.stdout, prompt.shown, command)
-    from ..render.api_shapes import ApiShape, render
+    from ..render.run import ApiShape, render_api
 
     is_templated = prompt.text != prompt.shown
     shape = ApiShape(options.format.value, options.stream, options.echo, is_templated)
-    return render(events, sys.stdout, shape, prompt.text)
+    return render_api(events, sys.stdout, shape, prompt.text)
 
 
 def _report(done: Done, setup: _Setup, prompt: str, seed: int, model: Model, interrupt: Interrupt) -> None:
@@ -175,7 +175,7 @@ def _report(done: Done, setup: _Setup, prompt: str, seed: int, model: Model, int
     if remark is not None:
         note(remark)
     if output.stats:
-        from ..render import stats
+        from ..render import run as stats
 
         stats.show(done, model.name, seed)
     if done.finish_reason == "interrupted":

@@ -12,9 +12,8 @@ from ...common.text import count_noun
 from ..errors import note
 from ..inputs.model import load_model, show_llama_cpp_messages
 from ..inputs.prompt import read_prompt
-from ..inputs.score_lines import score_lines, stride_problem
-from ..inputs.scoring import scored_choices, scored_text
 from ..interrupt import Interrupt, interruptible
+from ..jobs.scoring import score_lines, scored_choices, scored_text, stride_problem
 from ..options.score import ScoreFormat, ScoreOptions
 from ..options.signature import takes_options
 
@@ -33,7 +32,7 @@ def score(options: ScoreOptions) -> None:
     if options.lines is None and not text and not options.choices:
         raise UsageError("there is nothing to score: the text is empty")
     if options.cluster.on is not None:
-        from ..cluster.score_on_cluster import score_on_cluster
+        from ..jobs.workers import score_on_cluster
 
         with interruptible() as interrupt:
             score_on_cluster(options, interrupt)

@@ -72,7 +72,7 @@ def _presets_and_model() -> Iterable[Candidate]:
 
 def _grammars() -> Iterable[Candidate]:
     from ...grammars.search import list_grammars
-    from ..inputs.grammar import grammar_folders
+    from ..jobs.sources import grammar_folders
 
     try:
         return [Candidate(entry.name, entry.description) for entry in list_grammars(grammar_folders())]
@@ -82,8 +82,8 @@ def _grammars() -> Iterable[Candidate]:
 
 def _chats() -> Iterable[Candidate]:
     """The names of stored chats, and the ids of all. A store is not made for a completion."""
-    from ..chat.store.chat_store import ChatStore
-    from ..chat.store.location import store_path
+    from ..chats.database import store_path
+    from ..chats.store import ChatStore
 
     try:
         if not store_path().exists():

@@ -6,9 +6,9 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from ...common.errors import UsageError
+from ..jobs.sources import chat_template_source
 from ..options.given import GivenFlags
 from ..options.prompt import TemplateOptions
-from .chains import chat_template_source
 
 if TYPE_CHECKING:
     from ...engine.model import Model

@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 from ...common.errors import LogitsmithError
 from ...common.machine import machine
+from ..jobs.sources import check_grammar, grammar_folders, open_preset
 from .doctor_models import default_model, list_found_models, model_folders
 from .examination import Examination
-from .grammar import check_grammar, grammar_folders
-from .preset import open_preset
 
 if TYPE_CHECKING:
     from ...grammars.search import GrammarEntry

@@ -95,7 +95,7 @@ def _pieces(path: Path) -> list[bytes | None]:
 
 def _http(options: CallOptions, key_variable: str | None) -> HttpOptions:
     from ...recover.endpoints.http import HttpOptions
-    from ..render.retries import RETRIES
+    from ..render.progress import RETRIES
 
     return HttpOptions(
         timeout=options.timeout,

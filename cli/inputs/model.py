@@ -123,7 +123,7 @@ def show_llama_cpp_messages(options: LogOptions) -> None:
     """Print why, if llama.cpp is about to abort the process; with ``--verbose``, print its log on stderr."""
     from ...engine.native.binding import set_abort_handler, set_log_sink
     from ..errors import give_up
-    from ..render.text import terminal_safe
+    from ..render.run import terminal_safe
 
     set_abort_handler(give_up)
     if options.verbose:

@@ -11,13 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 from ...common.errors import UsageError
 from ..errors import note
+from ..jobs.sources import grammar_folders, open_preset, preset_of_model, report_schema
 from ..options.flag import Options, walk_flags
 from ..options.grammar import ConstraintOptions, given_grammar
 from ..options.length import UNTIL_CONTEXT_IS_FULL
 from ..options.sampling import FullSamplingOptions
 from ..options.signature import given_flags
-from .grammar import grammar_folders, report_schema
-from .preset import open_preset, preset_of_model
 
 if TYPE_CHECKING:
     from ...grammars.spec import GrammarSpec

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING
 
+from .run import terminal_safe
 from .tables import table
-from .text import terminal_safe
 
 if TYPE_CHECKING:
-    from ..chat.store.records import ConversationSummary, SearchHit
+    from ..chats.records import ConversationSummary, SearchHit
 
 _SPEAKERS = {"system": "system", "user": "you", "assistant": "model"}
 

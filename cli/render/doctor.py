@@ -6,7 +6,7 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from .text import terminal_safe
+from .run import terminal_safe
 
 _INDENT = 2
 _NAME_COLUMNS = 18

@@ -1,23 +1,188 @@
-"""A recorded run: its tinted text, and what stands below it."""
+"""A recorded run, token by token."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
 from itertools import count
-from math import exp
+from math import exp, sqrt
 from typing import TYPE_CHECKING
 
 from ..errors import note
-from .inspected_run import InspectedRun, InspectedToken, run_heading
-from .run_lists import FALLEN_MARK, print_fallen, print_means, print_surprises, print_table
 
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.text import Text
 
-    from ...logprobs.recorded import RecordedEvent, RecordedTokenLine
+    from ...logprobs.recorded import (
+        RecordedDistribution,
+        RecordedDone,
+        RecordedEvent,
+        RecordedStart,
+        RecordedTokenLine,
+    )
     from ...logprobs.records import LogprobSource
+
+
+def run_heading(file: str | None, request: str | None) -> str | None:
+    """A heading of a run, as `head` writes it above a file; None for the only run of a file without requests.
+
+    ``file``: its name, None if there is only one; ``request``: the id of the request that the run answers.
+    """
+    from .run import visible
+
+    parts = [part for part in (file, request) if part is not None]
+    return visible(f"==> {': '.join(parts)} <==") if parts else None
+
+
+@dataclass(frozen=True)
+class InspectedToken:
+    """A token, and the distribution that is shown of it; None if the run has none.
+
+    ``number``: counted from 0, in the prompt or among the tokens that were written. ``fallen``: the stage that
+    dropped the likeliest token; None if that one could be drawn, or without a trace.
+    """
+
+    line: RecordedTokenLine
+    number: int
+    distribution: RecordedDistribution | None
+    fallen: str | None
+
+    @property
+    def data(self) -> bytes:
+        """The token's bytes."""
+        return bytes(self.line.data)
+
+    @property
+    def place(self) -> str:
+        """What ``--token`` takes for it; a token of the prompt says so."""
+        return f"prompt {self.number}" if self.line.event == "prompt" else str(self.number)
+
+    @property
+    def logprob(self) -> float | None:
+        """The token's logprob in nats."""
+        return None if self.distribution is None else self.distribution.logprob
+
+
+@dataclass
+class InspectedRun:
+    """A run: its first and its last line, if they are there, and its tokens."""
+
+    start: RecordedStart | None = None
+    done: RecordedDone | None = None
+    tokens: list[InspectedToken] = field(default_factory=list)
+
+
+FALLEN_MARK = "▾"
+"""Behind a token for which a step other than the draw decided: it dropped the likeliest one."""
+_LISTED_SURPRISES = 10
+_MEANS_INDENT = 20
+"""Where the numbers of a mean begin."""
+
+
+def print_surprises(tokens: Sequence[InspectedToken]) -> None:
+    """List the ten tokens that were the least probable."""
+    from .tables import print_wrapped, table
+    from .trace import token_label
+
+    known = [(token.logprob, token) for token in tokens if token.logprob is not None]
+    rows = []
+    for logprob, token in sorted(known, key=lambda item: item[0])[:_LISTED_SURPRISES]:
+        likeliest = "" if token.distribution is None else _likeliest_other(token.distribution, token.data)
+        rows.append(
+            (token.place, token_label(token.data), f"{exp(logprob):.4f}", f"{abs(logprob):.3f}", likeliest)
+        )
+    if rows:
+        print_wrapped("most surprising", 0)
+        table(("", "token", "probability", "surprise", "likeliest"), rows)
+        print()
+
+
+def _likeliest_other(distribution: RecordedDistribution, data: bytes) -> str:
+    """The likeliest token with its probability, if it is recorded and another one."""
+    from .trace import token_label
+
+    first = max(distribution.top_logprobs, key=lambda other: other.logprob or 0.0, default=None)
+    if first is None or bytes(first.data) == data or first.logprob is None:
+        return ""
+    return f"{token_label(bytes(first.data))} {exp(first.logprob):.4f}"
+
+
+def print_fallen(tokens: Sequence[InspectedToken]) -> None:
+    """Say how often each stage dropped the likeliest token, which explains the marks."""
+    from ...common.text import count_noun
+    from .run import visible
+    from .tables import print_wrapped
+
+    stages = Counter(token.fallen for token in tokens if token.fallen is not None)
+    if stages:
+        counts = ", ".join(f"{name} {count}" for name, count in stages.most_common())
+        total = count_noun(stages.total(), "token")
+        print_wrapped(visible(f"{FALLEN_MARK} {total} for which a step dropped the likeliest one: {counts}"), 2)
+
+
+def print_table(tokens: Sequence[InspectedToken], top: int) -> None:
+    """Print a row for each token, with ``top`` alternatives."""
+    from .tables import table
+    from .trace import token_label
+
+    rows = []
+    for token in tokens:
+        distribution = token.distribution
+        logprob = None if distribution is None else distribution.logprob
+        entropy = None if distribution is None else distribution.entropy
+        alternatives = [] if distribution is None else distribution.top_logprobs[:top]
+        rows.append(
+            (
+                token.place,
+                token_label(token.data),
+                "-" if logprob is None else f"{exp(logprob):.4f}",
+                "-" if logprob is None else f"{abs(logprob):.3f}",
+                "-" if entropy is None else f"{entropy:.3f}",
+                "  ".join(
+                    f"{token_label(bytes(other.data))} {exp(other.logprob):.3f}"
+                    for other in alternatives
+                    if other.logprob is not None
+                ),
+            )
+        )
+    table(("", "token", "probability", "surprise", "entropy", "alternatives" if top else ""), rows)
+    print()
+
+
+def print_means(run: InspectedRun, source: LogprobSource | None) -> None:
+    """Print a line on the run, then the mean surprise and entropy of the prompt and of the new tokens."""
+    from ...common.text import count_noun
+    from ...logprobs.scores import MeanSurprise
+    from .run import visible
+    from .tables import print_wrapped
+
+    ending = "cut off" if run.done is None else run.done.finish_reason or "whole"
+    origin = ""
+    if run.start is not None:
+        origin = f", {run.start.model}" + ("" if run.start.seed is None else f", seed {run.start.seed}")
+    known_tokens = [token for token in run.tokens if token.distribution is not None]
+    sources = {token.line.logprobs_from for token in known_tokens if token.line.logprobs_from}
+    logprobs_of = f", logprobs of the {source or '/'.join(sorted(sources))}" if sources else ""
+    print_wrapped(visible(f"{count_noun(len(run.tokens), 'token')} ({ending}){origin}{logprobs_of}"), 2)
+    for event, title in (("prompt", "prompt"), ("token", "written")):
+        distributions = [
+            token.distribution
+            for token in run.tokens
+            if token.distribution is not None and token.line.event == event
+        ]
+        surprise = MeanSurprise.of([-item.logprob for item in distributions if item.logprob is not None])
+        entropy = MeanSurprise.of([item.entropy for item in distributions if item.entropy is not None])
+        if surprise is not None:
+            print_wrapped(
+                f"{title:8}  surprise  {surprise.nats:.3f} nats ({surprise.bits:.3f} bits), "
+                f"perplexity {surprise.perplexity:.3f}",
+                _MEANS_INDENT,
+            )
+        if entropy is not None:
+            print(f"{title:8}  entropy   {entropy.nats:.3f} nats ({entropy.bits:.3f} bits)")
 
 
 class RunPrinter:
@@ -93,7 +258,7 @@ def _fallen_stage(line: RecordedTokenLine) -> str | None:
 
 
 def _console(is_colored: bool | None) -> Console:
-    from .output_console import OutputConsole
+    from .progress import OutputConsole
 
     if is_colored is None:
         return OutputConsole(highlight=False, soft_wrap=True)
@@ -108,8 +273,7 @@ def _tinted_text(token: InspectedToken) -> Text:
     """The token in the tint of its probability, with a mark if the likeliest one was dropped."""
     from rich.text import Text
 
-    from .text import visible
-    from .tints import tint_style
+    from .run import visible
 
     style = "dim" if token.line.event == "prompt" else ""
     if token.logprob is not None:
@@ -117,3 +281,39 @@ def _tinted_text(token: InspectedToken) -> Text:
     return Text(visible(token.line.text), style=style).append(
         "" if token.fallen is None else FALLEN_MARK, style="not underline"
     )
+
+
+_TINTS = ((64, 18, 92), (52, 86, 140), (46, 144, 140), (112, 200, 104), (250, 232, 96))
+"""The background at probabilities 0, 1/16, 1/4, 9/16 and 1: each is brighter than the one before.
+
+So they differ also to those who cannot tell red from green. In between they go by the root of the probability,
+since most tokens have a small one."""
+_DARK_LUMINANCE = 0.18
+"""White text has more contrast than black on a background that is darker."""
+_LUMINANCE_WEIGHTS = (0.2126, 0.7152, 0.0722)
+_UNDERLINED, _BOLD = 0.05, 0.01
+"""Tokens that are less probable are underlined, and bold: marks that need no colour."""
+
+
+def tint_style(probability: float) -> str:
+    """The style of a token, as rich names it: a background from dark (improbable) to bright, and marks."""
+    red, green, blue = color = _background(probability)
+    luminance = sum(weight * (part / 255) ** 2.2 for weight, part in zip(_LUMINANCE_WEIGHTS, color, strict=True))
+    styles = [
+        "bold" if probability < _BOLD else "",
+        "underline" if probability < _UNDERLINED else "",
+        "bright_white" if luminance < _DARK_LUMINANCE else "black",
+        f"on rgb({red},{green},{blue})",
+    ]
+    return " ".join(filter(None, styles))
+
+
+def _background(probability: float) -> tuple[int, int, int]:
+    position = sqrt(probability) * (len(_TINTS) - 1)
+    lower = min(int(position), len(_TINTS) - 2)
+    share = position - lower
+    red, green, blue = (
+        round(dark + (bright - dark) * share)
+        for dark, bright in zip(_TINTS[lower], _TINTS[lower + 1], strict=True)
+    )
+    return red, green, blue

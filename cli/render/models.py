@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..errors import with_flags
+from .run import file_size, visible
 from .tables import print_wrapped, table
-from .text import file_size, visible
 
 if TYPE_CHECKING:
     from ...models.facts import ModelFacts, ModelSummary

@@ -1,20 +1,27 @@
-"""Progress bars for long work: on stderr, and only if that is a terminal."""
+"""Bars: loading, reading, pulling, retries."""
 
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
+from math import ceil
+from threading import Lock
 from typing import TYPE_CHECKING
+
+from rich.console import Console
+
+from ..errors import note
+from ..visible_bar import visible_bar
+from .run import file_size, visible
 
 if TYPE_CHECKING:
     from rich.progress import Progress, ProgressColumn, TaskID
 
     from ...logprobs.events import Event
     from ...models.hub import PullProgress
-
-from ..visible_bar import visible_bar
-from .text import file_size, visible
+    from ...recover.endpoints.http import Retry
 
 _LONG_PROMPT_TOKENS = 1024
 """A shorter prompt is read before a person would see a bar."""
@@ -172,7 +179,6 @@ def recovering(title: str = "Recovering") -> Iterator[Callable[[int, int], None]
     if not sys.stderr.isatty():
         yield None
         return
-    from .retries import RETRIES
 
     with _shown_bar(_counts("tokens", RETRIES.countdown)) as bar:
         task = bar.add_task(title, total=None)
@@ -282,3 +288,53 @@ def _bytes() -> tuple[ProgressColumn, ...]:
 
     measures = (DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn(compact=True))
     return (TextColumn("{task.description}"), *measures)
+
+
+class RetryDisplay:
+    """What a person sees of retries. Threads may share it."""
+
+    def __init__(self) -> None:
+        self._last_problem: str | None = None
+        self._next_tries: dict[float, Retry] = {}
+        """The retries that are waited for, by the time when they begin."""
+        self._lock = Lock()
+
+    def show(self, retry: Retry) -> None:
+        """Print a note, once as long as the same problem lasts, and count down from now on."""
+        with self._lock:
+            self._next_tries[time.monotonic() + retry.seconds] = retry
+            is_new = retry.problem != self._last_problem
+            self._last_problem = retry.problem
+        if is_new:
+            note(f"{retry.problem}; trying again in {_seconds(retry.seconds)}, {_count(retry)}")
+
+    def countdown(self) -> str:
+        """Which try comes next, and in how many seconds; empty if none is waited for."""
+        now = time.monotonic()
+        with self._lock:
+            self._next_tries = {begin: retry for begin, retry in self._next_tries.items() if begin > now}
+            if not self._next_tries:
+                return ""
+            begin = min(self._next_tries)
+            return f"Again in {_seconds(begin - now)}, {_count(self._next_tries[begin])}"
+
+
+RETRIES = RetryDisplay()
+"""Those of this process, which runs one command."""
+
+
+def _seconds(seconds: float) -> str:
+    return f"{ceil(seconds):,} s"
+
+
+def _count(retry: Retry) -> str:
+    return f"try {retry.attempt:,} of {retry.attempts:,}"
+
+
+class OutputConsole(Console):
+    """A console whose reader may leave early: `gen presets | head -1` ends as other commands do, with code 0."""
+
+    def on_broken_pipe(self) -> None:
+        """Raise ``BrokenPipeError``; rich would end the process with code 1."""
+        self.quiet = True
+        raise BrokenPipeError

@@ -3,8 +3,8 @@
 from dataclasses import replace
 
 import pytest
-from logitsmith.cli.batch.batch_settings import ModelDescription
-from logitsmith.cli.cluster.admission import Admission
+from logitsmith.cli.jobs.resolve import ModelDescription
+from logitsmith.cli.jobs.workers import Admission
 from logitsmith.engine import versions
 
 MODEL = ModelDescription("m", {"fingerprint": "a", "n_ctx": 256}, {})

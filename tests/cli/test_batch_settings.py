@@ -3,8 +3,8 @@
 import json
 
 import pytest
-from logitsmith.cli.batch.journal import JournalError
-from logitsmith.cli.batch.settings_file import (
+from logitsmith.cli.jobs.journal import (
+    JournalError,
     keep_settings,
     read_settings,
     settings_differences,

@@ -11,14 +11,13 @@ from pathlib import Path
 import gguf
 import numpy as np
 import pytest
-from logitsmith.cli.cluster.model_workers import model_for_workers
 from logitsmith.cli.inputs.model import ModelSpec
-from logitsmith.cli.inputs.score_lines import scored_line
+from logitsmith.cli.jobs.scoring import scored_line
+from logitsmith.cli.jobs.workers import model_for_workers
 from logitsmith.cli.options.cluster import ClusterOptions
-from logitsmith.cli.render import batch as batch_display
-from logitsmith.cli.render import cluster as cluster_display
-from logitsmith.cli.render.batch import BatchProgress, ProgressDisplay
-from logitsmith.cli.render.cluster import worker_lines
+from logitsmith.cli.render import batch_progress as batch_display
+from logitsmith.cli.render import batch_progress as cluster_display
+from logitsmith.cli.render.batch_progress import BatchProgress, ProgressDisplay, worker_lines
 from logitsmith.cluster.worker import WorkerStatus
 from logitsmith.engine import Model
 

@@ -8,7 +8,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from logitsmith.cli.chat import ChatStore, Conversation
+from logitsmith.cli.chats.conversation import Conversation
+from logitsmith.cli.chats.store import ChatStore
 from logitsmith.cli.completion.commands import SINGLE_COMMANDS, subcommands
 from logitsmith.cli.completion.cursor import complete_words
 from logitsmith.cli.completion.line import TypedWord, split_line

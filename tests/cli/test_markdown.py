@@ -6,8 +6,7 @@ import re
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
-from logitsmith.cli.render.markdown import MarkdownStream
-from logitsmith.cli.render.markdown.inline import settled_length
+from logitsmith.cli.render.markdown import MarkdownStream, settled_length
 from rich.cells import cell_len
 from rich.console import Console
 
@@ -138,7 +137,7 @@ def test_the_width_may_change_between_words():
 
 
 def test_a_long_answer_is_fast(monkeypatch):
-    from logitsmith.cli.render.markdown import stream
+    from logitsmith.cli.render import markdown as stream
 
     parsed = []
     monkeypatch.setattr(

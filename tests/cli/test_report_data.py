@@ -13,9 +13,8 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from logitsmith.cli.render.report.report_page import page
-from logitsmith.cli.render.report.run_data import BLOCK_TOKENS, RunReader
-from logitsmith.cli.render.report.trace_packing import packed_trace
+from logitsmith.cli.render.report import page
+from logitsmith.cli.render.report.run_data import BLOCK_TOKENS, RunReader, packed_trace
 from logitsmith.logprobs import RecordedTrace, read_stream
 
 from ..traced_runs import jsonl, traced_events

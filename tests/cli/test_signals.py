@@ -8,8 +8,8 @@ import time
 
 import pytest
 from logitsmith.cli import interrupt, main
-from logitsmith.cli.inputs import score_lines
 from logitsmith.cli.interrupt import interruptible
+from logitsmith.cli.jobs import scoring as score_lines
 from logitsmith.engine import AbortedError
 
 pytestmark = pytest.mark.usefixtures("with_pruned_model")

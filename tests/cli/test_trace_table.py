@@ -1,8 +1,7 @@
 """The table of a trace: its lines at any width, its numbers and its bars."""
 
 import pytest
-from logitsmith.cli.render.token_label import token_label
-from logitsmith.cli.render.trace_table import (
+from logitsmith.cli.render.trace import (
     StepNote,
     TraceColumn,
     bar,
@@ -12,6 +11,7 @@ from logitsmith.cli.render.trace_table import (
     stage_columns,
     stage_notes,
     table_lines,
+    token_label,
 )
 from logitsmith.logprobs import TraceStage
 from rich.cells import cell_len

@@ -7,8 +7,8 @@ import sys
 import time
 
 import pytest
-from logitsmith.cli.render import retries as shown
-from logitsmith.cli.render.retries import RetryDisplay
+from logitsmith.cli.render import progress as shown
+from logitsmith.cli.render.progress import RetryDisplay
 from logitsmith.recover import RecoverySettings, Retry, recover
 
 from ..cli.conftest import environment, home  # noqa: F401 - fixtures

@@ -14,7 +14,7 @@ from ...options.grammar import ConstraintOptions
 
 if TYPE_CHECKING:
     from ....presets.settings import Settings, SettingValue
-    from ..answer_settings import AnswerSettings
+    from ...chats.session import AnswerSettings
 
 _RESUMED = "of the resumed chat"
 _KEY = "preset"
@@ -101,7 +101,7 @@ class ChatSettings:
         """Use a preset's chain, and what else it sets. ``metadata``: the model's. Raises ``PresetError``."""
         from ....presets.errors import PresetError
         from ....presets.settings import replace_preset
-        from ...inputs.preset import open_preset, preset_of_model
+        from ...jobs.sources import open_preset, preset_of_model
 
         preset = preset_of_model(metadata) if name == "model" else open_preset(name)
         if preset is None:
@@ -120,7 +120,7 @@ class ChatSettings:
 
         ``earlier``: how many answers to the same message were made before. Each has a seed of its own.
         """
-        from ..answer_settings import AnswerSettings
+        from ...chats.session import AnswerSettings
 
         settings, spec, seed = self.settings, self.spec, self.settings.seed.value
         return AnswerSettings(

@@ -4,7 +4,10 @@ from collections.abc import Iterator
 from contextlib import suppress
 
 import pytest
-from logitsmith.cli.chat import AnswerSettings, ChatSession, ChatStore, Conversation, StoreError
+from logitsmith.cli.chats.conversation import Conversation
+from logitsmith.cli.chats.records import StoreError
+from logitsmith.cli.chats.session import AnswerSettings, ChatSession
+from logitsmith.cli.chats.store import ChatStore
 from logitsmith.engine import Model, Token
 from logitsmith.samplers import StepSpec, parse_chain
 

@@ -1,8 +1,9 @@
 """What happens when a conversation outgrows the context: a warning, an error, or turns that are left out."""
 
 import pytest
-from logitsmith.cli.chat import ChatSession, ContextFullError, ContextUse, StoredMessage
-from logitsmith.cli.chat.context_room import answer_room, fit_messages, warning_of
+from logitsmith.cli.chats.prompt import ContextUse, answer_room, fit_messages, warning_of
+from logitsmith.cli.chats.records import ContextFullError, StoredMessage
+from logitsmith.cli.chats.session import ChatSession
 
 from .conftest import ids, settings
 from .test_session import ENDLESS, check, cold_tokens

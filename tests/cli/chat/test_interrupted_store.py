@@ -4,8 +4,8 @@ import os
 import signal
 
 import pytest
-from logitsmith.cli.chat.conversation import Conversation
-from logitsmith.cli.chat.store import ChatStore
+from logitsmith.cli.chats.conversation import Conversation
+from logitsmith.cli.chats.store import ChatStore
 from logitsmith.common.files import deferred_interrupts
 
 

@@ -4,10 +4,10 @@ import io
 import signal
 
 import pytest
-from logitsmith.cli.chat.terminal.answer_view import PlainView
-from logitsmith.cli.chat.terminal.chat import Chat
-from logitsmith.cli.chat.terminal.loop import run_loop
-from logitsmith.cli.chat.terminal.turn_input import EndOfInputError, TurnInput
+from logitsmith.cli.chat.answer_view import PlainView
+from logitsmith.cli.chat.chat import Chat
+from logitsmith.cli.chat.loop import run_loop
+from logitsmith.cli.chat.typed_input import EndOfInputError, TurnInput
 
 from .conftest import settings
 

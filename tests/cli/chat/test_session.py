@@ -4,14 +4,9 @@ import random
 from dataclasses import replace
 
 import pytest
-from logitsmith.cli.chat import (
-    ChatError,
-    ChatSession,
-    Conversation,
-    ReplayError,
-    keep_prompt_cache,
-    take_up_prompt_cache,
-)
+from logitsmith.cli.chats.conversation import Conversation
+from logitsmith.cli.chats.records import ChatError, ReplayError
+from logitsmith.cli.chats.session import ChatSession, keep_prompt_cache, take_up_prompt_cache
 from logitsmith.engine import Done, Model, Start, Token, format_chat, generate, locate
 from logitsmith.grammars import resolve_grammar
 from logitsmith.samplers import build

@@ -11,10 +11,11 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from logitsmith.cli.chat import AnswerRecipe, ChatStore, Conversation, StoreError, StoreWriteError
-from logitsmith.cli.chat.store import GrowingAnswer, schema, store_path
-from logitsmith.cli.chat.store.location import _data_home
-from logitsmith.cli.chat.store.token_packing import pack_tokens
+from logitsmith.cli.chats import database as schema
+from logitsmith.cli.chats.conversation import Conversation
+from logitsmith.cli.chats.database import _data_home, store_path
+from logitsmith.cli.chats.records import AnswerRecipe, StoreError, StoreWriteError, pack_tokens
+from logitsmith.cli.chats.store import ChatStore, GrowingAnswer
 
 from .conftest import settings
 
@@ -254,7 +255,7 @@ def test_an_older_version_is_brought_up_to_date(tmp_path, version):
 
 def test_a_migration_that_fails_changes_nothing(tmp_path, monkeypatch):
     make_version(tmp_path / "chats.db", 1)
-    monkeypatch.setattr("logitsmith.cli.chat.store.database.MIGRATIONS", (*schema.MIGRATIONS, "CREATE nonsense;"))
+    monkeypatch.setattr("logitsmith.cli.chats.database.MIGRATIONS", (*schema.MIGRATIONS, "CREATE nonsense;"))
     with pytest.raises(StoreError, match="the chat store cannot be used"):
         ChatStore.open(tmp_path / "chats.db")
     monkeypatch.undo()

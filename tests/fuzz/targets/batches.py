@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import io
 
-from logitsmith.cli.batch.input_lines import read_csv_lines, read_json_lines
-from logitsmith.cli.batch.journal import JournalError, ResultJournal
-from logitsmith.cli.batch.request import find_request_id, parse_request
-from logitsmith.cli.batch.template import PromptTemplate
-from logitsmith.cli.inputs.json_lines import InvalidLineError
+from logitsmith.cli.jobs.bodies import find_request_id, parse_request
+from logitsmith.cli.jobs.journal import JournalError, ResultJournal
+from logitsmith.cli.jobs.lines import InvalidLineError, PromptTemplate, read_csv_lines, read_json_lines
 from logitsmith.grammars import GrammarError, resolve_grammar
 from logitsmith.presets import PresetError, resolve_settings
 from logitsmith.presets.overrides import parse_set

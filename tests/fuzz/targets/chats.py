@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from functools import cache
 
-from logitsmith.cli.chat import AnswerRecipe, ChatStore, Conversation, StoreError, tree_lines
-from logitsmith.cli.chat.store import GrowingAnswer
+from logitsmith.cli.chats.conversation import Conversation, tree_lines
+from logitsmith.cli.chats.records import AnswerRecipe, StoreError
+from logitsmith.cli.chats.store import ChatStore, GrowingAnswer
 from logitsmith.engine import Model, PromptCacheError, load_prompt_cache, locate, save_prompt_cache
 
 from ..target import Target

@@ -7,9 +7,9 @@ import io
 import re
 
 from logitsmith.cli.render.inspection import RunPrinter
-from logitsmith.cli.render.report.report_page import page
+from logitsmith.cli.render.report import page
 from logitsmith.cli.render.report.run_data import RunReader
-from logitsmith.cli.render.token_trace import show_token
+from logitsmith.cli.render.trace import show_token
 from logitsmith.logprobs import RecordedTokenLine, StreamError, read_stream
 from logitsmith.logprobs.recorded import split_runs
 

@@ -6,10 +6,10 @@ import io
 from functools import cache
 
 from logitsmith.cli.escapes import process_escapes
-from logitsmith.cli.inputs.json_lines import InvalidLineError, number_lines
 from logitsmith.cli.inputs.logprobs import logprob_request
 from logitsmith.cli.inputs.overrides import read_overrides
-from logitsmith.cli.inputs.score_lines import scored_line
+from logitsmith.cli.jobs.lines import InvalidLineError, number_lines
+from logitsmith.cli.jobs.scoring import scored_line
 from logitsmith.cli.options.output import OutputOptions
 from logitsmith.common.errors import UsageError
 from logitsmith.engine import Model, ModelError

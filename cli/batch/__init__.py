@@ -1,1 +1,0 @@
-"""`gen batch`: lines of requests in, lines of results out."""

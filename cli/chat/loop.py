@@ -1,0 +1,95 @@
+"""The loop of a chat: a line is read, and answered or obeyed."""
+
+from __future__ import annotations
+
+import sys
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ..completion.reply import Reply
+from ..errors import FAILED, INTERRUPTED, named_failures, note, say
+from .answer_view import PlainView, ScreenView
+from .chat import Chat, LeaveChatError
+from .terminal.chat_settings import ChatSettings
+from .typed_input import EndOfInputError, PipedInput, quiet_keys
+
+if TYPE_CHECKING:
+    from ..chats.session import ChatSession
+
+
+def run_loop(chat: Chat) -> int:
+    """Read turns until the end; returns the exit code.
+
+    A turn that fails says why, and the chat goes on. Of lines of stdin that fail, the exit code is 1.
+    """
+    is_piped = isinstance(chat.input, PipedInput)
+    code = 0
+
+    def report(sentence: str, _exit_code: int) -> None:
+        nonlocal code
+        say(f"gen: {sentence}")
+        code = FAILED if is_piped else 0
+
+    while True:
+        try:
+            with named_failures(report):
+                _take_turn(chat)
+        except EndOfInputError:
+            return code
+        except LeaveChatError as leaving:
+            return leaving.code or code
+        except KeyboardInterrupt:
+            if is_piped or chat.is_second_interrupt():
+                return INTERRUPTED
+            note("Ctrl-C again, or Ctrl-D, leaves the chat")
+
+
+def _take_turn(chat: Chat) -> None:
+    from .commands import is_command, run_command
+
+    turn = chat.read_turn()
+    if not turn.strip():
+        return
+    if is_command(turn):
+        run_command(chat, turn)
+    else:
+        chat.send(turn)
+        chat.warn()
+
+
+_HISTORY = "chat_history"
+"""The file beside the store that keeps what was typed."""
+
+
+def is_on_terminal() -> bool:
+    """True if a person types and reads."""
+    return sys.stdin is not None and sys.stdin.isatty() and sys.stdout.isatty()
+
+
+def terminal_mode() -> AbstractContextManager[None]:
+    """While inside, the terminal shows what is typed at the prompt only, not where it happens to be typed."""
+    return quiet_keys() if is_on_terminal() else nullcontext()
+
+
+def open_chat(session: ChatSession, settings: ChatSettings, store: Path | None) -> Chat:
+    """Return a chat at the terminal; where stdin or stdout is none, one of plain lines.
+
+    Args:
+        session: the model in the conversation.
+        settings: the chain and what goes with it.
+        store: the file of the store; None: nothing is kept, and what is typed neither.
+    """
+    if not is_on_terminal():
+        return Chat(session, settings, PlainView(), PipedInput())
+    from rich.console import Console
+
+    from .commands import complete_line
+    from .typed_input import TypedInput
+
+    def complete(text: str) -> tuple[Reply, int]:
+        return complete_line(chat, text)
+
+    history = None if store is None else store.with_name(_HISTORY)
+    chat = Chat(session, settings, ScreenView(Console(highlight=False)), TypedInput(complete, history))
+    return chat

@@ -1,0 +1,1 @@
+"""Conversations, their store, and the answers in them."""

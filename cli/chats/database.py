@@ -1,0 +1,294 @@
+"""The SQLite file of chats."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from .records import StoreError, StoreWriteError
+
+APPLICATION_ID = 0x67656E63
+"""``genc``: marks a SQLite file as a chat store (PRAGMA application_id)."""
+
+_TABLES = """
+CREATE TABLE message (
+    number INTEGER PRIMARY KEY,
+    hash TEXT NOT NULL UNIQUE,
+    parent INTEGER REFERENCES message (number),
+    role TEXT NOT NULL,
+    content TEXT NOT NULL,
+    created REAL NOT NULL
+) STRICT;
+CREATE INDEX message_parent ON message (parent);
+CREATE TABLE conversation (
+    id TEXT PRIMARY KEY,
+    name TEXT UNIQUE,
+    created REAL NOT NULL,
+    updated REAL NOT NULL,
+    head INTEGER REFERENCES message (number),
+    settings TEXT NOT NULL
+) STRICT;
+CREATE TABLE conversation_message (
+    conversation TEXT NOT NULL REFERENCES conversation (id),
+    message INTEGER NOT NULL REFERENCES message (number),
+    number INTEGER PRIMARY KEY,
+    UNIQUE (conversation, message)
+) STRICT;
+CREATE INDEX conversation_of_message ON conversation_message (message);
+CREATE TABLE answer (
+    number INTEGER PRIMARY KEY,
+    conversation TEXT NOT NULL REFERENCES conversation (id),
+    parent INTEGER NOT NULL REFERENCES message (number),
+    message INTEGER REFERENCES message (number),
+    writer TEXT NOT NULL,
+    updated REAL NOT NULL,
+    recipe TEXT NOT NULL,
+    prompt_ids BLOB NOT NULL,
+    beginning TEXT NOT NULL,
+    content TEXT NOT NULL,
+    token_ids BLOB NOT NULL,
+    result TEXT
+) STRICT;
+CREATE INDEX answer_conversation ON answer (conversation);
+CREATE INDEX answer_message ON answer (message);
+"""
+"""Messages form trees, which conversations share where their hashes agree. An answer is what was made by a model;
+it grows until it has a message. ``writer``: the process that lets it grow."""
+
+_SEARCH = """
+CREATE VIRTUAL TABLE message_text USING fts5 (
+    content, content='message', content_rowid='number', tokenize='trigram'
+);
+INSERT INTO message_text (message_text) VALUES ('rebuild');
+CREATE TRIGGER message_inserted AFTER INSERT ON message BEGIN
+    INSERT INTO message_text (rowid, content) VALUES (new.number, new.content);
+END;
+CREATE TRIGGER message_deleted AFTER DELETE ON message BEGIN
+    INSERT INTO message_text (message_text, rowid, content) VALUES ('delete', old.number, old.content);
+END;
+"""
+"""The index of `search`: any three letters in a row, so that texts without blanks between words are found too."""
+
+_NO_TEMPLATE = "UPDATE answer SET recipe = json_remove(recipe, '$.template');"
+"""The recipe of an answer had a part that nothing filled or read."""
+
+MIGRATIONS = (_TABLES, _SEARCH, _NO_TEMPLATE)
+"""Script n leads from version n to n + 1 (PRAGMA user_version). Scripts that were released never change."""
+
+
+_BUSY_SECONDS = 10.0
+"""How long one chat waits for another that is writing; a write takes milliseconds."""
+_OLDEST_SQLITE = (3, 37)
+"""Strict tables, and an index of three letters (3.34)."""
+_MEMORY = ":memory:"
+
+
+class Database:
+    """A connection to a SQLite file, or to memory. Used by one thread at a time.
+
+    Attributes: ``path``; None: the database is in memory. Every method raises ``StoreError``, and
+    ``StoreWriteError`` for what cannot be written.
+    """
+
+    def __init__(self, path: Path | None) -> None:
+        self.path = path
+        if sqlite3.sqlite_version_info < _OLDEST_SQLITE:
+            needed = ".".join(map(str, _OLDEST_SQLITE))
+            raise StoreError(f"chats need SQLite {needed} or later; this Python has {sqlite3.sqlite_version}")
+        if path is not None:
+            _make_private_file(path)
+        with self._errors_named():
+            self._connection = sqlite3.connect(
+                path or _MEMORY, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False
+            )
+        try:
+            with self._errors_named():
+                self._prepare()
+        except StoreWriteError as error:
+            self._connection.close()
+            raise StoreError(f"{error}; --no-log chats without a store") from None
+        except BaseException:
+            self._connection.close()
+            raise
+
+    @property
+    def name(self) -> str:
+        """What messages call it."""
+        return "memory" if self.path is None else str(self.path)
+
+    def _prepare(self) -> None:
+        """Check whose file it is, bring its tables up to date, and set how it is written."""
+        run = self._connection.execute
+        run("BEGIN")  # one view of the file: another chat may be making its tables
+        try:
+            is_empty = not run("SELECT count(*) FROM sqlite_schema").fetchone()[0]
+            marks = (self._pragma("application_id"), self._pragma("user_version"))
+        finally:
+            run("COMMIT")
+        is_new = marks == (0, 0) and is_empty
+        if not is_new and marks[0] != APPLICATION_ID:
+            raise StoreError(f"{self.name}: this SQLite file is no chat store of gen; move it away")
+        if marks[1] > len(MIGRATIONS):
+            raise StoreError(
+                f"{self.name}: a newer logitsmith wrote this chat store (version {marks[1]}; this one reads up to"
+                f" {len(MIGRATIONS)}); update it, or give --no-log"
+            )
+        run("PRAGMA journal_mode = WAL")
+        run("PRAGMA foreign_keys = ON")
+        run("PRAGMA secure_delete = ON")
+        if marks[1] < len(MIGRATIONS):
+            self._migrate()
+
+    def _migrate(self) -> None:
+        with self.writing():
+            version = self._pragma("user_version")  # another chat may have been faster
+            for number in range(version, len(MIGRATIONS)):
+                for statement in _statements(MIGRATIONS[number]):
+                    self._connection.execute(statement)
+            self._connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+            self._connection.execute(f"PRAGMA user_version = {max(version, len(MIGRATIONS))}")
+
+    def _pragma(self, name: str) -> int:
+        return int(self._connection.execute(f"PRAGMA {name}").fetchone()[0])
+
+    @contextmanager
+    def writing(self, *, lasting: bool = True) -> Iterator[None]:
+        """While inside, statements are one transaction: all of them are stored, or none.
+
+        ``lasting``: force it to the disk; False: the system may write it later, so that a power cut may lose it.
+        """
+        with self._errors_named():
+            self._connection.execute(f"PRAGMA synchronous = {'FULL' if lasting else 'NORMAL'}")
+            try:  # a signal may come at any place
+                self._connection.execute("BEGIN IMMEDIATE")
+                yield
+                self._connection.execute("COMMIT")
+            except BaseException:
+                if self._connection.in_transaction:
+                    self._connection.execute("ROLLBACK")
+                raise
+
+    def run(self, statement: str, values: Sequence[Any] = ()) -> int:
+        """Execute a statement that writes, inside `writing`; returns the number of the last row inserted."""
+        return self._connection.execute(statement, values).lastrowid or 0
+
+    def rows(self, query: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+        """Return the rows of a query."""
+        with self._errors_named():
+            return self._connection.execute(query, values).fetchall()
+
+    def row(self, query: str, values: Sequence[Any] = ()) -> tuple[Any, ...] | None:
+        """Return the first row of a query; None if there is none."""
+        found = self.rows(query, values)
+        return found[0] if found else None
+
+    def forget_deleted(self) -> None:
+        """Remove from the file, its index and its journal what was deleted before."""
+        with self._errors_named():
+            self._connection.execute("INSERT INTO message_text (message_text) VALUES ('optimize')")
+            self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+
+    def close(self) -> None:
+        """Close the file."""
+        self._connection.close()
+
+    @contextmanager
+    def _errors_named(self) -> Iterator[None]:
+        """While inside, SQLite's errors become ``StoreError`` with the file's name."""
+        try:
+            yield
+        except sqlite3.Error as error:
+            raise _named(error, self.name) from None
+
+
+class _Cause(NamedTuple):
+    """The meaning of SQLite's error codes for a chat store (https://sqlite.org/rescode.html)."""
+
+    codes: tuple[int, ...]
+    error: type[StoreError]
+    sentence: str
+
+
+_CAUSES = (
+    _Cause((13,), StoreWriteError, "the disk is full"),
+    _Cause(
+        (5, 6),
+        StoreWriteError,
+        f"another program has locked the chat store for {_BUSY_SECONDS:g} seconds",
+    ),
+    _Cause((8,), StoreWriteError, "the chat store may not be written"),
+    _Cause((10,), StoreWriteError, "the disk refused to write"),
+    _Cause(
+        (11, 26),
+        StoreError,
+        "the chat store is damaged; move it away to begin a new one (sqlite3 FILE .recover saves what it can)",
+    ),
+    _Cause(
+        (19,),
+        StoreError,
+        "this chat was deleted meanwhile, and takes no more messages; begin a new one",
+    ),
+)
+
+
+def _named(error: sqlite3.Error, name: str) -> StoreError:
+    """SQLite's error as a sentence."""
+    code = getattr(error, "sqlite_errorcode", 0) & 0xFF  # what the module itself raises has none
+    for cause in _CAUSES:
+        if code in cause.codes:
+            return cause.error(f"{name}: {cause.sentence}")
+    return StoreError(f"{name}: the chat store cannot be used ({error})")
+
+
+def _make_private_file(path: Path) -> None:
+    """Create the file if need be, readable by its owner only. SQLite gives its journal the same mode."""
+    try:
+        missing = not path.parent.exists()
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if missing:
+            path.parent.chmod(0o700)
+        handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+        try:
+            if os.fstat(handle).st_mode & 0o077:
+                os.fchmod(handle, 0o600)
+        finally:
+            os.close(handle)
+    except OSError as error:
+        raise StoreError(
+            f"{path}: the chat store cannot be opened ({error.strerror}); --no-log chats without one"
+        ) from None
+
+
+def _statements(script: str) -> Iterator[str]:
+    """The statements of a script, of which each runs in the open transaction."""
+    statement = ""
+    for line in script.splitlines(keepends=True):
+        statement += line
+        if sqlite3.complete_statement(statement):
+            yield statement
+            statement = ""
+
+
+def store_path() -> Path:
+    """Return ``$XDG_DATA_HOME/logitsmith/chats.db`` or ``~/.local/share/logitsmith/chats.db``.
+
+    Raises ``StoreError`` for a user without a home folder.
+    """
+    try:
+        home: Path | None = Path.home()
+    except RuntimeError:
+        home = None
+    data = _data_home(os.environ, home)
+    if data is None:
+        raise StoreError("there is no home folder to store chats in; set XDG_DATA_HOME, or give --no-log")
+    return data / "logitsmith" / "chats.db"
+
+
+def _data_home(environment: Mapping[str, str], home: Path | None) -> Path | None:
+    configured = Path(environment.get("XDG_DATA_HOME", ""))
+    # The XDG specification has relative paths ignored.
+    return configured if configured.is_absolute() else home and home / ".local" / "share"

@@ -1,0 +1,536 @@
+"""Answers in a conversation: new, again, continued, and replayed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from time import monotonic
+from typing import TYPE_CHECKING, Any
+
+from ...common.text import count_noun
+from .conversation import AnswerWriter, Conversation, Report
+from .prompt import (
+    ContextUse,
+    FittedMessages,
+    OnFull,
+    PromptMaker,
+    ReasoningSplitter,
+    template_messages,
+    text_behind,
+    warning_of,
+)
+from .records import AnswerRecipe, ChatError, ReplayError, StoredAnswer, StoredMessage
+
+if TYPE_CHECKING:
+    from ...engine.model import Model
+    from ...engine.templates import ChatTemplate
+    from ...grammars.constraint import Constraint
+    from ...grammars.spec import GrammarSpec
+    from ...logprobs.events import Done, Event, Token
+    from ...samplers.chain import StepSpec
+
+_SECONDS_BETWEEN_WRITES = 0.1
+
+
+def visible_text(token: Token, template: ChatTemplate) -> str:
+    """The text of a token, with the tags of reasoning, which some models write as control tokens."""
+    tags = template.reasoning_tags
+    if not token.special or tags is None:
+        return token.text
+    piece = token.data.decode("utf-8", "replace")
+    return piece if any(piece in tag for tag in (tags.start, tags.end, *tags.answer_marks)) else token.text
+
+
+class AnswerRecording:
+    """Passes the events of an answer on, and stores it."""
+
+    def __init__(
+        self,
+        conversation: Conversation,
+        parent: StoredMessage,
+        recipe: AnswerRecipe,
+        prompt_ids: tuple[int, ...],
+        beginning: str,
+        template: ChatTemplate,
+    ) -> None:
+        """Begin the record of an answer.
+
+        Args:
+            conversation: where it belongs.
+            parent: the message that it answers.
+            recipe: what it is made with.
+            prompt_ids: the tokens that the model reads.
+            beginning: the text that the model goes on from.
+            template: its tags of reasoning are part of the text.
+        """
+        self._conversation, self._parent, self._recipe = conversation, parent, recipe
+        self._prompt_ids, self._beginning, self._template = prompt_ids, beginning, template
+        self._writer: AnswerWriter | None = None
+        self._content = beginning
+        self._token_ids: list[int] = []
+        self._next_write = 0.0
+        self._is_finished = False
+
+    def record(self, events: Iterator[Event]) -> Generator[Event, None, None]:
+        """Yield the events. If whoever takes them stops early, what is there is stored."""
+        from ...logprobs.events import Done, Start, Token
+
+        cached_tokens = 0
+        try:
+            for event in events:
+                if isinstance(event, Token):
+                    self._add(event)
+                elif isinstance(event, Done):
+                    self._content += event.rest
+                    self._finish(_result_of(event, cached_tokens))
+                elif isinstance(event, Start):
+                    cached_tokens = event.cached_tokens
+                yield event
+        finally:
+            self._finish({"finish_reason": "interrupted"})
+
+    def _add(self, token: Token) -> None:
+        self._token_ids.append(token.id)
+        self._content += visible_text(token, self._template)
+        if self._writer is None:
+            self._writer = self._conversation.begin_answer(
+                self._parent, self._recipe, self._prompt_ids, self._beginning
+            )
+        if monotonic() >= self._next_write:
+            self._writer.grow(self._content, self._token_ids)
+            self._next_write = monotonic() + _SECONDS_BETWEEN_WRITES
+
+    def _finish(self, result: dict[str, Any]) -> None:
+        if self._writer is not None and not self._is_finished:
+            self._writer.finish(self._content, self._token_ids, result)
+        self._is_finished = True
+
+
+def _result_of(done: Done, cached_tokens: int) -> dict[str, Any]:
+    return {
+        "finish_reason": done.finish_reason,
+        "stop": done.stop,
+        "complete": done.complete,
+        "usage": {
+            "prompt_tokens": done.prompt_tokens,
+            "cached_tokens": cached_tokens,
+            "completion_tokens": done.completion_tokens,
+        },
+        "timings": asdict(done.timings),
+    }
+
+
+@dataclass(frozen=True)
+class AnswerSettings:
+    """What an answer is made with. The fields mean what the arguments of `generate` mean.
+
+    Attributes:
+        steps: the chain, as `Settings.steps` has it.
+        seed: the seed.
+        max_tokens: None: until the model ends its answer or the context is full.
+        stop: the stop texts.
+        grammar: None: without one.
+        complete_sentence: complete what ``max_tokens`` would cut off.
+        jump: read forced tokens in one batch.
+        lookup: guess up to so many tokens.
+        top_logprobs: how many logprobs the events have; None: none.
+        trace: how many candidates the events' traces have; None: they have none.
+    """
+
+    steps: Sequence[StepSpec]
+    seed: int
+    max_tokens: int | None = None
+    stop: Sequence[str] = ()
+    grammar: GrammarSpec | None = None
+    complete_sentence: bool = False
+    jump: bool = True
+    lookup: int = 0
+    top_logprobs: int | None = None
+    trace: int | None = None
+
+
+def recipe_of(
+    settings: AnswerSettings, chain: Sequence[object], model: dict[str, Any], dropped: int
+) -> AnswerRecipe:
+    """What is stored of an answer to make it again.
+
+    Args:
+        settings: what it is made with.
+        chain: the steps with their parameters, as a preset writes them.
+        model: the `model_record` of the model.
+        dropped: how many messages after the system message are left out of its prompt.
+    """
+    from ...engine.generation import versions
+
+    return AnswerRecipe(
+        model=model,
+        chain=list(chain),
+        seed=settings.seed,
+        grammar=None if settings.grammar is None else asdict(settings.grammar),
+        stop=list(settings.stop),
+        max_tokens=settings.max_tokens,
+        versions=versions(),
+        dropped=dropped,
+        options={
+            "complete_sentence": settings.complete_sentence,
+            "jump": settings.jump,
+            "lookup": settings.lookup,
+        },
+    )
+
+
+def model_record(model: Model) -> dict[str, Any]:
+    """What is stored of a model: its name and path, and what its logits depend on. Raises ``ModelError``."""
+    return {"name": model.name, "path": str(model.path.absolute()), **model.identity()}
+
+
+def constraint_of(model: Model, spec: GrammarSpec | None, beginning: str) -> Constraint | None:
+    """The constraint of an answer, which has a beginning already; None without a grammar.
+
+    Raises ``GrammarError``; ``ChatError`` for a beginning that the grammar does not allow.
+    """
+    if spec is None:
+        return None
+    from ...engine.generation import start_constraint
+    from ...grammars.errors import GrammarError
+
+    constraint = start_constraint(spec, model)
+    try:
+        for token in model.vocabulary.tokenize(beginning.encode()) if beginning else ():
+            constraint.accept(token)
+    except GrammarError as error:
+        raise ChatError(f"the answer's beginning does not match the grammar: {error}") from None
+    return constraint
+
+
+def replay(
+    model: Model,
+    answer: StoredAnswer,
+    trace: int | None = None,
+    count: int | None = None,
+    *,
+    is_interrupted: Callable[[], bool] | None = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> Iterator[Event]:
+    """Yield the events of a stored answer again; see `ChatSession.replay`.
+
+    Args:
+        model: the model.
+        answer: the answer.
+        trace: how many candidates the events' traces have; None: they have none.
+        count: make only its first tokens; None: all.
+        is_interrupted: once it returns True, this ends.
+        progress: called while the prompt is read.
+    """
+    from ...engine.generation import generate
+    from ...grammars.spec import GrammarSpec
+    from ...logprobs.events import Token
+    from ...samplers.building import build
+
+    recipe = answer.recipe
+    spec = None if recipe.grammar is None else GrammarSpec(**recipe.grammar)
+    options = recipe.options
+    length = len(answer.token_ids) if count is None else min(count, len(answer.token_ids))
+    # What completes a sentence comes after the length that was set.
+    is_completed = recipe.max_tokens is not None and length > recipe.max_tokens
+    events = generate(
+        model,
+        answer.prompt_ids,
+        build(recipe.chain, seed=recipe.seed, vocab=model.vocabulary),
+        constraint_of(model, spec, answer.beginning),
+        stop=recipe.stop,
+        max_tokens=recipe.max_tokens if is_completed else length,
+        complete_sentence=is_completed,
+        jump=options.get("jump", True),
+        lookup=options.get("lookup", 0),
+        trace=trace,
+        exact_reuse=True,
+        progress=progress,
+        is_interrupted=is_interrupted,
+    )
+    for event in events:
+        if isinstance(event, Token) and event.id != answer.token_ids[event.index]:
+            raise ReplayError(f"token {event.index} comes out differently now: {_what_changed(model, answer)}")
+        yield event
+
+
+def check_model(loaded: dict[str, Any], answer: StoredAnswer) -> None:
+    """Raise ``ReplayError`` if another model made an answer. ``loaded``: the `model_record` of the one here."""
+    record = answer.recipe.model
+    if record.get("fingerprint") != loaded["fingerprint"]:
+        raise ReplayError(
+            f"{record.get('name')} made this answer, and {loaded['name']} is loaded; start gen chat with"
+            f" -m {record.get('path')} to see why"
+        )
+
+
+def _what_changed(model: Model, answer: StoredAnswer) -> str:
+    """What is known to be different from when the answer was made."""
+    from ...engine.generation import versions
+
+    recipe = answer.recipe
+    now, before = {**model_record(model), **versions()}, {**recipe.model, **recipe.versions}
+    changed = [name for name in now if name not in ("name", "path") and now[name] != before.get(name)]
+    if not changed:
+        return "another build of llama.cpp or another processor made it"
+    return "it was made with " + ", ".join(f"{name} {before.get(name)} (now {now[name]})" for name in changed)
+
+
+_NOTHING_TO_ANSWER = "there is no message of yours to answer"
+
+
+class ChatSession:
+    """A model that answers in a conversation.
+
+    The answers are those that `generate` gives for the same messages and seed in an empty context, token by token.
+
+    Attributes: ``model``, ``conversation``; ``on_full``, what to do when the conversation does not fit: ``stop``
+    or ``drop`` the oldest turns; ``dropped``, how many messages the last answer went without.
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        conversation: Conversation,
+        report: Report,
+        template: ChatTemplate | None = None,
+        on_full: OnFull = "stop",
+    ) -> None:
+        """Open the session.
+
+        Args:
+            model: the model.
+            conversation: where the messages are.
+            report: called with a sentence that the user should see.
+            template: the chat template; None: the model's own.
+            on_full: what to do when the conversation does not fit into the context.
+
+        Raises ``ModelError`` if there is no chat template.
+        """
+        from ...engine.templates import open_chat_template
+
+        self.model, self.conversation, self.on_full = model, conversation, on_full
+        self.template = template or open_chat_template(model)
+        self.dropped = 0
+        self._report = report
+        # Known from the beginning on: the file may be moved while its model is in memory.
+        self._model_record = model_record(model)
+        self._prompts = PromptMaker(model, self.template, on_full, report)
+
+    def answer(
+        self,
+        settings: AnswerSettings,
+        *,
+        is_interrupted: Callable[[], bool] | None = None,
+        progress: Callable[[int, int], None] | None = None,
+    ) -> Generator[Event, None, None]:
+        """Answer the message of the user at which the conversation stands.
+
+        Yields the events of `generate`. The answer is stored while it grows; when the last event comes, the
+        conversation stands at it. If no token was made, nothing is stored. Close what is not taken to its end.
+
+        Args:
+            settings: what it is made with.
+            is_interrupted: once it returns True, the answer ends, and what is there is kept.
+            progress: called while the prompt is read.
+
+        Raises ``ChatError``, ``ContextFullError``, ``StoreError`` and what `generate` raises.
+        """
+        head = self.conversation.head
+        if head is None or head.role != "user":
+            raise ChatError(_NOTHING_TO_ANSWER)
+        return self._generate(head, "", settings, is_interrupted, progress)
+
+    def regenerate(
+        self,
+        settings: AnswerSettings,
+        *,
+        is_interrupted: Callable[[], bool] | None = None,
+        progress: Callable[[int, int], None] | None = None,
+    ) -> Generator[Event, None, None]:
+        """Answer the last message of the user again; the answers stand side by side. For the rest see `answer`."""
+        return self._generate(self._last_user(), "", settings, is_interrupted, progress)
+
+    def continue_from(
+        self,
+        text: str,
+        settings: AnswerSettings,
+        *,
+        is_interrupted: Callable[[], bool] | None = None,
+        progress: Callable[[int, int], None] | None = None,
+    ) -> Generator[Event, None, None]:
+        """Answer the last message of the user with a text that the model goes on from.
+
+        The events are those of the new part. The message that is stored begins with ``text``. Raises as `answer`
+        does.
+
+        Args:
+            text: the beginning of the answer.
+            settings: what the rest is made with.
+            is_interrupted: see `answer`.
+            progress: see `answer`.
+        """
+        return self._generate(self._last_user(), text, settings, is_interrupted, progress)
+
+    def splitter(self, beginning: str = "") -> ReasoningSplitter:
+        """Return what divides the next answer into reasoning and the rest; feed it `visible_text` of each token.
+
+        ``beginning``: the text that the answer goes on from.
+        """
+        user = self.conversation.last_user()
+        begun = beginning
+        if user is not None:
+            messages = template_messages(self.conversation.path_to(user), self.template)
+            begun = text_behind(messages, self.template) + beginning
+        return ReasoningSplitter(self.template.reasoning_tags, begun)
+
+    def prompt_of_answer(self, beginning: str) -> tuple[int, ...]:
+        """The tokens that the model reads to go on with an answer to the last message of the user.
+
+        ``beginning``: what is there of the answer. Raises ``ChatError``, ``ContextFullError``.
+        """
+        return self._prompts.tokens(self._fit(self._last_user(), beginning, None).messages, beginning)
+
+    def check_message(self, text: str, replaced: StoredMessage | None, max_tokens: int | None) -> None:
+        """Check that a message of the user would fit, before it is added.
+
+        Args:
+            text: the message.
+            replaced: the message in whose place it would be put; None: behind the head.
+            max_tokens: how long its answer may be; None: any length.
+
+        Raises ``ContextFullError``, and ``ModelError`` where the chat template rejects the messages.
+        """
+        path = self.conversation.messages_with_user(text, replaced)
+        self._prompts.fit(path, self._dropped_before(path), max_tokens, is_resumable=self._is_resumable)
+
+    def use(self) -> ContextUse:
+        """How much of the context the conversation takes at this place, without the messages that are left out."""
+        messages = self.conversation.messages()
+        return self._prompts.use(messages, self._dropped_before(messages))
+
+    def warning(self) -> str | None:
+        """A sentence on a context that is nearly full; None while there is room."""
+        return warning_of(self.use(), self.on_full == "drop", self._is_resumable)
+
+    def replay(
+        self,
+        answer: StoredAnswer,
+        trace: int | None = None,
+        count: int | None = None,
+        *,
+        is_interrupted: Callable[[], bool] | None = None,
+        progress: Callable[[int, int], None] | None = None,
+    ) -> Iterator[Event]:
+        """Make an answer again, as it was made before, and yield the same events. Nothing is stored.
+
+        Args:
+            answer: the answer, see `Conversation.answer_record`.
+            trace: how many candidates the events' traces have; None: they have none.
+            count: make only its first tokens; None: all.
+            is_interrupted: once it returns True, this ends.
+            progress: called while the prompt is read.
+
+        Raises ``ReplayError`` when the model is another one, or as soon as a token is.
+        """
+        check_model(self._model_record, answer)
+        return replay(self.model, answer, trace, count, is_interrupted=is_interrupted, progress=progress)
+
+    @property
+    def _is_resumable(self) -> bool:
+        return self.conversation.is_stored and self.conversation.id is not None
+
+    def _last_user(self) -> StoredMessage:
+        message = self.conversation.last_user()
+        if message is None:
+            raise ChatError(_NOTHING_TO_ANSWER)
+        return message
+
+    def _generate(
+        self,
+        parent: StoredMessage,
+        beginning: str,
+        settings: AnswerSettings,
+        is_interrupted: Callable[[], bool] | None,
+        progress: Callable[[int, int], None] | None,
+    ) -> Generator[Event, None, None]:
+        """Answer a message.
+
+        Args:
+            parent: the message.
+            beginning: the text that the model goes on from.
+            settings: what the answer is made with.
+            is_interrupted: once it returns True, the answer ends.
+            progress: called while the prompt is read.
+        """
+        from ...engine.generation import generate
+        from ...samplers.building import build
+
+        model = self.model
+        fitted = self._fit(parent, beginning, settings.max_tokens)
+        prompt_ids = self._prompts.tokens(fitted.messages, beginning)
+        chain = build(list(settings.steps), seed=settings.seed, vocab=model.vocabulary)
+        constraint = constraint_of(model, settings.grammar, beginning)
+        recipe = recipe_of(settings, chain.config, self._model_record, fitted.dropped)
+        recording = AnswerRecording(self.conversation, parent, recipe, prompt_ids, beginning, self.template)
+        events = generate(
+            model,
+            prompt_ids,
+            chain,
+            constraint,
+            stop=list(settings.stop),
+            max_tokens=settings.max_tokens,
+            top_logprobs=settings.top_logprobs,
+            complete_sentence=settings.complete_sentence,
+            jump=settings.jump,
+            lookup=settings.lookup,
+            trace=settings.trace,
+            exact_reuse=True,
+            progress=progress,
+            is_interrupted=is_interrupted,
+        )
+        return recording.record(events)
+
+    def _fit(self, parent: StoredMessage, beginning: str, max_tokens: int | None) -> FittedMessages:
+        """The messages that go into the prompt of an answer; reports it if more are left out than before."""
+        path = self.conversation.path_to(parent)
+        before = self._dropped_before(path)
+        fitted = self._prompts.fit(path, before, max_tokens, beginning, self._is_resumable)
+        self.dropped = fitted.dropped
+        if fitted.dropped > before:
+            count = count_noun(fitted.dropped, "message")
+            self._report(f"the context is full: the oldest {count} after the system message are left out now")
+        return fitted
+
+    def _dropped_before(self, path: Sequence[StoredMessage]) -> int:
+        """How many messages the last answer on this path went without."""
+        for message in reversed(path):
+            if message.role == "assistant" and (record := self.conversation.answer_record(message)) is not None:
+                return record.recipe.dropped
+        return 0
+
+
+def keep_prompt_cache(model: Model, path: Path, report: Report) -> None:
+    """Write what a model has read, for `take_up_prompt_cache`. Reports it if that is not possible."""
+    from ...engine.prompt_cache import PromptCacheError, save_prompt_cache
+
+    try:
+        save_prompt_cache(model, path)
+    except PromptCacheError as error:
+        report(f"the prompt cache is not written: {error}")
+
+
+def take_up_prompt_cache(model: Model, path: Path, report: Report) -> None:
+    """Take up what a model has read in an earlier session. Reports a file that does not fit.
+
+    A file that does not exist yet is none.
+    """
+    from ...engine.prompt_cache import PromptCacheError, load_prompt_cache
+
+    try:
+        load_prompt_cache(model, path)
+    except PromptCacheError as error:
+        if isinstance(error.__cause__, FileNotFoundError):
+            return
+        report(f"the prompt cache is not used: {error}")

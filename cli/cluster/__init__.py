@@ -1,1 +1,0 @@
-"""Commands that compute on a cluster: what the driver and its workers do."""

@@ -1,0 +1,241 @@
+"""Lines of JSON, CSV or plain text, from files and slow pipes."""
+
+from __future__ import annotations
+
+import codecs
+import csv
+import io
+import json
+import re
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from hashlib import sha256
+from queue import Empty, Queue
+from threading import Thread
+from typing import IO, Any, BinaryIO, Generic, TypeVar
+
+from ...common.errors import LogitsmithError
+from ...common.files import MAX_LINE_BYTES, bounded_lines
+from ...common.strict_json import json_problem, parse_strict_json
+
+
+class InvalidLineError(LogitsmithError):
+    """A line that cannot be used. The message says what is wrong with it."""
+
+
+def number_lines(file: IO[bytes]) -> Iterator[tuple[int, bytes]]:
+    """Number the lines from 1, without spaces around them and a byte order mark; empty lines are left out.
+
+    Raises ``InputTooLargeError``.
+    """
+    for number, line in enumerate(bounded_lines(file), 1):
+        text = (line.removeprefix(codecs.BOM_UTF8) if number == 1 else line).strip()
+        if text:
+            yield number, text
+
+
+def parse_object(line: bytes) -> dict[str, Any]:
+    """Return the JSON object of a line. Raises ``InvalidLineError``."""
+    if line.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        raise InvalidLineError("it is UTF-16; save the file as UTF-8")
+    try:
+        value = parse_strict_json(line)
+        json.dumps(value, ensure_ascii=False).encode()
+    except UnicodeDecodeError:
+        raise InvalidLineError("it is not UTF-8") from None
+    except UnicodeEncodeError:
+        raise InvalidLineError("it holds half of a surrogate pair") from None
+    except json.JSONDecodeError as error:
+        raise InvalidLineError(f"it is not JSON: {json_problem(error)}, at character {error.pos + 1}") from None
+    except (ValueError, RecursionError) as error:
+        raise InvalidLineError(f"it is not JSON that can be read: {str(error).split(';')[0]}") from None
+    if not isinstance(value, dict):
+        raise InvalidLineError("it is not an object")
+    return value
+
+
+_BRACES = re.compile(r"\{\{|\}\}|\{([^{}]*)\}|[{}]")
+
+
+class PromptTemplate:
+    """A text with ``{column}`` in it; ``{{`` and ``}}`` stand for braces.
+
+    Raises ``InvalidLineError`` for a lone brace, and for a text without a column.
+    """
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        fields = [match for match in _BRACES.finditer(text) if match[0] not in ("{{", "}}")]
+        if any(match[1] is None for match in fields):
+            raise InvalidLineError(f"{text!r} has a lone brace; write {{{{ or }}}} for one")
+        self.columns = [match[1] for match in fields]
+        if not self.columns:
+            raise InvalidLineError(f"{text!r} names no column, such as {{text}}")
+
+    def check(self, header: list[str]) -> None:
+        """Raise ``InvalidLineError`` unless the first row names each column of the template exactly once."""
+        if not header:
+            raise InvalidLineError("the file is empty; its first row names the columns")
+        missing = [column for column in self.columns if column not in header]
+        if missing:
+            known = ", ".join(map(repr, header))
+            raise InvalidLineError(f"there is no column {missing[0]!r}; the first row has: {known}")
+        duplicates = [name for name in header if header.count(name) > 1]
+        if duplicates:
+            raise InvalidLineError(f"two columns are named {duplicates[0]!r}")
+
+    def fill(self, values: dict[str, str]) -> str:
+        """Return the prompt of a row; ``values``: its fields by column."""
+        return _BRACES.sub(lambda match: match[0][0] if match[1] is None else values[match[1]], self._text)
+
+
+_WAIT_SECONDS = 0.1
+"""How long the batch waits for a line while it has nothing to do: short, so that Ctrl-C is seen soon."""
+_MAX_LINES_AHEAD = 1024
+"""Lines that are read before they are asked for; a longer pipe waits, so that memory does not grow with it."""
+
+Item = TypeVar("Item")
+
+
+@dataclass(frozen=True)
+class InputLine:
+    """A line of the input.
+
+    ``number`` counts from 1. ``content`` is the object, or what is wrong with the line. ``digest`` names the text
+    of the line: it changes when the text does.
+    """
+
+    number: int
+    content: dict[str, Any] | InvalidLineError
+    digest: str
+
+
+def read_input_lines(file: BinaryIO, template: PromptTemplate | None) -> Iterator[InputLine]:
+    """Read JSONL; with a template, CSV whose columns the template names."""
+    return read_json_lines(file) if template is None else read_csv_lines(file, template)
+
+
+def count_input_lines(file: BinaryIO, template: PromptTemplate | None) -> int:
+    """How many lines `read_input_lines` would yield."""
+    lines: Iterator[object] = number_lines(file) if template is None else read_csv_lines(file, template)
+    return sum(1 for _ in lines)
+
+
+class BackgroundItems(Generic[Item]):
+    """Items that a thread reads, for input that may come slowly. What reading raises, `next` raises."""
+
+    def __init__(self, items: Iterator[Item]) -> None:
+        self._queue: Queue[Item | _End] = Queue(_MAX_LINES_AHEAD)
+        Thread(target=self._read, args=(items,), daemon=True).start()
+
+    def _read(self, items: Iterator[Item]) -> None:
+        try:
+            for item in items:
+                self._queue.put(item)
+            self._queue.put(_End(None))
+        except BaseException as error:
+            self._queue.put(_End(error))
+
+    def next(self, wait: bool) -> Item | None:
+        """Return the next item, or None if none has come yet; ``wait`` allows it a moment to come.
+
+        Raises ``StopIteration`` at the end of the input.
+        """
+        try:
+            item = self._queue.get(timeout=_WAIT_SECONDS) if wait else self._queue.get_nowait()
+        except Empty:
+            return None
+        if isinstance(item, _End):
+            raise item.error or StopIteration
+        return item
+
+
+def as_they_come(
+    items: Iterable[Item] | BackgroundItems[Item], is_idle: Callable[[], bool]
+) -> Iterator[Item | None]:
+    """Yield items, and None where none has come yet; ``is_idle``: True if one may be waited for."""
+    if not isinstance(items, BackgroundItems):
+        yield from items
+        return
+    while True:
+        try:
+            item = items.next(wait=is_idle())
+        except StopIteration:
+            return
+        yield item
+
+
+@dataclass(frozen=True)
+class _End:
+    """The end of the input. ``error``: what ended it too early."""
+
+    error: BaseException | None
+
+
+def read_json_lines(file: BinaryIO) -> Iterator[InputLine]:
+    """Read one object a line; empty lines are skipped."""
+    for number, text in number_lines(file):
+        yield InputLine(number, _parse(text), _digest(text))
+
+
+def _parse(text: bytes) -> dict[str, Any] | InvalidLineError:
+    try:
+        return parse_object(text)
+    except InvalidLineError as error:
+        return error
+
+
+def _digest(data: bytes) -> str:
+    return sha256(data).hexdigest()[:16]
+
+
+def read_csv_lines(file: BinaryIO, template: PromptTemplate) -> Iterator[InputLine]:
+    """Read CSV: each row becomes a request in the short form, with the prompt that the row makes.
+
+    A column ``custom_id`` or ``id`` becomes the request's id. A row's number is that of its
+    first line. Raises ``InvalidLineError`` if the first row does not name the template's columns.
+    """
+    csv.field_size_limit(MAX_LINE_BYTES)  # of characters; a field may have many lines
+    text = io.TextIOWrapper(file, encoding="utf-8-sig", errors="surrogateescape", newline="")
+    try:
+        rows = csv.reader(bounded_lines(text), strict=True)
+        try:
+            columns = next(rows, [])
+        except csv.Error as error:
+            raise InvalidLineError(f"the first row is not CSV: {error}") from None
+        template.check(columns)
+        yield from _read_rows(rows, columns, template)
+    finally:
+        if not text.closed:  # a batch that ends early closes the file before this generator
+            text.detach()
+
+
+def _read_rows(rows: Any, columns: list[str], template: PromptTemplate) -> Iterator[InputLine]:
+    while True:
+        number = rows.line_num + 1
+        try:
+            row = next(rows, None)
+        except csv.Error as error:
+            reason = f"the row that begins here is not CSV: {error}"
+            yield InputLine(number, InvalidLineError(reason), _digest(reason.encode()))
+            continue
+        if row is None:
+            return
+        if row:
+            digest = _digest(repr(row).encode(errors="surrogateescape"))
+            yield InputLine(number, _fill_template(row, columns, template), digest)
+
+
+def _fill_template(
+    row: list[str], columns: list[str], template: PromptTemplate
+) -> dict[str, Any] | InvalidLineError:
+    if len(row) != len(columns):
+        return InvalidLineError(f"it has {len(row)} fields, and the first row names {len(columns)}")
+    values = dict(zip(columns, row, strict=True))
+    try:
+        prompt = template.fill(values)
+        "".join(row).encode()
+    except UnicodeEncodeError:
+        return InvalidLineError("it is not UTF-8")
+    request_id = next((values[name] for name in ("custom_id", "id") if values.get(name)), None)
+    return {"prompt": prompt} if request_id is None else {"id": request_id, "prompt": prompt}

@@ -1,0 +1,320 @@
+"""Presets, grammars and chains by their names or files."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ...common.errors import UsageError
+from ...common.files import input_name, is_stdin, read_input
+from ..errors import note
+
+if TYPE_CHECKING:
+    from ...grammars.spec import GrammarSpec
+    from ...presets.foreign.draft import Imported, MissingSectionError
+    from ...presets.foreign.formats import LoadedPreset
+    from ...presets.preset import Preset
+    from ...samplers.chain import StepSpec
+
+_GGUF = b"GGUF"
+_TOOLS = {
+    "webui": "a preset of text-generation-webui",
+    "sillytavern": "a preset of SillyTavern (text completion)",
+    "koboldai": "a preset of KoboldAI",
+    "koboldcpp": "a preset of KoboldCpp",
+    "huggingface": "a generation_config.json of Hugging Face",
+    "ollama": "a Modelfile of Ollama",
+    "tabbyapi": "sampler overrides of TabbyAPI",
+    "llama.cpp": "settings of llama.cpp",
+    "lmstudio": "a preset of LM Studio",
+}
+"""What a file of each format is called."""
+
+
+def open_preset(name: str, *, is_quiet: bool = False) -> Preset:
+    """Return the preset of a name or a file, which may be another tool's or a model.
+
+    Args:
+        name: what `--preset` takes, save ``model``.
+        is_quiet: nothing is reported.
+
+    Raises ``PresetError``, which names the command that helps, if the file alone does not say what is meant.
+    """
+    from ...presets.errors import PresetError
+    from ...presets.foreign.formats import LoadedPreset
+    from ...presets.preset import load_preset
+    from ...presets.search import names_file, split_section
+
+    if not names_file(name):
+        return load_preset(name)
+    file, section = split_section(name)
+    if _is_gguf(Path(file)):
+        if section is not None:
+            raise PresetError(f"{file}: a model holds one preset only, and no section {section!r}")
+        imported = _import_gguf(Path(file))
+        loaded = LoadedPreset(imported.preset, "llama.cpp", tuple(imported.reported))
+    else:
+        loaded = _load(name, file)
+    if loaded.format is not None and not is_quiet:
+        _report_import(name, loaded.format, loaded.reported)
+    return loaded.preset
+
+
+def preset_text(name: str) -> str:
+    """Return the YAML of a preset: the text of a preset of gen, otherwise the imported preset.
+
+    Args:
+        name: a name or a file, which may be another tool's or a model.
+
+    Raises ``PresetError`` and ``OSError``. A faulty preset of gen is returned as it is.
+    """
+    from ...presets.errors import PresetError
+    from ...presets.foreign.formats import import_text, is_foreign
+    from ...presets.search import find_preset, names_file, split_section
+
+    if not names_file(name):
+        return read_input(find_preset(name).path).decode("utf-8", "replace")
+    file, section = split_section(name)
+    if _is_gguf(Path(file)):
+        imported = import_file(Path(file), None, section)
+    else:
+        text = read_input(Path(file)).decode("utf-8-sig", "replace")
+        with _errors_that_help(file):
+            if not is_foreign(text, file):
+                if section is not None:
+                    raise PresetError(f"{file}: the file holds one preset only, and no section {section!r}")
+                return text
+            imported = import_text(text, file, section=section)
+    _report_import(name, imported.format, imported.reported)
+    return imported.yaml_text()
+
+
+def preset_of_model(metadata: Mapping[str, str]) -> Preset | None:
+    """Return the preset that the model's author put into the GGUF, or None; reports what has no effect."""
+    from ...presets.foreign.formats import import_metadata
+
+    imported = import_metadata(metadata)
+    if imported is None:
+        return None
+    report(imported.reported)
+    return imported.preset
+
+
+def import_file(path: Path, format_name: str | None, section: str | None) -> Imported:
+    """Return the import of a file of another tool, of a GGUF, or of stdin for ``-``.
+
+    Raises ``PresetError``, also for a preset of gen, and ``OSError``.
+    """
+    from ...presets.errors import PresetError
+    from ...presets.foreign.formats import import_preset, import_text
+
+    if _is_gguf(path):
+        if section is not None:
+            raise PresetError(f"{path}: a model holds one preset only, and no section {section!r}")
+        if format_name not in (None, "llama.cpp"):
+            raise PresetError(f"{path}: it is a GGUF file, whose settings are llama.cpp's; leave --from out")
+        return _import_gguf(path)
+    if is_stdin(path):
+        from ...presets.yaml_reader import MAX_FILE_BYTES, decode_text
+
+        text = decode_text(read_input(path, MAX_FILE_BYTES), input_name(path))
+        imported = import_text(text, input_name(path), format_name, section)
+    else:
+        imported = import_preset(path, format_name, section)
+    return imported
+
+
+def report(sentences: Iterable[str]) -> None:
+    """Print a note for each thing that could not be carried over."""
+    for sentence in sentences:
+        note(sentence)
+
+
+def _report_import(name: str, format_name: str, sentences: Iterable[str]) -> None:
+    note(f"{name}: read as {_TOOLS[format_name]}")
+    report(sentences)
+
+
+def list_sections(error: MissingSectionError, usage: str) -> str:
+    """Return a message that lists the presets of a file, each on a line: there may be a hundred.
+
+    ``usage`` shows how one of them is chosen.
+    """
+    names = "".join(f"\n  {name}" for name in error.names)
+    return f"{error.origin}: the file holds {len(error.names)} presets; choose one by {usage}:{names}"
+
+
+def _load(name: str, file: str) -> LoadedPreset:
+    from ...presets.foreign.formats import load_any_preset
+
+    with _errors_that_help(file):
+        return load_any_preset(name)
+
+
+@contextmanager
+def _errors_that_help(file: str) -> Iterator[None]:
+    """Name in an error the command that says what the file alone does not."""
+    from ...presets.errors import PresetError
+    from ...presets.foreign.draft import MissingSectionError
+    from ...presets.foreign.formats import AmbiguousFormatError
+
+    try:
+        yield
+    except MissingSectionError as error:
+        raise PresetError(list_sections(error, f"-P {shlex.quote(f'{file}#NAME')}")) from None
+    except AmbiguousFormatError as error:
+        raise PresetError(f"{error}: gen presets import {shlex.quote(file)} --from FORMAT --save NAME") from None
+
+
+def _is_gguf(path: Path) -> bool:
+    """True for a file that begins as a GGUF does. A pipe is not opened: it can be read only once."""
+    try:
+        if not path.is_file():
+            return False
+        with path.open("rb") as file:
+            return file.read(len(_GGUF)) == _GGUF
+    except (OSError, ValueError):
+        return False
+
+
+def _import_gguf(path: Path) -> Imported:
+    from ...models.gguf import read_metadata
+    from ...presets.errors import PresetError
+    from ...presets.foreign.formats import import_metadata
+
+    imported = import_metadata(read_metadata(path))
+    if imported is None:
+        raise PresetError(f"{path}: this model names no sampling settings (general.sampling.*)")
+    return imported
+
+
+def grammar_folders() -> list[tuple[str, Path]]:
+    """Where grammars are looked for before the library: ./grammars, and the folder of the user's config."""
+    from ...presets.search import config_folder
+
+    user = config_folder() / "grammars"
+    return [("./grammars", Path("grammars")), (str(user), user)]
+
+
+def find_grammar_source(name: str, root: str = "root", *, is_lenient: bool = False) -> GrammarSpec:
+    """A grammar by its name, or by its file, whose ending names the kind. Raises ``GrammarError``."""
+    from ...grammars.errors import GrammarError
+    from ...grammars.spec import KIND_OF_SUFFIX, GrammarSpec, read_grammar_file, resolve_grammar
+
+    path = Path(name)
+    kind = KIND_OF_SUFFIX.get(path.suffix)
+    if kind is not None:
+        if root != "root" and kind != "gbnf":
+            raise GrammarError(f"{name}: --root names a rule of GBNF, and this is a {path.suffix} file")
+        if is_lenient and kind != "json_schema":
+            raise GrammarError(f"{name}: --schema-lenient is for a JSON Schema, and this is a {path.suffix} file")
+        source = read_grammar_file(path)
+        text = source.rstrip("\n") if kind == "regex" else source
+        return GrammarSpec(name, kind, text, root, schema_lenient=is_lenient)
+    if "/" in name or path.suffix:
+        raise GrammarError(
+            f"{name}: the kind of a grammar file is told by its ending: {', '.join(KIND_OF_SUFFIX)}"
+        )
+    if is_lenient:
+        raise GrammarError(f"{name}: --schema-lenient is for a JSON Schema, and this is GBNF")
+    return resolve_grammar({"name": name, "root": root}, grammar_folders())
+
+
+def report_left_out(spec: GrammarSpec) -> None:
+    """Print a note of what is left out of a JSON Schema, if anything is."""
+    if spec.left_out:
+        note(f"left out of the JSON Schema: {', '.join(spec.left_out)}")
+
+
+def report_schema(spec: GrammarSpec) -> None:
+    """Print notes of what is left out of a JSON Schema, and of keys that it allows without a name."""
+    report_left_out(spec)
+    _hint_at_open_object(spec)
+
+
+def _hint_at_open_object(spec: GrammarSpec) -> None:
+    """Few people mean a schema that allows keys which it does not name."""
+    pointer = spec.open_object
+    if pointer is not None:
+        place = f" at {pointer}" if pointer else ""
+        note(f'the JSON Schema allows other keys too{place}; "additionalProperties": false forbids them')
+
+
+def check_grammar(preset: Preset) -> None:
+    """Raise ``GrammarError`` for a preset whose grammar is wrong."""
+    from ...grammars.errors import GrammarError
+    from ...grammars.spec import resolve_grammar
+    from ...presets.settings import preset_folder
+
+    value = {} if preset.grammar is None else preset.grammar
+    try:
+        resolve_grammar(value, grammar_folders(), preset_folder(preset)).check()
+    except GrammarError as error:
+        raise error.within(preset.origin) from None
+
+
+@dataclass(frozen=True)
+class NamedChain:
+    """A chain, under the name or the text that the user gave."""
+
+    name: str
+    steps: tuple[StepSpec, ...]
+
+
+def named_chain(text: str, metadata: Mapping[str, str] | None) -> NamedChain:
+    """Return the chain of a preset, else the one that is written there. A preset's name goes first.
+
+    ``metadata``: the GGUF's, needed for the preset ``model`` only. Raises ``PresetError``, or
+    ``UsageError`` for a text that is neither.
+    """
+    from ...presets.errors import PresetError
+    from ...presets.search import list_presets, names_file
+    from ...presets.settings import resolve_settings
+
+    if text == "model":
+        preset = preset_of_model(metadata or {})
+        if preset is None:
+            raise UsageError("--against: this model names no sampling settings (general.sampling.*)")
+        return NamedChain(text, resolve_settings(preset).steps)
+    if names_file(text) or text in {entry.name for entry in list_presets()}:
+        return NamedChain(text, resolve_settings(open_preset(text)).steps)
+    try:
+        return NamedChain(text, resolve_settings(None, chain=text).steps)
+    except PresetError as error:
+        message = str(error).removeprefix("--chain: ")
+        raise UsageError(f"--against {text!r}: no preset, and no chain: {message}") from None
+
+
+def chat_template_source(text: str, *, is_name_meant: bool = True) -> str:
+    """Return a template for `open_chat_template`: a name, or Jinja, which is read if the text names a file.
+
+    ``is_name_meant``: whether the error for a missing file says that llama.cpp has no such template, either.
+    Raises ``ModelError`` for a text that is none of these.
+    """
+    from ...common.files import TextFileError, read_text_file
+    from ...common.text import nearest_name
+    from ...engine.templates import builtin_chat_templates, is_chat_template
+    from ...models.errors import ModelError
+
+    if is_chat_template(text):
+        return text
+    try:
+        source = read_text_file(Path(text), _MAX_BYTES)
+    except TextFileError as error:
+        hint = ""
+        if is_name_meant and not os.path.lexists(text):
+            near = nearest_name(text, builtin_chat_templates())
+            hint = f"; did you mean {near}?" if near else "; llama.cpp has no template of that name"
+        raise ModelError(f"{text}: {error}{hint}") from None
+    if not is_chat_template(source):
+        raise ModelError(f"{text}: this is no chat template: there is no Jinja in it")
+    return source
+
+
+_MAX_BYTES = 1_000_000
+"""More than the engine compiles: its message names the length that is allowed."""
