@@ -116,7 +116,7 @@ def test_ctrl_c_while_a_prompt_is_read_leaves_no_bar(environment, home, columns)
 
 LINES_BELOW = """
 import os, time
-from logitsmith.cli.render.batch import BatchProgress, show_progress
+from logitsmith.cli.render.batch_progress import BatchProgress, show_progress
 from logitsmith.cli.visible_bar import erase_bar
 print("before", flush=True)
 with show_progress(BatchProgress(10), False, lambda: ["worker 1: 3 answered", "worker 2 on " + "x" * 90]):

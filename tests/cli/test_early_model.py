@@ -37,7 +37,7 @@ def loads(monkeypatch):
         def drop(self):
             loads.append("dropped")
 
-    monkeypatch.setattr("logitsmith.engine.EarlyLoad", Load)
+    monkeypatch.setattr("logitsmith.engine.native.model.EarlyLoad", Load)
     return loads
 
 
@@ -86,7 +86,7 @@ def test_a_wrong_preset_is_told_before_a_wrong_model(gen, command, model, pruned
 
 SLOW_LOAD = """
 import os, sys, time
-from logitsmith.engine.early_load import EarlyLoad
+from logitsmith.engine.native.model import EarlyLoad
 from logitsmith.cli import main
 
 load = EarlyLoad._load
@@ -120,7 +120,7 @@ def test_a_signal_during_the_load(environment, number, seconds, delay):
 
 SLOW_READ = """
 import os, sys, time
-from logitsmith.engine.early_load import EarlyLoad
+from logitsmith.engine.native.model import EarlyLoad
 from logitsmith.cli import main
 
 def report(self, fraction, of=EarlyLoad._report):

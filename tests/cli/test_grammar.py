@@ -274,7 +274,7 @@ def test_the_lines_of_a_batch_are_lenient_too(gen, home):
 
 COUNTING_GEN = """
 import sys
-from logitsmith.grammars.gbnf import gbnf_grammar
+from logitsmith.grammars.gbnf import grammar as gbnf_grammar
 
 class CountedParser(gbnf_grammar.GbnfParser):
     def __init__(self, source):

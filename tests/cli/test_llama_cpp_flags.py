@@ -70,7 +70,7 @@ GPU_FLAGS = {
 
 @pytest.mark.parametrize(("flags", "which"), GPU_FLAGS.items())
 def test_flags_of_gpus_say_once_that_there_is_none(gen, flags, which):
-    supports_gpu = pytest.importorskip("logitsmith.engine").supports_gpu
+    supports_gpu = pytest.importorskip("logitsmith.engine.native.binding").supports_gpu
     if supports_gpu():
         pytest.skip("there is a GPU")
     result = gen(PROMPT, *ONE_TOKEN, *flags.split())

@@ -150,7 +150,6 @@ def test_a_signal_while_python_ends_prints_nothing(environment, number):
 LOST = """
 import ctypes, os, sys, time
 from logitsmith.cli import interrupt, main
-from logitsmith.cli.inputs import score_lines
 from logitsmith.cli.interrupt import interruptible
 from logitsmith.engine import AbortedError
 

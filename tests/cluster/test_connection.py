@@ -35,7 +35,7 @@ def test_another_server_there(ray, greeting):
 def test_without_the_package_the_extra_is_named():
     program = (
         "import sys; sys.modules['ray'] = None\n"
-        "from logitsmith.cluster import ClusterError, connected\n"
+        "from logitsmith.cluster.tasks import ClusterError\nfrom logitsmith.cluster.connection import connected\n"
         "try:\n    connected(None).__enter__()\n"
         "except ClusterError as error:\n    print(error)"
     )

@@ -80,7 +80,7 @@ def test_the_abort_handler_gets_the_reason():
     # In a process of its own, since it ends there; ggml's own function, as its assertions call it.
     program = (
         "import os\n"
-        "from logitsmith.engine import set_abort_handler\n"
+        "from logitsmith.engine.native.binding import set_abort_handler\n"
         "def leave(reason):\n print(reason.strip()[:11], flush=True); os._exit(7)\n"
         "set_abort_handler(leave)\n"
         "from llama_cpp._ggml import libggml\n"

@@ -187,7 +187,7 @@ def test_an_uncaught_exception_reaches_the_abort_handler():
     # In a process of its own, since it ends there. The function throws std::runtime_error.
     program = (
         "import os\n"
-        "from logitsmith.engine import set_abort_handler\n"
+        "from logitsmith.engine.native.binding import set_abort_handler\n"
         "from logitsmith.engine.native.binding import _throw_runtime_error as address\n"
         "import ctypes\n"
         "def leave(reason):\n print(reason, flush=True); os._exit(7)\n"
@@ -204,7 +204,7 @@ def test_a_failed_assertion_after_loading_still_reaches_the_abort_handler(tmp_pa
     path = write_model(tmp_path / "m.gguf", "llama")
     program = (
         "import os, sys\n"
-        "from logitsmith.engine import Model, set_abort_handler\n"
+        "from logitsmith.engine import Model\nfrom logitsmith.engine.native.binding import set_abort_handler\n"
         "def leave(reason):\n print(reason.strip()[-12:], flush=True); os._exit(7)\n"
         "set_abort_handler(leave)\n"
         "Model.load(sys.argv[1]).context\n"

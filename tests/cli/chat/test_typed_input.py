@@ -7,7 +7,7 @@ import pytest
 
 START = """
 import signal
-from logitsmith.cli.chat.terminal.typed_input import TypedInput
+from logitsmith.cli.chat.typed_input import TypedInput
 from prompt_toolkit.application import create_app_session
 from prompt_toolkit.input import create_pipe_input
 from prompt_toolkit.output import DummyOutput
@@ -67,8 +67,8 @@ ACTIONS = {
 }
 AT_EACH_LINE = """
 import sys
-from logitsmith.cli.chat.terminal import loop
-from logitsmith.cli.chat.terminal.chat import Chat
+from logitsmith.cli.chat import loop
+from logitsmith.cli.chat.chat import Chat
 
 def press_again(place):
     '''Type the keys, and SIGINT at the n-th line that runs after the note; returns the exit code.'''
