@@ -29,15 +29,14 @@ from pathlib import Path
 from time import perf_counter, process_time, sleep
 from typing import Any, TypeVar
 
+from logitsmith.cli.command_options import GivenFlags, field_types
+from logitsmith.cli.flags import Options
 from logitsmith.cli.interrupt import Interrupt, interruptible
 from logitsmith.cli.jobs.batch import BatchParts
 from logitsmith.cli.jobs.journal import ExistingResults, ResultJournal
 from logitsmith.cli.jobs.resolve import BatchDefaults, ModelDescription
 from logitsmith.cli.jobs.workers import AnswerLine, ClusterBatch, wait_for_model
 from logitsmith.cli.options.batch import BatchFormat, BatchOptions
-from logitsmith.cli.options.flag import Options
-from logitsmith.cli.options.given import GivenFlags
-from logitsmith.cli.options.signature import field_types
 from logitsmith.cli.render.batch_progress import BatchProgress
 from logitsmith.cluster.connection import HeadWatch, connected
 from logitsmith.cluster.run import ClusterRun, ClusterRunOptions

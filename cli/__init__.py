@@ -26,7 +26,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
                 leave_on_signals()
     except KeyboardInterrupt:  # before a command could handle it, or after its end
-        from .errors import INTERRUPTED
+        from .messages import INTERRUPTED
 
         raise SystemExit(INTERRUPTED) from None
     except RuntimeError as error:

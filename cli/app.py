@@ -1,16 +1,104 @@
-"""The application `gen`, and its start."""
+"""The table of commands, each imported when it is used."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from textwrap import wrap
+from typing import Any
 
 import typer
+from typer.main import get_command
 
-from .errors import BAD_USAGE, fail, prepare_streams, report_failures
-from .group import COMMANDS, Commands
+from .command_line import GenCommand, GenGroup, match_words
+from .flags import HELP, VERSION, DeclaredFlag
+from .messages import BAD_USAGE, fail, prepare_streams, report_failures
+from .startup import import_command
 
-HELP = """Run a GGUF model and choose every token yourself.
+COMMANDS = {
+    "run": ("Generate", "Write on from a prompt, token by token, through your chain of samplers."),
+    "chat": ("Generate", "Talk with a model: change settings, go back, branch, and see why it answers so."),
+    "batch": ("Generate", "Answer a file of requests, several at a time, each as if it were alone."),
+    "next": ("Generate", "Show what the next token would be drawn from, step by step of the chain."),
+    "score": ("Generate", "Score a text by the model's own logprobs, or several continuations of a prompt."),
+    "inspect": (
+        "Look up",
+        "Show runs of gen --format jsonl: tokens tinted by probability, their surprise and entropy.",
+    ),
+    "recover": (
+        "Recover",
+        "Recover the logprobs of all tokens, or of some, from an API that shows a few per call.",
+    ),
+    "recover-basis": ("Recover", "Make a basis of a model's logits, by which a few logprobs give the whole row."),
+    "models": ("Look up", "List the models on this machine, show one, or download one."),
+    "samplers": ("Look up", "List the samplers, or show one: formula, parameters, ranges, source."),
+    "grammars": ("Look up", "List, show, check and sample grammars."),
+    "presets": ("Look up", "List, show, check, import and export presets."),
+    "doctor": ("Set up", "Show what gen finds here, and what is wrong: a page for a bug report."),
+    "completion": ("Set up", "Print the script by which a shell completes gen's command lines."),
+}
+"""The commands, each with its panel in the help and the first sentence of its own help.
+
+They stand here so that `gen --help` need not import the commands. A module in commands/ has its name.
+"""
+
+_OPTIONS = "Options"
+
+
+class Commands(GenGroup):
+    """The commands of `gen`. A command is imported when it is needed."""
+
+    @property
+    def flags(self) -> list[DeclaredFlag]:
+        """The flags of `gen` itself."""
+        return [VERSION, HELP]
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Print the help or the versions, or leave the words to the command that they name."""
+        given = match_words(args, self.flags, ctx.command_path, is_group=True).given
+        if next(iter(given), None) == VERSION.field:
+            from importlib.metadata import version
+
+            print(f"gen {version('logitsmith')} (llama-cpp-python {version('llama-cpp-python')})")
+            raise typer.Exit
+        return super().parse_args(ctx, args)
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """The names, in the order of the help."""
+        return list(COMMANDS)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """The command; None if none has this name."""
+        if cmd_name not in COMMANDS:
+            return None
+        module = import_command(cmd_name)
+        app = getattr(module, "app", None)
+        if app is None:  # a single command, and not a group of them
+            app = typer.Typer(add_completion=False)
+            app.command(cmd_name, cls=GenCommand)(getattr(module, cmd_name.replace("-", "_")))
+        return get_command(app)
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        """Write usage, text, examples, commands and options."""
+        from .help_page import HelpRow, page_width, section, wrap_command_lines, wrap_usage
+
+        width = page_width()
+        intro, examples = (self.help or "").strip("\n").split("\n\n  ", 1)
+        panels: dict[str, list[HelpRow]] = {}
+        for name, (panel, meaning) in COMMANDS.items():
+            panels.setdefault(panel, []).append(HelpRow(name, meaning))
+        panels[_OPTIONS] = [HelpRow(flag.shown_name, flag.flag.help) for flag in self.flags]
+        parts = [
+            wrap_usage("gen PROMPT | COMMAND [OPTIONS]", width),
+            *("\n".join(wrap(paragraph, width, break_on_hyphens=False)) for paragraph in intro.split("\n\n")),
+            wrap_command_lines(examples, width),
+            *(section(title, rows, width) for title, rows in panels.items()),
+            "\n".join(wrap(self.epilog or "", width, break_on_hyphens=False)),
+        ]
+        formatter.write("\n\n".join(parts))
+
+
+INTRODUCTION = """Run a GGUF model and choose every token yourself.
 
 gen "PROMPT" writes on from a prompt; it is short for gen run "PROMPT".
 
@@ -23,7 +111,7 @@ gen "PROMPT" writes on from a prompt; it is short for gen run "PROMPT".
 
 app = typer.Typer(
     name="gen",
-    help=HELP,
+    help=INTRODUCTION,
     epilog="gen run --help lists every option of a run: model, prompt, sampling, output.",
     cls=Commands,
     subcommand_metavar="PROMPT | COMMAND [ARGS]...",

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, NoReturn
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from .options.flag import HELP, DeclaredFlag, respelled
+from .flags import HELP, DeclaredFlag, respelled
 
 _ATTACHED = re.compile(r"(-[^-])([+-]?\d+(?:\.\d+)?)")
 """A flag of one letter with its number, such as ``-n5``."""
@@ -173,7 +173,7 @@ def _fail(sentence: str) -> NoReturn:
 
 def _keep_values(context: Any, words: Words, flags: Sequence[DeclaredFlag]) -> dict[str, Any]:
     """Read the values, and keep them in the context for the command, with the flags as they were typed."""
-    from .options.given import CommandLine, keep_command_line
+    from .command_options import CommandLine, keep_command_line
 
     values = read_values(words, flags, context.command_path)
     keep_command_line(context, CommandLine(values, {field: flag.name for field, flag in words.given.items()}))
@@ -255,7 +255,7 @@ class GenGroup(TyperGroup):
 
 def _flags_of(callback: Any) -> list[DeclaredFlag]:
     """Return the flags of a command's options class, and ``--help``."""
-    from .options.signature import declared_flags, options_class_of
+    from .command_options import declared_flags, options_class_of
 
     cls = options_class_of(callback)
     return [*([] if cls is None else declared_flags(cls)), HELP]

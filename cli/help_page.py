@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from textwrap import wrap
 from typing import NamedTuple
 
-from .options.flag import DeclaredFlag
+from .flags import DeclaredFlag
 
 _MAX_WIDTH = 100
 """Longer lines are hard to read."""

@@ -12,8 +12,8 @@ from threading import Event, Thread, Timer, current_thread, main_thread
 from types import FrameType
 from typing import Any, NoReturn
 
+from .messages import erase_bar
 from .startup import start_collector
-from .visible_bar import erase_bar
 
 _SIGNALS = [signal.SIGINT, signal.SIGTERM, signal.SIGHUP]
 _FIRST_SIGNAL_CODE = 128

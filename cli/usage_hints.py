@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import fields
 
 from ..common.text import nearest_name
-from .options.flag import DeclaredFlag, respelled
+from .flags import DeclaredFlag, respelled
 
 _COMMAND_SIMILARITY = 0.82
 """One wrong letter in a name of six, one too few or too many in a shorter name; ``watch`` is not ``batch``."""
@@ -287,7 +287,7 @@ def _way_to_set(flag: str, flags: Collection[str]) -> str | None:
     """Return how to set the sampler whose name was typed as a flag; None if none is so named, or has a value."""
     from ..samplers.errors import SamplingError
     from ..samplers.registry import find_sampler
-    from .options.flag import flag_of
+    from .flags import flag_of
     from .options.sampling import FullSamplingOptions
 
     try:
@@ -303,7 +303,7 @@ def _way_to_set(flag: str, flags: Collection[str]) -> str | None:
 
 def _setting_of_run(flag: str) -> str | None:
     """Return the argument of ``--set`` that replaces a flag of `gen run`; None if no ``--set`` does the same."""
-    from .options.flag import flag_of
+    from .flags import flag_of
     from .options.sampling import FullSamplingOptions
 
     for declared in map(flag_of, fields(FullSamplingOptions)):

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from logitsmith.cli.group import COMMANDS
+from logitsmith.cli.app import COMMANDS
 
 from .gen_server import GenServer
 

@@ -123,9 +123,7 @@ def test_model_files_need_no_llama_cpp():
     assert done.stdout == "[]\n"
 
 
-@pytest.mark.parametrize(
-    ("package", "folder"), [("prompt_toolkit", "cli/chat"), ("sqlite3", "cli/chats")]
-)
+@pytest.mark.parametrize(("package", "folder"), [("prompt_toolkit", "cli/chat"), ("sqlite3", "cli/chats")])
 def test_only_the_chat_needs_it(package, folder):
     importers = [path for path in FILES if any(name.split(".")[0] == package for name in imports(path))]
     assert importers

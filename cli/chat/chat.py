@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from ..errors import INTERRUPTED, note
 from ..interrupt import Interrupt, interruptible
+from ..messages import INTERRUPTED, note
 from .answer_view import AnswerView, ScreenView
-from .terminal.chat_settings import ChatSettings
+from .settings import ChatSettings
 from .typed_input import PipedInput, TurnInput
 
 if TYPE_CHECKING:

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING
 from ...common.errors import LogitsmithError
 from ...common.files import write_whole_file
 from ...common.text import count_noun
-from ..completion.reply import Candidate, Reply, matching
-from ..errors import note
+from ..completion.values import Candidate, Reply, matching
+from ..flags import Completes
 from ..interrupt import interruptible
-from ..options.completes import Completes
+from ..messages import note
 
 if TYPE_CHECKING:
     from ...engine.templates import ChatTemplate

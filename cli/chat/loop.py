@@ -7,11 +7,11 @@ from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..completion.reply import Reply
-from ..errors import FAILED, INTERRUPTED, named_failures, note, say
+from ..completion.values import Reply
+from ..messages import FAILED, INTERRUPTED, named_failures, note, say
 from .answer_view import PlainView, ScreenView
 from .chat import Chat, LeaveChatError
-from .terminal.chat_settings import ChatSettings
+from .settings import ChatSettings
 from .typed_input import EndOfInputError, PipedInput, quiet_keys
 
 if TYPE_CHECKING:

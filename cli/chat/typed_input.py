@@ -37,8 +37,8 @@ from prompt_toolkit.utils import get_cwidth
 from ...common.errors import LogitsmithError
 from ...common.files import MAX_TEXT_BYTES
 from ...common.text import NotUTF8Error, decode_utf8
-from ..completion.reply import Reply
-from ..errors import say
+from ..completion.values import Reply
+from ..messages import say
 
 BLOCK_MARK = '"""'
 """On a line of its own it begins and ends a turn of several lines."""

@@ -8,14 +8,13 @@ import typer
 
 from ...common.errors import UsageError
 from ...common.files import file_errors_in_words, is_stdin, open_input
-from ..errors import FAILED, note, say
-from ..inputs.chat_template import ChatTemplateFlags
+from ..command_options import takes_options
 from ..inputs.model import show_llama_cpp_messages
-from ..inputs.settings import fresh_seed, open_chosen_preset, overrides, preset_name
+from ..inputs.settings import ChatTemplateFlags, fresh_seed, open_chosen_preset, overrides, preset_name
 from ..interrupt import interruptible
 from ..jobs.sources import grammar_folders, report_schema
+from ..messages import FAILED, note, say
 from ..options.batch import BatchFormat, BatchOptions
-from ..options.signature import takes_options
 
 if TYPE_CHECKING:
     from ..jobs.journal import ResultSink

@@ -1,22 +1,28 @@
-"""`gen chat`: talk with a model."""
+"""gen chat."""
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Sequence
+from datetime import datetime
 from typing import TYPE_CHECKING
 
 import typer
 
-from ..errors import note
-from ..inputs.chat_template import ChatTemplateFlags
+from ..chat.settings import ConversationOptions
+from ..command_options import takes_options
 from ..inputs.model import load_model, show_llama_cpp_messages
+from ..inputs.settings import ChatTemplateFlags
 from ..interrupt import interruptible
-from ..options.chat import ConversationOptions
-from ..options.signature import takes_options
+from ..messages import note
+from ..render.run import terminal_safe
+from ..render.tables import table
 
 if TYPE_CHECKING:
     from ...engine.model import Model
     from ..chat.chat import Chat
     from ..chats.conversation import Conversation
+    from ..chats.records import ConversationSummary, SearchHit
     from ..chats.store import ChatStore
 
 
@@ -32,7 +38,7 @@ def chat(options: ConversationOptions) -> None:
       printf 'Hello\\nAnd again\\n' | gen chat --no-log
     """
     from ..chat.loop import open_chat, terminal_mode
-    from ..chat.terminal.chat_settings import ChatSettings
+    from ..chat.settings import ChatSettings
     from ..chats.session import ChatSession
     from ..chats.store import ChatStore
 
@@ -61,7 +67,6 @@ def chat(options: ConversationOptions) -> None:
 
 def _look_up(store: ChatStore, options: ConversationOptions) -> None:
     """List, search or delete chats."""
-    from ..render.chats import show_chats, show_hits
 
     if options.store.list_chats:
         show_chats(store.list_conversations())
@@ -106,3 +111,45 @@ def _talk(chat: Chat, options: ConversationOptions) -> int:
         chat.conversation.leave()
         if options.prompt_cache is not None:
             keep_prompt_cache(chat.session.model, options.prompt_cache, note)
+
+
+_SPEAKERS = {"system": "system", "user": "you", "assistant": "model"}
+
+
+def show_chats(chats: Sequence[ConversationSummary]) -> None:
+    """Print a row for each chat, the latest one first."""
+    if not chats:
+        print("no chats are stored")
+        return
+    rows = [
+        (
+            each.id,
+            _when(each.updated),
+            str(each.messages),
+            _safe(each.name or each.title),
+            _safe(each.model or "-"),
+        )
+        for each in chats
+    ]
+    table(("chat", "last used", "messages", "name, or how it begins", "model"), rows, less_needed=4)
+
+
+def show_hits(hits: Sequence[SearchHit]) -> None:
+    """Print a row for each message that was found."""
+    if not hits:
+        print("no message has this")
+        return
+    rows = [
+        (hit.conversation.id, hit.message.hash[:8], _SPEAKERS[hit.message.role], _safe(hit.excerpt))
+        for hit in hits
+    ]
+    table(("chat", "message", "by", "place"), rows)
+
+
+def _when(seconds: float) -> str:
+    """A moment of the store in local time."""
+    return datetime.fromtimestamp(seconds).astimezone().strftime("%Y-%m-%d %H:%M")
+
+
+def _safe(text: str) -> str:
+    return terminal_safe(text, sys.stdout)

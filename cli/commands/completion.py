@@ -1,12 +1,28 @@
-"""`gen completion`: the script by which a shell completes the command line."""
+"""gen completion."""
 
 from __future__ import annotations
 
 import sys
+from enum import StrEnum
 
+from ..command_options import takes_options
 from ..completion.shells import SCRIPTS
-from ..options.completion import CompletionOptions
-from ..options.signature import takes_options
+from ..flags import REQUIRED, Options, argument, options_class
+
+
+class Shell(StrEnum):
+    """A shell that completes command lines."""
+
+    bash = "bash"
+    zsh = "zsh"
+    fish = "fish"
+
+
+@options_class
+class CompletionOptions(Options):
+    """Which shell."""
+
+    shell: Shell = argument("SHELL", called="SHELL", help="bash, zsh or fish.", default=REQUIRED)
 
 
 @takes_options(CompletionOptions)

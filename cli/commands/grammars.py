@@ -1,4 +1,4 @@
-"""`gen grammars`: list, show, check and sample grammars, with no model."""
+"""gen grammars."""
 
 from __future__ import annotations
 
@@ -9,19 +9,87 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from ...common.errors import UsageError
 from ...common.files import STDIN, input_name, read_input
 from ..command_line import GenCommand, GenGroup
-from ..errors import FAILED, fail, note, report_failures
-from ..inputs.files import read_piped
+from ..command_options import takes_options
+from ..flags import REQUIRED, Completes, Options, argument, flag, options_class, within
+from ..inputs.prompt import read_piped
 from ..jobs.sources import find_grammar_source, grammar_folders, report_left_out
-from ..options.grammar import given_grammar
-from ..options.grammars import GrammarCheckOptions, GrammarNameOptions, GrammarSampleOptions, GrammarSourceOptions
-from ..options.signature import takes_options
+from ..messages import FAILED, fail, note, report_failures
+from ..options.sampling import GrammarOptions, given_grammar
 from ..startup import start_collector
 
 if TYPE_CHECKING:
     from ...grammars.mismatch import Mismatch
     from ...grammars.spec import GrammarSpec
+
+_NAME_HELP = "A grammar's name, or a file: .gbnf, .json (schema), .regex, .lark."
+
+
+@options_class
+class GrammarNameOptions(Options):
+    """Which grammar."""
+
+    name: str = argument(
+        None,
+        called="the grammar's name",
+        help=_NAME_HELP,
+        default=REQUIRED,
+        completes=Completes.GRAMMAR,
+    )
+    schema_lenient: bool = flag(
+        "--schema-lenient",
+        help="Leave out what is not supported in a JSON Schema, and list it.",
+        default=False,
+    )
+
+
+@options_class
+class GrammarSourceOptions(Options):
+    """Which grammar: by its name or file, or by a flag of `gen run`."""
+
+    name: str | None = argument("NAME", called="the grammar's name", help=_NAME_HELP, completes=Completes.GRAMMAR)
+    grammar: GrammarOptions
+    root: str = flag(
+        "--root",
+        "--grammar-root",
+        metavar="RULE",
+        help="The rule that GBNF begins with.",
+        default="root",
+        shows_default=True,
+    )
+
+    def check(self) -> None:
+        """Refuse no grammar, and two."""
+        given = given_grammar(self.grammar)
+        if self.name is None and given is None:
+            raise UsageError("there is no grammar: give a name or a file, or a flag such as --regex")
+        if self.name is not None and given is not None:
+            raise UsageError(f"{self.name!r} and {given.flag} each give a grammar; one at a time")
+
+
+@options_class
+class GrammarCheckOptions(GrammarSourceOptions):
+    """The options of `gen grammars check`."""
+
+    text: str | None = flag("--text", help="Check whether this text matches, and if not, where it stops.")
+    text_file: Path | None = flag("--text-file", help="The same for a file; - is stdin, as a pipe is anyway.")
+
+    def check(self) -> None:
+        """Refuse two texts."""
+        super().check()
+        if self.text is not None and self.text_file is not None:
+            raise UsageError("--text and --text-file each give a text; one at a time")
+
+
+@options_class
+class GrammarSampleOptions(GrammarSourceOptions):
+    """The options of `gen grammars sample`."""
+
+    seed: int | None = flag("--seed", "-s", help="Same seed, same sentences.")
+    count: int = flag("-n", help="How many sentences.", default=1, shows_default=True, limit=within(1, 100_000))
+
 
 app = typer.Typer(help="List, show, check and sample grammars.", add_completion=False, cls=GenGroup)
 

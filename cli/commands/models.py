@@ -1,9 +1,10 @@
-"""`gen models`: list the models on this machine, show one, download one."""
+"""gen models."""
 
 from __future__ import annotations
 
 import json
 import sys
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,15 +12,68 @@ import typer
 
 from ...common.errors import UsageError
 from ..command_line import GenCommand, GenGroup
-from ..errors import note
+from ..command_options import takes_group_options, takes_options
+from ..flags import REQUIRED, Completes, Options, argument, flag, options_class
 from ..inputs.model import find_model_file, pull
-from ..options.models import ModelListOptions, ModelPullOptions, ModelsFormat, ModelShowOptions, ModelsOptions
-from ..options.signature import takes_group_options, takes_options
+from ..messages import note
 from ..startup import start_collector
 
 if TYPE_CHECKING:
     from ...models.facts import ModelSummary
     from ...models.listing import ModelEntry
+
+
+class ModelsFormat(StrEnum):
+    """How models are printed."""
+
+    text = "text"
+    json = "json"
+
+
+@options_class
+class ModelsOptions(Options):
+    """The options of `gen models`, which are those of its list."""
+
+    format: ModelsFormat = flag(
+        "--format", help="text: a table; json: all facts, with paths. [text]", default=ModelsFormat.text
+    )
+    has_missing: bool = flag("--all", help="Also list models of Ollama whose file is missing.", default=False)
+
+
+@options_class
+class ModelListOptions(ModelsOptions):
+    """The options of `gen models list`."""
+
+    part: str | None = argument("PART", called="PART", help="Only models with this in their names.")
+
+
+@options_class
+class ModelShowOptions(Options):
+    """The options of `gen models show`."""
+
+    name: str = argument(
+        "NAME",
+        called="NAME",
+        help="A model's name, a part of it, or a file, as for -m.",
+        default=REQUIRED,
+        completes=Completes.MODEL,
+    )
+    format: ModelsFormat = flag(
+        "--format", help="text: in words; json: the whole metadata. [text]", default=ModelsFormat.text
+    )
+
+
+@options_class
+class ModelPullOptions(Options):
+    """The options of `gen models pull`."""
+
+    reference: str = argument(
+        "hf:USER/REPO[:QUANT]",
+        called="the model",
+        help="A repository of Hugging Face, and a quantisation; or hf:USER/REPO/FILE.gguf. [Q4_K_M, else Q8_0]",
+        default=REQUIRED,
+    )
+
 
 app = typer.Typer(
     help="List the models on this machine, show one, or download one.", add_completion=False, cls=GenGroup

@@ -1,30 +1,84 @@
-"""`gen next`: what the next token would be drawn from, and how the chain came to that."""
+"""gen next."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import TYPE_CHECKING
 
 import typer
 
 from ...common.errors import UsageError
-from ..inputs.chat_template import ChatTemplateFlags
-from ..inputs.early_model import EarlyModel, load_early
-from ..inputs.model import load_model, show_llama_cpp_messages
-from ..inputs.prepared_prompt import prepare_prompt
-from ..inputs.prompt import read_prompt
-from ..inputs.settings import grammar_spec, preset_name, resolve_run_settings, seed_of
+from ..command_options import GivenFlags, takes_options
+from ..flags import Completes, Options, at_least, flag, options_class
+from ..inputs.model import EarlyModel, load_early, load_model, show_llama_cpp_messages
+from ..inputs.prompt import prepare_prompt, read_prompt
+from ..inputs.settings import ChatTemplateFlags, grammar_spec, preset_name, resolve_run_settings, seed_of
 from ..interrupt import Interrupt, interruptible
 from ..jobs.sources import NamedChain, named_chain
-from ..options.next import NextFormat, NextOptions
-from ..options.signature import takes_options
+from ..options.model import LogOptions, ModelOptions
+from ..options.prompt import ChatOptions, EscapeOptions, FrameOptions, PromptOptions
+from ..options.sampling import ConstraintOptions, FullSamplingOptions
 
 if TYPE_CHECKING:
     from ...engine.model import Model
     from ...grammars.spec import GrammarSpec
     from ...presets.settings import Settings
+
+
+class NextFormat(StrEnum):
+    """How the next token is shown."""
+
+    table = "table"
+    json = "json"
+
+
+@options_class
+class NextOptions(Options):
+    """The options of `gen next`: those of `gen run` on which the next token depends, and how it is shown."""
+
+    given: GivenFlags
+    prompt: PromptOptions
+    escapes: EscapeOptions
+    chat: ChatOptions
+    frame: FrameOptions
+    top: int = flag(
+        "--top",
+        metavar="N",
+        panel="Output",
+        help="The N likeliest tokens of each stage. [10]",
+        default=10,
+        limit=at_least(1),
+    )
+    against: list[str] | None = flag(
+        "--against",
+        metavar="PRESET|CHAIN",
+        panel="Output",
+        help="What another chain leaves, and how far it is from the first; repeatable.",
+        completes=Completes.PRESET_OR_CHAIN,
+    )
+    format: NextFormat = flag(
+        "--format", panel="Output", help="table, or json: one JSON object. [table]", default=NextFormat.table
+    )
+    sampling: FullSamplingOptions
+    grammar: ConstraintOptions
+    model: ModelOptions
+    log: LogOptions
+
+    def check(self) -> None:
+        """Refuse a chat template beside what takes its place, and what is about the end of a text."""
+        self.frame.refuse_beside(
+            {str(self.chat.implied_by): self.chat.implied_by is not None, "--chat": self.chat.chat}
+        )
+        if self.grammar.grammar_complete:
+            raise UsageError("--grammar-complete is about the end of a text; gen next shows one token")
+
+    @property
+    def is_chat(self) -> bool | None:
+        """Whether the prompt goes through the chat template; None: if there is a system message."""
+        return self.chat.chat
 
 
 @takes_options(NextOptions)

@@ -1,7 +1,9 @@
-"""`gen run`: write on from a prompt."""
+"""gen run."""
 
 from __future__ import annotations
 
+import os
+import shlex
 import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -10,26 +12,119 @@ from typing import TYPE_CHECKING
 import typer
 
 from ...common.text import count_noun
-from ..errors import end_open_line, note
-from ..inputs.chat_template import ChatTemplateFlags
-from ..inputs.early_model import EarlyModel, load_early
-from ..inputs.logprobs import logprob_request
-from ..inputs.model import load_model, show_llama_cpp_messages
-from ..inputs.model_choice import chosen_model
-from ..inputs.prepared_prompt import PreparedPrompt, prepare_prompt
-from ..inputs.prompt import PromptText, read_prompt_text
-from ..inputs.replay import replay_command
-from ..inputs.settings import grammar_spec, preset_name, resolve_run_settings, seed_of
+from ..command_options import GivenFlags, takes_options
+from ..flags import Options, flag, options_class
+from ..inputs.model import EarlyModel, chosen_model, load_early, load_model, show_llama_cpp_messages
+from ..inputs.prompt import PreparedPrompt, PromptText, prepare_prompt, read_prompt_text
+from ..inputs.settings import (
+    ChatTemplateFlags,
+    grammar_spec,
+    logprob_request,
+    preset_name,
+    resolve_run_settings,
+    seed_of,
+)
 from ..interrupt import Interrupt, interruptible
+from ..messages import end_open_line, note
+from ..options.model import LogOptions, ModelOptions
 from ..options.output import Format, OutputOptions
-from ..options.run import RunOptions
-from ..options.signature import takes_options
+from ..options.prompt import (
+    UNTIL_CONTEXT_IS_FULL,
+    ChatOptions,
+    ContextShiftOptions,
+    EscapeOptions,
+    FrameOptions,
+    LengthOptions,
+    PromptOptions,
+    lookup_flag,
+)
+from ..options.sampling import ConstraintOptions, FullSamplingOptions
 
 if TYPE_CHECKING:
     from ...engine.model import Model
     from ...grammars.spec import GrammarSpec
     from ...logprobs.events import Done, Event
     from ...presets.settings import Settings
+
+
+@options_class
+class UsualOptions(Options):
+    """Flags of llama.cpp that ask for what `gen run` always does."""
+
+    single_turn: bool = flag("-st", "--single-turn", help="As ever: gen run ends after one text.", default=False)
+    simple_io: bool = flag("--simple-io", help="As ever: gen run writes plain text.", default=False)
+    no_timings: bool = flag(
+        "--no-perf", "--no-show-timings", help="As ever: without --stats, no timings.", default=False
+    )
+
+
+@options_class
+class RunOptions(Options):
+    """The options of `gen run`."""
+
+    given: GivenFlags
+    prompt: PromptOptions
+    escapes: EscapeOptions
+    chat: ChatOptions
+    frame: FrameOptions
+    sampling: FullSamplingOptions
+    grammar: ConstraintOptions
+    length: LengthOptions
+    context: ContextShiftOptions
+    lookup: int = lookup_flag()
+    model: ModelOptions
+    output: OutputOptions
+    log: LogOptions
+    usual: UsualOptions
+
+    def check(self) -> None:
+        """Refuse a chat template beside what takes its place."""
+        self.frame.refuse_beside(
+            {
+                str(self.chat.implied_by): self.chat.implied_by is not None,
+                "--chat": self.chat.chat,
+                "--format openai-chat": self.output.format is Format.openai_chat,
+            }
+        )
+
+    @property
+    def keep_on_shift(self) -> int | None:
+        """How many tokens of the prompt a full context keeps; None: it ends the text."""
+        if not self.context.context_shift or self.length.max_tokens == UNTIL_CONTEXT_IS_FULL:
+            return None
+        return self.context.keep or 0
+
+    @property
+    def is_chat(self) -> bool | None:
+        """Whether the prompt goes through the chat template; None: if there is a system message.
+
+        The format of chat completions implies it.
+        """
+        if self.chat.chat is None and self.output.format is Format.openai_chat:
+            return True
+        return self.chat.chat
+
+
+_MODEL_VARIABLE = "GEN_MODEL"
+
+
+def replay_command(random_seed: int | None, piped: str) -> str:
+    """Return the command line as a shell takes it, with all that it does not say.
+
+    Args:
+        random_seed: the seed that was picked; None if it is set, by a flag or by a preset.
+        piped: what was read from stdin, without the newline at its end; empty if nothing was.
+    """
+    words = ["gen", *sys.argv[1:]]
+    if random_seed is not None:
+        # The last one counts; behind `--` there are no flags.
+        end = words.index("--") if "--" in words else len(words)
+        words[end:end] = ["--seed", str(random_seed)]
+    model = os.environ.get(_MODEL_VARIABLE)
+    command = shlex.join(words)
+    if model:
+        command = f"{_MODEL_VARIABLE}={shlex.quote(model)} {command}"
+    return f"printf %s {shlex.quote(piped)} | {command}" if piped else command
 
 
 @takes_options(RunOptions)

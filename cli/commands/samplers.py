@@ -1,10 +1,22 @@
-"""`gen samplers`: what there is, and what each one does."""
+"""gen samplers."""
 
 from __future__ import annotations
 
-from ..errors import BAD_USAGE, fail
-from ..options.samplers import SamplersOptions
-from ..options.signature import takes_options
+from ..command_options import takes_options
+from ..flags import Completes, Options, argument, options_class
+from ..messages import BAD_USAGE, fail
+
+
+@options_class
+class SamplersOptions(Options):
+    """Which sampler."""
+
+    name: str | None = argument(
+        None,
+        called="the sampler's name",
+        help="A sampler's name or alias; none lists them all.",
+        completes=Completes.SAMPLER,
+    )
 
 
 @takes_options(SamplersOptions)

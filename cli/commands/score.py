@@ -9,13 +9,13 @@ import typer
 
 from ...common.errors import UsageError
 from ...common.text import count_noun
-from ..errors import note
+from ..command_options import takes_options
 from ..inputs.model import load_model, show_llama_cpp_messages
 from ..inputs.prompt import read_prompt
 from ..interrupt import Interrupt, interruptible
 from ..jobs.scoring import score_lines, scored_choices, scored_text, stride_problem
+from ..messages import note
 from ..options.score import ScoreFormat, ScoreOptions
-from ..options.signature import takes_options
 
 if TYPE_CHECKING:
     from ...engine.model import Model

@@ -7,9 +7,8 @@ from __future__ import annotations
 
 import sys
 
-from .cursor import complete_words
-from .line import split_line
-from .shells import ANSWERS
+from .shells import ANSWERS, split_line
+from .words import complete_words
 
 __all__ = ["answer"]
 

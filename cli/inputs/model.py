@@ -1,26 +1,67 @@
-"""From the command line to a loaded model."""
+"""The model: found, pulled, opened, with values of its metadata replaced."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ..errors import note
+from ...common.errors import LogitsmithError, UsageError
 from ..interrupt import Interrupt
+from ..messages import flag_sentence, note
 from ..options.model import LogOptions, ModelOptions, RopeScaling
-from .overrides import read_overrides, report_new_keys
 
 if TYPE_CHECKING:
     from ...engine.model import Model
-    from ...engine.native.options import ComputeOptions, GpuOptions
+    from ...engine.native.model import EarlyLoad
+    from ...engine.native.options import ComputeOptions, GpuOptions, LoadPlan
     from ...models.errors import ModelError
     from ...models.hub import PullProgress
     from ...models.resolve import HubReference
+    from ...presets.settings import SettingValue
     from ...presets.user_config import UserConfig
-    from .early_model import EarlyModel
+
+Value = int | float | bool | str
+_READ: Mapping[str, Callable[[str], Value]] = {
+    "int": int,
+    "float": float,
+    "bool": lambda text: {"true": True, "false": False}[text],
+    "str": str,
+}
+_SIMILARITY = 0.9
+"""Keys have long beginnings in common: ``llama.rope.freq_base`` is not ``llama.rope.dimension_count``."""
+
+
+def read_overrides(texts: Iterable[str]) -> dict[str, Value]:
+    """Return the values of ``KEY=TYPE:VALUE,…``, by key. Raises ``UsageError``."""
+    return dict(_read(item) for text in texts for item in text.split(","))
+
+
+def report_new_keys(overrides: Iterable[str], metadata: Iterable[str]) -> None:
+    """Print a note for each key that is none of the file's: a key that is spelled wrong changes nothing."""
+    from ...common.text import nearest_name
+
+    known = list(metadata)
+    for key in overrides:
+        if key not in known:
+            near = nearest_name(key, known, _SIMILARITY)
+            hint = f"did you mean {near}?" if near else "it counts only if llama.cpp looks for it"
+            note(f"--override-kv {key}: the file has no such value to override; {hint}")
+
+
+def _read(text: str) -> tuple[str, Value]:
+    key, _, typed = text.partition("=")
+    kind, _, value = typed.partition(":")
+    try:
+        return key, _READ[kind](value)
+    except (KeyError, ValueError):
+        raise UsageError(
+            f"--override-kv: {text!r} is not KEY=TYPE:VALUE with int, float, bool (true, false) or str"
+        ) from None
+
 
 _FEW_TOKENS = 16
 """Fewer tokens do not win back what it takes longer to read a model than to map it."""
@@ -122,7 +163,7 @@ def _use_numa(options: ModelOptions) -> None:
 def show_llama_cpp_messages(options: LogOptions) -> None:
     """Print why, if llama.cpp is about to abort the process; with ``--verbose``, print its log on stderr."""
     from ...engine.native.binding import set_abort_handler, set_log_sink
-    from ..errors import give_up
+    from ..messages import give_up
     from ..render.run import terminal_safe
 
     set_abort_handler(give_up)
@@ -285,3 +326,103 @@ def _report_long_context(options: ModelOptions, model: Model) -> None:
     requested, trained = options.context_size, model.trained_context
     if requested is not None and 0 < trained < requested:
         note(f"-c {requested}: the model was trained with {trained:,} tokens, and may write nonsense beyond")
+
+
+_MAX_BYTES = 500_000_000
+"""A larger file gets its bar, and Ctrl-C stops it also while it is mapped: `EarlyLoad` has neither."""
+
+
+class EarlyModel(NamedTuple):
+    """A model that is being loaded, and what named it."""
+
+    spec: ModelSpec
+    load: EarlyLoad
+
+
+@contextmanager
+def load_early(
+    options: ModelOptions, log: LogOptions, tokens: int | None = None, *, is_needed: bool = True
+) -> Iterator[EarlyModel | None]:
+    """Load the model in the background while inside; yields what `load_model` takes, None if it is not done.
+
+    It is done for a small local file, if there is nothing to say, to ask or to download before. Failures are left
+    to `load_model`.
+
+    Args:
+        options: name the model, and say how it is loaded.
+        log: a log that is shown is not lost: with it, nothing is done.
+        tokens: how many are made at most, as for `load_model`.
+        is_needed: False: nothing is done.
+    """
+    spec = _plain_spec(options, tokens) if is_needed and not log.verbose else None
+    plan = None if spec is None else _plan(spec)
+    if spec is None or plan is None:
+        yield None
+        return
+    from ...engine.native.model import EarlyLoad
+
+    load = EarlyLoad(plan)
+    try:
+        yield EarlyModel(spec, load)
+    finally:
+        load.drop()
+
+
+def _plain_spec(options: ModelOptions, tokens: int | None) -> ModelSpec | None:
+    """The model, if no flag asks for more than a plain load of a file."""
+    from ...models.folders import locate
+    from ...presets.user_config import user_config
+
+    if options.lora or options.override_kv or options.numa is not None or options.gpu_layers:
+        return None
+    if options.mlock or options.mmap is False:
+        return None
+    try:
+        path, origin = locate(options.model_text or None, user_config().model)
+        if not path.is_file() or path.stat().st_size > _MAX_BYTES:
+            return None
+    except (LogitsmithError, OSError, ValueError):
+        return None
+    sentences: list[str] = []
+    spec = ModelSpec(path, origin, load_arguments(options, {}, sentences.append, tokens))
+    return None if sentences else spec
+
+
+def _plan(spec: ModelSpec) -> LoadPlan | None:
+    """How the model is loaded; None if it cannot be, or has several files."""
+    from ...engine.native.options import plan_load
+    from ...models.errors import ModelError
+
+    try:
+        return plan_load(spec.path, **spec.arguments) if len(spec.files) == 1 else None
+    except ModelError:
+        return None
+
+
+def chosen_model(options: ModelOptions) -> SettingValue:
+    """Return the model that the options, the environment or the user's config name, and what chose it.
+
+    Nothing is downloaded. A model that is not here is named as it was typed, and a note says what is wrong, or how
+    it comes here.
+    """
+    from ...models.errors import ModelError
+    from ...models.folders import locate
+    from ...models.listing import model_name
+    from ...presets.settings import SettingValue
+    from ...presets.user_config import user_config
+
+    config, text = user_config(), options.model_text
+    try:
+        path, origin = locate(text, config.model)
+    except ModelError as error:
+        note(flag_sentence(error))
+        return SettingValue("none", "default")
+    typed, origin = text or str(path), "-hf" if options.hub_repository is not None else origin
+    try:
+        path = find_model_file(text)
+        if path.is_file():
+            return SettingValue(model_name(path), origin)
+        note(f"{typed}: there is no such file")
+    except ModelError as error:
+        note(flag_sentence(error))
+    return SettingValue(typed, origin)

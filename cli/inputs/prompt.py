@@ -1,16 +1,64 @@
-"""Where the prompt comes from: the argument, -p, -f, stdin, or stdin and one of these."""
+"""The prompt: from an argument, a file or a pipe."""
 
 from __future__ import annotations
 
+import os
+import select
+import stat
 import sys
+from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from ...common.errors import UsageError
 from ...common.files import STDIN, input_name, is_stdin, read_input
-from ..errors import fail, note
+from ..messages import fail, note
 from ..options.prompt import PromptOptions
-from .files import input_path, read_piped
+
+if TYPE_CHECKING:
+    from ...engine.model import Model
+    from ...presets.settings import Settings
+    from ..options.prompt import FrameOptions
+    from .settings import ChatTemplateFlags
+
+_PATIENCE_SECONDS = 2.0
+"""A program that writes into the pipe has begun by then; a pipe that was inherited by mistake stays silent."""
+
+
+def input_path(path: Path | None) -> Path | None:
+    """The path, or ``-`` if none is given and something is piped in; None: there is no input."""
+    if path is not None and not is_stdin(path):
+        return path
+    if sys.stdin is None or (path is None and sys.stdin.isatty()):
+        return None
+    return STDIN
+
+
+def read_piped(use: str) -> bytes | None:
+    """Return what a pipe or a redirected file holds; None if stdin is neither, as a terminal or /dev/null.
+
+    A pipe in which nothing arrives is named. ``use``: what it is read for, such as ``goes before the prompt``.
+    Raises ``InputTooLargeError``.
+    """
+    from ...common.files import InputTooLargeError
+
+    try:
+        if sys.stdin is None or stat.S_ISCHR(os.fstat(sys.stdin.fileno()).st_mode):
+            return None
+        _wait_for_stdin(use)
+        return read_input(STDIN)
+    except InputTooLargeError:
+        raise
+    except OSError:  # nohup opens stdin so that it cannot be read
+        return None
+
+
+def _wait_for_stdin(use: str) -> None:
+    """Print a note if nothing arrives for a while; see `read_piped`."""
+    with suppress(OSError, ValueError):  # not every stdin can be waited for
+        if not select.select([sys.stdin], [], [], _PATIENCE_SECONDS)[0]:
+            note(f"waiting for stdin, which {use}; < /dev/null says that there is none")
 
 
 class PromptText(NamedTuple):
@@ -69,3 +117,49 @@ def _text(data: bytes, path: Path) -> str:
         return decode_utf8(data).removesuffix("\n")
     except NotUTF8Error as error:
         fail(f"{input_name(path)} is {error}")
+
+
+@dataclass(frozen=True)
+class PreparedPrompt:
+    """A prompt as the model reads it.
+
+    Attributes:
+        tokens: its text, or its token ids where parts of it are tokenized one by one.
+        text: the whole text, with the chat template or with what takes its place.
+        shown: the same without the chat template.
+    """
+
+    tokens: str | list[int]
+    text: str
+    shown: str
+
+
+def prepare_prompt(
+    model: Model,
+    text: str,
+    settings: Settings,
+    frame: FrameOptions,
+    template: ChatTemplateFlags,
+    is_chat: bool | None,
+) -> PreparedPrompt:
+    """Put a prompt into the chat template or between prefix and suffix, or leave it as it is.
+
+    Args:
+        model: the model.
+        text: what the user wrote.
+        settings: the system message is one of them.
+        frame: the flags of prefix and suffix.
+        template: the flags of the chat template.
+        is_chat: whether the template is used; None: if there is a system message.
+    """
+    from ...engine.templates import build_prompt, frame_input
+
+    system = settings.system.value
+    if frame.name is None:
+        built = build_prompt(model, text, system=system, chat=is_chat, template=template.open(model), report=note)
+        return PreparedPrompt(built, built, text)
+    if system is not None:
+        note(f"{frame.name} takes the place of the chat template: the system message is left out")
+    tokens = frame_input(model.vocabulary, text, frame.in_prefix or "", frame.in_suffix or "")
+    framed = frame.around(text)
+    return PreparedPrompt(tokens, framed, framed)

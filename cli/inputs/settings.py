@@ -1,7 +1,8 @@
-"""From the command line to settings: the preset, and the flags that override it."""
+"""From flags to the settings of a run."""
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
 from collections.abc import Iterable, Iterator, Mapping
@@ -10,15 +11,21 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ...common.errors import UsageError
-from ..errors import note
-from ..jobs.sources import grammar_folders, open_preset, preset_of_model, report_schema
-from ..options.flag import Options, walk_flags
-from ..options.grammar import ConstraintOptions, given_grammar
-from ..options.length import UNTIL_CONTEXT_IS_FULL
-from ..options.sampling import FullSamplingOptions
-from ..options.signature import given_flags
+from ...common.strict_json import json_problem
+from ...common.text import is_utf8
+from ..command_options import GivenFlags, given_flags
+from ..flags import Options, walk_flags
+from ..jobs.sources import chat_template_source, grammar_folders, open_preset, preset_of_model, report_schema
+from ..messages import note
+from ..options.output import FORMATS, OutputOptions
+from ..options.prompt import UNTIL_CONTEXT_IS_FULL, TemplateOptions
+from ..options.sampling import ConstraintOptions, FullSamplingOptions, given_grammar
 
 if TYPE_CHECKING:
+    from ...engine.model import Model
+    from ...engine.templates import ChatTemplate
+    from ...engine.token_records import LogprobRequest
+    from ...engine.vocabulary import Vocabulary
     from ...grammars.spec import GrammarSpec
     from ...presets.overrides import Arrangement, Override
     from ...presets.preset import Preset
@@ -238,3 +245,121 @@ def _refuse_without_grammar(options: ConstraintOptions) -> None:
     ):
         if is_given:
             raise UsageError(f"{flag} needs a grammar")
+
+
+_ITEM = re.compile(r'\s*("(?:[^"\\]|\\.)*"|[^,"\s][^,]*|)\s*(,|$)')
+_ID = re.compile(r"<\[(\d{1,12})\]>")
+
+
+def logprob_request(options: OutputOptions, vocabulary: Vocabulary) -> LogprobRequest:
+    """Which logprobs this run reads. Raises ``UsageError`` for a token that the model has not."""
+    from ...engine.token_records import LogprobRequest
+
+    top = options.logprobs
+    if top is None:
+        top = FORMATS[options.format].default_logprobs
+    if top is not None and top > vocabulary.size:
+        raise UsageError(f"--logprobs: {top:,} is more than the {vocabulary.size:,} tokens of the vocabulary")
+    source = "model" if options.logprobs_from is None else options.logprobs_from.value
+    token_ids = [] if options.logprob_of is None else _parse_tokens(options.logprob_of, vocabulary)
+    return LogprobRequest(top, source, tuple(dict.fromkeys(token_ids)))
+
+
+def _parse_tokens(texts: str, vocabulary: Vocabulary) -> list[int]:
+    """The tokens of ``yes, " no", <[42]>``: texts, bare or as JSON writes them, and ids."""
+    if not is_utf8(texts.encode(errors="surrogateescape")):
+        raise UsageError("--logprob-of: it is not UTF-8")
+    tokens = []
+    offset = 0
+    while True:
+        item = _ITEM.match(texts, offset)
+        if item is None:
+            raise UsageError(f'--logprob-of: {texts[offset:].strip()!r} is not a text, a "text" or <[id]>')
+        tokens.append(_token(item[1].strip(), vocabulary))
+        if not item[2]:
+            return tokens
+        offset = item.end()
+
+
+def _token(written: str, vocabulary: Vocabulary) -> int:
+    from ...models.errors import ModelError
+
+    number = _ID.fullmatch(written)
+    if number:
+        if int(number[1]) >= vocabulary.size:
+            raise UsageError(f"--logprob-of: {written}: token ids go from 0 to {vocabulary.size - 1}")
+        return int(number[1])
+    if not written:
+        raise UsageError("--logprob-of: an empty text is no token; a comma too many?")
+    text = written
+    if written.startswith('"'):
+        try:
+            text = json.loads(written)
+        except json.JSONDecodeError as error:
+            raise UsageError(f"--logprob-of: {written} is no text in JSON: {json_problem(error)}") from None
+    try:
+        return vocabulary.single(text)
+    except ModelError as error:
+        raise UsageError(f"--logprob-of: {error}{_hint(written, text, vocabulary)}") from None
+
+
+def _hint(written: str, text: str, vocabulary: Vocabulary) -> str:
+    if written.startswith('"') or len(vocabulary.tokenize(f" {text}".encode())) != 1:
+        return ""
+    return f"; with a blank before it, it is one: write '\" {text}\"'"
+
+
+class ChatTemplateFlags:
+    """The flags ``--chat-template`` and ``--chat-template-kwargs``, read before the model is loaded.
+
+    Args:
+        options: the values of the flags.
+        given: the flags as they were typed, for messages.
+
+    Attributes: ``source``: see `open_chat_template`; ``variables``. None: not given.
+
+    Raises ``UsageError``.
+    """
+
+    def __init__(self, options: TemplateOptions, given: GivenFlags) -> None:
+        self.source: str | None = None
+        self.variables: dict[str, Any] | None = None
+        if options.chat_template_kwargs is not None:
+            self.variables = _parse_variables(options.chat_template_kwargs)
+        if options.chat_template is not None:
+            flag = given.names.get("chat_template", "--chat-template")
+            self.source = _read_flag(flag, options.chat_template, self.variables)
+
+    def open(self, model: Model) -> ChatTemplate | None:
+        """The template of these flags; None: neither is given. Raises ``ModelError``."""
+        from ...engine.templates import open_chat_template
+
+        if self.source is None and self.variables is None:
+            return None
+        return open_chat_template(model, self.source, self.variables)
+
+
+def _read_flag(flag: str, text: str, variables: dict[str, Any] | None) -> str:
+    from ...common.errors import LogitsmithError
+    from ...engine.templates import check_chat_template
+
+    try:
+        source = chat_template_source(text, is_name_meant=flag == "--chat-template")
+        check_chat_template(source, variables)
+        return source
+    except LogitsmithError as error:
+        raise UsageError(f"{flag}: {error}") from None
+
+
+def _parse_variables(text: str) -> dict[str, Any]:
+    from ...common.strict_json import json_problem, parse_strict_json
+
+    example = '{"enable_thinking": false}'
+    try:
+        variables = parse_strict_json(text)
+    except ValueError as error:
+        why = json_problem(error) if isinstance(error, json.JSONDecodeError) else str(error)
+        raise UsageError(f"--chat-template-kwargs is not JSON, such as {example}: {why}") from None
+    if not isinstance(variables, dict):
+        raise UsageError(f"--chat-template-kwargs is no JSON object, such as {example}")
+    return variables

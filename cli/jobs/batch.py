@@ -29,9 +29,9 @@ from ...logprobs.openai import (
 from ...models.errors import ModelError
 from ...presets.errors import PresetError
 from ...samplers.errors import SamplingError
-from ..errors import note
 from ..inputs.model import load_model
 from ..interrupt import Interrupt
+from ..messages import note
 from ..options.batch import BatchOptions
 from ..render.batch_progress import BatchProgress, ProgressDisplay, show_progress
 from .bodies import BatchRequest, find_request_id, line_sentence, parse_request

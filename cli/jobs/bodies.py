@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 from ...common.errors import problem_message, problem_sentence
 from ...common.text import nearest_name, shorten
 from ...presets.overrides import Override
-from ..errors import flag_sentence
+from ..messages import flag_sentence
 from .lines import InvalidLineError
 
 Json = dict[str, Any]

@@ -19,7 +19,7 @@ from ...presets.preset import Preset
 from ...presets.settings import Settings, resolve_settings
 from ...samplers.building import build
 from ...samplers.chain import StepSpec
-from ..errors import note
+from ..messages import note
 from .bodies import BatchRequest
 from .lines import InvalidLineError
 from .sources import chat_template_source, grammar_folders, open_preset, preset_of_model, report_left_out

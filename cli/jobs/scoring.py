@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import typer
 
 from ...common.files import input_name, is_stdin, open_input
-from ..errors import FAILED, flag_sentence, say
 from ..interrupt import Interrupt
+from ..messages import FAILED, flag_sentence, say
 from .lines import InvalidLineError, number_lines, parse_object
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from ...common.errors import UsageError
 from ...common.files import input_name, is_stdin, read_input
-from ..errors import note
+from ..messages import note
 
 if TYPE_CHECKING:
     from ...grammars.spec import GrammarSpec

@@ -26,10 +26,10 @@ from ...grammars.errors import GrammarError
 from ...models.errors import ModelError
 from ...models.names import first_part
 from ...samplers.errors import SamplingError
-from ..errors import BAD_USAGE, FAILED, flag_sentence, note, say
 from ..inputs.model import ModelSpec, find_model, with_origin
 from ..interrupt import Interrupt
-from ..options.cluster import ClusterOptions
+from ..messages import BAD_USAGE, FAILED, flag_sentence, note, say
+from ..options.model import ClusterOptions
 from ..options.score import ScoreOptions
 from ..render.batch_progress import report_workers, show_cluster_progress
 from ..render.progress import counting

@@ -2,5 +2,4 @@
 
 `flag` declares a field of an options class; `takes_options` makes Typer's signature from such classes. The groups
 that commands share are in prompt, sampling, grammar, length, model, output and endpoint. The other modules are
-named after the command whose options they hold.
-"""
+named after the command whose options they hold."""

@@ -9,16 +9,12 @@ from typing import Any
 
 from ...common.errors import UsageError
 from ...common.machine import MAX_SLOTS, SEED_MAX
-from .cluster import ClusterOptions
-from .flag import REQUIRED, Options, argument, flag, options_class
-from .given import GivenFlags
-from .grammar import GrammarOptions
-from .length import LengthOptions
-from .limits import within
-from .model import LogOptions, ModelOptions
+from ..command_options import GivenFlags
+from ..flags import REQUIRED, Options, argument, flag, options_class, within
+from .model import ClusterOptions, LogOptions, ModelOptions
 from .output import output_flag, trace_flag
-from .prompt import ChatOptions, EscapeOptions
-from .sampling import SamplingOptions
+from .prompt import ChatOptions, EscapeOptions, LengthOptions
+from .sampling import GrammarOptions, SamplingOptions
 
 _batch = partial(flag, panel="Batch")
 

@@ -11,9 +11,7 @@ from itertools import groupby
 from typing import Any
 
 from ...common.errors import UsageError
-from .color import COLOR_METAVAR, Color, read_color
-from .flag import Bare, Options, flag, options_class
-from .limits import at_least
+from ..flags import COLOR_METAVAR, Bare, Color, Options, at_least, flag, options_class, read_color
 
 output_flag = partial(flag, panel="Output")
 DEFAULT_TRACE_COUNT = 20

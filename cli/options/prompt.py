@@ -1,14 +1,14 @@
-"""The flags of a prompt and of the chat template."""
+"""Flags of prompts, and of the length of answers."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from ...common.errors import UsageError
-from .completes import Completes
-from .flag import Options, argument, flag, options_class
+from ..flags import Completes, Limit, Options, argument, at_least, flag, options_class
 
 _prompt = partial(flag, panel="Prompt")
 
@@ -128,3 +128,77 @@ class FrameOptions(Options):
         given = [flag for flag, is_given in flags.items() if is_given]
         if self.name is not None and given:
             raise UsageError(f"{self.name} takes the place of the chat template, which {given[0]} needs; give one")
+
+
+UNTIL_CONTEXT_IS_FULL = -2
+"""llama.cpp's number for it: also with ``--context-shift``. Else -1, no limit, means the same."""
+
+length_flag = partial(flag, panel="Length")
+
+
+def _max_tokens_flag(meaning: str) -> Any:
+    return length_flag(
+        "-n",
+        "--predict",
+        "--n-predict",
+        help=meaning,
+        sets="max_tokens",
+        limit=Limit("≥ 0, nor -1 or -2 for no limit", UNTIL_CONTEXT_IS_FULL),
+    )
+
+
+def _stop_flag() -> Any:
+    return length_flag(
+        "--stop",
+        "-r",
+        "--reverse-prompt",
+        help="End before this text; repeatable.",
+        sets="stop",
+        has_escapes=True,
+    )
+
+
+def lookup_flag() -> Any:
+    """The flag of prompt lookup."""
+    return length_flag(
+        "--lookup",
+        metavar="N",
+        help="Guess up to N tokens from the text so far; 0 = off. [0]",
+        default=0,
+        limit=at_least(0),
+    )
+
+
+@options_class
+class LengthOptions(Options):
+    """Where a text ends."""
+
+    max_tokens: int | None = _max_tokens_flag(
+        "Tokens at most; 0 = only read, -1, -2 = until the context is full. [256, then a sentence is closed]"
+    )
+    stop: list[str] | None = _stop_flag()
+
+
+@options_class
+class AnswerLengthOptions(Options):
+    """Where an answer of a chat ends."""
+
+    max_tokens: int | None = _max_tokens_flag("Tokens of an answer at most. [until the model ends it]")
+    stop: list[str] | None = _stop_flag()
+
+
+@options_class
+class ContextShiftOptions(Options):
+    """What happens when the context is full."""
+
+    context_shift: bool = length_flag(
+        "--context-shift/--no-context-shift",
+        help="When the context is full, discard older tokens and go on. [--no-context-shift]",
+        default=False,
+    )
+    keep: int | None = length_flag(
+        "--keep",
+        metavar="N",
+        help="Tokens of the prompt that are never discarded; -1 = all. [0]",
+        limit=at_least(0, minus_one="all"),
+    )

@@ -7,10 +7,8 @@ from functools import partial
 from pathlib import Path
 
 from ...common.errors import UsageError
-from .cluster import ClusterOptions
-from .flag import Options, argument, flag, options_class
-from .limits import at_least
-from .model import LogOptions, ModelOptions
+from ..flags import Options, argument, at_least, flag, options_class
+from .model import ClusterOptions, LogOptions, ModelOptions
 from .prompt import EscapeOptions, PromptOptions
 
 _score = partial(flag, panel="Scoring")

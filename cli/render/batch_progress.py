@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from ...cluster.run import ClusterRun
 from ...cluster.worker import WorkerStatus
 from ...common.text import count_noun
-from ..errors import say
+from ..messages import say
 from ..options.batch import BatchOptions
 
 if TYPE_CHECKING:
@@ -131,7 +131,7 @@ def show_progress(
         return
     from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
 
-    from ..visible_bar import visible_bar
+    from ..messages import visible_bar
     from .progress import make_bar
 
     columns = (

@@ -10,7 +10,7 @@ from itertools import count
 from math import exp, sqrt
 from typing import TYPE_CHECKING
 
-from ..errors import note
+from ..messages import note
 
 if TYPE_CHECKING:
     from rich.console import Console

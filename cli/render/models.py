@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..errors import with_flags
+from ..messages import with_flags
 from .run import file_size, visible
 from .tables import print_wrapped, table
 

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console
 
-from ..errors import note
-from ..visible_bar import visible_bar
+from ..messages import note, visible_bar
 from .run import file_size, visible
 
 if TYPE_CHECKING:
@@ -60,7 +59,7 @@ def pulling(name: str) -> Iterator[Callable[[PullProgress], None]]:
 
     Where stderr is no terminal, a line tells of each file.
     """
-    from ..errors import note
+    from ..messages import note
 
     if not sys.stderr.isatty():
         named: set[str] = set()

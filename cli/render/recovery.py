@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ...common.text import count_noun
-from ..errors import note, say
+from ..messages import note, say
 
 if TYPE_CHECKING:
     from ...recover.cost import CallEstimate

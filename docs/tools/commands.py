@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from typing import Any
 
-from logitsmith.cli.app import HELP, app
+from logitsmith.cli.app import INTRODUCTION, app
 from typer.main import get_command
 
 from .markdown import block, code, plain, table
@@ -33,7 +33,7 @@ def command_pages() -> dict[str, str]:
 
 
 def _examples() -> str:
-    return "\n".join(f"$ {line.strip()}" for line in HELP.splitlines() if line.startswith("  "))
+    return "\n".join(f"$ {line.strip()}" for line in INTRODUCTION.splitlines() if line.startswith("  "))
 
 
 def _page(name: str, command: Any) -> str:

@@ -14,7 +14,7 @@ import pytest
 from logitsmith.cli.inputs.model import ModelSpec
 from logitsmith.cli.jobs.scoring import scored_line
 from logitsmith.cli.jobs.workers import model_for_workers
-from logitsmith.cli.options.cluster import ClusterOptions
+from logitsmith.cli.options.model import ClusterOptions
 from logitsmith.cli.render import batch_progress as batch_display
 from logitsmith.cli.render import batch_progress as cluster_display
 from logitsmith.cli.render.batch_progress import BatchProgress, ProgressDisplay, worker_lines

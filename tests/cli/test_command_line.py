@@ -9,10 +9,9 @@ from pathlib import Path
 
 import pytest
 import typer
-from logitsmith.cli.app import app
+from logitsmith.cli.app import COMMANDS, Commands, app
 from logitsmith.cli.command_line import GenCommand, GenGroup
-from logitsmith.cli.group import COMMANDS, Commands
-from logitsmith.cli.options.given import command_line_of
+from logitsmith.cli.command_options import command_line_of
 from logitsmith.cli.options.output import Format
 from logitsmith.common.errors import UsageError
 from typer.core import TyperCommand, TyperGroup

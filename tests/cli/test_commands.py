@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from logitsmith.cli.app import app
-from logitsmith.cli.group import COMMANDS
+from logitsmith.cli.app import COMMANDS, app
 from logitsmith.cli.help_page import summary
 from logitsmith.presets.yaml_reader import parse_yaml_scalar
 from logitsmith.samplers import catalogue
@@ -41,13 +40,11 @@ HELP_NEEDS = {
     "logitsmith.cli",
     "logitsmith.cli.app",
     "logitsmith.cli.command_line",
-    "logitsmith.cli.errors",
-    "logitsmith.cli.group",
+    "logitsmith.cli.messages",
     "logitsmith.cli.help_page",
     "logitsmith.cli.options",
-    "logitsmith.cli.options.flag",
+    "logitsmith.cli.flags",
     "logitsmith.cli.startup",
-    "logitsmith.cli.visible_bar",
     "typer",
     "annotated_doc",
     "shellingham",
@@ -132,7 +129,7 @@ def test_an_interrupt_while_the_command_is_being_imported(environment):
         "import sys\nfrom logitsmith.cli import main\n"
         "class Pressed:\n"
         "    def find_spec(self, name, *_):\n"
-        "        if name == 'logitsmith.cli.group': raise KeyboardInterrupt\n"
+        "        if name == 'logitsmith.cli.app': raise KeyboardInterrupt\n"
         "sys.meta_path.insert(0, Pressed())\nmain(['--help'])"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, env=environment, check=False)

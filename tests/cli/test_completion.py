@@ -10,11 +10,9 @@ from pathlib import Path
 import pytest
 from logitsmith.cli.chats.conversation import Conversation
 from logitsmith.cli.chats.store import ChatStore
-from logitsmith.cli.completion.commands import SINGLE_COMMANDS, subcommands
-from logitsmith.cli.completion.cursor import complete_words
-from logitsmith.cli.completion.line import TypedWord, split_line
-from logitsmith.cli.completion.reply import Candidate, Reply
-from logitsmith.cli.completion.shells import ANSWERS, LINE_VARIABLE, SCRIPTS, SHELL_VARIABLE
+from logitsmith.cli.completion.shells import ANSWERS, LINE_VARIABLE, SCRIPTS, SHELL_VARIABLE, TypedWord, split_line
+from logitsmith.cli.completion.values import Candidate, Reply
+from logitsmith.cli.completion.words import SINGLE_COMMANDS, complete_words, subcommands
 from logitsmith.samplers import catalogue
 
 from ..docs.test_commands import COMMANDS, LEAVES

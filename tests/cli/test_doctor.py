@@ -6,7 +6,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 import pytest
-from logitsmith.cli.render.doctor import _names
+from logitsmith.cli.commands.doctor import _names
 
 
 @pytest.fixture

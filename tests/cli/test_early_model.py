@@ -4,9 +4,8 @@ import subprocess
 import sys
 
 import pytest
-from logitsmith.cli.inputs import early_model
-from logitsmith.cli.inputs.early_model import load_early
-from logitsmith.cli.inputs.model import load_arguments
+from logitsmith.cli.inputs import model as early_model
+from logitsmith.cli.inputs.model import load_arguments, load_early
 from logitsmith.cli.options.model import LogOptions, ModelOptions, NumaStrategy
 from logitsmith.engine.native.options import are_offered
 

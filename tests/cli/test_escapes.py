@@ -4,7 +4,7 @@ import json
 import re
 
 import pytest
-from logitsmith.cli.escapes import process_escapes
+from logitsmith.cli.command_options import process_escapes
 
 pytestmark = pytest.mark.usefixtures("with_pruned_model")
 

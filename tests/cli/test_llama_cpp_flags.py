@@ -5,8 +5,7 @@ import re
 from pathlib import Path
 
 import pytest
-from logitsmith.cli.app import app
-from logitsmith.cli.group import COMMANDS
+from logitsmith.cli.app import COMMANDS, app
 from logitsmith.cli.inputs.model import _compute_options
 from logitsmith.cli.options.model import ModelOptions, RopeScaling
 from logitsmith.presets.foreign.llama_cpp import OPTIONS

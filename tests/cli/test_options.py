@@ -3,14 +3,22 @@
 import pytest
 import typer
 from logitsmith.cli.command_line import GenCommand
+from logitsmith.cli.command_options import GivenFlags, check_options, declared_flags, takes_options
+from logitsmith.cli.commands.recover import RecoverOptions
+from logitsmith.cli.commands.run import RunOptions
+from logitsmith.cli.flags import (
+    POSITIVE,
+    REQUIRED,
+    Options,
+    argument,
+    at_least,
+    flag,
+    options_class,
+    walk_flags,
+    within,
+)
 from logitsmith.cli.options.batch import BatchOptions
-from logitsmith.cli.options.flag import REQUIRED, Options, argument, flag, options_class, walk_flags
-from logitsmith.cli.options.given import GivenFlags
-from logitsmith.cli.options.limits import POSITIVE, at_least, within
-from logitsmith.cli.options.recover import RecoverOptions
-from logitsmith.cli.options.run import RunOptions
 from logitsmith.cli.options.score import ScoreOptions
-from logitsmith.cli.options.signature import check_options, declared_flags, takes_options
 from logitsmith.common import machine as limits
 from logitsmith.common.errors import UsageError
 from logitsmith.samplers import SEED_MAX, find_sampler

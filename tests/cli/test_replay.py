@@ -1,7 +1,7 @@
 """The command that a run's first line says makes it again."""
 
 import pytest
-from logitsmith.cli.inputs.replay import replay_command
+from logitsmith.cli.commands.run import replay_command
 
 LINES = {
     "a picked seed is added": (["Hi", "-n", "3"], 7, "", "gen Hi -n 3 --seed 7"),

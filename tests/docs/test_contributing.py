@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 import typer
 from logitsmith.cli.command_line import GenCommand
+from logitsmith.cli.command_options import takes_options
 from logitsmith.cli.inputs.settings import overrides
 from logitsmith.cli.options import output, sampling
-from logitsmith.cli.options.signature import takes_options
 from logitsmith.logprobs import Distribution
 from logitsmith.presets import load_preset, resolve_settings
 from logitsmith.samplers import build, catalogue

@@ -6,7 +6,7 @@ import struct
 import gguf
 import numpy as np
 import pytest
-from logitsmith.cli.errors import with_flags
+from logitsmith.cli.messages import with_flags
 from logitsmith.engine import Model, ModelError, generate
 from logitsmith.samplers import build
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import io
 from functools import cache
 
-from logitsmith.cli.escapes import process_escapes
-from logitsmith.cli.inputs.logprobs import logprob_request
-from logitsmith.cli.inputs.overrides import read_overrides
+from logitsmith.cli.command_options import process_escapes
+from logitsmith.cli.inputs.model import read_overrides
+from logitsmith.cli.inputs.settings import logprob_request
 from logitsmith.cli.jobs.lines import InvalidLineError, number_lines
 from logitsmith.cli.jobs.scoring import scored_line
 from logitsmith.cli.options.output import OutputOptions

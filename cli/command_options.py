@@ -1,24 +1,135 @@
-"""From options classes to the flat signature that Typer reads, and back."""
+"""From options classes to a command's function, and to what was given on its command line."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import MISSING, fields
+import os
+import re
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import MISSING, dataclass, field, fields
 from inspect import Parameter, Signature
+from pathlib import Path
 from types import UnionType
-from typing import Annotated, Any, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, NamedTuple, TypeVar, Union, get_args, get_origin, get_type_hints
 
 import typer
 
-from ...common.errors import UsageError
-from ..errors import report_failures, require_stdout
-from ..escapes import process_escapes
-from .flag import REQUIRED, DeclaredFlag, Flag, Options, flag_of, walk_flags
-from .given import GivenFlags, command_line_of
+from ..common.errors import UsageError
+from .flags import REQUIRED, DeclaredFlag, Flag, Options, flag_of, walk_flags
+from .messages import report_failures, require_stdout
+
+_COMMAND_LINE = "logitsmith.command_line"
+"""The key of the context's shared table."""
+
+
+class CommandLine(NamedTuple):
+    """The values and the names on a command line.
+
+    Attributes:
+        values: the values of the given flags and arguments, by field.
+        typed: the given flags as they were typed, by field: ``-r`` or ``--reverse-prompt``, not ``--stop``.
+    """
+
+    values: Mapping[str, Any]
+    typed: Mapping[str, str]
+
+
+def keep_command_line(context: Any, line: CommandLine) -> None:
+    """Keep the command line in the context of its command."""
+    context.meta[_COMMAND_LINE] = line
+
+
+def command_line_of(context: Any) -> CommandLine:
+    """Return the command line of a command."""
+    line: CommandLine = context.meta[_COMMAND_LINE]
+    return line
+
+
+@dataclass(frozen=True)
+class GivenFlags:
+    """The flags on the command line, whatever their values; a default is not given.
+
+    As a field of an options class it is filled without a flag of its own. ``names``: the flags as they were typed,
+    by field; ``typed``: the same, by the name that messages would use else.
+    """
+
+    names: Mapping[str, str] = field(default_factory=dict)
+    typed: Mapping[str, str] = field(default_factory=dict)
+
+    def name_of(self, flag: Flag) -> str:
+        """What a message calls a flag: as it was typed."""
+        return self.typed.get(flag.name, flag.name)
+
+    def refuse(self, *groups: type[Options], why: str, only_for: Collection[str] | None = None) -> None:
+        """Raise ``UsageError`` if a flag of these groups is given.
+
+        Args:
+            groups: options classes; their own groups are not looked at.
+            why: the message, after the flag.
+            only_for: just the flags that are only for one of these, see `Flag`; None: all of them.
+        """
+        for name, flag in self._flags_of(groups):
+            if only_for is None or not set(flag.only_for).isdisjoint(only_for):
+                raise UsageError(f"{name} {why}")
+
+    def refuse_unavailable(self, *groups: type[Options], available: Collection[str]) -> None:
+        """Raise ``UsageError`` if a flag is given that is only for something else than ``available``."""
+        for name, flag in self._flags_of(groups):
+            if flag.only_for and set(flag.only_for).isdisjoint(available):
+                raise UsageError(f"{name} is for {' or '.join(flag.only_for)}")
+
+    def _flags_of(self, groups: Collection[type[Options]]) -> Iterator[tuple[str, Flag]]:
+        """The given flags of these groups, each with the name on the command line."""
+        for group in groups:
+            for declared in fields(group):
+                flag = flag_of(declared)
+                if flag is not None and declared.name in self.names:
+                    yield self.names[declared.name], flag
+
+
+NamedPath = tuple[str, Path | None]
+"""A flag, and the path that it gives; None: it is not given."""
+
+
+def refuse_same_file(written: Sequence[NamedPath], read: Sequence[NamedPath]) -> None:
+    """Refuse to write a file that is also read, or written twice. Raises ``UsageError``."""
+    for number, (flag, path) in enumerate(written):
+        for other_flag, other_path in (*written[number + 1 :], *read):
+            if path is not None and other_path is not None and _is_same(path, other_path):
+                raise UsageError(f"{flag} and {other_flag} are one file, {other_path}; name another one")
+
+
+def _is_same(one: Path, other: Path) -> bool:
+    try:
+        return one.samefile(other)
+    except OSError:  # one of them does not exist yet
+        return os.path.realpath(one) == os.path.realpath(other)
+
+
+_ESCAPE = re.compile(rb"""\\(?:x(?P<hex>[0-9A-Fa-f]{2})|(?P<letter>[nrt'"\\]))""")
+_CHARACTERS = {b"n": b"\n", b"r": b"\r", b"t": b"\t"}
+
+
+def process_escapes(text: str) -> str:
+    r"""Return the text with its escapes replaced: ``\n \r \t \' \" \\`` and ``\xHH``, a byte of UTF-8.
+
+    As llama.cpp's ``string_process_escapes``: any other backslash stays. Bytes that are not UTF-8 become
+    surrogates, as those of an argument do.
+    """
+    if "\\" not in text:
+        return text
+    return _ESCAPE.sub(_replacement, text.encode(errors="surrogateescape")).decode(errors="surrogateescape")
+
+
+def _replacement(match: re.Match[bytes]) -> bytes:
+    if match["hex"] is not None:
+        return bytes.fromhex(match["hex"].decode())
+    letter = match["letter"]
+    return _CHARACTERS.get(letter, letter)
+
 
 OptionsT = TypeVar("OptionsT", bound=Options)
 _CONTEXT = "context"
-_ESCAPE = "escape"
+_ESCAPE_FIELD = "escape"
 """The field that says whether escapes are processed; each command that takes texts with escapes has it."""
 _TYPES: dict[type[Options], Mapping[str, Any]] = {}
 """The types of the fields of each class: to find them takes longer than all else here."""
@@ -174,7 +285,7 @@ def _build(cls: type[OptionsT], values: Mapping[str, Any]) -> OptionsT:
         described = flag_of(declared)
         if described is not None:
             value = values.get(declared.name, declared.default)
-            built[declared.name] = _unescape(value) if described.has_escapes and values[_ESCAPE] else value
+            built[declared.name] = _unescape(value) if described.has_escapes and values[_ESCAPE_FIELD] else value
         elif declared_type is GivenFlags:
             built[declared.name] = _given(values[_CONTEXT], cls)
         else:

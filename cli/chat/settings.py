@@ -1,20 +1,98 @@
-"""The settings of a chat: those of the command line, and what was changed since."""
+"""Settings that a chat can change, and its flags."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import replace
+from enum import StrEnum
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ...inputs.model_choice import chosen_model
-from ...inputs.settings import fresh_seed, grammar_spec, preset_name, resolve_run_settings
-from ...options.chat import ConversationOptions
-from ...options.grammar import ConstraintOptions
+from ...common.errors import UsageError
+from ..command_options import GivenFlags
+from ..flags import Bare, Completes, Options, flag, options_class
+from ..inputs.model import chosen_model
+from ..inputs.settings import fresh_seed, grammar_spec, preset_name, resolve_run_settings
+from ..options.model import LogOptions, ModelOptions
+from ..options.prompt import AnswerLengthOptions, EscapeOptions, TemplateOptions, lookup_flag
+from ..options.sampling import ConstraintOptions, FullSamplingOptions
 
 if TYPE_CHECKING:
-    from ....presets.settings import Settings, SettingValue
-    from ...chats.session import AnswerSettings
+    from ...presets.settings import Settings, SettingValue
+    from ..chats.session import AnswerSettings
+
+_chat = partial(flag, panel="Chats")
+
+
+class OnFull(StrEnum):
+    """What happens when the conversation does not fit into the context any more."""
+
+    stop = "stop"
+    drop = "drop"
+
+
+@options_class
+class StoreOptions(Options):
+    """Which of the stored chats is meant, and what to do with it."""
+
+    list_chats: bool = _chat("--list", help="List the chats that are stored, and stop.", default=False)
+    resume: str | None = _chat(
+        "--resume",
+        metavar="[ID]",
+        help="Go on with a chat: its number, name, or the latest one.",
+        completes=Completes.CHAT,
+        bare=Bare("", re.compile(r"[^-].*", re.DOTALL)),
+    )
+    search: str | None = _chat("--search", metavar="TEXT", help="Find messages in all chats, and stop.")
+    delete: str | None = _chat("--delete", metavar="ID", help="Delete a chat, and stop.", completes=Completes.CHAT)
+    no_log: bool = _chat("--no-log", help="Store nothing.", default=False)
+
+    def check(self) -> None:
+        """Refuse what excludes each other. Raises ``UsageError``."""
+        given = {
+            "--list": self.list_chats,
+            "--resume": self.resume is not None,
+            "--search": self.search is not None,
+            "--delete": self.delete is not None,
+            "--no-log": self.no_log,
+        }
+        names = [name for name, is_given in given.items() if is_given]
+        if len(names) > 1:
+            raise UsageError(f"{names[0]} and {names[1]} exclude each other; give one")
+
+    @property
+    def needs_model(self) -> bool:
+        """False if the store alone is looked at."""
+        return not self.list_chats and self.search is None and self.delete is None
+
+
+@options_class
+class ConversationOptions(Options):
+    """The options of `gen chat`: those of `gen run` that an answer depends on, and the chat's own."""
+
+    given: GivenFlags
+    store: StoreOptions
+    prompt_cache: Path | None = _chat(
+        "--prompt-cache",
+        help="Keep what the model has read in this file, for the next time.",
+        completes=Completes.FILE,
+    )
+    on_full: OnFull = _chat(
+        "--on-full",
+        help="When the context is full: stop, or drop the oldest turns. [stop]",
+        default=OnFull.stop,
+    )
+    escapes: EscapeOptions
+    template: TemplateOptions
+    sampling: FullSamplingOptions
+    grammar: ConstraintOptions
+    length: AnswerLengthOptions
+    lookup: int = lookup_flag()
+    model: ModelOptions
+    log: LogOptions
+
 
 _RESUMED = "of the resumed chat"
 _KEY = "preset"
@@ -41,7 +119,7 @@ class ChatSettings:
 
         Raises ``PresetError``, ``GrammarError``.
         """
-        from ....presets.settings import preset_of_text
+        from ...presets.settings import preset_of_text
 
         self._options = options
         is_new = options.sampling.preset is not None or _KEY not in stored
@@ -63,7 +141,7 @@ class ChatSettings:
 
     def table(self) -> dict[str, Any]:
         """The settings, in a form that can be stored; a length of 0 tokens is left out."""
-        from ....presets.settings import settings_text
+        from ...presets.settings import settings_text
 
         settings = _with_absolute_files(self.settings)
         if settings.max_tokens.value == 0:  # no preset may have it: the chat could not be resumed
@@ -72,9 +150,9 @@ class ChatSettings:
 
     def set(self, text: str) -> str:
         """Change one value, ``min_p.p=0.1``; returns what is set, ``min_p.p = 0.1``. Raises ``PresetError``."""
-        from ....presets.errors import PresetError
-        from ....presets.overrides import parse_set
-        from ....presets.settings import override_settings
+        from ...presets.errors import PresetError
+        from ...presets.overrides import parse_set
+        from ...presets.settings import override_settings
 
         try:
             override = parse_set(text)
@@ -86,22 +164,22 @@ class ChatSettings:
 
     def override(self, command: str, target: str, value: Any) -> None:
         """Change a setting that has a command of its own. Raises ``PresetError``, ``GrammarError``."""
-        from ....presets.overrides import Override
-        from ....presets.settings import override_settings
+        from ...presets.overrides import Override
+        from ...presets.settings import override_settings
 
         self._use(override_settings(self.settings, Override(command, target, value)))
 
     def replace_chain(self, text: str) -> None:
         """Use another chain. Raises ``PresetError``."""
-        from ....presets.settings import replace_chain
+        from ...presets.settings import replace_chain
 
         self._use(replace_chain(self.settings, text, "/chain"))
 
     def replace_preset(self, name: str, metadata: Mapping[str, str]) -> None:
         """Use a preset's chain, and what else it sets. ``metadata``: the model's. Raises ``PresetError``."""
-        from ....presets.errors import PresetError
-        from ....presets.settings import replace_preset
-        from ...jobs.sources import open_preset, preset_of_model
+        from ...presets.errors import PresetError
+        from ...presets.settings import replace_preset
+        from ..jobs.sources import open_preset, preset_of_model
 
         preset = preset_of_model(metadata) if name == "model" else open_preset(name)
         if preset is None:
@@ -120,7 +198,7 @@ class ChatSettings:
 
         ``earlier``: how many answers to the same message were made before. Each has a seed of its own.
         """
-        from ...chats.session import AnswerSettings
+        from ..chats.session import AnswerSettings
 
         settings, spec, seed = self.settings, self.spec, self.settings.seed.value
         return AnswerSettings(

@@ -1,17 +1,14 @@
-"""How a flag is declared: as one field of an options class, which holds everything about it."""
+"""How a flag is declared: names, type, limit, help, and what a completion offers."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import MISSING, FrozenInstanceError, dataclass, field, fields
-from enum import Enum
+from enum import Enum, StrEnum, auto
+from math import inf
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, dataclass_transform
-
-if TYPE_CHECKING:
-    from .completes import Completes
-    from .limits import Limit
+from typing import Any, NamedTuple, TypeVar, dataclass_transform
 
 T = TypeVar("T")
 _FLAG = "flag"
@@ -148,7 +145,7 @@ class DeclaredFlag(NamedTuple):
         try:
             return self.value_type(text)
         except ValueError:
-            from ...common.text import one_of
+            from ..common.text import one_of
 
             raise ValueError(f"{text!r} is not {one_of(self.choices)}") from None
 
@@ -174,7 +171,7 @@ def _read_number(text: str) -> float:
 
 
 def _not_a(kind: str, text: str) -> ValueError:
-    from ...common.text import shorten
+    from ..common.text import shorten
 
     return ValueError(f"{shorten(text)} is not a {kind}")
 
@@ -330,3 +327,116 @@ def walk_flags(options: Options) -> Iterator[tuple[Flag, Any]]:
 def _field(described: Flag, default: Any) -> Any:
     metadata = {_FLAG: described}
     return field(metadata=metadata) if default is REQUIRED else field(default=default, metadata=metadata)
+
+
+@dataclass(frozen=True)
+class Limit:
+    """Allowed numbers: ``least`` to ``most``, and -1 if that has a meaning of its own.
+
+    Attributes: ``allowed``, the same in words; ``is_open``: ``least`` and ``most`` themselves are not allowed.
+    """
+
+    allowed: str
+    least: float
+    most: float = inf
+    minus_one: str | None = None
+    is_open: bool = False
+
+    def complaint(self, value: float) -> str | None:
+        """What is wrong with the number, None if it is allowed."""
+        if self.is_open:
+            is_allowed = self.least < value < self.most
+        else:
+            is_allowed = self.least <= value <= self.most or (value == -1 and self.minus_one is not None)
+        if is_allowed:
+            return None
+        shown = f"{value:g}" if isinstance(value, float) else str(value)
+        minus_one = "" if self.minus_one is None else f", nor -1 for {self.minus_one}"
+        return f"{shown} is not {self.allowed}{minus_one}"
+
+
+def within(least: int, most: int, minus_one: str | None = None) -> Limit:
+    """Numbers from ``least`` to ``most``, both allowed; ``minus_one``: what -1 stands for, None: it is refused."""
+    return Limit(f"within {least}..{most}", least, most, minus_one)
+
+
+def at_least(least: int, minus_one: str | None = None) -> Limit:
+    """Numbers from ``least`` on; ``minus_one`` as in `within`."""
+    return Limit(f"≥ {least}", least, minus_one=minus_one)
+
+
+POSITIVE = Limit("a number > 0", 0.0, is_open=True)
+"""Finite numbers above 0."""
+
+
+class Completes(Enum):
+    """What may be typed as a value, where the flag's type does not say it."""
+
+    CHAIN = auto()
+    """Steps in the compact notation."""
+    CHAT = auto()
+    """The name or the id of a stored chat."""
+    EXPORT_FORMAT = auto()
+    """A format that presets are exported to."""
+    FILE = auto()
+    """Any file."""
+    GGUF_FILE = auto()
+    """A GGUF file."""
+    GRAMMAR = auto()
+    """The name of a grammar, or a file."""
+    GRAMMAR_NAME = auto()
+    """The name of a grammar."""
+    IMPORT_FORMAT = auto()
+    """A format that presets are imported from."""
+    LLAMA_CPP_SAMPLERS = auto()
+    """llama.cpp's names of samplers, joined by semicolons."""
+    MODEL = auto()
+    """The name of a model, or a GGUF file."""
+    PRESET = auto()
+    """The name of a preset, ``model``, or a file."""
+    PRESET_FILE = auto()
+    """The name of a preset, or a file."""
+    PRESET_OR_CHAIN = auto()
+    """The name of a preset, or steps in the compact notation."""
+    SAMPLER = auto()
+    """The name of a sampler."""
+    SETTING = auto()
+    """``name.parameter=value``."""
+
+
+EnumT = TypeVar("EnumT", bound=Enum)
+_WORDS = {"enabled": "on", "true": "on", "1": "on", "disabled": "off", "false": "off", "0": "off", "-1": "auto"}
+
+
+def switch_parser(enum: type[EnumT], choices: str) -> Callable[[str], EnumT]:
+    """Return what reads a value of the enumeration, which has ``on``, ``off`` and ``auto``, by any of these words.
+
+    ``choices``: the values, as the message on another word names them.
+    """
+
+    def parse(text: str) -> EnumT:
+        try:
+            return enum(_WORDS.get(text, text))
+        except ValueError:
+            raise ValueError(f"{text!r} is not {choices}") from None
+
+    return parse
+
+
+class Color(StrEnum):
+    """When colours are written; ``on`` and ``off`` are llama.cpp's words."""
+
+    auto = "auto"
+    always = "always"
+    never = "never"
+    on = "on"
+    off = "off"
+
+    @property
+    def is_colored(self) -> bool | None:
+        """Whether colours are written; None: on a terminal, without ``NO_COLOR``."""
+        return {"always": True, "on": True, "never": False, "off": False}.get(self.value)
+
+
+COLOR_METAVAR = "auto|always|never"
+read_color = switch_parser(Color, "auto, always or never")
