@@ -39,7 +39,7 @@ def man_pages(version: str) -> dict[str, str]:
     group: Any = get_command(application.app)
     commands = {name: group.get_command(None, name) for name in group.list_commands(None)}
     pages = {f"gen-{name}.1": _command_page(name, command, version) for name, command in commands.items()}
-    pages["gen.1"] = "\n".join(_overview(application.HELP, group, commands, version)) + "\n"
+    pages["gen.1"] = "\n".join(_overview(application.INTRODUCTION, group, commands, version)) + "\n"
     return pages
 
 
