@@ -39,7 +39,7 @@ _calls = partial(flag, panel="Calls")
 
 
 class Api(StrEnum):
-    """Which API an endpoint has; `cli/inputs/endpoint.py` says how each is opened."""
+    """Which API an endpoint has; `APIS` says how each is opened."""
 
     llama_server = "llama-server"
     openai = "openai"

@@ -22,12 +22,13 @@ from logitsmith.samplers import build, catalogue
 from typer.testing import CliRunner
 
 from ..recover.conftest import api
+from ..test_layering import ROOMS
 from .markdown import FILES, ROOT, name_of, without_blocks
 from .test_counts import number_in_words
 
 CONTRIBUTING = (ROOT / "CONTRIBUTING.md").read_text()
 FILE = re.compile(
-    r"`((?:cli|common|engine|grammars|logprobs|presets|recover|samplers|tests|docs|examples)/[^`\s]*)`"
+    r"`((?:cli|common|engine|grammars|logprobs|models|presets|recover|samplers|tests|docs|examples)/[^`\s]*)`"
 )
 EXAMPLE_NAMES = {
     "samplers/methods/top_m.py",
@@ -37,6 +38,8 @@ EXAMPLE_NAMES = {
     "recover/endpoints/acme.py",
     "tests/recover/test_acme.py",
     "tests/cli/test_tsv.py",
+    "samplers/methods/NAME.py",
+    "models/x.gguf",
 }
 
 
@@ -92,7 +95,7 @@ def test_what_is_done_for_a_format_is_there():
 
 def test_the_groups_of_flags_are_where_the_table_says():
     rows = re.findall(r"^\| ((?:`\w+Options`(?:, )?)+) \| `(cli/options/\w+\.py)`", CONTRIBUTING, re.MULTILINE)
-    assert len(rows) == 7
+    assert len(rows) == 6
     for groups, path in rows:
         source = (ROOT / path).read_text()
         assert all(f"class {group}(" in source for group in re.findall(r"\w+Options", groups)), path
@@ -116,7 +119,7 @@ def gen_as_extended(tmp_path_factory):
     tree = tmp_path_factory.mktemp("extended")
     package = tree / "logitsmith"
     package.mkdir()
-    for room in ("common", "engine", "grammars", "logprobs", "presets", "samplers"):
+    for room in ("common", "engine", "grammars", "logprobs", "models", "presets", "samplers"):
         (package / room).symlink_to(ROOT / room)
     for room in ("cli", "recover"):
         shutil.copytree(ROOT / room, package / room, ignore=shutil.ignore_patterns("__pycache__"))
@@ -139,14 +142,16 @@ def gen_as_extended(tmp_path_factory):
         indent(block("if options.format is Format.tsv:"), "    "),
     )
     (package / "recover/endpoints/acme.py").write_text(block('"""Acme\'s API'))
-    insert("recover/__init__.py", "from .endpoints.base import", "from .endpoints.acme import AcmeEndpoint\n")
+    insert(
+        "recover/__init__.py", "    from .endpoints.base import", "    from .endpoints.acme import AcmeEndpoint\n"
+    )
     insert("recover/__init__.py", '    "Basis",', '    "AcmeEndpoint",\n')
-    replace("cli/options/endpoint.py", 'openai = "openai"\n', 'openai = "openai"\n    acme = "acme"\n')
+    replace("cli/commands/recover.py", 'openai = "openai"\n', 'openai = "openai"\n    acme = "acme"\n')
     flag_of_servers = "limit=at_least(1),\n        only_for=Api.llama_server.as_flag,\n"
     wider = f"limit=at_least(1),\n        {block('only_for=')}"
-    replace("cli/options/endpoint.py", flag_of_servers, wider)
-    insert("cli/inputs/endpoint.py", "def _pieces(", f"{block('def _acme')}\n\n")
-    insert("cli/inputs/endpoint.py", "    Api.openai: ApiCommandLine", f"    {block('Api.acme: ')}")
+    replace("cli/commands/recover.py", flag_of_servers, wider)
+    insert("cli/commands/recover.py", "def _pieces(", f"{block('def _acme')}\n\n")
+    insert("cli/commands/recover.py", "    Api.openai: ApiCommandLine", f"    {block('Api.acme: ')}")
 
     def run(*arguments):
         return subprocess.run(
@@ -208,7 +213,7 @@ def test_the_sampler_passes_the_tests_that_walk_through_all_samplers(tmp_path):
     shutil.copytree(ROOT, tmp_path / "tree", ignore=shutil.ignore_patterns(*left_out))
     tree, package = tmp_path / "tree", tmp_path / "tree" / "logitsmith"
     package.mkdir()
-    for room in ("cli", "cluster", "common", "engine", "grammars", "logprobs", "presets", "recover", "samplers"):
+    for room in ROOMS:
         (package / room).symlink_to(tree / room)
 
     def edit(path, pattern, new):
@@ -248,5 +253,6 @@ def test_the_walk_throughs_record_the_screens_that_they_change():
 def test_files_that_are_named_exist(path):
     for name in FILE.findall(without_blocks(path.read_text())):
         if name not in EXAMPLE_NAMES and not set(name) & set("*<{ "):
-            known = (ROOT / name).exists() or (ROOT / "cli" / name).exists() or (path.parent / name).exists()
+            places = (ROOT / name, ROOT / f"{name}.py", ROOT / "cli" / name, path.parent / name)
+            known = any(place.exists() for place in places)
             assert known, name

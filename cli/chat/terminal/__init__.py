@@ -1,1 +1,0 @@
-"""The upper half of `gen chat`: what is typed, and how answers are shown."""
