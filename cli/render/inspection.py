@@ -258,7 +258,7 @@ def _fallen_stage(line: RecordedTokenLine) -> str | None:
 
 
 def _console(is_colored: bool | None) -> Console:
-    from .progress import OutputConsole
+    from .console import OutputConsole
 
     if is_colored is None:
         return OutputConsole(highlight=False, soft_wrap=True)

@@ -10,8 +10,6 @@ from math import ceil
 from threading import Lock
 from typing import TYPE_CHECKING
 
-from rich.console import Console
-
 from ..messages import note, visible_bar
 from .run import file_size, visible
 
@@ -328,12 +326,3 @@ def _seconds(seconds: float) -> str:
 
 def _count(retry: Retry) -> str:
     return f"try {retry.attempt:,} of {retry.attempts:,}"
-
-
-class OutputConsole(Console):
-    """A console whose reader may leave early: `gen presets | head -1` ends as other commands do, with code 0."""
-
-    def on_broken_pipe(self) -> None:
-        """Raise ``BrokenPipeError``; rich would end the process with code 1."""
-        self.quiet = True
-        raise BrokenPipeError

@@ -10,7 +10,6 @@ from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any, TextIO
 
 from ...common.text import count_noun
-from ...logprobs.openai import completion_finish, completion_head
 
 if TYPE_CHECKING:
     from ...logprobs.events import Done, Event, Start
@@ -208,7 +207,7 @@ def render_api(events: Iterable[Event], out: TextIO, shape: ApiShape, prompt: st
     Returns the last event.
     """
     from ...logprobs.events import Done, PromptToken, Start, Token
-    from ...logprobs.openai import Completion
+    from ...logprobs.openai import Completion, completion_finish
 
     prompt_tokens: list[TokenRecord] = []
     tokens: list[TokenRecord] = []
@@ -314,6 +313,8 @@ class _ChunkWriter:
 
 
 def _head(start: Start, prompt: str) -> CompletionHead:
+    from ...logprobs.openai import completion_head
+
     return completion_head(start, secrets.token_hex(_ID_BYTES), prompt)
 
 

@@ -146,7 +146,7 @@ def table(header: Sequence[str], rows: Sequence[Sequence[str]], less_needed: int
         rows: the cells.
         less_needed: a column that is left out where the table would not fit; None: none.
     """
-    from .progress import OutputConsole
+    from .console import OutputConsole
     from .run import visible
 
     console = OutputConsole(width=None if sys.stdout.isatty() else _PIPED_COLUMNS, highlight=False)
@@ -350,7 +350,7 @@ def _wrap(text: str, columns: int) -> list[str]:
     """The lines of a text; a word that is longer than a line is divided."""
     from rich.text import Text
 
-    from .progress import OutputConsole
+    from .console import OutputConsole
 
     lines = Text(text).wrap(OutputConsole(width=columns), columns, overflow="fold")
     return [line.plain.rstrip() for line in lines] or [""]

@@ -47,7 +47,7 @@ def watch(command, environment, columns=80, interrupt_at=None, code=0):
 PROGRAM = """
 import os, time
 from logitsmith.cli.render.progress import reading
-from logitsmith.cli.visible_bar import erase_bar
+from logitsmith.cli.messages import erase_bar
 with reading() as update:
     for done in range(512, 15000, 512):
         update(done, 20480)
@@ -117,7 +117,7 @@ def test_ctrl_c_while_a_prompt_is_read_leaves_no_bar(environment, home, columns)
 LINES_BELOW = """
 import os, time
 from logitsmith.cli.render.batch_progress import BatchProgress, show_progress
-from logitsmith.cli.visible_bar import erase_bar
+from logitsmith.cli.messages import erase_bar
 print("before", flush=True)
 with show_progress(BatchProgress(10), False, lambda: ["worker 1: 3 answered", "worker 2 on " + "x" * 90]):
     time.sleep(0.5)

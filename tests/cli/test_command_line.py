@@ -196,8 +196,8 @@ PUBLIC = {"_replace", "_exit"}
 """Of NamedTuple and of os: the underscore is part of a documented name."""
 PRIVATE = {
     "cli/interrupt.py": {"_HANDLER"},  # a name of the type stubs
-    "engine/model_identity.py": {"_Hash"},  # likewise
-    "engine/native_log.py": {"_lib"},  # llama_cpp's library, see the module
+    "engine/model.py": {"_Hash"},  # likewise
+    "engine/native/binding.py": {"_lib"},  # llama_cpp's library, see the module
 }
 
 

@@ -61,7 +61,7 @@ def test_a_command_without_work_to_keep_ends_with_its_code(environment, number, 
 
 LOST_IN_AN_IMPORT = """
 import os, signal, sys, weakref
-from logitsmith.cli import group, main
+from logitsmith.cli import app, main
 
 class Thing: pass
 
@@ -75,7 +75,7 @@ def import_command(_):
     del thing
     while True: pass
 
-group.import_command = import_command
+app.import_command = import_command
 sys.argv = ["gen", "samplers"]
 main()
 """
@@ -90,7 +90,7 @@ def test_a_signal_in_a_callback_of_an_import_is_not_lost(environment, number):
 
 IN_A_CLASS = """
 import os, sys
-from logitsmith.cli import group, main
+from logitsmith.cli import app, main
 
 class Name:
     def __set_name__(self, owner, name):
@@ -102,7 +102,7 @@ def import_command(_):
     class Thing:
         name = Name()
 
-group.import_command = import_command
+app.import_command = import_command
 sys.argv = ["gen", "samplers"]
 main()
 """
