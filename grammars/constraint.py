@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from typing import Protocol, cast
 
 import numpy as np
@@ -70,6 +69,8 @@ class BackgroundConstraint:
     """
 
     def __init__(self, make: Callable[[], Closable], description: dict[str, str]) -> None:
+        from concurrent.futures import ThreadPoolExecutor  # noqa: PLC0415 - 5 ms, and most runs have no grammar
+
         self.description = description
         pool = ThreadPoolExecutor(1, "grammar")
         self._constraint = pool.submit(make)

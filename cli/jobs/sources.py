@@ -45,13 +45,14 @@ def open_preset(name: str, *, is_quiet: bool = False) -> Preset:
 
     Raises ``PresetError``, which names the command that helps, if the file alone does not say what is meant.
     """
-    from ...presets.errors import PresetError
-    from ...presets.foreign.formats import LoadedPreset
     from ...presets.preset import load_preset
     from ...presets.search import names_file, split_section
 
     if not names_file(name):
         return load_preset(name)
+    from ...presets.errors import PresetError
+    from ...presets.foreign.formats import LoadedPreset
+
     file, section = split_section(name)
     if _is_gguf(Path(file)):
         if section is not None:

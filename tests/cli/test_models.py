@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 from logitsmith.engine import locate
 
-from ..engine.model_files.conftest import VARIABLES
-from ..engine.model_files.folders import in_ollama, write_tiny
 from ..hub_server import HubServer, serve_folder
+from ..models.conftest import VARIABLES
+from ..models.folders import in_ollama, write_tiny
 
 SEA = ("The sea was", "-n", "4", "--seed", "1", "-t", "1")
 

@@ -12,7 +12,7 @@ from logitsmith.engine import ModelError, pull_model, resolve_model  # noqa: E40
 from logitsmith.models import hub as hub_requests  # noqa: E402
 from logitsmith.models.resolve import parse_hub_reference  # noqa: E402
 
-from ...hub_server import HubServer, Repository  # noqa: E402
+from ..hub_server import HubServer, Repository  # noqa: E402
 
 BYTES = random.Random(1).randbytes(5_000_000)
 NAME = "Tiny-Q4_K_M.gguf"
