@@ -165,7 +165,7 @@ def test_a_model_of_ollama_is_not_downloaded():
 @pytest.fixture(scope="module")
 def parts(tmp_path_factory):
     """The bundled model, split into three files by llama.cpp's own format."""
-    from ..split_models import split_model
+    from ..engine.split_models import split_model
 
     return split_model(locate()[0], tmp_path_factory.mktemp("split"), count=3)
 
