@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent
-ROOMS = ["cli", "cluster", "common", "engine", "grammars", "logprobs", "presets", "recover", "samplers"]
+ROOMS = ["cli", "cluster", "common", "engine", "grammars", "logprobs", "models", "presets", "recover", "samplers"]
 
 SHARED = {
     "Vocabulary": "samplers/ and grammars/ each need a protocol of the engine's class, and may not import it",
@@ -29,7 +29,7 @@ def public_classes():
 
 # Sentences of these packages reach users of Python, who have no flags; the command line names flags in advice.
 # In presets/ a value's origin is what the user typed, and cluster/ serves the command line alone.
-PACKAGES_WITHOUT_FLAGS = ["common", "engine", "grammars", "logprobs", "recover", "samplers"]
+PACKAGES_WITHOUT_FLAGS = ["common", "engine", "grammars", "logprobs", "models", "recover", "samplers"]
 FLAG = re.compile(r"(?:^|[\s('\"])--?(?!inf\b)[a-z]+(?:-[a-z]+)*(?![\w-])")
 NAMED_FLAGS = {
     "-m": "the origin of a model's path, as `locate` returns it",

@@ -15,7 +15,7 @@ import pytest
 from tools.man_pages import man_pages
 
 ROOT = Path(__file__).parent.parent
-ROOMS = ("cli", "cluster", "common", "engine", "grammars", "logprobs", "presets", "recover", "samplers")
+ROOMS = ("cli", "cluster", "common", "engine", "grammars", "logprobs", "models", "presets", "recover", "samplers")
 
 pytestmark = pytest.mark.slow
 

@@ -190,7 +190,7 @@ FROM_TYPER = {
 """What the product uses of Typer: documented names, which a release may not take away without notice."""
 METHODS = {"format_help", "get_command", "get_help", "get_help_option", "list_commands", "parse_args"}
 METHODS |= {"resolve_command"}
-ROOMS = ("cli", "cluster", "common", "engine", "grammars", "logprobs", "presets", "recover", "samplers")
+ROOMS = ("cli", "cluster", "common", "engine", "grammars", "logprobs", "models", "presets", "recover", "samplers")
 FILES = [path for room in (*ROOMS, "tools", "docs/tools") for path in sorted((ROOT / room).rglob("*.py"))]
 PUBLIC = {"_replace", "_exit"}
 """Of NamedTuple and of os: the underscore is part of a documented name."""

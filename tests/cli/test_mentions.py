@@ -11,7 +11,7 @@ from logitsmith.presets.llama_cpp_flags import llama_cpp_flags
 from docs.tools.commands import group
 
 ROOT = Path(__file__).parents[2]
-ROOMS = ("cli", "cluster", "common", "engine", "grammars", "logprobs", "presets", "recover", "samplers")
+ROOMS = ("cli", "cluster", "common", "engine", "grammars", "logprobs", "models", "presets", "recover", "samplers")
 COMMANDS = {name: group().get_command(None, name) for name in group().list_commands(None)}
 OWN_FLAGS = {"--help", "-h", "--version"}
 LLAMA_CPPS_FLAGS = {

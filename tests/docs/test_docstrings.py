@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-ROOMS = ["cli", "common", "engine", "grammars", "logprobs", "presets", "recover", "samplers"]
+ROOMS = ["cli", "common", "engine", "grammars", "logprobs", "models", "presets", "recover", "samplers"]
 MOST_WITHOUT_A_LIST = 3
 
 SECTION = re.compile(r"^Args:\n((?: +.*\n?|\n)*)", re.MULTILINE)
