@@ -30,6 +30,7 @@ If blanks could stand anywhere, a model might write them forever, and hardly any
 """
 LENIENT_HINT = "schema_lenient=True leaves it out"
 TOO_DEEP = "the JSON Schema is nested too deeply"
+
 _FILE_NAME = re.compile(r"[^\s{}\[\]\"]+\.json")
 
 

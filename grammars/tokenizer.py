@@ -72,6 +72,7 @@ class _ByteVocabulary:
 
 
 BYTE_VOCABULARY = _ByteVocabulary()
+
 # llguidance knows that tokens of such text are allowed wherever a lexeme takes all of it: in a string, in a line.
 # It has four such slices by default. Each costs time at the start, and this one saves most.
 _SLICE = r'[^"\\\x00-\x1F\x7F]{1,30}'
