@@ -42,7 +42,7 @@ class PublishedFile:
 class NeededFiles:
     """The files that services need.
 
-    Attributes: ``samples``: the `sample_digest` of each, by the path where the driver has it; ``published``: the
+    Attributes: ``samples``: the `_sample_digest` of each, by the path where the driver has it; ``published``: the
     same files in the object store; None: they are not there.
     """
 
@@ -56,7 +56,7 @@ class NeededFiles:
         """
         if self.published is None:
             with suppress(OSError):
-                if sample_digest(path) == self.samples[path]:
+                if _sample_digest(path) == self.samples[path]:
                     return path
             raise MissingFileError
         return _write_once(self.published) / _place(path, self.published)
@@ -65,12 +65,12 @@ class NeededFiles:
 def needed_files(paths: Sequence[Path]) -> NeededFiles:
     """Return files of this machine as what services need. Raises ``ClusterError``."""
     try:
-        return NeededFiles({path: sample_digest(path) for path in paths})
+        return NeededFiles({path: _sample_digest(path) for path in paths})
     except OSError as error:
         raise ClusterError(f"{error.filename}: {error.strerror}") from None
 
 
-def sample_digest(path: Path) -> str:
+def _sample_digest(path: Path) -> str:
     """Return SHA-256, in hexadecimal, of a file's size and of samples of its bytes: a gigabyte takes milliseconds.
 
     It tells another model at the same path. The copies that are sent are checked whole. Raises ``OSError``.

@@ -1,4 +1,7 @@
-"""Tasks, their shards, and the services that answer them."""
+"""Tasks, the services that answer them on workers, and the shards in which workers get them.
+
+A shard whose worker died returns to the queue, which finds the task that crashes its worker.
+"""
 
 from __future__ import annotations
 

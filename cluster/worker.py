@@ -1,4 +1,8 @@
-"""A worker: the actor that runs a service, where it may be placed, and what it reports."""
+"""A worker, as the driver sees it and as Ray runs it, and the room that a cluster has for workers.
+
+`Worker` is the driver's side: what the worker has, what it answers, and whether it is alive. `WorkerActor` is the
+actor of Ray's that holds one service. It takes tasks and returns results as they are ready.
+"""
 
 from __future__ import annotations
 
@@ -15,81 +19,6 @@ from typing import Any
 from .connection import import_ray
 from .files import NeededFiles
 from .tasks import ClusterError, Service, ServiceFactory, Shard, Task, TaskResult, first_line
-
-THREADS = 2
-"""Those of an actor: one waits for results, and one takes tasks meanwhile."""
-_WAIT_SECONDS = 0.05
-"""How long a service with nothing to do waits for a task."""
-_COLLECT_SECONDS, _LINGER_SECONDS, _MAX_RESULTS = 2.0, 0.01, 256
-"""How long results are waited for; how long further ones, once there is one; how many are sent at once."""
-
-
-class WorkerActor:
-    """Holds a service. `start` comes first; the other methods may run at the same time."""
-
-    def __init__(self) -> None:
-        self._waiting: Queue[Task] = Queue()
-        self._results: Queue[TaskResult | None] = Queue()
-        self._unanswered: set[str] = set()
-        self._progress = 0
-        self._failure: BaseException | None = None
-
-    def host(self) -> str:
-        """The name of the node. It answers as soon as Ray has placed this worker."""
-        return platform.node()
-
-    def start(self, make_service: ServiceFactory, files: NeededFiles) -> dict[str, Any]:
-        """Make the service, and return its facts. Raises what it raises, and ``MissingFileError``."""
-        service = make_service(files.find)
-        facts = service.facts()
-        Thread(target=self._serve, args=(service,), daemon=True).start()
-        return facts
-
-    def give(self, tasks: Sequence[Task]) -> None:
-        """Take tasks; `collect` returns their results."""
-        self._unanswered.update(task.key for task in tasks)
-        for task in tasks:
-            self._waiting.put(task)
-
-    def collect(self) -> tuple[list[TaskResult], int]:
-        """Wait a moment for results; returns those since the last call, and the number of units since the start.
-
-        Raises what ended the service.
-        """
-        results: list[TaskResult] = []
-        with suppress(Empty):
-            result = self._results.get(timeout=_COLLECT_SECONDS)
-            while result is not None:
-                results.append(result)
-                if len(results) == _MAX_RESULTS:
-                    break
-                result = self._results.get(timeout=_LINGER_SECONDS)
-        if not results and self._failure is not None:
-            raise self._failure
-        return results, self._progress
-
-    def _serve(self, service: Service) -> None:
-        try:
-            service.serve(self._tasks(), self._answer, self._count)
-        except BaseException as error:
-            self._failure = error
-            self._results.put(None)
-
-    def _tasks(self) -> Iterator[Task | None]:
-        while True:
-            try:
-                # It waits only where it has nothing to compute: every task that was taken is answered.
-                is_idle = len(self._unanswered) == self._waiting.qsize()
-                yield self._waiting.get(block=is_idle, timeout=_WAIT_SECONDS)
-            except Empty:
-                yield None
-
-    def _answer(self, result: TaskResult) -> None:
-        self._unanswered.discard(result.key)
-        self._results.put(result)
-
-    def _count(self, units: int) -> None:
-        self._progress += units
 
 
 @dataclass(frozen=True)
@@ -110,6 +39,13 @@ def workers_that_fit(nodes: Iterable[Mapping[str, float]], needs: WorkerNeeds) -
     return sum(_fit_on(node, needs) for node in nodes)
 
 
+def _fit_on(node: Mapping[str, float], needs: WorkerNeeds) -> int:
+    room = [node.get("CPU", 0) // needs.cpus, node.get("memory", 0) // needs.memory_bytes]
+    if needs.gpus:
+        room.append(node.get("GPU", 0) // needs.gpus)
+    return int(min(room))
+
+
 def no_room(nodes: Iterable[Mapping[str, float]], needs: WorkerNeeds) -> ClusterError:
     """Return the error for nodes on which not one worker fits."""
     largest = max((_describe(node) for node in nodes), default="none")
@@ -119,32 +55,8 @@ def no_room(nodes: Iterable[Mapping[str, float]], needs: WorkerNeeds) -> Cluster
     )
 
 
-def _fit_on(node: Mapping[str, float], needs: WorkerNeeds) -> int:
-    room = [node.get("CPU", 0) // needs.cpus, node.get("memory", 0) // needs.memory_bytes]
-    if needs.gpus:
-        room.append(node.get("GPU", 0) // needs.gpus)
-    return int(min(room))
-
-
 def _describe(node: Mapping[str, float]) -> str:
     return f"{node.get('CPU', 0):g} CPU and {node.get('memory', 0) / 1e9:.1f} GB"
-
-
-_NODE_DIED = "its node has died"
-"""The words in Ray's message by which the death of a node differs from that of a process."""
-
-_MISSING_MODULE = re.compile(r"No module named '([\w.]+)'")
-
-
-class WorkerDiedError(Exception):
-    """A worker that is gone.
-
-    Attributes: ``with_its_node``: True if the whole node died, for which no task is to blame.
-    """
-
-    def __init__(self, reason: str, with_its_node: bool = False) -> None:
-        super().__init__(reason)
-        self.with_its_node = with_its_node
 
 
 @dataclass(frozen=True)
@@ -163,12 +75,21 @@ class WorkerStatus:
     seconds: float
 
 
-@dataclass
-class _GivenShard:
-    """A shard at work. ``tasks``: those without a result, by their keys; ``deaths``: see `Shard`."""
+class WorkerDiedError(Exception):
+    """A worker that is gone.
 
-    tasks: dict[str, Task]
-    deaths: int
+    Attributes: ``with_its_node``: True if the whole node died, for which no task is to blame.
+    """
+
+    def __init__(self, reason: str, with_its_node: bool = False) -> None:
+        super().__init__(reason)
+        self.with_its_node = with_its_node
+
+
+_NODE_DIED = "its node has died"
+"""The words in Ray's message by which the death of a node differs from that of a process."""
+
+_MISSING_MODULE = re.compile(r"No module named '([\w.]+)'")
 
 
 class Worker:
@@ -187,7 +108,7 @@ class Worker:
     def __init__(self, number: int, service: Any, needs: WorkerNeeds, now: float) -> None:
         self._ray = import_ray()
         actor = self._ray.remote(WorkerActor).options(
-            num_cpus=needs.cpus, num_gpus=needs.gpus, memory=needs.memory_bytes, max_concurrency=THREADS
+            num_cpus=needs.cpus, num_gpus=needs.gpus, memory=needs.memory_bytes, max_concurrency=_THREADS
         )
         self._actor = actor.remote()
         self._service = service
@@ -306,9 +227,93 @@ class Worker:
             raise WorkerDiedError(first_line(error)) from None
 
 
+@dataclass
+class _GivenShard:
+    """A shard at work. ``tasks``: those without a result, by their keys; ``deaths``: see `Shard`."""
+
+    tasks: dict[str, Task]
+    deaths: int
+
+
 def _cause(error: Any, errors: Any) -> Exception:
     """What a method of the actor raised; an error of Ray's in it is the worker's death."""
     cause = error.cause
     if isinstance(cause, errors.RayError):
         return WorkerDiedError(first_line(cause))
     return cause if isinstance(cause, Exception) else ClusterError(first_line(error))
+
+
+_THREADS = 2
+"""Those of an actor: one waits for results, and one takes tasks meanwhile."""
+_WAIT_SECONDS = 0.05
+"""How long a service with nothing to do waits for a task."""
+_COLLECT_SECONDS, _LINGER_SECONDS, _MAX_RESULTS = 2.0, 0.01, 256
+"""How long results are waited for; how long further ones, once there is one; how many are sent at once."""
+
+
+class WorkerActor:
+    """Holds a service. `start` comes first; the other methods may run at the same time."""
+
+    def __init__(self) -> None:
+        self._waiting: Queue[Task] = Queue()
+        self._results: Queue[TaskResult | None] = Queue()
+        self._unanswered: set[str] = set()
+        self._progress = 0
+        self._failure: BaseException | None = None
+
+    def host(self) -> str:
+        """The name of the node. It answers as soon as Ray has placed this worker."""
+        return platform.node()
+
+    def start(self, make_service: ServiceFactory, files: NeededFiles) -> dict[str, Any]:
+        """Make the service, and return its facts. Raises what it raises, and ``MissingFileError``."""
+        service = make_service(files.find)
+        facts = service.facts()
+        Thread(target=self._serve, args=(service,), daemon=True).start()
+        return facts
+
+    def give(self, tasks: Sequence[Task]) -> None:
+        """Take tasks; `collect` returns their results."""
+        self._unanswered.update(task.key for task in tasks)
+        for task in tasks:
+            self._waiting.put(task)
+
+    def collect(self) -> tuple[list[TaskResult], int]:
+        """Wait a moment for results; returns those since the last call, and the number of units since the start.
+
+        Raises what ended the service.
+        """
+        results: list[TaskResult] = []
+        with suppress(Empty):
+            result = self._results.get(timeout=_COLLECT_SECONDS)
+            while result is not None:
+                results.append(result)
+                if len(results) == _MAX_RESULTS:
+                    break
+                result = self._results.get(timeout=_LINGER_SECONDS)
+        if not results and self._failure is not None:
+            raise self._failure
+        return results, self._progress
+
+    def _serve(self, service: Service) -> None:
+        try:
+            service.serve(self._tasks(), self._answer, self._count)
+        except BaseException as error:
+            self._failure = error
+            self._results.put(None)
+
+    def _tasks(self) -> Iterator[Task | None]:
+        while True:
+            try:
+                # It waits only where it has nothing to compute: every task that was taken is answered.
+                is_idle = len(self._unanswered) == self._waiting.qsize()
+                yield self._waiting.get(block=is_idle, timeout=_WAIT_SECONDS)
+            except Empty:
+                yield None
+
+    def _answer(self, result: TaskResult) -> None:
+        self._unanswered.discard(result.key)
+        self._results.put(result)
+
+    def _count(self, units: int) -> None:
+        self._progress += units

@@ -1,4 +1,4 @@
-"""The errors of the project, and pydantic's problems in its words."""
+"""The base class of the exceptions of all rooms, and pydantic's errors as sentences for the user."""
 
 from __future__ import annotations
 

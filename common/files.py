@@ -1,4 +1,8 @@
-"""Files: read within limits, found by name, written whole or by appending, with each fault in words."""
+"""Files: read within limits, found by name, written atomically or by appending, with errors as sentences.
+
+Input may have no end, such as a device or a pipe. For this reason every reader has a limit. A file of lines that
+one process appends to survives a crash of this process.
+"""
 
 from __future__ import annotations
 
@@ -17,6 +21,155 @@ from types import FrameType
 from typing import IO, AnyStr, BinaryIO, NamedTuple
 
 from .text import NotUTF8Error, decode_utf8
+
+MAX_TEXT_BYTES = 100_000_000
+"""Of a prompt, a text to score or to check, and of files that are read as a whole and have no smaller limit.
+
+The longest contexts of models have 10 million tokens, which are about 50 MB of text. The largest text that is
+commonly scored, enwik8, has exactly this size.
+"""
+
+MAX_LINE_BYTES = 256_000_000
+"""Of a line in a file of lines. The longest are results of a batch with traces, about 5 KB a token."""
+
+
+class InputTooLargeError(OSError):
+    """Input that exceeds a limit. ``filename`` is None until the reader of the file sets it."""
+
+    def __init__(self, problem: str) -> None:
+        super().__init__(errno.EFBIG, problem)
+
+
+def read_bounded(file: IO[bytes], max_bytes: int = MAX_TEXT_BYTES) -> bytes:
+    """Return the rest of a file. Raises ``InputTooLargeError`` for more than ``max_bytes``, and ``OSError``."""
+    data = file.read(max_bytes + 1)  # a device or a pipe has no size to ask for
+    if len(data) > max_bytes:
+        raise InputTooLargeError(f"it is larger than {max_bytes // 1_000_000} MB; give a shorter text")
+    return data
+
+
+def bounded_lines(file: IO[AnyStr], max_length: int = MAX_LINE_BYTES) -> Iterator[AnyStr]:
+    """Yield the lines of a file, each with its newline; the last line may have none.
+
+    ``max_length``: bytes, or characters of a text file. Raises ``InputTooLargeError`` for a longer line.
+    """
+    number = 0
+    while line := file.readline(max_length + 1):
+        number += 1
+        if len(line) > max_length:
+            raise InputTooLargeError(
+                f"line {number} is longer than {max_length // 1_000_000} MB; give a file of shorter lines"
+            )
+        yield line
+
+
+STDIN = Path("-")
+
+
+def is_stdin(path: Path) -> bool:
+    """True for ``-``."""
+    return path == STDIN
+
+
+def input_name(path: Path) -> str:
+    """What messages call the file."""
+    return "stdin" if is_stdin(path) else str(path)
+
+
+@contextmanager
+def open_input(path: Path) -> Iterator[BinaryIO]:
+    """Open the file, or stdin for ``-``. Raises ``OSError``; an ``InputTooLargeError`` gets the file's name."""
+    try:
+        with _opened(path) as file:
+            yield file
+    except InputTooLargeError as error:
+        error.filename = error.filename or input_name(path)
+        raise
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[BinaryIO]:
+    if is_stdin(path):
+        if sys.stdin is None:
+            raise OSError(None, "it is closed", "stdin")
+        # A copy of stdin that is not closed: a thread may still read from it when the run ends.
+        yield os.fdopen(os.dup(sys.stdin.fileno()), "rb")
+        return
+    with file_errors_in_words(path):
+        file = path.open("rb")
+    if stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+        with file:
+            yield file
+    else:  # a pipe, which such a thread may read as well
+        yield file
+
+
+@contextmanager
+def file_errors_in_words(path: Path) -> Iterator[None]:
+    """Raise an ``OSError`` again with the words of `file_problem`."""
+    try:
+        yield
+    except OSError as error:
+        raise OSError(error.errno, file_problem(error, path), str(path)) from None
+
+
+def read_input(path: Path, max_bytes: int | None = None) -> bytes:
+    """Return all that the file holds, or stdin for ``-``. Raises ``OSError``.
+
+    ``max_bytes``: a larger file is an error; None: `MAX_TEXT_BYTES`.
+    """
+    with open_input(path) as file:
+        return read_bounded(file, MAX_TEXT_BYTES if max_bytes is None else max_bytes)
+
+
+class TextFileError(ValueError):
+    """A file that cannot be read as text; its message does not name the file."""
+
+
+def read_text_file(path: Path, max_bytes: int) -> str:
+    """Return the text of a file, without a byte order mark.
+
+    Raises ``TextFileError`` for a file that is missing, unreadable, a folder, larger than ``max_bytes``, or not
+    UTF-8.
+    """
+    try:
+        with path.open("rb") as file:
+            data = read_bounded(file, max_bytes)
+    except (OSError, ValueError) as error:
+        raise TextFileError(file_problem(error, path)) from None
+    return decode_text_file(data)
+
+
+def decode_text_file(data: bytes) -> str:
+    """Return the bytes of a file as text, without a byte order mark. Raises ``TextFileError``."""
+    try:
+        return decode_utf8(data)
+    except NotUTF8Error as error:
+        raise TextFileError(f"line {error.line}: the file is not UTF-8") from None
+
+
+def file_problem(error: OSError | ValueError, path: Path) -> str:
+    """Return why a file could not be opened or read; a ``ValueError`` is one about its name."""
+    if isinstance(error, FileNotFoundError):
+        return "there is no such file"
+    if isinstance(error, InputTooLargeError):
+        return str(error.strerror)
+    # Not `Path.is_dir`, which may raise the same error again.
+    if isinstance(error, IsADirectoryError) or (isinstance(error, OSError) and os.path.isdir(path)):  # noqa: PTH112
+        return "it is a folder, not a file"
+    if isinstance(error, PermissionError):
+        return "the file may not be read (permission denied)"
+    return f"the file cannot be read ({getattr(error, 'strerror', None) or error})"
+
+
+def write_problem(error: OSError, path: Path) -> str:
+    """Return why a file could not be written."""
+    folder = os.path.dirname(path) or os.curdir  # noqa: PTH120 - as below
+    if isinstance(error, FileNotFoundError) and not os.path.isdir(folder):  # noqa: PTH112 - `Path.is_dir` may raise
+        return f"there is no folder {folder}"
+    if isinstance(error, IsADirectoryError) or os.path.isdir(path):  # noqa: PTH112
+        return "it is a folder, not a file"
+    return str(error.strerror)
 
 
 class SearchFolder(NamedTuple):
@@ -108,47 +261,6 @@ def deferred_interrupts() -> Iterator[None]:
         signal.signal(signal.SIGINT, previous)
         if waiting and callable(previous):
             previous(*waiting[0])
-
-
-MAX_TEXT_BYTES = 100_000_000
-"""Of a prompt, a text to score or to check, and of files that are read as a whole and have no smaller limit.
-
-The longest contexts of models have 10 million tokens, which are about 50 MB of text. The largest text that is
-commonly scored, enwik8, has exactly this size.
-"""
-
-MAX_LINE_BYTES = 256_000_000
-"""Of a line in a file of lines. The longest are results of a batch with traces, about 5 KB a token."""
-
-
-class InputTooLargeError(OSError):
-    """Input that exceeds a limit. ``filename`` is None until the reader of the file sets it."""
-
-    def __init__(self, problem: str) -> None:
-        super().__init__(errno.EFBIG, problem)
-
-
-def read_bounded(file: IO[bytes], max_bytes: int = MAX_TEXT_BYTES) -> bytes:
-    """Return the rest of a file. Raises ``InputTooLargeError`` for more than ``max_bytes``, and ``OSError``."""
-    data = file.read(max_bytes + 1)  # a device or a pipe has no size to ask for
-    if len(data) > max_bytes:
-        raise InputTooLargeError(f"it is larger than {max_bytes // 1_000_000} MB; give a shorter text")
-    return data
-
-
-def bounded_lines(file: IO[AnyStr], max_length: int = MAX_LINE_BYTES) -> Iterator[AnyStr]:
-    """Yield the lines of a file, each with its newline; the last line may have none.
-
-    ``max_length``: bytes, or characters of a text file. Raises ``InputTooLargeError`` for a longer line.
-    """
-    number = 0
-    while line := file.readline(max_length + 1):
-        number += 1
-        if len(line) > max_length:
-            raise InputTooLargeError(
-                f"line {number} is longer than {max_length // 1_000_000} MB; give a file of shorter lines"
-            )
-        yield line
 
 
 class AppendOnlyFile:
@@ -245,112 +357,3 @@ class AppendOnlyFile:
     def close(self) -> None:
         """Close the file, which also unlocks it."""
         os.close(self._handle)
-
-
-class TextFileError(ValueError):
-    """A file that cannot be read as text; its message does not name the file."""
-
-
-def read_text_file(path: Path, max_bytes: int) -> str:
-    """Return the text of a file, without a byte order mark.
-
-    Raises ``TextFileError`` for a file that is missing, unreadable, a folder, larger than ``max_bytes``, or not
-    UTF-8.
-    """
-    try:
-        with path.open("rb") as file:
-            data = read_bounded(file, max_bytes)
-    except (OSError, ValueError) as error:
-        raise TextFileError(file_problem(error, path)) from None
-    return decode_text_file(data)
-
-
-def decode_text_file(data: bytes) -> str:
-    """Return the bytes of a file as text, without a byte order mark. Raises ``TextFileError``."""
-    try:
-        return decode_utf8(data)
-    except NotUTF8Error as error:
-        raise TextFileError(f"line {error.line}: the file is not UTF-8") from None
-
-
-def file_problem(error: OSError | ValueError, path: Path) -> str:
-    """Return why a file could not be opened or read; a ``ValueError`` is one about its name."""
-    if isinstance(error, FileNotFoundError):
-        return "there is no such file"
-    if isinstance(error, InputTooLargeError):
-        return str(error.strerror)
-    # Not `Path.is_dir`, which may raise the same error again.
-    if isinstance(error, IsADirectoryError) or (isinstance(error, OSError) and os.path.isdir(path)):  # noqa: PTH112
-        return "it is a folder, not a file"
-    if isinstance(error, PermissionError):
-        return "the file may not be read (permission denied)"
-    return f"the file cannot be read ({getattr(error, 'strerror', None) or error})"
-
-
-def write_problem(error: OSError, path: Path) -> str:
-    """Return why a file could not be written."""
-    folder = os.path.dirname(path) or os.curdir  # noqa: PTH120 - as below
-    if isinstance(error, FileNotFoundError) and not os.path.isdir(folder):  # noqa: PTH112 - `Path.is_dir` may raise
-        return f"there is no folder {folder}"
-    if isinstance(error, IsADirectoryError) or os.path.isdir(path):  # noqa: PTH112
-        return "it is a folder, not a file"
-    return str(error.strerror)
-
-
-STDIN = Path("-")
-
-
-def is_stdin(path: Path) -> bool:
-    """True for ``-``."""
-    return path == STDIN
-
-
-def input_name(path: Path) -> str:
-    """What messages call the file."""
-    return "stdin" if is_stdin(path) else str(path)
-
-
-@contextmanager
-def open_input(path: Path) -> Iterator[BinaryIO]:
-    """Open the file, or stdin for ``-``. Raises ``OSError``; an ``InputTooLargeError`` gets the file's name."""
-    try:
-        with _opened(path) as file:
-            yield file
-    except InputTooLargeError as error:
-        error.filename = error.filename or input_name(path)
-        raise
-
-
-@contextmanager
-def _opened(path: Path) -> Iterator[BinaryIO]:
-    if is_stdin(path):
-        if sys.stdin is None:
-            raise OSError(None, "it is closed", "stdin")
-        # A copy of stdin that is not closed: a thread may still read from it when the run ends.
-        yield os.fdopen(os.dup(sys.stdin.fileno()), "rb")
-        return
-    with file_errors_in_words(path):
-        file = path.open("rb")
-    if stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-        with file:
-            yield file
-    else:  # a pipe, which such a thread may read as well
-        yield file
-
-
-@contextmanager
-def file_errors_in_words(path: Path) -> Iterator[None]:
-    """Raise an ``OSError`` again with the words of `file_problem`."""
-    try:
-        yield
-    except OSError as error:
-        raise OSError(error.errno, file_problem(error, path), str(path)) from None
-
-
-def read_input(path: Path, max_bytes: int | None = None) -> bytes:
-    """Return all that the file holds, or stdin for ``-``. Raises ``OSError``.
-
-    ``max_bytes``: a larger file is an error; None: `MAX_TEXT_BYTES`.
-    """
-    with open_input(path) as file:
-        return read_bounded(file, MAX_TEXT_BYTES if max_bytes is None else max_bytes)

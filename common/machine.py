@@ -1,4 +1,7 @@
-"""What the machine offers, and the largest numbers that llama.cpp takes."""
+"""The machine that `gen` runs on, and the numbers that llama.cpp is built with.
+
+Flags and the engine share the numbers. They are defined here because ``--help`` must load no engine.
+"""
 
 from __future__ import annotations
 
@@ -37,16 +40,6 @@ def machine() -> dict[str, Any]:
     }
 
 
-def shorten_home(value: Any) -> Any:
-    """Return a table with the user's home folder as ``~`` in all of its texts."""
-    home = str(Path.home())
-    if isinstance(value, dict):
-        return {key: shorten_home(item) for key, item in value.items()}
-    if isinstance(value, list):
-        return [shorten_home(item) for item in value]
-    return value.replace(home, "~") if isinstance(value, str) and home != os.sep else value
-
-
 def _cpu_name() -> str:
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
@@ -54,6 +47,13 @@ def _cpu_name() -> str:
         return platform.processor() or platform.machine()
     names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
     return next(names, platform.machine())
+
+
+def _system_pages(name: str) -> int | None:
+    try:
+        return os.sysconf(name) * os.sysconf("SC_PAGE_SIZE")
+    except (OSError, ValueError):
+        return None
 
 
 def _available_memory_bytes() -> int | None:
@@ -64,8 +64,11 @@ def _available_memory_bytes() -> int | None:
     return next((int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable:")), None)
 
 
-def _system_pages(name: str) -> int | None:
-    try:
-        return os.sysconf(name) * os.sysconf("SC_PAGE_SIZE")
-    except (OSError, ValueError):
-        return None
+def shorten_home(value: Any) -> Any:
+    """Return a table with the user's home folder as ``~`` in all of its texts."""
+    home = str(Path.home())
+    if isinstance(value, dict):
+        return {key: shorten_home(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [shorten_home(item) for item in value]
+    return value.replace(home, "~") if isinstance(value, str) and home != os.sep else value

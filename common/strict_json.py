@@ -1,4 +1,4 @@
-"""JSON without what the standard forbids: read strictly, written compactly."""
+"""Strict JSON, read and written: without NaN and Infinity, which the standard does not have."""
 
 from __future__ import annotations
 
@@ -10,23 +10,6 @@ from typing import Any
 MAX_JSON_DEPTH = 500
 """Levels of arrays and objects in a JSON text. Python's own limit depends on its version: about 900 levels, or
 thousands, although code that walks through the value recursively can handle only about 900."""
-
-_STRING = re.compile(r'"(?:[^"\\]|\\.)*(?:"|\Z)', re.DOTALL)  # \Z: an open string must not be searched repeatedly
-_NO_BRACKETS = re.compile(r"[^\[\]{}]+")
-
-_PROBLEMS = {
-    "Expecting value": "a value is missing",
-    "Expecting property name": "a key in double quotes is missing",
-    "Expecting ':'": "a colon is missing",
-    "Expecting ','": "a comma or a closing bracket is missing",
-    "Unterminated string": "a text begins that is never closed",
-    "Invalid control character": "a text has a control character such as a line end",
-    "Invalid \\": "a backslash begins no escape of JSON",
-    "Illegal trailing comma": "a comma has nothing behind it",
-    "Extra data": "something follows the value",
-    "Unexpected UTF-8 BOM": "it begins with a byte order mark",
-}
-"""By the beginning of the parser's message, what a person would say."""
 
 
 class NonFiniteNumberError(ValueError):
@@ -57,6 +40,10 @@ def parse_strict_json(text: str | bytes) -> Any:
         raise
 
 
+_STRING = re.compile(r'"(?:[^"\\]|\\.)*(?:"|\Z)', re.DOTALL)  # \Z: an open string must not be searched repeatedly
+_NO_BRACKETS = re.compile(r"[^\[\]{}]+")
+
+
 def _depth(text: str | bytes) -> int:
     """Return the levels of brackets outside of strings; 0 where a count shows that there cannot be too many."""
     if isinstance(text, bytes):
@@ -67,15 +54,33 @@ def _depth(text: str | bytes) -> int:
     return max(accumulate(1 if bracket in "[{" else -1 for bracket in brackets), default=0)
 
 
+def _refuse_constant(name: str) -> float:
+    raise NonFiniteNumberError(f"there is no number {name}")
+
+
+_PROBLEMS = {
+    "Expecting value": "a value is missing",
+    "Expecting property name": "a key in double quotes is missing",
+    "Expecting ':'": "a colon is missing",
+    "Expecting ','": "a comma or a closing bracket is missing",
+    "Unterminated string": "a text begins that is never closed",
+    "Invalid control character": "a text has a control character such as a line end",
+    "Invalid \\": "a backslash begins no escape of JSON",
+    "Illegal trailing comma": "a comma has nothing behind it",
+    "Extra data": "something follows the value",
+    "Unexpected UTF-8 BOM": "it begins with a byte order mark",
+}
+"""By the beginning of the parser's message, what a person would say."""
+
+
 def json_problem(error: json.JSONDecodeError) -> str:
     """What is wrong at the place that the error names, in a few words of ours."""
     return next((words for start, words in _PROBLEMS.items() if error.msg.startswith(start)), "it breaks off")
 
 
-def _refuse_constant(name: str) -> float:
-    raise NonFiniteNumberError(f"there is no number {name}")
-
-
 # One encoder for all calls: `json.dumps` would make a new one for each.
 encode_json = json.JSONEncoder(ensure_ascii=False, allow_nan=False).encode
-"""A value as JSON on one line. Raises ``ValueError`` for a number that JSON does not have."""
+"""A value as JSON on one line, with characters beyond ASCII as they are.
+
+Raises ``ValueError`` for a number that JSON does not have.
+"""

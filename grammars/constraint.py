@@ -1,4 +1,7 @@
-"""What keeps a generation within a grammar, at once or compiled in the background."""
+"""Constraints: what the engine requires of a grammar, or of anything else that forbids tokens.
+
+`BackgroundConstraint` is a constraint that is compiled in a thread.
+"""
 
 from __future__ import annotations
 

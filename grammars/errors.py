@@ -1,4 +1,7 @@
-"""Errors of grammars: where they are in the source, and llguidance's in our words."""
+"""The error of a grammar that cannot be used, and the translation of llguidance's messages into it.
+
+Messages on JSON Schemas are translated in `schema_errors`.
+"""
 
 from __future__ import annotations
 
@@ -6,9 +9,6 @@ import re
 from typing import ClassVar
 
 from ..common.errors import LogitsmithError
-
-_EXCERPT_CHARACTERS = 90
-"""The longest part of a line that an error shows: a terminal has 80 to 120 columns."""
 
 
 class GrammarError(LogitsmithError):
@@ -69,6 +69,10 @@ def _says_the_same(label: str, head: str) -> bool:
     return last_word.removeprefix("--").replace("-", " ").casefold() == head.casefold()
 
 
+_EXCERPT_CHARACTERS = 90
+"""The longest part of a line that an error shows: a terminal has 80 to 120 columns."""
+
+
 def _excerpt(line: str, column: int) -> tuple[str, str]:
     """The part of a line around a column, and a line with a caret under that column."""
     start = max(0, column - 1 - _EXCERPT_CHARACTERS // 2) if len(line) > _EXCERPT_CHARACTERS else 0
@@ -79,7 +83,7 @@ def _excerpt(line: str, column: int) -> tuple[str, str]:
 # llguidance's positions are positions in its own grammar. Only Lark's are also positions in the user's text.
 _POSITION_PREFIX = re.compile(r"^(?:at )?\d+\(\d+\): ")
 _LARK_ERROR = re.compile(r"(?:at )?(\d+)\((\d+)\): (.*?)(?:\n\s+\d+ \||$)", re.DOTALL)
-_REGEX_ERROR = re.compile(r"regex parse error:\n    (?P<text>.*)\n    (?P<mark> *\^).*\nerror: (?P<message>.*)")
+REGEX_ERROR = re.compile(r"regex parse error:\n    (?P<text>.*)\n    (?P<mark> *\^).*\nerror: (?P<message>.*)")
 
 
 def translate_engine_error(message: str, kind: str, source: str) -> GrammarError:
@@ -93,23 +97,22 @@ def translate_engine_error(message: str, kind: str, source: str) -> GrammarError
     if kind == "regex":
         return _regex_error(message, source)
     if kind == "gbnf":
-        return GrammarError(
-            f"llguidance cannot take the grammar: {_first_line(_POSITION_PREFIX.sub('', message))}"
-        )
+        return GrammarError(f"llguidance cannot take the grammar: {first_line(_POSITION_PREFIX.sub('', message))}")
     match = _LARK_ERROR.match(message)
     if match:
         return GrammarError(match[3].strip(), int(match[1]), int(match[2]), source)
-    return GrammarError(_first_line(message))
+    return GrammarError(first_line(message))
 
 
 def _regex_error(message: str, source: str) -> GrammarError:
-    match = _REGEX_ERROR.search(message)
+    match = REGEX_ERROR.search(message)
     if match:
         return GrammarError(match["message"], 1, len(match["mark"]), source)
     if "lookarounds" in message:
         return GrammarError("look-around and \\b are not supported")
-    return GrammarError(f"regex: {_first_line(message)}")
+    return GrammarError(f"regex: {first_line(message)}")
 
 
-def _first_line(message: str) -> str:
+def first_line(message: str) -> str:
+    """Return the first line of a message of llguidance, without its state."""
     return message.split("\n<state>", 1)[0].strip().split("\n", 1)[0]

@@ -1,4 +1,8 @@
-"""A grammar compiled for a vocabulary: its texts, and the masks of a generation."""
+"""From the text of a grammar to its masks.
+
+A text is parsed once for any number of vocabularies and generations: `ParsedGrammar`. A `Grammar` is compiled for
+one vocabulary, and a `GrammarState` is the state of one text that follows the grammar.
+"""
 
 from __future__ import annotations
 
@@ -30,134 +34,42 @@ from .tokenizer import (
 
 KINDS = ("gbnf", "json_schema", "regex", "lark")
 
-# Where text is forced, llguidance's masks would allow only the tokens that it would choose itself.
-_OPTIONS = '%llguidance {"no_forcing": true}\n'
 
-_LITERALS_AND_COMMENTS = re.compile(r'"(?:\\.|[^"\\\n])*"|/(?:\\.|[^/\\\n])+/|//.*|#.*')
-_TOKEN_REFERENCE = re.compile(r"<[^<>\n]+>")
+def compile_grammar(
+    source: str,
+    vocab: Vocabulary | None = None,
+    kind: str = "gbnf",
+    root: str = "root",
+    *,
+    schema_lenient: bool = False,
+) -> Grammar:
+    """Compile a grammar for the tokens of a vocabulary.
 
-
-@dataclass(frozen=True, eq=False)
-class ParsedGrammar:
-    """What a grammar's text says; made by `parse_grammar`.
-
-    Attributes:
-        source: the text.
-        kind: one of ``KINDS``.
-        root: the rule with which sentences begin; only GBNF has it.
-        names_tokens: True if it names tokens, so that text alone cannot say whether it is a sentence.
-        gbnf: the rules of a GBNF grammar, None for the other kinds.
-        schema: a JSON Schema as it is used, without what is left out; None for the other kinds.
-        left_out: the JSON pointers of what is left out of a JSON Schema.
-        lenient_lark: a translation for texts from elsewhere, whose blanks may differ; None if it is the same.
-    """
-
-    source: str
-    kind: str
-    root: str
-    names_tokens: bool = False
-    gbnf: GbnfGrammar | None = None
-    schema: dict[str, Any] | None = None
-    left_out: tuple[str, ...] = ()
-    lenient_lark: str | None = None
-    _lark: str = ""  # the translation, except for GBNF
-
-    def to_lark(self, vocabulary: Vocabulary) -> str:
-        """Translate the grammar to llguidance's Lark dialect.
-
-        Raises ``GrammarError`` for tokens that the vocabulary does not have, and for grammars that are too large.
-        """
-        if self.gbnf is None:
-            return self._lark
-        token_ids = self.gbnf.find_token_ids(vocabulary)
-        if not self.names_tokens:
-            return self.gbnf.lark + _OPTIONS
-        return self.gbnf.lark_with_tokens(token_ids, vocabulary.eog) + _OPTIONS
-
-
-# A batch asks for the same few grammars again and again.
-@lru_cache(maxsize=16)
-def parse_grammar(
-    source: str, kind: str = "gbnf", root: str = "root", schema_lenient: bool = False
-) -> ParsedGrammar:
-    """Parse a grammar. Raises ``GrammarError``, with line and column where the mistake has a position.
+    Under a JSON Schema the masks write JSON on one line, with one space after each comma and colon, while
+    `Grammar.matches` accepts blanks wherever JSON does. Raises ``GrammarError``, with line and column where the
+    mistake has a position.
 
     Args:
         source: the grammar's text.
-        kind: one of ``KINDS``.
+        vocab: the tokens of the masks; None: single bytes, which is enough to match texts.
+        kind: ``gbnf`` (as llama.cpp reads it), ``json_schema`` (text), ``regex`` (Rust's syntax; the whole text
+            has to match) or ``lark`` (llguidance's dialect).
         root: the rule with which sentences of a GBNF grammar begin.
-        schema_lenient: leave out what is not supported in a JSON Schema, instead of refusing it.
+        schema_lenient: leave out what is not supported in a JSON Schema, instead of refusing it;
+            ``Grammar.parsed.left_out`` has the JSON pointers of it.
     """
-    if kind not in KINDS:
-        raise GrammarError(f"unknown kind of grammar {kind!r}; there are {', '.join(KINDS)}")
-    if len(source) > MAX_SOURCE_CHARACTERS:
-        raise GrammarError(
-            f"the grammar has {len(source):,} characters; at most {MAX_SOURCE_CHARACTERS:,} are read"
-        )
-    _refuse_surrogates(source)
-    match kind:
-        case "gbnf":
-            gbnf = parse_gbnf(source, root)
-            return ParsedGrammar(source, kind, root, gbnf.names_tokens, gbnf)
-        case "json_schema":
-            return _parse_schema(source, root, schema_lenient)
-        case "regex":
-            return ParsedGrammar(source, kind, root, _lark=_regex_to_lark(source) + _OPTIONS)
-        case _:
-            return ParsedGrammar(source, kind, root, _lark_names_tokens(source), _lark=f"{source}\n{_OPTIONS}")
+    return compile_parsed_grammar(parse_grammar(source, kind, root, schema_lenient), vocab)
 
 
-def _parse_schema(source: str, root: str, is_lenient: bool) -> ParsedGrammar:
-    schema = parse_json_schema(source)
-    is_lenient = is_lenient or schema.get("x-guidance", {}).get("lenient") is True
-    left_out = remove_unsupported(schema, is_lenient=is_lenient)
-    if is_lenient:
-        left_out += loosen(schema)
-    return ParsedGrammar(
-        source,
-        "json_schema",
-        root,
-        schema=schema,
-        left_out=tuple(left_out),
-        lenient_lark=json_schema_to_lark(schema, {}) + _OPTIONS,
-        _lark=json_schema_to_lark(schema, ONE_LINE_STYLE) + _OPTIONS,
-    )
-
-
-def _refuse_surrogates(source: str) -> None:
-    try:
-        source.encode()
-    except UnicodeEncodeError as error:
-        # Without an excerpt, which could not be printed.
-        line, column = line_and_column(source, error.start)
-        raise GrammarError("half of a surrogate pair is not a character", line, column) from None
-
-
-def _regex_to_lark(source: str) -> str:
-    """A regular expression that the whole text has to match."""
-    trailing_backslashes = len(source) - len(source.rstrip("\\"))
-    if trailing_backslashes % 2:
-        raise GrammarError.at("nothing follows this backslash", source, len(source) - 1)
-    return f"start: /{regex_to_lark(source, use_ascii='')}/\n"
-
-
-def _lark_names_tokens(source: str) -> bool:
-    """True if a Lark grammar has a token in angle brackets outside of its literals and comments."""
-    return _TOKEN_REFERENCE.search(_LITERALS_AND_COMMENTS.sub("", source)) is not None
-
-
-_CONTEXT_TOKENS = 8
-"""How many tokens the tokenizer sees before a forced text; none looks further back to decide how it goes on."""
-
-_SHOWN_BYTES = 30
-"""Bytes of the text before a token that a message quotes."""
-
-_DEAD_END = "NoExtensionBias"
-"""llguidance's error when no token can write what must come next."""
-
-# llguidance writes a token that is named into forced text as 0xFF and [id]; no text has this byte.
-_TOKEN_MARK = b"\xff["
-_MARKED_TOKEN = re.compile(rb"\xff\[([0-9]+)\]")
+def compile_parsed_grammar(parsed: ParsedGrammar, vocabulary: Vocabulary | None = None) -> Grammar:
+    """Compile a grammar that was parsed before; see `compile_grammar`. Raises ``GrammarError``."""
+    vocabulary = BYTE_VOCABULARY if vocabulary is None else vocabulary
+    grammar = Grammar(parsed, vocabulary, parsed.to_lark(vocabulary))
+    if grammar.engine_error and parsed.schema is not None:
+        raise schema_error(grammar.engine_error, parsed.schema)
+    if grammar.engine_error:
+        raise translate_engine_error(grammar.engine_error, parsed.kind, parsed.source)
+    return grammar
 
 
 class Grammar:
@@ -223,6 +135,20 @@ class Grammar:
         """The grammar that texts from elsewhere are matched with: over bytes, and lenient about JSON's blanks."""
         lenient_lark = self.parsed.lenient_lark
         return self.over_bytes if lenient_lark is None else Grammar(self.parsed, BYTE_VOCABULARY, lenient_lark)
+
+
+_CONTEXT_TOKENS = 8
+"""How many tokens the tokenizer sees before a forced text; none looks further back to decide how it goes on."""
+
+_SHOWN_BYTES = 30
+"""Bytes of the text before a token that a message quotes."""
+
+_DEAD_END = "NoExtensionBias"
+"""llguidance's error when no token can write what must come next."""
+
+# llguidance writes a token that is named into forced text as 0xFF and [id]; no text has this byte.
+_TOKEN_MARK = b"\xff["
+_MARKED_TOKEN = re.compile(rb"\xff\[([0-9]+)\]")
 
 
 class GrammarState:
@@ -367,38 +293,118 @@ def shortest_completion(grammar: Grammar, text: bytes) -> bytes:
     return search_completion(state)
 
 
-def compile_grammar(
-    source: str,
-    vocab: Vocabulary | None = None,
-    kind: str = "gbnf",
-    root: str = "root",
-    *,
-    schema_lenient: bool = False,
-) -> Grammar:
-    """Compile a grammar for the tokens of a vocabulary.
+# Where text is forced, llguidance's masks would allow only the tokens that it would choose itself.
+_OPTIONS = '%llguidance {"no_forcing": true}\n'
 
-    Under a JSON Schema the masks write JSON on one line, with one space after each comma and colon, while
-    `Grammar.matches` accepts blanks wherever JSON does. Raises ``GrammarError``, with line and column where the
-    mistake has a position.
+
+@dataclass(frozen=True, eq=False)
+class ParsedGrammar:
+    """What a grammar's text says; made by `parse_grammar`.
+
+    Attributes:
+        source: the text.
+        kind: one of ``KINDS``.
+        root: the rule with which sentences begin; only GBNF has it.
+        names_tokens: True if it names tokens, so that text alone cannot say whether it is a sentence.
+        gbnf: the rules of a GBNF grammar, None for the other kinds.
+        schema: a JSON Schema as it is used, without what is left out; None for the other kinds.
+        left_out: the JSON pointers of what is left out of a JSON Schema.
+        lenient_lark: a translation for texts from elsewhere, whose blanks may differ; None if it is the same.
+    """
+
+    source: str
+    kind: str
+    root: str
+    names_tokens: bool = False
+    gbnf: GbnfGrammar | None = None
+    schema: dict[str, Any] | None = None
+    left_out: tuple[str, ...] = ()
+    lenient_lark: str | None = None
+    _lark: str = ""  # the translation, except for GBNF
+
+    def to_lark(self, vocabulary: Vocabulary) -> str:
+        """Translate the grammar to llguidance's Lark dialect.
+
+        Raises ``GrammarError`` for tokens that the vocabulary does not have, and for grammars that are too large.
+        """
+        if self.gbnf is None:
+            return self._lark
+        token_ids = self.gbnf.find_token_ids(vocabulary)
+        if not self.names_tokens:
+            return self.gbnf.lark + _OPTIONS
+        return self.gbnf.lark_with_tokens(token_ids, vocabulary.eog) + _OPTIONS
+
+
+# A batch asks for the same few grammars again and again.
+@lru_cache(maxsize=16)
+def parse_grammar(
+    source: str, kind: str = "gbnf", root: str = "root", schema_lenient: bool = False
+) -> ParsedGrammar:
+    """Parse a grammar. Raises ``GrammarError``, with line and column where the mistake has a position.
 
     Args:
         source: the grammar's text.
-        vocab: the tokens of the masks; None: single bytes, which is enough to match texts.
-        kind: ``gbnf`` (as llama.cpp reads it), ``json_schema`` (text), ``regex`` (Rust's syntax; the whole text
-            has to match) or ``lark`` (llguidance's dialect).
+        kind: one of ``KINDS``.
         root: the rule with which sentences of a GBNF grammar begin.
-        schema_lenient: leave out what is not supported in a JSON Schema, instead of refusing it;
-            ``Grammar.parsed.left_out`` has the JSON pointers of it.
+        schema_lenient: leave out what is not supported in a JSON Schema, instead of refusing it.
     """
-    return compile_parsed_grammar(parse_grammar(source, kind, root, schema_lenient), vocab)
+    if kind not in KINDS:
+        raise GrammarError(f"unknown kind of grammar {kind!r}; there are {', '.join(KINDS)}")
+    if len(source) > MAX_SOURCE_CHARACTERS:
+        raise GrammarError(
+            f"the grammar has {len(source):,} characters; at most {MAX_SOURCE_CHARACTERS:,} are read"
+        )
+    _refuse_surrogates(source)
+    match kind:
+        case "gbnf":
+            gbnf = parse_gbnf(source, root)
+            return ParsedGrammar(source, kind, root, gbnf.names_tokens, gbnf)
+        case "json_schema":
+            return _parse_schema(source, root, schema_lenient)
+        case "regex":
+            return ParsedGrammar(source, kind, root, _lark=_regex_to_lark(source) + _OPTIONS)
+        case _:
+            return ParsedGrammar(source, kind, root, _lark_names_tokens(source), _lark=f"{source}\n{_OPTIONS}")
 
 
-def compile_parsed_grammar(parsed: ParsedGrammar, vocabulary: Vocabulary | None = None) -> Grammar:
-    """Compile a grammar that was parsed before; see `compile_grammar`. Raises ``GrammarError``."""
-    vocabulary = BYTE_VOCABULARY if vocabulary is None else vocabulary
-    grammar = Grammar(parsed, vocabulary, parsed.to_lark(vocabulary))
-    if grammar.engine_error and parsed.schema is not None:
-        raise schema_error(grammar.engine_error, parsed.schema)
-    if grammar.engine_error:
-        raise translate_engine_error(grammar.engine_error, parsed.kind, parsed.source)
-    return grammar
+def _parse_schema(source: str, root: str, is_lenient: bool) -> ParsedGrammar:
+    schema = parse_json_schema(source)
+    is_lenient = is_lenient or schema.get("x-guidance", {}).get("lenient") is True
+    left_out = remove_unsupported(schema, is_lenient=is_lenient)
+    if is_lenient:
+        left_out += loosen(schema)
+    return ParsedGrammar(
+        source,
+        "json_schema",
+        root,
+        schema=schema,
+        left_out=tuple(left_out),
+        lenient_lark=json_schema_to_lark(schema, {}) + _OPTIONS,
+        _lark=json_schema_to_lark(schema, ONE_LINE_STYLE) + _OPTIONS,
+    )
+
+
+def _refuse_surrogates(source: str) -> None:
+    try:
+        source.encode()
+    except UnicodeEncodeError as error:
+        # Without an excerpt, which could not be printed.
+        line, column = line_and_column(source, error.start)
+        raise GrammarError("half of a surrogate pair is not a character", line, column) from None
+
+
+def _regex_to_lark(source: str) -> str:
+    """A regular expression that the whole text has to match."""
+    trailing_backslashes = len(source) - len(source.rstrip("\\"))
+    if trailing_backslashes % 2:
+        raise GrammarError.at("nothing follows this backslash", source, len(source) - 1)
+    return f"start: /{regex_to_lark(source, use_ascii='')}/\n"
+
+
+_LITERALS_AND_COMMENTS = re.compile(r'"(?:\\.|[^"\\\n])*"|/(?:\\.|[^/\\\n])+/|//.*|#.*')
+_TOKEN_REFERENCE = re.compile(r"<[^<>\n]+>")
+
+
+def _lark_names_tokens(source: str) -> bool:
+    """True if a Lark grammar has a token in angle brackets outside of its literals and comments."""
+    return _TOKEN_REFERENCE.search(_LITERALS_AND_COMMENTS.sub("", source)) is not None

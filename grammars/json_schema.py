@@ -1,4 +1,9 @@
-"""JSON Schema: what is supported, what is left out, and what is rejected by name."""
+"""JSON Schemas, translated to llguidance's dialect of Lark.
+
+What llguidance does not read in a schema is found with its path, and rejected or left out. Only the schemas that
+the whole schema uses count. ``multipleOf`` is supported as far as llguidance can follow it: llguidance keeps a
+state for each remainder, in 32 bits.
+"""
 
 from __future__ import annotations
 
@@ -23,10 +28,10 @@ ONE_LINE_STYLE: dict[str, object] = {
 
 If blanks could stand anywhere, a model might write them forever, and hardly any text would be forced.
 """
-
+LENIENT_HINT = "schema_lenient=True leaves it out"
 TOO_DEEP = "the JSON Schema is nested too deeply"
+
 _FILE_NAME = re.compile(r"[^\s{}\[\]\"]+\.json")
-_HALF_OF_A_PAIR = re.compile(r"(?<!\\)(?:\\\\)*\\ud[89ab][0-9a-f]{2}(?!\\ud[c-f])")
 
 
 def parse_json_schema(source: str) -> dict[str, Any]:
@@ -80,6 +85,9 @@ def open_object(schema: dict[str, Any]) -> str | None:
     return None
 
 
+_HALF_OF_A_PAIR = re.compile(r"(?<!\\)(?:\\\\)*\\ud[89ab][0-9a-f]{2}(?!\\ud[c-f])")
+
+
 def json_schema_to_lark(schema: dict[str, Any], style: dict[str, object]) -> str:
     """Return a Lark grammar of JSON that fits the schema; llguidance does the translation.
 
@@ -97,9 +105,176 @@ def json_schema_to_lark(schema: dict[str, Any], style: dict[str, object]) -> str
     return f"start: %json {text}\n"
 
 
-_ONE_SCHEMA = ("items", "additionalItems", "additionalProperties")
-_LISTS_OF_SCHEMAS = ("allOf", "anyOf", "oneOf", "prefixItems", "items")
-_TABLES_OF_SCHEMAS = ("properties", "patternProperties")
+_WITHOUT_EFFECT = ("$dynamicAnchor", "$recursiveAnchor")
+"""They only name a place, and llguidance refuses them."""
+_UNSUPPORTED = (
+    "not",
+    "if",
+    "contains",
+    "uniqueItems",
+    "propertyNames",
+    "dependencies",
+    "dependentRequired",
+    "dependentSchemas",
+    "unevaluatedItems",
+    "unevaluatedProperties",
+    "$dynamicRef",
+    "$recursiveRef",
+)
+_BELONGS_TO = {"then": "if", "else": "if", "minContains": "contains", "maxContains": "contains"}
+"""Keywords that mean nothing without another one."""
+
+
+def remove_unsupported(schema: dict[str, Any], *, is_lenient: bool) -> list[str]:
+    """Remove from a schema what llguidance does not read, and return the JSON pointers of what constrains JSON.
+
+    Only what the schema uses is looked at: a definition that nothing refers to may hold anything. What is removed
+    makes the schema allow more, never less. Unless ``is_lenient``, raises ``GrammarError`` for the first such
+    keyword. Raises it always for a type or a schema that is none, and for a reference to nothing.
+    """
+    removed: list[str] = []
+    for pointer, part in _walk_schema(schema):
+        _check_type(pointer, part)
+        _check_parts(pointer, part)
+        for keyword in _unsupported_keywords(part):
+            if not is_lenient:
+                raise _unsupported(pointer, part, keyword)
+            removed.append(f"{pointer}/{keyword}")
+            del part[keyword]
+        for keyword in (*_WITHOUT_EFFECT, *_UNSUPPORTED, *_BELONGS_TO):
+            part.pop(keyword, None)
+    _check_common_multiples(schema)
+    return removed
+
+
+_TYPES = ("object", "array", "string", "number", "integer", "boolean", "null")
+"""The types of JSON Schema."""
+
+
+def _check_type(pointer: str, schema: Mapping[str, Any]) -> None:
+    types = schema.get("type", [])
+    for name in [types] if isinstance(types, str) else types if isinstance(types, list) else []:
+        if isinstance(name, str) and name not in _TYPES:
+            near = nearest_name(name.lower(), _TYPES)
+            hint = f"did you mean {near!r}?" if near else f"there are {one_of(_TYPES)}"
+            raise GrammarError(f"{pointer}/type: {name!r} is not a type; {hint}")
+
+
+def _check_parts(pointer: str, schema: Mapping[str, Any]) -> None:
+    for path, below in _schemas_below(schema):
+        if not isinstance(below, dict | bool):
+            raise GrammarError(f"{pointer}/{path}: {json.dumps(below)} is not a schema: an object, true or false")
+
+
+def _unsupported_keywords(schema: Mapping[str, Any]) -> list[str]:
+    """The keywords of one schema that constrain JSON in a way that llguidance does not know."""
+    keywords = [keyword for keyword in _UNSUPPORTED if keyword in schema and _constrains(keyword, schema)]
+    keywords += [keyword for keyword, owner in _BELONGS_TO.items() if keyword in schema and owner in keywords]
+    if _has_unknown_format(schema):
+        keywords.append("format")
+    multiple = _multiple_of(schema)
+    if multiple is not None and not _can_follow([multiple]):
+        keywords.append("multipleOf")
+    return keywords
+
+
+def _constrains(keyword: str, schema: Mapping[str, Any]) -> bool:
+    value = schema[keyword]
+    if keyword == "uniqueItems":
+        return value is True
+    if keyword == "if":
+        return "then" in schema or "else" in schema
+    if keyword in ("not", "contains", "$dynamicRef", "$recursiveRef"):
+        return True
+    return value is not True and value != {}
+
+
+FORMATS = frozenset(
+    ("date-time", "time", "date", "duration", "email", "hostname", "ipv4", "ipv6", "uri", "uuid", "unknown")
+)
+"""The formats that llguidance checks; it refuses others."""
+
+
+def _has_unknown_format(schema: Mapping[str, Any]) -> bool:
+    types = schema.get("type", "string")
+    is_text = "string" in (types if isinstance(types, list) else [types])
+    name = schema.get("format")
+    return is_text and isinstance(name, str) and name not in FORMATS
+
+
+def _unsupported(pointer: str, schema: Mapping[str, Any], keyword: str) -> GrammarError:
+    if keyword == "format":
+        formats = ", ".join(sorted(FORMATS - {"unknown"}))
+        message = f"the format {schema[keyword]!r} is not supported, but {formats} are"
+    elif keyword == "multipleOf":
+        message = f"multiples of {schema[keyword]} cannot be followed; those of numbers up to 50,000 can"
+    else:
+        message = f"{keyword!r} is not supported"
+    return GrammarError(f"{pointer}/{keyword}: {message}", advice=LENIENT_HINT)
+
+
+_MAX_DIGITS = (2**32 - 10) // 10
+"""The largest number, without its decimal point, of which llguidance's sums do not overflow."""
+_MAX_STATES = 50_000
+"""300,000 take seconds to follow, and 4 million a gigabyte."""
+
+
+def _multiple_of(schema: Mapping[str, Any]) -> Fraction | None:
+    """The ``multipleOf`` of one schema; None if it has none, or one that is no positive number."""
+    value = schema.get("multipleOf")
+    if not isinstance(value, int | float) or isinstance(value, bool) or not 0 < value < math.inf:
+        return None
+    return Fraction(str(value))  # a float as it is written: 0.1 is a tenth
+
+
+def _can_follow(multiples: Iterable[Fraction]) -> bool:
+    """True if llguidance follows the multiples of all of these quickly, and without an overflow."""
+    common: Fraction | None = None
+    for multiple in multiples:
+        common = multiple if common is None else _least_common_multiple(common, multiple)
+        if not _is_small(common):
+            return False
+    return True
+
+
+def _check_common_multiples(root: dict[str, Any]) -> None:
+    """Refuse schemas that hold together and whose multiples have a common one that is too large.
+
+    Also those of properties of one name count together there.
+    """
+    if _can_follow(_multiples(root, SchemaPart("", root))):
+        return
+    for part in _walk_schema(root):
+        is_joined = "allOf" in part.schema or ("$ref" in part.schema and len(part.schema) > 1)
+        if is_joined and not _can_follow(_multiples(root, part)):
+            keyword = "allOf" if "allOf" in part.schema else "$ref"
+            message = "the values of multipleOf below have a common multiple that cannot be followed"
+            raise GrammarError(f"{part.pointer}/{keyword}: {message}")
+
+
+def _multiples(root: dict[str, Any], start: SchemaPart) -> Iterator[Fraction]:
+    for part in _walk_from(root, start):
+        multiple = _multiple_of(part.schema)
+        if multiple is not None:
+            yield multiple
+
+
+def _least_common_multiple(one: Fraction, other: Fraction) -> Fraction:
+    return Fraction(math.lcm(one.numerator, other.numerator), math.gcd(one.denominator, other.denominator))
+
+
+def _is_small(multiple: Fraction) -> bool:
+    """True for few remainders; a final zero adds fewer than another digit. The threefold was fitted to times."""
+    digits, places = multiple.numerator, multiple.denominator
+    while places % 10 == 0:
+        places //= 10
+    while places > 1:  # what is left is a power of 2 or of 5
+        factor = 5 if places % 2 == 0 else 2
+        digits, places = digits * factor, places // (10 // factor)
+    rest, zeros = digits, 0
+    while rest % 10 == 0:
+        rest, zeros = rest // 10, zeros + 1
+    return digits <= _MAX_DIGITS and rest * 3**zeros <= _MAX_STATES
 
 
 class SchemaPart(NamedTuple):
@@ -109,16 +284,16 @@ class SchemaPart(NamedTuple):
     schema: dict[str, Any]
 
 
-def walk_schema(schema: dict[str, Any]) -> Iterator[SchemaPart]:
+def _walk_schema(schema: dict[str, Any]) -> Iterator[SchemaPart]:
     """Yield the schema and each one that it uses, once, in the order of the text; references are followed.
 
     Raises ``GrammarError`` for a reference to nothing.
     """
-    yield from walk_from(schema, SchemaPart("", schema))
+    yield from _walk_from(schema, SchemaPart("", schema))
 
 
-def walk_from(root: dict[str, Any], start: SchemaPart) -> Iterator[SchemaPart]:
-    """Yield a part of the schema ``root`` and each one that it uses, as `walk_schema`."""
+def _walk_from(root: dict[str, Any], start: SchemaPart) -> Iterator[SchemaPart]:
+    """Yield a part of the schema ``root`` and each one that it uses, as `_walk_schema`."""
     remaining = [start]
     visited: set[int] = set()
     while remaining:
@@ -131,9 +306,12 @@ def walk_from(root: dict[str, Any], start: SchemaPart) -> Iterator[SchemaPart]:
 
 
 def children(root: dict[str, Any], part: SchemaPart) -> Iterator[SchemaPart]:
-    """Yield the schemas that a part of the schema ``root`` uses. Raises ``GrammarError`` as `walk_schema`."""
+    """Yield the schemas that a part of the schema ``root`` uses.
+
+    Raises ``GrammarError`` for a reference to nothing.
+    """
     pointer, schema = part
-    for path, below in schemas_below(schema):
+    for path, below in _schemas_below(schema):
         if isinstance(below, dict):
             yield SchemaPart(f"{pointer}/{path}", below)
     reference = schema.get("$ref")
@@ -143,7 +321,12 @@ def children(root: dict[str, Any], part: SchemaPart) -> Iterator[SchemaPart]:
             yield target
 
 
-def schemas_below(schema: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+_ONE_SCHEMA = ("items", "additionalItems", "additionalProperties")
+_LISTS_OF_SCHEMAS = ("allOf", "anyOf", "oneOf", "prefixItems", "items")
+_TABLES_OF_SCHEMAS = ("properties", "patternProperties")
+
+
+def _schemas_below(schema: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
     """Yield what stands where a schema belongs, with its path."""
     for keyword in _ONE_SCHEMA:
         if keyword in schema and not isinstance(schema[keyword], list):  # a list is one of several schemas
@@ -203,173 +386,3 @@ def _escape(token: str) -> str:
 
 def _unescape(token: str) -> str:
     return token.replace("~1", "/").replace("~0", "~")
-
-
-_MAX_DIGITS = (2**32 - 10) // 10
-"""The largest number, without its decimal point, of which llguidance's sums do not overflow."""
-_MAX_STATES = 50_000
-"""300,000 take seconds to follow, and 4 million a gigabyte."""
-
-
-def multiple_of(schema: Mapping[str, Any]) -> Fraction | None:
-    """The ``multipleOf`` of one schema; None if it has none, or one that is no positive number."""
-    value = schema.get("multipleOf")
-    if not isinstance(value, int | float) or isinstance(value, bool) or not 0 < value < math.inf:
-        return None
-    return Fraction(str(value))  # a float as it is written: 0.1 is a tenth
-
-
-def can_follow(multiples: Iterable[Fraction]) -> bool:
-    """True if llguidance follows the multiples of all of these quickly, and without an overflow."""
-    common: Fraction | None = None
-    for multiple in multiples:
-        common = multiple if common is None else _least_common_multiple(common, multiple)
-        if not _is_small(common):
-            return False
-    return True
-
-
-def check_common_multiples(root: dict[str, Any]) -> None:
-    """Refuse schemas that hold together and whose multiples have a common one that is too large.
-
-    Also those of properties of one name count together there.
-    """
-    if can_follow(_multiples(root, SchemaPart("", root))):
-        return
-    for part in walk_schema(root):
-        is_joined = "allOf" in part.schema or ("$ref" in part.schema and len(part.schema) > 1)
-        if is_joined and not can_follow(_multiples(root, part)):
-            keyword = "allOf" if "allOf" in part.schema else "$ref"
-            message = "the values of multipleOf below have a common multiple that cannot be followed"
-            raise GrammarError(f"{part.pointer}/{keyword}: {message}")
-
-
-def _multiples(root: dict[str, Any], start: SchemaPart) -> Iterator[Fraction]:
-    for part in walk_from(root, start):
-        multiple = multiple_of(part.schema)
-        if multiple is not None:
-            yield multiple
-
-
-def _least_common_multiple(one: Fraction, other: Fraction) -> Fraction:
-    return Fraction(math.lcm(one.numerator, other.numerator), math.gcd(one.denominator, other.denominator))
-
-
-def _is_small(multiple: Fraction) -> bool:
-    """True for few remainders; a final zero adds fewer than another digit. The threefold was fitted to times."""
-    digits, places = multiple.numerator, multiple.denominator
-    while places % 10 == 0:
-        places //= 10
-    while places > 1:  # what is left is a power of 2 or of 5
-        factor = 5 if places % 2 == 0 else 2
-        digits, places = digits * factor, places // (10 // factor)
-    rest, zeros = digits, 0
-    while rest % 10 == 0:
-        rest, zeros = rest // 10, zeros + 1
-    return digits <= _MAX_DIGITS and rest * 3**zeros <= _MAX_STATES
-
-
-TYPES = ("object", "array", "string", "number", "integer", "boolean", "null")
-"""The types of JSON Schema."""
-FORMATS = frozenset(
-    ("date-time", "time", "date", "duration", "email", "hostname", "ipv4", "ipv6", "uri", "uuid", "unknown")
-)
-"""The formats that llguidance checks; it refuses others."""
-LENIENT_HINT = "schema_lenient=True leaves it out"
-
-_WITHOUT_EFFECT = ("$dynamicAnchor", "$recursiveAnchor")
-"""They only name a place, and llguidance refuses them."""
-_UNSUPPORTED = (
-    "not",
-    "if",
-    "contains",
-    "uniqueItems",
-    "propertyNames",
-    "dependencies",
-    "dependentRequired",
-    "dependentSchemas",
-    "unevaluatedItems",
-    "unevaluatedProperties",
-    "$dynamicRef",
-    "$recursiveRef",
-)
-_BELONGS_TO = {"then": "if", "else": "if", "minContains": "contains", "maxContains": "contains"}
-"""Keywords that mean nothing without another one."""
-
-
-def remove_unsupported(schema: dict[str, Any], *, is_lenient: bool) -> list[str]:
-    """Remove from a schema what llguidance does not read, and return the JSON pointers of what constrains JSON.
-
-    Only what the schema uses is looked at: a definition that nothing refers to may hold anything. What is removed
-    makes the schema allow more, never less. Unless ``is_lenient``, raises ``GrammarError`` for the first such
-    keyword. Raises it always for a type or a schema that is none, and for a reference to nothing.
-    """
-    removed: list[str] = []
-    for pointer, part in walk_schema(schema):
-        _check_type(pointer, part)
-        _check_parts(pointer, part)
-        for keyword in _unsupported_keywords(part):
-            if not is_lenient:
-                raise _unsupported(pointer, part, keyword)
-            removed.append(f"{pointer}/{keyword}")
-            del part[keyword]
-        for keyword in (*_WITHOUT_EFFECT, *_UNSUPPORTED, *_BELONGS_TO):
-            part.pop(keyword, None)
-    check_common_multiples(schema)
-    return removed
-
-
-def _check_type(pointer: str, schema: Mapping[str, Any]) -> None:
-    types = schema.get("type", [])
-    for name in [types] if isinstance(types, str) else types if isinstance(types, list) else []:
-        if isinstance(name, str) and name not in TYPES:
-            near = nearest_name(name.lower(), TYPES)
-            hint = f"did you mean {near!r}?" if near else f"there are {one_of(TYPES)}"
-            raise GrammarError(f"{pointer}/type: {name!r} is not a type; {hint}")
-
-
-def _check_parts(pointer: str, schema: Mapping[str, Any]) -> None:
-    for path, below in schemas_below(schema):
-        if not isinstance(below, dict | bool):
-            raise GrammarError(f"{pointer}/{path}: {json.dumps(below)} is not a schema: an object, true or false")
-
-
-def _unsupported_keywords(schema: Mapping[str, Any]) -> list[str]:
-    """The keywords of one schema that constrain JSON in a way that llguidance does not know."""
-    keywords = [keyword for keyword in _UNSUPPORTED if keyword in schema and _constrains(keyword, schema)]
-    keywords += [keyword for keyword, owner in _BELONGS_TO.items() if keyword in schema and owner in keywords]
-    if _has_unknown_format(schema):
-        keywords.append("format")
-    multiple = multiple_of(schema)
-    if multiple is not None and not can_follow([multiple]):
-        keywords.append("multipleOf")
-    return keywords
-
-
-def _constrains(keyword: str, schema: Mapping[str, Any]) -> bool:
-    value = schema[keyword]
-    if keyword == "uniqueItems":
-        return value is True
-    if keyword == "if":
-        return "then" in schema or "else" in schema
-    if keyword in ("not", "contains", "$dynamicRef", "$recursiveRef"):
-        return True
-    return value is not True and value != {}
-
-
-def _has_unknown_format(schema: Mapping[str, Any]) -> bool:
-    types = schema.get("type", "string")
-    is_text = "string" in (types if isinstance(types, list) else [types])
-    name = schema.get("format")
-    return is_text and isinstance(name, str) and name not in FORMATS
-
-
-def _unsupported(pointer: str, schema: Mapping[str, Any], keyword: str) -> GrammarError:
-    if keyword == "format":
-        formats = ", ".join(sorted(FORMATS - {"unknown"}))
-        message = f"the format {schema[keyword]!r} is not supported, but {formats} are"
-    elif keyword == "multipleOf":
-        message = f"multiples of {schema[keyword]} cannot be followed; those of numbers up to 50,000 can"
-    else:
-        message = f"{keyword!r} is not supported"
-    return GrammarError(f"{pointer}/{keyword}: {message}", advice=LENIENT_HINT)

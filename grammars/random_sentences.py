@@ -1,4 +1,8 @@
-"""Random sentences of a grammar."""
+"""Random sentences of a grammar, without a model.
+
+A sentence of GBNF is written along the rules. For grammars of other kinds it is written byte by byte along the
+masks.
+"""
 
 from __future__ import annotations
 
@@ -13,62 +17,6 @@ from .gbnf.grammar import GbnfGrammar
 from .gbnf.nodes import AltNode, CharsNode, Node, RefNode, RepeatNode, Rules, SeqNode, TextNode
 from .gbnf.shortest_texts import ShortestTexts
 from .grammar import Grammar, compile_grammar, parse_grammar, shortest_completion
-
-_LONG_SENTENCES = (150, 40, 0)
-"""From this length in bytes on, a sentence takes a short way to its end; the next length, if none is found."""
-_STOP_PROBABILITY = 0.3
-"""The probability that a sentence ends where it may end and may go on."""
-_STRUCTURE = b'",]}'
-"""What ends a part of JSON. Were it as rare as other signs, a text in quotes would have a hundred characters."""
-_MANY_LETTERS = 20
-"""Where so many letters and digits may stand, a text is written, and of the structure only a quote ends it."""
-_WEIGHTS = (0.75, 0.15, 0.1)
-"""The probabilities of a letter or digit, of structure, and of other printable ASCII."""
-
-
-def random_walk(grammar: Grammar, generator: Random) -> str:
-    """Return a random sentence. Raises ``GrammarError`` where the grammar names tokens, or no end is found."""
-    if grammar.names_tokens:
-        raise GrammarError("the grammar names tokens; only a model can write its sentences")
-    for long_sentence in _LONG_SENTENCES[:-1]:
-        try:
-            return _walk(grammar, generator, long_sentence).decode()
-        except GrammarError:
-            continue
-    return _walk(grammar, generator, _LONG_SENTENCES[-1]).decode()
-
-
-def _walk(grammar: Grammar, generator: Random, long_sentence: int) -> bytes:
-    state = grammar.over_bytes.start()
-    while len(state.text) < long_sentence:
-        may_follow = np.flatnonzero(state.mask()).tolist()
-        next_bytes = [byte for byte in may_follow if byte not in grammar.over_bytes.vocabulary.eog]
-        if state.is_complete and (not next_bytes or generator.random() < _STOP_PROBABILITY):
-            return state.text
-        state.accept(_choose(next_bytes, generator))
-    return state.text + shortest_completion(grammar, state.text)
-
-
-def _choose(next_bytes: list[int], generator: Random) -> int:
-    """One of the bytes, printable ASCII if there is any."""
-    printable = [byte for byte in next_bytes if 0x20 <= byte <= 0x7E]
-    letters = [byte for byte in printable if chr(byte).isalnum()]
-    marks = b'"' if len(letters) > _MANY_LETTERS else _STRUCTURE
-    structure = [byte for byte in printable if byte in marks]
-    others = [byte for byte in printable if byte not in letters and byte not in structure]
-    groups = (letters, structure, others)
-    present = [number for number, group in enumerate(groups) if group]
-    if not present:
-        return generator.choice(next_bytes)
-    group = generator.choices(present, [_WEIGHTS[number] for number in present])[0]
-    return generator.choice(groups[group])
-
-
-_LONG_SENTENCE = 200
-"""From this length on, in characters and open nodes, a sentence takes the shortest way to its end."""
-
-_CONTINUE_PROBABILITY = 0.7
-"""The probability of one more turn of a repetition, and of a letter or digit where there are other characters."""
 
 
 def random_sentence(
@@ -92,12 +40,19 @@ def random_sentence(
     """
     generator = Random(seed)  # noqa: S311 - no secret
     if kind != "gbnf":
-        return random_walk(compile_grammar(source, kind=kind, schema_lenient=schema_lenient), generator)
+        return _random_walk(compile_grammar(source, kind=kind, schema_lenient=schema_lenient), generator)
     grammar = cast(GbnfGrammar, parse_grammar(source, "gbnf", root).gbnf)
     grammar.find_token_ids(None)
     if grammar.names_tokens:
         raise GrammarError("the grammar names tokens; only a model can write its sentences")
     return _SentenceWriter(grammar.rules, grammar.shortest_texts, generator).write(root)
+
+
+_LONG_SENTENCE = 200
+"""From this length on, in characters and open nodes, a sentence takes the shortest way to its end."""
+
+_CONTINUE_PROBABILITY = 0.7
+"""The probability of one more turn of a repetition, and of a letter or digit where there are other characters."""
 
 
 class _SentenceWriter:
@@ -149,3 +104,55 @@ class _SentenceWriter:
             return self._generator.choice(alphanumeric if prefer else printable)
         low, high = self._generator.choice(node.ranges)
         return chr(self._generator.randint(low, high))
+
+
+_LONG_SENTENCES = (150, 40, 0)
+"""From this length in bytes on, a sentence takes a short way to its end; the next length, if none is found."""
+_STOP_PROBABILITY = 0.3
+"""The probability that a sentence ends where it may end and may go on."""
+
+
+def _random_walk(grammar: Grammar, generator: Random) -> str:
+    """Return a random sentence. Raises ``GrammarError`` where the grammar names tokens, or no end is found."""
+    if grammar.names_tokens:
+        raise GrammarError("the grammar names tokens; only a model can write its sentences")
+    for long_sentence in _LONG_SENTENCES[:-1]:
+        try:
+            return _walk(grammar, generator, long_sentence).decode()
+        except GrammarError:
+            continue
+    return _walk(grammar, generator, _LONG_SENTENCES[-1]).decode()
+
+
+def _walk(grammar: Grammar, generator: Random, long_sentence: int) -> bytes:
+    state = grammar.over_bytes.start()
+    while len(state.text) < long_sentence:
+        may_follow = np.flatnonzero(state.mask()).tolist()
+        next_bytes = [byte for byte in may_follow if byte not in grammar.over_bytes.vocabulary.eog]
+        if state.is_complete and (not next_bytes or generator.random() < _STOP_PROBABILITY):
+            return state.text
+        state.accept(_choose(next_bytes, generator))
+    return state.text + shortest_completion(grammar, state.text)
+
+
+_STRUCTURE = b'",]}'
+"""What ends a part of JSON. Were it as rare as other signs, a text in quotes would have a hundred characters."""
+_MANY_LETTERS = 20
+"""Where so many letters and digits may stand, a text is written, and of the structure only a quote ends it."""
+_WEIGHTS = (0.75, 0.15, 0.1)
+"""The probabilities of a letter or digit, of structure, and of other printable ASCII."""
+
+
+def _choose(next_bytes: list[int], generator: Random) -> int:
+    """One of the bytes, printable ASCII if there is any."""
+    printable = [byte for byte in next_bytes if 0x20 <= byte <= 0x7E]
+    letters = [byte for byte in printable if chr(byte).isalnum()]
+    marks = b'"' if len(letters) > _MANY_LETTERS else _STRUCTURE
+    structure = [byte for byte in printable if byte in marks]
+    others = [byte for byte in printable if byte not in letters and byte not in structure]
+    groups = (letters, structure, others)
+    present = [number for number, group in enumerate(groups) if group]
+    if not present:
+        return generator.choice(next_bytes)
+    group = generator.choices(present, [_WEIGHTS[number] for number in present])[0]
+    return generator.choice(groups[group])

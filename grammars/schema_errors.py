@@ -7,12 +7,11 @@ from typing import Any
 
 from llguidance import LLMatcher
 
-from .errors import GrammarError
+from .errors import REGEX_ERROR, GrammarError, first_line
 from .json_schema import LENIENT_HINT, ONE_LINE_STYLE, TOO_DEEP, SchemaPart, children, json_schema_to_lark
 from .tokenizer import BYTE_VOCABULARY, PARSER_LIMITS, tokenizer_of
 
 _PREFIX = re.compile(r"^at \d+\(\d+\): failed to compile JSON schema: ")
-_REGEX_ERROR = re.compile(r"regex parse error:\n    (?P<text>.*)\n    (?P<mark> *\^).*\nerror: (?P<message>.*)")
 _SHARED = ("$defs", "definitions", "$schema", "x-guidance")
 """The keys of a schema that a part of it may need."""
 _MAX_TRIALS = 400
@@ -155,24 +154,24 @@ def _sentence(message: str, schema: dict[str, Any]) -> tuple[str, str]:
 
 def _engine_sentence(message: str, schema: dict[str, Any]) -> str:
     """What a message of the engine says, in words of ours where we have them."""
-    pattern = _REGEX_ERROR.search(message)
+    pattern = REGEX_ERROR.search(message)
     if pattern:
         keyword = "pattern" if "pattern" in schema else "patternProperties"
         return f"{keyword}: {pattern['text']!r}: {pattern['message']}"
-    first_line = message.split("\n<state>", 1)[0].strip().split("\n", 1)[0].replace("`", "'")
+    line = first_line(message).replace("`", "'")
     empty = next((key for key in ("enum", "anyOf", "oneOf", "type") if schema.get(key) == []), None)
-    if empty is not None and first_line == "Unsatisfiable schema: anyOf is empty":
+    if empty is not None and line == "Unsatisfiable schema: anyOf is empty":
         return f"{empty}: the list is empty, so no JSON fits it"
-    unfit = _UNFIT_PROPERTY.fullmatch(first_line)
+    unfit = _UNFIT_PROPERTY.fullmatch(line)
     if unfit:
         return _unfit_property(unfit[1], schema)
-    if first_line.startswith("Unsatisfiable schema: minimum") and "minimum" not in schema:
+    if line.startswith("Unsatisfiable schema: minimum") and "minimum" not in schema:
         return "no JSON fits it: its parts allow different values"
     for template, sentence in _SENTENCES:
-        match = re.fullmatch(template, first_line)
+        match = re.fullmatch(template, line)
         if match:
             return match.expand(sentence)
-    return f"llguidance refuses it: {first_line}"
+    return f"llguidance refuses it: {line}"
 
 
 def _unfit_property(name: str, schema: dict[str, Any]) -> str:

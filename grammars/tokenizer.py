@@ -1,4 +1,8 @@
-"""The vocabulary as llguidance needs it, and how large a grammar may be."""
+"""llguidance's tokenizer of a vocabulary, and the limits on what llguidance may spend on a grammar.
+
+`Vocabulary` is what a grammar needs of a vocabulary. `BYTE_VOCABULARY` has single bytes, for grammars without a
+model.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +12,12 @@ from typing import Protocol
 from weakref import WeakKeyDictionary
 
 from llguidance import LLParserLimits, LLTokenizer, TokenizerWrapper
+
+MAX_SOURCE_CHARACTERS = 1_000_000
+"""The longest text of a grammar."""
+
+MAX_COMPLETION_BYTES = 20_000
+"""The longest text that closes a sentence; llguidance takes 9 s to follow one of 100,000 bytes."""
 
 
 class Vocabulary(Protocol):
@@ -41,7 +51,7 @@ class Vocabulary(Protocol):
         ...
 
 
-class ByteVocabulary:
+class _ByteVocabulary:
     """The 256 bytes and one end token: with it a grammar matches texts without a model."""
 
     size = 257
@@ -61,12 +71,7 @@ class ByteVocabulary:
         return [token for part in parts for token in (256, *part)][1:]
 
 
-BYTE_VOCABULARY = ByteVocabulary()
-
-
-# No tokenizer joins this character with what follows it. It shields a text from the space that SentencePiece
-# puts in front of it.
-_SHIELD = b"\x02"
+BYTE_VOCABULARY = _ByteVocabulary()
 
 # llguidance knows that tokens of such text are allowed wherever a lexeme takes all of it: in a string, in a line.
 # It has four such slices by default. Each costs time at the start, and this one saves most.
@@ -85,6 +90,11 @@ def tokenizer_of(vocabulary: Vocabulary) -> LLTokenizer:
             tokenizer = LLTokenizer(wrapper, eos_token=wrapper.end_tokens, slices=[_SLICE])
             _tokenizers[vocabulary] = tokenizer
         return tokenizer
+
+
+# No tokenizer joins this character with what follows it. It shields a text from the space that SentencePiece
+# puts in front of it.
+_SHIELD = b"\x02"
 
 
 class _VocabularyWrapper(TokenizerWrapper):
@@ -143,9 +153,3 @@ PARSER_LIMITS = _limits(step_lexer_fuel=2_000_000)
 
 SEARCH_LIMITS = _limits(step_lexer_fuel=50_000)
 """For a search of thousands of steps. A counted repetition of ambiguous parts needs more fuel with each step."""
-
-MAX_COMPLETION_BYTES = 20_000
-"""The longest text that closes a sentence; llguidance takes 9 s to follow one of 100,000 bytes."""
-
-MAX_SOURCE_CHARACTERS = 1_000_000
-"""The longest text of a grammar."""

@@ -1,4 +1,7 @@
-"""The lines of jsonl, and the next token as JSON."""
+"""The lines of the ``jsonl`` format, and the next token before it is drawn, as JSON.
+
+A line is one strict JSON object with its kind in ``event``.
+"""
 
 from __future__ import annotations
 
@@ -30,6 +33,10 @@ def token_line(token: TokenRecord) -> str:
 def done_line(content: Mapping[str, Any]) -> str:
     """The last line: ``finish_reason, text, usage, timings``."""
     return _line("done", content)
+
+
+def _line(event: str, content: Mapping[str, Any]) -> str:
+    return encode_json({"event": event, **content}) + "\n"
 
 
 # A line is written between two tokens, when the processor's caches are empty. So the numbers are put into a text,
@@ -83,10 +90,6 @@ def _piece_members(data: bytes) -> str:
 def _number(value: float | None) -> str:
     finite = finite_or_none(value)
     return "null" if finite is None else float.__repr__(float(finite))
-
-
-def _line(event: str, content: Mapping[str, Any]) -> str:
-    return encode_json({"event": event, **content}) + "\n"
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,8 @@
-"""OpenAI's shapes: whole answers, chunks, and lines of a batch."""
+"""OpenAI's formats: whole answers, streamed chunks, server-sent events, and the lines of a batch's results.
+
+All are made of a `Completion`, as are the formats of other APIs. One field is logitsmith's: ``logprobs_from``. A
+missing logprob is null, where OpenAI writes -9999. A line of a batch can also have logitsmith's format.
+"""
 
 from __future__ import annotations
 
@@ -15,14 +19,6 @@ from .records import LogprobSource, TokenLogprob, TokenRecord, display_text, fin
 
 if TYPE_CHECKING:
     from .events import Done, Start
-
-_OPENAI_FINISH_REASONS = {
-    "stop": "stop",
-    "grammar": "stop",
-    "length": "length",
-    "context": "length",
-    "interrupted": "length",
-}
 
 
 @dataclass(frozen=True)
@@ -77,6 +73,169 @@ class Completion:
     echo: tuple[TokenRecord, ...] | None
     tokens: tuple[TokenRecord, ...]
     finish: CompletionFinish
+
+
+def completion_head(start: Start, completion_id: str, prompt: str) -> CompletionHead:
+    """The head of a completion that begins now; ``completion_id`` without the prefix of a format."""
+    logprob_facts = start.logprobs
+    return CompletionHead(
+        id=completion_id,
+        created=int(time.time()),
+        model=start.model,
+        prompt=prompt,
+        source=None if logprob_facts is None else logprob_facts["from"],
+        top=0 if logprob_facts is None else logprob_facts["top"],
+        prompt_tokens=start.prompt_tokens,
+        version=start.versions["logitsmith"],
+    )
+
+
+def completion_finish(done: Done) -> CompletionFinish:
+    """How a run ended."""
+    return CompletionFinish(
+        reason=done.finish_reason,
+        stop=done.stop,
+        text=done.text,
+        completion_tokens=done.completion_tokens,
+        truncated=done.finish_reason == "context",
+    )
+
+
+Json = dict[str, Any]
+
+
+def text_completion(completion: Completion) -> Json:
+    """A whole run as a ``text_completion``; with ``echo``, text and logprobs begin with the prompt.
+
+    The tokens are those of the text, see `tokens_of_text`. Echoed tokens lack the space that a tokenizer adds; a
+    BOS token that it adds is the first one, and not part of the text.
+    """
+    head, finish = completion.head, completion.finish
+    offsets = TextOffsets()
+    written, text = tokens_of_text(completion.tokens, finish.text, finish.stop), finish.text
+    tokens, token_offsets = written, []
+    if completion.echo is not None:
+        echo = tuple(map(TokenRecord.without_added_bytes, completion.echo))
+        tokens = (*echo, *written)
+        token_offsets = offsets.of(echo)
+        offsets.skip_to(len(head.prompt))
+        text = head.prompt + text
+    token_offsets += offsets.of(written)
+    choice = _text_choice(text, _text_logprobs(head, tokens, token_offsets), finish_reason(finish))
+    return _text_head(head) | {"choices": [choice], "usage": usage(head, finish.completion_tokens)}
+
+
+def text_chunk(head: CompletionHead, tokens: Sequence[TokenRecord], offsets: Sequence[int], text: str) -> Json:
+    """A streamed chunk of a ``text_completion``.
+
+    Args:
+        head: the run's head.
+        tokens: the chunk's tokens.
+        offsets: where each begins in the text, in characters.
+        text: the text that can be shown once they are there.
+    """
+    choice = _text_choice(text, _text_logprobs(head, tokens, offsets), None)
+    return _text_head(head) | {"choices": [choice]}
+
+
+def text_last_chunk(head: CompletionHead, finish: CompletionFinish, held_back: str) -> Json:
+    """The last chunk: the text that was held back, the finish reason and the usage."""
+    choice = _text_choice(held_back, None, finish_reason(finish))
+    return _text_head(head) | {"choices": [choice], "usage": usage(head, finish.completion_tokens)}
+
+
+def _text_head(head: CompletionHead) -> Json:
+    return _head_fields(head, f"cmpl-{head.id}", "text_completion")
+
+
+def _text_choice(text: str, logprobs: Json | None, reason: str | None) -> Json:
+    return {"text": text, "index": 0, "logprobs": logprobs, "finish_reason": reason}
+
+
+def _text_logprobs(head: CompletionHead, tokens: Sequence[TokenRecord], offsets: Sequence[int]) -> Json | None:
+    if head.source is None:
+        return None
+    return {
+        "tokens": [display_text(token.data) for token in tokens],
+        "token_logprobs": [finite_or_none(token.chosen.logprob) for token in tokens],
+        "top_logprobs": [logprobs_by_text(token) for token in tokens] if head.top else None,
+        "text_offset": list(offsets),
+    }
+
+
+def chat_completion(completion: Completion) -> Json:
+    """A whole run as a ``chat.completion``. The tokens are those of the message, see `tokens_of_text`."""
+    head, finish = completion.head, completion.finish
+    choice = {
+        "index": 0,
+        "message": {"role": "assistant", "content": finish.text, "refusal": None},
+        "logprobs": _chat_logprobs(head, tokens_of_text(completion.tokens, finish.text, finish.stop)),
+        "finish_reason": finish_reason(finish),
+    }
+    return _chat_head(head, "chat.completion") | {
+        "choices": [choice],
+        "usage": usage(head, finish.completion_tokens),
+    }
+
+
+def chat_first_chunk(head: CompletionHead) -> Json:
+    """The first chunk of a chat, which names the role."""
+    return _chat_chunk(head, {"role": "assistant", "content": ""}, None, None)
+
+
+def chat_chunk(head: CompletionHead, token: TokenRecord) -> Json:
+    """A streamed chunk of a chat: one token."""
+    return _chat_chunk(head, {"content": token.text}, _chat_logprobs(head, [token]), None)
+
+
+def chat_last_chunk(head: CompletionHead, finish: CompletionFinish, held_back: str) -> Json:
+    """The last chunk of a chat: the text that was held back, the finish reason and the usage."""
+    delta = {"content": held_back} if held_back else {}
+    chunk = _chat_chunk(head, delta, None, finish_reason(finish))
+    return chunk | {"usage": usage(head, finish.completion_tokens)}
+
+
+def _chat_head(head: CompletionHead, kind: str) -> Json:
+    return _head_fields(head, f"chatcmpl-{head.id}", kind)
+
+
+def _chat_chunk(head: CompletionHead, delta: Json, logprobs: Json | None, reason: str | None) -> Json:
+    choice = {"index": 0, "delta": delta, "logprobs": logprobs, "finish_reason": reason}
+    return _chat_head(head, "chat.completion.chunk") | {"choices": [choice]}
+
+
+def _chat_logprobs(head: CompletionHead, tokens: Sequence[TokenRecord]) -> Json | None:
+    if head.source is None:
+        return None
+    content = [
+        _chat_token(token.chosen) | {"top_logprobs": [_chat_token(top) for top in token.top]} for token in tokens
+    ]
+    return {"content": content, "refusal": None}
+
+
+def _chat_token(token: TokenLogprob) -> Json:
+    return {"token": token.text, "logprob": finite_or_none(token.logprob), "bytes": list(token.data)}
+
+
+def _head_fields(head: CompletionHead, response_id: str, kind: str) -> Json:
+    """The fields with which every response begins."""
+    return {
+        "id": response_id,
+        "object": kind,
+        "created": head.created,
+        "model": head.model,
+        "system_fingerprint": f"logitsmith-{head.version}",
+        "logprobs_from": head.source,
+    }
+
+
+_OPENAI_FINISH_REASONS = {
+    "stop": "stop",
+    "grammar": "stop",
+    "length": "length",
+    "context": "length",
+    "interrupted": "length",
+}
 
 
 def finish_reason(finish: CompletionFinish) -> str:
@@ -255,163 +414,14 @@ class TextOffsets:
         return 0
 
 
-def completion_head(start: Start, completion_id: str, prompt: str) -> CompletionHead:
-    """The head of a completion that begins now; ``completion_id`` without the prefix of a format."""
-
-    logprob_facts = start.logprobs
-    return CompletionHead(
-        id=completion_id,
-        created=int(time.time()),
-        model=start.model,
-        prompt=prompt,
-        source=None if logprob_facts is None else logprob_facts["from"],
-        top=0 if logprob_facts is None else logprob_facts["top"],
-        prompt_tokens=start.prompt_tokens,
-        version=start.versions["logitsmith"],
-    )
+SERVER_SENT_DONE = "data: [DONE]\n\n"
+"""The end of a stream."""
 
 
-def completion_finish(done: Done) -> CompletionFinish:
-    """How a run ended."""
+def server_sent(data: Mapping[str, Any]) -> str:
+    """One event that holds JSON. JSON escapes the newlines of a text, so that the event is one line."""
+    return f"data: {encode_json(data)}\n\n"
 
-    return CompletionFinish(
-        reason=done.finish_reason,
-        stop=done.stop,
-        text=done.text,
-        completion_tokens=done.completion_tokens,
-        truncated=done.finish_reason == "context",
-    )
-
-
-Json = dict[str, Any]
-
-
-def text_completion(completion: Completion) -> Json:
-    """A whole run as a ``text_completion``; with ``echo``, text and logprobs begin with the prompt.
-
-    The tokens are those of the text, see `tokens_of_text`. Echoed tokens lack the space that a tokenizer adds; a
-    BOS token that it adds is the first one, and not part of the text.
-    """
-    head, finish = completion.head, completion.finish
-    offsets = TextOffsets()
-    written, text = tokens_of_text(completion.tokens, finish.text, finish.stop), finish.text
-    tokens, token_offsets = written, []
-    if completion.echo is not None:
-        echo = tuple(map(TokenRecord.without_added_bytes, completion.echo))
-        tokens = (*echo, *written)
-        token_offsets = offsets.of(echo)
-        offsets.skip_to(len(head.prompt))
-        text = head.prompt + text
-    token_offsets += offsets.of(written)
-    choice = _text_choice(text, _text_logprobs(head, tokens, token_offsets), finish_reason(finish))
-    return _text_head(head) | {"choices": [choice], "usage": usage(head, finish.completion_tokens)}
-
-
-def text_chunk(head: CompletionHead, tokens: Sequence[TokenRecord], offsets: Sequence[int], text: str) -> Json:
-    """A streamed chunk of a ``text_completion``.
-
-    Args:
-        head: the run's head.
-        tokens: the chunk's tokens.
-        offsets: where each begins in the text, in characters.
-        text: the text that can be shown once they are there.
-    """
-    choice = _text_choice(text, _text_logprobs(head, tokens, offsets), None)
-    return _text_head(head) | {"choices": [choice]}
-
-
-def text_last_chunk(head: CompletionHead, finish: CompletionFinish, held_back: str) -> Json:
-    """The last chunk: the text that was held back, the finish reason and the usage."""
-    choice = _text_choice(held_back, None, finish_reason(finish))
-    return _text_head(head) | {"choices": [choice], "usage": usage(head, finish.completion_tokens)}
-
-
-def chat_completion(completion: Completion) -> Json:
-    """A whole run as a ``chat.completion``. The tokens are those of the message, see `tokens_of_text`."""
-    head, finish = completion.head, completion.finish
-    choice = {
-        "index": 0,
-        "message": {"role": "assistant", "content": finish.text, "refusal": None},
-        "logprobs": _chat_logprobs(head, tokens_of_text(completion.tokens, finish.text, finish.stop)),
-        "finish_reason": finish_reason(finish),
-    }
-    return _chat_head(head, "chat.completion") | {
-        "choices": [choice],
-        "usage": usage(head, finish.completion_tokens),
-    }
-
-
-def chat_first_chunk(head: CompletionHead) -> Json:
-    """The first chunk of a chat, which names the role."""
-    return _chat_chunk(head, {"role": "assistant", "content": ""}, None, None)
-
-
-def chat_chunk(head: CompletionHead, token: TokenRecord) -> Json:
-    """A streamed chunk of a chat: one token."""
-    return _chat_chunk(head, {"content": token.text}, _chat_logprobs(head, [token]), None)
-
-
-def chat_last_chunk(head: CompletionHead, finish: CompletionFinish, held_back: str) -> Json:
-    """The last chunk of a chat: the text that was held back, the finish reason and the usage."""
-    delta = {"content": held_back} if held_back else {}
-    chunk = _chat_chunk(head, delta, None, finish_reason(finish))
-    return chunk | {"usage": usage(head, finish.completion_tokens)}
-
-
-def _head_fields(head: CompletionHead, response_id: str, kind: str) -> Json:
-    """The fields with which every response begins."""
-    return {
-        "id": response_id,
-        "object": kind,
-        "created": head.created,
-        "model": head.model,
-        "system_fingerprint": f"logitsmith-{head.version}",
-        "logprobs_from": head.source,
-    }
-
-
-def _text_head(head: CompletionHead) -> Json:
-    return _head_fields(head, f"cmpl-{head.id}", "text_completion")
-
-
-def _text_choice(text: str, logprobs: Json | None, reason: str | None) -> Json:
-    return {"text": text, "index": 0, "logprobs": logprobs, "finish_reason": reason}
-
-
-def _text_logprobs(head: CompletionHead, tokens: Sequence[TokenRecord], offsets: Sequence[int]) -> Json | None:
-    if head.source is None:
-        return None
-    return {
-        "tokens": [display_text(token.data) for token in tokens],
-        "token_logprobs": [finite_or_none(token.chosen.logprob) for token in tokens],
-        "top_logprobs": [logprobs_by_text(token) for token in tokens] if head.top else None,
-        "text_offset": list(offsets),
-    }
-
-
-def _chat_head(head: CompletionHead, kind: str) -> Json:
-    return _head_fields(head, f"chatcmpl-{head.id}", kind)
-
-
-def _chat_chunk(head: CompletionHead, delta: Json, logprobs: Json | None, reason: str | None) -> Json:
-    choice = {"index": 0, "delta": delta, "logprobs": logprobs, "finish_reason": reason}
-    return _chat_head(head, "chat.completion.chunk") | {"choices": [choice]}
-
-
-def _chat_logprobs(head: CompletionHead, tokens: Sequence[TokenRecord]) -> Json | None:
-    if head.source is None:
-        return None
-    content = [
-        _chat_token(token.chosen) | {"top_logprobs": [_chat_token(top) for top in token.top]} for token in tokens
-    ]
-    return {"content": content, "refusal": None}
-
-
-def _chat_token(token: TokenLogprob) -> Json:
-    return {"token": token.text, "logprob": finite_or_none(token.logprob), "bytes": list(token.data)}
-
-
-BatchJson = dict[str, Any]
 
 _ID_DIGITS = 24  # as many as the random ids of single runs have
 _PREFIX = "batch_req_"
@@ -428,7 +438,7 @@ def batch_id(name: str, request_digest: str, settings_digest: str) -> str:
     return sha256(f"{settings_digest}:{request_digest}:{name}".encode()).hexdigest()[:_ID_DIGITS]
 
 
-def openai_result_line(name: str, completion: Completion, chat: bool) -> BatchJson:
+def openai_result_line(name: str, completion: Completion, chat: bool) -> Json:
     """The line of an answer in OpenAI's batch output.
 
     Args:
@@ -441,7 +451,7 @@ def openai_result_line(name: str, completion: Completion, chat: bool) -> BatchJs
     return {"id": _PREFIX + completion.head.id, "custom_id": name, "response": response, "error": None}
 
 
-def openai_failure_line(name: str, error: BatchJson) -> BatchJson:
+def openai_failure_line(name: str, error: Json) -> Json:
     """The line of a request without an answer in OpenAI's batch output; ``error`` is made by `batch_error`."""
     request_id = batch_id(name, error["digest"], str(error["line"]))
     return {"id": _PREFIX + request_id, "custom_id": name, "response": None, "error": error}
@@ -504,12 +514,12 @@ def _whole_texts(completion: Completion) -> list[TokenRecord]:
     return tokens
 
 
-def failure_line(name: str, error: BatchJson) -> BatchJson:
+def failure_line(name: str, error: Json) -> Json:
     """Our line of a request without an answer; ``error`` is made by `batch_error`."""
     return {"id": name, "line": error["line"], "error": error}
 
 
-def batch_error(code: str, message: str, line: int, digest: str) -> BatchJson:
+def batch_error(code: str, message: str, line: int, digest: str) -> Json:
     """Why a request has no answer.
 
     Args:
@@ -519,12 +529,3 @@ def batch_error(code: str, message: str, line: int, digest: str) -> BatchJson:
         digest: the digest of the request's text.
     """
     return {"code": code, "message": f"line {line}: {message}", "line": line, "digest": digest}
-
-
-SERVER_SENT_DONE = "data: [DONE]\n\n"
-"""The end of a stream."""
-
-
-def server_sent(data: Mapping[str, Any]) -> str:
-    """One event that holds JSON. JSON escapes the newlines of a text, so that the event is one line."""
-    return f"data: {encode_json(data)}\n\n"

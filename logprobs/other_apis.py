@@ -1,4 +1,8 @@
-"""The shapes of Together and of llama-server."""
+"""The completions of Together and of llama.cpp's server.
+
+Together's has plain lists of tokens and logprobs, also for the prompt. The server's has
+``completion_probabilities``.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +10,7 @@ from collections.abc import Sequence
 from math import exp
 from typing import Any
 
-from .openai import Completion, finish_reason, logprobs_by_text, tokens_of_text, usage
+from .openai import Completion, Json, finish_reason, logprobs_by_text, tokens_of_text, usage
 from .records import TokenLogprob, TokenRecord, display_text, finite_or_none
 
 
@@ -51,8 +55,6 @@ def _logprob_lists(tokens: Sequence[TokenRecord], top: int) -> dict[str, Any]:
         lists["top_logprobs"] = [logprobs_by_text(token) for token in tokens]
     return lists
 
-
-Json = dict[str, Any]
 
 _STOP_TYPES = {"grammar": "eos", "length": "limit", "context": "limit", "interrupted": "none"}
 

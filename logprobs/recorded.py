@@ -1,4 +1,7 @@
-"""Reads what was recorded: streams of jsonl, and their traces."""
+"""Recorded ``jsonl`` streams, read again, with their traces. A stream may be cut off.
+
+The lines of a batch's results are read as the events of their runs.
+"""
 
 from __future__ import annotations
 
@@ -17,6 +20,8 @@ from .records import LogprobSource
 
 Byte = Annotated[int, Field(ge=0, le=255)]
 Nats = Annotated[float, Field(allow_inf_nan=False)]
+Logprob = Annotated[float, Field(le=1e-3, allow_inf_nan=False)]
+"""A log-probability in nats; rounding may put it a little above 0."""
 Probability = Annotated[float, Field(ge=0, le=1.001)]
 """A probability; rounding may put it a little above 1."""
 
@@ -80,30 +85,6 @@ class RecordedTrace(BaseModel):
         """The model's likeliest token if a stage dropped it, so that it could not be drawn; None otherwise."""
         likeliest = self.likeliest()
         return None if likeliest is None or likeliest.dropped_by is None else likeliest
-
-
-Logprob = Annotated[float, Field(le=1e-3, allow_inf_nan=False)]
-"""A log-probability in nats; rounding may put it a little above 0."""
-
-_NO_EVENT_ERRORS = (
-    "union_tag_not_found",
-    "union_tag_invalid",
-    "model_attributes_type",
-    "dict_type",
-    "model_type",
-)
-"""pydantic's types of errors for a line that is JSON, but not an event."""
-
-
-class StreamError(Exception):
-    """A line that is no event of the format, with its number.
-
-    ``request``: of a line of a batch's results that has no tokens, the request's id.
-    """
-
-    def __init__(self, message: str, request: str | None = None) -> None:
-        super().__init__(message)
-        self.request = request
 
 
 class RecordedToken(BaseModel):
@@ -191,16 +172,15 @@ RecordedEvent = RecordedStart | RecordedTokenLine | RecordedDone
 _EVENT: TypeAdapter[Any] = TypeAdapter(Annotated[RecordedEvent, Field(discriminator="event")])
 
 
-class _BatchLine(BaseModel, extra="allow"):
-    """A line of a batch's results."""
+class StreamError(Exception):
+    """A line that is no event of the format, with its number.
 
-    id: str
-    line: int
-    model: str = "?"
-    seed: int | None = None
-    finish_reason: str | None = None
-    tokens: list[RecordedTokenLine] | None = None
-    error: Any = None
+    ``request``: of a line of a batch's results that has no tokens, the request's id.
+    """
+
+    def __init__(self, message: str, request: str | None = None) -> None:
+        super().__init__(message)
+        self.request = request
 
 
 def read_stream(
@@ -265,6 +245,33 @@ def _read_line(data: bytes) -> Sequence[RecordedEvent]:
         return (_EVENT.validate_python(_replace_surrogates(value)),)
 
 
+_SURROGATE = b"\\ud"
+"""How the escape of a half of a surrogate pair begins; pydantic refuses it, Python's json reads it."""
+
+
+def _replace_surrogates(value: Any) -> Any:
+    """The JSON value with U+FFFD for each half of a surrogate pair, in all its texts."""
+    if isinstance(value, str):
+        return replace_surrogates(value)
+    if isinstance(value, list):
+        return [_replace_surrogates(item) for item in value]
+    if isinstance(value, dict):
+        return {replace_surrogates(key): _replace_surrogates(item) for key, item in value.items()}
+    return value
+
+
+class _BatchLine(BaseModel, extra="allow"):
+    """A line of a batch's results."""
+
+    id: str
+    line: int
+    model: str = "?"
+    seed: int | None = None
+    finish_reason: str | None = None
+    tokens: list[RecordedTokenLine] | None = None
+    error: Any = None
+
+
 def _batch_line(data: bytes, no_event: ValidationError) -> _BatchLine:
     """Read a line of a batch's results. Raises ``no_event`` if it is none, ``StreamError`` for wrong tokens."""
     try:
@@ -289,23 +296,18 @@ def _batch_events(result: _BatchLine) -> Sequence[RecordedEvent]:
     return (start, *result.tokens, RecordedDone(finish_reason=result.finish_reason))
 
 
-_SURROGATE = b"\\ud"
-"""How the escape of a half of a surrogate pair begins; pydantic refuses it, Python's json reads it."""
-
-
-def _replace_surrogates(value: Any) -> Any:
-    """The JSON value with U+FFFD for each half of a surrogate pair, in all its texts."""
-    if isinstance(value, str):
-        return replace_surrogates(value)
-    if isinstance(value, list):
-        return [_replace_surrogates(item) for item in value]
-    if isinstance(value, dict):
-        return {replace_surrogates(key): _replace_surrogates(item) for key, item in value.items()}
-    return value
-
-
 def _is_cut_off(error: ValidationError, line: bytes) -> bool:
     return error.errors()[0]["type"] == "json_invalid" and line.startswith(b"{") and not line.endswith(b"\n")
+
+
+_NO_EVENT_ERRORS = (
+    "union_tag_not_found",
+    "union_tag_invalid",
+    "model_attributes_type",
+    "dict_type",
+    "model_type",
+)
+"""pydantic's types of errors for a line that is JSON, but not an event."""
 
 
 def _stream_error(error: ValidationError, number: int) -> StreamError:

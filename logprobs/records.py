@@ -1,4 +1,8 @@
-"""Records of a token: its logprobs, and its trace through the chain."""
+"""Records of a token, and their JSON.
+
+A record has the distributions that the token was drawn from, and the trace: what each stage of a chain did to the
+candidates for this token.
+"""
 
 from __future__ import annotations
 
@@ -97,19 +101,6 @@ class TokenRecord:
     def top(self) -> tuple[TokenLogprob, ...]:
         """The likeliest tokens of the first distribution."""
         return self.distributions[0].top if self.distributions else ()
-
-
-def display_text(data: bytes) -> str:
-    """A token as text. Bytes that are not UTF-8 become ``bytes:`` and hexadecimal escapes, as with OpenAI."""
-    try:
-        return data.decode()
-    except UnicodeDecodeError:
-        return "bytes:" + "".join(chr(byte) if 0x20 <= byte < 0x7F else f"\\x{byte:02x}" for byte in data)
-
-
-def finite_or_none(value: float | None) -> float | None:
-    """The number if it is finite; else None, since JSON has no NaN and no Infinity."""
-    return value if value is not None and math.isfinite(value) else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,3 +206,16 @@ class Trace:
             "draw": None if self.draw is None else self.draw.as_json(),
             **({"forced": True} if self.forced else {}),
         }
+
+
+def display_text(data: bytes) -> str:
+    """A token as text. Bytes that are not UTF-8 become ``bytes:`` and hexadecimal escapes, as with OpenAI."""
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        return "bytes:" + "".join(chr(byte) if 0x20 <= byte < 0x7F else f"\\x{byte:02x}" for byte in data)
+
+
+def finite_or_none(value: float | None) -> float | None:
+    """The number if it is finite; else None, since JSON has no NaN and no Infinity."""
+    return value if value is not None and math.isfinite(value) else None

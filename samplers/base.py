@@ -1,4 +1,8 @@
-"""What a sampler is: its parameters, what it says of itself, and the vocabulary that it sees."""
+"""The base classes of samplers, and what a chain gives them.
+
+A sampler is a pydantic model of its parameters, with the methods that a chain calls. `About` has its other facts,
+`Stage` its place in a chain.
+"""
 
 from __future__ import annotations
 
@@ -17,6 +21,9 @@ from .kernels import HIGHEST, Floats
 
 if TYPE_CHECKING:
     from .stages import StageCandidates
+
+FLOAT32_MAX = float(HIGHEST)
+"""The largest parameter: samplers compute in float32."""
 
 
 class Stage(IntEnum):
@@ -37,42 +44,6 @@ class Stage(IntEnum):
     MIN_P = 80
     XTC = 90
     TEMPERATURE = 100
-
-
-class Vocabulary(Protocol):
-    """What samplers ask of a model's vocabulary. The engine's has these members; a test may pass a fake."""
-
-    @property
-    def size(self) -> int:
-        """Number of tokens."""
-
-    @property
-    def eog(self) -> frozenset[int]:
-        """Ids of the tokens that end a generation."""
-
-    @property
-    def end(self) -> int | None:
-        """Id of the token that ends a turn, or the text; None where the model names none."""
-
-    @property
-    def newline(self) -> int | None:
-        """Id of the newline token, or None."""
-
-    @property
-    def pieces(self) -> Sequence[bytes]:
-        """The bytes of every token, by id; a control token as it is written in the vocabulary."""
-
-    def is_control(self, token: int) -> bool:
-        """True for a control token, which is not part of the text."""
-        ...
-
-    def tokenize(self, data: bytes, special: bool = False) -> list[int]:
-        """Return the token ids of a text in UTF-8; ``special``: control tokens written in it count as tokens."""
-        ...
-
-
-FLOAT32_MAX = float(HIGHEST)
-"""The largest parameter: samplers compute in float32."""
 
 
 @dataclass(frozen=True)
@@ -122,25 +93,6 @@ class BuildContext:
 
     seed: int
     vocabulary: Vocabulary | None = None
-
-
-class ListParameter:
-    """Marks a parameter that is a list: a single value is read as a list of one, and None as an empty list."""
-
-    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
-        """Add the conversion to pydantic's schema."""
-        return no_info_before_validator_function(_listed, handler(source))
-
-    def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
-        """Allow the same forms in the JSON Schema."""
-        inner = handler(schema)
-        return {"anyOf": [inner, inner["items"], {"type": "null"}]}
-
-
-def _listed(value: Any) -> Any:
-    if value is None:
-        return []
-    return [value] if isinstance(value, (int, str)) and not isinstance(value, bool) else value
 
 
 class Sampler(BaseModel):
@@ -221,6 +173,57 @@ class Selection(NamedTuple):
     """
     note: str | None = None
     """What `note` cannot say, since it depends on a state that the draw changed; None: `note` is asked."""
+
+
+class ListParameter:
+    """Marks a parameter that is a list: a single value is read as a list of one, and None as an empty list."""
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        """Add the conversion to pydantic's schema."""
+        return no_info_before_validator_function(_listed, handler(source))
+
+    def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
+        """Allow the same forms in the JSON Schema."""
+        inner = handler(schema)
+        return {"anyOf": [inner, inner["items"], {"type": "null"}]}
+
+
+def _listed(value: Any) -> Any:
+    if value is None:
+        return []
+    return [value] if isinstance(value, (int, str)) and not isinstance(value, bool) else value
+
+
+class Vocabulary(Protocol):
+    """What samplers ask of a model's vocabulary. The engine's has these members; a test may pass a fake."""
+
+    @property
+    def size(self) -> int:
+        """Number of tokens."""
+
+    @property
+    def eog(self) -> frozenset[int]:
+        """Ids of the tokens that end a generation."""
+
+    @property
+    def end(self) -> int | None:
+        """Id of the token that ends a turn, or the text; None where the model names none."""
+
+    @property
+    def newline(self) -> int | None:
+        """Id of the newline token, or None."""
+
+    @property
+    def pieces(self) -> Sequence[bytes]:
+        """The bytes of every token, by id; a control token as it is written in the vocabulary."""
+
+    def is_control(self, token: int) -> bool:
+        """True for a control token, which is not part of the text."""
+        ...
+
+    def tokenize(self, data: bytes, special: bool = False) -> list[int]:
+        """Return the token ids of a text in UTF-8; ``special``: control tokens written in it count as tokens."""
+        ...
 
 
 def need_vocabulary(context: BuildContext, parameter: str) -> Vocabulary:

@@ -1,4 +1,8 @@
-"""From a preset's list or the compact notation to a chain, with every fault in words."""
+"""From the steps of a preset, or the compact notation, to a chain.
+
+The notation is ``temp0.8 > typical0.19 > top-p(p=0.6, min_keep=2)``. Names and parameters are checked. A message
+says in one sentence where the step was written and which values are allowed.
+"""
 
 from __future__ import annotations
 
@@ -18,28 +22,113 @@ from .errors import SamplingError
 from .mersenne_twister import SEED_MAX
 from .registry import find_sampler, is_known, nearest_name
 
-# Runs of spaces are reduced to one before: on longer runs these patterns would take quadratic time.
-_NAME = r"(?P<name>[A-Za-z][A-Za-z0-9_\-]*(?: [A-Za-z0-9_\-]+)*)"
-_CALL = re.compile(rf"{_NAME} ?\((?P<params>.*)\)", re.DOTALL)
-_ASSIGNED = re.compile(rf"{_NAME} ?(?:= ?|(?=[\"\[]))(?P<main>[^ ].*)", re.DOTALL)
-_BARE = re.compile(_NAME)
-_MAIN = re.compile(r"[-+]?(?:\d{1,40}\.?\d*|\.\d+)(?:[eE][-+]?\d+)?")
-_NUMBER = re.compile(r"[-+]?\d{1,40}")
-# A quoted text is not searched for separators. A backslash in it escapes the next character.
-_QUOTED = re.compile(r'"(?:[^"\\]|\\.)*"', re.DOTALL)
-_BRACKETS = {"(": 1, "[": 1, ")": -1, "]": -1}
-_OTHER_SEPARATORS = re.compile(r"(?:,|;|\||->|→| )+")
-"""What people write between steps, or nothing but a space."""
-_NUMBER_AT_THE_END = re.compile(r"=?[-+]?\.?\d.*")
-_KOBOLDAI_NAMES = ("top_k", "top_a", "top_p", "tfs", "typical", "temp", "rep_pen")
-_KOBOLDAI_NUMBERS: Mapping[str | int, str] = {
-    **dict(enumerate(_KOBOLDAI_NAMES)),
-    **{str(number): name for number, name in enumerate(_KOBOLDAI_NAMES)},
-}
-"""The sampler of each number of KoboldAI's and KoboldCpp's ``sampler_order``, as a number and as a text."""
-_BETWEEN_NUMBERS = re.compile(r"[\s,;>]+")
-_MAX_SHOWN_CHARACTERS = 200
-"""So much of a chain's text stands in a message."""
+Step = str | Mapping[str, Any] | Sampler | StepSpec
+"""A step: ``name``, ``{name: main value}``, ``{name: {parameters}}``, or one that was checked before."""
+
+
+def build(steps: str | Sequence[Step], seed: int = 0, vocab: Vocabulary | None = None) -> Chain:
+    """Build a chain from the steps of a preset's ``chain:``, or from the compact notation.
+
+    A chain without a selecting sampler gets ``dist``. Steps whose parameters switch them off are dropped. A
+    `StepSpec` or a sampler is copied, not checked again. Raises ``SamplingError`` that names the step and the
+    parameter, what is allowed and what came.
+    """
+    if isinstance(seed, bool) or not isinstance(seed, SupportsIndex) or not 0 <= index(seed) <= SEED_MAX:
+        raise SamplingError(f"seed: {_shown_value(seed)} is not a whole number within 0..{SEED_MAX}")
+    return Chain(_read_steps(steps), BuildContext(index(seed), vocab))
+
+
+def parse_chain(steps: str | Sequence[Step]) -> list[Sampler]:
+    """Return the samplers that the steps name, not yet part of a chain.
+
+    Parameters are checked, and that at most one step selects, the last. Raises ``SamplingError``.
+    """
+    samplers = [spec.sampler for spec in _read_steps(steps)]
+    check_selection(samplers)
+    return samplers
+
+
+def _read_steps(steps: str | Sequence[Step]) -> list[StepSpec]:
+    if isinstance(steps, str):
+        steps = parse_notation(steps)
+    if not isinstance(steps, Sequence):
+        raise SamplingError(f"chain: a list of steps is needed, not {steps!r}")
+    check_step_count(len(steps), "chain")
+    _reject_koboldai_order(steps, "chain")
+    specs = []
+    for number, step in enumerate(steps):
+        if isinstance(step, StepSpec):
+            specs.append(step)
+            continue
+        sampler = make_sampler(step, origin=f"chain[{number}]")
+        specs.append(StepSpec(sampler, location=f"chain[{number}].{sampler.about.name}"))
+    return specs
+
+
+def make_sampler(step: str | Mapping[str, Any] | Sampler, origin: str) -> Sampler:
+    """Return the sampler of one step; a sampler itself is returned as it is.
+
+    ``origin`` begins each message, as in ``chain[2].top_p.p: …``. Raises ``SamplingError``.
+    """
+    if isinstance(step, Sampler):
+        return step
+    name, value = _name_and_value(step, origin)
+    try:
+        cls = find_sampler(name)
+    except SamplingError as error:
+        raise SamplingError(f"{origin}: {error}") from None
+    origin = f"{origin}.{cls.about.name}"
+    params = _parameters(cls, value, origin)
+    try:
+        return cls(**params)
+    except ValidationError as error:
+        raise SamplingError(f"{origin}{_parameter_message(cls, error)}") from None
+    except Exception as error:  # what another package's validator may raise
+        raise SamplingError(f"{origin}: {type(error).__name__}: {error}") from error
+
+
+def _name_and_value(step: object, origin: str) -> tuple[str, Any]:
+    if isinstance(step, str):
+        step = _parse_step(step, origin)
+    if isinstance(step, str):
+        return step, None
+    if isinstance(step, Mapping) and len(step) == 1:
+        ((name, value),) = step.items()
+        if isinstance(name, str):
+            return name, value
+    if isinstance(step, Mapping) and len(step) > 1:
+        names = " and ".join(map(str, step))
+        raise SamplingError(f"{origin}: {names} are in one step; write each as an item of the list")
+    shown = _shown_value(step)
+    raise SamplingError(f"{origin}: {shown} is not a step; write name, name: value or name: {{parameters}}")
+
+
+_PARAMETER_SIMILARITY = 0.4
+"""From this similarity on, a parameter's name is suggested (see `difflib`). Parameters are few and short."""
+
+
+def _parameters(cls: type[Sampler], value: Any, origin: str) -> dict[str, Any]:
+    """The parameters as a table; a bare value is the main one."""
+    main = cls.about.main
+    if value is None:
+        return {}
+    if not isinstance(value, Mapping) or _is_main_table(cls, value):
+        if main is None:
+            raise SamplingError(f"{origin}: takes no single value, and {value!r} came")
+        return {main: value}
+    for key in value:
+        if key not in cls.model_fields:
+            near = nearest_name(str(key), cls.model_fields, _PARAMETER_SIMILARITY)
+            hint = f"did you mean {near}?" if near else f"known: {', '.join(cls.model_fields) or 'none'}"
+            raise SamplingError(f"{origin}: unknown parameter {key!r}; {hint}")
+    return dict(value)
+
+
+def _is_main_table(cls: type[Sampler], value: Mapping[Any, Any]) -> bool:
+    """True if this table is the main parameter itself, as in ``logit_bias: {42: -1}``."""
+    main = cls.about.main
+    takes_table = main is not None and get_origin(cls.model_fields[main].annotation) is dict
+    return takes_table and not any(key in cls.model_fields for key in value)
 
 
 def parse_notation(text: str) -> list[Any]:
@@ -50,31 +139,13 @@ def parse_notation(text: str) -> list[Any]:
     ``SamplingError`` that names the step.
     """
     shown = repr(_shown(text))
-    reject_koboldai_order(text, f"chain {shown}")
+    _reject_koboldai_order(text, f"chain {shown}")
     if text.count(">") > MAX_STEPS:  # cheap, and before the steps are read
         check_step_count(sum(1 for _ in _split(text, ">")), f"chain {shown}")
     return [_step(part.strip(), f"chain[{number}] of {shown}") for number, part in enumerate(_split(text, ">"))]
 
 
-def reject_koboldai_order(chain: str | Sequence[object], origin: str) -> None:
-    """Raise ``SamplingError`` for KoboldAI's ``sampler_order``, which has no values, with the names to write.
-
-    ``origin`` begins the message.
-    """
-    parts = _BETWEEN_NUMBERS.split(chain.strip(" []")) if isinstance(chain, str) else chain
-    names = [
-        _KOBOLDAI_NUMBERS.get(part) for part in parts if isinstance(part, (str, int)) and type(part) is not bool
-    ]
-    if len(names) < 2 or len(names) < len(parts) or None in names:
-        return
-    steps = " > ".join(f"{name}=…" for name in dict.fromkeys(names))
-    raise SamplingError(
-        f"{origin}: these numbers are KoboldAI's sampler_order, which says the order only; "
-        f"write names and values: {steps!r}"
-    )
-
-
-def parse_step(text: str, origin: str) -> Any:
+def _parse_step(text: str, origin: str) -> Any:
     """Return one step of a list that is written in the notation, such as ``temp0.8``; a name stays a name.
 
     ``origin`` begins the message. Raises ``SamplingError``.
@@ -89,6 +160,15 @@ def parse_step(text: str, origin: str) -> Any:
     if isinstance(step, Mapping) and not any(is_known(name) for name in step):
         return text  # its name is refused as a whole, with the nearest one that exists
     return step
+
+
+# Runs of spaces are reduced to one before: on longer runs these patterns would take quadratic time.
+_NAME = r"(?P<name>[A-Za-z][A-Za-z0-9_\-]*(?: [A-Za-z0-9_\-]+)*)"
+_CALL = re.compile(rf"{_NAME} ?\((?P<params>.*)\)", re.DOTALL)
+_ASSIGNED = re.compile(rf"{_NAME} ?(?:= ?|(?=[\"\[]))(?P<main>[^ ].*)", re.DOTALL)
+_BARE = re.compile(_NAME)
+_MAIN = re.compile(r"[-+]?(?:\d{1,40}\.?\d*|\.\d+)(?:[eE][-+]?\d+)?")
+_NUMBER = re.compile(r"[-+]?\d{1,40}")
 
 
 def _step(step: str, origin: str) -> Any:
@@ -128,66 +208,15 @@ def _joined(text: str, origin: str) -> Any:
     return name
 
 
+_OTHER_SEPARATORS = re.compile(r"(?:,|;|\||->|→| )+")
+"""What people write between steps, or nothing but a space."""
+_NUMBER_AT_THE_END = re.compile(r"=?[-+]?\.?\d.*")
+
+
 def _is_several_steps(text: str) -> bool:
     """True if steps are joined by something else than ``>``, as in ``top_k40, temp0.8``."""
     parts = _OTHER_SEPARATORS.split(text)
     return len(parts) > 1 and all(is_known(_NUMBER_AT_THE_END.sub("", part)) for part in parts)
-
-
-def _shown(text: str) -> str:
-    """Return the text as messages have it: on one line, and not longer than fits into a sentence."""
-    line = " ".join(text.split())
-    return line if len(line) <= _MAX_SHOWN_CHARACTERS else f"{line[: _MAX_SHOWN_CHARACTERS - 1]}…"
-
-
-def _quoted_texts(text: str) -> Iterator[re.Match[str]]:
-    """Yield the quoted texts from the left. Behind a quote that does not close there are none."""
-    start = text.find('"')
-    while start >= 0:
-        quoted = _QUOTED.match(text, start)
-        if quoted is None:
-            return
-        yield quoted
-        start = text.find('"', quoted.end())
-
-
-def _split(text: str, separator: str) -> Iterator[str]:
-    """Yield the parts between separators; one in quotes or brackets does not separate."""
-    start = at = depth = 0
-    skipped = {quoted.start(): quoted.end() for quoted in _quoted_texts(text)}
-    while at < len(text):
-        if at in skipped:
-            at = skipped[at]
-            continue
-        depth = max(depth + _BRACKETS.get(text[at], 0), 0)
-        if text[at] == separator and not depth:
-            yield text[start:at]
-            start = at + 1
-        at += 1
-    yield text[start:]
-
-
-def _is_balanced(text: str) -> bool:
-    """True if every bracket and quote that opens in the text closes in it."""
-    unquoted = "".join(_between_quotes(text)[::2])
-    if '"' in unquoted:
-        return False
-    return unquoted.count("(") == unquoted.count(")") and unquoted.count("[") == unquoted.count("]")
-
-
-def _single_spaced(text: str) -> str:
-    """Return the text with each run of spaces reduced to one, except in quotes."""
-    pieces = _between_quotes(text)
-    return "".join(piece if number % 2 else re.sub(r"\s+", " ", piece) for number, piece in enumerate(pieces))
-
-
-def _between_quotes(text: str) -> list[str]:
-    """Cut a text at its quoted texts; these are the pieces 1, 3, 5 …"""
-    pieces, end = [], 0
-    for quoted in _quoted_texts(text):
-        pieces += [text[end : quoted.start()], quoted.group()]
-        end = quoted.end()
-    return [*pieces, text[end:]]
 
 
 def _fields(name: str) -> Collection[str]:
@@ -246,18 +275,99 @@ def _number(text: str) -> int | float:
     return int(text) if _NUMBER.fullmatch(text) else float(text)
 
 
-_WORDS = {True: "true", False: "false", None: "null"}
-_BOUNDS = ("ge", "gt", "le", "lt")
-_KINDS = {
-    "int_type": "a whole number",
-    "float_type": "a number",
-    "bool_type": "true or false",
-    "string_type": "a text",
-    "dict_type": "a table",
-    "list_type": "a list",
-    "finite_number": "a finite number",
+_KOBOLDAI_NAMES = ("top_k", "top_a", "top_p", "tfs", "typical", "temp", "rep_pen")
+_KOBOLDAI_NUMBERS: Mapping[str | int, str] = {
+    **dict(enumerate(_KOBOLDAI_NAMES)),
+    **{str(number): name for number, name in enumerate(_KOBOLDAI_NAMES)},
 }
-"""What is needed, by the type of pydantic's error."""
+"""The sampler of each number of KoboldAI's and KoboldCpp's ``sampler_order``, as a number and as a text."""
+_BETWEEN_NUMBERS = re.compile(r"[\s,;>]+")
+
+
+def _reject_koboldai_order(chain: str | Sequence[object], origin: str) -> None:
+    """Raise ``SamplingError`` for KoboldAI's ``sampler_order``, which has no values, with the names to write.
+
+    ``origin`` begins the message.
+    """
+    parts = _BETWEEN_NUMBERS.split(chain.strip(" []")) if isinstance(chain, str) else chain
+    names = [
+        _KOBOLDAI_NUMBERS.get(part) for part in parts if isinstance(part, (str, int)) and type(part) is not bool
+    ]
+    if len(names) < 2 or len(names) < len(parts) or None in names:
+        return
+    steps = " > ".join(f"{name}=…" for name in dict.fromkeys(names))
+    raise SamplingError(
+        f"{origin}: these numbers are KoboldAI's sampler_order, which says the order only; "
+        f"write names and values: {steps!r}"
+    )
+
+
+_MAX_SHOWN_CHARACTERS = 200
+"""So much of a chain's text stands in a message."""
+
+
+def _shown(text: str) -> str:
+    """Return the text as messages have it: on one line, and not longer than fits into a sentence."""
+    line = " ".join(text.split())
+    return line if len(line) <= _MAX_SHOWN_CHARACTERS else f"{line[: _MAX_SHOWN_CHARACTERS - 1]}…"
+
+
+# A quoted text is not searched for separators. A backslash in it escapes the next character.
+_QUOTED = re.compile(r'"(?:[^"\\]|\\.)*"', re.DOTALL)
+_BRACKETS = {"(": 1, "[": 1, ")": -1, "]": -1}
+
+
+def _quoted_texts(text: str) -> Iterator[re.Match[str]]:
+    """Yield the quoted texts from the left. Behind a quote that does not close there are none."""
+    start = text.find('"')
+    while start >= 0:
+        quoted = _QUOTED.match(text, start)
+        if quoted is None:
+            return
+        yield quoted
+        start = text.find('"', quoted.end())
+
+
+def _split(text: str, separator: str) -> Iterator[str]:
+    """Yield the parts between separators; one in quotes or brackets does not separate."""
+    start = at = depth = 0
+    skipped = {quoted.start(): quoted.end() for quoted in _quoted_texts(text)}
+    while at < len(text):
+        if at in skipped:
+            at = skipped[at]
+            continue
+        depth = max(depth + _BRACKETS.get(text[at], 0), 0)
+        if text[at] == separator and not depth:
+            yield text[start:at]
+            start = at + 1
+        at += 1
+    yield text[start:]
+
+
+def _is_balanced(text: str) -> bool:
+    """True if every bracket and quote that opens in the text closes in it."""
+    unquoted = "".join(_between_quotes(text)[::2])
+    if '"' in unquoted:
+        return False
+    return unquoted.count("(") == unquoted.count(")") and unquoted.count("[") == unquoted.count("]")
+
+
+def _single_spaced(text: str) -> str:
+    """Return the text with each run of spaces reduced to one, except in quotes."""
+    pieces = _between_quotes(text)
+    return "".join(piece if number % 2 else re.sub(r"\s+", " ", piece) for number, piece in enumerate(pieces))
+
+
+def _between_quotes(text: str) -> list[str]:
+    """Cut a text at its quoted texts; these are the pieces 1, 3, 5 …"""
+    pieces, end = [], 0
+    for quoted in _quoted_texts(text):
+        pieces += [text[end : quoted.start()], quoted.group()]
+        end = quoted.end()
+    return [*pieces, text[end:]]
+
+
+_BOUNDS = ("ge", "gt", "le", "lt")
 
 
 def allowed_values(field: FieldInfo) -> str:
@@ -277,12 +387,7 @@ def allowed_values(field: FieldInfo) -> str:
     return f"{', '.join(words[:-1])} or {words[-1]}"
 
 
-def shown_value(value: object) -> str:
-    """The value in a message: as Python writes it, but true, false and null as presets do."""
-    return _WORDS[value] if isinstance(value, bool | None) else repr(value)
-
-
-def parameter_message(cls: type[Sampler], error: ValidationError) -> str:
+def _parameter_message(cls: type[Sampler], error: ValidationError) -> str:
     """One sentence for the first parameter that pydantic refused: ``.p: 1.5 is not within 0..1``."""
     problems = error.errors()
     first = problems[0]
@@ -297,16 +402,28 @@ def parameter_message(cls: type[Sampler], error: ValidationError) -> str:
     kind = _kind_in_words(cls, same_path)
     got = first["input"]
     if kind:
-        return f"{path}: {'the key ' if is_key else ''}{shown_value(got)} is not {kind}" + (
+        return f"{path}: {'the key ' if is_key else ''}{_shown_value(got)} is not {kind}" + (
             f" ({allowed})" if allowed else ""
         )
     if first["type"].startswith(("greater_than", "less_than")) and allowed:
-        return f"{path}: {shown_value(got)} is not {'within ' if '..' in allowed else ''}{allowed}"
+        return f"{path}: {_shown_value(got)} is not {'within ' if '..' in allowed else ''}{allowed}"
     if first["type"] == "literal_error":
-        return f"{path}: {shown_value(got)} is not {allowed}"
+        return f"{path}: {_shown_value(got)} is not {allowed}"
     message = first["msg"].removeprefix("Value error, ")
     shown = "" if isinstance(got, Mapping) else f"{got!r}: "
     return f"{path}: {shown}{message[:1].lower()}{message[1:]}"
+
+
+_KINDS = {
+    "int_type": "a whole number",
+    "float_type": "a number",
+    "bool_type": "true or false",
+    "string_type": "a text",
+    "dict_type": "a table",
+    "list_type": "a list",
+    "finite_number": "a finite number",
+}
+"""What is needed, by the type of pydantic's error."""
 
 
 def _kind_in_words(cls: type[Sampler], problems: list[ErrorDetails]) -> str:
@@ -317,109 +434,9 @@ def _kind_in_words(cls: type[Sampler], problems: list[ErrorDetails]) -> str:
     return f"{words} such as {cls.about.example}" if words and has_example else words
 
 
-Step = str | Mapping[str, Any] | Sampler | StepSpec
-"""A step: ``name``, ``{name: main value}``, ``{name: {parameters}}``, or one that was checked before."""
-
-_PARAMETER_SIMILARITY = 0.4
-"""From this similarity on, a parameter's name is suggested (see `difflib`). Parameters are few and short."""
+_WORDS = {True: "true", False: "false", None: "null"}
 
 
-def build(steps: str | Sequence[Step], seed: int = 0, vocab: Vocabulary | None = None) -> Chain:
-    """Build a chain from the steps of a preset's ``chain:``, or from the compact notation.
-
-    A chain without a selecting sampler gets ``dist``. Steps whose parameters switch them off are dropped. A
-    `StepSpec` or a sampler is copied, not checked again. Raises ``SamplingError`` that names the step and the
-    parameter, what is allowed and what came.
-    """
-    if isinstance(seed, bool) or not isinstance(seed, SupportsIndex) or not 0 <= index(seed) <= SEED_MAX:
-        raise SamplingError(f"seed: {shown_value(seed)} is not a whole number within 0..{SEED_MAX}")
-    return Chain(_read_steps(steps), BuildContext(index(seed), vocab))
-
-
-def parse_chain(steps: str | Sequence[Step]) -> list[Sampler]:
-    """Return the samplers that the steps name, not yet part of a chain.
-
-    Parameters are checked, and that at most one step selects, the last. Raises ``SamplingError``.
-    """
-    samplers = [spec.sampler for spec in _read_steps(steps)]
-    check_selection(samplers)
-    return samplers
-
-
-def _read_steps(steps: str | Sequence[Step]) -> list[StepSpec]:
-    if isinstance(steps, str):
-        steps = parse_notation(steps)
-    if not isinstance(steps, Sequence):
-        raise SamplingError(f"chain: a list of steps is needed, not {steps!r}")
-    check_step_count(len(steps), "chain")
-    reject_koboldai_order(steps, "chain")
-    specs = []
-    for number, step in enumerate(steps):
-        if isinstance(step, StepSpec):
-            specs.append(step)
-            continue
-        sampler = make_sampler(step, origin=f"chain[{number}]")
-        specs.append(StepSpec(sampler, location=f"chain[{number}].{sampler.about.name}"))
-    return specs
-
-
-def make_sampler(step: str | Mapping[str, Any] | Sampler, origin: str) -> Sampler:
-    """Return the sampler of one step; a sampler itself is returned as it is.
-
-    ``origin`` begins each message, as in ``chain[2].top_p.p: …``. Raises ``SamplingError``.
-    """
-    if isinstance(step, Sampler):
-        return step
-    name, value = _name_and_value(step, origin)
-    try:
-        cls = find_sampler(name)
-    except SamplingError as error:
-        raise SamplingError(f"{origin}: {error}") from None
-    origin = f"{origin}.{cls.about.name}"
-    params = _parameters(cls, value, origin)
-    try:
-        return cls(**params)
-    except ValidationError as error:
-        raise SamplingError(f"{origin}{parameter_message(cls, error)}") from None
-    except Exception as error:  # what another package's validator may raise
-        raise SamplingError(f"{origin}: {type(error).__name__}: {error}") from error
-
-
-def _name_and_value(step: object, origin: str) -> tuple[str, Any]:
-    if isinstance(step, str):
-        step = parse_step(step, origin)
-    if isinstance(step, str):
-        return step, None
-    if isinstance(step, Mapping) and len(step) == 1:
-        ((name, value),) = step.items()
-        if isinstance(name, str):
-            return name, value
-    if isinstance(step, Mapping) and len(step) > 1:
-        names = " and ".join(map(str, step))
-        raise SamplingError(f"{origin}: {names} are in one step; write each as an item of the list")
-    shown = shown_value(step)
-    raise SamplingError(f"{origin}: {shown} is not a step; write name, name: value or name: {{parameters}}")
-
-
-def _parameters(cls: type[Sampler], value: Any, origin: str) -> dict[str, Any]:
-    """The parameters as a table; a bare value is the main one."""
-    main = cls.about.main
-    if value is None:
-        return {}
-    if not isinstance(value, Mapping) or _is_main_table(cls, value):
-        if main is None:
-            raise SamplingError(f"{origin}: takes no single value, and {value!r} came")
-        return {main: value}
-    for key in value:
-        if key not in cls.model_fields:
-            near = nearest_name(str(key), cls.model_fields, _PARAMETER_SIMILARITY)
-            hint = f"did you mean {near}?" if near else f"known: {', '.join(cls.model_fields) or 'none'}"
-            raise SamplingError(f"{origin}: unknown parameter {key!r}; {hint}")
-    return dict(value)
-
-
-def _is_main_table(cls: type[Sampler], value: Mapping[Any, Any]) -> bool:
-    """True if this table is the main parameter itself, as in ``logit_bias: {42: -1}``."""
-    main = cls.about.main
-    takes_table = main is not None and get_origin(cls.model_fields[main].annotation) is dict
-    return takes_table and not any(key in cls.model_fields for key in value)
+def _shown_value(value: object) -> str:
+    """The value in a message: as Python writes it, but true, false and null as presets do."""
+    return _WORDS[value] if isinstance(value, bool | None) else repr(value)

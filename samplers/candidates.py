@@ -1,4 +1,9 @@
-"""Candidates: the tokens that are still in play, with their logits and probabilities."""
+"""The tokens that are still in play: arrays of ids and logits, which shrink from step to step of a chain.
+
+`CandidateRows` are the arrays and the ways in which rows leave them, `Candidates` adds order and probabilities.
+For a few rows a share of the mass is found in Python's own floats, because a NumPy call would cost more than its
+arithmetic.
+"""
 
 from __future__ import annotations
 
@@ -34,45 +39,14 @@ from .kernels import (
     sequential_sum,
 )
 
-NO_IDS: Ids = np.empty(0, dtype=np.int32)
-
-
-class MaskedRows(NamedTuple):
-    """Which rows are masked. Only references are kept; the ids are computed when `ids` is called."""
-
-    before: NDArray[np.integer] | None
-    """The ids before the step that masked them; None: all."""
-    kept: Ids
-    """The ids after that step."""
-    earlier: MaskedRows | None = None
-    """The rows that had been masked before that step."""
-    earlier_count: int = 0
-    """How many of these were still held."""
-
-    def ids(self, count: int, vocabulary: int) -> NDArray[np.intp]:
-        """Return the ids of the first ``count`` masked rows, ascending, for a ``vocabulary`` of this size.
-
-        Where llama.cpp erased some of them, it is its unstable sort that decides which; here the lowest ids stay.
-        """
-        is_masked = np.zeros(vocabulary, dtype=np.bool_)
-        if self.before is None:
-            is_masked[:] = True
-        else:
-            is_masked[self.before] = True
-        is_masked[self.kept] = False
-        if self.earlier is not None:
-            is_masked[self.earlier.ids(self.earlier_count, vocabulary)] = True
-        return is_masked.nonzero()[0][:count]
-
+# Calls here go to ufuncs and methods, not to NumPy's Python wrappers: between two tokens llama.cpp empties the
+# processor's caches, so each wrapper would cost some microseconds.
 
 _FLOAT32 = np.dtype(np.float32)
 _SHORT_ROW = 1 << 11
 """In a row of fewer logits, no maxima of columns are computed."""
 _FEW_DROPPED = 16
 """Up to this many rows are dropped by copying the slices between them; for more, indexing is faster."""
-
-# Calls here and in `candidates` go to ufuncs and methods, not to NumPy's Python wrappers: between two tokens
-# llama.cpp empties the processor's caches, so each wrapper would cost some microseconds.
 
 
 class CandidateRows:
@@ -127,7 +101,7 @@ class CandidateRows:
         self.is_ordered = False
         self.allowed: NDArray[np.bool_] | None = None
         self.masked_count = 0
-        self._masked: MaskedRows | None = None
+        self._masked: _MaskedRows | None = None
         self._exp: Floats | None = None
         self._sums: list[float] | None = None
         self._total: np.float32 | None = None
@@ -258,7 +232,7 @@ class CandidateRows:
         masked = count - self._logits.size
         if masked:
             earlier = self._masked if self.masked_count else None
-            self._masked = MaskedRows(before, self.ids, earlier, self.masked_count)
+            self._masked = _MaskedRows(before, self.ids, earlier, self.masked_count)
             self.masked_count += masked
 
     def masked_ids(self) -> NDArray[np.intp]:
@@ -269,7 +243,7 @@ class CandidateRows:
 
     def set_masked(self, ids: Ids) -> None:
         """Let these be the masked rows."""
-        self._masked = MaskedRows(ids, NO_IDS)
+        self._masked = _MaskedRows(ids, _NO_IDS)
         self.masked_count = ids.size
 
     def truncate(self, count: int) -> None:
@@ -316,38 +290,35 @@ class CandidateRows:
         self._maxima = None
 
 
-FEW_ROWS = 64
-"""Up to this many rows are counted as few."""
-_VERY_FEW = 16
-"""Up to this many, Python's exponentials are faster than NumPy's (measured)."""
-_ERROR_PER_ROW = 2.0**-21
-_SPARE_ROWS = 8
-"""A running sum over n rows differs from that of exact float32 weights by less than (n + 8) 2^-21 of the total.
-
-Each of n weights, their float32 total, its quotients and their running sum are off by 2^-24 of the total at most,
-so that the error is below (4 n + 2) 2^-24, in any order of rounding. NumPy's exponentials add 16 2^-24 at most.
-The differences from the highest logit are rounded, too, which adds less than 4 2^-24. All this together is below
-(4 n + 22) 2^-24, less than half of the bound.
-"""
+_NO_IDS: Ids = np.empty(0, dtype=np.int32)
 
 
-def running_sums(logits: Floats, highest: np.float32) -> list[float]:
-    """Return the running sums of exp(logit - highest), in float64. ``logits``: float32 (n,), a few."""
-    if logits.size > _VERY_FEW:
-        return list(accumulate(np.exp(logits - highest).tolist()))
-    top = float(highest)
-    return list(accumulate([exp(logit - top) for logit in logits.tolist()]))
+class _MaskedRows(NamedTuple):
+    """Which rows are masked. Only references are kept; the ids are computed when `ids` is called."""
 
+    before: NDArray[np.integer] | None
+    """The ids before the step that masked them; None: all."""
+    kept: Ids
+    """The ids after that step."""
+    earlier: _MaskedRows | None = None
+    """The rows that had been masked before that step."""
+    earlier_count: int = 0
+    """How many of these were still held."""
 
-def certain_position(sums: list[float], share: float) -> int | None:
-    """Return the first position whose running sum reaches ``share`` of the last; None if rounding decides."""
-    total = sums[-1]
-    target = total * share
-    position = bisect_left(sums, target)
-    margin = total * ((len(sums) + _SPARE_ROWS) * _ERROR_PER_ROW)
-    if sums[position] - target > margin and (position == 0 or target - sums[position - 1] > margin):
-        return position
-    return None
+    def ids(self, count: int, vocabulary: int) -> NDArray[np.intp]:
+        """Return the ids of the first ``count`` masked rows, ascending, for a ``vocabulary`` of this size.
+
+        Where llama.cpp erased some of them, it is its unstable sort that decides which; here the lowest ids stay.
+        """
+        is_masked = np.zeros(vocabulary, dtype=np.bool_)
+        if self.before is None:
+            is_masked[:] = True
+        else:
+            is_masked[self.before] = True
+        is_masked[self.kept] = False
+        if self.earlier is not None:
+            is_masked[self.earlier.ids(self.earlier_count, vocabulary)] = True
+        return is_masked.nonzero()[0][:count]
 
 
 _FLOAT32_EXP_ERROR = 2.0**-21
@@ -362,9 +333,8 @@ _PROBABILITY_ERROR = 2.0**-23
 class Candidates(CandidateRows):
     """A set of tokens with their logits, as arrays of one length; it starts as the whole vocabulary.
 
-    Sorting and masking are done here and in the kernels of `sort_kernels`, `sequential_sums`, `few_rows` and
-    `exact_weights` only. Rows are dropped, never set to -inf. The array of logits that came in is never written
-    to.
+    Sorting and masking are done in this module and in `kernels` only. Rows are dropped, never set to -inf. The
+    array of logits that came in is never written to.
 
     Attributes:
         vocabulary: number of token ids there are.
@@ -545,3 +515,39 @@ class Candidates(CandidateRows):
         if self._exp is not None or self._logits.size <= LONG_ROW:
             return None
         return certain_position_of_share(np.exp(self._logits - self.max), u, error)
+
+
+FEW_ROWS = 64
+"""Up to this many rows are counted as few."""
+_VERY_FEW = 16
+"""Up to this many, Python's exponentials are faster than NumPy's (measured)."""
+
+
+def running_sums(logits: Floats, highest: np.float32) -> list[float]:
+    """Return the running sums of exp(logit - highest), in float64. ``logits``: float32 (n,), a few."""
+    if logits.size > _VERY_FEW:
+        return list(accumulate(np.exp(logits - highest).tolist()))
+    top = float(highest)
+    return list(accumulate([exp(logit - top) for logit in logits.tolist()]))
+
+
+_ERROR_PER_ROW = 2.0**-21
+_SPARE_ROWS = 8
+"""A running sum over n rows differs from that of exact float32 weights by less than (n + 8) 2^-21 of the total.
+
+Each of n weights, their float32 total, its quotients and their running sum are off by 2^-24 of the total at most,
+so that the error is below (4 n + 2) 2^-24, in any order of rounding. NumPy's exponentials add 16 2^-24 at most.
+The differences from the highest logit are rounded, too, which adds less than 4 2^-24. All this together is below
+(4 n + 22) 2^-24, less than half of the bound.
+"""
+
+
+def certain_position(sums: list[float], share: float) -> int | None:
+    """Return the first position whose running sum reaches ``share`` of the last; None if rounding decides."""
+    total = sums[-1]
+    target = total * share
+    position = bisect_left(sums, target)
+    margin = total * ((len(sums) + _SPARE_ROWS) * _ERROR_PER_ROW)
+    if sums[position] - target > margin and (position == 0 or target - sums[position - 1] > margin):
+        return position
+    return None

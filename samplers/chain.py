@@ -1,4 +1,8 @@
-"""A chain: steps that leave fewer and fewer candidates, and the one that draws."""
+"""A chain of samplers: logits in, a token out.
+
+A `StepSpec` is a step before it is part of a chain, read and checked once. What a chain needs of its steps is in
+two protocols, so that a recorder can stand in for a step.
+"""
 
 from __future__ import annotations
 
@@ -19,33 +23,6 @@ from .kernels import Floats, describe
 from .methods.dist import Dist
 from .methods.top_k import TopK
 
-
-class ApplyingStep(Protocol):
-    """What a chain needs of a step before the draw: a `Sampler`, or what stands in for one."""
-
-    @property
-    def about(self) -> About:
-        """The facts of the sampler."""
-        ...
-
-    def apply(self, candidates: Candidates) -> None:
-        """Drop rows or change logits, in place."""
-        ...
-
-
-class SelectingStep(Protocol):
-    """What a chain needs of its last step: a `Selector`, or what stands in for one."""
-
-    @property
-    def about(self) -> About:
-        """The facts of the sampler."""
-        ...
-
-    def select(self, candidates: Candidates) -> int:
-        """Return the id of one of the candidates."""
-        ...
-
-
 MAX_STEPS = 1000
 """The steps of a chain. A real one has about ten; a thousand are read in a tenth of a second."""
 
@@ -54,50 +31,6 @@ def check_step_count(count: int, origin: str) -> None:
     """Raise ``SamplingError`` for a chain of too many steps; ``origin`` begins the message."""
     if count > MAX_STEPS:
         raise SamplingError(f"{origin}: {count:,} steps; at most {MAX_STEPS:,} are allowed")
-
-
-@dataclass(frozen=True)
-class StepSpec:
-    """A step whose name and parameters were checked, with the origin of each parameter.
-
-    A chain copies the sampler, so one spec serves any number of chains. Nothing in it is checked again.
-
-    Attributes:
-        sampler: the sampler's class and parameters; never part of a chain itself.
-        origins: by parameter, what set it, such as ``default``, ``preset creative`` or ``--top-k``.
-        origin: what put the step into the chain, likewise.
-        location: where the step was written, such as ``mine.yaml: chain[2].top_p``; empty if a flag put it in.
-    """
-
-    sampler: Sampler
-    origins: Mapping[str, str] = field(default_factory=dict)
-    origin: str = "default"
-    location: str = ""
-
-    @classmethod
-    def from_origin(cls, sampler: Sampler, origin: str, location: str = "") -> StepSpec:
-        """Return the spec of a sampler whose given parameters come from ``origin``; the others are defaults."""
-        given = sampler.model_fields_set
-        origins = {name: origin if name in given else "default" for name in type(sampler).model_fields}
-        return cls(sampler, origins, origin, location)
-
-    @property
-    def name(self) -> str:
-        """The sampler's name."""
-        return self.sampler.about.name
-
-    @property
-    def is_off(self) -> bool:
-        """True if its parameters leave every row as it is; a chain drops the step."""
-        return self.sampler.is_neutral
-
-    def location_of(self, parameter: str) -> str:
-        """Where a parameter was written, for a message: its flag, or the location of the step with its name."""
-        origin = self.origins.get(parameter, "default")
-        if origin != "default" and not (self.location and origin == self.origin):
-            return origin  # a flag stands for the sampler and the parameter
-        step = self.location or f"{self.origin}: {self.name}"
-        return f"{step}.{parameter}" if parameter else step
 
 
 class Chain:
@@ -261,3 +194,73 @@ def _apply_mask(candidates: Candidates, mask: NDArray[np.bool_]) -> None:
     candidates.allowed = mask
     if not isfinite(candidates.max):
         raise SamplingError("mask: every token it allows has a logit of -inf")
+
+
+@dataclass(frozen=True)
+class StepSpec:
+    """A step whose name and parameters were checked, with the origin of each parameter.
+
+    A chain copies the sampler, so one spec serves any number of chains. Nothing in it is checked again.
+
+    Attributes:
+        sampler: the sampler's class and parameters; never part of a chain itself.
+        origins: by parameter, what set it, such as ``default``, ``preset creative`` or ``--top-k``.
+        origin: what put the step into the chain, likewise.
+        location: where the step was written, such as ``mine.yaml: chain[2].top_p``; empty if a flag put it in.
+    """
+
+    sampler: Sampler
+    origins: Mapping[str, str] = field(default_factory=dict)
+    origin: str = "default"
+    location: str = ""
+
+    @classmethod
+    def from_origin(cls, sampler: Sampler, origin: str, location: str = "") -> StepSpec:
+        """Return the spec of a sampler whose given parameters come from ``origin``; the others are defaults."""
+        given = sampler.model_fields_set
+        origins = {name: origin if name in given else "default" for name in type(sampler).model_fields}
+        return cls(sampler, origins, origin, location)
+
+    @property
+    def name(self) -> str:
+        """The sampler's name."""
+        return self.sampler.about.name
+
+    @property
+    def is_off(self) -> bool:
+        """True if its parameters leave every row as it is; a chain drops the step."""
+        return self.sampler.is_neutral
+
+    def location_of(self, parameter: str) -> str:
+        """Where a parameter was written, for a message: its flag, or the location of the step with its name."""
+        origin = self.origins.get(parameter, "default")
+        if origin != "default" and not (self.location and origin == self.origin):
+            return origin  # a flag stands for the sampler and the parameter
+        step = self.location or f"{self.origin}: {self.name}"
+        return f"{step}.{parameter}" if parameter else step
+
+
+class ApplyingStep(Protocol):
+    """What a chain needs of a step before the draw: a `Sampler`, or what stands in for one."""
+
+    @property
+    def about(self) -> About:
+        """The facts of the sampler."""
+        ...
+
+    def apply(self, candidates: Candidates) -> None:
+        """Drop rows or change logits, in place."""
+        ...
+
+
+class SelectingStep(Protocol):
+    """What a chain needs of its last step: a `Selector`, or what stands in for one."""
+
+    @property
+    def about(self) -> About:
+        """The facts of the sampler."""
+        ...
+
+    def select(self, candidates: Candidates) -> int:
+        """Return the id of one of the candidates."""
+        ...

@@ -1,4 +1,8 @@
-"""Kernels over arrays of logits: sorts, sums in a fixed order, exact weights, entropies."""
+"""Kernels over arrays of logits: sorts, sums in a fixed order, exact weights, softmax sums, entropies.
+
+A sort returns all positions, or the positions of the highest values. A sequential sum runs from the first value to
+the last, bit for bit as a loop in C. Logarithms and entropies are in nats.
+"""
 
 from __future__ import annotations
 
@@ -65,26 +69,8 @@ _SMALL_ROW = 256
 """Up to this many values a stable sort is faster than a sort of pairs (measured)."""
 _RADIX_ROW = 1 << 12
 """From this many values on, a radix sort may be faster than a sort of pairs."""
-_SPREADING_FACTOR = np.uint32(2_654_435_761)
-"""Multiples of it, modulo 2^32, are in no order (Knuth's multiplicative hashing)."""
-_COLUMN_HEIGHT, _LONG_COLUMN_HEIGHT = 16, 32
-"""Rows of the table whose column maxima bound the highest values from below, for short and for long rows."""
-_LONG_ROW = 1 << 16
-"""From this many values on, the higher table is faster (measured)."""
-_COLUMNS_PER_NEAR_ONE = 8
-"""If at most one of so many columns reaches the bound, these columns are looked at; else the row (measured)."""
-_BOUND_WIDTH = 256
-"""From twice this many maxima on, maxima of these bound the result, so that fewer values are partitioned. For more
-than 64 rows, it takes 8 maxima a row.
-
-On some processors with AVX-512 (AMD Zen 4), NumPy's partition takes 5 ns a value from 512 values on.
-"""
-_BOUND_VALUES_PER_ROW = 4
-"""The bound is found among at least so many values for each row that is wanted: among fewer it is too low."""
 _ALL_BUT_SIGN = np.int32(0x7FFFFFFF)
 _Keys = NDArray[np.int32]
-_UPPER_HALF = 1 if sys.byteorder == "little" else 0
-"""Which half of a 64-bit integer in memory is the upper one."""
 
 
 def descending(values: Floats) -> Positions:
@@ -97,6 +83,10 @@ def descending(values: Floats) -> Positions:
     if values.size >= _RADIX_ROW and _is_radix_sort_faster():
         return _ascending_by_radix(keys)
     return _ascending_by_pairs(keys)
+
+
+_UPPER_HALF = 1 if sys.byteorder == "little" else 0
+"""Which half of a 64-bit integer in memory is the upper one."""
 
 
 def _ascending_by_pairs(keys: _Keys) -> Positions:
@@ -119,6 +109,10 @@ def _ascending_by_radix(keys: _Keys) -> Positions:
     upper = (keys >> 16).astype(np.int16).take(by_lower)
     positions: Positions = by_lower.take(upper.argsort(kind="stable"))
     return positions
+
+
+_SPREADING_FACTOR = np.uint32(2_654_435_761)
+"""Multiples of it, modulo 2^32, are in no order (Knuth's multiplicative hashing)."""
 
 
 @cache
@@ -175,6 +169,10 @@ def highest_with_values(values: Floats, count: int, maxima: Floats | None = None
     return positions[order], reaching[order]
 
 
+_COLUMNS_PER_NEAR_ONE = 8
+"""If at most one of so many columns reaches the bound, these columns are looked at; else the row (measured)."""
+
+
 def _reaching_bound(values: Floats, count: int, maxima: Floats) -> tuple[Positions, Floats]:
     """Return ascending positions of the ``count`` highest values, 1 <= count < n, and usually few others.
 
@@ -198,6 +196,12 @@ def _reaching_bound(values: Floats, count: int, maxima: Floats) -> tuple[Positio
     return near[reaching], near_values[reaching]
 
 
+_COLUMN_HEIGHT, _LONG_COLUMN_HEIGHT = 16, 32
+"""Rows of the table whose column maxima bound the highest values from below, for short and for long rows."""
+_LONG_ROW = 1 << 16
+"""From this many values on, the higher table is faster (measured)."""
+
+
 def _column_height(size: int) -> int:
     return _COLUMN_HEIGHT if size < _LONG_ROW else _LONG_COLUMN_HEIGHT
 
@@ -208,6 +212,16 @@ def _row_starts(height: int, width: int) -> Positions:
     starts = np.arange(0, height * width, width)[:, None]
     starts.flags.writeable = False
     return starts
+
+
+_BOUND_WIDTH = 256
+"""From twice this many maxima on, maxima of these bound the result, so that fewer values are partitioned. For more
+than 64 rows, it takes 8 maxima a row.
+
+On some processors with AVX-512 (AMD Zen 4), NumPy's partition takes 5 ns a value from 512 values on.
+"""
+_BOUND_VALUES_PER_ROW = 4
+"""The bound is found among at least so many values for each row that is wanted: among fewer it is too low."""
 
 
 def _bound_of_maxima(maxima: Floats, count: int) -> np.float32:
@@ -227,19 +241,10 @@ def _partition_for_nth_highest(values: Floats, count: int) -> np.float32:
     return value
 
 
-BLOCK_ROWS = 512
-"""Rows in a block of the two-level search."""
-LONG_ROW = 4 * BLOCK_ROWS
-"""A row with more values than this is searched on two levels: first a block, then inside it."""
+_Float = TypeVar("_Float", np.float32, np.float64)
 
 _FEW_TERMS = 128
 """Up to this many terms, the last of NumPy's running sums is faster than a subtraction in order."""
-_FIRST_SQUARES, _MANY_SQUARES = 64, 32
-"""The first squares, and how many ties a piece may have; with more, the sum first grows one square at a time."""
-_LEAST_NORMAL = 2.0**-126
-"""The least normal float32."""
-
-_Float = TypeVar("_Float", np.float32, np.float64)
 
 
 def sequential_sum(values: NDArray[_Float], before: _Float | None = None) -> _Float:
@@ -254,6 +259,10 @@ def sequential_sum(values: NDArray[_Float], before: _Float | None = None) -> _Fl
         return last
     total: _Float = zero - np.subtract.reduce(values, initial=zero if before is None else -before)
     return total
+
+
+_FIRST_SQUARES, _MANY_SQUARES = 64, 32
+"""The first squares, and how many ties a piece may have; with more, the sum first grows one square at a time."""
 
 
 def sequential_sum_of_squares(values: NDArray[np.float32]) -> np.float32:
@@ -305,6 +314,12 @@ def _find_ties(
     return positions[is_rounded], exact[is_rounded]
 
 
+BLOCK_ROWS = 512
+"""Rows in a block of the two-level search."""
+LONG_ROW = 4 * BLOCK_ROWS
+"""A row with more values than this is searched on two levels: first a block, then inside it."""
+
+
 def position_of_share(weights: NDArray[np.float32], share: float) -> int:
     """Return the first position whose running sum, in float64, reaches ``share`` of the total. ``weights``: (n,).
 
@@ -314,6 +329,10 @@ def position_of_share(weights: NDArray[np.float32], share: float) -> int:
         return _search_blocks(weights, share).position
     sums = np.add.accumulate(weights, dtype=np.float64)
     return int(sums.searchsorted(sums[-1] * share))
+
+
+_LEAST_NORMAL = 2.0**-126
+"""The least normal float32."""
 
 
 def certain_position_of_share(weights: NDArray[np.float32], share: float, error: float) -> int | None:
@@ -354,18 +373,18 @@ def _search_blocks(weights: NDArray[np.float32], share: float) -> _SharePosition
     return _SharePosition(start + position, missing, sums[position] - within, target)
 
 
-_NEGLIGIBLE = np.float32(-16.7)
-"""Its weight is less than 2^-24. Added to a float32 sum of 1 or more, such a weight is rounded away."""
-_MOST_THAT_COUNT = 2
-"""If more than one of so many rows counts, to find these rows takes longer than to sum all (measured)."""
-
-
 def exact_weights(offsets: Floats) -> Floats:
     """Return exp(offset), float32, correctly rounded. C's expf differs in about 1 of 2,000 values.
 
     ``offsets``: differences from the highest logit, float32 of any shape.
     """
     return np.exp(offsets, dtype=np.float64).astype(np.float32)
+
+
+_NEGLIGIBLE = np.float32(-16.7)
+"""Its weight is less than 2^-24. Added to a float32 sum of 1 or more, such a weight is rounded away."""
+_MOST_THAT_COUNT = 2
+"""If more than one of so many rows counts, to find these rows takes longer than to sum all (measured)."""
 
 
 def offsets_that_count(logits: Floats, highest: np.float32, *, is_ordered: bool) -> Floats | None:
@@ -392,11 +411,6 @@ def offsets_that_count(logits: Floats, highest: np.float32, *, is_ordered: bool)
     return offsets[counts.nonzero()[0]]
 
 
-_LEAST_DIFFERENCE = -80.0
-"""Lower logits, which weigh less than 1e-34, count as if they were so far below the highest one. A vocabulary of
-them adds nothing to sums in float64; exponentials below the normal float32 take ten times as long as others."""
-
-
 class SoftmaxSums(NamedTuple):
     """The sums of a row of logits, in nats."""
 
@@ -411,6 +425,11 @@ class SoftmaxSums(NamedTuple):
     def log_total(self) -> float:
         """ln of the sum of exp(logit): a logit minus this is the token's logprob."""
         return self.highest + self.log_weights
+
+
+_LEAST_DIFFERENCE = -80.0
+"""Lower logits, which weigh less than 1e-34, count as if they were so far below the highest one. A vocabulary of
+them adds nothing to sums in float64; exponentials below the normal float32 take ten times as long as others."""
 
 
 class SoftmaxWorkspace:

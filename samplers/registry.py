@@ -1,4 +1,8 @@
-"""The samplers by name: the methods, those of plug-ins, and the names that are near a wrong one."""
+"""Samplers by name: the modules of `methods/`, then the entry points of other packages.
+
+An unknown name is reported with the known name that it probably means. This package imports no other one of
+logitsmith, so it has a `nearest_name` of its own.
+"""
 
 from __future__ import annotations
 
@@ -13,39 +17,11 @@ from . import methods
 from .base import About, Sampler, Selector
 from .errors import SamplingError
 
-
-def nearest_name(name: str, known: Iterable[str], similarity: float) -> str | None:
-    """Return the known name most like ``name``; None if none is at least this similar (0 to 1, see `difflib`).
-
-    A name in which only two neighbouring letters are swapped goes before all others.
-    """
-    names = list(known)
-    swapped = next((candidate for candidate in names if _is_swapped(name, candidate)), None)
-    matches = [swapped] if swapped else difflib.get_close_matches(name, names, n=1, cutoff=similarity)
-    return matches[0] if matches else None
-
-
-def _is_swapped(name: str, other: str) -> bool:
-    """True if the names differ only in the order of two neighbouring letters."""
-    if len(name) != len(other):
-        return False
-    differing = [index for index, pair in enumerate(zip(name, other, strict=True)) if pair[0] != pair[1]]
-    if len(differing) != 2 or differing[1] != differing[0] + 1:
-        return False
-    first, second = differing
-    return (name[first], name[second]) == (other[second], other[first])
-
-
 GROUP = "logitsmith.samplers"
 """The entry-point group under which a package offers samplers: ``name = "package.module:Class"``."""
 
 _NAME_SIMILARITY = 0.5
 """From this similarity on, a sampler's name is suggested (see `difflib`)."""
-
-
-def normal(name: str) -> str:
-    """Return the snake_case form of a name as people type it: ``Top-P`` gives ``top_p``."""
-    return name.strip().lower().replace("-", "_").replace(" ", "_")
 
 
 def find_sampler(name: str) -> type[Sampler]:
@@ -65,6 +41,11 @@ def find_sampler(name: str) -> type[Sampler]:
     near = nearest_name(key, known, _NAME_SIMILARITY)
     hint = f"; did you mean {near}?" if near else f"; known are {', '.join(builtin_names())}"
     raise SamplingError(f"unknown sampler {name!r}{hint}")
+
+
+def normal(name: str) -> str:
+    """Return the snake_case form of a name as people type it: ``Top-P`` gives ``top_p``."""
+    return name.strip().lower().replace("-", "_").replace(" ", "_")
 
 
 def is_known(name: str) -> bool:
@@ -170,3 +151,25 @@ def _faults(cls: type[Sampler], name: str) -> Iterator[str]:
     for field, info in cls.model_fields.items():
         if info.is_required():
             yield f"its parameter {field!r} has no default"
+
+
+def nearest_name(name: str, known: Iterable[str], similarity: float) -> str | None:
+    """Return the known name most like ``name``; None if none is at least this similar (0 to 1, see `difflib`).
+
+    A name in which only two neighbouring letters are swapped goes before all others.
+    """
+    names = list(known)
+    swapped = next((candidate for candidate in names if _is_swapped(name, candidate)), None)
+    matches = [swapped] if swapped else difflib.get_close_matches(name, names, n=1, cutoff=similarity)
+    return matches[0] if matches else None
+
+
+def _is_swapped(name: str, other: str) -> bool:
+    """True if the names differ only in the order of two neighbouring letters."""
+    if len(name) != len(other):
+        return False
+    differing = [index for index, pair in enumerate(zip(name, other, strict=True)) if pair[0] != pair[1]]
+    if len(differing) != 2 or differing[1] != differing[0] + 1:
+        return False
+    first, second = differing
+    return (name[first], name[second]) == (other[second], other[first])

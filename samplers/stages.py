@@ -1,4 +1,7 @@
-"""What a trace sees after a step: the likeliest candidates, and a note on what the step did."""
+"""The candidates after a stage of a chain, as notes and traces read them, and the words of notes.
+
+Notes write numbers by the functions here, and several samplers share words.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""Tokens for samplers: by their text, by their pieces, and in the history."""
+"""Tokens as samplers look them up.
+
+Tokens of the prompt and the output are checked and found by their positions. A parameter names a token by its id
+or by a text. An index of all token bytes finds the tokens that can write a part of a text.
+"""
 
 from __future__ import annotations
 

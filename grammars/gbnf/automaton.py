@@ -1,4 +1,7 @@
-"""Automata of regular rules, and whether two of them share a text."""
+"""Position automata of regular nodes (Glushkov's construction), and the comparison of two of them.
+
+A comparison finds whether a text is in both languages, and how texts of one language continue in the other.
+"""
 
 from __future__ import annotations
 

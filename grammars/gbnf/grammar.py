@@ -39,7 +39,7 @@ class GbnfGrammar:
         return ShortestTexts(self.rules)
 
     def find_token_ids(self, vocabulary: Vocabulary | None) -> dict[str, int]:
-        """The ids of the tokens that the text names; see `tokens.find_token_ids`. Raises ``GrammarError``."""
+        """The ids of the tokens that the text names; see `parser.find_token_ids`. Raises ``GrammarError``."""
         return find_token_ids(self.tokens, self.source, vocabulary)
 
     @cached_property

@@ -1,4 +1,10 @@
-"""Which rules become lexemes of Lark, so that a lexer and a parser read what GBNF reads."""
+"""Lexemes: the parts of a grammar that the mask engine's lexer reads as regular expressions.
+
+The lexer is greedy: it ends a lexeme only where none of the lexemes that it may be reading can continue, and it
+never goes back. Larger lexemes make faster masks. But a lexeme may continue only where no other lexeme that begins
+at the same place can have ended. Otherwise a text of the grammar would be rejected. A lexeme that breaks this rule
+is split, if necessary down to single characters, which cannot continue.
+"""
 
 from __future__ import annotations
 
@@ -28,67 +34,194 @@ from .nodes import (
 )
 from .rules import is_regular
 
+MAX_NODES = 100_000
+"""The largest grammar after splitting, in nodes; a lexeme counts as one."""
 
-class LexemeSplitter:
-    """Splits lexemes by one level: a sequence into its items, alternatives into their options, and so on.
+
+def split_into_lexemes(rules: Rules, regular: set[str], root: str) -> dict[str, Node]:
+    """Return the rules that the parser needs, with lexemes in place of what is regular in them.
+
+    These are the root, the rules that are not regular, and the regular rules that are too large for one lexeme.
+    Raises ``GrammarError`` for more than ``MAX_NODES`` nodes.
 
     Args:
-        to_split: the ids of the lexemes to split.
-        rules: the bodies of the rules that lexemes name.
-        inline: True if each reference to a rule gets a copy of its own, since other text follows it there.
-        numbers: gives the copies their names.
-
-    Attributes:
-        new_rules: the rules that no longer stand inside lexemes.
+        rules: the bodies of the rules.
+        regular: the names of the regular rules.
+        root: the rule with which sentences begin.
     """
+    parts = {name: _put_into_lexemes(rules[name], regular) for name in _irregular_rules(rules, regular, root)}
+    if root in regular:
+        return parts
+    conflicts = _LexemeConflicts(rules)
+    numbers = count()
+    while True:
+        _refuse_too_many_nodes(parts)
+        to_split = conflicts.too_large(parts)
+        # A lexeme that is too large may name one rule many times. It stays one rule, or the grammar would explode.
+        inline = not to_split
+        to_split = to_split or conflicts.conflicting(parts, root)
+        if not to_split:
+            return parts
+        splitter = _LexemeSplitter(to_split, rules, inline, numbers)
+        parts = {name: splitter.split(part) for name, part in parts.items()}
+        parts |= {name: part for name, part in splitter.new_rules.items() if name not in parts}
 
-    def __init__(self, to_split: set[int], rules: Rules, inline: bool, numbers: Iterator[int]) -> None:
-        self.new_rules: dict[str, Node] = {}
-        self._to_split = to_split
+
+def _refuse_too_many_nodes(parts: Rules) -> None:
+    nodes = sum(1 for part in parts.values() for _ in walk(part))
+    if nodes > MAX_NODES:
+        raise GrammarError(f"the grammar is too large: {nodes:,} parts; at most {MAX_NODES:,} are taken")
+
+
+def _irregular_rules(rules: Rules, regular: set[str], root: str) -> list[str]:
+    """The root, and the rules that are not regular and that it leads to."""
+    reached = {root: None}
+    pending = [root]
+    while pending:
+        for node in walk(rules[pending.pop()]):
+            if isinstance(node, RefNode) and node.name not in regular and node.name not in reached:
+                reached[node.name] = None
+                pending.append(node.name)
+    return list(reached)
+
+
+def _put_into_lexemes(node: Node, regular: set[str]) -> Node:
+    """Put the largest regular parts of a node into lexemes."""
+    if is_regular(node, regular):
+        return LexemeNode(node)
+    match node:
+        case SeqNode(items):
+            return SeqNode(tuple(_group_regular_items(items, regular)))
+        case AltNode(options):
+            regular_options = [option for option in options if is_regular(option, regular)]
+            lexemes = [LexemeNode(make_alt(regular_options))] if regular_options else []
+            others = [_put_into_lexemes(option, regular) for option in options if not is_regular(option, regular)]
+            return AltNode((*lexemes, *others))
+        case RepeatNode(item, least, most):
+            return RepeatNode(_put_into_lexemes(item, regular), least, most)
+        case _:
+            return node
+
+
+def _group_regular_items(items: tuple[Node, ...], regular: set[str]) -> list[Node]:
+    """The items of a sequence, with each run of regular ones in one lexeme."""
+    grouped: list[Node] = []
+    run: list[Node] = []
+    for item in (*items, None):
+        if item is not None and is_regular(item, regular):
+            run.append(item)
+            continue
+        if run:
+            grouped.append(LexemeNode(SeqNode(tuple(run)) if len(run) > 1 else run[0]))
+            run = []
+        if item is not None:
+            grouped.append(_put_into_lexemes(item, regular))
+    return grouped
+
+
+_MAX_LEXEMES = 600
+"""With more lexemes than this none are compared, all are split: comparisons grow with their square."""
+
+_MAX_STEPS = 1_000_000
+"""How many steps the comparisons of a grammar may take; after that all lexemes are split."""
+
+_TOKEN_BYTE = 1 << 0xFF
+"""The leading byte of a token, as a set: 0xFF, with which no text begins."""
+
+
+class _LexemeConflicts:
+    """Finds the lexemes to split. Remembers what it has compared."""
+
+    def __init__(self, rules: Rules) -> None:
         self._rules = rules
-        self._inline = inline
-        self._numbers = numbers
+        self._automata: dict[str, PositionAutomaton | None] = {}
+        self._keys: dict[int, str] = {}
+        self._kept: list[LexemeNode] = []  # keeps lexemes alive, so that no id is used again
+        self._overlaps: dict[tuple[str | None, str | None], Overlap] = {}
+        self._budget = StepBudget(_MAX_STEPS)
 
-    def split(self, part: Node) -> Node:
-        """Return a rule's body with its lexemes split."""
-        match part:
-            case LexemeNode(node):
-                return self._split_lexeme(node) if id(part) in self._to_split else part
-            case SeqNode(items):
-                return SeqNode(tuple(self.split(item) for item in items))
-            case AltNode(options):
-                return AltNode(tuple(self.split(option) for option in options))
-            case RepeatNode(item, least, most):
-                return RepeatNode(self.split(item), least, most)
-            case _:
-                return part
+    def too_large(self, parts: Rules) -> set[int]:
+        """The ids of the lexemes to split because of their size, or because there are too many to compare."""
+        lexemes = _lexemes(parts)
+        if self._compares_none(lexemes):
+            return {id(lexeme) for lexeme in lexemes if not _is_one_character(lexeme.node)}
+        return {id(lexeme) for lexeme in lexemes if self._automaton(lexeme) is None}
 
-    def _split_lexeme(self, node: Node) -> Node:
-        match node:
-            case RefNode():
-                return self._split_reference(node)
-            case TextNode(text):
-                return SeqNode(tuple(LexemeNode(TextNode(character)) for character in text))
-            case SeqNode(items):
-                return SeqNode(tuple(LexemeNode(item) for item in items))
-            case AltNode(options):
-                return AltNode(tuple(LexemeNode(option) for option in options))
-            case RepeatNode(item, least, most):
-                return RepeatNode(LexemeNode(item), least, most)
-            case _:
-                return LexemeNode(node)
+    def conflicting(self, parts: Rules, root: str) -> set[int]:
+        """The ids of the lexemes to split because they can go on where another may have ended."""
+        if self._compares_none(_lexemes(parts)):
+            return set()  # each is one character
+        try:
+            return self._conflicting(_FollowSets(parts, root, self._is_nullable))
+        except TooLargeError:
+            return self.too_large(parts)
 
-    def _split_reference(self, ref: RefNode) -> Node:
-        body = self._rules[ref.name]
-        if not self._inline:
-            self.new_rules[ref.name] = LexemeNode(body)
-            return ref
-        if all(isinstance(part, (TextNode, CharsNode)) for part in children(body)):
-            return self._split_lexeme(body)
-        # A copy under a new name: bodies within bodies could nest too deeply.
-        name = f"{ref.name}_0_{next(self._numbers)}"
-        self.new_rules[name] = LexemeNode(body)
-        return RefNode(name, ref.position)
+    def _compares_none(self, lexemes: list[LexemeNode]) -> bool:
+        return len(lexemes) > _MAX_LEXEMES or self._budget.remaining < 0
+
+    def _conflicting(self, sets: _FollowSets) -> set[int]:
+        keys = [None if isinstance(leaf, TokenNode) else self._key(leaf) for leaf in sets.leaves]
+        leading_bytes = [self._leading_bytes(leaf) for leaf in sets.leaves]
+        concurrent = sets.concurrent_leaves(lambda i, j: self._overlap(keys[i], keys[j]).share_a_text)
+        conflicting = 0
+        for index, others in enumerate(concurrent):
+            next_bytes = union(leading_bytes[follower] for follower in bit_indices(sets.follow[index]))
+            for other in bit_indices(others & ~conflicting):
+                if self._overlap(keys[index], keys[other]).continuing_bytes & next_bytes:
+                    conflicting |= 1 << other
+        return {id(sets.leaves[index]) for index in bit_indices(conflicting)}
+
+    def _overlap(self, first: str | None, second: str | None) -> Overlap:
+        """What two leaves have in common; None is a token."""
+        self._budget.spend(1)
+        overlap = self._overlaps.get((first, second))
+        if overlap is None:
+            if first is None or second is None:
+                # Two tokens may be the same one. A token is never taken for a text.
+                overlap = Overlap(first is second, 0)
+            else:
+                overlap = self._compare(first, second)
+            self._overlaps[first, second] = overlap
+        return overlap
+
+    def _compare(self, first_key: str, second_key: str) -> Overlap:
+        first, second = self._automata[first_key], self._automata[second_key]
+        if first is None or second is None or not first.leading_bytes & second.leading_bytes:
+            return Overlap(False, 0)
+        return compare_automata(first, second, self._budget)
+
+    def _key(self, lexeme: LexemeNode) -> str:
+        """The lexeme's expression, under which equal lexemes share one automaton."""
+        if id(lexeme) not in self._keys:
+            self._keys[id(lexeme)] = expression(lexeme.node)
+            self._kept.append(lexeme)
+        return self._keys[id(lexeme)]
+
+    def _automaton(self, lexeme: LexemeNode) -> PositionAutomaton | None:
+        """The automaton of a lexeme, None if it is too large."""
+        key = self._key(lexeme)
+        if key not in self._automata:
+            try:
+                self._automata[key] = build_automaton(lexeme.node, self._rules)
+            except TooLargeError:
+                self._automata[key] = None
+        return self._automata[key]
+
+    def _is_nullable(self, leaf: Leaf) -> bool:
+        automaton = None if isinstance(leaf, TokenNode) else self._automaton(leaf)
+        return automaton is not None and automaton.is_nullable
+
+    def _leading_bytes(self, leaf: Leaf) -> int:
+        automaton = None if isinstance(leaf, TokenNode) else self._automaton(leaf)
+        return _TOKEN_BYTE if automaton is None else automaton.leading_bytes
+
+
+def _is_one_character(node: Node) -> bool:
+    return isinstance(node, CharsNode) or (isinstance(node, TextNode) and len(node.text) == 1)
+
+
+def _lexemes(parts: Rules) -> list[LexemeNode]:
+    return [node for part in parts.values() for node in walk(part) if isinstance(node, LexemeNode)]
 
 
 Leaf = LexemeNode | TokenNode
@@ -101,7 +234,7 @@ class _First(NamedTuple):
     is_nullable: bool
 
 
-class FollowSets:
+class _FollowSets:
     """The leaves of a grammar's rules and their order, regardless of how a rule was reached.
 
     Sets of leaves are the bits of an int: bit i is ``leaves[i]``.
@@ -231,191 +364,63 @@ class FollowSets:
         return concurrent
 
 
-MAX_LEXEMES = 600
-"""With more lexemes than this none are compared, all are split: comparisons grow with their square."""
-
-MAX_STEPS = 1_000_000
-"""How many steps the comparisons of a grammar may take; after that all lexemes are split."""
-
-_TOKEN_BYTE = 1 << 0xFF
-"""The leading byte of a token, as a set: 0xFF, with which no text begins."""
-
-
-class LexemeConflicts:
-    """Finds the lexemes to split. Remembers what it has compared."""
-
-    def __init__(self, rules: Rules) -> None:
-        self._rules = rules
-        self._automata: dict[str, PositionAutomaton | None] = {}
-        self._keys: dict[int, str] = {}
-        self._kept: list[LexemeNode] = []  # keeps lexemes alive, so that no id is used again
-        self._overlaps: dict[tuple[str | None, str | None], Overlap] = {}
-        self._budget = StepBudget(MAX_STEPS)
-
-    def too_large(self, parts: Rules) -> set[int]:
-        """The ids of the lexemes to split because of their size, or because there are too many to compare."""
-        lexemes = _lexemes(parts)
-        if self._compares_none(lexemes):
-            return {id(lexeme) for lexeme in lexemes if not _is_one_character(lexeme.node)}
-        return {id(lexeme) for lexeme in lexemes if self._automaton(lexeme) is None}
-
-    def conflicting(self, parts: Rules, root: str) -> set[int]:
-        """The ids of the lexemes to split because they can go on where another may have ended."""
-        if self._compares_none(_lexemes(parts)):
-            return set()  # each is one character
-        try:
-            return self._conflicting(FollowSets(parts, root, self._is_nullable))
-        except TooLargeError:
-            return self.too_large(parts)
-
-    def _compares_none(self, lexemes: list[LexemeNode]) -> bool:
-        return len(lexemes) > MAX_LEXEMES or self._budget.remaining < 0
-
-    def _conflicting(self, sets: FollowSets) -> set[int]:
-        keys = [None if isinstance(leaf, TokenNode) else self._key(leaf) for leaf in sets.leaves]
-        leading_bytes = [self._leading_bytes(leaf) for leaf in sets.leaves]
-        concurrent = sets.concurrent_leaves(lambda i, j: self._overlap(keys[i], keys[j]).share_a_text)
-        conflicting = 0
-        for index, others in enumerate(concurrent):
-            next_bytes = union(leading_bytes[follower] for follower in bit_indices(sets.follow[index]))
-            for other in bit_indices(others & ~conflicting):
-                if self._overlap(keys[index], keys[other]).continuing_bytes & next_bytes:
-                    conflicting |= 1 << other
-        return {id(sets.leaves[index]) for index in bit_indices(conflicting)}
-
-    def _overlap(self, first: str | None, second: str | None) -> Overlap:
-        """What two leaves have in common; None is a token."""
-        self._budget.spend(1)
-        overlap = self._overlaps.get((first, second))
-        if overlap is None:
-            if first is None or second is None:
-                # Two tokens may be the same one. A token is never taken for a text.
-                overlap = Overlap(first is second, 0)
-            else:
-                overlap = self._compare(first, second)
-            self._overlaps[first, second] = overlap
-        return overlap
-
-    def _compare(self, first_key: str, second_key: str) -> Overlap:
-        first, second = self._automata[first_key], self._automata[second_key]
-        if first is None or second is None or not first.leading_bytes & second.leading_bytes:
-            return Overlap(False, 0)
-        return compare_automata(first, second, self._budget)
-
-    def _key(self, lexeme: LexemeNode) -> str:
-        """The lexeme's expression, under which equal lexemes share one automaton."""
-        if id(lexeme) not in self._keys:
-            self._keys[id(lexeme)] = expression(lexeme.node)
-            self._kept.append(lexeme)
-        return self._keys[id(lexeme)]
-
-    def _automaton(self, lexeme: LexemeNode) -> PositionAutomaton | None:
-        """The automaton of a lexeme, None if it is too large."""
-        key = self._key(lexeme)
-        if key not in self._automata:
-            try:
-                self._automata[key] = build_automaton(lexeme.node, self._rules)
-            except TooLargeError:
-                self._automata[key] = None
-        return self._automata[key]
-
-    def _is_nullable(self, leaf: Leaf) -> bool:
-        automaton = None if isinstance(leaf, TokenNode) else self._automaton(leaf)
-        return automaton is not None and automaton.is_nullable
-
-    def _leading_bytes(self, leaf: Leaf) -> int:
-        automaton = None if isinstance(leaf, TokenNode) else self._automaton(leaf)
-        return _TOKEN_BYTE if automaton is None else automaton.leading_bytes
-
-
-def _is_one_character(node: Node) -> bool:
-    return isinstance(node, CharsNode) or (isinstance(node, TextNode) and len(node.text) == 1)
-
-
-def _lexemes(parts: Rules) -> list[LexemeNode]:
-    return [node for part in parts.values() for node in walk(part) if isinstance(node, LexemeNode)]
-
-
-MAX_NODES = 100_000
-"""The largest grammar after splitting, in nodes; a lexeme counts as one."""
-
-
-def split_into_lexemes(rules: Rules, regular: set[str], root: str) -> dict[str, Node]:
-    """Return the rules that the parser needs, with lexemes in place of what is regular in them.
-
-    These are the root, the rules that are not regular, and the regular rules that are too large for one lexeme.
-    Raises ``GrammarError`` for more than ``MAX_NODES`` nodes.
+class _LexemeSplitter:
+    """Splits lexemes by one level: a sequence into its items, alternatives into their options, and so on.
 
     Args:
-        rules: the bodies of the rules.
-        regular: the names of the regular rules.
-        root: the rule with which sentences begin.
+        to_split: the ids of the lexemes to split.
+        rules: the bodies of the rules that lexemes name.
+        inline: True if each reference to a rule gets a copy of its own, since other text follows it there.
+        numbers: gives the copies their names.
+
+    Attributes:
+        new_rules: the rules that no longer stand inside lexemes.
     """
-    parts = {name: _put_into_lexemes(rules[name], regular) for name in _irregular_rules(rules, regular, root)}
-    if root in regular:
-        return parts
-    conflicts = LexemeConflicts(rules)
-    numbers = count()
-    while True:
-        _refuse_too_many_nodes(parts)
-        to_split = conflicts.too_large(parts)
-        # A lexeme that is too large may name one rule many times. It stays one rule, or the grammar would explode.
-        inline = not to_split
-        to_split = to_split or conflicts.conflicting(parts, root)
-        if not to_split:
-            return parts
-        splitter = LexemeSplitter(to_split, rules, inline, numbers)
-        parts = {name: splitter.split(part) for name, part in parts.items()}
-        parts |= {name: part for name, part in splitter.new_rules.items() if name not in parts}
 
+    def __init__(self, to_split: set[int], rules: Rules, inline: bool, numbers: Iterator[int]) -> None:
+        self.new_rules: dict[str, Node] = {}
+        self._to_split = to_split
+        self._rules = rules
+        self._inline = inline
+        self._numbers = numbers
 
-def _refuse_too_many_nodes(parts: Rules) -> None:
-    nodes = sum(1 for part in parts.values() for _ in walk(part))
-    if nodes > MAX_NODES:
-        raise GrammarError(f"the grammar is too large: {nodes:,} parts; at most {MAX_NODES:,} are taken")
+    def split(self, part: Node) -> Node:
+        """Return a rule's body with its lexemes split."""
+        match part:
+            case LexemeNode(node):
+                return self._split_lexeme(node) if id(part) in self._to_split else part
+            case SeqNode(items):
+                return SeqNode(tuple(self.split(item) for item in items))
+            case AltNode(options):
+                return AltNode(tuple(self.split(option) for option in options))
+            case RepeatNode(item, least, most):
+                return RepeatNode(self.split(item), least, most)
+            case _:
+                return part
 
+    def _split_lexeme(self, node: Node) -> Node:
+        match node:
+            case RefNode():
+                return self._split_reference(node)
+            case TextNode(text):
+                return SeqNode(tuple(LexemeNode(TextNode(character)) for character in text))
+            case SeqNode(items):
+                return SeqNode(tuple(LexemeNode(item) for item in items))
+            case AltNode(options):
+                return AltNode(tuple(LexemeNode(option) for option in options))
+            case RepeatNode(item, least, most):
+                return RepeatNode(LexemeNode(item), least, most)
+            case _:
+                return LexemeNode(node)
 
-def _irregular_rules(rules: Rules, regular: set[str], root: str) -> list[str]:
-    """The root, and the rules that are not regular and that it leads to."""
-    reached = {root: None}
-    pending = [root]
-    while pending:
-        for node in walk(rules[pending.pop()]):
-            if isinstance(node, RefNode) and node.name not in regular and node.name not in reached:
-                reached[node.name] = None
-                pending.append(node.name)
-    return list(reached)
-
-
-def _put_into_lexemes(node: Node, regular: set[str]) -> Node:
-    """Put the largest regular parts of a node into lexemes."""
-    if is_regular(node, regular):
-        return LexemeNode(node)
-    match node:
-        case SeqNode(items):
-            return SeqNode(tuple(_group_regular_items(items, regular)))
-        case AltNode(options):
-            regular_options = [option for option in options if is_regular(option, regular)]
-            lexemes = [LexemeNode(make_alt(regular_options))] if regular_options else []
-            others = [_put_into_lexemes(option, regular) for option in options if not is_regular(option, regular)]
-            return AltNode((*lexemes, *others))
-        case RepeatNode(item, least, most):
-            return RepeatNode(_put_into_lexemes(item, regular), least, most)
-        case _:
-            return node
-
-
-def _group_regular_items(items: tuple[Node, ...], regular: set[str]) -> list[Node]:
-    """The items of a sequence, with each run of regular ones in one lexeme."""
-    grouped: list[Node] = []
-    run: list[Node] = []
-    for item in (*items, None):
-        if item is not None and is_regular(item, regular):
-            run.append(item)
-            continue
-        if run:
-            grouped.append(LexemeNode(SeqNode(tuple(run)) if len(run) > 1 else run[0]))
-            run = []
-        if item is not None:
-            grouped.append(_put_into_lexemes(item, regular))
-    return grouped
+    def _split_reference(self, ref: RefNode) -> Node:
+        body = self._rules[ref.name]
+        if not self._inline:
+            self.new_rules[ref.name] = LexemeNode(body)
+            return ref
+        if all(isinstance(part, (TextNode, CharsNode)) for part in children(body)):
+            return self._split_lexeme(body)
+        # A copy under a new name: bodies within bodies could nest too deeply.
+        name = f"{ref.name}_0_{next(self._numbers)}"
+        self.new_rules[name] = LexemeNode(body)
+        return RefNode(name, ref.position)

@@ -1,4 +1,8 @@
-"""Rules of GBNF: checked, simplified, and which of them are empty, regular or tail-recursive."""
+"""Rules of GBNF: checked, made regular where this does not change the language, and simplified.
+
+llguidance 1.9 panics on some regular expressions that match one character beyond ASCII in several ways: as a
+literal and in classes, at several depths. In simplified rules each character occurs once.
+"""
 
 from __future__ import annotations
 
@@ -29,39 +33,6 @@ from .nodes import (
 )
 from .parser import GbnfParser
 from .shortest_texts import ShortestTexts
-
-
-def nullable_rules(rules: Rules) -> set[str]:
-    """The names of the rules that can be the empty text."""
-    users: dict[str, set[str]] = {name: set() for name in rules}
-    for name, body in rules.items():
-        for node in walk(body):
-            if isinstance(node, RefNode):
-                users[node.name].add(name)
-    nullable: set[str] = set()
-    pending = list(rules)
-    while pending:
-        name = pending.pop()
-        if name not in nullable and is_nullable(rules[name], nullable):
-            nullable.add(name)
-            pending.extend(users[name])  # these may be nullable now, too
-    return nullable
-
-
-def is_nullable(node: Node, nullable: Collection[str]) -> bool:
-    """True if the node can be the empty text, given the names of the rules that can."""
-    match node:
-        case SeqNode(items):
-            return all(is_nullable(item, nullable) for item in items)
-        case AltNode(options):
-            return any(is_nullable(option, nullable) for option in options)
-        case RepeatNode(item, least):
-            return least == 0 or is_nullable(item, nullable)
-        case RefNode(name):
-            return name in nullable
-        case _:
-            return False
-
 
 MAX_CHAIN = 500
 """The longest chain of rules, each of which names the next. llguidance follows a chain by recursion."""
@@ -103,7 +74,7 @@ def _written_names(names: Iterable[str]) -> list[str]:
 
 
 def _refuse_left_recursion(parser: GbnfParser) -> None:
-    nullable = nullable_rules(parser.rules)
+    nullable = _nullable_rules(parser.rules)
     leftmost = {name: list(_leftmost(body, nullable)) for name, body in parser.rules.items()}
     checked: set[str] = set()
     # Rules before groups, so that a message names the rule in which a group stands.
@@ -119,7 +90,7 @@ def _leftmost(node: Node, nullable: Collection[str]) -> Iterator[RefNode]:
         case SeqNode(items):
             for item in items:
                 yield from _leftmost(item, nullable)
-                if not is_nullable(item, nullable):
+                if not _is_nullable(item, nullable):
                     return
         case _:
             for child in children(node):
@@ -182,6 +153,38 @@ def _refuse_long_chains(parser: GbnfParser) -> None:
                 stack.append((ref.name, iter(refs[ref.name])))
 
 
+def _nullable_rules(rules: Rules) -> set[str]:
+    """The names of the rules that can be the empty text."""
+    users: dict[str, set[str]] = {name: set() for name in rules}
+    for name, body in rules.items():
+        for node in walk(body):
+            if isinstance(node, RefNode):
+                users[node.name].add(name)
+    nullable: set[str] = set()
+    pending = list(rules)
+    while pending:
+        name = pending.pop()
+        if name not in nullable and _is_nullable(rules[name], nullable):
+            nullable.add(name)
+            pending.extend(users[name])  # these may be nullable now, too
+    return nullable
+
+
+def _is_nullable(node: Node, nullable: Collection[str]) -> bool:
+    """True if the node can be the empty text, given the names of the rules that can."""
+    match node:
+        case SeqNode(items):
+            return all(_is_nullable(item, nullable) for item in items)
+        case AltNode(options):
+            return any(_is_nullable(option, nullable) for option in options)
+        case RepeatNode(item, least):
+            return least == 0 or _is_nullable(item, nullable)
+        case RefNode(name):
+            return name in nullable
+        case _:
+            return False
+
+
 def regular_rules(rules: Rules) -> set[str]:
     """The names of the rules that are regular: they neither recur nor name tokens, nor do the rules they name."""
     # What a rule still waits for: the rules that it names and that are not known to be regular.
@@ -212,6 +215,58 @@ def is_regular(node: Node, regular: Collection[str]) -> bool:
         isinstance(part, TokenNode) or (isinstance(part, RefNode) and part.name not in regular)
         for part in walk(node)
     )
+
+
+def without_tail_recursion(rules: Rules) -> dict[str, Node]:
+    """Write ``x ::= a x | b`` as ``x ::= a* b``, which is the same language, and regular where a and b are.
+
+    Without left recursion, a grammar has to write its lists with recursion at the end. An Earley parser pays for
+    each turn of them that is still open, but not for a repetition.
+    """
+    return {name: _as_repetition(name, body) for name, body in rules.items()}
+
+
+class _Split(NamedTuple):
+    """A rule's body in two parts.
+
+    ``turns``: what stands before each recursion at its end; ``ending``: the options without one, None if there
+    are none.
+    """
+
+    turns: list[Node]
+    ending: Node | None
+
+
+def _as_repetition(name: str, body: Node) -> Node:
+    turns, ending = _split(name, body)
+    if not turns or ending is None:
+        return body
+    return make_seq([make_repeat(make_alt(turns), 0, None), ending])
+
+
+def _split(name: str, node: Node) -> _Split:
+    """Split a body, or the end of a body, of the rule ``name``."""
+    match node:
+        case RefNode(other) if other == name:
+            return _Split([EMPTY], None)
+        case SeqNode((*before, last)):
+            turns, ending = _split(name, last)
+            return _Split(
+                [make_seq([*before, turn]) for turn in turns],
+                None if ending is None else make_seq([*before, ending]),
+            )
+        case AltNode(options):
+            splits = [_split(name, option) for option in options]
+            endings = [split.ending for split in splits if split.ending is not None]
+            turns = [turn for split in splits for turn in split.turns]
+            return _Split(turns, make_alt(endings) if endings else None)
+        case RepeatNode(item, 0, 1):
+            turns, ending = _split(name, item)
+            if not turns:
+                return _Split([], node)
+            return _Split(turns, make_alt([EMPTY if ending is None else ending, EMPTY]))
+        case _:
+            return _Split([], node)
 
 
 MAX_INLINED = 30
@@ -293,55 +348,3 @@ def _merge_characters(options: list[Node]) -> Node:
                     texts.add(option.text)
                 others.append(option)
     return make_alt([CharsNode(merge_ranges(ranges)), *others] if ranges else others)
-
-
-def without_tail_recursion(rules: Rules) -> dict[str, Node]:
-    """Write ``x ::= a x | b`` as ``x ::= a* b``, which is the same language, and regular where a and b are.
-
-    Without left recursion, a grammar has to write its lists with recursion at the end. An Earley parser pays for
-    each turn of them that is still open, but not for a repetition.
-    """
-    return {name: _as_repetition(name, body) for name, body in rules.items()}
-
-
-class _Split(NamedTuple):
-    """A rule's body in two parts.
-
-    ``turns``: what stands before each recursion at its end; ``ending``: the options without one, None if there
-    are none.
-    """
-
-    turns: list[Node]
-    ending: Node | None
-
-
-def _as_repetition(name: str, body: Node) -> Node:
-    turns, ending = _split(name, body)
-    if not turns or ending is None:
-        return body
-    return make_seq([make_repeat(make_alt(turns), 0, None), ending])
-
-
-def _split(name: str, node: Node) -> _Split:
-    """Split a body, or the end of a body, of the rule ``name``."""
-    match node:
-        case RefNode(other) if other == name:
-            return _Split([EMPTY], None)
-        case SeqNode((*before, last)):
-            turns, ending = _split(name, last)
-            return _Split(
-                [make_seq([*before, turn]) for turn in turns],
-                None if ending is None else make_seq([*before, ending]),
-            )
-        case AltNode(options):
-            splits = [_split(name, option) for option in options]
-            endings = [split.ending for split in splits if split.ending is not None]
-            turns = [turn for split in splits for turn in split.turns]
-            return _Split(turns, make_alt(endings) if endings else None)
-        case RepeatNode(item, 0, 1):
-            turns, ending = _split(name, item)
-            if not turns:
-                return _Split([], node)
-            return _Split(turns, make_alt([EMPTY if ending is None else ending, EMPTY]))
-        case _:
-            return _Split([], node)

@@ -1,4 +1,8 @@
-"""The arguments of the batch sampler, checked and made into arrays."""
+"""The arguments of the batch sampler, checked and made into arrays.
+
+`SamplingData` has the tokens so far of each row, `SamplingParam` how each row is sampled. A `RowPlan` is made of a
+`SamplingParam` for logits of a certain shape.
+"""
 
 from __future__ import annotations
 
@@ -11,9 +15,8 @@ from numpy.typing import NDArray
 
 from ..base import FLOAT32_MAX
 from ..errors import SamplingError
-from ..kernels import describe
+from ..kernels import Floats, describe
 
-Floats = NDArray[np.float32]
 Doubles = NDArray[np.float64]
 Ints = NDArray[np.int64]
 Mask = NDArray[np.bool_]
@@ -36,8 +39,8 @@ class SamplingData:
             raise SamplingError(f"is_prefill: expected true or false, got {describe(self.is_prefill)}")
         token_ids = {name: _check_token_ids(name, getattr(self, name)) for name in ("all_input_ids", "output_ids")}
         requests = _check_request_ids(self.request_ids)
-        check_to_tensor(self.to_tensor, token_ids)
-        check_heights({**token_ids, "request_ids": requests})
+        _check_to_tensor(self.to_tensor, token_ids)
+        _check_heights({**token_ids, "request_ids": requests})
         object.__setattr__(self, "is_prefill", bool(self.is_prefill))
         object.__setattr__(self, "request_ids", requests)
 
@@ -68,42 +71,6 @@ class SamplingData:
         return cls(all_input_ids, output_ids, to_tensor, is_prefill, request_ids)
 
 
-def is_token(ids: Ids, width: int) -> Mask:
-    """Return which entries are tokens of a vocabulary of ``width``, and not padding, in the shape of ``ids``."""
-    # One comparison instead of two: a negative number, read as unsigned, is very large.
-    unsigned: Mask = ids.view(ids.dtype.str.replace("i", "u")) < width
-    return unsigned
-
-
-def row_lengths(ids: Ids, width: int) -> Ints:
-    """Return the number of tokens in each row of (B, L), without padding: int64 (B,)."""
-    return np.count_nonzero(is_token(ids, width), axis=1).astype(np.int64)
-
-
-def check_to_tensor(to_tensor: object, given: Mapping[str, object]) -> None:
-    """Raise ``SamplingError`` unless `to_tensor` can be called; it may be None if no array is given."""
-    names = [name for name, value in given.items() if value is not None]
-    if to_tensor is None and names:
-        raise SamplingError(f"to_tensor: it is needed where {names[0]} is given")
-    if to_tensor is not None and not callable(to_tensor):
-        raise SamplingError(f"to_tensor: expected a function, got {describe(to_tensor)}")
-
-
-def check_heights(arrays: Mapping[str, NDArray[Any] | None]) -> None:
-    """Raise ``SamplingError`` if two arrays have different numbers of rows."""
-    heights = [(name, len(array)) for name, array in arrays.items() if array is not None]
-    for name, height in heights:
-        if height != heights[0][1]:
-            raise SamplingError(f"{name}: {height} rows, while {heights[0][0]} has {heights[0][1]}")
-
-
-def _is_int_array(ids: object, dimensions: int) -> TypeGuard[Ids]:
-    """True for an array of whole numbers. A masked array is none: its mask would be ignored."""
-    if not isinstance(ids, np.ndarray) or isinstance(ids, np.ma.MaskedArray):
-        return False
-    return ids.ndim == dimensions and ids.dtype.kind in "iu"
-
-
 def _check_token_ids(name: str, ids: object) -> Ids | None:
     if ids is None:
         return None
@@ -123,6 +90,13 @@ def _check_request_ids(ids: object) -> Ints | None:
         row = repeated[0]
         raise SamplingError(f"request_ids: row {row}: {ids[row]} is also the id of row {first[of[row]]}")
     return ids.astype(np.int64)
+
+
+def _is_int_array(ids: object, dimensions: int) -> TypeGuard[Ids]:
+    """True for an array of whole numbers. A masked array is none: its mask would be ignored."""
+    if not isinstance(ids, np.ndarray) or isinstance(ids, np.ma.MaskedArray):
+        return False
+    return ids.ndim == dimensions and ids.dtype.kind in "iu"
 
 
 class _Rule(NamedTuple):
@@ -177,10 +151,10 @@ class SamplingParam:
 
     def __post_init__(self) -> None:
         given = {name: array for name in _RULES if (array := getattr(self, name)) is not None}
-        check_to_tensor(self.to_tensor, given)
+        _check_to_tensor(self.to_tensor, given)
         checked = {name: _check_column(name, array) for name, array in given.items()}
         values = {name: array for name, (array, _) in checked.items()}
-        check_heights(values)
+        _check_heights(values)
         if values:  # without do_sample a temperature would be ignored: the row would be greedy
             values["do_sample"] = _rows_to_sample(checked)
         for name, array in values.items():
@@ -263,6 +237,23 @@ def _rows_to_sample(checked: Mapping[str, tuple[NDArray[Any], Mask]]) -> Mask:
     return np.where(is_set, do_sample | has_effect, has_any)
 
 
+def _check_to_tensor(to_tensor: object, given: Mapping[str, object]) -> None:
+    """Raise ``SamplingError`` unless `to_tensor` can be called; it may be None if no array is given."""
+    names = [name for name, value in given.items() if value is not None]
+    if to_tensor is None and names:
+        raise SamplingError(f"to_tensor: it is needed where {names[0]} is given")
+    if to_tensor is not None and not callable(to_tensor):
+        raise SamplingError(f"to_tensor: expected a function, got {describe(to_tensor)}")
+
+
+def _check_heights(arrays: Mapping[str, NDArray[Any] | None]) -> None:
+    """Raise ``SamplingError`` if two arrays have different numbers of rows."""
+    heights = [(name, len(array)) for name, array in arrays.items() if array is not None]
+    for name, height in heights:
+        if height != heights[0][1]:
+            raise SamplingError(f"{name}: {height} rows, while {heights[0][0]} has {heights[0][1]}")
+
+
 @dataclass(eq=False)
 class RowPlan:
     """The parameters of each row, (B,); a row without a parameter has its neutral value."""
@@ -306,3 +297,15 @@ class RowPlan:
         """Leave only the likeliest token of these rows, at its logit."""
         self.temperature[rows] = self.top_p[rows] = 1
         self.top_k[rows] = 1
+
+
+def is_token(ids: Ids, width: int) -> Mask:
+    """Return which entries are tokens of a vocabulary of ``width``, and not padding, in the shape of ``ids``."""
+    # One comparison instead of two: a negative number, read as unsigned, is very large.
+    unsigned: Mask = ids.view(ids.dtype.str.replace("i", "u")) < width
+    return unsigned
+
+
+def row_lengths(ids: Ids, width: int) -> Ints:
+    """Return the number of tokens in each row of (B, L), without padding: int64 (B,)."""
+    return np.count_nonzero(is_token(ids, width), axis=1).astype(np.int64)

@@ -10,8 +10,8 @@ from array_api_compat import array_namespace, device, to_device
 from numpy.typing import NDArray
 
 from ..errors import SamplingError
-from ..kernels import describe
-from .arguments import Floats, Ints, ToTensor
+from ..kernels import Floats, describe
+from .arguments import Ints, ToTensor
 
 BLOCK_COUNT = 4096
 """Blocks into which a vocabulary is cut to find its highest logits; a power of two.

@@ -1,4 +1,8 @@
-"""dry: tokens that would continue a repetition are penalized by its length."""
+"""dry: tokens that would continue a repetition are penalized by its length.
+
+A repetition is found in the last tokens of a history by `WindowSuffixMatcher`, in the whole history by
+`SuffixAutomaton`. `SequenceBreakers` are the texts over which no repetition reaches, as tokens.
+"""
 
 from __future__ import annotations
 
@@ -19,307 +23,6 @@ from ..tokens import check_tokens, encode_utf8, tokens_starting
 
 if TYPE_CHECKING:
     from ..stages import StageCandidates
-
-# MAX_CHAR_LEN and MAX_SEQ_LEN of llama.cpp (llama_sampler_init_dry), which keep the search linear.
-_MAX_TEXT_BYTES = 40
-_MAX_TAIL_TOKENS = 20
-
-_FIRST_BLOCK_TOKENS = 256
-"""How many tokens to look at first, from the end; most texts have a breaker among them."""
-
-
-class BreakerPosition(NamedTuple):
-    """The position of a breaker in a sequence of tokens."""
-
-    first: int
-    """Position of its first token."""
-    after: int
-    """Position of the token behind it."""
-
-
-class SequenceBreakers:
-    """The token sequences that break a repetition.
-
-    Attributes:
-        single: the tokens that are a breaker by themselves.
-        max_tail: how many tokens may follow the first token of a breaker.
-        vocab_size: the size of the vocabulary.
-    """
-
-    def __init__(self, tails: Mapping[int, Sequence[Sequence[int]]], vocab_size: int) -> None:
-        """Hold breakers of a vocabulary of ``vocab_size`` tokens.
-
-        ``tails``: by the first token of a breaker, all sequences of tokens that complete it.
-        """
-        self._tails = {
-            head: sorted({tuple(tail) for tail in head_tails}, key=len, reverse=True)
-            for head, head_tails in tails.items()
-        }
-        self.vocab_size = vocab_size
-        self._is_head = np.zeros(vocab_size, dtype=np.bool_)
-        self._is_head[list(tails)] = True
-        self.single = frozenset(head for head, head_tails in self._tails.items() if () in head_tails)
-        self.max_tail = max((len(head_tails[0]) for head_tails in self._tails.values()), default=0)
-
-    @classmethod
-    def all_spellings(cls, texts: Sequence[str], vocabulary: Vocabulary) -> SequenceBreakers:
-        """Return all token sequences that write a text. The first token may begin before it, the last end after.
-
-        What the first token does not hold of a text is tokenized by itself. As in llama.cpp, a text counts up to
-        40 bytes and its rest up to 20 tokens. A rest that begins inside a character is matched byte by byte;
-        llama.cpp tokenizes it as a replacement character.
-        """
-        tails: dict[int, list[Sequence[int]]] = {}
-        pieces = vocabulary.pieces
-        for text in texts:
-            for head, rest_bytes in tokens_starting(encode_utf8(text, "dry.breakers")[:_MAX_TEXT_BYTES], pieces):
-                tokens = _tokenize_rest(rest_bytes, vocabulary)
-                if tokens is not None:
-                    tails.setdefault(head, []).append(tokens[:_MAX_TAIL_TOKENS])
-        return cls(tails, vocabulary.size)
-
-    @classmethod
-    def single_token_breakers(cls, texts: Sequence[str], vocabulary: Vocabulary) -> SequenceBreakers:
-        """Return breakers of one token each: the last token of "a" and the text."""
-        tokens = {vocabulary.tokenize(b"a" + encode_utf8(text, "dry.breakers"))[-1] for text in texts}
-        return cls({token: [()] for token in tokens}, vocabulary.size)
-
-    def last(self, tokens: NDArray[np.int64]) -> BreakerPosition | None:
-        """Return the position of the last breaker among these tokens; None if there is none."""
-        end = tokens.size if self._tails else 0
-        block = _FIRST_BLOCK_TOKENS
-        while end > 0:
-            start = max(end - block, 0)
-            for head in (self._is_head[tokens[start:end]].nonzero()[0][::-1] + start).tolist():
-                following = tokens[head + 1 : head + 1 + self.max_tail].tolist()
-                for tail in self._tails[int(tokens[head])]:  # the longest first
-                    if following[: len(tail)] == list(tail):
-                        return BreakerPosition(head, head + 1 + len(tail))
-            end, block = start, 8 * block
-        return None
-
-
-class LastBreakerTracker:
-    """Follows where the last breaker of a history stands; a new token costs the same at any length."""
-
-    def __init__(self, breakers: SequenceBreakers, tokens: Sequence[int]) -> None:
-        """Follow ``tokens``, a history that may grow; new tokens are read at the next question."""
-        self._breakers = breakers
-        self._tokens = tokens
-        self._read_count = 0
-        # Without a breaker the whole history may repeat.
-        self._position = BreakerPosition(-1, 0)
-
-    def distance(self, window: int) -> int:
-        """Return how many of the last ``window`` tokens are behind the last breaker in it; all if it has none."""
-        size = len(self._tokens)
-        # A breaker that ends among the new tokens may begin before them.
-        start = max(self._read_count - self._breakers.max_tail, 0)
-        if self._read_count < size:
-            position = self._breakers.last(np.array(self._tokens[start:], dtype=np.int64))
-            if position is not None:
-                self._position = BreakerPosition(start + position.first, start + position.after)
-            self._read_count = size
-        return size - self._position.after if self._position.first >= size - window else window
-
-
-def _tokenize_rest(rest_bytes: bytes, vocabulary: Vocabulary) -> list[int] | None:
-    """Return the tokens of the rest of a text; None if the vocabulary has no tokens for it."""
-    if not rest_bytes:
-        return []
-    try:
-        rest_bytes.decode()
-    except UnicodeDecodeError:
-        pieces = vocabulary.pieces
-        try:
-            return [pieces.index(bytes([byte])) for byte in rest_bytes]
-        except ValueError:
-            return None
-    return vocabulary.tokenize(rest_bytes)
-
-
-class SuffixAutomaton:
-    """All token sequences that occur in a history, as states with links between them.
-
-    A state stands for the sequences that end at the same positions. Its link leads to the state of their longest
-    suffix that also ends elsewhere. So the links from the whole history lead through all of its suffixes that
-    occur in it twice, the longest first. The transitions of a state are the tokens that have followed it.
-
-    A token is added in amortised constant time, also where one token repeats throughout. A search of the history
-    would cost its length. A token takes about 400 bytes. Source: Blumer et al. 1985.
-    """
-
-    def __init__(self, tokens: Sequence[int]) -> None:
-        """Follow a history that may grow; new tokens are read at the next question."""
-        self._tokens = tokens
-        self._read_count = 0
-        self._is_first_repeated = False
-        # By state; state 0 is the empty sequence. The length is that of the state's longest sequence.
-        self._next: list[dict[int, int]] = [{}]
-        self._link = [-1]
-        self._length = [0]
-        self._end = 0
-
-    def followers(self, limit: int, least: int) -> dict[int, int]:
-        """Return the tokens that would continue a repetition, each with the length of its longest one, in tokens.
-
-        Lengths above ``limit`` count as ``limit``; shorter repetitions than ``least`` are left out.
-        """
-        for at in range(self._read_count, len(self._tokens)):
-            self._extend(self._tokens[at])
-            self._read_count += 1
-        followers: dict[int, int] = {}
-        if limit < least or len(self._tokens) <= least:
-            return followers
-        shortest = self._shortest(least)
-        # Before the first token of the history there is nothing, not even the empty sequence.
-        left_out = set() if shortest or self._is_first_repeated else {self._tokens[0]}
-        count = len(self._next[shortest]) - len(left_out)
-        state = self._link[self._end]
-        while len(followers) < count and state >= 0 and self._length[state] >= least:
-            known = followers.keys() if state else followers.keys() | left_out
-            new = self._next[state].keys() - known if known else self._next[state]
-            followers.update(dict.fromkeys(new, min(self._length[state], limit)))
-            state = self._link[state]
-        return followers
-
-    def _shortest(self, least: int) -> int:
-        """Return the state of the last ``least`` tokens; every follower that counts is one of its transitions."""
-        state = 0
-        for token in self._tokens[len(self._tokens) - least :]:
-            state = self._next[state][token]
-        return state
-
-    def _extend(self, token: int) -> None:
-        """Add one token: a transition from each suffix of the history, up to the first that has one already."""
-        self._is_first_repeated = self._is_first_repeated or (self._read_count > 0 and token == self._tokens[0])
-        new = self._add_state({}, 0, self._length[self._end] + 1)
-        state, self._end = self._end, new
-        while state >= 0 and token not in self._next[state]:
-            self._next[state][token] = new
-            state = self._link[state]
-        if state < 0:
-            return
-        target = self._next[state][token]
-        if self._length[target] > self._length[state] + 1:
-            target = self._split(state, token, target)
-        self._link[new] = target
-
-    def _split(self, state: int, token: int, target: int) -> int:
-        """Split off the sequences of ``target`` that are suffixes of the history; return their new state."""
-        suffixes = self._add_state(dict(self._next[target]), self._link[target], self._length[state] + 1)
-        self._link[target] = suffixes
-        while state >= 0 and self._next[state].get(token) == target:
-            self._next[state][token] = suffixes
-            state = self._link[state]
-        return suffixes
-
-    def _add_state(self, transitions: dict[int, int], link: int, length: int) -> int:
-        self._next.append(transitions)
-        self._link.append(link)
-        self._length.append(length)
-        return len(self._next) - 1
-
-
-Tokens = NDArray[np.int64]
-
-_MIN_GROWTH = 256
-"""The arrays grow by at least so many tokens, and otherwise double, so that growth costs a constant per token."""
-
-
-def suffix_match_lengths(tokens: Sequence[int]) -> Tokens:
-    """Return for each position how many tokens up to it equal the last ones: int64 (n,); 0 for the last.
-
-    Source: the Z-algorithm on the reversed sequence. It is linear, since each comparison that succeeds moves
-    ``right`` on.
-    """
-    size = len(tokens)
-    backwards = list(reversed(tokens))
-    lengths = [0] * size
-    left = right = 0
-    for at in range(1, size):
-        length = min(right - at, lengths[at - left]) if at < right else 0
-        while at + length < size and backwards[length] == backwards[at + length]:
-            length += 1
-        lengths[at] = length
-        if at + length > right:
-            left, right = at, at + length
-    return np.array(lengths[::-1], dtype=np.int64)
-
-
-class WindowSuffixMatcher:
-    """Finds the tokens that would continue a repetition in the last tokens of a history.
-
-    Each position of the window has a match length: how many tokens up to it equal the last tokens of the history.
-    A new token costs one comparison with the window. Without a window, `SuffixAutomaton` computes the same for
-    less.
-    """
-
-    def __init__(self, tokens: Sequence[int], window: int) -> None:
-        """Follow a history that may grow; new tokens are read at the next question.
-
-        ``window``: how many of the last tokens are looked at.
-        """
-        self._history = tokens
-        self._window = window
-        self._size = 0
-        self._tokens: Tokens = np.zeros(0, dtype=np.int64)
-        self._lengths: Tokens = np.zeros(0, dtype=np.int64)
-        self._matches: Tokens | None = None
-
-    def followers(self, limit: int, least: int) -> dict[int, int]:
-        """Return the tokens that would continue a repetition, each with the length of its longest one, in tokens.
-
-        Lengths above ``limit`` count as ``limit``; shorter repetitions than ``least`` are left out.
-        """
-        matches = self._match_all() if self._matches is None else self._match_new(self._matches)
-        self._matches = matches
-        first, last = self._first, self._size - 1
-        positions = matches if least > 0 else np.arange(first, last)
-        lengths = np.minimum(self._lengths[positions], np.minimum(positions - first + 1, limit))
-        is_long_enough = lengths >= least
-        tokens = self._tokens[positions[is_long_enough] + 1]
-        # By token: the longest length, plus 1, so that 0 means "not a follower".
-        longest = np.zeros(tokens.max(initial=-1) + 1, dtype=np.int64)
-        np.maximum.at(longest, tokens, lengths[is_long_enough] + 1)
-        followers = longest.nonzero()[0]
-        return dict(zip(followers.tolist(), (longest[followers] - 1).tolist(), strict=True))
-
-    @property
-    def _first(self) -> int:
-        """The first position of the window."""
-        return max(self._size - self._window, 0)
-
-    def _match_all(self) -> Tokens:
-        """Compute all match lengths; return the positions that have one."""
-        self._size = len(self._history)
-        self._tokens = np.array(self._history, dtype=np.int64)
-        self._lengths = np.zeros(self._size, dtype=np.int64)
-        self._lengths[self._first :] = suffix_match_lengths(self._tokens[self._first :].tolist())
-        return self._lengths.nonzero()[0]
-
-    def _match_new(self, matches: Tokens) -> Tokens:
-        """Read the new tokens; return the positions of the window that have a match length."""
-        for at in range(self._size, len(self._history)):
-            if at == self._tokens.size:
-                capacity = np.zeros(max(at, _MIN_GROWTH), dtype=np.int64)
-                self._tokens = np.concatenate([self._tokens, capacity])
-                self._lengths = np.concatenate([self._lengths, capacity])
-            matches = self._extend(matches, self._history[at])
-            self._tokens[at] = self._history[at]
-            self._size += 1
-        return matches[matches.searchsorted(self._first) :]
-
-    def _extend(self, matches: Tokens, token: int) -> Tokens:
-        """Update the match lengths for one more token: a position that holds it extends the one before."""
-        first = self._first
-        positions = (self._tokens[first : self._size] == token).nonzero()[0] + first
-        # Position 0 has none before it; index -1 there is an unused entry.
-        lengths = np.where(positions > 0, self._lengths[positions - 1], 0) + 1
-        self._lengths[matches] = 0
-        self._lengths[positions] = lengths
-        return positions
-
 
 _LOG_MAX = np.float32(88.7228391)
 """ln of the largest float32, FLOAT_MAX_LOG of llama.cpp: a power beyond it would overflow."""
@@ -459,3 +162,303 @@ class Dry(Sampler):
         with np.errstate(over="ignore"):
             powers = np.float64(base) ** exponents
             return (np.float64(np.float32(self.multiplier)) * powers).astype(np.float32)
+
+
+_MIN_GROWTH = 256
+"""The arrays grow by at least so many tokens, and otherwise double, so that growth costs a constant per token."""
+Tokens = NDArray[np.int64]
+
+
+class WindowSuffixMatcher:
+    """Finds the tokens that would continue a repetition in the last tokens of a history.
+
+    Each position of the window has a match length: how many tokens up to it equal the last tokens of the history.
+    A new token costs one comparison with the window. Without a window, `SuffixAutomaton` computes the same for
+    less.
+    """
+
+    def __init__(self, tokens: Sequence[int], window: int) -> None:
+        """Follow a history that may grow; new tokens are read at the next question.
+
+        ``window``: how many of the last tokens are looked at.
+        """
+        self._history = tokens
+        self._window = window
+        self._size = 0
+        self._tokens: Tokens = np.zeros(0, dtype=np.int64)
+        self._lengths: Tokens = np.zeros(0, dtype=np.int64)
+        self._matches: Tokens | None = None
+
+    def followers(self, limit: int, least: int) -> dict[int, int]:
+        """Return the tokens that would continue a repetition, each with the length of its longest one, in tokens.
+
+        Lengths above ``limit`` count as ``limit``; shorter repetitions than ``least`` are left out.
+        """
+        matches = self._match_all() if self._matches is None else self._match_new(self._matches)
+        self._matches = matches
+        first, last = self._first, self._size - 1
+        positions = matches if least > 0 else np.arange(first, last)
+        lengths = np.minimum(self._lengths[positions], np.minimum(positions - first + 1, limit))
+        is_long_enough = lengths >= least
+        tokens = self._tokens[positions[is_long_enough] + 1]
+        # By token: the longest length, plus 1, so that 0 means "not a follower".
+        longest = np.zeros(tokens.max(initial=-1) + 1, dtype=np.int64)
+        np.maximum.at(longest, tokens, lengths[is_long_enough] + 1)
+        followers = longest.nonzero()[0]
+        return dict(zip(followers.tolist(), (longest[followers] - 1).tolist(), strict=True))
+
+    @property
+    def _first(self) -> int:
+        """The first position of the window."""
+        return max(self._size - self._window, 0)
+
+    def _match_all(self) -> Tokens:
+        """Compute all match lengths; return the positions that have one."""
+        self._size = len(self._history)
+        self._tokens = np.array(self._history, dtype=np.int64)
+        self._lengths = np.zeros(self._size, dtype=np.int64)
+        self._lengths[self._first :] = suffix_match_lengths(self._tokens[self._first :].tolist())
+        return self._lengths.nonzero()[0]
+
+    def _match_new(self, matches: Tokens) -> Tokens:
+        """Read the new tokens; return the positions of the window that have a match length."""
+        for at in range(self._size, len(self._history)):
+            if at == self._tokens.size:
+                capacity = np.zeros(max(at, _MIN_GROWTH), dtype=np.int64)
+                self._tokens = np.concatenate([self._tokens, capacity])
+                self._lengths = np.concatenate([self._lengths, capacity])
+            matches = self._extend(matches, self._history[at])
+            self._tokens[at] = self._history[at]
+            self._size += 1
+        return matches[matches.searchsorted(self._first) :]
+
+    def _extend(self, matches: Tokens, token: int) -> Tokens:
+        """Update the match lengths for one more token: a position that holds it extends the one before."""
+        first = self._first
+        positions = (self._tokens[first : self._size] == token).nonzero()[0] + first
+        # Position 0 has none before it; index -1 there is an unused entry.
+        lengths = np.where(positions > 0, self._lengths[positions - 1], 0) + 1
+        self._lengths[matches] = 0
+        self._lengths[positions] = lengths
+        return positions
+
+
+def suffix_match_lengths(tokens: Sequence[int]) -> Tokens:
+    """Return for each position how many tokens up to it equal the last ones: int64 (n,); 0 for the last.
+
+    Source: the Z-algorithm on the reversed sequence. It is linear, since each comparison that succeeds moves
+    ``right`` on.
+    """
+    size = len(tokens)
+    backwards = list(reversed(tokens))
+    lengths = [0] * size
+    left = right = 0
+    for at in range(1, size):
+        length = min(right - at, lengths[at - left]) if at < right else 0
+        while at + length < size and backwards[length] == backwards[at + length]:
+            length += 1
+        lengths[at] = length
+        if at + length > right:
+            left, right = at, at + length
+    return np.array(lengths[::-1], dtype=np.int64)
+
+
+class SuffixAutomaton:
+    """All token sequences that occur in a history, as states with links between them.
+
+    A state stands for the sequences that end at the same positions. Its link leads to the state of their longest
+    suffix that also ends elsewhere. So the links from the whole history lead through all of its suffixes that
+    occur in it twice, the longest first. The transitions of a state are the tokens that have followed it.
+
+    A token is added in amortised constant time, also where one token repeats throughout. A search of the history
+    would cost its length. A token takes about 400 bytes. Source: Blumer et al. 1985.
+    """
+
+    def __init__(self, tokens: Sequence[int]) -> None:
+        """Follow a history that may grow; new tokens are read at the next question."""
+        self._tokens = tokens
+        self._read_count = 0
+        self._is_first_repeated = False
+        # By state; state 0 is the empty sequence. The length is that of the state's longest sequence.
+        self._next: list[dict[int, int]] = [{}]
+        self._link = [-1]
+        self._length = [0]
+        self._end = 0
+
+    def followers(self, limit: int, least: int) -> dict[int, int]:
+        """Return the tokens that would continue a repetition, each with the length of its longest one, in tokens.
+
+        Lengths above ``limit`` count as ``limit``; shorter repetitions than ``least`` are left out.
+        """
+        for at in range(self._read_count, len(self._tokens)):
+            self._extend(self._tokens[at])
+            self._read_count += 1
+        followers: dict[int, int] = {}
+        if limit < least or len(self._tokens) <= least:
+            return followers
+        shortest = self._shortest(least)
+        # Before the first token of the history there is nothing, not even the empty sequence.
+        left_out = set() if shortest or self._is_first_repeated else {self._tokens[0]}
+        count = len(self._next[shortest]) - len(left_out)
+        state = self._link[self._end]
+        while len(followers) < count and state >= 0 and self._length[state] >= least:
+            known = followers.keys() if state else followers.keys() | left_out
+            new = self._next[state].keys() - known if known else self._next[state]
+            followers.update(dict.fromkeys(new, min(self._length[state], limit)))
+            state = self._link[state]
+        return followers
+
+    def _shortest(self, least: int) -> int:
+        """Return the state of the last ``least`` tokens; every follower that counts is one of its transitions."""
+        state = 0
+        for token in self._tokens[len(self._tokens) - least :]:
+            state = self._next[state][token]
+        return state
+
+    def _extend(self, token: int) -> None:
+        """Add one token: a transition from each suffix of the history, up to the first that has one already."""
+        self._is_first_repeated = self._is_first_repeated or (self._read_count > 0 and token == self._tokens[0])
+        new = self._add_state({}, 0, self._length[self._end] + 1)
+        state, self._end = self._end, new
+        while state >= 0 and token not in self._next[state]:
+            self._next[state][token] = new
+            state = self._link[state]
+        if state < 0:
+            return
+        target = self._next[state][token]
+        if self._length[target] > self._length[state] + 1:
+            target = self._split(state, token, target)
+        self._link[new] = target
+
+    def _split(self, state: int, token: int, target: int) -> int:
+        """Split off the sequences of ``target`` that are suffixes of the history; return their new state."""
+        suffixes = self._add_state(dict(self._next[target]), self._link[target], self._length[state] + 1)
+        self._link[target] = suffixes
+        while state >= 0 and self._next[state].get(token) == target:
+            self._next[state][token] = suffixes
+            state = self._link[state]
+        return suffixes
+
+    def _add_state(self, transitions: dict[int, int], link: int, length: int) -> int:
+        self._next.append(transitions)
+        self._link.append(link)
+        self._length.append(length)
+        return len(self._next) - 1
+
+
+# MAX_CHAR_LEN and MAX_SEQ_LEN of llama.cpp (llama_sampler_init_dry), which keep the search linear.
+_MAX_TEXT_BYTES = 40
+_MAX_TAIL_TOKENS = 20
+
+_FIRST_BLOCK_TOKENS = 256
+"""How many tokens to look at first, from the end; most texts have a breaker among them."""
+
+
+class SequenceBreakers:
+    """The token sequences that break a repetition.
+
+    Attributes:
+        single: the tokens that are a breaker by themselves.
+        max_tail: how many tokens may follow the first token of a breaker.
+        vocab_size: the size of the vocabulary.
+    """
+
+    def __init__(self, tails: Mapping[int, Sequence[Sequence[int]]], vocab_size: int) -> None:
+        """Hold breakers of a vocabulary of ``vocab_size`` tokens.
+
+        ``tails``: by the first token of a breaker, all sequences of tokens that complete it.
+        """
+        self._tails = {
+            head: sorted({tuple(tail) for tail in head_tails}, key=len, reverse=True)
+            for head, head_tails in tails.items()
+        }
+        self.vocab_size = vocab_size
+        self._is_head = np.zeros(vocab_size, dtype=np.bool_)
+        self._is_head[list(tails)] = True
+        self.single = frozenset(head for head, head_tails in self._tails.items() if () in head_tails)
+        self.max_tail = max((len(head_tails[0]) for head_tails in self._tails.values()), default=0)
+
+    @classmethod
+    def all_spellings(cls, texts: Sequence[str], vocabulary: Vocabulary) -> SequenceBreakers:
+        """Return all token sequences that write a text. The first token may begin before it, the last end after.
+
+        What the first token does not hold of a text is tokenized by itself. As in llama.cpp, a text counts up to
+        40 bytes and its rest up to 20 tokens. A rest that begins inside a character is matched byte by byte;
+        llama.cpp tokenizes it as a replacement character.
+        """
+        tails: dict[int, list[Sequence[int]]] = {}
+        pieces = vocabulary.pieces
+        for text in texts:
+            for head, rest_bytes in tokens_starting(encode_utf8(text, "dry.breakers")[:_MAX_TEXT_BYTES], pieces):
+                tokens = _tokenize_rest(rest_bytes, vocabulary)
+                if tokens is not None:
+                    tails.setdefault(head, []).append(tokens[:_MAX_TAIL_TOKENS])
+        return cls(tails, vocabulary.size)
+
+    @classmethod
+    def single_token_breakers(cls, texts: Sequence[str], vocabulary: Vocabulary) -> SequenceBreakers:
+        """Return breakers of one token each: the last token of "a" and the text."""
+        tokens = {vocabulary.tokenize(b"a" + encode_utf8(text, "dry.breakers"))[-1] for text in texts}
+        return cls({token: [()] for token in tokens}, vocabulary.size)
+
+    def last(self, tokens: NDArray[np.int64]) -> BreakerPosition | None:
+        """Return the position of the last breaker among these tokens; None if there is none."""
+        end = tokens.size if self._tails else 0
+        block = _FIRST_BLOCK_TOKENS
+        while end > 0:
+            start = max(end - block, 0)
+            for head in (self._is_head[tokens[start:end]].nonzero()[0][::-1] + start).tolist():
+                following = tokens[head + 1 : head + 1 + self.max_tail].tolist()
+                for tail in self._tails[int(tokens[head])]:  # the longest first
+                    if following[: len(tail)] == list(tail):
+                        return BreakerPosition(head, head + 1 + len(tail))
+            end, block = start, 8 * block
+        return None
+
+
+class BreakerPosition(NamedTuple):
+    """The position of a breaker in a sequence of tokens."""
+
+    first: int
+    """Position of its first token."""
+    after: int
+    """Position of the token behind it."""
+
+
+def _tokenize_rest(rest_bytes: bytes, vocabulary: Vocabulary) -> list[int] | None:
+    """Return the tokens of the rest of a text; None if the vocabulary has no tokens for it."""
+    if not rest_bytes:
+        return []
+    try:
+        rest_bytes.decode()
+    except UnicodeDecodeError:
+        pieces = vocabulary.pieces
+        try:
+            return [pieces.index(bytes([byte])) for byte in rest_bytes]
+        except ValueError:
+            return None
+    return vocabulary.tokenize(rest_bytes)
+
+
+class LastBreakerTracker:
+    """Follows where the last breaker of a history stands; a new token costs the same at any length."""
+
+    def __init__(self, breakers: SequenceBreakers, tokens: Sequence[int]) -> None:
+        """Follow ``tokens``, a history that may grow; new tokens are read at the next question."""
+        self._breakers = breakers
+        self._tokens = tokens
+        self._read_count = 0
+        # Without a breaker the whole history may repeat.
+        self._position = BreakerPosition(-1, 0)
+
+    def distance(self, window: int) -> int:
+        """Return how many of the last ``window`` tokens are behind the last breaker in it; all if it has none."""
+        size = len(self._tokens)
+        # A breaker that ends among the new tokens may begin before them.
+        start = max(self._read_count - self._breakers.max_tail, 0)
+        if self._read_count < size:
+            position = self._breakers.last(np.array(self._tokens[start:], dtype=np.int64))
+            if position is not None:
+                self._position = BreakerPosition(start + position.first, start + position.after)
+            self._read_count = size
+        return size - self._position.after if self._position.first >= size - window else window

@@ -1,4 +1,7 @@
-"""epsilon_cutoff: tokens below a fixed probability are dropped."""
+"""epsilon_cutoff: tokens below a fixed probability are dropped.
+
+`ProbabilityCutoff` is the common part of this sampler and eta_cutoff: the parameters, and the cut.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""mirostat: draws so that the surprise of the tokens stays near a target."""
+"""mirostat: draws so that the surprise of the tokens stays near a target.
+
+`MirostatBase` is the common part of both versions: the state, the draw and the correction.
+"""
 
 from __future__ import annotations
 
@@ -13,12 +16,6 @@ from ..candidates import Candidates
 from ..kernels import Floats, sequential_sum
 from ..mersenne_twister import MersenneTwister
 from ..stages import short_number
-
-
-def surprises(probs: Floats) -> Floats:
-    """Return -log2 p in bits, float32 (n,), each correctly rounded; inf for 0."""
-    with np.errstate(divide="ignore"):
-        return -np.log2(probs, dtype=np.float64).astype(np.float32)
 
 
 class MirostatBase(Selector):
@@ -73,6 +70,12 @@ class MirostatBase(Selector):
         is_drawn = candidates.llama_cpp_count > 1
         note = f"mu {short_number(float(mu))} bits"
         return Selection(token, u if is_drawn else None, candidates.llama_cpp_probs(), note)
+
+
+def surprises(probs: Floats) -> Floats:
+    """Return -log2 p in bits, float32 (n,), each correctly rounded; inf for 0."""
+    with np.errstate(divide="ignore"):
+        return -np.log2(probs, dtype=np.float64).astype(np.float32)
 
 
 _INT_END = 2**31
