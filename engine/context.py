@@ -1,4 +1,8 @@
-"""One sequence of a context: reads prompts, takes tokens, keeps or moves what it holds."""
+"""One sequence of tokens in a context: the tokens that the model has read, and the logits after them.
+
+A prompt is divided only where that does not change what is computed. When a context is full, a text can
+continue without its older tokens.
+"""
 
 from __future__ import annotations
 
@@ -15,54 +19,14 @@ PIECE_TOKENS = 64
 What that kernel computes for a token does not depend on where a text is divided.
 """
 
-
-class PromptPieces(NamedTuple):
-    """How an empty context reads a prompt: in batches, which may be divided into pieces.
-
-    ``batch``: the tokens of a batch; ``piece``: a batch that is divided at a multiple of so many tokens is
-    computed alike. It is ``batch`` where only whole batches are.
-    """
-
-    batch: int
-    piece: int
-
-    def reusable(self, common: int, length: int) -> int:
-        """How many of ``common`` tokens at the beginning can be kept for a prompt of ``length`` tokens.
-
-        They end where a batch ends. Or they end between two pieces, if the prompt's batch goes on for a piece.
-        """
-        start = common - common % self.batch
-        inside = (common - start) // self.piece * self.piece
-        before_last = (min(length - start, self.batch) - self.piece) // self.piece * self.piece
-        return start + max(0, min(inside, before_last))
-
-    def end_of_batch(self, position: int) -> int:
-        """Where the batch ends that a position is in."""
-        return position - position % self.batch + self.batch
-
-
-Progress = Callable[[int, int], None]
-"""Called with how many tokens of a prompt are done, and with their total, after each batch."""
-
-_MAX_ROWS = 63
+_MAX_ROWS = PIECE_TOKENS - 1
 """Tokens in a small batch. With 64 or more, llama.cpp's flash attention takes a kernel whose logits differ."""
 
 _MAX_LOGITS_BYTES = 32_000_000
 """Memory for the logits of a small batch: 63 rows of 127,000 tokens. Larger vocabularies get fewer rows."""
 
-
-def check_prompt(prompt: Sequence[int], length: int, holder: str) -> None:
-    """Raise ``ModelError`` for a prompt that is empty or has more than ``length`` tokens.
-
-    ``holder``: the words before that number in the message.
-    """
-    if not prompt:
-        raise ModelError("the prompt is empty")
-    if len(prompt) > length:
-        tokens = count_noun(len(prompt), "token")
-        raise ModelError(
-            f"the prompt has {tokens} and {holder} {length:,}", advice="shorten it, or give a larger n_ctx"
-        )
+Progress = Callable[[int, int], None]
+"""Called with how many tokens of a prompt are done, and with their total, after each batch."""
 
 
 class Context:
@@ -162,10 +126,7 @@ class Context:
         All tokens are read again, in small batches. Raises ``ModelError`` as `read` does.
         """
         self.check(prompt)
-        self._native.forget(0)
-        self.tokens.clear()
-        self._is_shifted = False
-        self._limit_exact_tokens(0)
+        self._keep(0)
         yield from self.push_each(prompt)
 
     def push_each(self, tokens: Sequence[int]) -> Iterator[Logits]:
@@ -315,6 +276,45 @@ class Context:
         self._exact_tokens, self._prompt_logits = min(self._exact_tokens, count), None
         self._logits = None
         return count
+
+
+class PromptPieces(NamedTuple):
+    """How an empty context reads a prompt: in batches, which may be divided into pieces.
+
+    ``batch``: the tokens of a batch; ``piece``: a batch that is divided at a multiple of so many tokens is
+    computed alike. It is ``batch`` where only whole batches are.
+    """
+
+    batch: int
+    piece: int
+
+    def reusable(self, common: int, length: int) -> int:
+        """How many of ``common`` tokens at the beginning can be kept for a prompt of ``length`` tokens.
+
+        They end where a batch ends. Or they end between two pieces, if the prompt's batch goes on for a piece.
+        """
+        start = common - common % self.batch
+        inside = (common - start) // self.piece * self.piece
+        before_last = (min(length - start, self.batch) - self.piece) // self.piece * self.piece
+        return start + max(0, min(inside, before_last))
+
+    def end_of_batch(self, position: int) -> int:
+        """Where the batch ends that a position is in."""
+        return position - position % self.batch + self.batch
+
+
+def check_prompt(prompt: Sequence[int], length: int, holder: str) -> None:
+    """Raise ``ModelError`` for a prompt that is empty or has more than ``length`` tokens.
+
+    ``holder``: the words before that number in the message.
+    """
+    if not prompt:
+        raise ModelError("the prompt is empty")
+    if len(prompt) > length:
+        tokens = count_noun(len(prompt), "token")
+        raise ModelError(
+            f"the prompt has {tokens} and {holder} {length:,}", advice="shorten it, or give a larger n_ctx"
+        )
 
 
 class ContextShift:

@@ -1,11 +1,15 @@
-"""The decoder: a generator that asks for logits and yields tokens, and what drives it."""
+"""The decoder: makes one token after the other, drawn by the chain or forced by the constraint.
+
+A decoder is a generator that asks for logits and yields tokens. Whatever provides the logits drives it: one
+context, or a batch that many decoders share.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from time import perf_counter
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,139 +19,8 @@ from ..grammars.errors import GrammarError
 from ..logprobs.events import Token
 from ..samplers.chain import Chain
 from .native.context import Logits
-from .token_records import LogprobReader
+from .token_records import LogprobReader, TraceReader
 from .vocabulary import TextStream, Vocabulary
-
-if TYPE_CHECKING:
-    from .token_records import TraceReader
-
-
-class ConstraintTracker:
-    """Asks a constraint at most once per token for its mask, and measures how long the constraint takes.
-
-    ``seconds``: the time spent in the constraint so far. Some constraints only have masks; forced tokens and
-    complete sentences are known only by a `Guide`.
-    """
-
-    def __init__(self, constraint: Constraint, vocabulary: Vocabulary) -> None:
-        self._constraint = constraint
-        self._guide = as_guide(constraint)
-        self._eog = np.array(sorted(vocabulary.eog) if self._guide else (), dtype=np.intp)
-        self._mask: NDArray[np.bool_] | None = None
-        self.seconds = 0.0
-
-    @property
-    def is_complete(self) -> bool | None:
-        """True if the text is a complete sentence; None if the constraint cannot tell."""
-        return None if self._guide is None else self._guide.is_complete
-
-    def mask(self) -> NDArray[np.bool_]:
-        """The tokens that are allowed next, bool (V,)."""
-        if self._mask is None:
-            began = perf_counter()
-            self._mask = self._constraint.mask()
-            self.seconds += perf_counter() - began
-        return self._mask
-
-    def accept(self, token: int) -> None:
-        """Advance by one token. Raises ``GrammarError`` if the mask does not allow it."""
-        began = perf_counter()
-        self._constraint.accept(token)
-        self._mask = None
-        self.seconds += perf_counter() - began
-
-    def forced(self) -> list[int]:
-        """The tokens that must come next, possibly none."""
-        if self._guide is None:
-            return []
-        began = perf_counter()
-        tokens = self._guide.forced()
-        self.seconds += perf_counter() - began
-        return tokens
-
-    def is_exhausted(self) -> bool:
-        """True if the text is a complete sentence and no text can follow, only an end-of-generation token."""
-        if self._guide is None or not self._guide.is_complete:
-            return False
-        mask = self.mask()
-        return bool(mask.sum() == mask[self._eog].sum())
-
-    def completion(self) -> list[int]:
-        """The tokens that complete the sentence; none if it is complete or cannot be completed."""
-        closable = as_closable(self._constraint)
-        if closable is None or closable.is_complete:
-            return []
-        try:
-            return closable.closing()
-        except GrammarError:
-            return []
-
-
-_MAX_MATCH_TOKENS, _MIN_MATCH_TOKENS = 4, 2
-"""Tokens at the end of the text that must occur earlier in it: the most at first and after a wrong draft, the
-least after a right one. A longer match is preferred to a shorter one."""
-_FIRST_DRAFT_TOKENS = 4
-"""The length of a draft at first and after a wrong one. On processors the first rows of a batch cost most."""
-_MAX_PAUSE_TOKENS = 32
-"""Tokens without a draft after several wrong ones in a row; the pause doubles from one token up to this."""
-
-
-class PromptLookup:
-    """Drafts of up to ``max_tokens`` tokens: those that followed an earlier occurrence of the text's last tokens.
-
-    A wrong draft costs time. So drafts begin after a long match; while they are right as a whole, their length
-    doubles, and a short match is enough. If less than half of a draft was right, it cost more than it saved, and
-    there is no draft for a while. All of it depends on the tokens alone, never on measured times: the same run
-    makes the same batches. Attributes: ``drafted`` and ``accepted``, how many tokens were guessed, and how many of
-    these were right.
-    Source: prompt lookup decoding (A. Saxena 2023); similar to llama.cpp's examples/lookup.
-    """
-
-    def __init__(self, max_tokens: int, text: Iterable[int]) -> None:
-        self._max_tokens = max_tokens
-        self._text: list[int] = []
-        self._continuations: dict[tuple[int, ...], int] = {}
-        """The index in the text at which the continuation of some tokens begins; the latest one counts."""
-        self._draft_length, self._min_match = min(_FIRST_DRAFT_TOKENS, max_tokens), _MAX_MATCH_TOKENS
-        self._pause, self._next_pause = 0, 1
-        self.drafted = self.accepted = 0
-        for token in text:
-            self.add(token)
-
-    def add(self, token: int) -> None:
-        """Append one token to the text."""
-        end = len(self._text)
-        for size in range(_MIN_MATCH_TOKENS, min(_MAX_MATCH_TOKENS, end) + 1):
-            self._continuations[tuple(self._text[end - size :])] = end
-        self._text.append(token)
-        self._pause -= self._pause > 0
-
-    def draft(self, limit: int) -> list[int]:
-        """Return at most ``limit`` guesses of the next tokens, possibly none."""
-        if self._pause:
-            return []
-        for size in range(min(_MAX_MATCH_TOKENS, len(self._text)), self._min_match - 1, -1):
-            start = self._continuations.get(tuple(self._text[-size:]))
-            if start is not None:
-                period = len(self._text) - start  # a continuation that reaches the end of the text is repeated
-                return [self._text[start + step % period] for step in range(min(limit, self._draft_length))]
-        return []
-
-    def learn(self, drafted: int, accepted: int) -> None:
-        """Adapt to the last draft, of which ``accepted`` tokens were right."""
-        self.drafted += drafted
-        self.accepted += accepted
-        if accepted == drafted:
-            self._draft_length, self._min_match = min(self._max_tokens, 2 * self._draft_length), _MIN_MATCH_TOKENS
-            self._next_pause = 1
-            return
-        self._draft_length = min(max(_FIRST_DRAFT_TOKENS, accepted), self._max_tokens)
-        if 2 * accepted >= drafted:
-            self._next_pause = 1
-        else:
-            self._min_match = _MAX_MATCH_TOKENS
-            self._pause = self._next_pause
-            self._next_pause = min(2 * self._next_pause, _MAX_PAUSE_TOKENS)
 
 
 class NeedLogits(NamedTuple):
@@ -207,7 +80,7 @@ class Decoder:
     chain_seconds: float = 0.0
 
     def __post_init__(self) -> None:
-        self._tracker = None if self.constraint is None else ConstraintTracker(self.constraint, self.vocabulary)
+        self._tracker = None if self.constraint is None else _ConstraintTracker(self.constraint, self.vocabulary)
         self._pending: int | None = None
         """The last token, which has been made but not yet read."""
         self._has_ended = False
@@ -386,3 +259,131 @@ class DecoderDriver:
                 yield output
         except StopIteration as end:
             self.finish_reason = end.value
+
+
+class _ConstraintTracker:
+    """Asks a constraint at most once per token for its mask, and measures how long the constraint takes.
+
+    ``seconds``: the time spent in the constraint so far. Some constraints only have masks; forced tokens and
+    complete sentences are known only by a `Guide`.
+    """
+
+    def __init__(self, constraint: Constraint, vocabulary: Vocabulary) -> None:
+        self._constraint = constraint
+        self._guide = as_guide(constraint)
+        self._eog = np.array(sorted(vocabulary.eog) if self._guide else (), dtype=np.intp)
+        self._mask: NDArray[np.bool_] | None = None
+        self.seconds = 0.0
+
+    @property
+    def is_complete(self) -> bool | None:
+        """True if the text is a complete sentence; None if the constraint cannot tell."""
+        return None if self._guide is None else self._guide.is_complete
+
+    def mask(self) -> NDArray[np.bool_]:
+        """The tokens that are allowed next, bool (V,)."""
+        if self._mask is None:
+            began = perf_counter()
+            self._mask = self._constraint.mask()
+            self.seconds += perf_counter() - began
+        return self._mask
+
+    def accept(self, token: int) -> None:
+        """Advance by one token. Raises ``GrammarError`` if the mask does not allow it."""
+        began = perf_counter()
+        self._constraint.accept(token)
+        self._mask = None
+        self.seconds += perf_counter() - began
+
+    def forced(self) -> list[int]:
+        """The tokens that must come next, possibly none."""
+        if self._guide is None:
+            return []
+        began = perf_counter()
+        tokens = self._guide.forced()
+        self.seconds += perf_counter() - began
+        return tokens
+
+    def is_exhausted(self) -> bool:
+        """True if the text is a complete sentence and no text can follow, only an end-of-generation token."""
+        if self._guide is None or not self._guide.is_complete:
+            return False
+        mask = self.mask()
+        return bool(mask.sum() == mask[self._eog].sum())
+
+    def completion(self) -> list[int]:
+        """The tokens that complete the sentence; none if it is complete or cannot be completed."""
+        closable = as_closable(self._constraint)
+        if closable is None or closable.is_complete:
+            return []
+        try:
+            return closable.closing()
+        except GrammarError:
+            return []
+
+
+_MAX_MATCH_TOKENS, _MIN_MATCH_TOKENS = 4, 2
+"""Tokens at the end of the text that must occur earlier in it: the most at first and after a wrong draft, the
+least after a right one. A longer match is preferred to a shorter one."""
+_FIRST_DRAFT_TOKENS = 4
+"""The length of a draft at first and after a wrong one. On processors the first rows of a batch cost most."""
+_MAX_PAUSE_TOKENS = 32
+"""Tokens without a draft after several wrong ones in a row; the pause doubles from one token up to this."""
+
+
+class PromptLookup:
+    """Drafts of up to ``max_tokens`` tokens: those that followed an earlier occurrence of the text's last tokens.
+
+    A wrong draft costs time. So drafts begin after a long match; while they are right as a whole, their length
+    doubles, and a short match is enough. If less than half of a draft was right, it cost more than it saved, and
+    there is no draft for a while. All of it depends on the tokens alone, never on measured times: the same run
+    makes the same batches. Attributes: ``drafted`` and ``accepted``, how many tokens were guessed, and how many of
+    these were right.
+    Source: prompt lookup decoding (A. Saxena 2023); similar to llama.cpp's examples/lookup.
+    """
+
+    def __init__(self, max_tokens: int, text: Iterable[int]) -> None:
+        self._max_tokens = max_tokens
+        self._text: list[int] = []
+        self._continuations: dict[tuple[int, ...], int] = {}
+        """The index in the text at which the continuation of some tokens begins; the latest one counts."""
+        self._draft_length, self._min_match = min(_FIRST_DRAFT_TOKENS, max_tokens), _MAX_MATCH_TOKENS
+        self._pause, self._next_pause = 0, 1
+        self.drafted = self.accepted = 0
+        for token in text:
+            self.add(token)
+
+    def add(self, token: int) -> None:
+        """Append one token to the text."""
+        end = len(self._text)
+        for size in range(_MIN_MATCH_TOKENS, min(_MAX_MATCH_TOKENS, end) + 1):
+            self._continuations[tuple(self._text[end - size :])] = end
+        self._text.append(token)
+        self._pause -= self._pause > 0
+
+    def draft(self, limit: int) -> list[int]:
+        """Return at most ``limit`` guesses of the next tokens, possibly none."""
+        if self._pause:
+            return []
+        for size in range(min(_MAX_MATCH_TOKENS, len(self._text)), self._min_match - 1, -1):
+            start = self._continuations.get(tuple(self._text[-size:]))
+            if start is not None:
+                period = len(self._text) - start  # a continuation that reaches the end of the text is repeated
+                return [self._text[start + step % period] for step in range(min(limit, self._draft_length))]
+        return []
+
+    def learn(self, drafted: int, accepted: int) -> None:
+        """Adapt to the last draft, of which ``accepted`` tokens were right."""
+        self.drafted += drafted
+        self.accepted += accepted
+        if accepted == drafted:
+            self._draft_length, self._min_match = min(self._max_tokens, 2 * self._draft_length), _MIN_MATCH_TOKENS
+            self._next_pause = 1
+            return
+        self._draft_length = min(max(_FIRST_DRAFT_TOKENS, accepted), self._max_tokens)
+        if 2 * accepted >= drafted:
+            self._next_pause = 1
+        else:
+            self._min_match = _MAX_MATCH_TOKENS
+            self._pause = self._next_pause
+            self._next_pause = min(2 * self._next_pause, _MAX_PAUSE_TOKENS)

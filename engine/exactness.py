@@ -1,4 +1,9 @@
-"""Which numbers of rows a decode computes alike, found by measuring."""
+"""Which numbers of rows a decode computes alike, measured on the model and this processor.
+
+A batch decodes one token of each of several sequences at once. llama.cpp changes kernels with the number of
+rows, and another kernel rounds differently. So a batch uses only numbers of rows that give bit-identical
+logits, if there are any, and divides the slots that get a token into groups of these sizes.
+"""
 
 from __future__ import annotations
 
@@ -14,9 +19,6 @@ from ..models.errors import AbortedError, ModelError
 from .native.context import Logits, NativeContext, SequenceSpan
 from .native.model import NativeModel
 from .native.options import ContextOptions
-
-_NOTABLY_FASTER = 0.9
-"""A decode must take less than this share of the shortest time so far to be noted: a new table costs divisions."""
 
 
 class RowGroup(NamedTuple):
@@ -46,6 +48,10 @@ class GroupSizes(NamedTuple):
             if span <= count <= self.slots and (self.can_fill or span == count == rows):
                 return RowGroup(min(first, self.slots - count), count)
         return None
+
+
+_NOTABLY_FASTER = 0.9
+"""A decode must take less than this share of the shortest time so far to be noted: a new table costs divisions."""
 
 
 class DecodeTimes:
@@ -167,7 +173,7 @@ class ProbeRows(Protocol):
         ...
 
 
-def largest_count(slots: int) -> int:
+def _largest_count(slots: int) -> int:
     """The most rows that are decoded at once, in a batch with this many slots or in its probe."""
     return max(_BASES[-1], min(slots, _MAX_ROWS))
 
@@ -195,10 +201,10 @@ def choose_decode_plan(rows: ProbeRows, slots: int, is_every_count: bool = False
         counts = probe.agreeing_counts(base, useful)
         if counts and probe.are_copies_equal(base):
             return DecodePlan(BatchExactness(ExactnessLevel.AMONG_THEMSELVES, difference), counts, base)
-    return rounding_plan(slots, probe.largest_difference)
+    return _rounding_plan(slots, probe.largest_difference)
 
 
-def rounding_plan(slots: int, largest_difference: float, can_truncate: bool = True) -> DecodePlan:
+def _rounding_plan(slots: int, largest_difference: float, can_truncate: bool = True) -> DecodePlan:
     """The plan for a batch whose rows depend on their number: as many rows at once as there are."""
     exactness = BatchExactness(ExactnessLevel.ROUNDING, largest_difference)
     counts, lone_copies = tuple(range(2, slots + 1)), 2 if can_truncate else 1
@@ -212,7 +218,7 @@ def common_plan(first: DecodePlan, second: DecodePlan, slots: int) -> DecodePlan
     if levels == {ExactnessLevel.EXACT}:
         return DecodePlan(first.exactness, counts, first.lone_copies)
     difference = max(first.exactness.largest_difference, second.exactness.largest_difference)
-    return rounding_plan(slots, difference)
+    return _rounding_plan(slots, difference)
 
 
 class _Probe:
@@ -275,7 +281,7 @@ _MIXTURE_ROWS = 8
 """The most rows that are decoded at once in a mixture of experts: every number up to it takes time to test."""
 
 
-class ContextRows:
+class _ContextRows:
     """`ProbeRows` in a context of their own. Different sequences have other tokens and another length."""
 
     def __init__(self, native: NativeContext, sequences: int, contents: int) -> None:
@@ -318,7 +324,7 @@ def probe_decode_plan(
     if model.uses_gpu or not model.can_truncate:
         # A GPU divides the attention by the longest request. A recurrent or hybrid model computes the sequences of
         # a batch together, and cannot read a single token twice to compute it as one of two rows.
-        return rounding_plan(slots, 0.0, model.can_truncate)
+        return _rounding_plan(slots, 0.0, model.can_truncate)
     contents = _CONTENTS_OF_FEW_LAYERS if model.layers < _FEW_LAYERS else _CONTENTS
     try:
         plan = _probe(model, context, adapters, contents)
@@ -328,7 +334,7 @@ def probe_decode_plan(
     except AbortedError:
         raise
     except ModelError:  # no memory for it; the batch may need less
-        return rounding_plan(slots, 0.0)
+        return _rounding_plan(slots, 0.0)
     if plan.exactness.level is ExactnessLevel.EXACT and context.length > _CONTEXT_TOKENS:
         # Then `generate`, which reads a token alone, gets another kernel of flash attention.
         plan.exactness = replace(plan.exactness, alone_tokens=_CONTEXT_TOKENS)
@@ -342,12 +348,12 @@ def _probe(
     contents: int,
     is_every_count: bool = False,
 ) -> DecodePlan:
-    largest = largest_count(context.sequences)
+    largest = _largest_count(context.sequences)
     sequences = max(largest, contents) + 1
     options = ContextOptions(_CONTEXT_TOKENS, context.threads, 2 * sequences, sequences, True, context.compute)
     native = NativeContext(model, options, adapters)
     try:
-        rows = ContextRows(native, sequences, contents)
+        rows = _ContextRows(native, sequences, contents)
         return choose_decode_plan(rows, context.sequences, is_every_count)
     finally:
         native.close()

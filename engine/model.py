@@ -1,4 +1,8 @@
-"""A model: loaded, opened for contexts, and identified."""
+"""A model: loaded, with a vocabulary and one context; opened for batches; and identified.
+
+Two models are the same if a fingerprint of their files and the settings that their logits depend on agree. A
+digest of the logits of fixed tokens distinguishes processors that compute other logits.
+"""
 
 from __future__ import annotations
 
@@ -229,7 +233,6 @@ class Model:
         ``threads`` is among it: beyond 256 tokens, they change what llama.cpp computes for a single token. Raises
         ``ModelError`` for a file that cannot be read any more.
         """
-
         return {
             "fingerprint": fingerprint(self.path),
             "lora": [[fingerprint(file), scale] for file, scale in self.lora],
@@ -249,7 +252,6 @@ class Model:
 
         It is measured on some tokens. Raises ``ModelError``.
         """
-
         return kernel_digest(self._native, self.threads, self._options.compute, self._adapters)
 
     def special_text(self, name: str) -> str:

@@ -1,4 +1,8 @@
-"""The sequences of a batch's context: their chunks, and beginnings that they share."""
+"""The sequences of a batch's context, in which requests are computed next to each other.
+
+Prompts are read in chunks at whose ends llama.cpp computes the same as for a `Context`. A slot copies the
+chunks at the beginning of a prompt that another slot has read already.
+"""
 
 from __future__ import annotations
 

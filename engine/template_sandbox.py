@@ -1,4 +1,9 @@
-"""Jinja that reaches nothing outside of a template, and that ends."""
+"""Jinja for chat templates: a sandbox in which a template reaches nothing but its variables, and which ends.
+
+A template comes with a model file, and anyone may have written it. Every loop turn, call, filter and operator
+counts against a `WorkBudget`, and what would be large is refused before it is made. So the time and the memory
+of a rendering are limited without a clock, and alike on every machine.
+"""
 
 from __future__ import annotations
 
@@ -18,16 +23,18 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 from jinja2.utils import Namespace
 from jinja2.visitor import NodeTransformer
 
-MAX_WORK = 20_000_000
+MAX_SOURCE_CHARACTERS = 200_000
+"""Of a template. llama.cpp's largest has 17,000."""
+_MAX_WORK = 20_000_000
 """Units of work of one rendering; a unit is a character that is written, or takes as long as a few of them. The
 templates in llama.cpp's repository need 40,000 to 1,500,000 for a hundred messages; these take some seconds."""
 TURN_WORK, NODE_WORK, CALL_WORK = 20, 4, 100
 """Of a turn of a loop, of each node in its body, and of a filter, a test, an operator or a call."""
-WORK_PER_CHARACTER = 100
+_WORK_PER_CHARACTER = 100
 """More work for each character of the messages."""
 MAX_TEXT_CHARACTERS = 4_000_000
 """Of each text that a template makes, its result included."""
-TEXT_PER_CHARACTER = 10
+_TEXT_PER_CHARACTER = 10
 """More text for each character of the messages."""
 _MAX_INTEGER_BITS = 4096
 _MAX_TUPLE_NODES = 10_000
@@ -39,7 +46,7 @@ class TemplateLimitError(Exception):
     """A chat template computes more than a template for messages can need."""
 
 
-class TreeSize(NamedTuple):
+class _TreeSize(NamedTuple):
     """How large a value is if each part counts wherever it appears: ``nodes``, and ``characters`` of its text."""
 
     nodes: int
@@ -53,9 +60,9 @@ class WorkBudget:
     """
 
     def __init__(self, input_characters: int) -> None:
-        self._work = self._remaining = MAX_WORK + WORK_PER_CHARACTER * input_characters
-        self._max_characters = MAX_TEXT_CHARACTERS + TEXT_PER_CHARACTER * input_characters
-        self._trees: dict[int, tuple[object, TreeSize]] = {}
+        self._work = self._remaining = _MAX_WORK + _WORK_PER_CHARACTER * input_characters
+        self._max_characters = MAX_TEXT_CHARACTERS + _TEXT_PER_CHARACTER * input_characters
+        self._trees: dict[int, tuple[object, _TreeSize]] = {}
         """By identity; the values are kept, so that none of their ids is used again."""
 
     def spend(self, units: int) -> None:
@@ -94,21 +101,21 @@ class WorkBudget:
                 raise TemplateLimitError(f"it nests more than {_MAX_TUPLE_NODES:,} tuples")
             pending += (part for part in parts if isinstance(part, tuple))
 
-    def tree_size(self, value: Any) -> TreeSize:
+    def tree_size(self, value: Any) -> _TreeSize:
         """The size of a value as a tree. Raises ``TemplateLimitError`` if its text would be too long."""
         if isinstance(value, str):
-            return TreeSize(1, len(value))
+            return _TreeSize(1, len(value))
         if isinstance(value, Namespace):
             raise TemplateLimitError("it writes a namespace, which may hold itself")
         if not isinstance(value, _CONTAINERS):
-            return TreeSize(1, 8)
+            return _TreeSize(1, 8)
         stored = self._trees.get(id(value))
         if stored is not None:
             return stored[1]
         parts = [*value, *value.values()] if isinstance(value, Mapping) else list(value)
         self.spend(1 + len(parts))
         sizes = [self.tree_size(part) for part in parts]
-        size = TreeSize(1 + sum(part.nodes for part in sizes), 2 + sum(part.characters + 4 for part in sizes))
+        size = _TreeSize(1 + sum(part.nodes for part in sizes), 2 + sum(part.characters + 4 for part in sizes))
         self.check_length(size.characters)
         self._trees[id(value)] = value, size
         return size
@@ -149,7 +156,7 @@ _TEXT_METHODS = """
     rpartition rsplit rstrip split splitlines startswith strip swapcase title upper
 """
 
-METHODS: tuple[tuple[type, frozenset[str]], ...] = (
+_METHODS: tuple[tuple[type, frozenset[str]], ...] = (
     (str, frozenset(_TEXT_METHODS.split())),
     (dict, frozenset(("copy", "get", "items", "keys", "values"))),
     (list, frozenset(("copy", "count", "index"))),
@@ -169,7 +176,7 @@ _SORT_WORK = 100
 """For each item of a list that is sorted: about twenty comparisons."""
 
 
-def budgeted_filters(filters: Mapping[str, Function]) -> dict[str, Function]:
+def _budgeted_filters(filters: Mapping[str, Function]) -> dict[str, Function]:
     """Return the filters that templates may use, each within the budget of the rendering."""
     names = f"{_TEXT_FILTERS} {_COMPARING_FILTERS} {_OTHER_FILTERS}".split()
     return {
@@ -182,7 +189,7 @@ def budgeted_filters(filters: Mapping[str, Function]) -> dict[str, Function]:
     }
 
 
-def budgeted_tests(tests: Mapping[str, Function]) -> dict[str, Function]:
+def _budgeted_tests(tests: Mapping[str, Function]) -> dict[str, Function]:
     """Return the tests, such as ``is in``, each within the budget of the rendering."""
 
     def budgeted(function: Function) -> Function:
@@ -244,7 +251,7 @@ def _check_filter(
         raise TemplateLimitError("it adds up what are no numbers")
 
 
-def check_method(budget: WorkBudget, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+def _check_method(budget: WorkBudget, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     """Raise ``TemplateLimitError`` for a method of a text whose result would be too large.
 
     Args:
@@ -266,7 +273,7 @@ def check_method(budget: WorkBudget, function: Any, args: tuple[Any, ...], kwarg
             _check_format(budget, text, "{", (*args, *kwargs.values()))
 
 
-def check_operator(budget: WorkBudget, operator: str, left: Any, right: Any) -> None:
+def _check_operator(budget: WorkBudget, operator: str, left: Any, right: Any) -> None:
     """Raise ``TemplateLimitError`` for an operator whose result would be too large.
 
     Args:
@@ -349,10 +356,6 @@ def _to_json(
     return "".join(chunks)
 
 
-MAX_SOURCE_CHARACTERS = 200_000
-"""Of a template. llama.cpp's largest has 17,000."""
-
-
 class _GenerationTag(Extension):
     """The tag ``{% generation %}`` of transformers, which marks what the assistant wrote: its body is rendered."""
 
@@ -376,8 +379,8 @@ class TemplateEnvironment(ImmutableSandboxedEnvironment):
         self.finalize = _finalize
         self.concat: Any = _concat
         del self.globals["lipsum"]
-        self.filters: Any = budgeted_filters(self.filters)
-        self.tests: Any = budgeted_tests(self.tests)
+        self.filters: Any = _budgeted_filters(self.filters)
+        self.tests: Any = _budgeted_tests(self.tests)
 
     def call(self, context: Context, function: Any, /, *args: Any, **kwargs: Any) -> Any:
         """Call a function or a method of the template's values.
@@ -392,7 +395,7 @@ class TemplateEnvironment(ImmutableSandboxedEnvironment):
         budget.spend(CALL_WORK)
         if isinstance(function, (Macro, LoopContext)):
             return super().call(context, function, *args, **kwargs)
-        check_method(budget, function, args, kwargs)
+        _check_method(budget, function, args, kwargs)
         return budget.check(super().call(context, function, *args, **kwargs))
 
     def call_binop(self, context: Context, operator: str, left: Any, right: Any) -> Any:
@@ -409,12 +412,12 @@ class TemplateEnvironment(ImmutableSandboxedEnvironment):
         if operator == "+":  # as in llama.cpp: what is not defined is an empty text
             left = "" if isinstance(left, jinja2.Undefined) and isinstance(right, str) else left
             right = "" if isinstance(right, jinja2.Undefined) and isinstance(left, str) else right
-        check_operator(budget, operator, left, right)
+        _check_operator(budget, operator, left, right)
         return budget.check(super().call_binop(context, operator, left, right))
 
     def is_safe_attribute(self, obj: Any, attr: str, value: Any) -> bool:
         """True for an attribute that templates may use."""
-        for kind, names in METHODS:
+        for kind, names in _METHODS:
             if isinstance(obj, kind):
                 return attr in names
         return super().is_safe_attribute(obj, attr, value)

@@ -1,4 +1,4 @@
-"""The logprobs and the trace of a token."""
+"""The logprobs and the trace of a token, from the model's logits and from the candidates that the chain kept."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from ..samplers.recorder import ChainRecord, ChainRecorder, StageRecord
 from .native.context import Logits
 from .vocabulary import Vocabulary
 
-SOURCES: dict[str, tuple[LogprobSource, ...]] = {
+_SOURCES: dict[str, tuple[LogprobSource, ...]] = {
     "model": ("model",),
     "chain": ("chain",),
     "both": ("model", "chain"),
@@ -56,8 +56,8 @@ class LogprobRequest:
             raise ModelError(f"top_logprobs: {self.top_count} is not within -1..{vocabulary.size}")
         if self.top_count is None and (self.token_ids or self.source != "model"):
             raise ModelError("logprob_of and logprobs_from need top_logprobs, 0 or more")
-        if self.source not in SOURCES:
-            raise ModelError(f"logprobs_from: {self.source!r} is none of {', '.join(SOURCES)}")
+        if self.source not in _SOURCES:
+            raise ModelError(f"logprobs_from: {self.source!r} is none of {', '.join(_SOURCES)}")
         vocabulary.check(self.token_ids)
 
 
@@ -67,7 +67,7 @@ class LogprobReader:
     def __init__(self, vocabulary: Vocabulary, request: LogprobRequest) -> None:
         request.check(vocabulary)
         self._vocabulary = vocabulary
-        self._sources = () if request.top_count is None else SOURCES[request.source]
+        self._sources = () if request.top_count is None else _SOURCES[request.source]
         self._top_count = request.top_count or 0
         self._token_ids = np.array(request.token_ids, dtype=np.intp)
         self._workspace = SoftmaxWorkspace()

@@ -1,4 +1,6 @@
-"""The vocabulary of a model: tokens, whole characters, stop texts, continuations."""
+"""The tokens of a model: their ids and bytes, the text that they become, and the tokens of a prompt's
+continuation.
+"""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
-"""What a model file says about the model."""
+"""What the header of a model file says about the model: all of it in plain words, and a summary for lists."""
 
 from __future__ import annotations
 
-import json
 import mmap
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
@@ -10,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ..common.files import file_problem
-from .folders import read_text
+from .folders import read_json
 from .gguf import (
     DamagedError,
     HeaderReader,
@@ -125,12 +124,7 @@ def _role(key: str) -> str:
 
 
 def _read_settings(path: Path | None) -> Mapping[str, object]:
-    if path is None:
-        return {}
-    try:
-        settings = json.loads(read_text(path))
-    except (ValueError, RecursionError):
-        return {}
+    settings = None if path is None else read_json(path)
     return settings if isinstance(settings, dict) else {}
 
 

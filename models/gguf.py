@@ -1,7 +1,14 @@
-"""GGUF files: header, metadata, and whether llama.cpp can load them."""
+"""GGUF files: header, metadata, and whether llama.cpp can load them.
+
+A file is checked before llama.cpp opens it: llama.cpp can crash on a damaged file, and there are values on
+which it ends the process or never returns. The ``gguf`` package would build an object for every token of the
+vocabulary, which takes seconds. Reading the header here takes some hundredths of a second, and about a
+millisecond for what a list of models shows. The format: ggml's docs/gguf.md.
+"""
 
 from __future__ import annotations
 
+import math
 import mmap
 import re
 import struct
@@ -17,6 +24,406 @@ from .names import part_paths
 
 Values = Mapping[str, int | float | bytes]
 """The metadata of a GGUF file by key, without its lists. Texts are bytes."""
+
+_LOOKS_LIKE = {
+    b"version https://git-lfs": "a Git LFS pointer; fetch the real file with `git lfs pull`",
+    b"PK\x03\x04": "a zip archive",
+    b"<!DOCTYPE": "a web page; the download link was not the file's own",
+    b"<html": "a web page; the download link was not the file's own",
+    b"ggml": "an old GGML file; convert it to GGUF",
+    b"ggjt": "an old GGML file; convert it to GGUF",
+}
+
+
+class DamagedError(Exception):
+    """The file is no GGUF file that llama.cpp can read; the text says why."""
+
+
+@dataclass(frozen=True)
+class GgufHeader:
+    """What the header of a GGUF file holds, as far as it is read.
+
+    Attributes: ``values``, the metadata without its lists; ``tensor_count``; ``missing_bytes``, the bytes that the
+    vocabulary has no token for, where llama.cpp's tokenizer needs one for each.
+    """
+
+    values: Values
+    tensor_count: int
+    missing_bytes: frozenset[int]
+
+
+def check_gguf(path: str | Path) -> None:
+    """Raise ``ModelError`` unless ``path`` is a GGUF file with all the bytes that its tensors need."""
+    read_header(path)
+
+
+def read_header(path: str | Path) -> GgufHeader:
+    """Read the header, and check the file as `check_gguf` does."""
+    path = Path(path)
+    try:
+        with path.open("rb") as file:
+            head = file.read(64)  # enough for each beginning in _LOOKS_LIKE
+            if not head:
+                raise ModelError(f"{path}: the file is empty")
+            if not head.startswith(b"GGUF"):
+                raise ModelError(f"{path}: not a GGUF file{_describe_format(head)}")
+            with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+                reader = HeaderReader(data)
+                needed = reader.bytes_needed()
+                size = len(data)
+                header = GgufHeader(reader.values, reader.tensor_count, reader.missing_bytes())
+    except IsADirectoryError:
+        raise ModelError(f"{path}: this is a folder; give the .gguf file in it") from None
+    except OSError as error:
+        raise ModelError(f"{path}: {file_problem(error, path)}") from None
+    except ValueError as error:  # a path with a NUL in it
+        raise ModelError(f"{str(path)!r}: no file can have this name: {error}") from None
+    except DamagedError as error:
+        raise ModelError(f"{path}: damaged GGUF file: {error}") from None
+    if size < needed:
+        raise ModelError(
+            f"{path}: truncated: its tensors need {needed:,} bytes, the file has {size:,}; download it again"
+        )
+    return header
+
+
+def check_is_model(path: Path) -> GgufHeader:
+    """Read the header, and raise ``ModelError`` unless this is a language model, with all parts of a split one."""
+    header = read_header(path)
+    kind = describe_other_kind(header.values)
+    if kind is None and header.values.get("tokenizer.ggml.model") and not header.tensor_count:
+        kind = "a vocabulary without tensors; give a whole model"
+    if kind is not None:
+        description, _, advice = kind.partition("; ")
+        raise ModelError(f"{path}: this is {description}", advice=advice)
+    for part in part_paths(path)[1:] if "split.count" in header.values else ():
+        if not part.is_file():
+            raise ModelError(f"{part}: this part of the model is missing; all parts must lie in one folder")
+        check_gguf(part)
+    return header
+
+
+def check_is_adapter(path: Path, architecture: object) -> None:
+    """Raise ``AdapterError`` unless the file is a LoRA adapter for models of an architecture.
+
+    ``architecture``: the value of ``general.architecture`` in the model's header.
+    """
+    try:
+        values = read_header(path).values
+    except ModelError as error:
+        raise AdapterError(str(error)) from None
+    for key, expected in (("general.type", b"adapter"), ("adapter.type", b"lora")):
+        value = values.get(key)
+        if value != expected:
+            found = (
+                f"its {key} is {_readable(value)!r}, not {_readable(expected)!r}" if value else f"it has no {key}"
+            )
+            raise AdapterError(f"{path}: this is not a LoRA adapter: {found}; give a LoRA adapter as a GGUF file")
+    made_for = values.get("general.architecture")
+    if made_for != architecture:
+        raise AdapterError(
+            f"{path}: this LoRA adapter is made for {_readable(made_for)}, and the model is"
+            f" {_readable(architecture)}; give an adapter made for the model"
+        )
+
+
+def duplicate_token(path: Path) -> str | None:
+    """A sentence about the first token that the vocabulary holds twice; None without one.
+
+    llama.cpp refuses such a vocabulary, but does not name the token. This reads all tokens, so it is for the case
+    that a model did not load.
+    """
+    with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+        reader = HeaderReader(data)
+        reader.bytes_needed()
+        ids: dict[bytes, int] = {}
+        for token, text in enumerate(reader.tokens()):
+            first = ids.setdefault(text, token)
+            if text and first != token:
+                shown = text.decode("utf-8", "replace")
+                return f"its vocabulary holds {shown!r} twice, as tokens {first} and {token}"
+    return None
+
+
+def _describe_format(head: bytes) -> str:
+    return next(
+        (f"; it looks like {description}" for start, description in _LOOKS_LIKE.items() if head.startswith(start)),
+        "",
+    )
+
+
+def read_metadata(path: str | Path) -> dict[str, str]:
+    """Return the numbers and texts of a GGUF's metadata, as llama.cpp writes them as text; lists are left out.
+
+    Raises ``ModelError`` for a file that `check_gguf` refuses.
+    """
+    return {key: metadata_text(value) for key, value in read_header(path).values.items()}
+
+
+def metadata_text(value: int | float | bytes) -> str:
+    """Return a value of a GGUF's metadata as llama.cpp writes it as text."""
+    if isinstance(value, bytes):
+        return value.decode("utf-8", "replace")
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return f"{value:f}" if isinstance(value, float) else str(value)
+
+
+_STRING, _ARRAY = 8, 9
+"""Types of metadata values, by their numbers in the format."""
+# ggml tensor types, from ggml.c: elements per block, bytes per block. llama.cpp itself refuses unknown types.
+TENSOR_TYPES = {
+    0: (1, 4), 1: (1, 2), 2: (32, 18), 3: (32, 20), 6: (32, 22), 7: (32, 24), 8: (32, 34), 9: (32, 36),
+    10: (256, 84), 11: (256, 110), 12: (256, 144), 13: (256, 176), 14: (256, 210), 15: (256, 292),
+    16: (256, 66), 17: (256, 74), 18: (256, 98), 19: (256, 50), 20: (32, 18), 21: (256, 110),
+    22: (256, 82), 23: (256, 136), 24: (1, 1), 25: (1, 2), 26: (1, 4), 27: (1, 8), 28: (1, 8),
+    29: (256, 56), 30: (1, 2), 34: (256, 54), 35: (256, 66), 39: (32, 17), 40: (64, 36), 41: (128, 18),
+    42: (64, 18),
+}  # fmt: skip
+# The struct format of each scalar type, by its number.
+_SCALAR_FORMATS = {
+    0: "<B", 1: "<b", 2: "<H", 3: "<h", 4: "<I", 5: "<i", 6: "<f", 7: "<?", 10: "<Q", 11: "<q", 12: "<d",
+}  # fmt: skip
+# Tensor names have at most 64 bytes (GGML_MAX_NAME), keys hardly more. A message with 256 is still readable.
+_MAX_NAME_BYTES = 256
+# More than any vocabulary's text; a longer string means that the file is damaged.
+_MAX_STRING_BYTES = 1 << 30
+# GGML_MAX_DIMS in ggml.
+_MAX_DIMENSIONS = 4
+# What general.alignment is without an entry, by the format.
+_DEFAULT_ALIGNMENT_BYTES = 32
+
+
+class HeaderReader:
+    """Reads the header from the start: magic, version, counts, metadata, tensor descriptions."""
+
+    def __init__(self, data: mmap.mmap) -> None:
+        self._data = data
+        self._offset = 4
+        self.values: dict[str, int | float | bytes] = {}
+        self.tensor_count = 0
+        self._tokens = (0, 0, 0)
+        """Where the list of tokens begins and ends, and how many there are."""
+
+    def bytes_needed(self) -> int:
+        """How many bytes the file must have at least. Raises ``DamagedError``."""
+        self._read_counts_and_metadata()
+        if self.tensor_count and (fault := next(faults(self.values), None)):
+            raise DamagedError(fault)
+        ends = [self._tensor() for _ in range(self.tensor_count)]
+        return self._file_bytes(max(ends, default=0))
+
+    def _file_bytes(self, data_bytes: int) -> int:
+        """The header that was read, the padding behind it, and the tensors' data."""
+        if not self.tensor_count:
+            return self._offset
+        alignment = self._alignment_bytes()
+        return -(-self._offset // alignment) * alignment + data_bytes
+
+    def _alignment_bytes(self) -> int:
+        value = self.values.get("general.alignment")
+        return value if isinstance(value, int) and value > 0 else _DEFAULT_ALIGNMENT_BYTES
+
+    def _read_counts_and_metadata(self) -> None:
+        version = self._number("<I")
+        if version not in (2, 3):
+            if version and version & 0xFFFF == 0:
+                raise DamagedError("it is big-endian; convert it with `gguf-convert-endian FILE little`")
+            advice = "convert the model again" if version < 2 else "another version of llama.cpp wrote it"
+            raise DamagedError(f"version {version} is not 2 or 3; {advice}")
+        self.tensor_count, pairs = self._number("<Q"), self._number("<Q")
+        for _ in range(pairs):
+            self._metadata()
+
+    def _number(self, format_: str) -> int:
+        start = self._offset
+        self._skip(struct.calcsize(format_), "the header")
+        (value,) = struct.unpack_from(format_, self._data, start)
+        return int(value)
+
+    def _skip(self, count: int, item: str) -> None:
+        if count > len(self._data) - self._offset:
+            raise DamagedError(
+                f"{item} runs past the end of the file, which has {count_noun(len(self._data), 'byte')}"
+            )
+        self._offset += count
+
+    def _string(self, item: str, max_bytes: int = _MAX_STRING_BYTES) -> bytes:
+        length = self._number("<Q")
+        if length > max_bytes:
+            raise DamagedError(f"{item} is {count_noun(length, 'byte')} long")
+        start = self._offset
+        self._skip(length, item)
+        return self._data[start : self._offset]
+
+    def _metadata(self) -> None:
+        key = self._string("a metadata key", _MAX_NAME_BYTES).decode("utf-8", "replace")
+        value_type = self._number("<I")
+        start = self._offset
+        if value_type == _STRING:
+            self.values[key] = self._string(f"the value of {key!r}")
+        elif value_type == _ARRAY:
+            self._array(key)
+        else:
+            self._skip(self._scalar_bytes(value_type, key), f"the value of {key!r}")
+            (self.values[key],) = struct.unpack_from(_SCALAR_FORMATS[value_type], self._data, start)
+
+    def missing_bytes(self) -> frozenset[int]:
+        """The bytes that llama.cpp's tokenizer needs a token for and has none. Raises ``DamagedError``."""
+        start, end, _ = self._tokens
+        tokenizer = self.values.get("tokenizer.ggml.model")
+        missing = missing_bytes(tokenizer, lambda run: self._data.find(run, start, end) >= 0, self.tokens)
+        if missing and tokenizer == b"rwkv":
+            raise DamagedError(
+                "tokenizer.ggml.model is 'rwkv', but the vocabulary is another one: "
+                f"it has no token for the byte 0x{min(missing):02X}"
+            )
+        return missing
+
+    def tokens(self) -> Iterator[bytes]:
+        """The texts of the tokens, as they are in the file. A large vocabulary takes hundredths of a second."""
+        offset, _, count = self._tokens
+        data, length_of = self._data, struct.Struct("<Q").unpack_from
+        for _ in range(count):
+            start = offset + 8
+            offset = start + length_of(data, offset)[0]
+            yield data[start:offset]
+
+    def _array(self, key: str) -> None:
+        value_type, count = self._number("<I"), self._number("<Q")
+        if value_type != _STRING:
+            self._skip(self._scalar_bytes(value_type, key) * count, f"the list {key!r}")
+            return
+        start = self._offset
+        self._skip_strings(key, count)
+        if key == "tokenizer.ggml.tokens":
+            self._tokens = (start, self._offset, count)
+
+    def _skip_strings(self, key: str, count: int) -> None:
+        # This loop takes most of the time: a vocabulary has a hundred thousand strings.
+        data, offset, length_of = self._data, self._offset, struct.Struct("<Q").unpack_from
+        end = len(data) - 8
+        for _ in range(count):
+            if offset > end:
+                raise DamagedError(f"the list {key!r} runs past the end of the file")
+            offset += 8 + length_of(data, offset)[0]
+        self._offset = offset
+        self._skip(0, f"the list {key!r}")
+
+    def _scalar_bytes(self, value_type: int, key: str) -> int:
+        if value_type not in _SCALAR_FORMATS:
+            raise DamagedError(f"{key!r} has the unknown type {value_type}")
+        return struct.calcsize(_SCALAR_FORMATS[value_type])
+
+    def _tensor(self) -> int:
+        """Read one description; returns where its data end, counted from the start of all tensor data."""
+        name = self._string("a tensor's name", _MAX_NAME_BYTES).decode("utf-8", "replace")
+        dimensions = self._number("<I")
+        if not 1 <= dimensions <= _MAX_DIMENSIONS:
+            raise DamagedError(f"the tensor {name!r} has {dimensions} dimensions")
+        shape = [self._number("<Q") for _ in range(dimensions)]
+        type_number, offset = self._number("<I"), self._number("<Q")
+        # llama.cpp adds and multiplies such tensors in F32 only; on others it ends the process.
+        if type_number != 0 and dimensions == 1 and name.endswith(("norm.weight", ".bias")):
+            raise DamagedError(
+                f"the tensor {name!r} has the type {type_number}, not 0 (F32); convert the model again"
+            )
+        block_elements, block_bytes = TENSOR_TYPES.get(type_number, (1, 0))
+        return offset + math.prod(shape) // block_elements * block_bytes
+
+
+_KEY_START = b"tokenizer."
+"""The keys behind the long lists of strings begin with it: the lists are those of the tokenizer."""
+_KEY = re.compile(rb"[a-z0-9_.]+")
+_LONG_LIST = 2000
+"""Strings; a shorter list is read one by one."""
+_LENGTH_BYTES = 8
+_MAX_VALUE_TYPE = 12
+_MAX_LIST_BYTES = 1 << 26
+"""Of a vocabulary's texts or merges; the largest of today have ten megabytes. The tensors are not searched."""
+_U64, _U32 = struct.Struct("<Q").unpack_from, struct.Struct("<I").unpack_from
+_SHAPES = [struct.Struct(f"<{dimensions}QIQ") for dimensions in range(5)]
+"""What follows the number of dimensions: the extents, the type, the offset."""
+
+
+class QuickHeaderReader(HeaderReader):
+    """A header reader that finds the end of a long list of strings by the key behind it.
+
+    A list of strings has no length in bytes, so that reading it takes a step for each of some hundred thousand
+    strings. Attributes: ``elements_by_type``, how many weights each ggml type has; ``has_chat_template``.
+    """
+
+    def __init__(self, data: mmap.mmap) -> None:
+        super().__init__(data)
+        self.elements_by_type: Counter[int] = Counter()
+        self._jumps = True
+
+    @property
+    def has_chat_template(self) -> bool:
+        """True if the file holds a template for chats."""
+        return bool(self.values.get("tokenizer.chat_template"))
+
+    def bytes_needed(self) -> int:
+        """How many bytes the file must have at least. Raises ``DamagedError``."""
+        try:
+            return self._bytes_needed()
+        except DamagedError:  # the file is damaged, or a string of the vocabulary looked like a key
+            self._jumps = False
+            self._offset = 4
+            self.values.clear()
+            self.elements_by_type.clear()
+            return self._bytes_needed()
+
+    def _bytes_needed(self) -> int:
+        self._read_counts_and_metadata()
+        needed = self._file_bytes(self._tensor_ends())
+        if self._jumps and needed > len(self._data):
+            raise DamagedError("it is not whole")
+        return needed
+
+    def _skip_strings(self, key: str, count: int) -> None:
+        if not self._jumps or count < _LONG_LIST or not self._jump(self._offset + count * _LENGTH_BYTES):
+            super()._skip_strings(key, count)
+
+    def _jump(self, start: int) -> bool:
+        """Go to the next key from ``start`` on; False, and no step, if there is none."""
+        data, end = self._data, min(len(self._data), start + _MAX_LIST_BYTES)
+        found = data.find(_KEY_START, start, end)
+        while found >= 0:
+            (length,) = _U64(data, found - _LENGTH_BYTES)
+            behind = found + length
+            if len(_KEY_START) < length <= _MAX_NAME_BYTES and behind + 4 <= end:
+                is_key = _KEY.fullmatch(data, found, behind) is not None
+                if is_key and _U32(data, behind)[0] <= _MAX_VALUE_TYPE:
+                    self._offset = found - _LENGTH_BYTES
+                    return True
+            found = data.find(_KEY_START, found + 1, end)
+        return False
+
+    def _tensor_ends(self) -> int:
+        """Read all tensor descriptions; returns where the last one's data end, from the start of all data.
+
+        Tensors that do not follow each other show, after a jump, that it went to a wrong place.
+        """
+        data, offset, end = self._data, self._offset, 0
+        elements_by_type, alignment = self.elements_by_type, self._alignment_bytes()
+        try:
+            for _ in range(self.tensor_count):
+                offset += _LENGTH_BYTES + _U64(data, offset)[0]
+                shape = _SHAPES[_U32(data, offset)[0]]
+                *extents, type_number, start = shape.unpack_from(data, offset + 4)
+                if self._jumps and start != -(-end // alignment) * alignment:
+                    raise DamagedError("its tensors do not follow each other")
+                offset += 4 + shape.size
+                elements = math.prod(extents)
+                elements_by_type[type_number] += elements
+                block_elements, block_bytes = TENSOR_TYPES.get(type_number, (1, 0))
+                end = max(end, start + elements // block_elements * block_bytes)
+        except (struct.error, IndexError, OverflowError):
+            raise DamagedError("the descriptions of its tensors are broken") from None
+        self._offset = offset
+        return end
+
 
 _MAX_LAYERS = 512
 """LLAMA_MAX_LAYERS in llama.cpp."""
@@ -117,424 +524,3 @@ def _unescape_rwkv(token: bytes) -> bytes:
         except ValueError:
             return token
     return _RWKV_ESCAPES.get(token, token)
-
-
-_STRING, _ARRAY = 8, 9
-"""Types of metadata values, by their numbers in the format."""
-# Bytes of each scalar type, by its number.
-_SCALAR_BYTES = {0: 1, 1: 1, 2: 2, 3: 2, 4: 4, 5: 4, 6: 4, 7: 1, 10: 8, 11: 8, 12: 8}
-# ggml tensor types, from ggml.c: elements per block, bytes per block. llama.cpp itself refuses unknown types.
-TENSOR_TYPES = {
-    0: (1, 4), 1: (1, 2), 2: (32, 18), 3: (32, 20), 6: (32, 22), 7: (32, 24), 8: (32, 34), 9: (32, 36),
-    10: (256, 84), 11: (256, 110), 12: (256, 144), 13: (256, 176), 14: (256, 210), 15: (256, 292),
-    16: (256, 66), 17: (256, 74), 18: (256, 98), 19: (256, 50), 20: (32, 18), 21: (256, 110),
-    22: (256, 82), 23: (256, 136), 24: (1, 1), 25: (1, 2), 26: (1, 4), 27: (1, 8), 28: (1, 8),
-    29: (256, 56), 30: (1, 2), 34: (256, 54), 35: (256, 66), 39: (32, 17), 40: (64, 36), 41: (128, 18),
-    42: (64, 18),
-}  # fmt: skip
-# The struct format of each scalar type.
-_SCALAR_FORMATS = {
-    0: "<B",
-    1: "<b",
-    2: "<H",
-    3: "<h",
-    4: "<I",
-    5: "<i",
-    6: "<f",
-    7: "<?",
-    10: "<Q",
-    11: "<q",
-    12: "<d",
-}
-# Tensor names have at most 64 bytes (GGML_MAX_NAME), keys hardly more. A message with 256 is still readable.
-_MAX_NAME_BYTES = 256
-# More than any vocabulary's text; a longer string means that the file is damaged.
-_MAX_STRING_BYTES = 1 << 30
-# GGML_MAX_DIMS in ggml.
-_MAX_DIMENSIONS = 4
-# What general.alignment is without an entry, by the format.
-_DEFAULT_ALIGNMENT_BYTES = 32
-
-
-class DamagedError(Exception):
-    """The file is no GGUF file that llama.cpp can read; the text says why."""
-
-
-class HeaderReader:
-    """Reads the header from the start: magic, version, counts, metadata, tensor descriptions."""
-
-    def __init__(self, data: mmap.mmap) -> None:
-        self._data = data
-        self._offset = 4
-        self.values: dict[str, int | float | bytes] = {}
-        self.tensor_count = 0
-        self._tokens = (0, 0, 0)
-        """Where the list of tokens begins and ends, and how many there are."""
-
-    def bytes_needed(self) -> int:
-        """How many bytes the file must have at least. Raises ``DamagedError``."""
-        self._read_counts_and_metadata()
-        if self.tensor_count and (fault := next(faults(self.values), None)):
-            raise DamagedError(fault)
-        ends = [self._tensor() for _ in range(self.tensor_count)]
-        return self._file_bytes(max(ends, default=0))
-
-    def _file_bytes(self, data_bytes: int) -> int:
-        """The header that was read, the padding behind it, and the tensors' data."""
-        if not self.tensor_count:
-            return self._offset
-        alignment = self._alignment_bytes()
-        return -(-self._offset // alignment) * alignment + data_bytes
-
-    def _alignment_bytes(self) -> int:
-        value = self.values.get("general.alignment")
-        return value if isinstance(value, int) and value > 0 else _DEFAULT_ALIGNMENT_BYTES
-
-    def _read_counts_and_metadata(self) -> None:
-        version = self._number("<I")
-        if version not in (2, 3):
-            if version and version & 0xFFFF == 0:
-                raise DamagedError("it is big-endian; convert it with `gguf-convert-endian FILE little`")
-            advice = "convert the model again" if version < 2 else "another version of llama.cpp wrote it"
-            raise DamagedError(f"version {version} is not 2 or 3; {advice}")
-        self.tensor_count, pairs = self._number("<Q"), self._number("<Q")
-        for _ in range(pairs):
-            self._metadata()
-
-    def _number(self, format_: str) -> int:
-        start = self._offset
-        self._skip(struct.calcsize(format_), "the header")
-        (value,) = struct.unpack_from(format_, self._data, start)
-        return int(value)
-
-    def _skip(self, count: int, item: str) -> None:
-        if count > len(self._data) - self._offset:
-            raise DamagedError(
-                f"{item} runs past the end of the file, which has {count_noun(len(self._data), 'byte')}"
-            )
-        self._offset += count
-
-    def _string(self, item: str, max_bytes: int = _MAX_STRING_BYTES) -> bytes:
-        length = self._number("<Q")
-        if length > max_bytes:
-            raise DamagedError(f"{item} is {count_noun(length, 'byte')} long")
-        start = self._offset
-        self._skip(length, item)
-        return self._data[start : self._offset]
-
-    def _metadata(self) -> None:
-        key = self._string("a metadata key", _MAX_NAME_BYTES).decode("utf-8", "replace")
-        value_type = self._number("<I")
-        start = self._offset
-        if value_type == _STRING:
-            self.values[key] = self._string(f"the value of {key!r}")
-        elif value_type == _ARRAY:
-            self._array(key)
-        else:
-            self._skip(self._scalar_bytes(value_type, key), f"the value of {key!r}")
-            if value_type in _SCALAR_FORMATS:
-                (self.values[key],) = struct.unpack_from(_SCALAR_FORMATS[value_type], self._data, start)
-
-    def missing_bytes(self) -> frozenset[int]:
-        """The bytes that llama.cpp's tokenizer needs a token for and has none. Raises ``DamagedError``."""
-        start, end, _ = self._tokens
-        tokenizer = self.values.get("tokenizer.ggml.model")
-        missing = missing_bytes(tokenizer, lambda run: self._data.find(run, start, end) >= 0, self.tokens)
-        if missing and tokenizer == b"rwkv":
-            raise DamagedError(
-                "tokenizer.ggml.model is 'rwkv', but the vocabulary is another one: "
-                f"it has no token for the byte 0x{min(missing):02X}"
-            )
-        return missing
-
-    def tokens(self) -> Iterator[bytes]:
-        """The texts of the tokens, as they are in the file. A large vocabulary takes hundredths of a second."""
-        offset, _, count = self._tokens
-        data, length_of = self._data, struct.Struct("<Q").unpack_from
-        for _ in range(count):
-            start = offset + 8
-            offset = start + length_of(data, offset)[0]
-            yield data[start:offset]
-
-    def _array(self, key: str) -> None:
-        value_type, count = self._number("<I"), self._number("<Q")
-        if value_type != _STRING:
-            self._skip(self._scalar_bytes(value_type, key) * count, f"the list {key!r}")
-            return
-        start = self._offset
-        self._skip_strings(key, count)
-        if key == "tokenizer.ggml.tokens":
-            self._tokens = (start, self._offset, count)
-
-    def _skip_strings(self, key: str, count: int) -> None:
-        # This loop takes most of the time: a vocabulary has a hundred thousand strings.
-        data, offset, length_of = self._data, self._offset, struct.Struct("<Q").unpack_from
-        end = len(data) - 8
-        for _ in range(count):
-            if offset > end:
-                raise DamagedError(f"the list {key!r} runs past the end of the file")
-            offset += 8 + length_of(data, offset)[0]
-        self._offset = offset
-        self._skip(0, f"the list {key!r}")
-
-    def _scalar_bytes(self, value_type: int, key: str) -> int:
-        if value_type not in _SCALAR_BYTES:
-            raise DamagedError(f"{key!r} has the unknown type {value_type}")
-        return _SCALAR_BYTES[value_type]
-
-    def _tensor(self) -> int:
-        """Read one description; returns where its data end, counted from the start of all tensor data."""
-        name = self._string("a tensor's name", _MAX_NAME_BYTES).decode("utf-8", "replace")
-        dimensions = self._number("<I")
-        if not 1 <= dimensions <= _MAX_DIMENSIONS:
-            raise DamagedError(f"the tensor {name!r} has {dimensions} dimensions")
-        shape = [self._number("<Q") for _ in range(dimensions)]
-        type_number, offset = self._number("<I"), self._number("<Q")
-        # llama.cpp adds and multiplies such tensors in F32 only; on others it ends the process.
-        if type_number != 0 and dimensions == 1 and name.endswith(("norm.weight", ".bias")):
-            raise DamagedError(
-                f"the tensor {name!r} has the type {type_number}, not 0 (F32); convert the model again"
-            )
-        elements = 1
-        for extent in shape:
-            elements *= extent
-        block_elements, block_bytes = TENSOR_TYPES.get(type_number, (1, 0))
-        return offset + elements // block_elements * block_bytes
-
-
-_LOOKS_LIKE = {
-    b"version https://git-lfs": "a Git LFS pointer; fetch the real file with `git lfs pull`",
-    b"PK\x03\x04": "a zip archive",
-    b"<!DOCTYPE": "a web page; the download link was not the file's own",
-    b"<html": "a web page; the download link was not the file's own",
-    b"ggml": "an old GGML file; convert it to GGUF",
-    b"ggjt": "an old GGML file; convert it to GGUF",
-}
-
-
-@dataclass(frozen=True)
-class GgufHeader:
-    """What the header of a GGUF file holds, as far as it is read.
-
-    Attributes: ``values``, the metadata without its lists; ``tensor_count``; ``missing_bytes``, the bytes that the
-    vocabulary has no token for, where llama.cpp's tokenizer needs one for each.
-    """
-
-    values: Values
-    tensor_count: int
-    missing_bytes: frozenset[int]
-
-
-def check_gguf(path: str | Path) -> None:
-    """Raise ``ModelError`` unless ``path`` is a GGUF file with all the bytes that its tensors need."""
-    read_header(path)
-
-
-def read_header(path: str | Path) -> GgufHeader:
-    """Read the header, and check the file as `check_gguf` does."""
-    path = Path(path)
-    try:
-        with path.open("rb") as file:
-            head = file.read(64)  # enough for each beginning in _LOOKS_LIKE
-            if not head:
-                raise ModelError(f"{path}: the file is empty")
-            if not head.startswith(b"GGUF"):
-                raise ModelError(f"{path}: not a GGUF file{_describe_format(head)}")
-            with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
-                reader = HeaderReader(data)
-                needed = reader.bytes_needed()
-                size = len(data)
-                header = GgufHeader(reader.values, reader.tensor_count, reader.missing_bytes())
-    except IsADirectoryError:
-        raise ModelError(f"{path}: this is a folder; give the .gguf file in it") from None
-    except OSError as error:
-        raise ModelError(f"{path}: {file_problem(error, path)}") from None
-    except ValueError as error:  # a path with a NUL in it
-        raise ModelError(f"{str(path)!r}: no file can have this name: {error}") from None
-    except DamagedError as error:
-        raise ModelError(f"{path}: damaged GGUF file: {error}") from None
-    if size < needed:
-        raise ModelError(
-            f"{path}: truncated: its tensors need {needed:,} bytes, the file has {size:,}; download it again"
-        )
-    return header
-
-
-def check_is_model(path: Path) -> GgufHeader:
-    """Read the header, and raise ``ModelError`` unless this is a language model, with all parts of a split one."""
-    header = read_header(path)
-    kind = describe_other_kind(header.values)
-    if kind is None and header.values.get("tokenizer.ggml.model") and not header.tensor_count:
-        kind = "a vocabulary without tensors; give a whole model"
-    if kind is not None:
-        description, _, advice = kind.partition("; ")
-        raise ModelError(f"{path}: this is {description}", advice=advice)
-    for part in part_paths(path)[1:] if "split.count" in header.values else ():
-        if not part.is_file():
-            raise ModelError(f"{part}: this part of the model is missing; all parts must lie in one folder")
-        check_gguf(part)
-    return header
-
-
-def check_is_adapter(path: Path, architecture: object) -> None:
-    """Raise ``AdapterError`` unless the file is a LoRA adapter for models of an architecture.
-
-    ``architecture``: the value of ``general.architecture`` in the model's header.
-    """
-    try:
-        values = read_header(path).values
-    except ModelError as error:
-        raise AdapterError(str(error)) from None
-    for key, expected in (("general.type", b"adapter"), ("adapter.type", b"lora")):
-        value = values.get(key)
-        if value != expected:
-            found = f"its {key} is {_shown(value)!r}, not {_shown(expected)!r}" if value else f"it has no {key}"
-            raise AdapterError(f"{path}: this is not a LoRA adapter: {found}; give a LoRA adapter as a GGUF file")
-    made_for = values.get("general.architecture")
-    if made_for != architecture:
-        raise AdapterError(
-            f"{path}: this LoRA adapter is made for {_shown(made_for)}, and the model is {_shown(architecture)};"
-            " give an adapter made for the model"
-        )
-
-
-def _shown(value: object) -> object:
-    return value.decode("utf-8", "replace") if isinstance(value, bytes) else value
-
-
-def duplicate_token(path: Path) -> str | None:
-    """A sentence about the first token that the vocabulary holds twice; None without one.
-
-    llama.cpp refuses such a vocabulary, but does not name the token. This reads all tokens, so it is for the case
-    that a model did not load.
-    """
-    with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
-        reader = HeaderReader(data)
-        reader.bytes_needed()
-        ids: dict[bytes, int] = {}
-        for token, text in enumerate(reader.tokens()):
-            first = ids.setdefault(text, token)
-            if text and first != token:
-                shown = text.decode("utf-8", "replace")
-                return f"its vocabulary holds {shown!r} twice, as tokens {first} and {token}"
-    return None
-
-
-def _describe_format(head: bytes) -> str:
-    return next(
-        (f"; it looks like {description}" for start, description in _LOOKS_LIKE.items() if head.startswith(start)),
-        "",
-    )
-
-
-def read_metadata(path: str | Path) -> dict[str, str]:
-    """Return the numbers and texts of a GGUF's metadata, as llama.cpp writes them as text; lists are left out.
-
-    Raises ``ModelError`` for a file that `check_gguf` refuses.
-    """
-    return {key: metadata_text(value) for key, value in read_header(path).values.items()}
-
-
-def metadata_text(value: int | float | bytes) -> str:
-    """Return a value of a GGUF's metadata as llama.cpp writes it as text."""
-    if isinstance(value, bytes):
-        return value.decode("utf-8", "replace")
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    return f"{value:f}" if isinstance(value, float) else str(value)
-
-
-_KEY_START = b"tokenizer."
-"""The keys behind the long lists of strings begin with it: the lists are those of the tokenizer."""
-_KEY = re.compile(rb"[a-z0-9_.]+")
-_LONG_LIST = 2000
-"""Strings; a shorter list is read one by one."""
-_LENGTH_BYTES = 8
-_MAX_KEY_BYTES = 256
-_MAX_VALUE_TYPE = 12
-_MAX_LIST_BYTES = 1 << 26
-"""Of a vocabulary's texts or merges; the largest of today have ten megabytes. The tensors are not searched."""
-_U64, _U32 = struct.Struct("<Q").unpack_from, struct.Struct("<I").unpack_from
-_SHAPES = [struct.Struct(f"<{dimensions}QIQ") for dimensions in range(5)]
-"""What follows the number of dimensions: the extents, the type, the offset."""
-
-
-class QuickHeaderReader(HeaderReader):
-    """A header reader that finds the end of a long list of strings by the key behind it.
-
-    A list of strings has no length in bytes, so that reading it takes a step for each of some hundred thousand
-    strings. Attributes: ``elements_by_type``, how many weights each ggml type has; ``has_chat_template``.
-    """
-
-    def __init__(self, data: mmap.mmap) -> None:
-        super().__init__(data)
-        self.elements_by_type: Counter[int] = Counter()
-        self._jumps = True
-
-    @property
-    def has_chat_template(self) -> bool:
-        """True if the file holds a template for chats."""
-        return bool(self.values.get("tokenizer.chat_template"))
-
-    def bytes_needed(self) -> int:
-        """How many bytes the file must have at least. Raises ``DamagedError``."""
-        try:
-            return self._bytes_needed()
-        except DamagedError:  # the file is damaged, or a string of the vocabulary looked like a key
-            self._jumps = False
-            self._offset = 4
-            self.values.clear()
-            self.elements_by_type.clear()
-            return self._bytes_needed()
-
-    def _bytes_needed(self) -> int:
-        self._read_counts_and_metadata()
-        needed = self._file_bytes(self._tensor_ends())
-        if self._jumps and needed > len(self._data):
-            raise DamagedError("it is not whole")
-        return needed
-
-    def _skip_strings(self, key: str, count: int) -> None:
-        if not self._jumps or count < _LONG_LIST or not self._jump(self._offset + count * _LENGTH_BYTES):
-            super()._skip_strings(key, count)
-
-    def _jump(self, start: int) -> bool:
-        """Go to the next key from ``start`` on; False, and no step, if there is none."""
-        data, end = self._data, min(len(self._data), start + _MAX_LIST_BYTES)
-        found = data.find(_KEY_START, start, end)
-        while found >= 0:
-            (length,) = _U64(data, found - _LENGTH_BYTES)
-            behind = found + length
-            if len(_KEY_START) < length <= _MAX_KEY_BYTES and behind + 4 <= end:
-                is_key = _KEY.fullmatch(data, found, behind) is not None
-                if is_key and _U32(data, behind)[0] <= _MAX_VALUE_TYPE:
-                    self._offset = found - _LENGTH_BYTES
-                    return True
-            found = data.find(_KEY_START, found + 1, end)
-        return False
-
-    def _tensor_ends(self) -> int:
-        """Read all tensor descriptions; returns where the last one's data end, from the start of all data.
-
-        Tensors that do not follow each other show, after a jump, that it went to a wrong place.
-        """
-        data, offset, end = self._data, self._offset, 0
-        elements_by_type, alignment = self.elements_by_type, self._alignment_bytes()
-        try:
-            for _ in range(self.tensor_count):
-                offset += _LENGTH_BYTES + _U64(data, offset)[0]
-                shape = _SHAPES[_U32(data, offset)[0]]
-                *extents, type_number, start = shape.unpack_from(data, offset + 4)
-                if self._jumps and start != -(-end // alignment) * alignment:
-                    raise DamagedError("its tensors do not follow each other")
-                offset += 4 + shape.size
-                elements = 1
-                for extent in extents:
-                    elements *= extent
-                elements_by_type[type_number] += elements
-                block_elements, block_bytes = TENSOR_TYPES.get(type_number, (1, 0))
-                end = max(end, start + elements // block_elements * block_bytes)
-        except (struct.error, IndexError, OverflowError):
-            raise DamagedError("the descriptions of its tensors are broken") from None
-        self._offset = offset
-        return end

@@ -1,8 +1,7 @@
-"""The models that are on this machine."""
+"""Every model on this machine, from all the folders where tools keep them, and what outputs call a model."""
 
 from __future__ import annotations
 
-import json
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -10,8 +9,23 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from . import folders as locations
-from .folders import REPOSITORY, Report, SystemFolders, bundled_model, read_text, subfolders, time_of_change, walk
+from .folders import (
+    REPOSITORY,
+    Report,
+    SystemFolders,
+    bundled_model,
+    gpt4all_folders,
+    hugging_face_folders,
+    jan_folders,
+    llama_cpp_folders,
+    lm_studio_folders,
+    ollama_folders,
+    read_json,
+    read_text,
+    subfolders,
+    time_of_change,
+    walk,
+)
 from .names import choose_file, is_model_name, part_paths, quantization_tag
 
 
@@ -42,187 +56,6 @@ class ModelEntry:
     def advice_if_missing(self) -> str:
         """Advice for a missing file; only Ollama's models are listed without one."""
         return f"`ollama pull {self.name.removeprefix('ollama:')}` downloads it"
-
-
-_MODEL_PATH = re.compile(r"^model_path:\s*[\"']?(.+?)[\"']?\s*$", re.MULTILINE)
-"""In the model.yml of a model of Jan."""
-
-
-class FoundFile(NamedTuple):
-    """A model below a folder. ``relative``: its path from there, with slashes; ``parts``: all files that exist."""
-
-    relative: str
-    path: Path
-    parts: tuple[Path, ...]
-
-
-def find_in_folder(folder: Path, report: Report) -> Iterator[FoundFile]:
-    """Yield the models below a folder, sorted; all parts of one model are one. Links are followed once."""
-    seen: set[Path] = set()
-    for directory, files in walk(folder, report):
-        for name in files:
-            path = directory / name
-            if path in seen or not is_model_name(name) or not path.is_file():
-                continue
-            parts = tuple(part for part in part_paths(path) if part.is_file())
-            seen.update(parts)
-            yield FoundFile(parts[0].relative_to(folder).as_posix(), parts[0], parts)
-
-
-def find_in_hub_cache(cache: Path, report: Report) -> Iterator[ModelEntry]:
-    """Yield the models in a folder with the layout of Hugging Face's cache."""
-    for folder in subfolders(cache, report):
-        if folder.name.startswith(REPOSITORY):
-            repository = folder.name[len(REPOSITORY) :].replace("--", "/")
-            files = repository_files(folder, report)
-            for file in files.values():
-                yield ModelEntry(
-                    _hub_name(repository, file.relative, files), "Hugging Face", file.path, file.parts
-                )
-
-
-def repository_folder(cache: Path, repository: str) -> Path:
-    """Return the folder of a repository ``USER/REPO`` in Hugging Face's cache."""
-    return cache / (REPOSITORY + repository.replace("/", "--"))
-
-
-def repository_files(folder: Path, report: Report) -> Mapping[str, FoundFile]:
-    """Return the models of a repository in Hugging Face's cache by their paths in it.
-
-    The snapshot of ``main`` counts first. Files that only an older one has are added.
-    """
-    snapshots = folder / "snapshots"
-    current = read_text(folder / "refs" / "main").strip()
-    newest_first = sorted(subfolders(snapshots, report), key=time_of_change, reverse=True)
-    files: dict[str, FoundFile] = {}
-    for snapshot in sorted(newest_first, key=lambda path: path.name != current):
-        for file in find_in_folder(snapshot, report):
-            known = files.get(file.relative)
-            if known is None or len(known.parts) < len(file.parts):
-                files[file.relative] = file
-    return files
-
-
-def find_in_lm_studio(folder: Path, report: Report) -> Iterator[ModelEntry]:
-    """Yield LM Studio's models, which lie in ``PUBLISHER/MODEL/FILE.gguf``."""
-    by_model: dict[str, list[FoundFile]] = {}
-    for file in find_in_folder(folder, report):
-        model = "/".join(file.relative.split("/")[:-1][:2])
-        by_model.setdefault(model or _stem(file.relative), []).append(file)
-    for model, files in by_model.items():
-        tags = [quantization_tag(file.path.name) for file in files]
-        for file, tag in zip(files, tags, strict=True):
-            is_known_by_tag = bool(tag) and tags.count(tag) == 1
-            suffix = (
-                "" if len(files) == 1 else f"@{tag.lower()}" if is_known_by_tag else f"/{_stem(file.path.name)}"
-            )
-            yield ModelEntry(f"lmstudio:{model}{suffix}", "LM Studio", file.path, file.parts)
-
-
-def find_in_jan(folder: Path, report: Report) -> Iterator[ModelEntry]:
-    """Yield Jan's models: each lies in a folder that has its name, or its model.yml says where it is."""
-    data = folder.parent.parent
-    named: set[Path] = set()
-    for directory, files in walk(folder, report):
-        if "model.yml" not in files:
-            continue
-        match = _MODEL_PATH.search(read_text(directory / "model.yml"))
-        path = data / match[1] if match else directory / "model.gguf"
-        if path.is_file() and is_model_name(path.name):
-            parts = tuple(part for part in part_paths(path) if part.is_file())
-            named.update(parts)
-            yield ModelEntry(directory.relative_to(folder).as_posix(), "Jan", parts[0], parts)
-    for file in find_in_folder(folder, report):
-        if file.path in named:
-            continue
-        name = file.relative.rpartition("/")[0] if _stem(file.path.name) == "model" else _stem(file.path.name)
-        yield ModelEntry(name or _stem(file.path.name), "Jan", file.path, file.parts)
-
-
-def find_plain(folder: Path, source: str, report: Report) -> Iterator[ModelEntry]:
-    """Yield the models of a folder by the names of their files."""
-    for file in find_in_folder(folder, report):
-        yield ModelEntry(_stem(file.path.name), source, file.path, file.parts)
-
-
-def _stem(name: str) -> str:
-    return name[: -len(".gguf")] if name.lower().endswith(".gguf") else name
-
-
-def _hub_name(repository: str, relative: str, files: Iterable[str]) -> str:
-    tag = quantization_tag(relative.rpartition("/")[2])
-    is_chosen = bool(tag) and choose_file(files, tag) == relative
-    return f"hf:{repository}:{tag}" if is_chosen else f"hf:{repository}/{relative}"
-
-
-_ROOTS = ("manifests", "manifest-v2")
-_DEFAULTS = ("registry.ollama.ai/library/", "ollama.com/library/", "registry.ollama.ai/", "ollama.com/")
-"""What Ollama leaves out when it shows a name."""
-_MODEL = "application/vnd.ollama.image.model"
-_SETTINGS = "application/vnd.ollama.image.params"
-_DIGEST = re.compile(r"sha256[:-]([0-9a-fA-F]{64})")
-
-
-def find_in_ollama(root: Path, report: Report) -> Iterator[ModelEntry]:
-    """Yield Ollama's models: each manifest names the blob of its GGUF file, which may be missing."""
-    names: set[str] = set()
-    for manifests in (root / name for name in _ROOTS):
-        for directory, files in walk(manifests, report):
-            parent = directory.relative_to(manifests).as_posix()
-            if parent.count("/") != 2:  # host/namespace/model, and the tags as files in it
-                continue
-            for tag in files:
-                entry = _ollama_entry(root, f"{parent}:{tag}", _read_object(directory / tag))
-                if entry is not None and entry.name not in names:
-                    names.add(entry.name)
-                    yield entry
-
-
-def _ollama_entry(root: Path, full_name: str, manifest: Any) -> ModelEntry | None:
-    layers = _ollama_layers(root, manifest)
-    digests = {layer.get("mediaType"): layer.get("digest") for layer in reversed(layers)}
-    path = _blob(root, digests.get(_MODEL), is_needed=True)
-    if path is None:
-        return None
-    name = next((full_name[len(start) :] for start in _DEFAULTS if full_name.startswith(start)), full_name)
-    parts = (path,) if path.is_file() else ()
-    return ModelEntry(f"ollama:{name}", "Ollama", path, parts, _blob(root, digests.get(_SETTINGS)))
-
-
-def _ollama_layers(root: Path, manifest: Any) -> list[Mapping[str, Any]]:
-    """The layers of a manifest; of a list of manifests, those of the first one with a GGUF file."""
-    if not isinstance(manifest, dict):
-        return []
-    children = manifest.get("manifests")
-    if isinstance(children, list):
-        for child in children:
-            if isinstance(child, dict) and not child.get("layers"):
-                blob = _blob(root, child.get("digest"))
-                child = None if blob is None else _read_object(blob)  # noqa: PLW2901 - the manifest that it names
-            layers = _ollama_layers(root, child)
-            if any(layer.get("mediaType") == _MODEL for layer in layers):
-                return layers
-        return []
-    listed = manifest.get("layers")
-    return [layer for layer in listed if isinstance(layer, dict)] if isinstance(listed, list) else []
-
-
-def _blob(root: Path, digest: object, *, is_needed: bool = False) -> Path | None:
-    """The file of a digest; None if there is none. ``is_needed``: where it should lie, if it is missing."""
-    match = _DIGEST.fullmatch(digest) if isinstance(digest, str) else None
-    if match is None:
-        return None
-    names = (f"sha256-{match[1]}", f"sha256:{match[1]}")  # versions before 0.1.33 wrote the colon
-    paths = [root / "blobs" / name for name in names]
-    return next((path for path in paths if path.is_file()), paths[0] if is_needed else None)
-
-
-def _read_object(path: Path) -> Any:
-    """The JSON in a file; None if it cannot be read."""
-    try:
-        return json.loads(read_text(path))
-    except (ValueError, RecursionError):
-        return None
 
 
 def list_models(
@@ -273,48 +106,48 @@ def tool_folders() -> list[Path]:
     """Return the folders of other tools in which models are looked for; they need not exist."""
     system = current_system()
     return [
-        *locations.hugging_face_folders(system),
-        *locations.ollama_folders(system),
-        *locations.lm_studio_folders(system),
-        *locations.llama_cpp_folders(system),
-        *locations.gpt4all_folders(system),
-        *locations.jan_folders(system),
+        *hugging_face_folders(system),
+        *ollama_folders(system),
+        *lm_studio_folders(system),
+        *llama_cpp_folders(system),
+        *gpt4all_folders(system),
+        *jan_folders(system),
     ]
 
 
 def find_of_ollama(system: SystemFolders, report: Report) -> Iterator[ModelEntry]:
     """Yield the models of Ollama."""
-    for folder in _unique(locations.ollama_folders(system)):
-        yield from find_in_ollama(folder, report)
+    for folder in _unique(ollama_folders(system)):
+        yield from _find_in_ollama(folder, report)
 
 
 def find_of_lm_studio(system: SystemFolders, report: Report) -> Iterator[ModelEntry]:
     """Yield the models of LM Studio."""
-    for folder in _unique(locations.lm_studio_folders(system)):
-        yield from find_in_lm_studio(folder, report)
+    for folder in _unique(lm_studio_folders(system)):
+        yield from _find_in_lm_studio(folder, report)
 
 
 def find_of_hugging_face(system: SystemFolders, report: Report) -> Iterator[ModelEntry]:
     """Yield the models in Hugging Face's cache."""
-    for folder in _unique(locations.hugging_face_folders(system)):
-        yield from find_in_hub_cache(folder, report)
+    for folder in _unique(hugging_face_folders(system)):
+        yield from _find_in_hub_cache(folder, report)
 
 
 def _find(system: SystemFolders, folders: list[Path], report: Report) -> Iterator[ModelEntry]:
     yield from find_of_hugging_face(system, report)
     yield from find_of_ollama(system, report)
     yield from find_of_lm_studio(system, report)
-    for folder in _unique(locations.llama_cpp_folders(system)):
-        yield from find_plain(folder, "llama.cpp", report)
-    for folder in _unique(locations.gpt4all_folders(system)):
-        yield from find_plain(folder, "GPT4All", report)
-    for folder in _unique(locations.jan_folders(system)):
-        yield from find_in_jan(folder, report)
+    for folder in _unique(llama_cpp_folders(system)):
+        yield from _find_plain(folder, "llama.cpp", report)
+    for folder in _unique(gpt4all_folders(system)):
+        yield from _find_plain(folder, "GPT4All", report)
+    for folder in _unique(jan_folders(system)):
+        yield from _find_in_jan(folder, report)
     for folder in _unique(folders):
         if not folder.is_dir():
             report(f"model_folders: {folder}: there is no such folder")
-        yield from find_in_hub_cache(folder, report)
-        yield from find_plain(folder, str(folder), report)
+        yield from _find_in_hub_cache(folder, report)
+        yield from _find_plain(folder, str(folder), report)
     bundled = bundled_model()
     if bundled is not None and bundled.is_file():
         yield ModelEntry(bundled.stem, "bundled", bundled, (bundled,))
@@ -336,8 +169,178 @@ def _identity(path: Path) -> object:
     return status.st_dev, status.st_ino
 
 
-_BLOB = re.compile(r"sha256[-:][0-9a-fA-F]{64}")
-"""The name of a file in Ollama's store."""
+class FoundFile(NamedTuple):
+    """A model below a folder. ``relative``: its path from there, with slashes; ``parts``: all files that exist."""
+
+    relative: str
+    path: Path
+    parts: tuple[Path, ...]
+
+
+def find_in_folder(folder: Path, report: Report) -> Iterator[FoundFile]:
+    """Yield the models below a folder, sorted; all parts of one model are one. Links are followed once."""
+    seen: set[Path] = set()
+    for directory, files in walk(folder, report):
+        for name in files:
+            path = directory / name
+            if path in seen or not is_model_name(name) or not path.is_file():
+                continue
+            parts = tuple(part for part in part_paths(path) if part.is_file())
+            seen.update(parts)
+            yield FoundFile(parts[0].relative_to(folder).as_posix(), parts[0], parts)
+
+
+def _find_in_hub_cache(cache: Path, report: Report) -> Iterator[ModelEntry]:
+    """Yield the models in a folder with the layout of Hugging Face's cache."""
+    for folder in subfolders(cache, report):
+        if folder.name.startswith(REPOSITORY):
+            repository = folder.name[len(REPOSITORY) :].replace("--", "/")
+            files = repository_files(folder, report)
+            for file in files.values():
+                yield ModelEntry(
+                    _hub_name(repository, file.relative, files), "Hugging Face", file.path, file.parts
+                )
+
+
+def repository_folder(cache: Path, repository: str) -> Path:
+    """Return the folder of a repository ``USER/REPO`` in Hugging Face's cache."""
+    return cache / (REPOSITORY + repository.replace("/", "--"))
+
+
+def repository_files(folder: Path, report: Report) -> Mapping[str, FoundFile]:
+    """Return the models of a repository in Hugging Face's cache by their paths in it.
+
+    The snapshot of ``main`` counts first. Files that only an older one has are added.
+    """
+    snapshots = folder / "snapshots"
+    current = read_text(folder / "refs" / "main").strip()
+    newest_first = sorted(subfolders(snapshots, report), key=time_of_change, reverse=True)
+    files: dict[str, FoundFile] = {}
+    for snapshot in sorted(newest_first, key=lambda path: path.name != current):
+        for file in find_in_folder(snapshot, report):
+            known = files.get(file.relative)
+            if known is None or len(known.parts) < len(file.parts):
+                files[file.relative] = file
+    return files
+
+
+def _find_in_lm_studio(folder: Path, report: Report) -> Iterator[ModelEntry]:
+    """Yield LM Studio's models, which lie in ``PUBLISHER/MODEL/FILE.gguf``."""
+    by_model: dict[str, list[FoundFile]] = {}
+    for file in find_in_folder(folder, report):
+        model = "/".join(file.relative.split("/")[:-1][:2])
+        by_model.setdefault(model or _stem(file.relative), []).append(file)
+    for model, files in by_model.items():
+        tags = [quantization_tag(file.path.name) for file in files]
+        for file, tag in zip(files, tags, strict=True):
+            is_known_by_tag = bool(tag) and tags.count(tag) == 1
+            suffix = (
+                "" if len(files) == 1 else f"@{tag.lower()}" if is_known_by_tag else f"/{_stem(file.path.name)}"
+            )
+            yield ModelEntry(f"lmstudio:{model}{suffix}", "LM Studio", file.path, file.parts)
+
+
+_MODEL_PATH = re.compile(r"^model_path:\s*[\"']?(.+?)[\"']?\s*$", re.MULTILINE)
+"""In the model.yml of a model of Jan."""
+
+
+def _find_in_jan(folder: Path, report: Report) -> Iterator[ModelEntry]:
+    """Yield Jan's models: each lies in a folder that has its name, or its model.yml says where it is."""
+    data = folder.parent.parent
+    named: set[Path] = set()
+    for directory, files in walk(folder, report):
+        if "model.yml" not in files:
+            continue
+        match = _MODEL_PATH.search(read_text(directory / "model.yml"))
+        path = data / match[1] if match else directory / "model.gguf"
+        if path.is_file() and is_model_name(path.name):
+            parts = tuple(part for part in part_paths(path) if part.is_file())
+            named.update(parts)
+            yield ModelEntry(directory.relative_to(folder).as_posix(), "Jan", parts[0], parts)
+    for file in find_in_folder(folder, report):
+        if file.path in named:
+            continue
+        name = file.relative.rpartition("/")[0] if _stem(file.path.name) == "model" else _stem(file.path.name)
+        yield ModelEntry(name or _stem(file.path.name), "Jan", file.path, file.parts)
+
+
+def _find_plain(folder: Path, source: str, report: Report) -> Iterator[ModelEntry]:
+    """Yield the models of a folder by the names of their files."""
+    for file in find_in_folder(folder, report):
+        yield ModelEntry(_stem(file.path.name), source, file.path, file.parts)
+
+
+def _stem(name: str) -> str:
+    return name[: -len(".gguf")] if name.lower().endswith(".gguf") else name
+
+
+def _hub_name(repository: str, relative: str, files: Iterable[str]) -> str:
+    tag = quantization_tag(relative.rpartition("/")[2])
+    is_chosen = bool(tag) and choose_file(files, tag) == relative
+    return f"hf:{repository}:{tag}" if is_chosen else f"hf:{repository}/{relative}"
+
+
+_ROOTS = ("manifests", "manifest-v2")
+_DEFAULTS = ("registry.ollama.ai/library/", "ollama.com/library/", "registry.ollama.ai/", "ollama.com/")
+"""What Ollama leaves out when it shows a name."""
+_MODEL = "application/vnd.ollama.image.model"
+_SETTINGS = "application/vnd.ollama.image.params"
+_DIGEST = re.compile(r"sha256[:-]([0-9a-fA-F]{64})")
+"""A digest in a manifest, and the name of a file in Ollama's store."""
+
+
+def _find_in_ollama(root: Path, report: Report) -> Iterator[ModelEntry]:
+    """Yield Ollama's models: each manifest names the blob of its GGUF file, which may be missing."""
+    names: set[str] = set()
+    for manifests in (root / name for name in _ROOTS):
+        for directory, files in walk(manifests, report):
+            parent = directory.relative_to(manifests).as_posix()
+            if parent.count("/") != 2:  # host/namespace/model, and the tags as files in it
+                continue
+            for tag in files:
+                entry = _ollama_entry(root, f"{parent}:{tag}", read_json(directory / tag))
+                if entry is not None and entry.name not in names:
+                    names.add(entry.name)
+                    yield entry
+
+
+def _ollama_entry(root: Path, full_name: str, manifest: Any) -> ModelEntry | None:
+    layers = _ollama_layers(root, manifest)
+    digests = {layer.get("mediaType"): layer.get("digest") for layer in reversed(layers)}
+    path = _blob(root, digests.get(_MODEL), is_needed=True)
+    if path is None:
+        return None
+    name = next((full_name[len(start) :] for start in _DEFAULTS if full_name.startswith(start)), full_name)
+    parts = (path,) if path.is_file() else ()
+    return ModelEntry(f"ollama:{name}", "Ollama", path, parts, _blob(root, digests.get(_SETTINGS)))
+
+
+def _ollama_layers(root: Path, manifest: Any) -> list[Mapping[str, Any]]:
+    """The layers of a manifest; of a list of manifests, those of the first one with a GGUF file."""
+    if not isinstance(manifest, dict):
+        return []
+    children = manifest.get("manifests")
+    if isinstance(children, list):
+        for child in children:
+            if isinstance(child, dict) and not child.get("layers"):
+                blob = _blob(root, child.get("digest"))
+                child = None if blob is None else read_json(blob)  # noqa: PLW2901 - the manifest that it names
+            layers = _ollama_layers(root, child)
+            if any(layer.get("mediaType") == _MODEL for layer in layers):
+                return layers
+        return []
+    listed = manifest.get("layers")
+    return [layer for layer in listed if isinstance(layer, dict)] if isinstance(listed, list) else []
+
+
+def _blob(root: Path, digest: object, *, is_needed: bool = False) -> Path | None:
+    """The file of a digest; None if there is none. ``is_needed``: where it should lie, if it is missing."""
+    match = _DIGEST.fullmatch(digest) if isinstance(digest, str) else None
+    if match is None:
+        return None
+    names = (f"sha256-{match[1]}", f"sha256:{match[1]}")  # versions before 0.1.33 wrote the colon
+    paths = [root / "blobs" / name for name in names]
+    return next((path for path in paths if path.is_file()), paths[0] if is_needed else None)
 
 
 def model_name(path: Path) -> str:
@@ -345,7 +348,7 @@ def model_name(path: Path) -> str:
 
     Ollama names files by their digests, and in its manifests. Of several names, this is the shortest.
     """
-    if _BLOB.fullmatch(path.name) and path.parent.name == "blobs":
-        names = [entry.name for entry in find_in_ollama(path.parents[1], lambda _: None) if entry.path == path]
+    if _DIGEST.fullmatch(path.name) and path.parent.name == "blobs":
+        names = [entry.name for entry in _find_in_ollama(path.parents[1], lambda _: None) if entry.path == path]
         return min(names, key=lambda name: (len(name), name), default=path.name)
     return path.stem

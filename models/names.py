@@ -1,4 +1,6 @@
-"""What the name of a model file says: its parts and its quantization."""
+"""What the name of a model file says: its part of a model, as in ``NAME-00001-of-00003.gguf``, and its
+quantization.
+"""
 
 from __future__ import annotations
 
@@ -72,7 +74,7 @@ _TENSOR_TYPES = {
     20: "IQ4_NL", 21: "IQ3_S", 22: "IQ2_S", 23: "IQ4_XS", 24: "I8", 25: "I16", 26: "I32", 27: "I64", 28: "F64",
     29: "IQ1_M", 30: "BF16", 34: "TQ1_0", 35: "TQ2_0", 39: "MXFP4", 40: "NVFP4", 41: "Q1_0",
 }  # fmt: skip
-PREFERRED_TAGS = ("Q4_K_M", "Q8_0")
+_PREFERRED_TAGS = ("Q4_K_M", "Q8_0")
 """What llama.cpp takes of a repository if no quantisation is named, in this order; then the first file."""
 _TAG = re.compile(r"[-.]([A-Za-z0-9_]+)$")
 _OTHER_FILES = ("mmproj", "imatrix", "mtp-", "eagle3-", "dflash-", "dspark-")
@@ -112,7 +114,7 @@ def is_model_name(path: str) -> bool:
 def choose_file(paths: Iterable[str], tag: str | None) -> str | None:
     """Return the file of a repository that llama.cpp's ``-hf USER/REPO[:TAG]`` takes; None if none fits.
 
-    A tag fits where it stands in the path before a ``.`` or a ``-``, in any case. Without a tag, `PREFERRED_TAGS`
+    A tag fits where it stands in the path before a ``.`` or a ``-``, in any case. Without a tag, `_PREFERRED_TAGS`
     count, and then the first file. Of a split model this is the first part.
 
     Args:
@@ -120,7 +122,7 @@ def choose_file(paths: Iterable[str], tag: str | None) -> str | None:
         tag: The quantisation; None for the preferred ones.
     """
     candidates = [path for path in paths if is_model_name(path) and _is_first_part(path)]
-    for wanted in (tag,) if tag else PREFERRED_TAGS:
+    for wanted in (tag,) if tag else _PREFERRED_TAGS:
         pattern = re.compile(re.escape(wanted) + "[.-]", re.IGNORECASE)
         for path in candidates:
             if pattern.search(path):

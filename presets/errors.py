@@ -1,4 +1,4 @@
-"""Errors of presets, and the names that are near a wrong one."""
+"""Errors of presets, and the names that are near a wrong one. It imports little: a search for presets needs it."""
 
 from __future__ import annotations
 

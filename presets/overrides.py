@@ -1,4 +1,9 @@
-"""What one flag or arrangement does to a chain."""
+"""What a single flag does to a chain: a parameter of a step that it sets, or an arrangement of the steps.
+
+A parameter is set by a flag of its own or by ``--set``. llama.cpp's ``--samplers``, ``--mirostat`` and
+``--adaptive-target`` arrange: they say which steps a chain has, and in which order. An order has llama.cpp's
+own notation: names joined by semicolons, or letters.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +45,7 @@ class Override:
 
 
 @dataclass(frozen=True)
-class StepTarget:
+class _StepTarget:
     """A parameter of a step.
 
     Attributes:
@@ -70,7 +75,7 @@ def parse_set(text: str) -> Override:
     if not sign or not name:
         raise PresetError(f"--set {text}: write name.parameter=value, such as top_k.k=20 or seed=7")
     origin = f"--set {name}"
-    target = setting_of(name) or str(step_target(name, origin))
+    target = setting_of(name) or str(_step_target(name, origin))
     return Override(origin, target, parse_yaml_scalar(value, origin))
 
 
@@ -80,7 +85,7 @@ def setting_of(target: str) -> str | None:
     return name if name in SETTINGS else None
 
 
-def step_target(text: str, origin: str) -> StepTarget:
+def _step_target(text: str, origin: str) -> _StepTarget:
     """Return the step and the parameter that a target names.
 
     Raises ``PresetError`` that begins with ``origin``, for another form, an unknown sampler, and a sampler that
@@ -96,7 +101,7 @@ def step_target(text: str, origin: str) -> StepTarget:
     parameter = match["parameter"].strip().replace("-", "_") if match["parameter"] else cls.about.main
     if parameter is None and cls.model_fields:
         raise PresetError(f"{origin}: say which parameter of {cls.about.name}: {', '.join(cls.model_fields)}")
-    return StepTarget(cls.about.name, int(match["occurrence"]) if match["occurrence"] else None, parameter)
+    return _StepTarget(cls.about.name, int(match["occurrence"]) if match["occurrence"] else None, parameter)
 
 
 Steps = Sequence[StepSpec]
@@ -120,7 +125,7 @@ def override_step(steps: Steps, override: Override) -> list[StepSpec]:
     - the chain ends in a step such as greedy, which would ignore the sampler.
     """
     origin = override.origin
-    target = _redirect(steps, step_target(override.target, origin))
+    target = _redirect(steps, _step_target(override.target, origin))
     steps = _convert(steps, target)
     position = _find_position(steps, target, origin)
     if target.parameter is None:
@@ -134,7 +139,7 @@ def override_step(steps: Steps, override: Override) -> list[StepSpec]:
     return [*steps[:position], changed, *steps[position + 1 :]]
 
 
-def _redirect(steps: Steps, target: StepTarget) -> StepTarget:
+def _redirect(steps: Steps, target: _StepTarget) -> _StepTarget:
     """Return the target in the chain's step that stands for the target's sampler, or else the target itself.
 
     As in llama.cpp, temperature and dynatemp are one step, and its mirostat flags set either version.
@@ -149,7 +154,7 @@ def _redirect(steps: Steps, target: StepTarget) -> StepTarget:
     return replace(target, name=about.name, parameter=parameter)
 
 
-def _convert(steps: Steps, target: StepTarget) -> Steps:
+def _convert(steps: Steps, target: _StepTarget) -> Steps:
     """Turn the chain's only step of the target's family into the target, if the target stands for it."""
     family = _of_family(steps, target)
     about = find_sampler(target.name).about
@@ -166,13 +171,17 @@ def _convert(steps: Steps, target: StepTarget) -> Steps:
     return [converted if step is former else step for step in steps]
 
 
-def _of_family(steps: Steps, target: StepTarget) -> list[StepSpec]:
+def _of_family(steps: Steps, target: _StepTarget) -> list[StepSpec]:
     """Return the steps of the target's family; none if it has no family."""
     family = find_sampler(target.name).about.family
-    return [step for step in steps if family and step.sampler.about.family == family]
+    return [step for step in steps if _is_of_family(step, family)]
 
 
-def _find_position(steps: Steps, target: StepTarget, origin: str) -> int | None:
+def _is_of_family(step: StepSpec, family: str) -> bool:
+    return bool(family) and step.sampler.about.family == family
+
+
+def _find_position(steps: Steps, target: _StepTarget, origin: str) -> int | None:
     """Return the position of the target's step; None if the chain has none of that name."""
     positions = [number for number, step in enumerate(steps) if step.name == target.name]
     if target.occurrence is not None:
@@ -195,7 +204,7 @@ def _times(count: int) -> str:
     return {1: "once", 2: "twice"}.get(count, f"{count} times")
 
 
-def _switch(steps: Steps, target: StepTarget, position: int | None, override: Override) -> list[StepSpec]:
+def _switch(steps: Steps, target: _StepTarget, position: int | None, override: Override) -> list[StepSpec]:
     """Put in a step without parameters, or take it out.
 
     Args:
@@ -210,8 +219,7 @@ def _switch(steps: Steps, target: StepTarget, position: int | None, override: Ov
     if is_on == (position is not None):
         return list(steps)
     if position is None:
-        step = StepSpec(make_step(target.name, {}, override.origin), {}, override.origin)
-        return _insert(steps, step, override.origin)
+        return _insert(steps, _new_step(target.name, override.origin), override.origin)
     if steps[position].sampler.about.selects:
         raise PresetError(
             f"{override.origin}: {target.name} selects the token; choose another preset or give a --chain"
@@ -223,7 +231,7 @@ def _insert(steps: Steps, new: StepSpec, origin: str) -> list[StepSpec]:
     """Put a step before the first one of a later stage, or else before the one that selects."""
     about = new.sampler.about
     if about.selects:
-        raise PresetError(other_selector_message(origin, new.name, steps))
+        raise PresetError(_other_selector_message(origin, new.name, steps))
     position = len(steps) - 1
     if about.stage is not None:
         is_first = about.stage <= Stage.IGNORE_EOS  # in front of steps without a stage, too
@@ -237,7 +245,7 @@ def _is_later(step: StepSpec, stage: int) -> bool:
     return step.sampler.about.stage is not None and step.sampler.about.stage > stage
 
 
-def other_selector_message(origin: str, name: str, steps: Steps) -> str:
+def _other_selector_message(origin: str, name: str, steps: Steps) -> str:
     """Return the message about a selecting step that is not the one at the end of the chain."""
     flag = _SELECTING_FLAGS.get(origin)
     advice = f"add {flag}" if flag else f"choose another preset or give a --chain that ends in {name}"
@@ -266,6 +274,80 @@ def _change(step: StepSpec, parameter: str, override: Override) -> StepSpec:
     given: dict[str, Any] = {name: getattr(step.sampler, name) for name in step.sampler.model_fields_set}
     sampler = make_step(step.name, {**given, parameter: value}, override.origin, parameter)
     return replace(step, sampler=sampler, origins={**step.origins, parameter: origin})
+
+
+_MIROSTAT_VERSIONS = {1: "mirostat", 2: "mirostat_v2"}
+"""The values of llama.cpp's ``--mirostat``."""
+
+
+@dataclass(frozen=True)
+class Arrangement:
+    """Which steps a chain shall have, and which one shall select.
+
+    Attributes:
+        origin: the flag that asks for it.
+        names: the samplers before the selecting one, in this order; None: as they are.
+        selector: the sampler that selects; None: as it is.
+        optional: True if a step of ``names`` that the chain lacks is not put in.
+        replaces: only a selector of this family is replaced; empty: any.
+    """
+
+    origin: str
+    names: tuple[str, ...] | None = None
+    selector: str | None = None
+    optional: bool = False
+    replaces: str = ""
+
+
+def arrange_by_samplers(text: str, origin: str = "--samplers") -> Arrangement:
+    """llama.cpp's ``--samplers "top_k;top_p;temperature"``, or its letters. Raises ``PresetError``.
+
+    ``origin``: the flag as it was typed.
+    """
+    names = read_sequence(text, origin)
+    selectors = [name for name in names if find_sampler(name).about.selects]
+    steps = tuple(name for name in names if name not in selectors)
+    return Arrangement(origin, steps, selectors[-1] if selectors else None)
+
+
+def arrange_by_mirostat(version: int) -> Arrangement:
+    """llama.cpp's ``--mirostat``: of the other samplers only the temperature stays; 0 removes mirostat."""
+    if version == 0:
+        return Arrangement("--mirostat", selector="dist", replaces="mirostat")
+    return Arrangement("--mirostat", ("temperature",), _MIROSTAT_VERSIONS[version], optional=True)
+
+
+def arrange_by_adaptive_p() -> Arrangement:
+    """``--adaptive-target``: the chain draws by adaptive_p."""
+    return Arrangement("--adaptive-target", selector="adaptive_p")
+
+
+def replace_selector(steps: Steps, arrangement: Arrangement) -> list[StepSpec]:
+    """Return the steps with the selector asked for. Raises ``PresetError`` if a --chain named another."""
+    last, name = steps[-1], arrangement.selector
+    if name in (None, last.name) or arrangement.replaces not in ("", last.sampler.about.family):
+        return list(steps)
+    if last.origin == "--chain":
+        raise PresetError(_other_selector_message(arrangement.origin, name, steps))
+    return [*steps[:-1], _new_step(name, arrangement.origin)]
+
+
+def order_steps(steps: Steps, arrangement: Arrangement) -> list[StepSpec]:
+    """Return the steps asked for, in that order, between the biases and the selector."""
+    if arrangement.names is None:
+        return list(steps)
+    arranged = [step for step in steps[:-1] if step.sampler.about.is_bias]
+    for name in arrangement.names:
+        family = find_sampler(name).about.family
+        present = [step for step in steps[:-1] if step.name == name or _is_of_family(step, family)]
+        if not present and not arrangement.optional:
+            present = [_new_step(name, arrangement.origin)]
+        arranged += present[:1]
+    return [*arranged, steps[-1]]
+
+
+def _new_step(name: str, origin: str) -> StepSpec:
+    return StepSpec.from_origin(make_step(name, {}, origin), origin)
 
 
 _SAMPLERS = (
@@ -326,81 +408,3 @@ def read_sequence(sequence: str, origin: str) -> list[str]:
             known = ", ".join(LLAMA_CPP_SAMPLERS)
             raise PresetError(f"{origin}: {shorten(part)} is not a sampler of llama.cpp; known: {known}")
     return [_BY_NAME[part] for part in parts]
-
-
-_MIROSTAT_VERSIONS = {1: "mirostat", 2: "mirostat_v2"}
-"""The values of llama.cpp's ``--mirostat``."""
-
-
-@dataclass(frozen=True)
-class Arrangement:
-    """Which steps a chain shall have, and which one shall select.
-
-    Attributes:
-        origin: the flag that asks for it.
-        names: the samplers before the selecting one, in this order; None: as they are.
-        selector: the sampler that selects; None: as it is.
-        optional: True if a step of ``names`` that the chain lacks is not put in.
-        replaces: only a selector of this family is replaced; empty: any.
-    """
-
-    origin: str
-    names: tuple[str, ...] | None = None
-    selector: str | None = None
-    optional: bool = False
-    replaces: str = ""
-
-
-def arrange_by_samplers(text: str, origin: str = "--samplers") -> Arrangement:
-    """llama.cpp's ``--samplers "top_k;top_p;temperature"``, or its letters. Raises ``PresetError``.
-
-    ``origin``: the flag as it was typed.
-    """
-    names = read_sequence(text, origin)
-    selectors = [name for name in names if find_sampler(name).about.selects]
-    steps = tuple(name for name in names if name not in selectors)
-    return Arrangement(origin, steps, selectors[-1] if selectors else None)
-
-
-def arrange_by_mirostat(version: int) -> Arrangement:
-    """llama.cpp's ``--mirostat``: of the other samplers only the temperature stays; 0 removes mirostat."""
-    if version == 0:
-        return Arrangement("--mirostat", selector="dist", replaces="mirostat")
-    return Arrangement("--mirostat", ("temperature",), _MIROSTAT_VERSIONS[version], optional=True)
-
-
-def arrange_by_adaptive_p() -> Arrangement:
-    """``--adaptive-target``: the chain draws by adaptive_p."""
-    return Arrangement("--adaptive-target", selector="adaptive_p")
-
-
-def replace_selector(steps: Sequence[StepSpec], arrangement: Arrangement) -> list[StepSpec]:
-    """Return the steps with the selector asked for. Raises ``PresetError`` if a --chain named another."""
-    last, name = steps[-1], arrangement.selector
-    if name in (None, last.name) or arrangement.replaces not in ("", last.sampler.about.family):
-        return list(steps)
-    if last.origin == "--chain":
-        raise PresetError(other_selector_message(arrangement.origin, name, steps))
-    return [*steps[:-1], _new_step(name, arrangement.origin)]
-
-
-def order_steps(steps: Sequence[StepSpec], arrangement: Arrangement) -> list[StepSpec]:
-    """Return the steps asked for, in that order, between the biases and the selector."""
-    if arrangement.names is None:
-        return list(steps)
-    arranged = [step for step in steps[:-1] if step.sampler.about.is_bias]
-    for name in arrangement.names:
-        family = find_sampler(name).about.family
-        present = [step for step in steps[:-1] if step.name == name or _is_of_family(step, family)]
-        if not present and not arrangement.optional:
-            present = [_new_step(name, arrangement.origin)]
-        arranged += present[:1]
-    return [*arranged, steps[-1]]
-
-
-def _is_of_family(step: StepSpec, family: str) -> bool:
-    return bool(family) and step.sampler.about.family == family
-
-
-def _new_step(name: str, origin: str) -> StepSpec:
-    return StepSpec.from_origin(make_step(name, {}, origin), origin)

@@ -1,4 +1,7 @@
-"""The settings of a run, each with its origin: flag, `--set`, preset or default."""
+"""The settings of a run, each with its origin: flag > `--set` > preset > default.
+
+Settings can change while they are in use, as in a chat; each value keeps its origin.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +31,7 @@ from .overrides import (
 from .preset import Preset
 from .yaml_reader import check_table, parse_yaml
 
-MAX_TOKENS = 256
+_MAX_TOKENS = 256
 """How many tokens are made if no setting says otherwise; a length that fits a terminal."""
 _PLACE_IN_LIST = re.compile(r"^\[\d+\]")
 
@@ -122,7 +125,7 @@ def resolve_settings(
         if setting is None:
             steps = override_step(steps, override)
         else:
-            values[setting] = checked_setting(setting, override)
+            values[setting] = _checked_setting(setting, override)
     ignored: list[IgnoredValue] = []
     for arrangement in arrangements:
         arranged = order_steps(steps, arrangement)
@@ -178,7 +181,7 @@ def preset_folder(preset: Preset) -> Path | None:
 
 
 def _default(name: str) -> Any:
-    return {"max_tokens": MAX_TOKENS, "stop": []}.get(name)
+    return {"max_tokens": _MAX_TOKENS, "stop": []}.get(name)
 
 
 def _origin(preset: Preset) -> str:
@@ -214,7 +217,7 @@ def _starting_value(preset: Preset | None, name: str) -> SettingValue:
     return SettingValue(_default(name), "default")
 
 
-def checked_setting(name: str, override: Override) -> SettingValue:
+def _checked_setting(name: str, override: Override) -> SettingValue:
     """Return a setting's value, checked as a preset's would be; None stands for the default.
 
     No token at all is for a single run, which then only reads its prompt; a preset has no use for it.
@@ -236,7 +239,7 @@ def override_settings(settings: Settings, override: Override) -> Settings:
     setting = setting_of(override.target)
     if setting is None:
         return replace(settings, steps=tuple(override_step(settings.steps, override)))
-    changed: dict[str, Any] = {setting: checked_setting(setting, override)}
+    changed: dict[str, Any] = {setting: _checked_setting(setting, override)}
     if setting == "grammar":
         changed["grammar_base"] = None
     return replace(settings, **changed)

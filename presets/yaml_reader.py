@@ -1,4 +1,7 @@
-"""YAML 1.2 within limits; each fault with its line and column."""
+"""YAML 1.2's core schema within limits; each fault is one sentence with line and column.
+
+PyYAML names the states of its parser. Here its messages say what is wrong with the text.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,11 @@ from yaml.reader import ReaderError
 from ..common.files import TextFileError, decode_text_file, read_text_file
 from .errors import PresetError
 
-MAX_VALUES = 100_000
+MAX_FILE_BYTES = 1_000_000
+"""A preset or configuration has a few hundred bytes; a larger file is a mistake."""
+_MAX_DEPTH = 64
+"""To print a value that is nested more deeply exceeds Python's recursion limit."""
+_MAX_VALUES = 100_000
 """The values in a file, keys included. PyYAML takes some 20 µs for each."""
 
 
@@ -28,9 +35,9 @@ class BoundedLoader(yaml.SafeLoader):
     def compose_node(self, parent: Node | None, index: Any) -> Node | None:
         """Return the next node; `parent` and `index` are those of PyYAML's own method."""
         self._value_count += 1
-        if self._value_count > MAX_VALUES:
+        if self._value_count > _MAX_VALUES:
             mark = self.peek_event().start_mark  # type: ignore[no-untyped-call]
-            raise ComposerError(None, None, f"more than {MAX_VALUES} values", mark)
+            raise ComposerError(None, None, f"more than {_MAX_VALUES} values", mark)
         return super().compose_node(parent, index)
 
 
@@ -161,7 +168,7 @@ _IN_WORDS = {
 }
 
 
-def yaml_problem(error: yaml.MarkedYAMLError) -> tuple[str, yaml.Mark | None]:
+def _yaml_problem(error: yaml.MarkedYAMLError) -> tuple[str, yaml.Mark | None]:
     """Return what is wrong, and where that is; messages of our own loaders stay as they are."""
     problem = " ".join((error.problem or error.context or "").split())
     mark = error.problem_mark or error.context_mark
@@ -176,27 +183,14 @@ def yaml_problem(error: yaml.MarkedYAMLError) -> tuple[str, yaml.Mark | None]:
     return ("this is not YAML" if is_of_the_parser else problem), mark
 
 
-MAX_FILE_BYTES = 1_000_000
-"""A preset or configuration has a few hundred bytes; a larger file is a mistake."""
-_MAX_DEPTH = 64
-"""To print a value that is nested more deeply exceeds Python's recursion limit."""
-
-
-def read_yaml(path: Path, origin: str) -> Any:
-    """Return the value of a YAML file; None if it is empty.
-
-    ``origin`` begins each message. Raises ``PresetError`` for a file that is missing, unreadable, a folder,
-    larger than 1 MB or not UTF-8, and, with line and column, for one that is not YAML.
-    """
-    return parse_yaml(read_text(path, origin), origin)
-
-
 def read_table(path: Path, origin: str, empty: dict[Any, Any] | None = None) -> dict[Any, Any]:
     """Return the mapping that a YAML file holds, or ``empty``, if given, for an empty file.
 
-    Raises ``PresetError`` as `read_yaml` does, and for a file that is empty or no mapping at the top.
+    ``origin`` begins each message. Raises ``PresetError`` for a file that is missing, unreadable, a folder,
+    larger than 1 MB or not UTF-8, with line and column for a file that is not YAML, and for a file that is empty
+    or holds something other than a mapping.
     """
-    return check_table(read_yaml(path, origin), origin, empty)
+    return check_table(parse_yaml(read_text(path, origin), origin), origin, empty)
 
 
 def check_table(value: Any, origin: str, empty: dict[Any, Any] | None = None) -> dict[Any, Any]:
@@ -230,7 +224,7 @@ def parse_yaml(text: str, origin: str, loader_class: type[BoundedLoader] = Yaml1
         finally:
             loader.dispose()
     except yaml.MarkedYAMLError as error:
-        problem, mark = yaml_problem(error)
+        problem, mark = _yaml_problem(error)
         where = f"line {mark.line + 1}, column {mark.column + 1}: " if mark else ""
         raise PresetError(f"{origin}: {where}{problem}") from None
     except ReaderError as error:
@@ -246,7 +240,7 @@ def parse_yaml(text: str, origin: str, loader_class: type[BoundedLoader] = Yaml1
 
 
 def read_text(path: Path, origin: str) -> str:
-    """Return the text of a file, without a byte order mark; raises ``PresetError`` as `read_yaml` does."""
+    """Return the text of a file, without a byte order mark; raises ``PresetError`` as `read_table` does."""
     try:
         return read_text_file(path, MAX_FILE_BYTES)
     except TextFileError as error:
@@ -269,8 +263,8 @@ def _check_extent(value: Any, origin: str) -> None:
         count += 1
         if depth > _MAX_DEPTH:
             raise PresetError(f"{origin}: it is nested too deeply")
-        if count > MAX_VALUES:
-            raise PresetError(f"{origin}: it stands for more than {MAX_VALUES} values")
+        if count > _MAX_VALUES:
+            raise PresetError(f"{origin}: it stands for more than {_MAX_VALUES} values")
         if isinstance(item, dict):
             pending.extend((inner, depth + 1) for inner in item.values())
         elif isinstance(item, list):

@@ -1,4 +1,4 @@
-"""A llama_model, and a load that runs beside Python's imports."""
+"""A llama_model behind a class that raises `ModelError`, and a load in a thread while Python does other things."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _METADATA_BYTES = 1024
 """Memory for one metadata text at first; longer ones are read again."""
 
 
-class NativeModelParams:
+class _NativeModelParams:
     """llama.cpp's parameters of a load. Attributes: ``native``, valid while this object lives."""
 
     def __init__(self, options: LoadOptions) -> None:
@@ -68,10 +68,10 @@ class NativeModel:
         self.abort_flag = AbortFlag() if early is None else early.abort_flag
         self.uses_gpu = options.gpu_layers != 0 and bool(lib.llama_supports_gpu_offload())
         self._early = early
-        progress = progress or (lambda _fraction: True)
+        progress = progress or _go_on
         self.handle = None if early is None else early.take_model(progress)
         if not self.handle:  # not loaded yet, or refused: once more, with the bar and the reasons in the log
-            params = NativeModelParams(options)
+            params = _NativeModelParams(options)
             params.report_to(progress)
             discard_last_messages()
             with failed_assertions_as_errors():
@@ -214,7 +214,7 @@ class EarlyLoad:
     def __init__(self, plan: LoadPlan) -> None:
         self.plan = plan
         self.abort_flag = AbortFlag()
-        self._params = NativeModelParams(plan.options)
+        self._params = _NativeModelParams(plan.options)
         self._model: Any = None
         self._context: Any = None
         self._context_options: ContextOptions | None = None

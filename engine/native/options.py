@@ -1,4 +1,8 @@
-"""How a model is loaded and a context is made: checked, sized, and as llama.cpp's structs."""
+"""How a model is loaded and a context is made: checked, sized, and as llama.cpp's structs.
+
+Weights may be read into huge pages: each token reads all of them, and with 4 KiB pages waits for many address
+look-ups. Only Linux is asked, and only for memory that a process has to itself: a mapped file cannot have them.
+"""
 
 from __future__ import annotations
 
@@ -17,71 +21,6 @@ from ...models.errors import ModelError
 from ...models.gguf import Values, check_is_adapter, check_is_model, faults, read_header
 from ...models.names import first_part, model_bytes
 from .binding import AbortFlag, lib, supports_gpu
-
-_SETTING = Path("/sys/kernel/mm/transparent_hugepage/enabled")
-_MAPPINGS = Path("/proc/self/maps")
-_PAGE_BYTES = 1 << 21
-_LEAST_BYTES, _MOST_BYTES = 16_000_000, 500_000_000
-"""Smaller files gain nothing. Larger ones stay mapped: processes share the memory, and it can be given back."""
-_FIELDS_WITHOUT_FILE = 5
-"""The fields of a mapping's line that names no file: addresses, permissions, offset, device, inode."""
-
-
-def are_for_models_of(file_bytes: int) -> bool:
-    """Say whether a model of this size is read into huge pages rather than mapped."""
-    return _LEAST_BYTES <= file_bytes <= _MOST_BYTES and are_offered()
-
-
-def are_offered() -> bool:
-    """Say whether the kernel gives huge pages to those who ask."""
-    try:
-        return hasattr(mmap, "MADV_HUGEPAGE") and "[never]" not in _SETTING.read_text()
-    except OSError:
-        return False
-
-
-def request_when_first_called(progress: Callable[[float], bool]) -> Callable[[float], bool]:
-    """Return ``progress``, a callback of a load that begins now, that asks for huge pages at its first call.
-
-    By then llama.cpp has reserved the memory of the weights, and read none of them. If the kernel does not say
-    where that is, the pages stay small.
-    """
-    if not are_offered():
-        return progress
-    before = set(_large_mappings())
-    is_requested = False
-
-    def request_and_report(fraction: float) -> bool:
-        nonlocal is_requested
-        if not is_requested:
-            is_requested = True
-            _request(set(_large_mappings()) - before)
-        return progress(fraction)
-
-    return request_and_report
-
-
-def _large_mappings() -> Iterator[tuple[int, int]]:
-    """The addresses of the large pieces of this process's own memory, each from its start to its end."""
-    lines: list[bytes] = []
-    with suppress(OSError):
-        lines = _MAPPINGS.read_bytes().splitlines()  # a file's name may be no UTF-8
-    for line in lines:
-        fields = line.split()
-        if len(fields) == _FIELDS_WITHOUT_FILE and fields[1] == b"rw-p":
-            start, end = (int(address, 16) for address in fields[0].split(b"-"))
-            if end - start >= _LEAST_BYTES:
-                yield start, end
-
-
-def _request(mappings: set[tuple[int, int]]) -> None:
-    """Ask for huge pages in these pieces of memory. Pages that are in use stay as they are."""
-    advise = ctypes.CDLL(None).madvise
-    advise.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
-    for start, end in mappings:
-        first = -(-start // _PAGE_BYTES) * _PAGE_BYTES
-        advise(first, (end - first) // _PAGE_BYTES * _PAGE_BYTES, mmap.MADV_HUGEPAGE)
-
 
 _CACHE_TYPE_IDS = dict(zip(CACHE_TYPES, (0, 1, 30, 8, 2, 3, 20, 6, 7), strict=True))
 """ggml_type, see ggml.h."""
@@ -158,7 +97,7 @@ class ComputeOptions:
             params.rope_freq_scale = self.rope_freq_scale
 
 
-SPLIT_MODE_IDS = dict(zip(SPLIT_MODES, (0, 1, 2, 3), strict=True))
+_SPLIT_MODE_IDS = dict(zip(SPLIT_MODES, (0, 1, 2, 3), strict=True))
 """llama_split_mode, see llama.h."""
 
 
@@ -179,7 +118,7 @@ class GpuOptions:
     tensor_split: tuple[float, ...] = ()
 
     def __post_init__(self) -> None:
-        if self.split_mode not in SPLIT_MODE_IDS:
+        if self.split_mode not in _SPLIT_MODE_IDS:
             raise ModelError(f"split_mode: {self.split_mode!r} is not one of {', '.join(SPLIT_MODES)}")
         if self.main_gpu < -1:
             raise ModelError(f"main_gpu: {self.main_gpu!r} is not ≥ -1")
@@ -199,7 +138,7 @@ def set_gpu_options(params: Any, options: GpuOptions) -> object:
     devices = int(lib.llama_max_devices())
     if len(options.tensor_split) > devices:
         raise ModelError(f"tensor_split: {len(options.tensor_split)} numbers, and llama.cpp takes {devices}")
-    params.split_mode = SPLIT_MODE_IDS[options.split_mode]
+    params.split_mode = _SPLIT_MODE_IDS[options.split_mode]
     params.main_gpu = options.main_gpu
     if not options.tensor_split:
         return None
@@ -285,57 +224,8 @@ def _type_name(value: int | float | bool | bytes) -> str:
     return {bool: "bool", int: "int", float: "float", bytes: "str"}[type(value)]
 
 
-DEFAULT_CONTEXT_TOKENS = 4096
+_DEFAULT_CONTEXT_TOKENS = 4096
 """A compromise: room for long prompts, without the memory that the length a model was trained with may take."""
-_SLOTS_PER_THREAD, _MAX_SLOTS = 4, 8
-"""Enough requests to keep the threads busy; every slot takes memory. benchmarks/batch.py measures the speed."""
-_BYTES_OF_KEY_AND_VALUE = 4
-"""Two numbers of two bytes each, llama.cpp's default."""
-_BUFFERS_BYTES = 400_000_000
-"""What llama.cpp's buffers and Python take beside the weights and the cache, generously."""
-
-
-def default_slots(threads: int) -> int:
-    """Return how many requests keep so many threads busy: four per thread, at most 8."""
-    return min(_MAX_SLOTS, _SLOTS_PER_THREAD * threads)
-
-
-def cache_bytes_per_token(layers: int, embedding: int, heads: int, kv_heads: int) -> int:
-    """Return the memory for the keys and values of one token.
-
-    Args:
-        layers: of the model.
-        embedding: its width.
-        heads: of attention.
-        kv_heads: heads of keys and values.
-    """
-    return layers * (embedding // max(1, heads)) * kv_heads * _BYTES_OF_KEY_AND_VALUE
-
-
-def estimate_memory(path: Path, sequences: int, length: int | None) -> int:
-    """Return about how many bytes a process takes that decodes so many sequences at once.
-
-    The weights, the keys and values of all sequences, and buffers. Raises ``ModelError``.
-
-    Args:
-        path: the GGUF file; of a split model, any part.
-        sequences: how many there are.
-        length: the context of each, tokens; None: as `Model.load` chooses it; 0: as the model was trained.
-    """
-    numbers = {key: value for key, value in read_header(path).values.items() if isinstance(value, int)}
-
-    def number(name: str, default: int) -> int:
-        return next((value for key, value in numbers.items() if key.endswith(f".{name}")), default)
-
-    trained = number("context_length", DEFAULT_CONTEXT_TOKENS)
-    tokens = min(DEFAULT_CONTEXT_TOKENS, trained) if length is None else length or trained
-    heads = number("attention.head_count", 1)
-    cache = cache_bytes_per_token(
-        number("block_count", 0), number("embedding_length", 0), heads, number("attention.head_count_kv", heads)
-    )
-    return model_bytes(path) + sequences * tokens * cache + _BUFFERS_BYTES
-
-
 LLAMA_CPPS_DEFAULTS = ComputeOptions()
 LLAMA_CPPS_GPU_DEFAULTS = GpuOptions()
 
@@ -442,7 +332,7 @@ def check_number(name: str, value: object, low: int, high: int) -> None:
 
 def _context_length(requested: int | None, trained: int) -> int:
     if requested is None:
-        return min(DEFAULT_CONTEXT_TOKENS, trained) if trained > 0 else DEFAULT_CONTEXT_TOKENS
+        return min(_DEFAULT_CONTEXT_TOKENS, trained) if trained > 0 else _DEFAULT_CONTEXT_TOKENS
     return requested if requested > 0 else trained
 
 
@@ -457,3 +347,117 @@ def physical_cores() -> int:
         return max(1, len(siblings))
     except (AttributeError, OSError):
         return max(1, os.cpu_count() or 1)
+
+
+_SLOTS_PER_THREAD, _MAX_SLOTS = 4, 8
+"""Enough requests to keep the threads busy; every slot takes memory. benchmarks/batch.py measures the speed."""
+_BYTES_OF_KEY_AND_VALUE = 4
+"""Two numbers of two bytes each, llama.cpp's default."""
+_BUFFERS_BYTES = 400_000_000
+"""What llama.cpp's buffers and Python take beside the weights and the cache, generously."""
+
+
+def default_slots(threads: int) -> int:
+    """Return how many requests keep so many threads busy: four per thread, at most 8."""
+    return min(_MAX_SLOTS, _SLOTS_PER_THREAD * threads)
+
+
+def cache_bytes_per_token(layers: int, embedding: int, heads: int, kv_heads: int) -> int:
+    """Return the memory for the keys and values of one token.
+
+    Args:
+        layers: of the model.
+        embedding: its width.
+        heads: of attention.
+        kv_heads: heads of keys and values.
+    """
+    return layers * (embedding // max(1, heads)) * kv_heads * _BYTES_OF_KEY_AND_VALUE
+
+
+def estimate_memory(path: Path, sequences: int, length: int | None) -> int:
+    """Return about how many bytes a process takes that decodes so many sequences at once.
+
+    The weights, the keys and values of all sequences, and buffers. Raises ``ModelError``.
+
+    Args:
+        path: the GGUF file; of a split model, any part.
+        sequences: how many there are.
+        length: the context of each, tokens; None: as `Model.load` chooses it; 0: as the model was trained.
+    """
+    numbers = {key: value for key, value in read_header(path).values.items() if isinstance(value, int)}
+
+    def number(name: str, default: int) -> int:
+        return next((value for key, value in numbers.items() if key.endswith(f".{name}")), default)
+
+    trained = number("context_length", _DEFAULT_CONTEXT_TOKENS)
+    tokens = min(_DEFAULT_CONTEXT_TOKENS, trained) if length is None else length or trained
+    heads = number("attention.head_count", 1)
+    cache = cache_bytes_per_token(
+        number("block_count", 0), number("embedding_length", 0), heads, number("attention.head_count_kv", heads)
+    )
+    return model_bytes(path) + sequences * tokens * cache + _BUFFERS_BYTES
+
+
+_SETTING = Path("/sys/kernel/mm/transparent_hugepage/enabled")
+_MAPPINGS = Path("/proc/self/maps")
+_PAGE_BYTES = 1 << 21
+_LEAST_BYTES, _MOST_BYTES = 16_000_000, 500_000_000
+"""Smaller files gain nothing. Larger ones stay mapped: processes share the memory, and it can be given back."""
+_FIELDS_WITHOUT_FILE = 5
+"""The fields of a mapping's line that names no file: addresses, permissions, offset, device, inode."""
+
+
+def are_for_models_of(file_bytes: int) -> bool:
+    """Say whether a model of this size is read into huge pages rather than mapped."""
+    return _LEAST_BYTES <= file_bytes <= _MOST_BYTES and are_offered()
+
+
+def are_offered() -> bool:
+    """Say whether the kernel gives huge pages to those who ask."""
+    try:
+        return hasattr(mmap, "MADV_HUGEPAGE") and "[never]" not in _SETTING.read_text()
+    except OSError:
+        return False
+
+
+def request_when_first_called(progress: Callable[[float], bool]) -> Callable[[float], bool]:
+    """Return ``progress``, a callback of a load that begins now, that asks for huge pages at its first call.
+
+    By then llama.cpp has reserved the memory of the weights, and read none of them. If the kernel does not say
+    where that is, the pages stay small.
+    """
+    if not are_offered():
+        return progress
+    before = set(_large_mappings())
+    is_requested = False
+
+    def request_and_report(fraction: float) -> bool:
+        nonlocal is_requested
+        if not is_requested:
+            is_requested = True
+            _request(set(_large_mappings()) - before)
+        return progress(fraction)
+
+    return request_and_report
+
+
+def _large_mappings() -> Iterator[tuple[int, int]]:
+    """The addresses of the large pieces of this process's own memory, each from its start to its end."""
+    lines: list[bytes] = []
+    with suppress(OSError):
+        lines = _MAPPINGS.read_bytes().splitlines()  # a file's name may be no UTF-8
+    for line in lines:
+        fields = line.split()
+        if len(fields) == _FIELDS_WITHOUT_FILE and fields[1] == b"rw-p":
+            start, end = (int(address, 16) for address in fields[0].split(b"-"))
+            if end - start >= _LEAST_BYTES:
+                yield start, end
+
+
+def _request(mappings: set[tuple[int, int]]) -> None:
+    """Ask for huge pages in these pieces of memory. Pages that are in use stay as they are."""
+    advise = ctypes.CDLL(None).madvise
+    advise.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
+    for start, end in mappings:
+        first = -(-start // _PAGE_BYTES) * _PAGE_BYTES
+        advise(first, (end - first) // _PAGE_BYTES * _PAGE_BYTES, mmap.MADV_HUGEPAGE)

@@ -1,13 +1,17 @@
-"""A chain on its way in from another tool, or out to one."""
+"""A chain on its way in from another tool, or out to one.
+
+`Draft` is a chain while it is made from a foreign file: its steps, what could not be carried over, and the
+reasons. `Imported` is what an import gives: a chain, a preset, and all of it as a YAML preset. `Outgoing` is a
+preset on its way into another tool's format: its steps, and what that format cannot say.
+"""
 
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import yaml
 
@@ -17,9 +21,12 @@ from ...samplers.building import make_sampler
 from ...samplers.errors import SamplingError
 from ...samplers.mersenne_twister import SEED_MAX
 from ...samplers.registry import find_sampler
-from ..errors import PresetError, preset_hint
+from ..errors import PresetError
 from ..preset import Preset, make_step
 from .table import ForeignTable
+
+EXTRAS = ("seed", "max_tokens", "stop", "system", "grammar")
+"""The settings beside the chain that an import and an export carry over."""
 
 
 @dataclass(frozen=True)
@@ -128,6 +135,12 @@ class Draft:
         reason = f"{steps[end].name} selects the token before it"
         self.report_idle(steps[end + 1 :], reason)
 
+    def take_mirostat_chain(self, acting: Iterable[str]) -> None:
+        """Take the slots that act under mirostat, and mirostat, as the chain; the steps of others are reported."""
+        order = (*acting, "mirostat")
+        self.report_idle([step for slot, step in self.slots.items() if slot not in order], "mirostat is on")
+        self.take_chain(self.arranged(order))
+
     def report_idle(self, steps: Iterable[ForeignStep], reason: str) -> None:
         """Report the steps that have no effect in the tool; those of its defaults are left out quietly."""
         for step in steps:
@@ -192,7 +205,32 @@ def merged_penalties(steps: Sequence[ForeignStep]) -> list[ForeignStep]:
     return merged
 
 
-_EXTRAS = ("seed", "max_tokens", "stop", "system", "grammar")
+_BEAM_KEYS = ("num_beams", "num_beam_groups", "diversity_penalty", "length_penalty", "early_stopping")
+SEARCH_KEYS = (*_BEAM_KEYS, "penalty_alpha", "guidance_scale", "cfg_scale", "rep_pen_decay")
+"""What `report_searches` looks at."""
+# What each value would have to be to change nothing, and what it does otherwise.
+_BEAM_NEUTRAL = {"num_beam_groups": 1.0, "diversity_penalty": 0.0, "length_penalty": 1.0}
+
+
+def report_searches(draft: Draft) -> None:
+    """Report beam search, contrastive search, guidance and a decay of the penalty if they are on."""
+    table = draft.table
+    if table.number("num_beams", 1) > 1:
+        draft.report("num_beams", "beam search would have kept the best of several texts; there is none here")
+        for key, neutral in _BEAM_NEUTRAL.items():
+            if table.number(key, neutral) != neutral:
+                draft.report(key, "it would have weighed the texts of the beam search")
+        if table.raw("early_stopping") not in (None, False, 0, "false"):
+            draft.report("early_stopping", "it would have ended the beam search early")
+    if table.number("penalty_alpha", 0) != 0:
+        draft.report(
+            "penalty_alpha", "contrastive search would have avoided tokens like those before; there is none here"
+        )
+    for key in ("guidance_scale", "cfg_scale"):
+        if table.number(key, 1) != 1:
+            draft.report(key, "guidance would have run the model twice, with a negative prompt")
+    if table.number("rep_pen_decay", 0) != 0:
+        draft.report("rep_pen_decay", "the repetition penalty would have faded with distance")
 
 
 @dataclass(frozen=True)
@@ -234,23 +272,12 @@ class Imported:
         lines += [f"# {_comment(note)}" for note in self.notes]
         lines.append("chain:")
         lines += [_step_line(step) for step in self.steps]
-        lines += [f"{key}: {_flow(extras[key])}" for key in _EXTRAS if key in extras]
+        lines += [f"{key}: {_flow(extras[key])}" for key in EXTRAS if key in extras]
         left_out = [sentence for sentence in self.reported if sentence not in self.changed]
         for heading, sentences in (("Carried over with a change", self.changed), ("Left out", left_out)):
             if sentences:
                 lines += [f"# {heading}:", *(f"# - {_comment(sentence)}" for sentence in sentences)]
         return "\n".join(lines) + "\n"
-
-
-class PresetOrigin(NamedTuple):
-    """Where an imported preset comes from."""
-
-    name: str
-    """The preset's name."""
-    source: str
-    """The path of its file, as `Preset.source` holds it."""
-    description: str
-    """What the preset is called that has no description of its own."""
 
 
 class MissingSectionError(PresetError):
@@ -262,24 +289,27 @@ class MissingSectionError(PresetError):
         self.origin, self.names = origin, tuple(names)
 
 
-def import_draft(draft: Draft, format_name: str, origin: PresetOrigin, sections: Sequence[str]) -> Imported:
+def import_draft(
+    draft: Draft, format_name: str, source: str, description: str, sections: Sequence[str]
+) -> Imported:
     """Return the import that a draft makes.
 
     Args:
         draft: the finished draft.
         format_name: the format, one of `FORMATS`.
-        origin: where the preset comes from.
+        source: the path of the file, as `Preset.source` holds it, from which the preset has its name.
+        description: the description of a preset that has none of its own.
         sections: the names of the file's presets; empty if it holds one.
 
     Raises ``PresetError`` if the preset would not work.
     """
     chain = [[step.name, step.params] for step in draft.steps]
     table = {
-        "description": draft.description or origin.description,
+        "description": draft.description or description,
         "chain": [{step.name: step.params} if step.params else step.name for step in draft.steps],
         **draft.extras,
     }
-    preset = Preset.from_table(table, origin=draft.table.origin, name=origin.name, source=origin.source)
+    preset = Preset.from_table(table, origin=draft.table.origin, name=Path(source).stem, source=source)
     return Imported(
         format=format_name,
         chain=chain,
@@ -291,21 +321,6 @@ def import_draft(draft: Draft, format_name: str, origin: PresetOrigin, sections:
         notes=tuple(draft.notes),
         changed=tuple(dict.fromkeys(draft.changed)),
     )
-
-
-def choose_section(names: Sequence[str], section: str | None, origin: str) -> int:
-    """Return which preset of a file is meant: the only one, or the one of that name.
-
-    Raises ``MissingSectionError`` if there are several and none is named, and ``PresetError`` if the named one is
-    not there. Both list the names.
-    """
-    if section is None:
-        if len(names) == 1:
-            return 0
-        raise MissingSectionError(origin, names)
-    if section in names:
-        return list(names).index(section)
-    raise PresetError(f"{origin}: there is no section {section!r}; {preset_hint(section, names)}")
 
 
 def _with_absolute_paths(extras: Mapping[str, Any], folder: Path) -> dict[str, Any]:
@@ -327,6 +342,10 @@ def _step_line(step: ForeignStep) -> str:
     return f"  - {entry}" + (f"  # {_comment(comment)}" if comment else "")
 
 
+# Plain words that YAML does not read as texts.
+_WORDS = ("null", "true", "false", "yes", "no", "on", "off", "y", "n", "inf", "nan")
+
+
 def _flow(value: Any) -> str:
     """A value in YAML's flow style, on one line."""
     if isinstance(value, Mapping):
@@ -341,19 +360,13 @@ def _flow(value: Any) -> str:
     return text.rstrip("\n")
 
 
-# Plain words that YAML does not read as texts.
-_WORDS = ("null", "true", "false", "yes", "no", "on", "off", "y", "n", "inf", "nan")
-
-
 def _comment(text: str) -> str:
     """The text as a comment can hold it: on one line, with nothing that YAML refuses."""
     return "".join(char if char.isprintable() else " " for char in " ".join(text.split()))
 
 
-ALL_TOKENS = 1_000_000
+_ALL_TOKENS = 1_000_000
 """A window that stands for all tokens, for tools that have no number for it: longer than any context."""
-
-_TEMPERATURE_ZERO = make_sampler({"temperature": {"t": 0.0}}, origin="")
 
 
 @dataclass(frozen=True)
@@ -376,6 +389,9 @@ class StepKeys:
     slot: str
     keys: Mapping[str, str]
     fixed: Mapping[str, Any] | None = None
+
+
+_TEMPERATURE_ZERO = make_sampler({"temperature": {"t": 0.0}}, origin="")
 
 
 class Outgoing:
@@ -488,27 +504,29 @@ class Outgoing:
             self.values.pop(key, None)
         self.report(slot, reason)
 
-    def take_extras(self, keys: Mapping[str, str], unlimited: Any = None) -> None:
-        """Put the settings beside the chain into `values`, by the keys that the format has for them.
+    def take_extras(self, keys: Mapping[str, str], unlimited: Any = None) -> dict[str, Any]:
+        """Return the settings beside the chain, by the keys that the format has for them.
 
         What has no key is reported. ``unlimited``: what the format says in place of a number of tokens if there is
         no limit; None: nothing.
         """
+        taken: dict[str, Any] = {}
         for name, value in self.extras.items():
             if name not in keys:
                 self.report(name, f"{self.tool}'s presets do not hold it")
             elif name != "max_tokens" or value != -1:
-                self.values[keys[name]] = value
+                taken[keys[name]] = value
             elif unlimited is None:
                 self.report("max_tokens -1", f"{self.tool} has no number for no limit")
             else:
-                self.values[keys[name]] = unlimited
+                taken[keys[name]] = unlimited
+        return taken
 
     def widen_window(self, key: str, subject: str) -> None:
         """Write a window of all tokens as a number, and report it: the tool has none for it."""
         if self.values.get(key) == -1:
-            self.values[key] = ALL_TOKENS
-            self.report(f"{subject} -1", f"{self.tool} has no number for all tokens; {ALL_TOKENS} was written")
+            self.values[key] = _ALL_TOKENS
+            self.report(f"{subject} -1", f"{self.tool} has no number for all tokens; {_ALL_TOKENS} was written")
 
     def finite_biases(self, bias: Mapping[int | str, float]) -> dict[int, float]:
         """Return the biases of token ids; those of texts, and bans, are reported."""
@@ -525,6 +543,11 @@ class Outgoing:
         if isinstance(grammar, Mapping) and set(grammar) == {"gbnf"}:
             grammar = grammar["gbnf"]
         return grammar if isinstance(grammar, str) and "::=" in grammar else None
+
+    def grammar_schema(self, grammar: Any) -> dict[str, Any] | None:
+        """Return the JSON Schema of a grammar; None if it is given otherwise."""
+        schema = grammar.get("json_schema") if isinstance(grammar, dict) and len(grammar) == 1 else None
+        return schema if isinstance(schema, dict) else None
 
     def exported(self, text: str) -> Exported:
         """Return the text with what was reported."""
@@ -544,77 +567,3 @@ def _joins(last: Sampler | None, step: Sampler) -> bool:
     is_repeat_alone = last.model_fields_set <= {"repeat", "last_n"}
     is_rest = getattr(step, "repeat", 0) == 1 and getattr(step, "penalize_newline", False)
     return is_repeat_alone and is_rest and getattr(step, "last_n", 0) == getattr(last, "last_n", 1)
-
-
-BEAM_KEYS = ("num_beams", "num_beam_groups", "diversity_penalty", "length_penalty", "early_stopping")
-SEARCH_KEYS = (*BEAM_KEYS, "penalty_alpha", "guidance_scale", "cfg_scale", "rep_pen_decay")
-"""What `report_searches` looks at."""
-
-# What each value would have to be to change nothing, and what it does otherwise.
-_BEAM_NEUTRAL = {"num_beam_groups": 1.0, "diversity_penalty": 0.0, "length_penalty": 1.0}
-
-
-def report_searches(draft: Draft) -> None:
-    """Report beam search, contrastive search, guidance and a decay of the penalty if they are on."""
-    table = draft.table
-    if table.number("num_beams", 1) > 1:
-        draft.report("num_beams", "beam search would have kept the best of several texts; there is none here")
-        for key, neutral in _BEAM_NEUTRAL.items():
-            if table.number(key, neutral) != neutral:
-                draft.report(key, "it would have weighed the texts of the beam search")
-        if table.raw("early_stopping") not in (None, False, 0, "false"):
-            draft.report("early_stopping", "it would have ended the beam search early")
-    if table.number("penalty_alpha", 0) != 0:
-        draft.report(
-            "penalty_alpha", "contrastive search would have avoided tokens like those before; there is none here"
-        )
-    for key in ("guidance_scale", "cfg_scale"):
-        if table.number(key, 1) != 1:
-            draft.report(key, "guidance would have run the model twice, with a negative prompt")
-    if table.number("rep_pen_decay", 0) != 0:
-        draft.report("rep_pen_decay", "the repetition penalty would have faded with distance")
-
-
-SAMPLERS = ("top_k", "top_a", "top_p", "tfs", "typical", "temperature", "repetition_penalty")
-"""The slot of each number."""
-
-
-def read_numbers(draft: Draft, key: str) -> list[int] | None:
-    """The order of an entry: a list of numbers, or one text such as ``5, 0, 2, 3, 1, 4``; None if it is absent.
-
-    Raises ``PresetError`` for anything else, and for a number above 6.
-    """
-    value = draft.table.raw(key)
-    if value is None:
-        return None
-    parts = re.split(r"[\s,;]+", value.strip().strip("[]")) if isinstance(value, str) else value
-    if not isinstance(parts, list):
-        raise draft.table.fault(key, "a list of numbers")
-    numbers = []
-    for part in parts:
-        text = str(part).removesuffix(".0")
-        if isinstance(part, bool) or text not in tuple("0123456"):
-            raise draft.table.fault(key, "a list of the numbers 0 to 6")
-        numbers.append(int(text))
-    return list(dict.fromkeys(numbers))
-
-
-def arrange_by_numbers(
-    draft: Draft, order: list[int], front: tuple[str, ...], slots: dict[int, tuple[str, ...]]
-) -> None:
-    """End the chain: the slots in front, then those of each number.
-
-    Args:
-        draft: the draft.
-        order: the numbers.
-        front: slots that come first.
-        slots: the slots of each number that has others than `SAMPLERS` says.
-
-    Steps whose number the order lacks are reported; the tool leaves them out.
-    """
-    names = [name for number in order for name in slots.get(number, (SAMPLERS[number],))]
-    missing = [
-        name for number in range(7) if number not in order for name in slots.get(number, (SAMPLERS[number],))
-    ]
-    draft.report_idle(draft.arranged(missing), "sampler_order leaves it out")
-    draft.take_chain(draft.arranged([*front, *names, "xtc", "adaptive_p"]))

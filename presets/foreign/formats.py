@@ -1,4 +1,4 @@
-"""Which tool a file belongs to; import and export."""
+"""Presets of other tools: which tool a file belongs to, its import, and export to another tool."""
 
 from __future__ import annotations
 
@@ -11,43 +11,271 @@ from typing import Any, NamedTuple
 from ...common.text import nearest_name
 from ...samplers.building import parse_chain
 from ...samplers.errors import SamplingError
-from ..errors import PresetError
+from ..errors import PresetError, preset_hint
 from ..preset import Preset, load_preset
 from ..search import is_path, names_file, split_section
 from ..yaml_reader import check_table, parse_yaml, read_text
-from . import EXPORT_FORMATS, FORMATS, huggingface, lmstudio, ollama, sillytavern, tabbyapi, webui
-from . import kobold as koboldai
-from . import kobold as koboldcpp
-from .draft import (
-    Draft,
-    Exported,
-    Imported,
-    MissingSectionError,
-    Outgoing,
-    PresetOrigin,
-    choose_section,
-    import_draft,
+from . import (
+    EXPORT_FORMATS,
+    FORMATS,
+    huggingface,
+    kobold,
+    llama_cpp,
+    lmstudio,
+    ollama,
+    sillytavern,
+    tabbyapi,
+    webui,
 )
-from .huggingface import to_config
-from .kobold import OWN_KEYS, to_presets, to_request
-from .llama_cpp import (
-    GLOBAL_SECTION,
-    PREFIX,
-    TOOL,
-    convert,
-    convert_body,
-    convert_command,
-    convert_metadata,
-    has_settings,
-    to_body,
-    to_command,
-)
-from .lmstudio import to_preset
-from .ollama import INSTRUCTIONS, parse_modelfile, to_modelfile
-from .sillytavern import to_json, to_yaml
-from .tabbyapi import to_overrides
+from .draft import EXTRAS, Draft, Exported, Imported, MissingSectionError, Outgoing, import_draft
 from .table import DEFAULT_SECTION, IniSection, parse_ini, parse_json, parse_yaml_1_1, read_lines, unify_line_ends
-from .webui import FORMER_KEYS, KNOWN
+
+_Convert = Callable[[Mapping[Any, Any], str], Draft]
+
+_OBJECTS: Mapping[str, _Convert] = {
+    "sillytavern": sillytavern.convert,
+    "huggingface": huggingface.convert,
+    "lmstudio": lmstudio.convert,
+}
+_UNKNOWN_KEY = "does not know this key"
+"""In the sentences about keys that a tool does not have."""
+_ALIASES = {
+    "text-generation-webui": "webui",
+    "oobabooga": "webui",
+    "kobold": "koboldai",
+    "kobold-lite": "koboldcpp",
+    "hf": "huggingface",
+    "transformers": "huggingface",
+    "modelfile": "ollama",
+    "tabby": "tabbyapi",
+    "llamacpp": "llama.cpp",
+    "llama-cpp": "llama.cpp",
+    "lm-studio": "lmstudio",
+}
+
+
+def import_preset(path: str | Path, format: str | None = None, section: str | None = None) -> Imported:  # noqa: A002
+    """Return the preset that a file of another tool describes.
+
+    Args:
+        path: the file.
+        format: one of `FORMATS`; None: it is recognised by the content.
+        section: which preset of a file with several.
+
+    Raises ``PresetError`` that names the file: one that cannot be read, is broken (with its line), fits no
+    format or two, holds several presets while none is named, or has a value that no sampler takes.
+    """
+    origin = str(path)
+    return import_text(read_lines(Path(path), origin), origin, format, section)
+
+
+def import_text(
+    text: str,
+    origin: str,
+    format: str | None = None,  # noqa: A002
+    section: str | None = None,
+) -> Imported:
+    """Return the preset that a text describes, such as the content of a file; see `import_preset`.
+
+    Args:
+        text: the text.
+        origin: the path of the file, or what else messages call the text.
+        format: one of `FORMATS`; None: it is recognised by the content.
+        section: which preset of a text with several.
+    """
+    text = unify_line_ends(text)
+    name = _recognise(text, origin) if format is None else format_name(format)
+    other = None if format is None else _other_format(text, name)
+    try:
+        draft, sections = _draft(name, text, section, origin)
+    except MissingSectionError:
+        raise
+    except PresetError as error:
+        raise PresetError(f"{error}; the content looks like {other}") if other else error from None
+    is_doubtful = other is not None and any(_UNKNOWN_KEY in sentence for sentence in draft.reported)
+    description = f"imported from {Path(origin).name} ({name})"
+    imported = import_draft(draft, name, origin, description, sections)
+    return replace(imported, other_format=other) if is_doubtful else imported
+
+
+def import_metadata(metadata: Mapping[str, Any]) -> Imported | None:
+    """Return llama.cpp's whole chain with the values that a model's author put into the GGUF.
+
+    They are the ``general.sampling.*`` keys among the metadata; None if there are none that llama.cpp knows. The
+    result equals what llama.cpp samples with for this model, if no flag is given. Raises ``PresetError`` that
+    names the key, for a value that cannot be used.
+    """
+    if not llama_cpp.has_settings(metadata):
+        return None
+    draft = llama_cpp.convert_metadata(metadata, "")
+    return import_draft(draft, llama_cpp.TOOL, "model", "what the model's author recommends", [])
+
+
+def preset_from_metadata(metadata: Mapping[str, str]) -> Preset | None:
+    """Return llama.cpp's whole chain with the values that a model's author put into the GGUF, or None.
+
+    It is the preset of `import_metadata`, which also returns what could not be carried over. Raises
+    ``PresetError`` that names the key, for a value that cannot be used.
+    """
+    imported = import_metadata(metadata)
+    return None if imported is None else imported.preset
+
+
+def _other_format(text: str, name: str) -> str | None:
+    """Return the format that a text has by its content, if it is another one than ``name``."""
+    try:
+        recognised = _recognise(text, "")
+    except PresetError:
+        return None
+    return recognised if recognised != name else None
+
+
+def format_name(text: str) -> str:
+    """Return the format of a name or of an alias; raises ``PresetError`` for another, with the known ones."""
+    name = text.strip().lower().replace("_", "-")
+    name = _ALIASES.get(name, name)
+    if name in FORMATS:
+        return name
+    near = nearest_name(name, [*FORMATS, *_ALIASES])
+    hint = f"; did you mean {near}?" if near else ""
+    raise PresetError(f"unknown format {text!r}{hint}; known: {', '.join(FORMATS)}")
+
+
+def _draft(name: str, text: str, section: str | None, origin: str) -> tuple[Draft, list[str]]:
+    """Return the draft of the chosen preset, and the names of all if there are several.
+
+    Args:
+        name: the format.
+        text: the content of the file.
+        section: which preset of a file with several.
+        origin: what a message begins with.
+    """
+    if name in ("koboldai", "koboldcpp"):
+        return _kobold(name, parse_json(text, origin), section, origin)
+    if name == "llama.cpp" and not text.lstrip().startswith("{") and not is_command(text):
+        return _ini(text, section, origin)
+    if section is not None:
+        raise PresetError(f"{origin}: the file holds one preset only, and no section {section!r}")
+    return _only_draft(name, text, origin), []
+
+
+def _only_draft(name: str, text: str, origin: str) -> Draft:
+    """The draft of a file that holds one preset."""
+    if name == "ollama":
+        return ollama.convert(ollama.parse_modelfile(text, origin), origin)
+    if name in ("webui", "tabbyapi"):
+        value = parse_yaml_1_1(text, origin)
+        values = _object({} if value is None else value, origin)  # an empty file is a preset of defaults
+        return webui.convert(values, origin) if name == "webui" else tabbyapi.convert(values, origin)
+    if name == "llama.cpp" and is_command(text):
+        return llama_cpp.convert_command(text, origin)
+    values = _object(parse_json(text, origin), origin)
+    if name != "llama.cpp":
+        return _OBJECTS[name](values, origin)
+    settings = {str(key): value for key, value in values.items()}
+    is_metadata = any(key.startswith(llama_cpp.PREFIX) for key in settings)
+    return (
+        llama_cpp.convert_metadata(settings, origin) if is_metadata else llama_cpp.convert_body(settings, origin)
+    )
+
+
+def _object(value: Any, origin: str) -> Mapping[Any, Any]:
+    if not isinstance(value, Mapping):
+        raise PresetError(f"{origin}: a table of keys and values is needed")
+    return value
+
+
+def _ini(text: str, section: str | None, origin: str) -> tuple[Draft, list[str]]:
+    sections = parse_ini(text, origin)
+    names = [
+        name
+        for name, entries in sections.items()
+        if name != llama_cpp.GLOBAL_SECTION and not _is_head(name, entries)
+    ]
+    if section is None and not names:
+        return llama_cpp.convert(sections, None, origin), []
+    number = _choose_section(names, section, origin)
+    is_only = names == [DEFAULT_SECTION]
+    return llama_cpp.convert(sections, names[number], origin), [] if is_only else names
+
+
+def _is_head(name: str, entries: IniSection) -> bool:
+    """True for what stands before the first header if it is the version of the format only."""
+    return name == DEFAULT_SECTION and set(entries.values) == {"version"}
+
+
+def _kobold(name: str, value: Any, section: str | None, origin: str) -> tuple[Draft, list[str]]:
+    is_list = isinstance(value, list)
+    entries = [_object(entry, origin) for entry in (value if is_list else [value])]
+    if not entries:
+        raise PresetError(f"{origin}: the list holds no preset")
+    labels = _labels(entries)
+    if section is not None and labels[0] == "" and not is_list:
+        raise PresetError(f"{origin}: the file holds one preset only, and no section {section!r}")
+    chosen = entries[_choose(entries, labels, section, origin)]
+    draft = (
+        kobold.convert_koboldcpp(chosen, origin)
+        if name == "koboldcpp"
+        else kobold.convert_koboldai(chosen, origin, is_list)
+    )
+    title = chosen.get("description")
+    if isinstance(title, str) and title.strip():
+        draft.description = title.strip()
+    return draft, labels if is_list and len(labels) > 1 else []
+
+
+def _choose_section(names: Sequence[str], section: str | None, origin: str) -> int:
+    """Return which preset of a file is meant: the only one, or the one of that name.
+
+    Raises ``MissingSectionError`` if there are several and none is named, and ``PresetError`` if the named one is
+    not there. Both list the names.
+    """
+    if section is None:
+        if len(names) == 1:
+            return 0
+        raise MissingSectionError(origin, names)
+    if section in names:
+        return list(names).index(section)
+    raise PresetError(f"{origin}: there is no section {section!r}; {preset_hint(section, names)}")
+
+
+def _choose(entries: list[Mapping[Any, Any]], labels: list[str], section: str | None, origin: str) -> int:
+    """Return the index of the preset of a name; several may share it if they have the same settings.
+
+    Args:
+        entries: the presets of the file.
+        labels: a unique name for each.
+        section: the name; None: the file must hold one preset only.
+        origin: what a message begins with.
+    """
+    same = [number for number, entry in enumerate(entries) if section is not None and _title(entry) == section]
+    if len(same) > 1 and section not in labels:
+        settings = [
+            {key: value for key, value in entries[number].items() if key not in kobold.LABELS} for number in same
+        ]
+        if all(setting == settings[0] for setting in settings):
+            return same[0]
+        names = ", ".join(labels[number] for number in same)
+        raise PresetError(f"{origin}: {len(same)} presets have the name {section!r}; choose one of: {names}")
+    return _choose_section(labels, section, origin)
+
+
+def _labels(entries: list[Mapping[Any, Any]]) -> list[str]:
+    """A name for each preset; those that share one get the model type behind it, and then a number."""
+    titles = [_title(entry) for entry in entries]
+    typed = [
+        title if titles.count(title) == 1 else f"{title} ({entry.get('Model Type') or entry.get('Model Name')})"
+        for title, entry in zip(titles, entries, strict=True)
+    ]
+    return [
+        label if typed.count(label) == 1 else f"{label} #{typed[: number + 1].count(label)}"
+        for number, label in enumerate(typed)
+    ]
+
+
+def _title(entry: Mapping[Any, Any]) -> str:
+    return str(entry.get("preset") or entry.get("name") or "")
+
 
 # Keys that only one tool's JSON has.
 _SILLYTAVERN = {
@@ -92,14 +320,14 @@ _MODEL_LIST = {"Model Type", "Model Name", "Model Size", "Model Category", "Pres
 
 _INI_LINE = re.compile(r"[ \t]*\[[^\]=,{}\"]*\][ \t]*([;#].*)?|[A-Za-z_][\w.-]*[ \t]*=.*")
 _COMMAND = re.compile(r"(?:\S*llama-[\w.-]+\s+)?--?[a-z][a-z-]*(?:\s|$)")
-_INSTRUCTION = re.compile(rf"[ \t]*(?:{'|'.join(INSTRUCTIONS)})[ \t]+\S", re.IGNORECASE)
+_INSTRUCTION = re.compile(rf"[ \t]*(?:{'|'.join(ollama.INSTRUCTIONS)})[ \t]+\S", re.IGNORECASE)
 
 
 class AmbiguousFormatError(PresetError):
     """The content fits two formats."""
 
 
-def recognise(text: str, origin: str) -> str:
+def _recognise(text: str, origin: str) -> str:
     """Return the format of a text.
 
     Raises ``AmbiguousFormatError`` if two fit (the message names both, and the keys that would decide), and
@@ -157,7 +385,7 @@ def _of_keys(keys: set[str], origin: str) -> str:
         return "sillytavern"
     if (keys & _LLAMA_SERVER or keys >= _LLAMA_SERVER_MIROSTAT) and not keys & _KOBOLD_REQUEST:
         return "llama.cpp"
-    if keys & set(OWN_KEYS) and keys & _FAMILY:
+    if keys & set(kobold.OWN_KEYS) and keys & _FAMILY:
         return "koboldai"
     if keys & _FAMILY or (keys & _KOBOLD and "temperature" not in keys):
         return _of_family(keys, origin)
@@ -208,227 +436,14 @@ def _unrecognised(origin: str) -> PresetError:
     return PresetError(f"{origin}: the content is no known format; known formats: {', '.join(FORMATS)}")
 
 
-def webui_keys(text: str, origin: str) -> list[str]:
+def _webui_keys(text: str, origin: str) -> list[str]:
     """Return the keys of a YAML text that text-generation-webui knows, in the file's order."""
     value = parse_yaml_1_1(text, origin)
-    return [key for key in value if key in KNOWN or key in FORMER_KEYS] if isinstance(value, Mapping) else []
-
-
-_Convert = Callable[[Mapping[Any, Any], str], Draft]
-
-_OBJECTS: Mapping[str, _Convert] = {
-    "sillytavern": sillytavern.convert,
-    "huggingface": huggingface.convert,
-    "lmstudio": lmstudio.convert,
-}
-_UNKNOWN_KEY = "does not know this key"
-"""In the sentences about keys that a tool does not have."""
-_ALIASES = {
-    "text-generation-webui": "webui",
-    "oobabooga": "webui",
-    "kobold": "koboldai",
-    "kobold-lite": "koboldcpp",
-    "hf": "huggingface",
-    "transformers": "huggingface",
-    "modelfile": "ollama",
-    "tabby": "tabbyapi",
-    "llamacpp": "llama.cpp",
-    "llama-cpp": "llama.cpp",
-    "lm-studio": "lmstudio",
-}
-
-
-def import_preset(path: str | Path, format: str | None = None, section: str | None = None) -> Imported:  # noqa: A002
-    """Return the preset that a file of another tool describes.
-
-    Args:
-        path: the file.
-        format: one of `FORMATS`; None: it is recognised by the content.
-        section: which preset of a file with several.
-
-    Raises ``PresetError`` that names the file: one that cannot be read, is broken (with its line), fits no
-    format or two, holds several presets while none is named, or has a value that no sampler takes.
-    """
-    origin = str(path)
-    return import_text(read_lines(Path(path), origin), origin, format, section)
-
-
-def import_text(
-    text: str,
-    origin: str,
-    format: str | None = None,  # noqa: A002
-    section: str | None = None,
-) -> Imported:
-    """Return the preset that a text describes, such as the content of a file; see `import_preset`.
-
-    Args:
-        text: the text.
-        origin: the path of the file, or what else messages call the text.
-        format: one of `FORMATS`; None: it is recognised by the content.
-        section: which preset of a text with several.
-    """
-    text = unify_line_ends(text)
-    name = recognise(text, origin) if format is None else format_name(format)
-    other = None if format is None else _other_format(text, name)
-    try:
-        draft, sections = _draft(name, text, section, origin)
-    except MissingSectionError:
-        raise
-    except PresetError as error:
-        raise PresetError(f"{error}; the content looks like {other}") if other else error from None
-    is_doubtful = other is not None and any(_UNKNOWN_KEY in sentence for sentence in draft.reported)
-    path = Path(origin)
-    description = f"imported from {path.name} ({name})"
-    imported = import_draft(draft, name, PresetOrigin(path.stem, origin, description), sections)
-    return replace(imported, other_format=other) if is_doubtful else imported
-
-
-def import_metadata(metadata: Mapping[str, Any]) -> Imported | None:
-    """Return llama.cpp's whole chain with the values that a model's author put into the GGUF.
-
-    They are the ``general.sampling.*`` keys among the metadata; None if there are none that llama.cpp knows. The
-    result equals what llama.cpp samples with for this model, if no flag is given. Raises ``PresetError`` that
-    names the key, for a value that cannot be used.
-    """
-    if not has_settings(metadata):
-        return None
-    origin = PresetOrigin("model", "model", "what the model's author recommends")
-    return import_draft(convert_metadata(metadata, ""), TOOL, origin, [])
-
-
-def _other_format(text: str, name: str) -> str | None:
-    """Return the format that a text has by its content, if it is another one than ``name``."""
-    try:
-        recognised = recognise(text, "")
-    except PresetError:
-        return None
-    return recognised if recognised != name else None
-
-
-def format_name(text: str) -> str:
-    """Return the format of a name or of an alias; raises ``PresetError`` for another, with the known ones."""
-    name = text.strip().lower().replace("_", "-")
-    name = _ALIASES.get(name, name)
-    if name in FORMATS:
-        return name
-    near = nearest_name(name, [*FORMATS, *_ALIASES])
-    hint = f"; did you mean {near}?" if near else ""
-    raise PresetError(f"unknown format {text!r}{hint}; known: {', '.join(FORMATS)}")
-
-
-def _draft(name: str, text: str, section: str | None, origin: str) -> tuple[Draft, list[str]]:
-    """Return the draft of the chosen preset, and the names of all if there are several.
-
-    Args:
-        name: the format.
-        text: the content of the file.
-        section: which preset of a file with several.
-        origin: what a message begins with.
-    """
-    if name in ("koboldai", "koboldcpp"):
-        return _kobold(name, parse_json(text, origin), section, origin)
-    if name == "llama.cpp" and not text.lstrip().startswith("{") and not is_command(text):
-        return _ini(text, section, origin)
-    if section is not None:
-        raise PresetError(f"{origin}: the file holds one preset only, and no section {section!r}")
-    return _only_draft(name, text, origin), []
-
-
-def _only_draft(name: str, text: str, origin: str) -> Draft:
-    """The draft of a file that holds one preset."""
-    if name == "ollama":
-        return ollama.convert(parse_modelfile(text, origin), origin)
-    if name in ("webui", "tabbyapi"):
-        value = parse_yaml_1_1(text, origin)
-        values = _object({} if value is None else value, origin)  # an empty file is a preset of defaults
-        return webui.convert(values, origin) if name == "webui" else tabbyapi.convert(values, origin)
-    if name == "llama.cpp" and is_command(text):
-        return convert_command(text, origin)
-    values = _object(parse_json(text, origin), origin)
-    if name != "llama.cpp":
-        return _OBJECTS[name](values, origin)
-    settings = {str(key): value for key, value in values.items()}
-    is_metadata = any(key.startswith(PREFIX) for key in settings)
-    return convert_metadata(settings, origin) if is_metadata else convert_body(settings, origin)
-
-
-def _object(value: Any, origin: str) -> Mapping[Any, Any]:
-    if not isinstance(value, Mapping):
-        raise PresetError(f"{origin}: a table of keys and values is needed")
-    return value
-
-
-def _ini(text: str, section: str | None, origin: str) -> tuple[Draft, list[str]]:
-    sections = parse_ini(text, origin)
-    names = [name for name, entries in sections.items() if name != GLOBAL_SECTION and not _is_head(name, entries)]
-    if section is None and not names:
-        return convert(sections, None, origin), []
-    number = choose_section(names, section, origin)
-    is_only = names == [DEFAULT_SECTION]
-    return convert(sections, names[number], origin), [] if is_only else names
-
-
-def _is_head(name: str, entries: IniSection) -> bool:
-    """True for what stands before the first header if it is the version of the format only."""
-    return name == DEFAULT_SECTION and set(entries.values) == {"version"}
-
-
-def _kobold(name: str, value: Any, section: str | None, origin: str) -> tuple[Draft, list[str]]:
-    is_list = isinstance(value, list)
-    entries = [_object(entry, origin) for entry in (value if is_list else [value])]
-    if not entries:
-        raise PresetError(f"{origin}: the list holds no preset")
-    labels = _labels(entries)
-    if section is not None and labels[0] == "" and not is_list:
-        raise PresetError(f"{origin}: the file holds one preset only, and no section {section!r}")
-    chosen = entries[_choose(entries, labels, section, origin)]
-    draft = (
-        koboldcpp.convert_koboldcpp(chosen, origin)
-        if name == "koboldcpp"
-        else koboldai.convert_koboldai(chosen, origin, is_list)
+    return (
+        [key for key in value if key in webui.KNOWN or key in webui.FORMER_KEYS]
+        if isinstance(value, Mapping)
+        else []
     )
-    title = chosen.get("description")
-    if isinstance(title, str) and title.strip():
-        draft.description = title.strip()
-    return draft, labels if is_list and len(labels) > 1 else []
-
-
-def _choose(entries: list[Mapping[Any, Any]], labels: list[str], section: str | None, origin: str) -> int:
-    """Return the index of the preset of a name; several may share it if they have the same settings.
-
-    Args:
-        entries: the presets of the file.
-        labels: a unique name for each.
-        section: the name; None: the file must hold one preset only.
-        origin: what a message begins with.
-    """
-    same = [number for number, entry in enumerate(entries) if section is not None and _title(entry) == section]
-    if len(same) > 1 and section not in labels:
-        settings = [
-            {key: value for key, value in entries[number].items() if key not in koboldai.LABELS} for number in same
-        ]
-        if all(setting == settings[0] for setting in settings):
-            return same[0]
-        names = ", ".join(labels[number] for number in same)
-        raise PresetError(f"{origin}: {len(same)} presets have the name {section!r}; choose one of: {names}")
-    return choose_section(labels, section, origin)
-
-
-def _labels(entries: list[Mapping[Any, Any]]) -> list[str]:
-    """A name for each preset; those that share one get the model type behind it, and then a number."""
-    titles = [_title(entry) for entry in entries]
-    typed = [
-        title if titles.count(title) == 1 else f"{title} ({entry.get('Model Type') or entry.get('Model Name')})"
-        for title, entry in zip(titles, entries, strict=True)
-    ]
-    return [
-        label if typed.count(label) == 1 else f"{label} #{typed[: number + 1].count(label)}"
-        for number, label in enumerate(typed)
-    ]
-
-
-def _title(entry: Mapping[Any, Any]) -> str:
-    return str(entry.get("preset") or entry.get("name") or "")
 
 
 # Keys of ours that a preset of text-generation-webui may have too.
@@ -455,7 +470,7 @@ def load_any_preset(name_or_path: str) -> LoadedPreset:
         return LoadedPreset(load_preset(name_or_path))
     file, section = split_section(name_or_path)
     text = read_text(Path(file), file)
-    table = own_table(text, file)
+    table = _own_table(text, file)
     if table is None:
         imported = import_text(text, file, section=section)
         return LoadedPreset(imported.preset, imported.format, tuple(imported.reported))
@@ -470,14 +485,14 @@ def is_foreign(text: str, origin: str) -> bool:
     Raises ``AmbiguousFormatError`` for a text that several tools could have written.
     """
     try:
-        return own_table(text, origin) is None
+        return _own_table(text, origin) is None
     except AmbiguousFormatError:
         raise
     except PresetError:
         return False
 
 
-def own_table(text: str, origin: str) -> dict[Any, Any] | None:
+def _own_table(text: str, origin: str) -> dict[Any, Any] | None:
     """Return the keys and values of a preset of ours; None if the text is another tool's.
 
     Raises ``PresetError`` for a text that is neither, and for one that could be both.
@@ -497,7 +512,7 @@ def own_table(text: str, origin: str) -> dict[Any, Any] | None:
 def _is_foreign(value: Any, text: str, origin: str) -> bool:
     """True if the text is another tool's; ``value``: what it holds as YAML, None if it is no YAML."""
     try:
-        format_name = recognise(text, origin)
+        format_name = _recognise(text, origin)
     except AmbiguousFormatError:
         raise
     except PresetError:
@@ -506,7 +521,7 @@ def _is_foreign(value: Any, text: str, origin: str) -> bool:
         raise
     if format_name != "webui":
         return True
-    theirs = webui_keys(text, origin)
+    theirs = _webui_keys(text, origin)
     ours = sorted((set(value) & set(Preset.model_fields)) - _SHARED_KEYS) if isinstance(value, dict) else []
     if theirs and ours:
         raise PresetError(
@@ -533,20 +548,19 @@ def _parse(text: str, origin: str) -> tuple[Any, PresetError | None]:
 
 
 _EXPORTERS: Mapping[str, tuple[str, Callable[[Outgoing], Exported]]] = {
-    "llama.cpp": ("llama.cpp", to_command),
-    "llama-server": ("llama-server", to_body),
-    "webui": ("text-generation-webui", to_yaml),
-    "sillytavern": ("SillyTavern", to_json),
-    "koboldai": ("KoboldAI", to_presets),
-    "koboldcpp": ("KoboldCpp", to_request),
-    "ollama": ("Ollama", to_modelfile),
-    "huggingface": ("transformers", to_config),
-    "tabbyapi": ("TabbyAPI", to_overrides),
-    "lmstudio": ("LM Studio", to_preset),
+    "llama.cpp": ("llama.cpp", llama_cpp.to_command),
+    "llama-server": ("llama-server", llama_cpp.to_body),
+    "webui": ("text-generation-webui", webui.to_yaml),
+    "sillytavern": ("SillyTavern", sillytavern.to_json),
+    "koboldai": ("KoboldAI", kobold.to_presets),
+    "koboldcpp": ("KoboldCpp", kobold.to_request),
+    "ollama": ("Ollama", ollama.to_modelfile),
+    "huggingface": ("transformers", huggingface.to_config),
+    "tabbyapi": ("TabbyAPI", tabbyapi.to_overrides),
+    "lmstudio": ("LM Studio", lmstudio.to_preset),
 }
 _WITH_SLOPE = ("koboldai", "koboldcpp")
 """Formats whose repetition penalty can have a slope."""
-_EXTRAS = ("seed", "max_tokens", "stop", "system", "grammar")
 
 
 def export_preset(preset: Preset | str | Sequence[Any], format: str) -> Exported:  # noqa: A002
@@ -570,7 +584,7 @@ def export_preset(preset: Preset | str | Sequence[Any], format: str) -> Exported
     if isinstance(preset, Preset):
         samplers = preset.samplers()
         labels = (preset.name, preset.description)
-        extras = {key: getattr(preset, key) for key in _EXTRAS if getattr(preset, key) not in (None, [], "")}
+        extras = {key: getattr(preset, key) for key in EXTRAS if getattr(preset, key) not in (None, [], "")}
     else:
         try:
             samplers = parse_chain(preset if isinstance(preset, str) else [_as_step(step) for step in preset])
@@ -587,13 +601,3 @@ def _as_step(step: Any) -> Any:
     """``[name, {parameter: value}]`` as a preset writes it."""
     is_pair = isinstance(step, (list, tuple)) and len(step) == 2 and isinstance(step[0], str)
     return {step[0]: step[1]} if is_pair else step
-
-
-def preset_from_metadata(metadata: Mapping[str, str]) -> Preset | None:
-    """Return llama.cpp's whole chain with the values that a model's author put into the GGUF, or None.
-
-    It is the preset of `import_metadata`, which also returns what could not be carried over. Raises
-    ``PresetError`` that names the key, for a value that cannot be used.
-    """
-    imported = import_metadata(metadata)
-    return None if imported is None else imported.preset

@@ -1,4 +1,9 @@
-"""Hugging Face's generation_config.json."""
+"""Hugging Face transformers' ``generation_config.json``.
+
+Without ``do_sample: true`` the most likely token is taken, whatever the temperature says; the penalties still
+act. The order is fixed: the one of transformers 5.23's logits processors. Sampling alone has a top_k of 50
+where the file has none.
+"""
 
 from __future__ import annotations
 
@@ -169,7 +174,8 @@ def to_config(out: Outgoing) -> Exported:
     """Return the JSON; biases and bans of texts are reported, since the file holds token ids."""
     name = out.selector_name
     if name == "greedy":
-        for step in [step for step in out.steps if _KEYS.get(step.about.name, _NONE).slot in SAMPLING_SLOTS]:
+        sampling = {name for name, keys in _KEYS.items() if keys.slot in SAMPLING_SLOTS}
+        for step in [step for step in out.steps if step.about.name in sampling]:
             out.steps.remove(step)
             out.report(step.about.name, "without do_sample, transformers applies the penalties only")
     elif name != "dist":
@@ -189,9 +195,5 @@ def to_config(out: Outgoing) -> Exported:
         for text in texts:
             out.report(f"ban.tokens {text!r}", "transformers' file holds token ids only")
         values["bad_words_ids"] = [[token] for token in values["bad_words_ids"] if token not in texts]
-    out.values = {}
-    out.take_extras({"max_tokens": "max_new_tokens", "stop": "stop_strings"})
-    return out.exported(json.dumps({**values, **out.values}, indent=2, ensure_ascii=False) + "\n")
-
-
-_NONE = StepKeys("", {})
+    values |= out.take_extras({"max_tokens": "max_new_tokens", "stop": "stop_strings"})
+    return out.exported(json.dumps(values, indent=2, ensure_ascii=False) + "\n")

@@ -1,20 +1,43 @@
-"""KoboldAI and KoboldCpp."""
+"""KoboldAI's ``*.presets`` and ``*.settings``, SillyTavern's presets for it, KoboldCpp and KoboldAI Lite.
+
+Both tools say the order of samplers as a list of the numbers 0 to 6, and both apply them in any order, each of
+them once. In KoboldCpp some numbers stand for several steps in a fixed order. Where a key is missing, KoboldAI
+takes a default that acts (koboldai_settings.py, ``default_settings``), and so does KoboldCpp (koboldcpp.py,
+``generate``). So an export writes every key, also of what is off.
+
+**KoboldAI**: the PyTorch code is followed: top-p keeps the token that crosses the limit, tfs pads, the
+repetition penalty may rise along a curve over its range. SillyTavern sends min_p, mirostat and a grammar, which
+it adds to the presets, to KoboldCpp alone; their steps are where KoboldCpp applies them.
+
+**KoboldCpp** has objects with ``preset``, ``temp``, ``sampler_order`` and so on. The order follows its
+gpttype_adapter.cpp: biases and DRY first, then sampler_order, where 2 is top-p and then min-p, and 5 is the
+temperature, the smoothing and top-n-sigma; XTC and adaptive-p come last. A fixed top-k of 3000, which only
+makes it faster, is left out.
+
+KoboldCpp's rep_pen_slope is not KoboldAI's curve: the far half of rep_pen_range gets 1 + (rep_pen - 1) * slope.
+It is flat for a slope above 1 or up to 0, and for a rep_pen up to 1. A rep_pen_range below 1 is 1: the last
+token.
+"""
 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ...samplers.base import Sampler
 from ..preset import make_step
-from . import draft as orders
-from .draft import SAMPLERS, Draft, Exported, Outgoing, StepKeys, has_halves
+from .draft import Draft, Exported, Outgoing, StepKeys, has_halves
 from .table import BREAKERS, ForeignTable, read_breakers
 
 KOBOLDAI = "KoboldAI"
+KOBOLDCPP = "KoboldCpp"
+_SAMPLERS = ("top_k", "top_a", "top_p", "tfs", "typical", "temperature", "repetition_penalty")
+"""The slot of each number."""
+_MIROSTAT_VERSIONS = {"mirostat": 1, "mirostat_v2": 2}
 
-PRESET_DEFAULTS: Mapping[str, float] = {
+_PRESET_DEFAULTS: Mapping[str, float] = {
     "temp": 0.5,
     "top_k": 0,
     "top_a": 0.0,
@@ -25,7 +48,7 @@ PRESET_DEFAULTS: Mapping[str, float] = {
     "rep_pen_range": 2048,
     "rep_pen_slope": 1.0,
 }
-SILLYTAVERN_DEFAULTS: Mapping[str, float] = {
+_SILLYTAVERN_DEFAULTS: Mapping[str, float] = {
     "temp": 1.0,
     "top_k": 0,
     "top_a": 1.0,
@@ -36,8 +59,10 @@ SILLYTAVERN_DEFAULTS: Mapping[str, float] = {
     "rep_pen_range": 0,
     "rep_pen_slope": 0.9,
 }
-PRESET_ORDER = [6, 0, 1, 2, 3, 4, 5]
-SILLYTAVERN_ORDER = [0, 1, 2, 3, 4, 5, 6]
+_PRESET_ORDER = [6, 0, 1, 2, 3, 4, 5]
+_SILLYTAVERN_ORDER = [0, 1, 2, 3, 4, 5, 6]
+_KOBOLDAI_SLOTS = {2: ("top_p", "min_p")}
+_KOBOLDAI_UNDER_MIROSTAT = ("repetition_penalty", "temperature")
 
 OWN_KEYS = (
     *("apikey", "andepth", "useprompt", "adventure", "chatmode", "chatname", "dynamicscan", "nopromptgen"),
@@ -60,7 +85,7 @@ _SILENT_KOBOLDAI_KEYS = (
     *OWN_KEYS,
 )
 KOBOLDAI_KEYS = (
-    *PRESET_DEFAULTS,
+    *_PRESET_DEFAULTS,
     *("sampler_order", "genamt", "min_p", "mirostat", "mirostat_tau", "mirostat_eta", "grammar"),
 )
 
@@ -70,16 +95,20 @@ def convert_koboldai(values: Mapping[Any, Any], origin: str, is_preset_list: boo
     table = ForeignTable(values, origin)
     draft = Draft(KOBOLDAI, table)
     if is_preset_list or any(key in table.values for key in OWN_KEYS):
-        defaults, order, draft.tool = PRESET_DEFAULTS, PRESET_ORDER, "KoboldAI"
+        defaults, order, draft.tool = _PRESET_DEFAULTS, _PRESET_ORDER, "KoboldAI"
     else:
-        defaults, order, draft.tool = SILLYTAVERN_DEFAULTS, SILLYTAVERN_ORDER, "SillyTavern"
+        defaults, order, draft.tool = _SILLYTAVERN_DEFAULTS, _SILLYTAVERN_ORDER, "SillyTavern"
     draft.defaults_of = draft.tool
     _put_steps(draft, defaults)
     order = _order(draft, order)
     draft.take_max_tokens("genamt")
     draft.take_text("grammar", "grammar")
-    if not _take_mirostat_chain(draft):
-        orders.arrange_by_numbers(draft, order, (), {2: ("top_p", "min_p")})
+    if _put_mirostat(draft, "as KoboldCpp applies it"):
+        change = "KoboldAI has none; the chain is KoboldCpp's: penalty, temperature, mirostat"
+        draft.report_changed("mirostat", change)
+        draft.take_mirostat_chain(_KOBOLDAI_UNDER_MIROSTAT)
+    else:
+        _arrange_by_numbers(draft, order, (), _KOBOLDAI_SLOTS)
     draft.report_unknown({*KOBOLDAI_KEYS, *_SILENT_KOBOLDAI_KEYS})
     return draft
 
@@ -112,7 +141,7 @@ def _put_steps(draft: Draft, defaults: Mapping[str, float]) -> None:
 
 
 def _order(draft: Draft, default: list[int]) -> list[int]:
-    order = orders.read_numbers(draft, "sampler_order")
+    order = _read_numbers(draft, "sampler_order")
     if order is None:
         draft.notes.append(f"order: {draft.tool}'s default")
         return default
@@ -122,28 +151,24 @@ def _order(draft: Draft, default: list[int]) -> list[int]:
     return order
 
 
-def _take_mirostat_chain(draft: Draft) -> bool:
-    """End the chain as KoboldCpp does with mirostat; False if it is off."""
+def _put_mirostat(draft: Draft, comment: str = "") -> bool:
+    """Put mirostat into its slot; False if it is off."""
     table = draft.table
     version = table.whole_number("mirostat", 0)
     if version not in (1, 2):
         return False
     params = {"tau": table.number("mirostat_tau", 5.0), "eta": table.number("mirostat_eta", 0.1)}
     name = "mirostat" if version == 1 else "mirostat_v2"
-    draft.put("mirostat", name, params, ["mirostat", "mirostat_tau", "mirostat_eta"], "as KoboldCpp applies it")
-    draft.report_changed("mirostat", "KoboldAI has none; the chain is KoboldCpp's: penalty, temperature, mirostat")
-    acting = ("repetition_penalty", "temperature", "mirostat")
-    draft.report_idle([step for slot, step in draft.slots.items() if slot not in acting], "mirostat is on")
-    draft.take_chain(draft.arranged(acting))
+    draft.put("mirostat", name, params, ["mirostat", "mirostat_tau", "mirostat_eta"], comment)
     return True
 
 
-KOBOLDCPP = "KoboldCpp"
 ORDER = [6, 0, 1, 3, 4, 2, 5]
 _FRONT = ("ignore_eos", "ban", "logit_bias", "dry")
 _PENALTIES = ("repetition_penalty", "presence_penalty")
-SLOTS = {2: ("top_p", "min_p"), 5: ("temperature", "quadratic", "top_n_sigma"), 6: _PENALTIES}
+_SLOTS = {2: ("top_p", "min_p"), 5: ("temperature", "quadratic", "top_n_sigma"), 6: _PENALTIES}
 """The slots of the numbers that stand for several steps."""
+_UNDER_MIROSTAT = (*_FRONT, *_PENALTIES, "temperature", "quadratic")
 
 SPELLINGS = {
     "temp": ("temp", "temperature"),
@@ -182,18 +207,17 @@ def convert_koboldcpp(values: Mapping[Any, Any], origin: str) -> Draft:
     _put_truncation(draft)
     _put_temperature(draft)
     _put_end(draft)
+    is_mirostat_on = _put_mirostat(draft)
     _take_settings(draft)
-    order = orders.read_numbers(draft, "sampler_order")
+    order = _read_numbers(draft, "sampler_order")
     if order is None or len(order) != 7:
         reason = "" if order is None else "; sampler_order needs seven entries"
         draft.notes.append(f"order: KoboldCpp's default{reason}")
         order = ORDER
-    if table.whole_number("mirostat", 0) in (1, 2):
-        acting = (*_FRONT, *_PENALTIES, "temperature", "quadratic", "mirostat")
-        draft.report_idle([step for slot, step in draft.slots.items() if slot not in acting], "mirostat is on")
-        draft.take_chain(draft.arranged(acting))
+    if is_mirostat_on:
+        draft.take_mirostat_chain(_UNDER_MIROSTAT)
     else:
-        orders.arrange_by_numbers(draft, order, _FRONT, SLOTS)
+        _arrange_by_numbers(draft, order, _FRONT, _SLOTS)
     draft.report_unknown({*KOBOLDCPP_KEYS, *_SILENT_KOBOLDCPP_KEYS})
     return draft
 
@@ -280,11 +304,6 @@ def _put_end(draft: Draft) -> None:
     if target >= 0:
         params = {"target": target, "decay": table.number("adaptive_decay", 0.9)}
         draft.put("adaptive_p", "adaptive_p", params, ["adaptive_target", "adaptive_decay"])
-    version = table.whole_number("mirostat", 0)
-    if version in (1, 2):
-        params = {"tau": table.number("mirostat_tau", 5.0), "eta": table.number("mirostat_eta", 0.1)}
-        name = "mirostat" if version == 1 else "mirostat_v2"
-        draft.put("mirostat", name, params, ["mirostat", "mirostat_tau", "mirostat_eta"])
 
 
 def _take_settings(draft: Draft) -> None:
@@ -298,6 +317,47 @@ def _take_settings(draft: Draft) -> None:
     draft.take_text("grammar", "grammar")
     if table.number("guidance_scale", 1) != 1:
         draft.report("guidance_scale", "guidance would have run the model twice, with a negative prompt")
+
+
+def _read_numbers(draft: Draft, key: str) -> list[int] | None:
+    """The order of an entry: a list of numbers, or one text such as ``5, 0, 2, 3, 1, 4``; None if it is absent.
+
+    Raises ``PresetError`` for anything else, and for a number above 6.
+    """
+    value = draft.table.raw(key)
+    if value is None:
+        return None
+    parts = re.split(r"[\s,;]+", value.strip().strip("[]")) if isinstance(value, str) else value
+    if not isinstance(parts, list):
+        raise draft.table.fault(key, "a list of numbers")
+    numbers = []
+    for part in parts:
+        text = str(part).removesuffix(".0")
+        if isinstance(part, bool) or text not in tuple("0123456"):
+            raise draft.table.fault(key, "a list of the numbers 0 to 6")
+        numbers.append(int(text))
+    return list(dict.fromkeys(numbers))
+
+
+def _arrange_by_numbers(
+    draft: Draft, order: list[int], front: Sequence[str], slots: Mapping[int, Sequence[str]]
+) -> None:
+    """End the chain: the slots in front, then those of each number.
+
+    Steps whose number the order lacks are reported; the tool leaves them out.
+
+    Args:
+        draft: the draft.
+        order: the numbers.
+        front: slots that come first.
+        slots: the slots of each number that has others than `_SAMPLERS` says.
+    """
+    names = [name for number in order for name in slots.get(number, (_SAMPLERS[number],))]
+    missing = [
+        name for number in range(7) if number not in order for name in slots.get(number, (_SAMPLERS[number],))
+    ]
+    draft.report_idle(draft.arranged(missing), "sampler_order leaves it out")
+    draft.take_chain(draft.arranged([*front, *names, "xtc", "adaptive_p"]))
 
 
 _TRUNCATION = {
@@ -316,8 +376,6 @@ _KOBOLDAI_KEYS = {
     ),
     "min_p": StepKeys("min_p", {"p": "min_p"}),
 }
-_KOBOLDAI_SLOTS = {2: ("top_p", "min_p")}
-_KOBOLDAI_UNDER_MIROSTAT = ("repetition_penalty", "temperature")
 _SILLYTAVERN_ALONE = "KoboldAI does not read it; it was written for SillyTavern, which sends it to KoboldCpp"
 _KOBOLDAI_OFF = {
     "temp": 1.0,
@@ -373,7 +431,6 @@ _KOBOLDCPP_KEYS = {
     "xtc": StepKeys("xtc", {"probability": "xtc_probability", "threshold": "xtc_threshold"}),
 }
 _MIROSTAT = StepKeys("mirostat", {"tau": "mirostat_tau", "eta": "mirostat_eta"})
-_MIROSTAT_VERSIONS = {"mirostat": 1, "mirostat_v2": 2}
 _KOBOLDCPP_SELECTORS = {
     **dict.fromkeys(_MIROSTAT_VERSIONS, _MIROSTAT),
     "adaptive_p": StepKeys("adaptive_p", {"target": "adaptive_target", "decay": "adaptive_decay"}),
@@ -414,8 +471,6 @@ _KOBOLDCPP_OFF = {
     "stop_sequence": [],
     "grammar": "",
 }
-_KOBOLDCPP_FRONT = ("ignore_eos", "ban", "logit_bias", "dry")
-_UNDER_MIROSTAT = (*_KOBOLDCPP_FRONT, "repetition_penalty", "temperature", "quadratic")
 
 
 def to_presets(out: Outgoing) -> Exported:
@@ -438,15 +493,14 @@ def to_presets(out: Outgoing) -> Exported:
         out.report(out.selector_name, _SILLYTAVERN_ALONE)
         out.report_order(_KOBOLDAI_UNDER_MIROSTAT)
     values = {**_KOBOLDAI_OFF, **out.values}
-    slots = {number: _KOBOLDAI_SLOTS.get(number, (SAMPLERS[number],)) for number in PRESET_ORDER}
+    slots = {number: _KOBOLDAI_SLOTS.get(number, (_SAMPLERS[number],)) for number in _PRESET_ORDER}
     values["sampler_order"] = _order_by_numbers(out, slots)
     out.report_order([slot for number in values["sampler_order"] for slot in slots[number]])
-    out.values = {}
-    out.take_extras({"max_tokens": "genamt", "grammar": "grammar"})
-    _write_grammar(out, "SillyTavern")
-    if "grammar" in out.values:
+    settings = out.take_extras({"max_tokens": "genamt", "grammar": "grammar"})
+    _write_grammar(out, settings, "SillyTavern")
+    if "grammar" in settings:
         out.report("grammar", _SILLYTAVERN_ALONE)
-    preset = {"preset": out.name, "description": out.description, **_KOBOLDAI_LABELS, **values, **out.values}
+    preset = {"preset": out.name, "description": out.description, **_KOBOLDAI_LABELS, **values, **settings}
     return out.exported(json.dumps([preset], indent=4, ensure_ascii=False) + "\n")
 
 
@@ -531,9 +585,9 @@ def _leave_out(out: Outgoing, steps: Sequence[Sampler], reason: str) -> None:
 
 def _numbers(out: Outgoing) -> list[int]:
     """Return ``sampler_order``; an order that its numbers cannot say is reported."""
-    slots = {number: SLOTS.get(number, (SAMPLERS[number],)) for number in ORDER}
+    slots = {number: _SLOTS.get(number, (_SAMPLERS[number],)) for number in ORDER}
     numbers = _order_by_numbers(out, slots)
-    out.report_order([*_KOBOLDCPP_FRONT, *(slot for number in numbers for slot in slots[number]), "xtc"])
+    out.report_order([*_FRONT, *(slot for number in numbers for slot in slots[number]), "xtc"])
     return numbers
 
 
@@ -545,21 +599,20 @@ def _order_by_numbers(out: Outgoing, slots: Mapping[int, Sequence[str]]) -> list
 
 def _settings(out: Outgoing) -> dict[str, Any]:
     """Return the settings beside the chain by KoboldCpp's keys."""
-    out.values = {}
     keys = {"max_tokens": "max_length", "seed": "sampler_seed", "stop": "stop_sequence", "grammar": "grammar"}
-    out.take_extras(keys)
-    if out.values.get("sampler_seed") == 0:
-        del out.values["sampler_seed"]
+    settings = out.take_extras(keys)
+    if settings.get("sampler_seed") == 0:
+        del settings["sampler_seed"]
         out.report("seed 0", "KoboldCpp takes it for a random one")
-    _write_grammar(out, "KoboldCpp")
-    return out.values
+    _write_grammar(out, settings, "KoboldCpp")
+    return settings
 
 
-def _write_grammar(out: Outgoing, reader: str) -> None:
+def _write_grammar(out: Outgoing, settings: dict[str, Any], reader: str) -> None:
     """Write a grammar as text; one that has none is reported, as what ``reader`` does not take."""
-    if "grammar" in out.values:
-        text = out.grammar_text(out.values.pop("grammar"))
+    if "grammar" in settings:
+        text = out.grammar_text(settings.pop("grammar"))
         if text is None:
             out.report("grammar", f"{reader} takes a grammar as text")
         else:
-            out.values["grammar"] = text
+            settings["grammar"] = text

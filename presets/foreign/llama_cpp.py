@@ -1,11 +1,27 @@
-"""llama.cpp: command lines, requests to its server, and back."""
+"""llama.cpp: command lines, requests to llama-server, INI files, the keys of a GGUF; and back.
+
+Settings have the names of llama.cpp's options here, without the dashes, in every form that they are read from:
+
+- a command line
+- the JSON body of a request to llama-server
+- a section of an INI file (``--models-preset``), whose keys are option names, long or short, or environment names
+- the ``general.sampling.*`` keys of a GGUF
+
+What is absent keeps llama.cpp's default, so a chain is complete. llama.cpp refuses an INI file with a name that
+it does not know, such as top_p; here such a name is read as the option that it means, and reported.
+
+Order and switches follow common/sampling.cpp: biases, then the listed samplers in any order, each of them once,
+the temperature last by default. Mirostat leaves only the temperature before it. A temperature of 0 and below
+takes the most likely token, which is how a greedy end is exported. adaptive-p draws in the end, if it is
+listed. Ollama and LM Studio run this chain, too.
+"""
 
 from __future__ import annotations
 
 import json
 import re
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,9 +32,12 @@ from ..preset import make_step
 from .draft import Draft, Exported, Outgoing, StepKeys
 from .table import BREAKERS, ForeignTable, IniSection
 
+TOOL = "llama.cpp"
+PREFIX = "general.sampling."
+GLOBAL_SECTION = "*"
+
 ORDER = ("penalties", "dry", "top_n_sigma", "top_k", "typical", "top_p", "min_p", "xtc", "temperature")
-FRONT = ("ignore_eos", "ban", "logit_bias")
-_TEMPERATURES = ("temperature", "dynatemp")
+_FRONT = ("ignore_eos", "ban", "logit_bias")
 
 OFF: Mapping[str, Any] = {
     "temp": 1.0,
@@ -47,8 +66,351 @@ OFF: Mapping[str, Any] = {
 }
 """Values with which no step acts, and the other parameters' usual ones."""
 
-LLAMA_CPP: Mapping[str, Any] = {**OFF, "temp": 0.8, "top-k": 40, "top-p": 0.95, "min-p": 0.05}
+_DEFAULTS: Mapping[str, Any] = {**OFF, "temp": 0.8, "top-k": 40, "top-p": 0.95, "min-p": 0.05}
 """llama.cpp's defaults."""
+
+OPTIONS = (
+    *OFF,
+    *("sampler-seq", "seed", "n-predict", "logit-bias", "reverse-prompt", "json-schema", "json-schema-file"),
+    *("grammar", "grammar-file", "system-prompt", "dry-sequence-breaker", "samplers", "ignore-eos"),
+)
+"""The options that are read; `llama_cpp_flags` has all names of each."""
+
+
+@dataclass(frozen=True)
+class _LlamaEntry:
+    """A value, and how and where the file spells its key."""
+
+    spelled: str
+    value: Any
+    line: int = 0
+
+
+def convert_command(text: str, origin: str) -> Draft:
+    """Return the draft of a command line such as ``llama-cli --top-k 40``; raises ``PresetError``."""
+    try:
+        words = shlex.split(text.replace("\\\n", " "), comments=True)
+    except ValueError as error:
+        raise PresetError(f"{origin}: no command line: {error}") from None
+    entries: dict[str, _LlamaEntry] = {}
+    unknown = []
+    while words:
+        word = words.pop(0)
+        name = word.lstrip("-")
+        option = _option_of_name(name)
+        if not word.startswith("-") or _is_left_out(name):
+            continue
+        if option is None:
+            unknown.append(f"{word}: llama.cpp does not know this option")
+        elif option == "ignore-eos":
+            entries[option] = _LlamaEntry(word, True)
+        elif not words:
+            raise PresetError(f"{origin}: {word} has no value")
+        else:
+            _add(entries, option, word, words.pop(0))
+    draft = _convert_entries(entries, origin)
+    draft.reported += unknown
+    return draft
+
+
+_ESCAPED = ("dry-sequence-breaker", "reverse-prompt")
+_REPEATED = ("logit-bias", *_ESCAPED)
+
+
+def _add(entries: dict[str, _LlamaEntry], option: str, word: str, value: str) -> None:
+    """Set an option; add to one that may be given several times.
+
+    Args:
+        entries: the options so far.
+        option: llama.cpp's name of the option.
+        word: the option as written.
+        value: its value.
+    """
+    if option not in _REPEATED:
+        entries[option] = _LlamaEntry(word, value)
+        return
+    earlier: Any = entries[option].value if option in entries else []
+    if option == "logit-bias":
+        entries[option] = _LlamaEntry(word, f"{earlier},{value}" if earlier else value)
+    elif value == "none" and option == "dry-sequence-breaker":
+        entries[option] = _LlamaEntry(word, earlier)
+    else:
+        entries[option] = _LlamaEntry(word, [*earlier, _unescaped(value)])
+
+
+BODY_KEYS: Mapping[str, str] = {
+    **{option: option.replace("-", "_") for option in OPTIONS},
+    "temp": "temperature",
+    "typical": "typical_p",
+    "dynatemp-exp": "dynatemp_exponent",
+    "reverse-prompt": "stop",
+    "mirostat-ent": "mirostat_tau",
+    "mirostat-lr": "mirostat_eta",
+    "adaptive-target": "adaptive_target",
+    "dry-sequence-breaker": "dry_sequence_breakers",
+}
+"""The key of a request's body, by option."""
+
+_OPTION_BY_KEY = {key: option for option, key in BODY_KEYS.items()} | {"max_tokens": "n-predict"}
+_SILENT_KEYS = (
+    *("prompt", "messages", "model", "stream", "cache_prompt", "n_keep", "n_probs", "id_slot", "t_max_predict_ms"),
+    *("return_tokens", "timings_per_token", "post_sampling_probs", "lora", "n_indent", "response_fields", "tools"),
+    *("grammar_lazy", "chat_format", "logprobs", "top_logprobs", "n", "user", "stream_options"),
+    "preserved_tokens",
+)
+
+
+def convert_body(body: Mapping[str, Any], origin: str) -> Draft:
+    """Return the draft of a request's body; raises ``PresetError``."""
+    entries = {}
+    for key, value in body.items():
+        option = _OPTION_BY_KEY.get(key)
+        if option is not None:
+            is_order = option == "samplers" and isinstance(value, list)
+            entries[option] = _LlamaEntry(key, ";".join(map(str, value)) if is_order else value)
+    draft = _convert_entries(entries, origin)
+    if body.get("min_keep") not in (None, 0, 1):
+        draft.reported.append(f"min_keep {body['min_keep']}: each step would have kept at least so many tokens")
+    for key in body:
+        if key not in (*_OPTION_BY_KEY, *_SILENT_KEYS, "min_keep"):
+            draft.reported.append(f"{key}: llama-server does not know this key; it was left out")
+    return draft
+
+
+def convert(sections: Mapping[str, IniSection], chosen: str | None, origin: str) -> Draft:
+    """Return the draft of a section, over what ``[*]`` says; None: what ``[*]`` says alone."""
+    entries: dict[str, _LlamaEntry] = {}
+    reported: list[str] = []
+    changed: list[str] = []
+    for name in (GLOBAL_SECTION, chosen):
+        if name is not None and name in sections:
+            entries.update(_entries(sections[name], reported, changed))
+    draft = _convert_entries(entries, origin)
+    draft.reported[:0] = reported
+    draft.changed[:0] = changed
+    if GLOBAL_SECTION in sections and chosen is not None:
+        draft.notes.append(f"section [{chosen}] over [*]")
+    return draft
+
+
+_MEANT_OPTIONS = {"repetition-penalty": "repeat-penalty", "rep-pen": "repeat-penalty", "max-tokens": "n-predict"}
+_SILENT_VARIABLES = ("LLAMA_ARG_", "LLAMA_API_KEY", "LLAMA_LOG_", "LLAMA_CACHE", "HF_TOKEN", "MODEL_ENDPOINT")
+"""How the environment names begin that an INI file may use instead."""
+
+
+def _entries(section: IniSection, reported: list[str], changed: list[str]) -> dict[str, _LlamaEntry]:
+    """Return the options of a section. Of two names for one option, the last by the alphabet counts, as there.
+
+    Args:
+        section: the section of the file.
+        reported: receives a sentence for each key that llama.cpp would read otherwise, or not at all.
+        changed: receives those of the sentences whose value is carried over.
+    """
+    entries: dict[str, _LlamaEntry] = {}
+    for key in sorted(section.values):
+        value = section.values[key]
+        option = _option_of_name(key) or _option_of_variable(key)
+        if option is None:
+            option = _option_by_near_name(key)
+            if option is not None:
+                reported.append(
+                    f"{key} {value}: llama.cpp refuses the file, since no option has this name; "
+                    f"it was read as {option}"
+                )
+                changed.append(reported[-1])
+            elif not _is_left_out(key) and not key.startswith(_SILENT_VARIABLES):
+                reported.append(f"{key} {value}: llama.cpp does not know this key, and refuses the file")
+        if option is None:
+            continue
+        entries[option] = _LlamaEntry(key, value, section.lines[key])
+        if key in section.cut:
+            reported.append(f"{key} {value}: llama.cpp takes {section.cut[key]!r} for a comment")
+            changed.append(reported[-1])
+    return entries
+
+
+def _option_of_variable(key: str) -> str | None:
+    """The option of an environment name, such as LLAMA_ARG_TOP_K."""
+    name = key.removeprefix("LLAMA_ARG_")
+    return None if name == key else _option_of_name(name.lower().replace("_", "-"))
+
+
+def _option_by_near_name(key: str) -> str | None:
+    name = key.lower().replace("_", "-").lstrip("-")
+    return _MEANT_OPTIONS.get(name) or _option_of_name(name)
+
+
+# The key of a GGUF, where it is no option with underscores.
+_METADATA_OPTIONS = {
+    "penalty-last-n": "repeat-last-n",
+    "penalty-repeat": "repeat-penalty",
+    "mirostat-tau": "mirostat-ent",
+    "mirostat-eta": "mirostat-lr",
+    "sequence": "samplers",
+}
+
+
+def convert_metadata(metadata: Mapping[str, Any], origin: str) -> Draft:
+    """Return the draft of what a model's author recommends; other keys of the metadata are left out."""
+    entries: dict[str, _LlamaEntry] = {}
+    unknown = []
+    for key, value in metadata.items():
+        if not key.startswith(PREFIX) or _is_blank(value):
+            continue
+        option = _option_of_metadata(key)
+        if option is None:
+            unknown.append(f"{key} {value}: {TOOL} does not know this key; it was left out")
+        else:
+            entries[option] = _LlamaEntry(key, value)
+    draft = _convert_entries(entries, origin)
+    draft.reported += unknown
+    return draft
+
+
+def has_settings(metadata: Mapping[str, Any]) -> bool:
+    """True if a model's author recommends anything that llama.cpp knows."""
+    return any(
+        key.startswith(PREFIX) and _option_of_metadata(key) is not None and not _is_blank(value)
+        for key, value in metadata.items()
+    )
+
+
+def _is_blank(value: Any) -> bool:
+    """True for a text of nothing, or of nothing but the semicolons between names."""
+    return isinstance(value, str) and not value.strip(" ;")
+
+
+def _option_of_metadata(key: str) -> str | None:
+    name = key[len(PREFIX) :].replace("_", "-")
+    return _METADATA_OPTIONS.get(name) or _option_of_name(name)
+
+
+def _option_of_name(name: str) -> str | None:
+    """Return the option that has this name, which is written without dashes; None if none has."""
+    return options_without_dashes().get(name) or None
+
+
+def _is_left_out(name: str) -> bool:
+    """True for an option of llama.cpp that says nothing about sampling; ``name``: without dashes."""
+    return options_without_dashes().get(name) == ""
+
+
+def _convert_entries(entries: Mapping[str, _LlamaEntry], origin: str) -> Draft:
+    """Return the draft of values by option."""
+    table = ForeignTable(
+        {entry.spelled: entry.value for entry in entries.values()},
+        origin,
+        {option: (entry.spelled,) for option, entry in entries.items()},
+        {entry.spelled: entry.line for entry in entries.values() if entry.line},
+    )
+    draft = Draft(TOOL, table)
+    _read_breaker(table)
+    put_steps(draft, _DEFAULTS)
+    _put_biases(draft)
+    for key in ("repeat-last-n", "dry-penalty-last-n"):
+        if table.whole_number(key, 0) < 0:
+            draft.report_changed(key, "today's llama.cpp refuses a negative window; here it is all tokens")
+    order = _order(draft)
+    if order is None:
+        draft.notes.append("order: llama.cpp's default")
+    elif "infill" in order:
+        draft.put("infill", "infill", {}, ["samplers" if table.is_given("samplers") else "sampler-seq"])
+    arrange_chain(draft, _DEFAULTS, ORDER if order is None else order)
+    _take_settings(draft)
+    return draft
+
+
+def _order(draft: Draft) -> list[str] | None:
+    """The listed samplers by our names; None if there is no list. If both keys are there, ``samplers`` counts.
+
+    Unknown names are reported, as llama.cpp skips them.
+    """
+    key = next((key for key in ("samplers", "sampler-seq") if draft.table.is_given(key)), None)
+    if key is None:
+        return None
+    order: list[str] = []
+    text = draft.table.text(key) or ""
+    for part in text if key == "sampler-seq" else text.split(";"):
+        try:
+            order += read_sequence(part, key)
+        except PresetError:
+            draft.report(key, f"{part.strip()!r} is no sampler of llama.cpp, which skips it")
+    return order
+
+
+def _put_biases(draft: Draft) -> None:
+    table = draft.table
+    if table.flag("ignore-eos", False):
+        draft.put("ignore_eos", "ignore_eos", {}, ["ignore-eos"])
+    draft.put("logit_bias", "logit_bias", {"bias": _bias(table)}, ["logit-bias"])
+
+
+_BIAS = re.compile(r"(\d+)([+-].+)")
+
+
+def _bias(table: ForeignTable) -> dict[int | str, float | bool]:
+    """The biases: TOKEN_ID+BIAS texts, or a request's table or list of pairs, where false bans a token."""
+    value = table.raw("logit-bias")
+    if isinstance(value, str):
+        value = [_parsed_bias(table, part.strip()) for part in value.split(",") if part.strip()]
+    pairs = list(value.items()) if isinstance(value, Mapping) else value or []
+    if not isinstance(pairs, list) or not all(
+        isinstance(pair, (list, tuple)) and len(pair) == 2 for pair in pairs
+    ):
+        raise table.fault("logit-bias", "a table or a list of token and number")
+    bias: dict[int | str, float | bool] = {}
+    for token, number in pairs:
+        key = int(token) if isinstance(token, str) and token.isdecimal() else token
+        if type(key) not in (int, str):
+            raise table.fault("logit-bias", "a table or a list of token and number")
+        inner = ForeignTable({"logit-bias": number}, table.origin)
+        bias[key] = float("-inf") if number is False or number == "-inf" else inner.number("logit-bias", 0.0)
+    return bias
+
+
+def _parsed_bias(table: ForeignTable, text: str) -> tuple[str, str]:
+    match = _BIAS.fullmatch(text)
+    if match is None:
+        raise table.fault("logit-bias", "TOKEN_ID+BIAS or TOKEN_ID-BIAS")
+    return match[1], match[2]
+
+
+def _read_breaker(table: ForeignTable) -> None:
+    """Put the one breaker that an INI file can give in place of the four defaults; ``none`` is none."""
+    text = table.raw("dry-sequence-breaker")
+    if isinstance(text, str):
+        table.values[table.spelled("dry-sequence-breaker")] = [] if text == "none" else [_unescaped(text)]
+
+
+def _take_settings(draft: Draft) -> None:
+    table = draft.table
+    draft.take_max_tokens("n-predict", (-1, -2))
+    if table.whole_number("n-predict") == 0:
+        draft.report("n-predict", "it would have read the prompt only, which -n 0 does here")
+    draft.take_seed("seed")
+    draft.take_text("system-prompt", "system")
+    text = table.raw("reverse-prompt")
+    if isinstance(text, str):
+        table.values[table.spelled("reverse-prompt")] = [_unescaped(text)]
+    draft.take_texts("reverse-prompt", "stop")
+    draft.take_text("grammar", "grammar")
+    for key, kind in (("grammar-file", "file"), ("json-schema-file", "json_schema_file"), ("json-schema", None)):
+        value = table.raw(key)
+        if value is not None and "grammar" not in draft.extras:
+            draft.extras["grammar"] = {kind or "json_schema": value}
+
+
+_ESCAPES = {"n": "\n", "r": "\r", "t": "\t", "'": "'", '"': '"', "\\": "\\"}
+
+
+def _unescaped(text: str) -> str:
+    """Return the text with llama.cpp's escapes, such as a backslash and n, replaced."""
+    return re.sub(r"\\(.)", lambda match: _ESCAPES.get(match[1], match[0]), text)
+
+
+def _escaped(text: str) -> str:
+    escapes = {"\\": "\\\\", "\n": "\\n", "\r": "\\r", "\t": "\\t"}
+    return "".join(escapes.get(char, char) for char in text)
 
 
 def put_steps(draft: Draft, defaults: Mapping[str, Any]) -> None:
@@ -62,14 +424,12 @@ def put_steps(draft: Draft, defaults: Mapping[str, Any]) -> None:
 def arrange_chain(draft: Draft, defaults: Mapping[str, Any], order: Sequence[str] = ORDER) -> None:
     """End the chain: the biases, then the listed samplers; with mirostat only the temperature before it."""
     if draft.table.whole_number("mirostat", defaults["mirostat"]) in (1, 2):
-        acting = (*FRONT, "temperature", "mirostat")
-        draft.report_idle([step for slot, step in draft.slots.items() if slot not in acting], "mirostat is on")
-        draft.take_chain(draft.arranged(acting))
+        draft.take_mirostat_chain((*_FRONT, "temperature"))
         return
     listed = sorted(order, key=lambda name: name == "adaptive_p")  # it runs last, wherever it is listed
-    unlisted = [slot for slot in draft.slots if slot not in (*listed, *FRONT)]
+    unlisted = [slot for slot in draft.slots if slot not in (*listed, *_FRONT)]
     draft.report_idle(draft.arranged(unlisted), "the list of samplers leaves it out")
-    draft.take_chain(draft.arranged([*FRONT, *listed]))
+    draft.take_chain(draft.arranged([*_FRONT, *listed]))
 
 
 def _put_penalties(draft: Draft, defaults: Mapping[str, Any]) -> None:
@@ -81,8 +441,7 @@ def _put_penalties(draft: Draft, defaults: Mapping[str, Any]) -> None:
         "frequency": table.number("frequency-penalty", defaults["frequency-penalty"]),
         "last_n": max(last_n, -1),
     }
-    keys = ["repeat-penalty", "presence-penalty", "frequency-penalty", "repeat-last-n"]
-    draft.put("penalties", "penalties", params, keys)
+    draft.put("penalties", "penalties", params, _keys_of("penalties"))
     has_breakers = table.raw("dry-sequence-breaker") is not None
     params = {
         "multiplier": table.number("dry-multiplier", defaults["dry-multiplier"]),
@@ -91,8 +450,7 @@ def _put_penalties(draft: Draft, defaults: Mapping[str, Any]) -> None:
         "last_n": max(table.whole_number("dry-penalty-last-n", defaults["dry-penalty-last-n"]), -1),
         "breakers": table.texts("dry-sequence-breaker") if has_breakers else list(BREAKERS),
     }
-    keys = ["dry-multiplier", "dry-base", "dry-allowed-length", "dry-penalty-last-n", "dry-sequence-breaker"]
-    draft.put("dry", "dry", params, keys)
+    draft.put("dry", "dry", params, _keys_of("dry"))
 
 
 def _put_truncation(draft: Draft, defaults: Mapping[str, Any]) -> None:
@@ -106,7 +464,7 @@ def _put_truncation(draft: Draft, defaults: Mapping[str, Any]) -> None:
     threshold = table.number("xtc-threshold", defaults["xtc-threshold"])
     if probability > 0 and threshold <= 0.5:
         params = {"probability": probability, "threshold": threshold}
-        draft.put("xtc", "xtc", params, ["xtc-probability", "xtc-threshold"])
+        draft.put("xtc", "xtc", params, _keys_of("xtc"))
 
 
 def _put_temperature(draft: Draft, defaults: Mapping[str, Any]) -> None:
@@ -142,351 +500,6 @@ def _put_selectors(draft: Draft, defaults: Mapping[str, Any]) -> None:
     if target >= 0:
         params = {"target": target, "decay": table.number("adaptive-decay", defaults["adaptive-decay"])}
         draft.put("adaptive_p", "adaptive_p", params, ["adaptive-target", "adaptive-decay"])
-
-
-@dataclass(frozen=True)
-class LlamaEntry:
-    """A value, and how and where the file spells its key."""
-
-    spelled: str
-    value: Any
-    line: int = 0
-
-
-OPTIONS = (
-    *OFF,
-    *("sampler-seq", "seed", "n-predict", "logit-bias", "reverse-prompt", "json-schema", "json-schema-file"),
-    *("grammar", "grammar-file", "system-prompt", "dry-sequence-breaker", "samplers", "ignore-eos"),
-)
-"""The options that are read; `llama_cpp_flags` has all names of each."""
-MEANT_OPTIONS = {"repetition-penalty": "repeat-penalty", "rep-pen": "repeat-penalty", "max-tokens": "n-predict"}
-
-# The key of a GGUF, where it is no option with underscores.
-METADATA_OPTIONS = {
-    "penalty-last-n": "repeat-last-n",
-    "penalty-repeat": "repeat-penalty",
-    "mirostat-tau": "mirostat-ent",
-    "mirostat-eta": "mirostat-lr",
-    "sequence": "samplers",
-}
-
-SILENT_VARIABLES = ("LLAMA_ARG_", "LLAMA_API_KEY", "LLAMA_LOG_", "LLAMA_CACHE", "HF_TOKEN", "MODEL_ENDPOINT")
-"""How the environment names begin that an INI file may use instead."""
-
-
-def option_of_name(name: str) -> str | None:
-    """Return the option that has this name, which is written without dashes; None if none has."""
-    return options_without_dashes().get(name) or None
-
-
-def is_left_out(name: str) -> bool:
-    """True for an option of llama.cpp that says nothing about sampling; ``name``: without dashes."""
-    return options_without_dashes().get(name) == ""
-
-
-TOOL = "llama.cpp"
-PREFIX = "general.sampling."
-GLOBAL_SECTION = "*"
-
-_BIAS = re.compile(r"(\d+)([+-].+)")
-_ESCAPES = {"n": "\n", "r": "\r", "t": "\t", "'": "'", '"': '"', "\\": "\\"}
-
-
-def convert(sections: Mapping[str, IniSection], chosen: str | None, origin: str) -> Draft:
-    """Return the draft of a section, over what ``[*]`` says; None: what ``[*]`` says alone."""
-    entries: dict[str, LlamaEntry] = {}
-    reported: list[str] = []
-    changed: list[str] = []
-    for name in (GLOBAL_SECTION, chosen):
-        if name is not None and name in sections:
-            entries.update(_entries(sections[name], reported, changed))
-    draft = convert_entries(entries, origin)
-    draft.reported[:0] = reported
-    draft.changed[:0] = changed
-    if GLOBAL_SECTION in sections and chosen is not None:
-        draft.notes.append(f"section [{chosen}] over [*]")
-    return draft
-
-
-def convert_metadata(metadata: Mapping[str, Any], origin: str) -> Draft:
-    """Return the draft of what a model's author recommends; other keys of the metadata are left out."""
-    entries: dict[str, LlamaEntry] = {}
-    unknown = []
-    for key, value in metadata.items():
-        if not key.startswith(PREFIX) or _is_blank(value):
-            continue
-        option = _option_of_metadata(key)
-        if option is None:
-            unknown.append(f"{key} {value}: {TOOL} does not know this key; it was left out")
-        else:
-            entries[option] = LlamaEntry(key, value)
-    draft = convert_entries(entries, origin)
-    draft.reported += unknown
-    return draft
-
-
-def has_settings(metadata: Mapping[str, Any]) -> bool:
-    """True if a model's author recommends anything that llama.cpp knows."""
-    return any(
-        key.startswith(PREFIX) and _option_of_metadata(key) is not None and not _is_blank(value)
-        for key, value in metadata.items()
-    )
-
-
-def _is_blank(value: Any) -> bool:
-    """True for a text of nothing, or of nothing but the semicolons between names."""
-    return isinstance(value, str) and not value.strip(" ;")
-
-
-def _option_of_metadata(key: str) -> str | None:
-    name = key[len(PREFIX) :].replace("_", "-")
-    return METADATA_OPTIONS.get(name) or option_of_name(name)
-
-
-def _entries(section: IniSection, reported: list[str], changed: list[str]) -> dict[str, LlamaEntry]:
-    """Return the options of a section. Of two names for one option, the last by the alphabet counts, as there.
-
-    Args:
-        section: the section of the file.
-        reported: receives a sentence for each key that llama.cpp would read otherwise, or not at all.
-        changed: receives those of the sentences whose value is carried over.
-    """
-    entries: dict[str, LlamaEntry] = {}
-    for key in sorted(section.values):
-        value = section.values[key]
-        option = option_of_name(key) or _option_of_variable(key)
-        if option is None:
-            option = _option_by_near_name(key)
-            if option is not None:
-                reported.append(
-                    f"{key} {value}: llama.cpp refuses the file, since no option has this name; "
-                    f"it was read as {option}"
-                )
-                changed.append(reported[-1])
-            elif not is_left_out(key) and not key.startswith(SILENT_VARIABLES):
-                reported.append(f"{key} {value}: llama.cpp does not know this key, and refuses the file")
-        if option is None:
-            continue
-        entries[option] = LlamaEntry(key, value, section.lines[key])
-        if key in section.cut:
-            reported.append(f"{key} {value}: llama.cpp takes {section.cut[key]!r} for a comment")
-            changed.append(reported[-1])
-    return entries
-
-
-def _option_of_variable(key: str) -> str | None:
-    """The option of an environment name, such as LLAMA_ARG_TOP_K."""
-    name = key.removeprefix("LLAMA_ARG_")
-    return None if name == key else option_of_name(name.lower().replace("_", "-"))
-
-
-def _option_by_near_name(key: str) -> str | None:
-    name = key.lower().replace("_", "-").lstrip("-")
-    return MEANT_OPTIONS.get(name) or option_of_name(name)
-
-
-def convert_entries(entries: Mapping[str, LlamaEntry], origin: str) -> Draft:
-    """Return the draft of values by option."""
-    table = ForeignTable(
-        {entry.spelled: entry.value for entry in entries.values()},
-        origin,
-        {option: (entry.spelled,) for option, entry in entries.items()},
-        {entry.spelled: entry.line for entry in entries.values() if entry.line},
-    )
-    draft = Draft(TOOL, table)
-    _read_breaker(table)
-    put_steps(draft, LLAMA_CPP)
-    _put_biases(draft)
-    for key in ("repeat-last-n", "dry-penalty-last-n"):
-        if table.whole_number(key, 0) < 0:
-            draft.report_changed(key, "today's llama.cpp refuses a negative window; here it is all tokens")
-    order = _order(draft)
-    if order is None:
-        draft.notes.append("order: llama.cpp's default")
-    elif "infill" in order:
-        draft.put("infill", "infill", {}, ["samplers" if table.is_given("samplers") else "sampler-seq"])
-    arrange_chain(draft, LLAMA_CPP, ORDER if order is None else order)
-    _take_settings(draft)
-    return draft
-
-
-def _order(draft: Draft) -> list[str] | None:
-    """The listed samplers by our names; None if there is no list. If both keys are there, ``samplers`` counts.
-
-    Unknown names are reported, as llama.cpp skips them.
-    """
-    key = next((key for key in ("samplers", "sampler-seq") if draft.table.is_given(key)), None)
-    if key is None:
-        return None
-    order: list[str] = []
-    text = draft.table.text(key) or ""
-    for part in text if key == "sampler-seq" else text.split(";"):
-        try:
-            order += read_sequence(part, key)
-        except PresetError:
-            draft.report(key, f"{part.strip()!r} is no sampler of llama.cpp, which skips it")
-    return order
-
-
-def _put_biases(draft: Draft) -> None:
-    table = draft.table
-    if table.flag("ignore-eos", False):
-        draft.put("ignore_eos", "ignore_eos", {}, ["ignore-eos"])
-    draft.put("logit_bias", "logit_bias", {"bias": _bias(table)}, ["logit-bias"])
-
-
-def _bias(table: ForeignTable) -> dict[int | str, float | bool]:
-    """The biases: TOKEN_ID+BIAS texts, or a request's table or list of pairs, where false bans a token."""
-    value = table.raw("logit-bias")
-    if isinstance(value, str):
-        value = [_parsed_bias(table, part.strip()) for part in value.split(",") if part.strip()]
-    pairs = list(value.items()) if isinstance(value, Mapping) else value or []
-    if not isinstance(pairs, list) or not all(
-        isinstance(pair, (list, tuple)) and len(pair) == 2 for pair in pairs
-    ):
-        raise table.fault("logit-bias", "a table or a list of token and number")
-    bias: dict[int | str, float | bool] = {}
-    for token, number in pairs:
-        key = int(token) if isinstance(token, str) and token.isdecimal() else token
-        if type(key) not in (int, str):
-            raise table.fault("logit-bias", "a table or a list of token and number")
-        inner = ForeignTable({"logit-bias": number}, table.origin)
-        bias[key] = float("-inf") if number is False or number == "-inf" else inner.number("logit-bias", 0.0)
-    return bias
-
-
-def _parsed_bias(table: ForeignTable, text: str) -> tuple[str, str]:
-    match = _BIAS.fullmatch(text)
-    if match is None:
-        raise table.fault("logit-bias", "TOKEN_ID+BIAS or TOKEN_ID-BIAS")
-    return match[1], match[2]
-
-
-def _read_breaker(table: ForeignTable) -> None:
-    """Put the one breaker that an INI file can give in place of the four defaults; ``none`` is none."""
-    text = table.raw("dry-sequence-breaker")
-    if isinstance(text, str):
-        table.values[table.spelled("dry-sequence-breaker")] = [] if text == "none" else [unescaped(text)]
-
-
-def _take_settings(draft: Draft) -> None:
-    table = draft.table
-    draft.take_max_tokens("n-predict", (-1, -2))
-    if table.whole_number("n-predict") == 0:
-        draft.report("n-predict", "it would have read the prompt only, which -n 0 does here")
-    draft.take_seed("seed")
-    draft.take_text("system-prompt", "system")
-    text = table.raw("reverse-prompt")
-    if isinstance(text, str):
-        table.values[table.spelled("reverse-prompt")] = [unescaped(text)]
-    draft.take_texts("reverse-prompt", "stop")
-    draft.take_text("grammar", "grammar")
-    for key, kind in (("grammar-file", "file"), ("json-schema-file", "json_schema_file"), ("json-schema", None)):
-        value = table.raw(key)
-        if value is not None and "grammar" not in draft.extras:
-            draft.extras["grammar"] = {kind or "json_schema": value}
-
-
-def unescaped(text: str) -> str:
-    """Return the text with llama.cpp's escapes, such as a backslash and n, replaced."""
-    return re.sub(r"\\(.)", lambda match: _ESCAPES.get(match[1], match[0]), text)
-
-
-BODY_KEYS: Mapping[str, str] = {
-    **{option: option.replace("-", "_") for option in OPTIONS},
-    "temp": "temperature",
-    "typical": "typical_p",
-    "dynatemp-exp": "dynatemp_exponent",
-    "reverse-prompt": "stop",
-    "mirostat-ent": "mirostat_tau",
-    "mirostat-lr": "mirostat_eta",
-    "adaptive-target": "adaptive_target",
-    "dry-sequence-breaker": "dry_sequence_breakers",
-}
-"""The key of a request's body, by option."""
-
-_OPTION_BY_KEY = {key: option for option, key in BODY_KEYS.items()} | {"max_tokens": "n-predict"}
-_SILENT_KEYS = (
-    *("prompt", "messages", "model", "stream", "cache_prompt", "n_keep", "n_probs", "id_slot", "t_max_predict_ms"),
-    *("return_tokens", "timings_per_token", "post_sampling_probs", "lora", "n_indent", "response_fields", "tools"),
-    *(
-        "grammar_lazy",
-        "chat_format",
-        "logprobs",
-        "top_logprobs",
-        "n",
-        "user",
-        "stream_options",
-        "preserved_tokens",
-    ),
-)
-_REPEATED = ("logit-bias", "dry-sequence-breaker", "reverse-prompt")
-_ESCAPED = ("dry-sequence-breaker", "reverse-prompt")
-
-
-def convert_body(body: Mapping[str, Any], origin: str) -> Draft:
-    """Return the draft of a request's body; raises ``PresetError``."""
-    entries = {}
-    for key, value in body.items():
-        option = _OPTION_BY_KEY.get(key)
-        if option is not None:
-            is_order = option == "samplers" and isinstance(value, list)
-            entries[option] = LlamaEntry(key, ";".join(map(str, value)) if is_order else value)
-    draft = convert_entries(entries, origin)
-    if body.get("min_keep") not in (None, 0, 1):
-        draft.reported.append(f"min_keep {body['min_keep']}: each step would have kept at least so many tokens")
-    for key in body:
-        if key not in (*_OPTION_BY_KEY, *_SILENT_KEYS, "min_keep"):
-            draft.reported.append(f"{key}: llama-server does not know this key; it was left out")
-    return draft
-
-
-def convert_command(text: str, origin: str) -> Draft:
-    """Return the draft of a command line such as ``llama-cli --top-k 40``; raises ``PresetError``."""
-    try:
-        words = shlex.split(text.replace("\\\n", " "), comments=True)
-    except ValueError as error:
-        raise PresetError(f"{origin}: no command line: {error}") from None
-    entries: dict[str, LlamaEntry] = {}
-    unknown = []
-    while words:
-        word = words.pop(0)
-        name = word.lstrip("-")
-        option = option_of_name(name)
-        if not word.startswith("-") or is_left_out(name):
-            continue
-        if option is None:
-            unknown.append(f"{word}: llama.cpp does not know this option")
-        elif option == "ignore-eos":
-            entries[option] = LlamaEntry(word, True)
-        elif not words:
-            raise PresetError(f"{origin}: {word} has no value")
-        else:
-            _add(entries, option, word, words.pop(0))
-    draft = convert_entries(entries, origin)
-    draft.reported += unknown
-    return draft
-
-
-def _add(entries: dict[str, LlamaEntry], option: str, word: str, value: str) -> None:
-    """Set an option; add to one that may stand several times.
-
-    Args:
-        entries: the options so far.
-        option: llama.cpp's name of the option.
-        word: the option as written.
-        value: its value.
-    """
-    if option not in _REPEATED:
-        entries[option] = LlamaEntry(word, value)
-        return
-    earlier: Any = entries[option].value if option in entries else []
-    if option == "logit-bias":
-        entries[option] = LlamaEntry(word, f"{earlier},{value}" if earlier else value)
-    elif value == "none" and option == "dry-sequence-breaker":
-        entries[option] = LlamaEntry(word, earlier)
-    else:
-        entries[option] = LlamaEntry(word, [*earlier, unescaped(value) if option in _ESCAPED else value])
 
 
 _KEYS = {
@@ -528,8 +541,7 @@ _SELECTORS = {
     "mirostat_v2": StepKeys("mirostat", {"tau": "mirostat-ent", "eta": "mirostat-lr"}),
     "adaptive_p": StepKeys("adaptive_p", {"target": "adaptive-target", "decay": "adaptive-decay"}),
 }
-_EXPORTED_TEMPERATURES = ("temp", "dynatemp-range", "dynatemp-exp")
-_NAMES = {"typical": "typ_p"}
+_EXTRAS = {"max_tokens": "n-predict", "seed": "seed", "stop": "reverse-prompt", "grammar": "grammar"}
 
 
 def to_command(out: Outgoing) -> Exported:
@@ -538,20 +550,9 @@ def to_command(out: Outgoing) -> Exported:
     Reported: biases of texts, and a grammar given as a table, unless it is a JSON Schema or a file.
     """
     values = _values(out)
-    out.values = {}
-    out.take_extras(
-        {
-            "max_tokens": "n-predict",
-            "seed": "seed",
-            "stop": "reverse-prompt",
-            "system": "system-prompt",
-            "grammar": "grammar",
-        },
-        unlimited=-1,
-    )
-    values |= out.values
+    values |= out.take_extras({**_EXTRAS, "system": "system-prompt"}, unlimited=-1)
     values |= _grammar(out, values.pop("grammar", None), has_files=True)
-    for key in ("dry-sequence-breaker", "reverse-prompt"):
+    for key in _ESCAPED:
         if key in values:
             values[key] = [_escaped(text) for text in values[key]]
     if values.get("dry-sequence-breaker") == []:
@@ -561,7 +562,11 @@ def to_command(out: Outgoing) -> Exported:
     words = ["llama-cli"]
     for key, value in values.items():
         for item in value if isinstance(value, list) else [value]:
-            words += [f"--{key}"] if item is True else [f"--{key}", shlex.quote(_word(item))]
+            words += (
+                [f"--{key}"]
+                if item is True
+                else [f"--{key}", shlex.quote(item if isinstance(item, str) else json.dumps(item))]
+            )
     return out.exported(" ".join(words) + "\n")
 
 
@@ -575,10 +580,7 @@ def to_body(out: Outgoing) -> Exported:
     if "temp" in values:
         values.setdefault("dynatemp-range", 0.0)
     values.setdefault("mirostat", 0)
-    out.values = {}
-    keys = {"max_tokens": "n-predict", "seed": "seed", "stop": "reverse-prompt", "grammar": "grammar"}
-    out.take_extras(keys, unlimited=-1)
-    values |= out.values
+    values |= out.take_extras(_EXTRAS, unlimited=-1)
     values |= _grammar(out, values.pop("grammar", None), has_files=False)
     if "logit-bias" in values:
         bias = values["logit-bias"]
@@ -589,6 +591,22 @@ def to_body(out: Outgoing) -> Exported:
         values["samplers"] = values["samplers"].split(";")
     body = {BODY_KEYS[key]: value for key, value in values.items()}
     return out.exported(json.dumps(body, indent=2, ensure_ascii=False) + "\n")
+
+
+def renamed_keys(names: Mapping[str, str], samplers: Iterable[str]) -> dict[str, StepKeys]:
+    """Return the keys of samplers in the file of a tool that has other names for llama.cpp's options.
+
+    Args:
+        names: the tool's name of each option that it has.
+        samplers: the samplers that the tool can apply.
+    """
+    return {
+        sampler: StepKeys(
+            _KEYS[sampler].slot,
+            {name: names[option] for name, option in _KEYS[sampler].keys.items() if option in names},
+        )
+        for sampler in samplers
+    }
 
 
 def _values(out: Outgoing) -> dict[str, Any]:
@@ -611,13 +629,14 @@ def _values(out: Outgoing) -> dict[str, Any]:
         out.report(out.selector_name, "llama.cpp does not draw so; a plain draw was written")
     if out.selector is not None and out.selector_name in _SELECTORS:
         out.say(out.selector, _SELECTORS[out.selector_name])
-    _windows(out)
+    out.widen_window("repeat-last-n", "penalties.last_n")
+    out.widen_window("dry-penalty-last-n", "dry.last_n")
     if "mirostat" in out.values:
         return out.values
     if not out.order:
         # A list that is empty would mean llama.cpp's own; a temperature of 1 changes nothing.
         out.order, out.values["temp"] = ["temperature"], 1.0
-    return {"samplers": ";".join(_NAMES.get(slot, slot) for slot in out.order), **out.values}
+    return {"samplers": ";".join("typ_p" if slot == "typical" else slot for slot in out.order), **out.values}
 
 
 def _keep_temperature(out: Outgoing) -> None:
@@ -630,20 +649,14 @@ def _keep_temperature(out: Outgoing) -> None:
 
 def _end_greedily(out: Outgoing) -> None:
     if "temperature" in out.order:
-        out.drop(
-            "temperature", _EXPORTED_TEMPERATURES, "the most likely token is taken, which is temperature 0 there"
-        )
+        reason = "the most likely token is taken, which is temperature 0 there"
+        out.drop("temperature", _keys_of("temperature"), reason)
     out.order.append("temperature")
     out.values["temp"] = 0.0
 
 
 def _keys_of(slot: str) -> list[str]:
     return [key for keys in _KEYS.values() if keys.slot == slot for key in keys.keys.values()]
-
-
-def _windows(out: Outgoing) -> None:
-    for key, subject in (("repeat-last-n", "penalties.last_n"), ("dry-penalty-last-n", "dry.last_n")):
-        out.widen_window(key, subject)
 
 
 def _bans_as_biases(out: Outgoing) -> None:
@@ -680,12 +693,3 @@ def _grammar(out: Outgoing, grammar: Any, has_files: bool) -> dict[str, Any]:
             return {keys[kind]: json.dumps(value) if is_text else value}
     out.report("grammar", f"{out.tool} takes a grammar or a JSON Schema as text")
     return {}
-
-
-def _escaped(text: str) -> str:
-    escapes = {"\\": "\\\\", "\n": "\\n", "\r": "\\r", "\t": "\\t"}
-    return "".join(escapes.get(char, char) for char in text)
-
-
-def _word(value: Any) -> str:
-    return value if isinstance(value, str) else json.dumps(value)

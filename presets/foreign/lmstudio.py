@@ -1,4 +1,14 @@
-"""LM Studio."""
+"""LM Studio's ``*.preset.json``.
+
+The program is closed source: its order, and what it does with absent keys, are not known. It runs llama.cpp, so
+the chain has llama.cpp's order, and only what the file says makes a step. Up to version 0.2 the settings are in
+``inference_params``; from 0.3 on in ``operation.fields``, a list of {key, value}, where a value may be
+{checked, value}, and unchecked means off.
+
+An export has the newer form. Every field is written, also of what is off. A preset lies over the defaults of
+the model and of LM Studio, which hold where it has no field; LM Studio's defaults switch on top_k, top_p,
+min_p, the repeat penalty and a temperature of 0.8 (lmstudio-js, packages/lms-kv-config/src/schema.ts).
+"""
 
 from __future__ import annotations
 
@@ -12,7 +22,7 @@ from .draft import Draft, Exported, Outgoing, StepKeys
 from .table import ForeignTable
 
 TOOL = "LM Studio"
-ORDER = ("penalties", "dry", "top_n_sigma", "top_k", "tfs", "typical", "top_p", "min_p", "xtc", "temperature")
+_ORDER = ("penalties", "dry", "top_n_sigma", "top_k", "tfs", "typical", "top_p", "min_p", "xtc", "temperature")
 
 _OLD = {
     "temp": ("temp",),
@@ -37,7 +47,7 @@ _OLD_SILENT = (
     *("n_batch", "n_ctx", "n_parts", "instruct", "logit_bias", "seed", "mirostat", "penalize_nl", "cpu_threads"),
 )
 
-SCOPE = "llm.prediction."
+_SCOPE = "llm.prediction."
 _LENGTH = "maxPredictedTokens"
 _NEW = {
     "temp": "temperature",
@@ -56,7 +66,7 @@ _NEW = {
     "stop": "stopStrings",
     "system": "systemPrompt",
 }
-MIROSTAT = "llama.mirostatSampling"
+_MIROSTAT = "llama.mirostatSampling"
 _NEW_SILENT = (
     *("promptTemplate", "contextPrefill", "contextOverflowPolicy", "tools", "toolCallStopStrings", "vision"),
     *("llama.cpuThreads", "llama.logProbs", "llama.reasoning", "reasoning", "reasoning.parsing", "logProbs"),
@@ -96,26 +106,26 @@ def _convert_new(fields: list[dict[str, Any]], origin: str) -> Draft:
     for entry in fields:
         value = entry.get("value")
         if isinstance(value, dict) and "checked" in value:
-            off = -1 if entry["key"] == SCOPE + _LENGTH else None  # a length that is unchecked is no limit
+            off = -1 if entry["key"] == _SCOPE + _LENGTH else None  # a length that is unchecked is no limit
             value = value.get("value") if value["checked"] else off
         values[str(entry["key"])] = value
-    spellings = {key: (SCOPE + name,) for key, name in _NEW.items()}
-    mirostat = values.get(SCOPE + MIROSTAT)
+    spellings = {key: (_SCOPE + name,) for key, name in _NEW.items()}
+    mirostat = values.get(_SCOPE + _MIROSTAT)
     if isinstance(mirostat, dict):
-        values |= {SCOPE + MIROSTAT: mirostat.get("version")}
+        values |= {_SCOPE + _MIROSTAT: mirostat.get("version")}
         values |= {"targetEntropy": mirostat.get("targetEntropy"), "learningRate": mirostat.get("learningRate")}
         spellings |= {"mirostat-ent": ("targetEntropy",), "mirostat-lr": ("learningRate",)}
-    spellings |= {"mirostat": (SCOPE + MIROSTAT,)}
+    spellings |= {"mirostat": (_SCOPE + _MIROSTAT,)}
     table = ForeignTable(values, origin, spellings)
     draft = Draft(TOOL, table)
     draft.take_seed("seed")
-    structured = values.get(SCOPE + "structured")
+    structured = values.get(_SCOPE + "structured")
     if isinstance(structured, dict) and structured.get("type") == "json" and structured.get("jsonSchema"):
         draft.extras["grammar"] = {"json_schema": structured["jsonSchema"]}
     elif isinstance(structured, dict) and structured.get("type") == "gbnf" and structured.get("gbnfGrammar"):
         draft.extras["grammar"] = structured["gbnfGrammar"]
-    silent = (SCOPE + name for name in (*_NEW_SILENT, "structured"))
-    known = {*silent, *(key for key in table.values if not key.startswith(SCOPE))}
+    silent = (_SCOPE + name for name in (*_NEW_SILENT, "structured"))
+    known = {*silent, *(key for key in table.values if not key.startswith(_SCOPE))}
     draft.report_unknown(known)
     return _finished(draft)
 
@@ -127,7 +137,7 @@ def _finished(draft: Draft) -> Draft:
     draft.defaults_of = "llama.cpp"
     llama_chain.put_steps(draft, llama_chain.OFF)
     draft.put("tfs", "tfs", {"z": min(table.number("tfs", 1.0), 1.0), "pad": False}, ["tfs"])
-    llama_chain.arrange_chain(draft, llama_chain.OFF, ORDER)
+    llama_chain.arrange_chain(draft, llama_chain.OFF, _ORDER)
     draft.take_max_tokens("max-tokens", (-1,))
     draft.take_texts("stop", "stop")
     draft.take_text("system", "system")
@@ -135,17 +145,8 @@ def _finished(draft: Draft) -> Draft:
 
 
 _KEYS = {
-    "penalties": StepKeys(
-        "penalties",
-        {"repeat": "repeatPenalty", "presence": "llama.presencePenalty", "frequency": "llama.frequencyPenalty"},
-    ),
-    "top_k": StepKeys("top_k", {"k": "topKSampling"}),
-    "tfs": StepKeys("tfs", {"z": "llama.tailFreeSampling"}, {"pad": False}),
-    "typical": StepKeys("typical", {"p": "llama.locallyTypicalSampling"}),
-    "top_p": StepKeys("top_p", {"p": "topPSampling"}),
-    "min_p": StepKeys("min_p", {"p": "minPSampling"}),
-    "xtc": StepKeys("xtc", {"probability": "llama.xtcProbability", "threshold": "llama.xtcThreshold"}),
-    "temperature": StepKeys("temperature", {"t": "temperature"}),
+    **llama_chain.renamed_keys(_NEW, ("penalties", "top_k", "typical", "top_p", "min_p", "xtc", "temperature")),
+    "tfs": StepKeys("tfs", {"z": _NEW["tfs"]}, {"pad": False}),
 }
 _MIROSTAT_KEYS = StepKeys("mirostat", {"tau": "targetEntropy", "eta": "learningRate"})
 _BARE_OFF: dict[str, Any] = {
@@ -168,7 +169,6 @@ _CHECKBOXES_OFF = {
     "llama.locallyTypicalSampling": 0.9,
 }
 """Fields that hold {checked, value}, and LM Studio's values of those that are not checked."""
-_EXPORTED_LENGTH = "maxPredictedTokens"
 _UNLIMITED = 1000
 """The value of a length that is not checked."""
 
@@ -193,31 +193,21 @@ def to_preset(out: Outgoing) -> Exported:
     if out.selector_name == "greedy":
         out.values["temperature"] = 0.0
         out.order.append("temperature")
-    out.report_order(ORDER)
+    out.report_order(_ORDER)
     values = {**_BARE_OFF, **out.values}
-    out.values = {}
-    out.take_extras(
-        {
-            "max_tokens": _EXPORTED_LENGTH,
-            "seed": "seed",
-            "stop": "stopStrings",
-            "system": "systemPrompt",
-            "grammar": "grammar",
-        },
-        unlimited=-1,
-    )
-    values |= out.values
+    keys = {"max_tokens": _LENGTH, "seed": "seed", "stop": "stopStrings", "system": "systemPrompt"}
+    values |= out.take_extras({**keys, "grammar": "grammar"}, unlimited=-1)
     values |= _structured(out, values.pop("grammar", None))
     boxes = {key: _checked(values.pop(key, None), off) for key, off in _CHECKBOXES_OFF.items()}
-    if _EXPORTED_LENGTH in values:
-        limit = values.pop(_EXPORTED_LENGTH)
-        boxes[_EXPORTED_LENGTH] = _checked(None if limit == -1 else limit, _UNLIMITED)
-    fields = {**values, **boxes, MIROSTAT: mirostat}
+    if _LENGTH in values:
+        limit = values.pop(_LENGTH)
+        boxes[_LENGTH] = _checked(None if limit == -1 else limit, _UNLIMITED)
+    fields = {**values, **boxes, _MIROSTAT: mirostat}
     preset = {
         "identifier": f"@local:{out.name}",
         "name": out.name,
         "changed": False,
-        "operation": {"fields": [{"key": SCOPE + key, "value": value} for key, value in fields.items()]},
+        "operation": {"fields": [{"key": _SCOPE + key, "value": value} for key, value in fields.items()]},
         "load": {"fields": []},
     }
     return out.exported(json.dumps(preset, indent=2, ensure_ascii=False) + "\n")
@@ -233,7 +223,7 @@ def _structured(out: Outgoing, grammar: Any) -> dict[str, Any]:
         return {}
     if (text := out.grammar_text(grammar)) is not None:
         return {"structured": {"type": "gbnf", "gbnfGrammar": text}}
-    if isinstance(grammar, dict) and set(grammar) == {"json_schema"} and isinstance(grammar["json_schema"], dict):
-        return {"structured": {"type": "json", "jsonSchema": grammar["json_schema"]}}
+    if (schema := out.grammar_schema(grammar)) is not None:
+        return {"structured": {"type": "json", "jsonSchema": schema}}
     out.report("grammar", "LM Studio takes a grammar as text, or a JSON Schema")
     return {}

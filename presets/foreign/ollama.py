@@ -1,4 +1,14 @@
-"""Ollama's Modelfile."""
+"""Ollama's Modelfile: one instruction per line, of which PARAMETER and SYSTEM are read.
+
+The grammar follows Ollama's parser. The case of instructions does not matter. ``#`` begins a comment only at
+the start of a line. A value is plain, in ``"`` or in three of them, and may then span several lines. It is kept
+as it is written. Quotes end only at the end of a line.
+
+Ollama runs llama.cpp's chain in its default order, which cannot be changed, with defaults of Ollama's
+(api/types.go, ``DefaultOptions``): they switch on top_k, top_p and a temperature of 0.8, and hold where the
+file is silent unless the base model brings others (server/create.go, ``setParameters``). So an export writes
+every parameter of the chain, also of what is off. Names that Ollama refuses are reported.
+"""
 
 from __future__ import annotations
 
@@ -7,14 +17,43 @@ from dataclasses import dataclass
 
 from ..errors import PresetError
 from . import llama_cpp as llama_chain
-from .draft import Draft, Exported, Outgoing, StepKeys
-from .llama_cpp import ORDER
+from .draft import Draft, Exported, Outgoing
 from .table import ForeignTable
 
+TOOL = "Ollama"
 INSTRUCTIONS = (
     *("from", "parameter", "system", "template", "message", "adapter", "license", "renderer", "parser"),
     *("requires", "draft"),
 )
+
+_DEFAULTS = {**llama_chain.OFF, "temp": 0.8, "top-k": 40, "top-p": 0.9, "min-p": 0.0, "repeat-last-n": 64}
+_SPELLINGS = {
+    "temp": ("temperature",),
+    "top-k": ("top_k",),
+    "top-p": ("top_p",),
+    "min-p": ("min_p",),
+    "typical": ("typical_p",),
+    "repeat-penalty": ("repeat_penalty",),
+    "repeat-last-n": ("repeat_last_n",),
+    "presence-penalty": ("presence_penalty",),
+    "frequency-penalty": ("frequency_penalty",),
+}
+_SILENT = (
+    *("num_ctx", "num_batch", "num_gpu", "num_gqa", "main_gpu", "num_thread", "num_keep", "numa", "use_mmap"),
+    *("use_mlock", "low_vram", "f16_kv", "logits_all", "vocab_only", "embedding_only", "rope_frequency_base"),
+    *("rope_frequency_scale", "draft_num_predict"),
+)
+_NUMBERS = ("num_predict", "seed")
+_DROPPED = {
+    "mirostat": ("0", "it would have held the surprise of the text"),
+    "mirostat_tau": ("", "it would have set mirostat's surprise"),
+    "mirostat_eta": ("", "it would have set how fast mirostat learns"),
+    "penalize_newline": ("true", "it would have spared the newline from the penalties"),
+}
+_REFUSED = {
+    "tfs_z": "it would have cut off the tail of the tokens; gone since December 2024",
+    "grammar": "it would have made the text match a grammar",
+}
 
 
 @dataclass(frozen=True)
@@ -71,38 +110,6 @@ def _unquoted(value: str) -> str | None:
     return text
 
 
-TOOL = "Ollama"
-
-DEFAULTS = {**llama_chain.OFF, "temp": 0.8, "top-k": 40, "top-p": 0.9, "min-p": 0.0, "repeat-last-n": 64}
-SPELLINGS = {
-    "temp": ("temperature",),
-    "top-k": ("top_k",),
-    "top-p": ("top_p",),
-    "min-p": ("min_p",),
-    "typical": ("typical_p",),
-    "repeat-penalty": ("repeat_penalty",),
-    "repeat-last-n": ("repeat_last_n",),
-    "presence-penalty": ("presence_penalty",),
-    "frequency-penalty": ("frequency_penalty",),
-}
-_SILENT = (
-    *("num_ctx", "num_batch", "num_gpu", "num_gqa", "main_gpu", "num_thread", "num_keep", "numa", "use_mmap"),
-    *("use_mlock", "low_vram", "f16_kv", "logits_all", "vocab_only", "embedding_only", "rope_frequency_base"),
-    *("rope_frequency_scale", "draft_num_predict"),
-)
-_NUMBERS = ("num_predict", "seed")
-_DROPPED = {
-    "mirostat": ("0", "it would have held the surprise of the text"),
-    "mirostat_tau": ("", "it would have set mirostat's surprise"),
-    "mirostat_eta": ("", "it would have set how fast mirostat learns"),
-    "penalize_newline": ("true", "it would have spared the newline from the penalties"),
-}
-_REFUSED = {
-    "tfs_z": "it would have cut off the tail of the tokens; gone since December 2024",
-    "grammar": "it would have made the text match a grammar",
-}
-
-
 def convert(instructions: Sequence[Instruction], origin: str) -> Draft:
     """Return the draft of a Modelfile; of a parameter that stands twice the last value counts, ``stop`` adds up.
 
@@ -112,13 +119,13 @@ def convert(instructions: Sequence[Instruction], origin: str) -> Draft:
     lines = {step.parameter: step.line for step in instructions if step.parameter}
     values.pop("stop", None)
     dropped = {key: values.pop(key) for key in _DROPPED if key in values}
-    table = ForeignTable(values, origin, SPELLINGS, lines)
+    table = ForeignTable(values, origin, _SPELLINGS, lines)
     _refuse_comments(table)
     draft = Draft(TOOL, table)
     draft.notes.append("order: llama.cpp's default, which Ollama runs")
     draft.notes.append("the defaults are Ollama's; a base model may bring its own")
-    llama_chain.put_steps(draft, DEFAULTS)
-    llama_chain.arrange_chain(draft, DEFAULTS)
+    llama_chain.put_steps(draft, _DEFAULTS)
+    llama_chain.arrange_chain(draft, _DEFAULTS)
     _take_settings(draft, instructions)
     _report_dropped(draft, dropped)
     _report_refused(draft)
@@ -128,7 +135,7 @@ def convert(instructions: Sequence[Instruction], origin: str) -> Draft:
 
 
 def _refuse_comments(table: ForeignTable) -> None:
-    for key in (*SPELLINGS, *_NUMBERS):
+    for key in (*_SPELLINGS, *_NUMBERS):
         if table.is_given(key) and "#" in str(table.raw(key)):
             raise table.fault(key, "a number; # begins a comment only where a line begins")
 
@@ -170,7 +177,7 @@ def _report_dropped(draft: Draft, dropped: dict[str, str]) -> None:
 
 
 def _report_refused(draft: Draft) -> None:
-    names = {name for spellings in SPELLINGS.values() for name in spellings} | {*_SILENT, *_NUMBERS}
+    names = {name for spellings in _SPELLINGS.values() for name in spellings} | {*_SILENT, *_NUMBERS}
     for key in draft.table.unknown({*_SILENT, *_NUMBERS}):
         if key in _REFUSED:
             draft.report(key, f"Ollama refuses it as unknown; {_REFUSED[key]}")
@@ -180,33 +187,9 @@ def _report_refused(draft: Draft) -> None:
             draft.report(key, "Ollama refuses it as unknown; it was left out")
 
 
-_KEYS = {
-    "penalties": StepKeys(
-        "penalties",
-        {
-            "repeat": "repeat_penalty",
-            "presence": "presence_penalty",
-            "frequency": "frequency_penalty",
-            "last_n": "repeat_last_n",
-        },
-    ),
-    "top_k": StepKeys("top_k", {"k": "top_k"}),
-    "typical": StepKeys("typical", {"p": "typical_p"}),
-    "top_p": StepKeys("top_p", {"p": "top_p"}),
-    "min_p": StepKeys("min_p", {"p": "min_p"}),
-    "temperature": StepKeys("temperature", {"t": "temperature"}),
-}
-_OFF = {
-    "temperature": 1.0,
-    "top_k": 0,
-    "top_p": 1.0,
-    "min_p": 0.0,
-    "typical_p": 1.0,
-    "repeat_penalty": 1.0,
-    "repeat_last_n": 64,
-    "presence_penalty": 0.0,
-    "frequency_penalty": 0.0,
-}
+_NAMES = {option: names[0] for option, names in _SPELLINGS.items()}
+_KEYS = llama_chain.renamed_keys(_NAMES, ("penalties", "top_k", "typical", "top_p", "min_p", "temperature"))
+_OFF = {name: llama_chain.OFF[option] for option, name in _NAMES.items()}
 
 
 def to_modelfile(out: Outgoing) -> Exported:
@@ -219,19 +202,17 @@ def to_modelfile(out: Outgoing) -> Exported:
         out.values["temperature"] = 0.0
     elif name != "dist":
         out.report(name, "Ollama does not draw so; a plain draw was written")
-    out.report_order(ORDER)
+    out.report_order(llama_chain.ORDER)
     values = {**_OFF, **out.values}
-    out.values = {}
     keys = {"max_tokens": "num_predict", "seed": "seed", "stop": "stop", "system": "system"}
-    out.take_extras(keys, unlimited=-1)
+    settings = out.take_extras(keys, unlimited=-1)
     lines = ["# The name of a model, or the path of a GGUF file.", "FROM model"]
-    order = [names[0] for names in SPELLINGS.values()]
-    lines += [f"PARAMETER {key} {values[key]}" for key in sorted(values, key=order.index)]
-    lines += [f"PARAMETER {key} {out.values[key]}" for key in ("num_predict", "seed") if key in out.values]
-    for text in out.values.get("stop", []):
+    lines += [f"PARAMETER {name} {values[name]}" for name in _NAMES.values()]
+    lines += [f"PARAMETER {key} {settings[key]}" for key in ("num_predict", "seed") if key in settings]
+    for text in settings.get("stop", []):
         lines += _quoted(out, "PARAMETER stop", text)
-    if out.values.get("system"):
-        lines += _quoted(out, "SYSTEM", out.values["system"])
+    if settings.get("system"):
+        lines += _quoted(out, "SYSTEM", settings["system"])
     return out.exported("\n".join(lines) + "\n")
 
 

@@ -1,4 +1,17 @@
-"""SillyTavern, and text-generation-webui's export, which shares its settings."""
+"""SillyTavern's text-completion presets: a JSON object, or an older ``*.settings`` file.
+
+SillyTavern serves several back ends, each with an order of its own. The chain is what text-generation-webui's
+transformers loaders make of the preset: only these do everything that the file can say. Names that
+``sampler_priority`` lacks are spliced in at the index that they have in the default order. A key that is absent
+keeps what the session had; in a fresh session temperature_last is true, the range 0, and the rest off.
+
+An export takes the steps as text-generation-webui does, with biases and bans before them. Every key is written,
+also of what is off, and the orders for the other back ends, as far as those have the steps: SillyTavern leaves
+a setting as it was in the session if a preset has no key for it (public/scripts/textgen-settings.js,
+``setSettingByName``). Not written is what SillyTavern keeps out of the presets that it saves: models, servers,
+and the global bans. Two lengths stay as they are: the length of the context, and the length of an answer if the
+preset does not set it.
+"""
 
 from __future__ import annotations
 
@@ -6,20 +19,15 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import yaml
-
 from ...common.text import shorten
-from . import webui as hijack
 from .draft import SEARCH_KEYS, Draft, Exported, Outgoing, StepKeys, report_searches
 from .kobold import ORDER as KOBOLDCPP_ORDER
 from .table import BREAKERS, ForeignTable, unify_line_ends
-from .webui import CUTOFF_UNITS, FRONT
-from .webui import ORDER as WEBUI_ORDER
+from .webui import KEYS, HijackDefaults, arrange_chain, chain_values, put_steps
 
 TOOL = "SillyTavern"
-DEFAULTS = hijack.HijackDefaults(range=0, dynatemp=(0.0, 2.0), least_target=0.0)
-
-ORDER = (
+_DEFAULTS = HijackDefaults(range=0, dynatemp=(0.0, 2.0), least_target=0.0)
+_ORDER = (
     "repetition_penalty",
     "presence_penalty",
     "frequency_penalty",
@@ -84,24 +92,24 @@ def convert(values: Mapping[Any, Any], origin: str) -> Draft:
     table = ForeignTable(values, origin, SPELLINGS)
     draft = Draft(TOOL, table)
     draft.notes.append("as SillyTavern samples with text-generation-webui's transformers loaders")
-    hijack.put_steps(draft, DEFAULTS)
+    put_steps(draft, _DEFAULTS)
     if table.flag("dynamic_temperature", False):
         _drop_temperature(draft)
     _put_biases(draft)
     _take_settings(draft)
     report_searches(draft)
     _report_others(draft)
-    order = spliced(table.raw("sampler_priority"), ORDER)
+    order = _spliced(table.raw("sampler_priority"), _ORDER)
     if table.is_given("sampler_priority") and not isinstance(table.raw("sampler_priority"), list):
         draft.report_changed("sampler_priority", "it is not a list, so SillyTavern takes its default order")
     if not table.is_given("temperature_last"):
         draft.notes.append("temperature_last: true, as in a fresh session")
-    hijack.arrange_chain(draft, order, table.flag("temperature_last", True))
+    arrange_chain(draft, order, table.flag("temperature_last", True))
     draft.report_unknown({*KNOWN, *_SILENT})
     return draft
 
 
-def spliced(order: Any, default: Sequence[str]) -> list[str]:
+def _spliced(order: Any, default: Sequence[str]) -> list[str]:
     """The order with each missing name put in at the index that it has in the default; no list: the default."""
     if not isinstance(order, list):
         return list(default)
@@ -206,128 +214,6 @@ def _report_others(draft: Draft) -> None:
         draft.report("rep_pen_slope", "only KoboldCpp lowers the penalty for the far half of its range")
     if table.whole_number("min_keep", 0) > 1:
         draft.report("min_keep", "only llama.cpp keeps at least so many tokens")
-
-
-_PENALTIES = ("repetition_penalty", "presence_penalty", "frequency_penalty")
-KEYS = {
-    "penalties": StepKeys(
-        "penalties",
-        {
-            "repeat": "repetition_penalty",
-            "presence": "presence_penalty",
-            "frequency": "frequency_penalty",
-            "last_n": "repetition_penalty_range",
-        },
-    ),
-    "dry": StepKeys(
-        "dry",
-        {
-            "multiplier": "dry_multiplier",
-            "base": "dry_base",
-            "allowed_length": "dry_allowed_length",
-            "last_n": "dry_range",
-            "breakers": "dry_sequence_breakers",
-        },
-        {"match": "last_token"},
-    ),
-    "temperature": StepKeys("temperature", {"t": "temperature"}),
-    "dynatemp": StepKeys(
-        "dynamic_temperature",
-        {"temperature": "middle", "range": "reach", "exponent": "dynatemp_exponent"},
-    ),
-    "quadratic": StepKeys("quadratic_sampling", {"factor": "smoothing_factor", "curve": "smoothing_curve"}),
-    "xtc": StepKeys(
-        "xtc",
-        {"probability": "xtc_probability", "threshold": "xtc_threshold"},
-        {"keep_special": "cancel"},
-    ),
-    "top_k": StepKeys("top_k", {"k": "top_k"}),
-    "top_p": StepKeys("top_p", {"p": "top_p"}),
-    "typical": StepKeys("typical_p", {"p": "typical_p"}),
-    "min_p": StepKeys("min_p", {"p": "min_p"}),
-    "top_a": StepKeys("top_a", {"a": "top_a"}),
-    "tfs": StepKeys("tfs", {"z": "tfs"}),
-    "top_n_sigma": StepKeys("top_n_sigma", {"n": "top_n_sigma"}),
-    "epsilon_cutoff": StepKeys("epsilon_cutoff", {"epsilon": "epsilon_cutoff"}),
-    "eta_cutoff": StepKeys("eta_cutoff", {"epsilon": "eta_cutoff"}),
-    "encoder_repetition_penalty": StepKeys(
-        "encoder_repetition_penalty", {"penalty": "encoder_repetition_penalty"}
-    ),
-    "no_repeat_ngram": StepKeys("no_repeat_ngram", {"n": "no_repeat_ngram_size"}),
-}
-_SELECTORS = {
-    "mirostat_v2": StepKeys("mirostat", {"tau": "mirostat_tau", "eta": "mirostat_eta"}),
-    "adaptive_p": StepKeys("adaptive_p", {"target": "adaptive_target", "decay": "adaptive_decay"}),
-}
-_ACTING_BEFORE_GREEDY = ("penalties", "dry", "encoder_repetition_penalty", "no_repeat_ngram")
-
-
-def to_yaml(out: Outgoing) -> Exported:
-    """Return the YAML; what differs from the defaults, and the order."""
-    values = chain_values(out, KEYS, WEBUI_ORDER)
-    if values.get("adaptive_target") == 0:
-        out.report(
-            "adaptive_p.target 0", "text-generation-webui's adaptive-p is off at 0, and a plain draw follows"
-        )
-    if "dry_sequence_breakers" in values:
-        values["dry_sequence_breakers"] = json.dumps(values["dry_sequence_breakers"])[1:-1]
-    out.values = {}
-    out.take_extras({})
-    return out.exported(yaml.safe_dump(values, sort_keys=False, allow_unicode=True) if values else "{}\n")
-
-
-def chain_values(out: Outgoing, keys: Mapping[str, StepKeys], default: tuple[str, ...]) -> dict[str, Any]:
-    """The keys of the chain, by text-generation-webui's names, with ``sampler_priority`` where it differs."""
-    name = out.selector_name
-    if name == "greedy":
-        for step in [step for step in out.steps if step.about.name not in (*_ACTING_BEFORE_GREEDY, *FRONT)]:
-            out.steps.remove(step)
-            out.report(step.about.name, f"without do_sample, {out.tool} applies the penalties only")
-    out.say_steps(keys)
-    _windows(out)
-    _units(out)
-    slots = [slot for slot in out.order if slot not in FRONT]
-    if name == "greedy":
-        out.values["do_sample"] = False
-    elif name in _SELECTORS and out.selector is not None:
-        out.say(out.selector, _SELECTORS[name])
-        slots.append(_SELECTORS[name].slot)
-        out.values |= {"mirostat_mode": 2} if name == "mirostat_v2" else {}
-    elif name != "dist":
-        out.report(name, f"{out.tool} does not draw so; a plain draw was written")
-    _say_order(out.values, slots, default)
-    return out.values
-
-
-def _units(out: Outgoing) -> None:
-    """dynatemp as its two ends, and the cutoffs in units of 1e-4."""
-    values = out.values
-    if "middle" in values:
-        middle, reach = values.pop("middle"), values.pop("reach")
-        if reach > middle:
-            out.report(f"dynatemp.range {reach:g}", f"{out.tool} has no range below 0; from 0 up was written")
-        values |= {"dynamic_temperature": True, "dynatemp_low": max(round(middle - reach, 12), 0.0)}
-        values["dynatemp_high"] = round(middle + reach, 12)
-    for key in ("epsilon_cutoff", "eta_cutoff"):
-        if key in values:
-            values[key] = float(f"{values[key] * CUTOFF_UNITS:.12g}")
-
-
-def _say_order(values: dict[str, Any], slots: list[str], default: tuple[str, ...]) -> None:
-    names = [name for slot in slots for name in (_PENALTIES if slot == "penalties" else (slot,))]
-    if names != sorted(names, key=default.index):
-        values["sampler_priority"] = [*names, *(name for name in default if name not in names)]
-
-
-def _windows(out: Outgoing) -> None:
-    """The one window of penalties and DRY, where 0 means all; it is written even if it is the tool's default."""
-    values = out.values
-    dry = values.pop("dry_range", None)
-    shared = values.get("repetition_penalty_range", dry)
-    if dry is not None and dry != shared:
-        out.report(f"dry.last_n {dry}", f"{out.tool} has one window for penalties and DRY, {shared} here")
-    if shared is not None:
-        values["repetition_penalty_range"] = max(shared, 0)
 
 
 _FRONT = {
@@ -451,8 +337,8 @@ _OTHER_ORDERS: Mapping[str, tuple[Mapping[str, Any], Sequence[Any]]] = {
 
 def to_json(out: Outgoing) -> Exported:
     """Return the JSON; a system message and stop texts stand elsewhere in SillyTavern, and are reported."""
-    values = chain_values(out, {**KEYS, **_FRONT}, ORDER)
-    values.setdefault("sampler_priority", list(ORDER))
+    values = chain_values(out, {**KEYS, **_FRONT}, _ORDER)
+    values.setdefault("sampler_priority", list(_ORDER))
     if values.pop("dynamic_temperature", False):
         values["dynatemp"] = True
         if "temperature" in out.order:
@@ -462,16 +348,12 @@ def to_json(out: Outgoing) -> Exported:
         values["dry_sequence_breakers"] = json.dumps(values["dry_sequence_breakers"])
         values["dry_penalty_last_n"] = values["repetition_penalty_range"]  # what other back ends read
     _front(out, values)
-    out.values = {}
-    out.take_extras({"max_tokens": "genamt", "seed": "seed", "grammar": "grammar_string"})
-    values |= out.values
+    values |= out.take_extras({"max_tokens": "genamt", "seed": "seed", "grammar": "grammar_string"})
     grammar = values.pop("grammar_string", None)
     if (text := out.grammar_text(grammar)) is not None:
         values["grammar_string"] = text
-    elif (
-        isinstance(grammar, dict) and set(grammar) == {"json_schema"} and isinstance(grammar["json_schema"], dict)
-    ):
-        values["json_schema"] = grammar["json_schema"]
+    elif (schema := out.grammar_schema(grammar)) is not None:
+        values["json_schema"] = schema
     elif grammar is not None:
         out.report("grammar", "SillyTavern takes a grammar as text, or a JSON Schema")
     spelled = {SPELLINGS.get(key, (key,))[0]: value for key, value in values.items()}
@@ -485,7 +367,7 @@ def to_json(out: Outgoing) -> Exported:
 
 
 def _front(out: Outgoing, values: dict[str, Any]) -> None:
-    """Biases and bans in SillyTavern's forms."""
+    """Write biases and bans in SillyTavern's forms."""
     front = [slot for slot in _FRONT if slot in out.order]
     if out.order[: len(front)] != front:
         out.report("order", f"SillyTavern applies {', '.join(front)} before all others")

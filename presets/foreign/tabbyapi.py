@@ -1,4 +1,12 @@
-"""TabbyAPI."""
+"""TabbyAPI's ``sampler_overrides/*.yml``, and those of YALS: name to {override, force, additive}.
+
+The order is the one of the exllamav3 back end. What it reads but does not do, and only the former exllamav2
+did, is reported. ``force`` and ``additive`` say nothing about values; an override of null is not set.
+
+An export writes only what acts: an override that is missing is TabbyAPI's own default, with which no step acts
+(common/sampling.py, ``get_default_sampler_value``), since a file replaces all overrides of the one before it
+(``overrides_from_file``). ``force`` is false, so a request takes precedence.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +19,7 @@ from .draft import Draft, Exported, Outgoing, StepKeys
 from .table import ForeignTable
 
 TOOL = "TabbyAPI"
-ORDER = (
+_ORDER = (
     *("logit_bias", "penalties", "ignore_eos", "min_tokens", "ban", "top_n_sigma", "temperature"),
     *("top_k", "top_p", "min_p", "temperature_last", "xtc", "adaptive_p"),
 )
@@ -65,7 +73,7 @@ def convert(values: Mapping[Any, Any], origin: str) -> Draft:
     _put_bans(draft)
     _put_steps(draft)
     _take_settings(draft)
-    draft.take_chain(draft.arranged(ORDER))
+    draft.take_chain(draft.arranged(_ORDER))
     _report_others(draft)
     return draft
 
@@ -233,7 +241,7 @@ def _order(out: Outgoing) -> None:
         if any(slot in _TRUNCATION for slot in out.order[:place]):
             out.order[place] = "temperature_last"
             out.values["temperature_last"] = True
-    out.report_order(ORDER)
+    out.report_order(_ORDER)
 
 
 def _exported_ids(out: Outgoing, tokens: list[int | str]) -> list[int]:
@@ -248,15 +256,14 @@ def _settings(out: Outgoing) -> dict[str, Any]:
     """Return the settings beside the chain; without a length, TabbyAPI has no limit but the context."""
     if out.extras.get("max_tokens") == -1:
         del out.extras["max_tokens"]
-    out.values = {}
-    out.take_extras({"max_tokens": "max_tokens", "seed": "seed", "stop": "stop", "grammar": "grammar"})
-    grammar = out.values.pop("grammar", None)
+    settings = out.take_extras({"max_tokens": "max_tokens", "seed": "seed", "stop": "stop", "grammar": "grammar"})
+    grammar = settings.pop("grammar", None)
     keys = {"json_schema": "json_schema", "regex": "regex_pattern"}
     if (text := out.grammar_text(grammar)) is not None:
-        out.values["grammar_string"] = text
+        settings["grammar_string"] = text
     elif isinstance(grammar, dict) and len(grammar) == 1 and set(grammar) <= set(keys):
         ((kind, value),) = grammar.items()
-        out.values[keys[kind]] = value
+        settings[keys[kind]] = value
     elif grammar is not None:
         out.report("grammar", "TabbyAPI takes a grammar as text, a JSON Schema or a regular expression")
-    return out.values
+    return settings

@@ -1,4 +1,11 @@
-"""Keys and values of another tool's file; each fault names its key."""
+"""Keys and values of another tool's file, read by the names that the rules use; each fault names its key and
+place.
+
+llama.cpp's INI files (common/preset.cpp) are read as no usual INI reader reads them. A line is ``[section]``,
+``key = value``, a comment or blank. Only comments and blank lines may be indented. ``;`` and ``#`` begin a
+comment anywhere, also inside a value, with no space before them. A section that occurs twice counts from its
+last header on. Keys before a header are the section ``default``.
+"""
 
 from __future__ import annotations
 

@@ -2,6 +2,8 @@
 
 import hashlib
 import random
+import subprocess
+import sys
 from itertools import cycle
 
 import pytest
@@ -315,6 +317,18 @@ def test_without_the_extra(hub, cache, monkeypatch):
     monkeypatch.setattr("logitsmith.models.hub.can_pull", lambda: False)
     with pytest.raises(ModelError, match=r"downloads need a Python package: pip install 'huggingface-hub>="):
         pull()
+
+
+def test_an_installation_without_the_extra():
+    program = (
+        "import sys; sys.modules['huggingface_hub'] = None\n"
+        "from logitsmith.engine import ModelError, pull_model\n"
+        "from logitsmith.models.resolve import parse_hub_reference\n"
+        "try: pull_model(parse_hub_reference('hf:a/b'))\n"
+        "except ModelError as error: print(error)"
+    )
+    shown = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
+    assert shown.startswith("hf:a/b: downloads need a Python package: pip install 'huggingface-hub>=")
 
 
 def test_a_disk_that_is_full(hub, cache, monkeypatch):
