@@ -1,4 +1,7 @@
-"""What an endpoint shows without biases, and how far that drifts."""
+"""What an endpoint answers without a bias: its window of logprobs, and how exactly it repeats it.
+
+In the course of a run this is asked again and again: does the endpoint still answer as it did at the beginning?
+"""
 
 from __future__ import annotations
 
@@ -13,22 +16,6 @@ from .endpoints.base import Endpoint, EndpointAnswer
 from .errors import RecoverError
 from .numerics import mean_logprob
 from .session import QuerySession
-
-NOISY_REPEATS = 4
-"""How often a question is asked if answers differ, to average: halves the noise."""
-_NOISE_FACTOR = 20
-"""Answers that differ by more than so many times the declared precision are noisy."""
-_MOST_DECIMALS = 8
-"""Logprobs that are rounded to more decimals than these do not differ from float32 ones."""
-_DECIMAL_TOLERANCE = 1e-12
-"""By how much float64 may miss a rounded decimal, nats."""
-_LEAST_CUT_OFF = 1e-6
-"""Probability that float32 sums may miss."""
-_LIKELY_FACTOR = 100.0
-"""A last token so many times likelier than all hidden ones together is a sign that the others were cut off."""
-_LEAST_MARGIN_NATS = 0.02
-"""Two values of one logprob that differ by less agree. APIs show two decimals or more: rounding alone makes two
-values differ by up to 0.01, and this is twice as much."""
 
 
 @dataclass(frozen=True)
@@ -66,7 +53,7 @@ class BaseWindow:
     @property
     def margin(self) -> float:
         """By how much two values of one logprob may differ, nats."""
-        return margin_of(self.spread)
+        return _margin_of(self.spread)
 
     @cached_property
     def ranked(self) -> list[int]:
@@ -74,23 +61,20 @@ class BaseWindow:
         return sorted(self.logprobs, key=lambda token: -self.logprobs[token])
 
 
-def margin_of(spread: float) -> float:
+_LEAST_MARGIN_NATS = 0.02
+"""Two values of one logprob that differ by less agree. APIs show two decimals or more: rounding alone makes two
+values differ by up to 0.01, and this is twice as much."""
+
+
+def _margin_of(spread: float) -> float:
     """Return by how much two values of one logprob may differ, nats, if answers differ by ``spread``."""
     return max(_LEAST_MARGIN_NATS, 10 * spread)
 
 
-@dataclass(frozen=True)
-class _UnbiasedAnswers:
-    """The answers without a bias; each question of the recovery will be asked ``repeats`` times."""
-
-    answers: Sequence[EndpointAnswer]
-    repeats: int
-    is_noisy: bool
-
-    @property
-    def averaged(self) -> Sequence[EndpointAnswer]:
-        """The answers that the window is the mean of."""
-        return self.answers[: max(self.repeats, NOISY_REPEATS) if self.is_noisy else self.repeats]
+_NOISY_REPEATS = 4
+"""How often a question is asked if answers differ, to average: halves the noise."""
+_NOISE_FACTOR = 20
+"""Answers that differ by more than so many times the declared precision are noisy."""
 
 
 def measure_base_window(session: QuerySession, repeats: int | None) -> BaseWindow:
@@ -104,12 +88,26 @@ def measure_base_window(session: QuerySession, repeats: int | None) -> BaseWindo
         _check_token(first)
         return BaseWindow((first.token, second.token), repeats=repeats or 1, precision=precision)
     is_noisy = _difference(first, second) > _NOISE_FACTOR * precision
-    asked = repeats or (NOISY_REPEATS if is_noisy else 1)
-    count = max(asked, NOISY_REPEATS) if is_noisy else asked
+    asked = repeats or (_NOISY_REPEATS if is_noisy else 1)
+    count = max(asked, _NOISY_REPEATS) if is_noisy else asked
     answers = [first, second]
     if count > 2:
         answers += next(iter(session.ask([{}], count - 2, first_repetition=2)))
     return _averaged(session, _UnbiasedAnswers(answers, asked, is_noisy))
+
+
+@dataclass(frozen=True)
+class _UnbiasedAnswers:
+    """The answers without a bias; each question of the recovery will be asked ``repeats`` times."""
+
+    answers: Sequence[EndpointAnswer]
+    repeats: int
+    is_noisy: bool
+
+    @property
+    def averaged(self) -> Sequence[EndpointAnswer]:
+        """The answers that the window is the mean of."""
+        return self.answers[: max(self.repeats, _NOISY_REPEATS) if self.is_noisy else self.repeats]
 
 
 def _averaged(session: QuerySession, unbiased: _UnbiasedAnswers) -> BaseWindow:
@@ -141,7 +139,7 @@ def _averaged(session: QuerySession, unbiased: _UnbiasedAnswers) -> BaseWindow:
         spread=spread,
         noise=noise,
         precision=precision,
-        ceiling=max([min(logprobs.values()), *others]) + margin_of(spread),
+        ceiling=max([min(logprobs.values()), *others]) + _margin_of(spread),
         is_noisy=unbiased.is_noisy,
     )
     note = _cut_off_note(base, len(first.logprobs) + len(base.unnamed), session.endpoint)
@@ -165,6 +163,12 @@ def _difference(first: EndpointAnswer, second: EndpointAnswer) -> float:
     return max((abs(first.logprobs[token] - second.logprobs[token]) for token in common), default=0.0)
 
 
+_MOST_DECIMALS = 8
+"""Logprobs that are rounded to more decimals than these do not differ from float32 ones."""
+_DECIMAL_TOLERANCE = 1e-12
+"""By how much float64 may miss a rounded decimal, nats."""
+
+
 def _rounding_error(answer: EndpointAnswer) -> float:
     """Return half a unit of the last decimal to which the logprobs are rounded, nats; 0 if they are not."""
     logprobs = [value for value in answer.logprobs.values() if value]
@@ -172,6 +176,12 @@ def _rounding_error(answer: EndpointAnswer) -> float:
         if all(abs(round(value, decimals) - value) <= _DECIMAL_TOLERANCE for value in logprobs):
             return 0.5 * 10.0**-decimals
     return 0.0
+
+
+_LEAST_CUT_OFF = 1e-6
+"""Probability that float32 sums may miss."""
+_LIKELY_FACTOR = 100.0
+"""A last token so many times likelier than all hidden ones together is a sign that the others were cut off."""
 
 
 def _cut_off_note(base: BaseWindow, shown: int, endpoint: Endpoint) -> str | None:

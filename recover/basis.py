@@ -1,4 +1,10 @@
-"""The rows of a model's output matrix: a basis for logprobs that are not shown."""
+"""A basis of a model's logits: all its rows of logprobs are in one space of few dimensions.
+
+Logits are W h, with W the output matrix, (V, d), and h a hidden state; logprobs are W h - c, with c the log of the
+sum. They are in the span of W's columns and of a column of ones, of d + 1 dimensions (Finlayson, Ren & Swayamdipta
+2024, "Logits of API-Protected LLMs Leak Proprietary Information"; Carlini et al. 2024, "Stealing Part of a
+Production Language Model"). A basis is made of the output matrix or of whole rows.
+"""
 
 from __future__ import annotations
 
@@ -19,113 +25,6 @@ from ..models.gguf import check_gguf
 from .errors import RecoverError
 from .files import DAMAGED_NPZ_ERRORS, open_npz, write_file
 from .numerics import Float64s
-
-
-def output_matrix(path: Path) -> NDArray[np.float32]:
-    """Return a GGUF file's output matrix, float32 (V, d): ``output.weight``, or the embedding if that is shared.
-
-    Needs the package gguf, which knows every kind of quantisation. Raises ``RecoverError``.
-    """
-    try:
-        from gguf import GGUFReader, dequantize  # noqa: PLC0415 - an extra, which only this needs
-    except ImportError:
-        raise RecoverError(
-            "reading a GGUF's output matrix needs the package gguf: pip install 'gguf>=0.17,<1'",
-            advice="or make the basis of rows of logprobs, with basis_from_rows",
-        ) from None
-    check_gguf(path)
-    try:
-        tensors = {tensor.name: tensor for tensor in GGUFReader(os.fspath(path)).tensors}
-    except (ValueError, LookupError, ArithmeticError, TypeError) as error:  # a text that is not UTF-8, for one
-        raise RecoverError(f"{path}: the package gguf cannot read it: {error}") from None
-    tensor = tensors.get("output.weight") or tensors.get("token_embd.weight")
-    if tensor is None:
-        raise RecoverError(f"{path}: it has neither output.weight nor token_embd.weight")
-    try:
-        return np.asarray(dequantize(tensor.data, tensor.tensor_type), dtype=np.float32)
-    except NotImplementedError:
-        raise RecoverError(
-            f"{path}: {tensor.name} has the type {tensor.tensor_type.name}, which gguf cannot read"
-        ) from None
-
-
-_LEAST_GAP = 3.0
-"""The singular values behind the last dimension are at least so many times smaller."""
-_LEAST_SQUARED_RATIO = 1e-15
-"""Squares have half the digits: an eigenvalue below this part of the largest is rounding."""
-
-
-def row_space(rows: Float64s) -> Float64s | None:
-    """Return orthonormal columns, (V, r), that span the rows except for rounding; None if no gap shows r."""
-    if len(rows) < 2:
-        return None
-    values, vectors = np.linalg.eigh(rows @ rows.T)
-    sizes = np.sqrt(np.maximum(values[::-1], values[-1] * _LEAST_SQUARED_RATIO))
-    if not sizes[0]:
-        return None
-    rank = int(np.argmax(sizes[:-1] / sizes[1:])) + 1
-    if sizes[rank - 1] / sizes[rank] < _LEAST_GAP:
-        return None
-    top = vectors[:, ::-1][:, :rank] / sizes[:rank]
-    return np.asarray(rows.T @ top, dtype=np.float64)
-
-
-def largest_residual(rows: Float64s, columns: Float64s) -> float:
-    """Return the largest element, nats, of what the orthonormal columns do not span of these rows."""
-    return float(np.abs(rows - (rows @ columns) @ columns.T).max())
-
-
-_BLOCK_ROWS = 8192
-"""Rows in float64 at once: a block of 577 columns has 38 MB."""
-_LARGEST_PIVOTED_RANK = 1500
-"""Above this rank tokens are drawn by leverage alone: choosing them one after the other would take hours."""
-_CANDIDATES_PER_DIMENSION = 4
-"""Tokens drawn by leverage for each dimension, among which the pivots are chosen."""
-
-
-def float64_blocks(matrix: NDArray[np.float32]) -> Iterable[Float64s]:
-    """Yield the matrix in float64, some rows at a time."""
-    for start in range(0, len(matrix), _BLOCK_ROWS):
-        yield matrix[start : start + _BLOCK_ROWS].astype(np.float64)
-
-
-def order_tokens(matrix: NDArray[np.float32], whitening: Float64s) -> NDArray[np.int32]:
-    """Return tokens whose rows span the space well, enough for an over-determined system, the best first.
-
-    Candidates are drawn with probabilities proportional to their leverages, the squared lengths of whitened rows.
-    Then the one comes next that is farthest outside of the span of those before (Gram-Schmidt with pivots). The
-    other candidates follow.
-
-    Args:
-        matrix: float32 (V, r).
-        whitening: float64 (r, r), makes the columns orthonormal.
-    """
-    size, rank = matrix.shape
-    whitened = matrix @ whitening.astype(np.float32)
-    leverage = np.einsum("ij,ij->i", whitened, whitened, dtype=np.float64)
-    random = np.random.default_rng(0)
-    count = min(size, _CANDIDATES_PER_DIMENSION * rank)
-    drawn = random.choice(size, count, replace=False, p=leverage / leverage.sum())
-    first = [] if rank > _LARGEST_PIVOTED_RANK else _pivots(whitened[drawn].astype(np.float64))
-    return np.concatenate([drawn[first], np.delete(drawn, first)]).astype(np.int32)
-
-
-def _pivots(rows: Float64s) -> list[int]:
-    """Return indices of as many rows as columns, each the farthest outside of the span of those before."""
-    count = min(rows.shape)
-    chosen: list[int] = []
-    span = np.zeros((count, rows.shape[1]))
-    sizes = np.einsum("ij,ij->i", rows, rows)
-    for number in range(count):
-        index = int(sizes.argmax())
-        direction = rows[index] - (span[:number] @ rows[index]) @ span[:number]
-        direction /= np.linalg.norm(direction)
-        sizes -= (rows @ direction) ** 2
-        sizes[index] = -np.inf
-        span[number] = direction
-        chosen.append(index)
-    return chosen
-
 
 _LEAST_EIGENVALUE_RATIO = 1e-7**2
 """Columns whose size is below 1e-7 of the largest depend on others: float32 has no more digits."""
@@ -173,7 +72,7 @@ class Basis:
         # QR is ten times faster than lstsq's singular values; the columns are independent.
         factor, triangle = np.linalg.qr(self.matrix[ids].astype(np.float64))
         weights = np.linalg.solve(triangle, factor.T @ logprobs)
-        return np.concatenate([block @ weights for block in float64_blocks(self.matrix)])
+        return np.concatenate([block @ weights for block in _float64_blocks(self.matrix)])
 
     def save(self, path: Path) -> None:
         """Write it as an ``.npz``, whole or not at all. Raises ``RecoverError``."""
@@ -231,13 +130,13 @@ class Basis:
         if not np.isfinite(stacked).all():
             raise RecoverError(f"{source}: a row lacks logprobs; all rows must be whole")
         held_out = min(max(_LEAST_HELD_OUT, len(rows) // 10), _MOST_HELD_OUT)
-        columns = row_space(stacked[:-held_out])
-        if columns is None or largest_residual(stacked[-held_out:], columns) > _LARGEST_RESIDUAL_NATS:
+        columns = _row_space(stacked[:-held_out])
+        if columns is None or _largest_residual(stacked[-held_out:], columns) > _LARGEST_RESIDUAL_NATS:
             raise RecoverError(
                 f"{source}: {len(rows):,} rows are too few: they do not tell what {held_out} more of them are; "
                 f"a few more than the model has dimensions are needed"
             )
-        all_columns = row_space(stacked)
+        all_columns = _row_space(stacked)
         return cls._of_columns(
             (columns if all_columns is None else all_columns).astype(np.float32), source, pieces
         )
@@ -247,15 +146,123 @@ class Basis:
         """Put a column of ones in front, and remove what depends on other columns."""
         matrix = np.column_stack([np.ones(len(columns), dtype=np.float32), columns])
         gram = np.zeros((matrix.shape[1],) * 2)
-        for block in float64_blocks(matrix):
+        for block in _float64_blocks(matrix):
             gram += block.T @ block
         values, vectors = np.linalg.eigh(gram)
         kept = values > values[-1] * _LEAST_EIGENVALUE_RATIO
         whitening = vectors[:, kept] / np.sqrt(values[kept])
         if not kept.all():
-            matrix = np.concatenate([(block @ whitening).astype(np.float32) for block in float64_blocks(matrix)])
+            matrix = np.concatenate([(block @ whitening).astype(np.float32) for block in _float64_blocks(matrix)])
             whitening = np.eye(int(kept.sum()))
-        return cls(matrix, order_tokens(matrix, whitening), source, tuple(pieces))
+        return cls(matrix, _order_tokens(matrix, whitening), source, tuple(pieces))
+
+
+_LEAST_GAP = 3.0
+"""The singular values behind the last dimension are at least so many times smaller."""
+_LEAST_SQUARED_RATIO = 1e-15
+"""Squares have half the digits: an eigenvalue below this part of the largest is rounding."""
+
+
+def _row_space(rows: Float64s) -> Float64s | None:
+    """Return orthonormal columns, (V, r), that span the rows except for rounding; None if no gap shows r."""
+    if len(rows) < 2:
+        return None
+    values, vectors = np.linalg.eigh(rows @ rows.T)
+    sizes = np.sqrt(np.maximum(values[::-1], values[-1] * _LEAST_SQUARED_RATIO))
+    if not sizes[0]:
+        return None
+    rank = int(np.argmax(sizes[:-1] / sizes[1:])) + 1
+    if sizes[rank - 1] / sizes[rank] < _LEAST_GAP:
+        return None
+    top = vectors[:, ::-1][:, :rank] / sizes[:rank]
+    return np.asarray(rows.T @ top, dtype=np.float64)
+
+
+def _largest_residual(rows: Float64s, columns: Float64s) -> float:
+    """Return the largest element, nats, of what the orthonormal columns do not span of these rows."""
+    return float(np.abs(rows - (rows @ columns) @ columns.T).max())
+
+
+_BLOCK_ROWS = 8192
+"""Rows in float64 at once: a block of 577 columns has 38 MB."""
+
+
+def _float64_blocks(matrix: NDArray[np.float32]) -> Iterable[Float64s]:
+    """Yield the matrix in float64, some rows at a time."""
+    for start in range(0, len(matrix), _BLOCK_ROWS):
+        yield matrix[start : start + _BLOCK_ROWS].astype(np.float64)
+
+
+_LARGEST_PIVOTED_RANK = 1500
+"""Above this rank tokens are drawn by leverage alone: choosing them one after the other would take hours."""
+_CANDIDATES_PER_DIMENSION = 4
+"""Tokens drawn by leverage for each dimension, among which the pivots are chosen."""
+
+
+def _order_tokens(matrix: NDArray[np.float32], whitening: Float64s) -> NDArray[np.int32]:
+    """Return tokens whose rows span the space well, enough for an over-determined system, the best first.
+
+    Candidates are drawn with probabilities proportional to their leverages, the squared lengths of whitened rows.
+    Then the one comes next that is farthest outside of the span of those before (Gram-Schmidt with pivots). The
+    other candidates follow.
+
+    Args:
+        matrix: float32 (V, r).
+        whitening: float64 (r, r), makes the columns orthonormal.
+    """
+    size, rank = matrix.shape
+    whitened = matrix @ whitening.astype(np.float32)
+    leverage = np.einsum("ij,ij->i", whitened, whitened, dtype=np.float64)
+    random = np.random.default_rng(0)
+    count = min(size, _CANDIDATES_PER_DIMENSION * rank)
+    drawn = random.choice(size, count, replace=False, p=leverage / leverage.sum())
+    first = [] if rank > _LARGEST_PIVOTED_RANK else _pivots(whitened[drawn].astype(np.float64))
+    return np.concatenate([drawn[first], np.delete(drawn, first)]).astype(np.int32)
+
+
+def _pivots(rows: Float64s) -> list[int]:
+    """Return indices of as many rows as columns, each the farthest outside of the span of those before."""
+    count = min(rows.shape)
+    chosen: list[int] = []
+    span = np.zeros((count, rows.shape[1]))
+    sizes = np.einsum("ij,ij->i", rows, rows)
+    for number in range(count):
+        index = int(sizes.argmax())
+        direction = rows[index] - (span[:number] @ rows[index]) @ span[:number]
+        direction /= np.linalg.norm(direction)
+        sizes -= (rows @ direction) ** 2
+        sizes[index] = -np.inf
+        span[number] = direction
+        chosen.append(index)
+    return chosen
+
+
+def output_matrix(path: Path) -> NDArray[np.float32]:
+    """Return a GGUF file's output matrix, float32 (V, d): ``output.weight``, or the embedding if that is shared.
+
+    Needs the package gguf, which knows every kind of quantisation. Raises ``RecoverError``.
+    """
+    try:
+        from gguf import GGUFReader, dequantize  # noqa: PLC0415 - an extra, which only this needs
+    except ImportError:
+        raise RecoverError(
+            "reading a GGUF's output matrix needs the package gguf: pip install 'gguf>=0.17,<1'",
+            advice="or make the basis of rows of logprobs, with basis_from_rows",
+        ) from None
+    check_gguf(path)
+    try:
+        tensors = {tensor.name: tensor for tensor in GGUFReader(os.fspath(path)).tensors}
+    except (ValueError, LookupError, ArithmeticError, TypeError) as error:  # a text that is not UTF-8, for one
+        raise RecoverError(f"{path}: the package gguf cannot read it: {error}") from None
+    tensor = tensors.get("output.weight") or tensors.get("token_embd.weight")
+    if tensor is None:
+        raise RecoverError(f"{path}: it has neither output.weight nor token_embd.weight")
+    try:
+        return np.asarray(dequantize(tensor.data, tensor.tensor_type), dtype=np.float32)
+    except NotImplementedError:
+        raise RecoverError(
+            f"{path}: {tensor.name} has the type {tensor.tensor_type.name}, which gguf cannot read"
+        ) from None
 
 
 _SPARE_ROWS = 64

@@ -1,4 +1,4 @@
-"""Whole files of results, and damaged .npz files in words."""
+"""Result files, written atomically and with errors as sentences; and .npz files that may be damaged."""
 
 from __future__ import annotations
 

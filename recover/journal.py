@@ -1,4 +1,8 @@
-"""Checkpoints: the answers that a recovery has paid for."""
+"""A checkpoint file: each answer is on disk, in a line of its own, before it is used.
+
+A restarted method asks the same questions in the same order; those with an answer in the journal are not sent.
+Before that, a few answers are compared with new ones: does the endpoint still answer as it did?
+"""
 
 from __future__ import annotations
 
@@ -20,101 +24,6 @@ from ..common.machine import INT32_MAX
 from ..common.strict_json import encode_json, parse_strict_json
 from .endpoints.base import Bias, EndpointAnswer, QuestionKind
 from .errors import RecoverError
-
-_FIRST_DRIFT_CHECK = 1 << 20
-"""In a checkpoint file drift checks are numbered from here on: more than any question is repeated."""
-
-
-@dataclass(frozen=True, slots=True)
-class QuestionKey:
-    """Identifies a question to one endpoint about one prompt.
-
-    Args:
-        biases: pairs of token id and bias, by id.
-        kind: what is asked for.
-        repetition: how many times the same question was asked before.
-        drift_check: number of the drift check that asks it, from 1; 0: none.
-    """
-
-    biases: tuple[tuple[int, float], ...]
-    kind: QuestionKind = QuestionKind.NEXT_TOKEN
-    repetition: int = 0
-    drift_check: int = 0
-
-    @classmethod
-    def of(
-        cls,
-        bias: Bias,
-        kind: QuestionKind = QuestionKind.NEXT_TOKEN,
-        repetition: int = 0,
-        drift_check: int = 0,
-    ) -> QuestionKey:
-        """Return the key of the question with these biases, in any order.
-
-        Args:
-            bias: token id -> bias.
-            kind: what is asked for.
-            repetition: how many times the same question was asked before.
-            drift_check: number of the drift check that asks it, from 1; 0: none.
-        """
-        return cls(
-            tuple(sorted((int(token), float(value)) for token, value in bias.items())),
-            kind,
-            repetition,
-            drift_check,
-        )
-
-    @property
-    def digest(self) -> str:
-        """The question's name in a checkpoint file, version 1: 32 hexadecimal digits of SHA-256 of a JSON text.
-
-        The JSON holds the biases and one number. Questions for the likeliest token count it down from -1, so that
-        all questions have different names.
-        """
-        number = _FIRST_DRIFT_CHECK + self.drift_check if self.drift_check else self.repetition
-        if self.kind is QuestionKind.LIKELIEST_TOKEN:
-            number = -1 - number
-        return hashlib.sha256(json.dumps([self.biases, number]).encode()).hexdigest()[:32]
-
-
-_VERSION = 1
-_TokenId = Annotated[int, Field(ge=0, le=INT32_MAX)]
-_LONGEST_VALUE = 120
-"""Characters of a value that a message quotes."""
-
-
-class _StoredAnswer(BaseModel):
-    """An answer as the JSON object that a line holds; see `EndpointAnswer`. ``key``: the question's digest.
-
-    ``ids``, ``logprobs`` and ``bytes`` (hexadecimal) are one list: entry i of each belongs to one token.
-    """
-
-    model_config = ConfigDict(strict=True, allow_inf_nan=False)
-
-    key: str
-    token: _TokenId | None
-    logprob: float | None
-    ids: list[_TokenId]
-    logprobs: list[float]
-    bytes: list[str | None]
-    calls: int = Field(ge=0, le=INT32_MAX)
-    unnamed: list[float] = []
-
-    @model_validator(mode="after")
-    def _check_lengths(self) -> _StoredAnswer:
-        if not len(self.ids) == len(self.logprobs) == len(self.bytes):
-            raise ValueError("ids, logprobs and bytes are not of one length")
-        return self
-
-    def answer(self) -> EndpointAnswer:
-        """Return the answer. Raises ``ValueError`` for bytes that are not hexadecimal."""
-        pieces = {
-            token: bytes.fromhex(text)
-            for token, text in zip(self.ids, self.bytes, strict=True)
-            if text is not None
-        }
-        logprobs = dict(zip(self.ids, self.logprobs, strict=True))
-        return EndpointAnswer(self.token, self.logprob, logprobs, pieces, self.calls, tuple(self.unnamed))
 
 
 class QueryJournal:
@@ -223,8 +132,44 @@ class QueryJournal:
             raise RecoverError(f"{self.path}: the checkpoint cannot be written: {error.strerror}") from None
 
 
-def _line(record: Mapping[str, Any]) -> bytes:
-    return encode_json(record).encode() + b"\n"
+_VERSION = 1
+_LONGEST_VALUE = 120
+"""Characters of a value that a message quotes."""
+_TokenId = Annotated[int, Field(ge=0, le=INT32_MAX)]
+
+
+class _StoredAnswer(BaseModel):
+    """An answer as the JSON object that a line holds; see `EndpointAnswer`. ``key``: the question's digest.
+
+    ``ids``, ``logprobs`` and ``bytes`` (hexadecimal) are one list: entry i of each belongs to one token.
+    """
+
+    model_config = ConfigDict(strict=True, allow_inf_nan=False)
+
+    key: str
+    token: _TokenId | None
+    logprob: float | None
+    ids: list[_TokenId]
+    logprobs: list[float]
+    bytes: list[str | None]
+    calls: int = Field(ge=0, le=INT32_MAX)
+    unnamed: list[float] = []
+
+    @model_validator(mode="after")
+    def _check_lengths(self) -> _StoredAnswer:
+        if not len(self.ids) == len(self.logprobs) == len(self.bytes):
+            raise ValueError("ids, logprobs and bytes are not of one length")
+        return self
+
+    def answer(self) -> EndpointAnswer:
+        """Return the answer. Raises ``ValueError`` for bytes that are not hexadecimal."""
+        pieces = {
+            token: bytes.fromhex(text)
+            for token, text in zip(self.ids, self.bytes, strict=True)
+            if text is not None
+        }
+        logprobs = dict(zip(self.ids, self.logprobs, strict=True))
+        return EndpointAnswer(self.token, self.logprob, logprobs, pieces, self.calls, tuple(self.unnamed))
 
 
 def _record(key: str, answer: EndpointAnswer) -> dict[str, Any]:
@@ -242,6 +187,10 @@ def _record(key: str, answer: EndpointAnswer) -> dict[str, Any]:
     }
 
 
+def _line(record: Mapping[str, Any]) -> bytes:
+    return encode_json(record).encode() + b"\n"
+
+
 def _problem(error: ValueError) -> str:
     """Return what is wrong with a line, in one sentence."""
     if not isinstance(error, ValidationError):
@@ -254,6 +203,62 @@ def _shortened(value: object) -> str:
     # The value is from a file: it may hold what strict JSON and UTF-8 cannot write.
     text = json.dumps(value, ensure_ascii=False).encode(errors="backslashreplace").decode()
     return text if len(text) <= _LONGEST_VALUE else text[:_LONGEST_VALUE] + "…"
+
+
+_FIRST_DRIFT_CHECK = 1 << 20
+"""In a checkpoint file drift checks are numbered from here on: more than any question is repeated."""
+
+
+@dataclass(frozen=True, slots=True)
+class QuestionKey:
+    """Identifies a question to one endpoint about one prompt.
+
+    Args:
+        biases: pairs of token id and bias, by id.
+        kind: what is asked for.
+        repetition: how many times the same question was asked before.
+        drift_check: number of the drift check that asks it, from 1; 0: none.
+    """
+
+    biases: tuple[tuple[int, float], ...]
+    kind: QuestionKind = QuestionKind.NEXT_TOKEN
+    repetition: int = 0
+    drift_check: int = 0
+
+    @classmethod
+    def of(
+        cls,
+        bias: Bias,
+        kind: QuestionKind = QuestionKind.NEXT_TOKEN,
+        repetition: int = 0,
+        drift_check: int = 0,
+    ) -> QuestionKey:
+        """Return the key of the question with these biases, in any order.
+
+        Args:
+            bias: token id -> bias.
+            kind: what is asked for.
+            repetition: how many times the same question was asked before.
+            drift_check: number of the drift check that asks it, from 1; 0: none.
+        """
+        return cls(
+            tuple(sorted((int(token), float(value)) for token, value in bias.items())),
+            kind,
+            repetition,
+            drift_check,
+        )
+
+    @property
+    def digest(self) -> str:
+        """The question's name in a checkpoint file, version 1: 32 hexadecimal digits of SHA-256 of a JSON text.
+
+        The JSON holds the biases and one number. Questions for the likeliest token count it down from -1, so that
+        all questions have different names.
+        """
+        number = _FIRST_DRIFT_CHECK + self.drift_check if self.drift_check else self.repetition
+        if self.kind is QuestionKind.LIKELIEST_TOKEN:
+            number = -1 - number
+        return hashlib.sha256(json.dumps([self.biases, number]).encode()).hexdigest()[:32]
 
 
 STORED_REPETITIONS = 4
@@ -284,23 +289,13 @@ def answers_changed(
     change: float | None = None
     for count in _NEW_ANSWERS if stored else ():
         new += ask_again(count)
-        change = unexplained_difference(stored, new, precision)
+        change = _unexplained_difference(stored, new, precision)
         if change is None:
             return None
     return change
 
 
-def refuse_change(path: Path, change: float | None) -> None:
-    """Raise ``RecoverError`` if the answers changed (see `answers_changed`)."""
-    if change is not None:
-        raise RecoverError(
-            f"{path}: the endpoint answers otherwise than when this checkpoint was written, by {change:.1g} "
-            f"nats: is it another model?",
-            advice="delete the checkpoint, or give another checkpoint=…",
-        )
-
-
-def unexplained_difference(
+def _unexplained_difference(
     old: Sequence[EndpointAnswer], new: Sequence[EndpointAnswer], precision: float
 ) -> float | None:
     """Return the smallest difference of old and new answers, nats, if rounding and spread do not explain it.
@@ -322,3 +317,13 @@ def _difference(one: EndpointAnswer, other: EndpointAnswer) -> float:
     if 2 * len(common) < shown:
         return inf
     return max(abs(one.logprobs[token] - other.logprobs[token]) for token in common)
+
+
+def refuse_change(path: Path, change: float | None) -> None:
+    """Raise ``RecoverError`` if the answers changed (see `answers_changed`)."""
+    if change is not None:
+        raise RecoverError(
+            f"{path}: the endpoint answers otherwise than when this checkpoint was written, by {change:.1g} "
+            f"nats: is it another model?",
+            advice="delete the checkpoint, or give another checkpoint=…",
+        )

@@ -1,4 +1,7 @@
-"""The result of a recovery: assembled, described, written."""
+"""What a recovery returns, and the files that hold it: ``.npz`` for NumPy, ``.json`` and ``.jsonl`` for others.
+
+Estimates become a result by taking what was asked for, with errors that agree with the sum of probabilities.
+"""
 
 from __future__ import annotations
 
@@ -53,12 +56,6 @@ class Recovery:
     stopped: str | None = None
 
 
-_ERROR_FACTOR = 5.0
-"""The sum may differ from 1 by so many times what the errors allow: estimated errors are not exact."""
-_ROUNDING = 1e-9
-"""Probability that summing a vocabulary in float64 may miss."""
-
-
 @dataclass(frozen=True)
 class RunRecord:
     """How a run went.
@@ -82,15 +79,6 @@ class RunRecord:
     basis: Basis | None
 
 
-@dataclass(frozen=True)
-class _SumCheck:
-    """Whether probabilities sum to 1 within their errors, the errors that the sum allows, and notes."""
-
-    is_consistent: bool
-    errors: Float64s
-    notes: tuple[str, ...]
-
-
 def assemble_recovery(session: QuerySession, estimates: LogprobEstimates, record: RunRecord) -> Recovery:
     """Return what was asked for, and note what is missing or wrong."""
     n = record.n
@@ -109,9 +97,8 @@ def assemble_recovery(session: QuerySession, estimates: LogprobEstimates, record
     is_consistent = True
     if record.method != "bisection":  # it normalises, so the sum shows nothing
         is_whole = not len(missing) and estimates.is_normalised and n is None and len(tokens) == len(logprobs)
-        check = _check_sum(logprobs, errors, is_whole)
-        is_consistent, errors = check.is_consistent, check.errors
-        notes += check.notes
+        is_consistent, errors, sum_notes = _check_sum(logprobs, errors, is_whole)
+        notes += sum_notes
     if n is not None:
         note = _unnamed_note(estimates.unnamed, logprobs[tokens])
         is_consistent &= note is None
@@ -133,8 +120,16 @@ def assemble_recovery(session: QuerySession, estimates: LogprobEstimates, record
     )
 
 
-def _check_sum(logprobs: Float64s, errors: Float64s, is_whole: bool) -> _SumCheck:
-    """Check that probabilities sum to 1 as exactly as the errors say; if not, errors grow to the difference.
+_ERROR_FACTOR = 5.0
+"""The sum may differ from 1 by so many times what the errors allow: estimated errors are not exact."""
+_ROUNDING = 1e-9
+"""Probability that summing a vocabulary in float64 may miss."""
+
+
+def _check_sum(logprobs: Float64s, errors: Float64s, is_whole: bool) -> tuple[bool, Float64s, tuple[str, ...]]:
+    """Return whether probabilities sum to 1 within their errors, the errors that the sum allows, and notes.
+
+    If the sum differs from 1 by more than the errors allow, the errors grow to the difference.
 
     |log sum p| <= sum p_i error_i, where the errors are the largest there are. A part of a vocabulary may sum to
     less.
@@ -145,12 +140,12 @@ def _check_sum(logprobs: Float64s, errors: Float64s, is_whole: bool) -> _SumChec
     is_consistent = log_sum <= allowed and (log_sum >= -allowed or not is_whole)
     notes = (f"the probabilities sum to 1{np.expm1(log_sum):+.1e}",) if is_whole or not is_consistent else ()
     if is_consistent:
-        return _SumCheck(True, errors, notes)
+        return True, errors, notes
     contradiction = (
         "that is not 1 within the errors: answers contradict one another, or the endpoint cuts off or reshapes "
         "its probabilities (top_p, temperature, penalties)"
     )
-    return _SumCheck(False, np.maximum(errors, abs(log_sum)), (*notes, contradiction))
+    return False, np.maximum(errors, abs(log_sum)), (*notes, contradiction)
 
 
 def _unnamed_note(unnamed: Sequence[float], logprobs: Float64s) -> str | None:
@@ -192,14 +187,14 @@ def _missing_notes(estimates: LogprobEstimates, missing: NDArray[np.intp]) -> li
     return notes
 
 
-FORMATS = (".npz", ".json", ".jsonl")
+_FORMATS = (".npz", ".json", ".jsonl")
 _NO_RESULT = "the file is not a result of gen recover"
 
 
 def check_output_path(path: Path) -> None:
     """Raise ``RecoverError`` for a file name whose ending names no format, or that cannot be written."""
-    if path.suffix not in FORMATS:
-        raise RecoverError(f"{path}: the name ends in none of {', '.join(FORMATS)}")
+    if path.suffix not in _FORMATS:
+        raise RecoverError(f"{path}: the name ends in none of {', '.join(_FORMATS)}")
     check_writable(path)
 
 
@@ -218,6 +213,20 @@ def save_recovery(recovery: Recovery, path: Path, about: Mapping[str, Any]) -> N
         write_file(path, lambda file: file.write(encode_json(document).encode() + b"\n"))
     else:
         write_file(path, lambda file: file.writelines(line.encode() for line in recovery_lines(recovery, about)))
+
+
+def _write_npz(recovery: Recovery, file: IO[bytes], about: Mapping[str, Any]) -> None:
+    recovered = _recovered_ids(recovery)
+    pieces = [recovery.pieces.get(token, b"") for token in recovered.tolist()]
+    np.savez_compressed(
+        file,
+        ids=recovered.astype(np.int32),
+        logprobs=recovery.logprobs[recovered],
+        errors=recovery.errors[recovered],
+        bytes=np.frombuffer(b"".join(pieces), dtype=np.uint8),
+        offsets=np.cumsum([0, *map(len, pieces)], dtype=np.int64),
+        head=np.array(encode_json(head(recovery, about))),
+    )
 
 
 def recovery_lines(recovery: Recovery, about: Mapping[str, Any]) -> Iterator[str]:
@@ -242,6 +251,26 @@ def head(recovery: Recovery, about: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
+def _tokens(recovery: Recovery) -> Iterator[dict[str, Any]]:
+    for token in _recovered_ids(recovery).tolist():
+        piece = recovery.pieces.get(token)
+        record = TokenLogprob(token, piece or b"", float(recovery.logprobs[token])).as_json()
+        if piece is None:
+            record |= {"token": None, "bytes": None}
+        yield {**record, "error": finite_or_none(float(recovery.errors[token]))}
+
+
+def _recovered_ids(recovery: Recovery) -> np.ndarray[Any, np.dtype[np.intp]]:
+    return np.flatnonzero(~np.isnan(recovery.logprobs))
+
+
+def likeliest_tokens(recovery: Recovery, count: int) -> list[TokenLogprob]:
+    """Return the ``count`` likeliest recovered tokens, likeliest first."""
+    recovered = _recovered_ids(recovery)
+    ordered = recovered[np.argsort(-recovery.logprobs[recovered], kind="stable")][:count]
+    return [TokenLogprob(int(i), recovery.pieces.get(int(i), b""), float(recovery.logprobs[i])) for i in ordered]
+
+
 def read_head(path: Path) -> dict[str, Any]:
     """Return what `head` wrote into a file of `save_recovery`; the ending of ``path`` names the format.
 
@@ -264,13 +293,6 @@ def read_head(path: Path) -> dict[str, Any]:
     if not isinstance(found, dict) or "method" not in found or "complete" not in found:
         raise RecoverError(f"{path}: {_NO_RESULT}")
     return found
-
-
-def likeliest_tokens(recovery: Recovery, count: int) -> list[TokenLogprob]:
-    """Return the ``count`` likeliest recovered tokens, likeliest first."""
-    recovered = _recovered_ids(recovery)
-    ordered = recovered[np.argsort(-recovery.logprobs[recovered], kind="stable")][:count]
-    return [TokenLogprob(int(i), recovery.pieces.get(int(i), b""), float(recovery.logprobs[i])) for i in ordered]
 
 
 def read_rows(paths: Sequence[Path]) -> list[Float64s]:
@@ -301,30 +323,3 @@ def read_row(path: Path) -> Float64s:
     if len(ids) == 0 or not np.array_equal(ids, np.arange(len(ids))):
         raise RecoverError(f"{path}: it lacks tokens; a basis needs whole rows")
     return logprobs
-
-
-def _recovered_ids(recovery: Recovery) -> np.ndarray[Any, np.dtype[np.intp]]:
-    return np.flatnonzero(~np.isnan(recovery.logprobs))
-
-
-def _tokens(recovery: Recovery) -> Iterator[dict[str, Any]]:
-    for token in _recovered_ids(recovery).tolist():
-        piece = recovery.pieces.get(token)
-        record = TokenLogprob(token, piece or b"", float(recovery.logprobs[token])).as_json()
-        if piece is None:
-            record |= {"token": None, "bytes": None}
-        yield {**record, "error": finite_or_none(float(recovery.errors[token]))}
-
-
-def _write_npz(recovery: Recovery, file: IO[bytes], about: Mapping[str, Any]) -> None:
-    recovered = _recovered_ids(recovery)
-    pieces = [recovery.pieces.get(token, b"") for token in recovered.tolist()]
-    np.savez_compressed(
-        file,
-        ids=recovered.astype(np.int32),
-        logprobs=recovery.logprobs[recovered],
-        errors=recovery.errors[recovered],
-        bytes=np.frombuffer(b"".join(pieces), dtype=np.uint8),
-        offsets=np.cumsum([0, *map(len, pieces)], dtype=np.int64),
-        head=np.array(encode_json(head(recovery, about))),
-    )

@@ -1,4 +1,7 @@
-"""Several calls at once, each question once, within a budget."""
+"""Sends questions about one prompt to one endpoint, within a budget of calls.
+
+Several calls run concurrently, no question is sent twice, and each answer is stored before it is used.
+"""
 
 from __future__ import annotations
 
@@ -15,39 +18,11 @@ from .errors import RecoverError
 from .journal import STORED_REPETITIONS, QueryJournal, QuestionKey, answers_changed, refuse_change
 from .request import RecoverySettings
 
-
-class StopAskingError(Exception):
-    """No further call is allowed; ``reason`` is ``max_calls`` or ``interrupted``."""
-
-    def __init__(self, reason: str) -> None:
-        super().__init__(reason)
-        self.reason = reason
-
-
-class CallBudget:
-    """Counts claimed calls; threads may share it. ``max_calls`` None: no limit."""
-
-    def __init__(self, max_calls: int | None) -> None:
-        self._max_calls = max_calls
-        self._claimed = 0
-        self._lock = Lock()
-
-    def claim(self) -> None:
-        """Claim one call. Raises ``StopAskingError`` if no further one is allowed."""
-        with self._lock:
-            if self._max_calls is not None and self._claimed >= self._max_calls:
-                raise StopAskingError("max_calls")
-            self._claimed += 1
-
-    def correct(self, difference: int) -> None:
-        """Correct the count: an answer took so many calls more (or fewer) than were claimed for it."""
-        with self._lock:
-            self._claimed += difference
-
-
-T = TypeVar("T")
 _INTERRUPT_CHECK_SECONDS = 0.2
 """How often a waiting run looks whether it was interrupted: at once for a person, seldom for a processor."""
+
+
+_T = TypeVar("_T")
 
 
 class QuerySession:
@@ -65,7 +40,7 @@ class QuerySession:
         self._prompt = prompt
         self._settings = settings
         self._journal: QueryJournal | None = None
-        self._budget = CallBudget(settings.max_calls)
+        self._budget = _CallBudget(settings.max_calls)
         self._failure: BaseException | None = None
         self._is_confirmed = False
         self._lock = Lock()
@@ -224,7 +199,7 @@ class QuerySession:
         self.pieces.update(answer.pieces)
         return answer
 
-    def _result(self, future: Future[T]) -> T:
+    def _result(self, future: Future[_T]) -> _T:
         """Wait for a result. Raises ``StopAskingError`` if the run is interrupted meanwhile."""
         while True:
             try:
@@ -234,7 +209,7 @@ class QuerySession:
                     raise
                 self._check_interrupt()
 
-    def _interruptibly(self, function: Callable[[], T]) -> T:
+    def _interruptibly(self, function: Callable[[], _T]) -> _T:
         with ThreadPoolExecutor(1) as pool:
             return self._result(pool.submit(function))
 
@@ -251,3 +226,32 @@ def endpoint_identity(endpoint: Endpoint, settings: RecoverySettings) -> Mapping
         return QuerySession(endpoint, "", settings).identity()
     except StopAskingError:
         raise KeyboardInterrupt from None
+
+
+class StopAskingError(Exception):
+    """No further call is allowed; ``reason`` is ``max_calls`` or ``interrupted``."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+
+class _CallBudget:
+    """Counts claimed calls; threads may share it. ``max_calls`` None: no limit."""
+
+    def __init__(self, max_calls: int | None) -> None:
+        self._max_calls = max_calls
+        self._claimed = 0
+        self._lock = Lock()
+
+    def claim(self) -> None:
+        """Claim one call. Raises ``StopAskingError`` if no further one is allowed."""
+        with self._lock:
+            if self._max_calls is not None and self._claimed >= self._max_calls:
+                raise StopAskingError("max_calls")
+            self._claimed += 1
+
+    def correct(self, difference: int) -> None:
+        """Correct the count: an answer took so many calls more (or fewer) than were claimed for it."""
+        with self._lock:
+            self._claimed += difference

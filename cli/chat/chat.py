@@ -1,4 +1,4 @@
-"""A conversation at work in the terminal."""
+"""A chat: a conversation, the model that answers in it, its settings, and where all of it is shown."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from ..chats.prompt import ReasoningSplitter
+from ..chats.records import ContextFullError
 from ..interrupt import Interrupt, interruptible
 from ..messages import INTERRUPTED, note
 from .answer_view import AnswerView, ScreenView
@@ -19,7 +21,6 @@ from .typed_input import PipedInput, TurnInput
 if TYPE_CHECKING:
     from ...logprobs.events import Done, Event
     from ..chats.conversation import Conversation
-    from ..chats.prompt import ReasoningSplitter
     from ..chats.records import StoredMessage
     from ..chats.session import AnswerSettings, ChatSession
 
@@ -84,8 +85,6 @@ class Chat:
             raise
 
     def _add_user(self, text: str, edited: StoredMessage | None) -> None:
-        from ..chats.records import ContextFullError
-
         max_tokens = self.settings.for_answer().max_tokens
         replaced = edited or self.conversation.open_message()
         try:
@@ -172,8 +171,6 @@ class Chat:
 
     def _splitter(self) -> ReasoningSplitter:
         """What divides an answer; plain text is left as the model writes it."""
-        from ..chats.prompt import ReasoningSplitter
-
         return self.session.splitter() if isinstance(self.view, ScreenView) else ReasoningSplitter(None)
 
     def _run(

@@ -1,8 +1,13 @@
-"""The commands of a chat, such as /help."""
+"""The commands of a chat: lines that begin with a slash, such as /help.
+
+`COMMANDS` is the table. The functions of the commands follow in its order, each with its helpers: settings first,
+then branches of the conversation, explanations of an answer, and files.
+"""
 
 from __future__ import annotations
 
 import re
+import shutil
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -13,17 +18,21 @@ from typing import TYPE_CHECKING
 
 from ...common.errors import LogitsmithError
 from ...common.files import write_whole_file
-from ...common.text import count_noun
-from ..completion.values import Candidate, Reply, matching
+from ...common.text import count_noun, nearest_name
+from ..chats.conversation import tree_lines
+from ..chats.prompt import jsonl_of, markdown_of
+from ..chats.records import ContextFullError
+from ..chats.session import constraint_of
+from ..completion.values import Candidate, Reply, complete_text, matching
 from ..flags import Completes
 from ..interrupt import interruptible
 from ..messages import note
+from ..render.run import speed_line, terminal_safe, visible
+from .chat import Chat, LeaveChatError
 
 if TYPE_CHECKING:
-    from ...engine.templates import ChatTemplate
     from ...logprobs.events import Token
     from ..chats.records import StoredAnswer, StoredMessage
-    from .chat import Chat
 
 
 class ChatCommandError(LogitsmithError):
@@ -36,7 +45,7 @@ class ChatCommand:
 
     Attributes:
         name: without the slash.
-        argument: how the help shows what follows it; empty if nothing does.
+        argument: how the help shows what follows it; empty if nothing may follow it.
         summary: what it does, in one line.
         run: carries it out, with what follows its name, blanks at both ends cut off.
         complete: completes what follows its name; None: nothing does.
@@ -56,26 +65,179 @@ class ChatCommand:
         return f"/{self.name} {self.argument}".rstrip()
 
 
-def refuse_argument(command: str, argument: str) -> None:
-    """Raise ``ChatCommandError`` if something follows a command that takes nothing."""
-    if argument:
-        raise ChatCommandError(f"/{command} takes nothing after its name, and {argument!r} came")
+_COMMAND_LINE = re.compile(r"/(?P<name>[A-Za-z_?-]*)(?:\s+(?P<argument>.*))?", re.DOTALL)
 
 
-def whole_number(command: str, argument: str, largest: int) -> int:
-    """Return a number from 1 on. Raises ``ChatCommandError``."""
-    if argument.isascii() and argument.isdecimal() and 1 <= int(argument) <= largest:
-        return int(argument)
-    raise ChatCommandError(f"/{command}: {argument!r} is not a whole number within 1..{largest}")
+def is_command(text: str) -> bool:
+    """True for a line that begins with a slash and a word; a path has a second slash."""
+    return _COMMAND_LINE.fullmatch(text) is not None
+
+
+def run_command(chat: Chat, line: str) -> None:
+    """Carry out a command. Raises ``ChatCommandError`` for an unknown one, and what the command raises."""
+    match = _COMMAND_LINE.fullmatch(line)
+    name = "" if match is None else match["name"].lower()
+    argument = ((match and match["argument"]) or "").strip()
+    command = _find(name)
+    if command is None:
+        raise ChatCommandError(f"there is no command /{name}{_hint(name, argument)}; /help lists them")
+    if argument and not command.argument:
+        raise ChatCommandError(f"/{command.name} takes nothing after its name, and {argument!r} came")
+    command.run(chat, argument)
+
+
+def _hint(name: str, argument: str) -> str:
+    from ...presets.errors import PresetError
+    from ...presets.overrides import parse_set
+
+    with suppress(PresetError):  # not the name of a setting or of a sampler
+        parse_set(f"{name}=1")
+        return f"; use /set {name}={argument or 'VALUE'}"
+    nearest = nearest_name(name, [command.name for command in COMMANDS])
+    return "" if nearest is None else f"; did you mean /{nearest}?"
+
+
+def complete_line(chat: Chat, text: str) -> tuple[Reply, int]:
+    """Return what completes a text up to the cursor, and how many of its characters that replaces."""
+    if not text.startswith("/") or "\n" in text:
+        return Reply([]), 0
+    name, blank, argument = text[1:].partition(" ")
+    if not blank:
+        names = [Candidate(f"/{each.name}", each.summary) for each in COMMANDS]
+        return Reply(matching(names, text)), len(text)
+    command = _find(name)
+    if command is None or command.complete is None:
+        return Reply([]), 0
+    typed = argument.lstrip()
+    return command.complete(chat, typed), len(typed)
+
+
+def _find(name: str) -> ChatCommand | None:
+    return next((command for command in COMMANDS if name in (command.name, *command.aliases)), None)
+
+
+def _help(_chat: Chat, _argument: str) -> None:
+    from ..help_page import HelpRow, page_width, section
+
+    print(section("Commands", [HelpRow(each.usage, each.summary) for each in COMMANDS], page_width()))
+    keys = [
+        HelpRow("Enter", "Send the message."),
+        HelpRow("Alt-Enter", 'Start a new line; so does """ on a line of its own, until the next one.'),
+        HelpRow("Tab", "Complete commands, samplers, parameters, presets."),
+        HelpRow("Ctrl-R", "Search what was typed before."),
+        HelpRow("Ctrl-X Ctrl-E", "Open the text in $VISUAL or $EDITOR."),
+        HelpRow("Ctrl-C", "End the answer, and keep what is there; twice: leave."),
+        HelpRow("Ctrl-D", "Leave."),
+    ]
+    print(f"\n{section('Keys', keys, page_width())}\n\nA message may begin with a slash behind a blank.")
+
+
+_NONE = "none"
+_GRAMMAR_KINDS = ("file", "json_schema", "json_schema_file", "regex", "lark_file")
+
+
+def _set(chat: Chat, argument: str) -> None:
+    if not argument:
+        raise ChatCommandError("/set needs NAME.PARAM=VALUE, such as min_p.p=0.1; /settings shows all")
+    before = chat.settings.settings.system
+    changed = chat.settings.set(argument)
+    after = chat.settings.settings.system
+    if after is not before:
+        chat.conversation.set_system(after.value)
+    chat.save_settings()
+    chat.confirm(changed)
+
+
+def _chain(chat: Chat, argument: str) -> None:
+    if not argument:
+        raise ChatCommandError("/chain needs steps, such as top-k40 > temp0.8; /settings shows the chain")
+    chat.settings.replace_chain(argument)
+    chat.save_settings()
+    chat.confirm(_chain_now(chat))
+
+
+def _preset(chat: Chat, argument: str) -> None:
+    from ..render.tables import SETTING_NAMES
+
+    if not argument:
+        raise ChatCommandError("/preset needs the name of a preset, or a file; gen presets lists them")
+    before = chat.settings.settings
+    chat.settings.replace_preset(argument, chat.session.model.metadata)
+    after = chat.settings.settings
+    if after.system is not before.system:
+        chat.conversation.set_system(after.system.value)
+    chat.save_settings()
+    others = [name for name in SETTING_NAMES if getattr(after, name) is not getattr(before, name)]
+    also = f"; it also sets {', '.join(others)}" if others else ""
+    chat.confirm(f"preset {argument}: {_chain_now(chat)}{also}")
+
+
+def _chain_now(chat: Chat) -> str:
+    from ..render.tables import chain_summary
+
+    return f"chain = {chain_summary(chat.settings.settings.steps)}"
+
+
+def _seed(chat: Chat, argument: str) -> None:
+    if not argument:
+        value = chat.settings.settings.seed.value
+        print("a new one for each answer" if value is None else value)
+        return
+    if argument != "random" and not argument.isdecimal():
+        raise ChatCommandError(f"/seed: {argument!r} is not an integer, nor random")
+    chat.settings.override("/seed", "seed", None if argument == "random" else int(argument))
+    chat.save_settings()
+    chat.confirm("the seed is random now" if argument == "random" else f"seed = {argument}")
+
+
+def _system(chat: Chat, argument: str) -> None:
+    if not argument:
+        print(terminal_safe(chat.conversation.system or "there is no system message", sys.stdout))
+        return
+    text = None if argument == _NONE else argument
+    chat.settings.override("/system", "system", text)
+    chat.conversation.set_system(text)
+    chat.save_settings()
+    chat.confirm("there is no system message now" if text is None else f"system = {text!r}")
+
+
+def _grammar(chat: Chat, argument: str) -> None:
+    from ..render.tables import grammar_summary
+
+    kind, _, rest = argument.partition(" ")
+    if not argument:
+        kinds = ", ".join(_GRAMMAR_KINDS)
+        raise ChatCommandError(
+            f"/grammar needs a name (gen grammars), GBNF, {_NONE}, or one of {kinds} and its value"
+        )
+    value: object = {kind: rest.strip()} if kind in _GRAMMAR_KINDS else argument
+    chat.settings.override("/grammar", "grammar", None if argument == _NONE else value)
+    chat.save_settings()
+    spec = chat.settings.spec
+    chat.confirm(
+        "there is no grammar now"
+        if spec is None
+        else f"grammar = {grammar_summary(spec).removeprefix('grammar ')}"
+    )
+
+
+def _settings(chat: Chat, _argument: str) -> None:
+    from ..render.tables import show_settings
+
+    show_settings(chat.settings.settings, chat.settings.spec, chat.settings.chosen_model())
+
+
+def _completes(kind: Completes) -> Callable[[Chat, str], Reply]:
+    return lambda _chat, typed: complete_text(kind, typed)
 
 
 _MAX_VERSIONS = 100
 _ID_CHARACTERS = 8
-_SPEAKERS = {"system": "system", "user": "you", "assistant": "model"}
+"""Of a message's hash, by which it is named; a longer beginning is found as well."""
 
 
 def _regenerate(chat: Chat, argument: str) -> None:
-    count = whole_number("regen", argument, _MAX_VERSIONS) if argument else 1
+    count = _whole_number("regen", argument, _MAX_VERSIONS) if argument else 1
     user = chat.conversation.last_user()
     for remaining in range(count, 0, -1):
         made = 0 if user is None else len(chat.conversation.children(user))
@@ -93,8 +255,6 @@ def _regenerate(chat: Chat, argument: str) -> None:
 
 
 def _edit(chat: Chat, argument: str) -> None:
-    from ..chats.records import ContextFullError
-
     if argument not in ("", "answer"):
         raise ChatCommandError(
             f"/edit changes your last message, /edit answer the answer; {argument!r} is neither"
@@ -122,20 +282,14 @@ def _edited(chat: Chat, text: str) -> str:
     return chat.input.read(default=text, question="edit> ")
 
 
-def _way_back(message: StoredMessage) -> str:
-    return f"/goto {message.hash[:_ID_CHARACTERS]} goes back"
-
-
-def _undo(chat: Chat, argument: str) -> None:
-    refuse_argument("undo", argument)
+def _undo(chat: Chat, _argument: str) -> None:
     message = chat.conversation.undo()
     if message is None:
         raise ChatCommandError("there is nothing to take back")
     note(f"taken back: {_line(message, 50)}; /goto {message.hash[:_ID_CHARACTERS]} goes there again")
 
 
-def _clear(chat: Chat, argument: str) -> None:
-    refuse_argument("clear", argument)
+def _clear(chat: Chat, _argument: str) -> None:
     system, before = chat.conversation.system, chat.conversation.head
     chat.conversation.goto(None)
     chat.conversation.set_system(system)
@@ -143,28 +297,44 @@ def _clear(chat: Chat, argument: str) -> None:
         note(f"the chat begins again; {_way_back(before)}")
 
 
+def _way_back(message: StoredMessage) -> str:
+    return f"/goto {message.hash[:_ID_CHARACTERS]} goes back"
+
+
 def _branch(chat: Chat, argument: str) -> None:
     """Show the versions of the latest message that has several, or go to one of them."""
     place = next(
-        (message for message in reversed(chat.conversation.messages()) if len(_versions(chat, message)) > 1), None
+        (
+            message
+            for message in reversed(chat.conversation.messages())
+            if len(chat.conversation.siblings(message)) > 1
+        ),
+        None,
     )
     if place is None:
         raise ChatCommandError("there is one version of each message; /regen and /edit make further ones")
-    versions = _versions(chat, place)
+    versions = chat.conversation.siblings(place)
     if not argument:
         for number, message in enumerate(versions, 1):
             mark = "*" if message.hash == place.hash else " "
             print(f"{mark} {number}  {_line(message, _width() - 6)}")
         return
-    number = whole_number("branch", argument, len(versions))
+    number = _whole_number("branch", argument, len(versions))
     chat.conversation.goto(_latest_end(chat, versions[number - 1]).hash)
     chat.show_last_turn()
 
 
-def _tree(chat: Chat, argument: str) -> None:
-    from ..chats.conversation import tree_lines
+def _latest_end(chat: Chat, message: StoredMessage) -> StoredMessage:
+    """The last message of the branch that goes through this one; where it divides, through the latest."""
+    messages = chat.conversation.all_messages()
+    end = message
+    for other in messages:  # in the order in which they came
+        if other.parent == end.hash:
+            end = other
+    return end
 
-    refuse_argument("tree", argument)
+
+def _tree(chat: Chat, _argument: str) -> None:
     lines = list(tree_lines(chat.conversation))
     if not lines:
         raise ChatCommandError("there are no messages yet")
@@ -186,29 +356,23 @@ def _complete_goto(chat: Chat, typed: str) -> Reply:
     return Reply(matching([Candidate(each.hash[:_ID_CHARACTERS], _line(each, 40)) for each in messages], typed))
 
 
-def _versions(chat: Chat, message: StoredMessage) -> list[StoredMessage]:
-    return chat.conversation.siblings(message)
-
-
 def _number(message: StoredMessage, versions: list[StoredMessage]) -> int:
     return [each.hash for each in versions].index(message.hash) + 1
 
 
-def _latest_end(chat: Chat, message: StoredMessage) -> StoredMessage:
-    """The last message of the branch that goes through this one; where it divides, through the latest."""
-    messages = chat.conversation.all_messages()
-    end = message
-    for other in messages:  # in the order in which they came
-        if other.parent == end.hash:
-            end = other
-    return end
+def _whole_number(command: str, argument: str, largest: int) -> int:
+    """Return a number from 1 on. Raises ``ChatCommandError``."""
+    if argument.isascii() and argument.isdecimal() and 1 <= int(argument) <= largest:
+        return int(argument)
+    raise ChatCommandError(f"/{command}: {argument!r} is not a whole number within 1..{largest}")
+
+
+_SPEAKERS = {"system": "system", "user": "you", "assistant": "model"}
 
 
 def _line(message: StoredMessage, columns: int) -> str:
     """Who says it, and the beginning of what is said, on a line of at most so many columns."""
     from rich.cells import set_cell_size
-
-    from ..render.run import visible
 
     text = visible(" ".join(f"{_SPEAKERS[message.role]}: {message.content}".split()))
     shown = set_cell_size(text, max(columns, 10)).rstrip()
@@ -216,86 +380,7 @@ def _line(message: StoredMessage, columns: int) -> str:
 
 
 def _width() -> int:
-    import shutil
-
     return shutil.get_terminal_size((80, 24)).columns if sys.stdout.isatty() else 200
-
-
-BRANCH_COMMANDS = (
-    ChatCommand("regen", "[N]", "Answer again, N times; the versions stand side by side.", _regenerate),
-    ChatCommand(
-        "edit", "[answer]", "Change your last message, or the answer: it goes on from the changed text.", _edit
-    ),
-    ChatCommand("undo", "", "Take back your last message and its answer.", _undo),
-    ChatCommand("clear", "", "Begin again behind the system message; what was said is kept.", _clear),
-    ChatCommand("branch", "[N]", "List the versions of the latest message that has some, or go to one.", _branch),
-    ChatCommand("tree", "", "Show all messages of this chat; * is where you are.", _tree),
-    ChatCommand("goto", "MESSAGE", "Go to a message of /tree.", _goto, _complete_goto),
-)
-
-
-def _save(chat: Chat, argument: str) -> None:
-    if not argument:
-        raise ChatCommandError("/save needs a name, by which gen chat --resume NAME finds this chat")
-    chat.conversation.rename(argument)
-    chat.save_settings()
-    if chat.conversation.is_stored:
-        note(f"gen chat --resume {argument!r} continues this chat")
-    else:
-        note(f"the chat is named {argument!r}, but is not stored")
-
-
-def _export(chat: Chat, argument: str) -> None:
-    if not argument:
-        raise ChatCommandError("/export needs a file: FILE.md for Markdown, FILE.jsonl for messages")
-    path = Path(argument).expanduser()
-    text_of = _format(path, chat.session.template)
-    if path.exists():
-        raise ChatCommandError(f"{path}: there is such a file; give another name")
-    messages = chat.conversation.messages()
-    if not messages:
-        raise ChatCommandError("there are no messages yet")
-    data = text_of(messages).encode()
-    write_whole_file(path, lambda file: file.write(data))
-    note(f"{path}: {count_noun(len(messages), 'message')}")
-
-
-def _format(path: Path, template: ChatTemplate) -> Callable[[Sequence[StoredMessage]], str]:
-    from ..chats.prompt import jsonl_of, markdown_of
-
-    formats: dict[str, Callable[[Sequence[StoredMessage]], str]] = {
-        ".md": markdown_of,
-        ".jsonl": partial(jsonl_of, template=template),
-    }
-    if path.suffix not in formats:
-        raise ChatCommandError(f"/export: {path.name} ends neither in .md (Markdown) nor in .jsonl (messages)")
-    return formats[path.suffix]
-
-
-def _complete_path(_chat: Chat, typed: str) -> Reply:
-    folder, slash, name = typed.rpartition("/")
-    try:
-        entries = sorted(Path(folder + slash or ".").expanduser().iterdir())
-    except OSError:
-        return Reply([])
-    found = [each for each in entries if each.name.startswith(name) and not each.name.startswith(".")]
-    return Reply([Candidate(f"{folder}{slash}{each.name}{'/' if each.is_dir() else ''}") for each in found])
-
-
-def _exit(_chat: Chat, argument: str) -> None:
-    from .chat import LeaveChatError
-
-    refuse_argument("exit", argument)
-    raise LeaveChatError
-
-
-FILE_COMMANDS = (
-    ChatCommand("save", "NAME", "Give this chat a name, for gen chat --resume NAME.", _save),
-    ChatCommand(
-        "export", "FILE", "Write the messages: FILE.md, or FILE.jsonl for gen batch.", _export, _complete_path
-    ),
-    ChatCommand("exit", "", "Leave.", _exit, aliases=("quit",)),
-)
 
 
 _TOP = 10
@@ -306,7 +391,6 @@ def _next(chat: Chat, argument: str) -> None:
     """Show what the next token of the last answer would be drawn from, or that after another beginning of it."""
     from ...engine.next_token import trace_next
     from ...samplers.building import build
-    from ..chats.session import constraint_of
     from ..render.progress import reading
     from ..render.trace import NamedNextToken, show_table
 
@@ -386,10 +470,7 @@ def _traced_token(chat: Chat, record: StoredAnswer, number: int) -> Token | None
     return tokens[number] if number < len(tokens) else None
 
 
-def _stats(chat: Chat, argument: str) -> None:
-    from ..render.run import speed_line, terminal_safe
-
-    refuse_argument("stats", argument)
+def _stats(chat: Chat, _argument: str) -> None:
     conversation, use = chat.conversation, chat.session.use()
     print(terminal_safe(f"model       {chat.session.model.name}", sys.stdout))
     record = None if (answer := conversation.last_answer()) is None else conversation.answer_record(answer)
@@ -406,123 +487,53 @@ def _stats(chat: Chat, argument: str) -> None:
     print(f"chat        {conversation.id or 'not stored'}, {count_noun(len(path), 'message')}{others}")
 
 
-INSIGHT_COMMANDS = (
-    ChatCommand("next", "[TEXT]", "Show what the next token would be drawn from, also after TEXT.", _next),
-    ChatCommand("why", "[TOKEN]", "Show how a token of the last answer was chosen: number or text.", _why),
-    ChatCommand("stats", "", "Show the model, the speed of the last answer, how full the context is.", _stats),
-)
-
-
-_GRAMMAR_KINDS = ("file", "json_schema", "json_schema_file", "regex", "lark_file")
-_NONE = "none"
-
-
-def _set(chat: Chat, argument: str) -> None:
+def _save(chat: Chat, argument: str) -> None:
     if not argument:
-        raise ChatCommandError("/set needs NAME.PARAM=VALUE, such as min_p.p=0.1; /settings shows all")
-    before = chat.settings.settings.system
-    changed = chat.settings.set(argument)
-    after = chat.settings.settings.system
-    if after is not before:
-        chat.conversation.set_system(after.value)
+        raise ChatCommandError("/save needs a name, by which gen chat --resume NAME finds this chat")
+    chat.conversation.rename(argument)
     chat.save_settings()
-    chat.confirm(changed)
+    if chat.conversation.is_stored:
+        note(f"gen chat --resume {argument!r} continues this chat")
+    else:
+        note(f"the chat is named {argument!r}, but is not stored")
 
 
-def _chain(chat: Chat, argument: str) -> None:
+def _export(chat: Chat, argument: str) -> None:
     if not argument:
-        raise ChatCommandError("/chain needs steps, such as top-k40 > temp0.8; /settings shows the chain")
-    chat.settings.replace_chain(argument)
-    chat.save_settings()
-    chat.confirm(_chain_now(chat))
+        raise ChatCommandError("/export needs a file: FILE.md for Markdown, FILE.jsonl for messages")
+    path = Path(argument).expanduser()
+    formats: dict[str, Callable[[Sequence[StoredMessage]], str]] = {
+        ".md": markdown_of,
+        ".jsonl": partial(jsonl_of, template=chat.session.template),
+    }
+    if path.suffix not in formats:
+        raise ChatCommandError(f"/export: {path.name} ends neither in .md (Markdown) nor in .jsonl (messages)")
+    if path.exists():
+        raise ChatCommandError(f"{path}: there is such a file; give another name")
+    messages = chat.conversation.messages()
+    if not messages:
+        raise ChatCommandError("there are no messages yet")
+    data = formats[path.suffix](messages).encode()
+    write_whole_file(path, lambda file: file.write(data))
+    note(f"{path}: {count_noun(len(messages), 'message')}")
 
 
-def _preset(chat: Chat, argument: str) -> None:
-    from ..render.tables import SETTING_NAMES
-
-    if not argument:
-        raise ChatCommandError("/preset needs the name of a preset, or a file; gen presets lists them")
-    before = chat.settings.settings
-    chat.settings.replace_preset(argument, chat.session.model.metadata)
-    after = chat.settings.settings
-    if after.system is not before.system:
-        chat.conversation.set_system(after.system.value)
-    chat.save_settings()
-    others = [name for name in SETTING_NAMES if getattr(after, name) is not getattr(before, name)]
-    also = f"; it also sets {', '.join(others)}" if others else ""
-    chat.confirm(f"preset {argument}: {_chain_now(chat)}{also}")
+def _complete_path(_chat: Chat, typed: str) -> Reply:
+    folder, slash, name = typed.rpartition("/")
+    try:
+        entries = sorted(Path(folder + slash or ".").expanduser().iterdir())
+    except OSError:
+        return Reply([])
+    found = [each for each in entries if each.name.startswith(name) and not each.name.startswith(".")]
+    return Reply([Candidate(f"{folder}{slash}{each.name}{'/' if each.is_dir() else ''}") for each in found])
 
 
-def _chain_now(chat: Chat) -> str:
-    from ..render.tables import chain_summary
-
-    return f"chain = {chain_summary(chat.settings.settings.steps)}"
+def _exit(_chat: Chat, _argument: str) -> None:
+    raise LeaveChatError
 
 
-def _seed(chat: Chat, argument: str) -> None:
-    if not argument:
-        value = chat.settings.settings.seed.value
-        print("a new one for each answer" if value is None else value)
-        return
-    if argument != "random" and not argument.isdecimal():
-        raise ChatCommandError(f"/seed: {argument!r} is not an integer, nor random")
-    chat.settings.override("/seed", "seed", None if argument == "random" else int(argument))
-    chat.save_settings()
-    chat.confirm("the seed is random now" if argument == "random" else f"seed = {argument}")
-
-
-def _system(chat: Chat, argument: str) -> None:
-    from ..render.run import terminal_safe
-
-    if not argument:
-        import sys
-
-        print(terminal_safe(chat.conversation.system or "there is no system message", sys.stdout))
-        return
-    text = None if argument == _NONE else argument
-    chat.settings.override("/system", "system", text)
-    chat.conversation.set_system(text)
-    chat.save_settings()
-    chat.confirm("there is no system message now" if text is None else f"system = {text!r}")
-
-
-def _grammar(chat: Chat, argument: str) -> None:
-    from ..render.tables import grammar_summary
-
-    kind, _, rest = argument.partition(" ")
-    if not argument:
-        kinds = ", ".join(_GRAMMAR_KINDS)
-        raise ChatCommandError(
-            f"/grammar needs a name (gen grammars), GBNF, {_NONE}, or one of {kinds} and its value"
-        )
-    value: object = {kind: rest.strip()} if kind in _GRAMMAR_KINDS else argument
-    chat.settings.override("/grammar", "grammar", None if argument == _NONE else value)
-    chat.save_settings()
-    spec = chat.settings.spec
-    chat.confirm(
-        "there is no grammar now"
-        if spec is None
-        else f"grammar = {grammar_summary(spec).removeprefix('grammar ')}"
-    )
-
-
-def _settings(chat: Chat, argument: str) -> None:
-    from ..render.tables import show_settings
-
-    refuse_argument("settings", argument)
-    show_settings(chat.settings.settings, chat.settings.spec, chat.settings.chosen_model())
-
-
-def _completes(kind: Completes) -> Callable[[Chat, str], Reply]:
-    def complete(_chat: Chat, typed: str) -> Reply:
-        from ..completion.values import complete_text
-
-        return complete_text(kind, typed)
-
-    return complete
-
-
-SETTING_COMMANDS = (
+COMMANDS = (
+    ChatCommand("help", "", "Show this page.", _help),
     ChatCommand("set", "NAME.PARAM=VALUE", "Set one value: min_p.p=0.1", _set, _completes(Completes.SETTING)),
     ChatCommand("chain", "STEPS", "Use these steps: top-k40 > temp0.8", _chain, _completes(Completes.CHAIN)),
     ChatCommand("preset", "NAME", "Use a preset's chain and settings.", _preset, _completes(Completes.PRESET)),
@@ -536,80 +547,22 @@ SETTING_COMMANDS = (
         _completes(Completes.GRAMMAR_NAME),
     ),
     ChatCommand("settings", "", "Show the values, and where each is from.", _settings),
+    ChatCommand("regen", "[N]", "Answer again, N times; the versions stand side by side.", _regenerate),
+    ChatCommand(
+        "edit", "[answer]", "Change your last message, or the answer: it goes on from the changed text.", _edit
+    ),
+    ChatCommand("undo", "", "Take back your last message and its answer.", _undo),
+    ChatCommand("clear", "", "Begin again behind the system message; what was said is kept.", _clear),
+    ChatCommand("branch", "[N]", "List the versions of the latest message that has some, or go to one.", _branch),
+    ChatCommand("tree", "", "Show all messages of this chat; * is where you are.", _tree),
+    ChatCommand("goto", "MESSAGE", "Go to a message of /tree.", _goto, _complete_goto),
+    ChatCommand("next", "[TEXT]", "Show what the next token would be drawn from, also after TEXT.", _next),
+    ChatCommand("why", "[TOKEN]", "Show how a token of the last answer was chosen: number or text.", _why),
+    ChatCommand("stats", "", "Show the model, the speed of the last answer, how full the context is.", _stats),
+    ChatCommand("save", "NAME", "Give this chat a name, for gen chat --resume NAME.", _save),
+    ChatCommand(
+        "export", "FILE", "Write the messages: FILE.md, or FILE.jsonl for gen batch.", _export, _complete_path
+    ),
+    ChatCommand("exit", "", "Leave.", _exit, aliases=("quit",)),
 )
-
-
-_COMMAND_LINE = re.compile(r"/(?P<name>[A-Za-z_?-]*)(?:\s+(?P<argument>.*))?", re.DOTALL)
-
-
-def _help(_chat: Chat, argument: str) -> None:
-    from ..help_page import HelpRow, page_width, section
-
-    refuse_argument("help", argument)
-    print(section("Commands", [HelpRow(each.usage, each.summary) for each in COMMANDS], page_width()))
-    keys = [
-        HelpRow("Enter", "Send the message."),
-        HelpRow("Alt-Enter", 'Start a new line; so does """ on a line of its own, until the next one.'),
-        HelpRow("Tab", "Complete commands, samplers, parameters, presets."),
-        HelpRow("Ctrl-R", "Search what was typed before."),
-        HelpRow("Ctrl-X Ctrl-E", "Open the text in $VISUAL or $EDITOR."),
-        HelpRow("Ctrl-C", "End the answer, and keep what is there; twice: leave."),
-        HelpRow("Ctrl-D", "Leave."),
-    ]
-    print(f"\n{section('Keys', keys, page_width())}\n\nA message may begin with a slash behind a blank.")
-
-
-COMMANDS = (
-    ChatCommand("help", "", "Show this page.", _help),
-    *SETTING_COMMANDS,
-    *BRANCH_COMMANDS,
-    *INSIGHT_COMMANDS,
-    *FILE_COMMANDS,
-)
-
-
-def is_command(text: str) -> bool:
-    """True for a line that begins with a slash and a word; a path has a second slash."""
-    return _COMMAND_LINE.fullmatch(text) is not None
-
-
-def run_command(chat: Chat, line: str) -> None:
-    """Carry out a command. Raises ``ChatCommandError`` for an unknown one, and what the command raises."""
-    match = _COMMAND_LINE.fullmatch(line)
-    name = "" if match is None else match["name"].lower()
-    argument = ((match and match["argument"]) or "").strip()
-    command = _find(name)
-    if command is None:
-        raise ChatCommandError(f"there is no command /{name}{_hint(name, argument)}; /help lists them")
-    command.run(chat, argument)
-
-
-def complete_line(chat: Chat, text: str) -> tuple[Reply, int]:
-    """Return what completes a text up to the cursor, and how many of its characters that replaces."""
-    if not text.startswith("/") or "\n" in text:
-        return Reply([]), 0
-    name, blank, argument = text[1:].partition(" ")
-    if not blank:
-        names = [Candidate(f"/{each.name}", each.summary) for each in COMMANDS]
-        return Reply(matching(names, text)), len(text)
-    command = _find(name)
-    if command is None or command.complete is None:
-        return Reply([]), 0
-    typed = argument.lstrip()
-    return command.complete(chat, typed), len(typed)
-
-
-def _find(name: str) -> ChatCommand | None:
-    return next((command for command in COMMANDS if name in (command.name, *command.aliases)), None)
-
-
-def _hint(name: str, argument: str) -> str:
-    from ...common.text import nearest_name
-    from ...presets.errors import PresetError
-    from ...presets.overrides import parse_set
-
-    with suppress(PresetError):  # not the name of a setting or of a sampler
-        parse_set(f"{name}=1")
-        return f"; use /set {name}={argument or 'VALUE'}"
-    nearest = nearest_name(name, [command.name for command in COMMANDS])
-    return "" if nearest is None else f"; did you mean /{nearest}?"
+"""In the order of the help."""

@@ -1,4 +1,4 @@
-"""The loop of a chat: a line is read, and answered or obeyed."""
+"""A chat at work: opened at a terminal or between pipes, and led turn by turn until the user leaves."""
 
 from __future__ import annotations
 
@@ -11,11 +11,46 @@ from ..completion.values import Reply
 from ..messages import FAILED, INTERRUPTED, named_failures, note, say
 from .answer_view import PlainView, ScreenView
 from .chat import Chat, LeaveChatError
+from .commands import complete_line, is_command, run_command
 from .settings import ChatSettings
-from .typed_input import EndOfInputError, PipedInput, quiet_keys
+from .typed_input import EndOfInputError, PipedInput, TypedInput, quiet_keys
 
 if TYPE_CHECKING:
     from ..chats.session import ChatSession
+
+
+_HISTORY = "chat_history"
+"""The file beside the store that keeps what was typed."""
+
+
+def open_chat(session: ChatSession, settings: ChatSettings, store: Path | None) -> Chat:
+    """Return a chat at the terminal; where stdin or stdout is none, one of plain lines.
+
+    Args:
+        session: the model in the conversation.
+        settings: the chain and what goes with it.
+        store: the file of the store; None: nothing is kept, and what is typed neither.
+    """
+    if not _is_on_terminal():
+        return Chat(session, settings, PlainView(), PipedInput())
+    from rich.console import Console
+
+    def complete(text: str) -> tuple[Reply, int]:
+        return complete_line(chat, text)
+
+    history = None if store is None else store.with_name(_HISTORY)
+    chat = Chat(session, settings, ScreenView(Console(highlight=False)), TypedInput(complete, history))
+    return chat
+
+
+def terminal_mode() -> AbstractContextManager[None]:
+    """While inside, the terminal shows what is typed at the prompt only, not where it happens to be typed."""
+    return quiet_keys() if _is_on_terminal() else nullcontext()
+
+
+def _is_on_terminal() -> bool:
+    """True if a person types and reads."""
+    return sys.stdin is not None and sys.stdin.isatty() and sys.stdout.isatty()
 
 
 def run_loop(chat: Chat) -> int:
@@ -46,8 +81,6 @@ def run_loop(chat: Chat) -> int:
 
 
 def _take_turn(chat: Chat) -> None:
-    from .commands import is_command, run_command
-
     turn = chat.read_turn()
     if not turn.strip():
         return
@@ -56,40 +89,3 @@ def _take_turn(chat: Chat) -> None:
     else:
         chat.send(turn)
         chat.warn()
-
-
-_HISTORY = "chat_history"
-"""The file beside the store that keeps what was typed."""
-
-
-def is_on_terminal() -> bool:
-    """True if a person types and reads."""
-    return sys.stdin is not None and sys.stdin.isatty() and sys.stdout.isatty()
-
-
-def terminal_mode() -> AbstractContextManager[None]:
-    """While inside, the terminal shows what is typed at the prompt only, not where it happens to be typed."""
-    return quiet_keys() if is_on_terminal() else nullcontext()
-
-
-def open_chat(session: ChatSession, settings: ChatSettings, store: Path | None) -> Chat:
-    """Return a chat at the terminal; where stdin or stdout is none, one of plain lines.
-
-    Args:
-        session: the model in the conversation.
-        settings: the chain and what goes with it.
-        store: the file of the store; None: nothing is kept, and what is typed neither.
-    """
-    if not is_on_terminal():
-        return Chat(session, settings, PlainView(), PipedInput())
-    from rich.console import Console
-
-    from .commands import complete_line
-    from .typed_input import TypedInput
-
-    def complete(text: str) -> tuple[Reply, int]:
-        return complete_line(chat, text)
-
-    history = None if store is None else store.with_name(_HISTORY)
-    chat = Chat(session, settings, ScreenView(Console(highlight=False)), TypedInput(complete, history))
-    return chat

@@ -1,4 +1,4 @@
-"""Settings that a chat can change, and its flags."""
+"""The flags of `gen chat`, and the settings of a chat: those of the flags, and what was changed since."""
 
 from __future__ import annotations
 
@@ -95,10 +95,13 @@ class ConversationOptions(Options):
 
 
 _RESUMED = "of the resumed chat"
+"""The origin of settings that the store kept."""
 _KEY = "preset"
 """Under this key the store keeps the settings, as the text of a preset."""
 _SEEDS = 1 << 32
+"""Number of seeds."""
 _UNTIL_THE_END = -1
+"""The length of an answer that has no limit."""
 
 
 class ChatSettings:
@@ -219,7 +222,5 @@ def _with_absolute_files(settings: Settings) -> Settings:
     if not isinstance(value, dict):
         return settings
     base = settings.grammar_base or Path()
-    files = {
-        key: str((base / str(path)).resolve()) for key, path in value.items() if key.endswith("file")
-    }  # fmt: skip
+    files = {key: str((base / str(path)).resolve()) for key, path in value.items() if key.endswith("file")}
     return replace(settings, grammar=replace(settings.grammar, value={**value, **files}))

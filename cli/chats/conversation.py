@@ -1,4 +1,8 @@
-"""A conversation: a tree of messages, and the changes to it that are saved."""
+"""A conversation: a tree of messages, and the place where the conversation stands in the tree.
+
+What is said is stored before a method returns. While the store cannot be written, such as on a full disk, the
+conversation continues in memory.
+"""
 
 from __future__ import annotations
 
@@ -15,78 +19,8 @@ from .store import ChatStore, GrowingAnswer, copy_conversation, discard_growing,
 Report = Callable[[str], object]
 """Called with a sentence that the user should see."""
 
+
 _Result = TypeVar("_Result")
-_SECONDS_BETWEEN_TRIALS = 2.0
-
-
-class FailoverStore:
-    """The store of one conversation: its file, or memory while that cannot be written.
-
-    Attributes: ``current``, where the conversation is now; ``identifier``, the conversation's id, None before its
-    first message.
-    """
-
-    def __init__(self, store: ChatStore, identifier: str | None, report: Report) -> None:
-        self._file_store = self.current = store
-        self.identifier = identifier
-        self._report = report
-        self._next_trial = 0.0
-
-    def write(self, action: Callable[[ChatStore], _Result]) -> _Result:
-        """Return what ``action`` returns, which writes to the store that it is given. Raises ``StoreError``."""
-        if monotonic() >= self._next_trial:
-            self.store_again()
-        before = self.identifier
-        try:
-            return action(self.current)
-        except StoreWriteError as error:
-            self.identifier = before
-            if self.current is not self._file_store or self.current.path is None:
-                raise
-            self._go_on_in_memory(error)
-            return action(self.current)
-
-    def write_together(self, action: Callable[[ChatStore], _Result]) -> _Result:
-        """Do as `write`, as one transaction."""
-
-        def write(store: ChatStore) -> _Result:
-            with store.database.writing():
-                return action(store)
-
-        return self.write(write)
-
-    def _go_on_in_memory(self, error: StoreWriteError) -> None:
-        memory = ChatStore.in_memory()
-        if self.identifier is not None:
-            copy_conversation(self._file_store, memory, self.identifier)
-        self.current = memory
-        self._next_trial = monotonic() + _SECONDS_BETWEEN_TRIALS
-        self._report(f"{error}; the chat goes on, and is stored once that is possible")
-
-    def store_again(self) -> bool:
-        """Store what had to stay in memory. Returns False if that is still not possible."""
-        if self.current is self._file_store:
-            return True
-        try:
-            if self.identifier is not None:
-                copy_conversation(self.current, self._file_store, self.identifier)
-                discard_growing(self._file_store, self.identifier)
-        except StoreWriteError:
-            self._next_trial = monotonic() + _SECONDS_BETWEEN_TRIALS
-            return False
-        self.current.close()
-        self.current = self._file_store
-        self._report("the chat is stored again")
-        return True
-
-    def leave(self) -> None:
-        """Store what is in memory for the last time; reports how much of it is lost."""
-        if self.store_again() or self.identifier is None:
-            return
-        stored = {message.hash for message in self._file_store.messages(self.identifier)}
-        lost = sum(message.hash not in stored for message in self.current.messages(self.identifier))
-        self.current.close()
-        self._report(f"{self._file_store.path}: {count_noun(lost, 'message')} of this chat could not be stored")
 
 
 class ConversationTree:
@@ -165,57 +99,6 @@ class ConversationTree:
     def answer_record(self, message: StoredMessage) -> StoredAnswer | None:
         """How a message of the assistant was made; None for one that a person wrote."""
         return None if self.id is None else self._store.answer(message.hash, self.id)
-
-
-_Written = TypeVar("_Written")
-
-
-class AnswerWriter:
-    """An answer that is being made. It is in the store from the first token on."""
-
-    def __init__(
-        self,
-        store: FailoverStore,
-        parent: StoredMessage,
-        recipe: AnswerRecipe,
-        prompt_ids: tuple[int, ...],
-        beginning: str,
-        on_finish: Callable[[StoredMessage], object],
-    ) -> None:
-        """Begin an answer.
-
-        Args:
-            store: where its conversation is.
-            parent: the message that it answers.
-            recipe: what it is made with.
-            prompt_ids: the tokens that the model reads.
-            beginning: the text that the model goes on from.
-            on_finish: called with its message.
-        """
-        self._store, self._on_finish = store, on_finish
-        self._fields = (parent.hash, recipe, prompt_ids, beginning)
-        self._growing = store.write(self._begin)
-
-    def grow(self, content: str, token_ids: list[int]) -> None:
-        """Store what is there. ``content``: the whole text, its beginning included."""
-        self._write(lambda growing: growing.grow(content, token_ids))
-
-    def finish(self, content: str, token_ids: list[int], result: dict[str, Any]) -> StoredMessage:
-        """Make it a message, at which the conversation then stands."""
-        message = self._write(lambda growing: growing.finish(content, token_ids, result))
-        self._on_finish(message)
-        return message
-
-    def _begin(self, store: ChatStore) -> GrowingAnswer:
-        return GrowingAnswer(store, str(self._store.identifier), *self._fields)
-
-    def _write(self, action: Callable[[GrowingAnswer], _Written]) -> _Written:
-        def write(store: ChatStore) -> _Written:
-            if not self._growing.is_in(store):
-                self._growing = self._begin(store)
-            return action(self._growing)
-
-        return self._store.write(write)
 
 
 class Conversation(ConversationTree):
@@ -417,6 +300,127 @@ class Conversation(ConversationTree):
         if self._system is None:
             return None
         return store.put_message(identifier, None, "system", self._system)
+
+
+class AnswerWriter:
+    """An answer that is being made. It is in the store from the first token on."""
+
+    def __init__(
+        self,
+        store: FailoverStore,
+        parent: StoredMessage,
+        recipe: AnswerRecipe,
+        prompt_ids: tuple[int, ...],
+        beginning: str,
+        on_finish: Callable[[StoredMessage], object],
+    ) -> None:
+        """Begin an answer.
+
+        Args:
+            store: where its conversation is.
+            parent: the message that it answers.
+            recipe: what it is made with.
+            prompt_ids: the tokens that the model reads.
+            beginning: the text that the model goes on from.
+            on_finish: called with its message.
+        """
+        self._store, self._on_finish = store, on_finish
+        self._fields = (parent.hash, recipe, prompt_ids, beginning)
+        self._growing = store.write(self._begin)
+
+    def grow(self, content: str, token_ids: list[int]) -> None:
+        """Store what is there. ``content``: the whole text, its beginning included."""
+        self._write(lambda growing: growing.grow(content, token_ids))
+
+    def finish(self, content: str, token_ids: list[int], result: dict[str, Any]) -> StoredMessage:
+        """Make it a message, at which the conversation then stands."""
+        message = self._write(lambda growing: growing.finish(content, token_ids, result))
+        self._on_finish(message)
+        return message
+
+    def _begin(self, store: ChatStore) -> GrowingAnswer:
+        return GrowingAnswer(store, str(self._store.identifier), *self._fields)
+
+    def _write(self, action: Callable[[GrowingAnswer], _Result]) -> _Result:
+        def write(store: ChatStore) -> _Result:
+            if not self._growing.is_in(store):
+                self._growing = self._begin(store)
+            return action(self._growing)
+
+        return self._store.write(write)
+
+
+_SECONDS_BETWEEN_TRIALS = 2.0
+
+
+class FailoverStore:
+    """The store of one conversation: its file, or memory while that cannot be written.
+
+    Attributes: ``current``, where the conversation is now; ``identifier``, the conversation's id, None before its
+    first message.
+    """
+
+    def __init__(self, store: ChatStore, identifier: str | None, report: Report) -> None:
+        self._file_store = self.current = store
+        self.identifier = identifier
+        self._report = report
+        self._next_trial = 0.0
+
+    def write(self, action: Callable[[ChatStore], _Result]) -> _Result:
+        """Return what ``action`` returns, which writes to the store that it is given. Raises ``StoreError``."""
+        if monotonic() >= self._next_trial:
+            self.store_again()
+        before = self.identifier
+        try:
+            return action(self.current)
+        except StoreWriteError as error:
+            self.identifier = before
+            if self.current is not self._file_store or self.current.path is None:
+                raise
+            self._go_on_in_memory(error)
+            return action(self.current)
+
+    def write_together(self, action: Callable[[ChatStore], _Result]) -> _Result:
+        """Do as `write`, as one transaction."""
+
+        def write(store: ChatStore) -> _Result:
+            with store.database.writing():
+                return action(store)
+
+        return self.write(write)
+
+    def _go_on_in_memory(self, error: StoreWriteError) -> None:
+        memory = ChatStore.in_memory()
+        if self.identifier is not None:
+            copy_conversation(self._file_store, memory, self.identifier)
+        self.current = memory
+        self._next_trial = monotonic() + _SECONDS_BETWEEN_TRIALS
+        self._report(f"{error}; the chat goes on, and is stored once that is possible")
+
+    def store_again(self) -> bool:
+        """Store what had to stay in memory. Returns False if that is still not possible."""
+        if self.current is self._file_store:
+            return True
+        try:
+            if self.identifier is not None:
+                copy_conversation(self.current, self._file_store, self.identifier)
+                discard_growing(self._file_store, self.identifier)
+        except StoreWriteError:
+            self._next_trial = monotonic() + _SECONDS_BETWEEN_TRIALS
+            return False
+        self.current.close()
+        self.current = self._file_store
+        self._report("the chat is stored again")
+        return True
+
+    def leave(self) -> None:
+        """Store what is in memory for the last time; reports how much of it is lost."""
+        if self.store_again() or self.identifier is None:
+            return
+        stored = {message.hash for message in self._file_store.messages(self.identifier)}
+        lost = sum(message.hash not in stored for message in self.current.messages(self.identifier))
+        self.current.close()
+        self._report(f"{self._file_store.path}: {count_noun(lost, 'message')} of this chat could not be stored")
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,7 @@
-"""The SQLite file of chats."""
+"""The SQLite file of a chat store: its tables, version by version, and short transactions that write to it.
+
+One file holds all conversations of a user. This module knows nothing of models or terminals.
+"""
 
 from __future__ import annotations
 
@@ -84,7 +87,6 @@ _BUSY_SECONDS = 10.0
 """How long one chat waits for another that is writing; a write takes milliseconds."""
 _OLDEST_SQLITE = (3, 37)
 """Strict tables, and an index of three letters (3.34)."""
-_MEMORY = ":memory:"
 
 
 class Database:
@@ -103,7 +105,7 @@ class Database:
             _make_private_file(path)
         with self._errors_named():
             self._connection = sqlite3.connect(
-                path or _MEMORY, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False
+                path or ":memory:", timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False
             )
         try:
             with self._errors_named():

@@ -1,4 +1,7 @@
-"""From messages to tokens, and what of them fits into the context."""
+"""From the messages of a conversation to the tokens that a model reads, and what of them fits into the context.
+
+The reasoning part of an answer is recognized by the tags of the chat template.
+"""
 
 from __future__ import annotations
 
@@ -15,13 +18,102 @@ if TYPE_CHECKING:
     from ...engine.model import Model
     from ...engine.templates import ChatTemplate, ReasoningTags
 
-_WARNING_SHARE = 0.75
-"""From this share of the context on, there is a warning."""
-_ANSWER_SHARE = 4
-"""For an answer of any length, one part in so many of the context is kept free."""
 
-PromptLength = Callable[[Sequence[StoredMessage]], int]
-"""How many tokens the prompt of some messages has."""
+OnFull = Literal["stop", "drop"]
+"""What to do with a conversation that does not fit: refuse it, or leave out its oldest turns."""
+
+
+class PromptMaker:
+    """Makes prompts of messages, by the chat template; what does not fit is refused or left out.
+
+    What the template says of the messages is reported once.
+    """
+
+    def __init__(self, model: Model, template: ChatTemplate, on_full: OnFull, report: Report) -> None:
+        """Open it for a model.
+
+        Args:
+            model: the model.
+            template: its chat template.
+            on_full: what to do when the messages do not fit.
+            report: called with a sentence that the user should see.
+        """
+        self._model, self._template, self._on_full, self._report = model, template, on_full, report
+        self._reported: set[str] = set()
+
+    def tokens(self, messages: Sequence[StoredMessage], beginning: str = "") -> tuple[int, ...]:
+        """The tokens of a prompt, after which the assistant's message goes on from ``beginning``.
+
+        Raises ``ModelError``.
+        """
+        from ...engine.templates import format_chat
+
+        chat = template_messages(messages, self._template)
+        text = format_chat(self._model, chat, self._template, self._report_once)
+        return tuple(self._model.vocabulary.tokenize_prompt((text + beginning).encode()))
+
+    def fit(
+        self,
+        messages: list[StoredMessage],
+        dropped: int,
+        max_tokens: int | None,
+        beginning: str = "",
+        is_resumable: bool = True,
+    ) -> FittedMessages:
+        """Return the messages that go into the prompt.
+
+        Args:
+            messages: the conversation, from the first message to the one that is to be answered.
+            dropped: how many messages after the system message were left out before.
+            max_tokens: how long the answer may be; None: any length.
+            beginning: the text that the answer goes on from.
+            is_resumable: True if the chat is stored: the error then says how to resume it.
+
+        Raises ``ContextFullError``.
+        """
+        length = self._model.context.length
+        if self._on_full == "drop":
+            room = answer_room(length, max_tokens)
+            return fit_messages(messages, lambda kept: len(self.tokens(kept, beginning)), length, room, dropped)
+        tokens = len(self.tokens(messages, beginning))
+        if tokens >= length:
+            use = ContextUse(tokens, length)
+            is_first = sum(message.role == "user" for message in messages) == 1
+            raise ContextFullError(
+                _long_message_sentence(use) if is_first else _full_sentence(use, _ways_out(is_resumable))
+            )
+        return FittedMessages(messages)
+
+    def use(self, messages: list[StoredMessage], dropped: int) -> ContextUse:
+        """How much of the context the messages take that are not left out."""
+        system = 1 if messages and messages[0].role == "system" else 0
+        kept = [*messages[:system], *messages[system + dropped :]] if self._on_full == "drop" else messages
+        return ContextUse(len(self.tokens(kept)) if kept else 0, self._model.context.length)
+
+    def _report_once(self, sentence: str) -> None:
+        if sentence not in self._reported:
+            self._reported.add(sentence)
+            self._report(sentence)
+
+
+def template_messages(messages: Sequence[StoredMessage], template: ChatTemplate) -> list[dict[str, str]]:
+    """The messages in the form that a chat template takes."""
+    tags = template.reasoning_tags
+
+    def content(message: StoredMessage) -> str:
+        return _text_for_template(message.content, tags) if message.role == "assistant" else message.content
+
+    return [{"role": message.role, "content": content(message)} for message in messages]
+
+
+_MARK = "LastMessage"
+"""A text that stands for the last message."""
+
+
+def text_behind(chat: Sequence[dict[str, str]], template: ChatTemplate) -> str:
+    """What a chat template puts behind the last message to begin the answer; some begin the reasoning, too."""
+    marked = [*chat[:-1], {**chat[-1], "content": _MARK}]  # a message may have the template's own words in it
+    return template.render(marked).text.rpartition(_MARK)[2]
 
 
 class ContextUse(NamedTuple):
@@ -39,36 +131,8 @@ class FittedMessages:
     dropped: int = 0
 
 
-def ways_out(is_resumable: bool) -> str:
-    """Return what the user can do about a full context. ``is_resumable``: True if the chat is stored."""
-    start = "gen chat --resume" if is_resumable else "another chat"
-    return f"go back with /undo or /goto, or start {start} with a larger -c or with --on-full drop"
-
-
-def full_sentence(use: ContextUse, next_step: str) -> str:
-    """A sentence on a context that is full. ``next_step``: what happens then, or what the user can do."""
-    held = f"the chat has {use.tokens:,} tokens, and the context holds {use.length:,}"
-    return f"the context is full: {held}; {next_step}"
-
-
-def warning_of(use: ContextUse, drops: bool, is_resumable: bool = True) -> str | None:
-    """A sentence on a context that is nearly full, or full; None while there is room.
-
-    Args:
-        use: the tokens of the conversation, and those that the context holds.
-        drops: True if the oldest turns are left out then.
-        is_resumable: True if the chat is stored.
-    """
-    if use.tokens < use.length * _WARNING_SHARE:
-        return None
-    if use.tokens >= use.length:
-        dropped = "the oldest turns are left out of the next prompt"
-        return full_sentence(use, dropped if drops else ways_out(is_resumable))
-    what = "the oldest turns are left out" if drops else "it ends; --on-full drop leaves out the oldest turns then"
-    return (
-        f"the chat has {use.tokens:,} of the {use.length:,} tokens of the context; when it is full, {what},"
-        " and -c makes it larger"
-    )
+_ANSWER_SHARE = 4
+"""For an answer of any length, one part in so many of the context is kept free."""
 
 
 def answer_room(length: int, max_tokens: int | None) -> int:
@@ -78,7 +142,11 @@ def answer_room(length: int, max_tokens: int | None) -> int:
 
 
 def fit_messages(
-    messages: list[StoredMessage], prompt_length: PromptLength, length: int, room: int, dropped: int
+    messages: list[StoredMessage],
+    prompt_length: Callable[[Sequence[StoredMessage]], int],
+    length: int,
+    room: int,
+    dropped: int,
 ) -> FittedMessages:
     """Leave out the oldest turns after the system message, until the rest and an answer fit.
 
@@ -86,7 +154,7 @@ def fit_messages(
 
     Args:
         messages: the conversation, from the first message to the one that is to be answered.
-        prompt_length: tells the tokens of the prompt of some messages.
+        prompt_length: returns how many tokens the prompt of these messages has.
         length: how many tokens the context holds.
         room: how many of these are for the answer, if anything has to be left out.
         dropped: how many messages after the system message were left out before; these stay left out.
@@ -103,15 +171,64 @@ def fit_messages(
         tokens = prompt_length(kept)
         if tokens + needed <= length:
             return FittedMessages(kept, start)
-    raise ContextFullError(long_message_sentence(ContextUse(tokens, length)))
+    raise ContextFullError(_long_message_sentence(ContextUse(tokens, length)))
 
 
-def long_message_sentence(use: ContextUse) -> str:
+def _long_message_sentence(use: ContextUse) -> str:
     """A sentence on a message that does not fit even without the turns before it."""
     return (
         f"the last message does not fit: the prompt has {count_noun(use.tokens, 'token')}, and the context holds"
         f" {use.length:,}; shorten it, or give a larger -c"
     )
+
+
+def _full_sentence(use: ContextUse, next_step: str) -> str:
+    """A sentence on a context that is full. ``next_step``: what happens then, or what the user can do."""
+    held = f"the chat has {use.tokens:,} tokens, and the context holds {use.length:,}"
+    return f"the context is full: {held}; {next_step}"
+
+
+def _ways_out(is_resumable: bool) -> str:
+    """Return what the user can do about a full context. ``is_resumable``: True if the chat is stored."""
+    start = "gen chat --resume" if is_resumable else "another chat"
+    return f"go back with /undo or /goto, or start {start} with a larger -c or with --on-full drop"
+
+
+_WARNING_SHARE = 0.75
+"""From this share of the context on, there is a warning."""
+
+
+def warning_of(use: ContextUse, drops: bool, is_resumable: bool = True) -> str | None:
+    """A sentence on a context that is nearly full, or full; None while there is room.
+
+    Args:
+        use: the tokens of the conversation, and those that the context holds.
+        drops: True if the oldest turns are left out then.
+        is_resumable: True if the chat is stored.
+    """
+    if use.tokens < use.length * _WARNING_SHARE:
+        return None
+    if use.tokens >= use.length:
+        dropped = "the oldest turns are left out of the next prompt"
+        return _full_sentence(use, dropped if drops else _ways_out(is_resumable))
+    what = "the oldest turns are left out" if drops else "it ends; --on-full drop leaves out the oldest turns then"
+    return (
+        f"the chat has {use.tokens:,} of the {use.length:,} tokens of the context; when it is full, {what},"
+        " and -c makes it larger"
+    )
+
+
+def _text_for_template(content: str, tags: ReasoningTags | None) -> str:
+    """The text of an answer as the chat template takes it.
+
+    Most templates leave out the reasoning of former answers by themselves. Where one would refuse it
+    (``answer_marks``), it is left out here.
+    """
+    if tags is None or not tags.answer_marks:
+        return content
+    splitter = ReasoningSplitter(tags)
+    parts = [*splitter.push(content), *splitter.finish()]
+    return "".join(part.text for part in parts if not part.is_reasoning)
 
 
 class AnswerPart(NamedTuple):
@@ -172,118 +289,9 @@ class ReasoningSplitter:
         return min(found, default=None)
 
 
-def text_for_template(content: str, tags: ReasoningTags | None) -> str:
-    """The text of an answer as the chat template takes it.
-
-    Most templates leave out the reasoning of former answers by themselves. Where one would refuse it
-    (``answer_marks``), it is left out here.
-    """
-    if tags is None or not tags.answer_marks:
-        return content
-    splitter = ReasoningSplitter(tags)
-    parts = [*splitter.push(content), *splitter.finish()]
-    return "".join(part.text for part in parts if not part.is_reasoning)
-
-
 def _length_of_beginning(text: str, tag: str) -> int:
     """How many characters at the end of a text may be the beginning of a tag."""
     return next((n for n in range(min(len(tag) - 1, len(text)), 0, -1) if tag.startswith(text[-n:])), 0)
-
-
-OnFull = Literal["stop", "drop"]
-"""What to do with a conversation that does not fit: refuse it, or leave out its oldest turns."""
-
-_MARK = "LastMessage"
-"""A text that stands for the last message."""
-
-
-def template_messages(messages: Sequence[StoredMessage], template: ChatTemplate) -> list[dict[str, str]]:
-    """The messages in the form that a chat template takes."""
-    tags = template.reasoning_tags
-
-    def content(message: StoredMessage) -> str:
-        return text_for_template(message.content, tags) if message.role == "assistant" else message.content
-
-    return [{"role": message.role, "content": content(message)} for message in messages]
-
-
-def text_behind(chat: Sequence[dict[str, str]], template: ChatTemplate) -> str:
-    """What a chat template puts behind the last message to begin the answer; some begin the reasoning, too."""
-    marked = [*chat[:-1], {**chat[-1], "content": _MARK}]  # a message may have the template's own words in it
-    return template.render(marked).text.rpartition(_MARK)[2]
-
-
-class PromptMaker:
-    """Makes prompts of messages, by the chat template; what does not fit is refused or left out.
-
-    What the template says of the messages is reported once.
-    """
-
-    def __init__(self, model: Model, template: ChatTemplate, on_full: OnFull, report: Report) -> None:
-        """Open it for a model.
-
-        Args:
-            model: the model.
-            template: its chat template.
-            on_full: what to do when the messages do not fit.
-            report: called with a sentence that the user should see.
-        """
-        self._model, self._template, self._on_full, self._report = model, template, on_full, report
-        self._reported: set[str] = set()
-
-    def tokens(self, messages: Sequence[StoredMessage], beginning: str = "") -> tuple[int, ...]:
-        """The tokens of a prompt, after which the assistant's message goes on from ``beginning``.
-
-        Raises ``ModelError``.
-        """
-        from ...engine.templates import format_chat
-
-        chat = template_messages(messages, self._template)
-        text = format_chat(self._model, chat, self._template, self._report_once)
-        return tuple(self._model.vocabulary.tokenize_prompt((text + beginning).encode()))
-
-    def fit(
-        self,
-        messages: list[StoredMessage],
-        dropped: int,
-        max_tokens: int | None,
-        beginning: str = "",
-        is_resumable: bool = True,
-    ) -> FittedMessages:
-        """Return the messages that go into the prompt.
-
-        Args:
-            messages: the conversation, from the first message to the one that is to be answered.
-            dropped: how many messages after the system message were left out before.
-            max_tokens: how long the answer may be; None: any length.
-            beginning: the text that the answer goes on from.
-            is_resumable: True if the chat is stored: the error then says how to resume it.
-
-        Raises ``ContextFullError``.
-        """
-        length = self._model.context.length
-        if self._on_full == "drop":
-            room = answer_room(length, max_tokens)
-            return fit_messages(messages, lambda kept: len(self.tokens(kept, beginning)), length, room, dropped)
-        tokens = len(self.tokens(messages, beginning))
-        if tokens >= length:
-            use = ContextUse(tokens, length)
-            is_first = sum(message.role == "user" for message in messages) == 1
-            raise ContextFullError(
-                long_message_sentence(use) if is_first else full_sentence(use, ways_out(is_resumable))
-            )
-        return FittedMessages(messages)
-
-    def use(self, messages: list[StoredMessage], dropped: int) -> ContextUse:
-        """How much of the context the messages take that are not left out."""
-        system = 1 if messages and messages[0].role == "system" else 0
-        kept = [*messages[:system], *messages[system + dropped :]] if self._on_full == "drop" else messages
-        return ContextUse(len(self.tokens(kept)) if kept else 0, self._model.context.length)
-
-    def _report_once(self, sentence: str) -> None:
-        if sentence not in self._reported:
-            self._reported.add(sentence)
-            self._report(sentence)
 
 
 _TITLES = {"system": "System", "user": "User", "assistant": "Assistant"}

@@ -1,4 +1,4 @@
-"""What the store of chats hands out, and its errors."""
+"""What the store of chats holds, as it is handed out, and what can go wrong in a chat."""
 
 from __future__ import annotations
 
@@ -28,6 +28,16 @@ class StoredMessage:
     role: Role
     content: str
     created: float
+
+
+def message_hash(parent: str | None, role: str, content: str) -> str:
+    """SHA-256 of the parent's hash, the role and the content, in hexadecimal."""
+    return hashlib.sha256(f"{parent or ''}\0{role}\0{content}".encode()).hexdigest()
+
+
+def clean_text(text: str) -> str:
+    """The text with U+FFFD for each half of a surrogate pair, which is no character and no UTF-8."""
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 @dataclass(frozen=True)
@@ -84,6 +94,26 @@ class StoredAnswer:
     result: dict[str, Any] | None
 
 
+def pack_tokens(ids: Iterable[int]) -> bytes:
+    """Token ids as little-endian 32-bit numbers, compressed."""
+    numbers = array("I", ids)
+    if sys.byteorder == "big":
+        numbers.byteswap()
+    return zlib.compress(numbers.tobytes(), 1)
+
+
+def unpack_tokens(data: bytes) -> tuple[int, ...]:
+    """The token ids that `pack_tokens` packed. Raises ``ValueError`` for other bytes."""
+    numbers = array("I")
+    try:
+        numbers.frombytes(zlib.decompress(data))
+    except zlib.error as error:
+        raise ValueError(str(error)) from None
+    if sys.byteorder == "big":
+        numbers.byteswap()
+    return tuple(numbers)
+
+
 @dataclass(frozen=True)
 class ConversationSummary:
     """A line of `gen chat --list`.
@@ -111,16 +141,6 @@ class SearchHit:
     excerpt: str
 
 
-def message_hash(parent: str | None, role: str, content: str) -> str:
-    """SHA-256 of the parent's hash, the role and the content, in hexadecimal."""
-    return hashlib.sha256(f"{parent or ''}\0{role}\0{content}".encode()).hexdigest()
-
-
-def clean_text(text: str) -> str:
-    """The text with U+FFFD for each half of a surrogate pair, which is no character and no UTF-8."""
-    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-
-
 class StoreError(LogitsmithError):
     """A chat store that cannot be opened, or something that is not in it. The message says what and where."""
 
@@ -139,23 +159,3 @@ class ContextFullError(ChatError):
 
 class ReplayError(ChatError):
     """An answer that cannot be made again here."""
-
-
-def pack_tokens(ids: Iterable[int]) -> bytes:
-    """Token ids as little-endian 32-bit numbers, compressed."""
-    numbers = array("I", ids)
-    if sys.byteorder == "big":
-        numbers.byteswap()
-    return zlib.compress(numbers.tobytes(), 1)
-
-
-def unpack_tokens(data: bytes) -> tuple[int, ...]:
-    """The token ids that `pack_tokens` packed. Raises ``ValueError`` for other bytes."""
-    numbers = array("I")
-    try:
-        numbers.frombytes(zlib.decompress(data))
-    except zlib.error as error:
-        raise ValueError(str(error)) from None
-    if sys.byteorder == "big":
-        numbers.byteswap()
-    return tuple(numbers)

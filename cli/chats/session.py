@@ -1,9 +1,23 @@
-"""Answers in a conversation: new, again, continued, and replayed."""
+"""Answers in a conversation: new, again, continued, and replayed; each is stored while it is made.
+
+A `ChatStore` holds the conversations of a user. A `Conversation` stands at a message in its tree of messages. A
+`ChatSession` lets a model answer there, as an iterator of the engine's events::
+
+    store = ChatStore.open()
+    conversation = Conversation.new(store, report=note)
+    session = ChatSession(model, conversation, report=note)
+    conversation.add_user("Hello")
+    for event in session.answer(AnswerSettings(steps=settings.steps, seed=1)):
+        ...
+
+To branch, `Conversation.goto` an earlier message and add another one after it. Nothing here prints.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, Any
@@ -29,96 +43,6 @@ if TYPE_CHECKING:
     from ...grammars.spec import GrammarSpec
     from ...logprobs.events import Done, Event, Token
     from ...samplers.chain import StepSpec
-
-_SECONDS_BETWEEN_WRITES = 0.1
-
-
-def visible_text(token: Token, template: ChatTemplate) -> str:
-    """The text of a token, with the tags of reasoning, which some models write as control tokens."""
-    tags = template.reasoning_tags
-    if not token.special or tags is None:
-        return token.text
-    piece = token.data.decode("utf-8", "replace")
-    return piece if any(piece in tag for tag in (tags.start, tags.end, *tags.answer_marks)) else token.text
-
-
-class AnswerRecording:
-    """Passes the events of an answer on, and stores it."""
-
-    def __init__(
-        self,
-        conversation: Conversation,
-        parent: StoredMessage,
-        recipe: AnswerRecipe,
-        prompt_ids: tuple[int, ...],
-        beginning: str,
-        template: ChatTemplate,
-    ) -> None:
-        """Begin the record of an answer.
-
-        Args:
-            conversation: where it belongs.
-            parent: the message that it answers.
-            recipe: what it is made with.
-            prompt_ids: the tokens that the model reads.
-            beginning: the text that the model goes on from.
-            template: its tags of reasoning are part of the text.
-        """
-        self._conversation, self._parent, self._recipe = conversation, parent, recipe
-        self._prompt_ids, self._beginning, self._template = prompt_ids, beginning, template
-        self._writer: AnswerWriter | None = None
-        self._content = beginning
-        self._token_ids: list[int] = []
-        self._next_write = 0.0
-        self._is_finished = False
-
-    def record(self, events: Iterator[Event]) -> Generator[Event, None, None]:
-        """Yield the events. If whoever takes them stops early, what is there is stored."""
-        from ...logprobs.events import Done, Start, Token
-
-        cached_tokens = 0
-        try:
-            for event in events:
-                if isinstance(event, Token):
-                    self._add(event)
-                elif isinstance(event, Done):
-                    self._content += event.rest
-                    self._finish(_result_of(event, cached_tokens))
-                elif isinstance(event, Start):
-                    cached_tokens = event.cached_tokens
-                yield event
-        finally:
-            self._finish({"finish_reason": "interrupted"})
-
-    def _add(self, token: Token) -> None:
-        self._token_ids.append(token.id)
-        self._content += visible_text(token, self._template)
-        if self._writer is None:
-            self._writer = self._conversation.begin_answer(
-                self._parent, self._recipe, self._prompt_ids, self._beginning
-            )
-        if monotonic() >= self._next_write:
-            self._writer.grow(self._content, self._token_ids)
-            self._next_write = monotonic() + _SECONDS_BETWEEN_WRITES
-
-    def _finish(self, result: dict[str, Any]) -> None:
-        if self._writer is not None and not self._is_finished:
-            self._writer.finish(self._content, self._token_ids, result)
-        self._is_finished = True
-
-
-def _result_of(done: Done, cached_tokens: int) -> dict[str, Any]:
-    return {
-        "finish_reason": done.finish_reason,
-        "stop": done.stop,
-        "complete": done.complete,
-        "usage": {
-            "prompt_tokens": done.prompt_tokens,
-            "cached_tokens": cached_tokens,
-            "completion_tokens": done.completion_tokens,
-        },
-        "timings": asdict(done.timings),
-    }
 
 
 @dataclass(frozen=True)
@@ -150,134 +74,9 @@ class AnswerSettings:
     trace: int | None = None
 
 
-def recipe_of(
-    settings: AnswerSettings, chain: Sequence[object], model: dict[str, Any], dropped: int
-) -> AnswerRecipe:
-    """What is stored of an answer to make it again.
-
-    Args:
-        settings: what it is made with.
-        chain: the steps with their parameters, as a preset writes them.
-        model: the `model_record` of the model.
-        dropped: how many messages after the system message are left out of its prompt.
-    """
-    from ...engine.generation import versions
-
-    return AnswerRecipe(
-        model=model,
-        chain=list(chain),
-        seed=settings.seed,
-        grammar=None if settings.grammar is None else asdict(settings.grammar),
-        stop=list(settings.stop),
-        max_tokens=settings.max_tokens,
-        versions=versions(),
-        dropped=dropped,
-        options={
-            "complete_sentence": settings.complete_sentence,
-            "jump": settings.jump,
-            "lookup": settings.lookup,
-        },
-    )
-
-
-def model_record(model: Model) -> dict[str, Any]:
-    """What is stored of a model: its name and path, and what its logits depend on. Raises ``ModelError``."""
-    return {"name": model.name, "path": str(model.path.absolute()), **model.identity()}
-
-
-def constraint_of(model: Model, spec: GrammarSpec | None, beginning: str) -> Constraint | None:
-    """The constraint of an answer, which has a beginning already; None without a grammar.
-
-    Raises ``GrammarError``; ``ChatError`` for a beginning that the grammar does not allow.
-    """
-    if spec is None:
-        return None
-    from ...engine.generation import start_constraint
-    from ...grammars.errors import GrammarError
-
-    constraint = start_constraint(spec, model)
-    try:
-        for token in model.vocabulary.tokenize(beginning.encode()) if beginning else ():
-            constraint.accept(token)
-    except GrammarError as error:
-        raise ChatError(f"the answer's beginning does not match the grammar: {error}") from None
-    return constraint
-
-
-def replay(
-    model: Model,
-    answer: StoredAnswer,
-    trace: int | None = None,
-    count: int | None = None,
-    *,
-    is_interrupted: Callable[[], bool] | None = None,
-    progress: Callable[[int, int], None] | None = None,
-) -> Iterator[Event]:
-    """Yield the events of a stored answer again; see `ChatSession.replay`.
-
-    Args:
-        model: the model.
-        answer: the answer.
-        trace: how many candidates the events' traces have; None: they have none.
-        count: make only its first tokens; None: all.
-        is_interrupted: once it returns True, this ends.
-        progress: called while the prompt is read.
-    """
-    from ...engine.generation import generate
-    from ...grammars.spec import GrammarSpec
-    from ...logprobs.events import Token
-    from ...samplers.building import build
-
-    recipe = answer.recipe
-    spec = None if recipe.grammar is None else GrammarSpec(**recipe.grammar)
-    options = recipe.options
-    length = len(answer.token_ids) if count is None else min(count, len(answer.token_ids))
-    # What completes a sentence comes after the length that was set.
-    is_completed = recipe.max_tokens is not None and length > recipe.max_tokens
-    events = generate(
-        model,
-        answer.prompt_ids,
-        build(recipe.chain, seed=recipe.seed, vocab=model.vocabulary),
-        constraint_of(model, spec, answer.beginning),
-        stop=recipe.stop,
-        max_tokens=recipe.max_tokens if is_completed else length,
-        complete_sentence=is_completed,
-        jump=options.get("jump", True),
-        lookup=options.get("lookup", 0),
-        trace=trace,
-        exact_reuse=True,
-        progress=progress,
-        is_interrupted=is_interrupted,
-    )
-    for event in events:
-        if isinstance(event, Token) and event.id != answer.token_ids[event.index]:
-            raise ReplayError(f"token {event.index} comes out differently now: {_what_changed(model, answer)}")
-        yield event
-
-
-def check_model(loaded: dict[str, Any], answer: StoredAnswer) -> None:
-    """Raise ``ReplayError`` if another model made an answer. ``loaded``: the `model_record` of the one here."""
-    record = answer.recipe.model
-    if record.get("fingerprint") != loaded["fingerprint"]:
-        raise ReplayError(
-            f"{record.get('name')} made this answer, and {loaded['name']} is loaded; start gen chat with"
-            f" -m {record.get('path')} to see why"
-        )
-
-
-def _what_changed(model: Model, answer: StoredAnswer) -> str:
-    """What is known to be different from when the answer was made."""
-    from ...engine.generation import versions
-
-    recipe = answer.recipe
-    now, before = {**model_record(model), **versions()}, {**recipe.model, **recipe.versions}
-    changed = [name for name in now if name not in ("name", "path") and now[name] != before.get(name)]
-    if not changed:
-        return "another build of llama.cpp or another processor made it"
-    return "it was made with " + ", ".join(f"{name} {before.get(name)} (now {now[name]})" for name in changed)
-
-
 _NOTHING_TO_ANSWER = "there is no message of yours to answer"
+_SECONDS_BETWEEN_WRITES = 0.1
+"""An answer is stored at most this often while it is made."""
 
 
 class ChatSession:
@@ -315,7 +114,7 @@ class ChatSession:
         self.dropped = 0
         self._report = report
         # Known from the beginning on: the file may be moved while its model is in memory.
-        self._model_record = model_record(model)
+        self._model_record = _model_record(model)
         self._prompts = PromptMaker(model, self.template, on_full, report)
 
     def answer(
@@ -434,8 +233,36 @@ class ChatSession:
 
         Raises ``ReplayError`` when the model is another one, or as soon as a token is.
         """
-        check_model(self._model_record, answer)
-        return replay(self.model, answer, trace, count, is_interrupted=is_interrupted, progress=progress)
+        from ...engine.generation import generate
+        from ...grammars.spec import GrammarSpec
+        from ...samplers.building import build
+
+        model, recipe, made_by = self.model, answer.recipe, answer.recipe.model
+        if made_by.get("fingerprint") != self._model_record["fingerprint"]:
+            raise ReplayError(
+                f"{made_by.get('name')} made this answer, and {self._model_record['name']} is loaded;"
+                f" start gen chat with -m {made_by.get('path')} to see why"
+            )
+        spec = None if recipe.grammar is None else GrammarSpec(**recipe.grammar)
+        length = len(answer.token_ids) if count is None else min(count, len(answer.token_ids))
+        # What completes a sentence comes after the length that was set.
+        is_completed = recipe.max_tokens is not None and length > recipe.max_tokens
+        events = generate(
+            model,
+            answer.prompt_ids,
+            build(recipe.chain, seed=recipe.seed, vocab=model.vocabulary),
+            constraint_of(model, spec, answer.beginning),
+            stop=recipe.stop,
+            max_tokens=recipe.max_tokens if is_completed else length,
+            complete_sentence=is_completed,
+            jump=recipe.options.get("jump", True),
+            lookup=recipe.options.get("lookup", 0),
+            trace=trace,
+            exact_reuse=True,
+            progress=progress,
+            is_interrupted=is_interrupted,
+        )
+        return _same_tokens(events, model, answer)
 
     @property
     def _is_resumable(self) -> bool:
@@ -472,8 +299,7 @@ class ChatSession:
         prompt_ids = self._prompts.tokens(fitted.messages, beginning)
         chain = build(list(settings.steps), seed=settings.seed, vocab=model.vocabulary)
         constraint = constraint_of(model, settings.grammar, beginning)
-        recipe = recipe_of(settings, chain.config, self._model_record, fitted.dropped)
-        recording = AnswerRecording(self.conversation, parent, recipe, prompt_ids, beginning, self.template)
+        recipe = _recipe_of(settings, chain.config, self._model_record, fitted.dropped)
         events = generate(
             model,
             prompt_ids,
@@ -490,7 +316,44 @@ class ChatSession:
             progress=progress,
             is_interrupted=is_interrupted,
         )
-        return recording.record(events)
+        begin = partial(self.conversation.begin_answer, parent, recipe, prompt_ids, beginning)
+        return self._recorded(events, begin, beginning)
+
+    def _recorded(
+        self, events: Iterator[Event], begin: Callable[[], AnswerWriter], beginning: str
+    ) -> Generator[Event, None, None]:
+        """Yield the events of an answer, and store the answer. If the caller stops early, what is there is stored.
+
+        Args:
+            events: the events.
+            begin: begins the stored answer, at its first token.
+            beginning: the text that the model goes on from.
+        """
+        from ...logprobs.events import Done, Start, Token
+
+        writer: AnswerWriter | None = None
+        content, token_ids = beginning, list[int]()
+        cached_tokens, next_write = 0, 0.0
+        try:
+            for event in events:
+                if isinstance(event, Token):
+                    token_ids.append(event.id)
+                    content += visible_text(event, self.template)
+                    writer = writer or begin()
+                    if monotonic() >= next_write:
+                        writer.grow(content, token_ids)
+                        next_write = monotonic() + _SECONDS_BETWEEN_WRITES
+                elif isinstance(event, Done):
+                    content += event.rest
+                    if writer is not None:
+                        writer.finish(content, token_ids, _result_of(event, cached_tokens))
+                        writer = None
+                elif isinstance(event, Start):
+                    cached_tokens = event.cached_tokens
+                yield event
+        finally:
+            if writer is not None:
+                writer.finish(content, token_ids, {"finish_reason": "interrupted"})
 
     def _fit(self, parent: StoredMessage, beginning: str, max_tokens: int | None) -> FittedMessages:
         """The messages that go into the prompt of an answer; reports it if more are left out than before."""
@@ -511,14 +374,103 @@ class ChatSession:
         return 0
 
 
-def keep_prompt_cache(model: Model, path: Path, report: Report) -> None:
-    """Write what a model has read, for `take_up_prompt_cache`. Reports it if that is not possible."""
-    from ...engine.prompt_cache import PromptCacheError, save_prompt_cache
+def visible_text(token: Token, template: ChatTemplate) -> str:
+    """The text of a token, with the tags of reasoning, which some models write as control tokens."""
+    tags = template.reasoning_tags
+    if not token.special or tags is None:
+        return token.text
+    piece = token.data.decode("utf-8", "replace")
+    return piece if any(piece in tag for tag in (tags.start, tags.end, *tags.answer_marks)) else token.text
 
+
+def constraint_of(model: Model, spec: GrammarSpec | None, beginning: str) -> Constraint | None:
+    """The constraint of an answer, which has a beginning already; None without a grammar.
+
+    Raises ``GrammarError``; ``ChatError`` for a beginning that the grammar does not allow.
+    """
+    if spec is None:
+        return None
+    from ...engine.generation import start_constraint
+    from ...grammars.errors import GrammarError
+
+    constraint = start_constraint(spec, model)
     try:
-        save_prompt_cache(model, path)
-    except PromptCacheError as error:
-        report(f"the prompt cache is not written: {error}")
+        for token in model.vocabulary.tokenize(beginning.encode()) if beginning else ():
+            constraint.accept(token)
+    except GrammarError as error:
+        raise ChatError(f"the answer's beginning does not match the grammar: {error}") from None
+    return constraint
+
+
+def _recipe_of(
+    settings: AnswerSettings, chain: Sequence[object], model: dict[str, Any], dropped: int
+) -> AnswerRecipe:
+    """Return what is stored of an answer to make it again.
+
+    Args:
+        settings: what the answer is made with.
+        chain: the steps with their parameters, as a preset writes them.
+        model: the `_model_record` of the model.
+        dropped: how many messages after the system message are left out of the prompt.
+    """
+    from ...engine.generation import versions
+
+    return AnswerRecipe(
+        model=model,
+        chain=list(chain),
+        seed=settings.seed,
+        grammar=None if settings.grammar is None else asdict(settings.grammar),
+        stop=list(settings.stop),
+        max_tokens=settings.max_tokens,
+        versions=versions(),
+        dropped=dropped,
+        options={
+            "complete_sentence": settings.complete_sentence,
+            "jump": settings.jump,
+            "lookup": settings.lookup,
+        },
+    )
+
+
+def _model_record(model: Model) -> dict[str, Any]:
+    """What is stored of a model: its name and path, and what its logits depend on. Raises ``ModelError``."""
+    return {"name": model.name, "path": str(model.path.absolute()), **model.identity()}
+
+
+def _result_of(done: Done, cached_tokens: int) -> dict[str, Any]:
+    return {
+        "finish_reason": done.finish_reason,
+        "stop": done.stop,
+        "complete": done.complete,
+        "usage": {
+            "prompt_tokens": done.prompt_tokens,
+            "cached_tokens": cached_tokens,
+            "completion_tokens": done.completion_tokens,
+        },
+        "timings": asdict(done.timings),
+    }
+
+
+def _same_tokens(events: Iterator[Event], model: Model, answer: StoredAnswer) -> Iterator[Event]:
+    """Yield the events. Raises ``ReplayError`` at a token that is not the one of the stored answer."""
+    from ...logprobs.events import Token
+
+    for event in events:
+        if isinstance(event, Token) and event.id != answer.token_ids[event.index]:
+            raise ReplayError(f"token {event.index} comes out differently now: {_what_changed(model, answer)}")
+        yield event
+
+
+def _what_changed(model: Model, answer: StoredAnswer) -> str:
+    """What is known to be different from when the answer was made."""
+    from ...engine.generation import versions
+
+    recipe = answer.recipe
+    now, before = {**_model_record(model), **versions()}, {**recipe.model, **recipe.versions}
+    changed = [name for name in now if name not in ("name", "path") and now[name] != before.get(name)]
+    if not changed:
+        return "another build of llama.cpp or another processor made it"
+    return "it was made with " + ", ".join(f"{name} {before.get(name)} (now {now[name]})" for name in changed)
 
 
 def take_up_prompt_cache(model: Model, path: Path, report: Report) -> None:
@@ -534,3 +486,13 @@ def take_up_prompt_cache(model: Model, path: Path, report: Report) -> None:
         if isinstance(error.__cause__, FileNotFoundError):
             return
         report(f"the prompt cache is not used: {error}")
+
+
+def keep_prompt_cache(model: Model, path: Path, report: Report) -> None:
+    """Write what a model has read, for `take_up_prompt_cache`. Reports it if that is not possible."""
+    from ...engine.prompt_cache import PromptCacheError, save_prompt_cache
+
+    try:
+        save_prompt_cache(model, path)
+    except PromptCacheError as error:
+        report(f"the prompt cache is not written: {error}")

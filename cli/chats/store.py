@@ -1,4 +1,8 @@
-"""The store of chats: saves, finds, searches and deletes."""
+"""The store of chats: conversations, whose messages form trees, and the answers of models to them.
+
+An answer that is being made is stored again and again, so that a killed process loses little of it. A
+conversation can be copied to another store: to one in memory when a disk is full, and back later.
+"""
 
 from __future__ import annotations
 
@@ -27,39 +31,6 @@ from .records import (
     pack_tokens,
     unpack_tokens,
 )
-
-_INDEXED_LETTERS = 3
-"""The index finds words of so many letters and more; for shorter ones each message is looked at."""
-_EXCERPT_CHARACTERS = 80
-
-
-def search_terms(text: str) -> list[str]:
-    """The words that a message must contain."""
-    return text.split()
-
-
-def search_condition(terms: Sequence[str]) -> tuple[str, list[str]]:
-    """The condition of a query on ``message``, and its values."""
-    conditions, values = [], []
-    indexed = [term for term in terms if len(term) >= _INDEXED_LETTERS]
-    if indexed:
-        conditions.append("message.number IN (SELECT rowid FROM message_text WHERE message_text MATCH ?)")
-        values.append(" ".join('"' + term.replace('"', '""') + '"' for term in indexed))
-    for term in terms:
-        if len(term) < _INDEXED_LETTERS:
-            conditions.append("message.content LIKE ? ESCAPE '\\'")
-            values.append("%" + re.sub(r"([\\%_])", r"\\\1", term) + "%")
-    return " AND ".join(conditions), values
-
-
-def excerpt(content: str, terms: Sequence[str]) -> str:
-    """A piece of the content around the first of the words, on one line."""
-    line = " ".join(content.split())
-    found = [match.start() for term in terms if (match := re.search(re.escape(term), line, re.IGNORECASE))]
-    start = max(0, min(found, default=0) - _EXCERPT_CHARACTERS // 2)
-    end = start + _EXCERPT_CHARACTERS
-    return ("…" if start else "") + line[start:end] + ("…" if end < len(line) else "")
-
 
 _SUMMARY = """
 SELECT id, name, created, updated,
@@ -111,10 +82,10 @@ class ConversationIndex:
 
     def search(self, text: str, limit: int = 50) -> list[SearchHit]:
         """Return the messages that contain all words of a text, the newest first; case does not matter."""
-        terms = search_terms(text)
+        terms = text.split()
         if not terms:
             raise StoreError("--search: the text to search for is empty")
-        condition, values = search_condition(terms)  # no text of the user is in the condition
+        condition, values = _search_condition(terms)  # no text of the user is in the condition
         rows = self.database.rows(
             "SELECT message.hash, parent.hash, message.role, message.content, message.created,"  # noqa: S608
             " max(link.conversation) FROM message LEFT JOIN message AS parent ON parent.number = message.parent"
@@ -126,7 +97,7 @@ class ConversationIndex:
         hits = []
         for *fields, conversation in rows:
             message = StoredMessage(*fields)
-            hits.append(SearchHit(self.summary(conversation), message, excerpt(message.content, terms)))
+            hits.append(SearchHit(self.summary(conversation), message, _excerpt(message.content, terms)))
         return hits
 
 
@@ -134,6 +105,36 @@ def _summary(row: tuple[Any, ...]) -> ConversationSummary:
     identifier, name, created, updated, count, text, model = row
     title = " ".join(str(text or "").split())
     return ConversationSummary(identifier, name, title, created, updated, count, model)
+
+
+_INDEXED_LETTERS = 3
+"""The index finds words of so many letters and more; for shorter ones each message is looked at."""
+
+
+def _search_condition(terms: Sequence[str]) -> tuple[str, list[str]]:
+    """The condition of a query on ``message``, and its values."""
+    conditions, values = [], []
+    indexed = [term for term in terms if len(term) >= _INDEXED_LETTERS]
+    if indexed:
+        conditions.append("message.number IN (SELECT rowid FROM message_text WHERE message_text MATCH ?)")
+        values.append(" ".join('"' + term.replace('"', '""') + '"' for term in indexed))
+    for term in terms:
+        if len(term) < _INDEXED_LETTERS:
+            conditions.append("message.content LIKE ? ESCAPE '\\'")
+            values.append("%" + re.sub(r"([\\%_])", r"\\\1", term) + "%")
+    return " AND ".join(conditions), values
+
+
+_EXCERPT_CHARACTERS = 80
+
+
+def _excerpt(content: str, terms: Sequence[str]) -> str:
+    """A piece of the content around the first of the words, on one line."""
+    line = " ".join(content.split())
+    found = [match.start() for term in terms if (match := re.search(re.escape(term), line, re.IGNORECASE))]
+    start = max(0, min(found, default=0) - _EXCERPT_CHARACTERS // 2)
+    end = start + _EXCERPT_CHARACTERS
+    return ("…" if start else "") + line[start:end] + ("…" if end < len(line) else "")
 
 
 _MESSAGE = (
@@ -331,10 +332,6 @@ def _answer(row: tuple[Any, ...]) -> StoredAnswer:
         raise StoreError(f"the store's record of answer {number} is damaged ({error})") from None
 
 
-_FORGOTTEN_SECONDS = 600.0
-"""After this time without a new token, an answer counts as abandoned, whoever has its writer's number by now."""
-
-
 class GrowingAnswer:
     """An answer in the store that grows. Every method raises ``StoreWriteError``.
 
@@ -364,8 +361,8 @@ class GrowingAnswer:
                 "INSERT INTO answer (conversation, parent, writer, updated, recipe, prompt_ids, beginning,"
                 " content, token_ids) SELECT ?, number, ?, ?, ?, ?, ?, ?, ? FROM message WHERE hash = ?",
                 (
-                    conversation, this_process(), time.time(), json.dumps(asdict(recipe)), pack_tokens(prompt_ids),
-                    beginning, beginning, pack_tokens(()), parent,
+                    conversation, _this_process(), time.time(), json.dumps(asdict(recipe)),
+                    pack_tokens(prompt_ids), beginning, beginning, pack_tokens(()), parent,
                 ),
             )  # fmt: skip
 
@@ -393,6 +390,10 @@ class GrowingAnswer:
                 (content, pack_tokens(token_ids), time.time(), json.dumps(result), message.hash, self.number),
             )
         return message
+
+
+_FORGOTTEN_SECONDS = 600.0
+"""After this time without a new token, an answer counts as abandoned, whoever has its writer's number by now."""
 
 
 def finish_abandoned(store: ChatStore, conversation: str) -> list[StoredMessage]:
@@ -433,11 +434,11 @@ def discard_growing(store: ChatStore, conversation: str) -> None:
     with store.database.writing():
         store.database.run(
             "DELETE FROM answer WHERE conversation = ? AND message IS NULL AND writer = ?",
-            (conversation, this_process()),
+            (conversation, _this_process()),
         )
 
 
-def this_process() -> str:
+def _this_process() -> str:
     """What names this process in the store."""
     return f"{platform.node()}:{os.getpid()}"
 
@@ -447,7 +448,7 @@ def _is_alive(writer: str) -> bool:
     machine, _, number = writer.rpartition(":")
     if machine != platform.node():
         return True
-    if writer == this_process():
+    if writer == _this_process():
         return False  # it was left by an exception: a process makes one answer at a time, and finishes it
     try:
         os.kill(int(number), 0)

@@ -1,4 +1,4 @@
-"""A batch: accepts each line, answers it, writes the result."""
+"""A batch: lines of requests in, lines of results out. Each line gets one result, whatever is wrong with it."""
 
 from __future__ import annotations
 
@@ -49,6 +49,148 @@ from .resolve import (
 
 
 @dataclass(frozen=True)
+class BatchParts:
+    """What a batch is made of before its model is known; ``template``: None for JSON lines."""
+
+    options: BatchOptions
+    defaults: BatchDefaults
+    template: PromptTemplate | None
+    results: ResultSink
+    progress: BatchProgress
+
+    @property
+    def writer(self) -> ResultWriter:
+        """What writes the results."""
+        return ResultWriter(ResultFormat(self.options.format.value), self.results, self.progress)
+
+    @contextmanager
+    def lines(self) -> Iterator[Iterator[InputLine] | BackgroundItems[InputLine]]:
+        """Open the input while inside.
+
+        Lines of a pipe may come slowly, and the requests that are being answered should not wait for them.
+        """
+        with open_input(self.options.requests) as file:
+            lines = read_input_lines(file, self.template)
+            yield lines if self.options.reads_file else BackgroundItems(lines)
+
+    def make_intake(self, model: ModelDescription) -> RequestIntake:
+        """Return what lets requests through. Raises ``JournalError`` if the results are of others."""
+        options, existing = self.options, self.results.existing
+        resolver = RequestResolver(self.defaults, model.metadata)
+        settings = batch_settings(model, self.defaults, resolver, options.answer_form)
+        digest = settings_digest(settings)
+        intake = RequestIntake(resolver, self.writer, existing, self.progress, digest, keeps_others=options.force)
+        if self.results.is_file:
+            keep_settings(options.output, settings, has_results=bool(existing), is_forced=options.force)
+        untold = sum(isinstance(key, str) and request_id is None for key, request_id in existing.items())
+        if untold:
+            results = count_noun(untold, "result")
+            note(f"{options.output} has {results} without a request_id: what made them cannot be checked")
+        if existing and options.reads_file and not options.force:
+            with open_input(options.requests) as file:
+                intake.check_results(read_input_lines(file, self.template))
+        return intake
+
+    def report_unmatched(self, intake: RequestIntake) -> None:
+        """Print a note on results that belong to no request of the input."""
+        if intake.unmatched_results:
+            results = count_noun(intake.unmatched_results, "result")
+            note(f"{self.options.output} also holds {results} for requests that are not in this file")
+
+
+def answer_here(parts: BatchParts, interrupt: Interrupt) -> None:
+    """Answer all requests that have no result yet. Raises ``ModelError``, ``JournalError``."""
+    options = parts.options
+    with load_model(options.model, interrupt) as model:
+        intake = parts.make_intake(describe_model(model))
+        runner = _BatchRunner(model, intake, parts.writer)
+        results_on_terminal = options.prints_results and sys.stdout.isatty()
+        with parts.lines() as lines, show_progress(parts.progress, results_on_terminal) as display:
+            runner.run(lines, options, stop_of(interrupt), display)
+        if not interrupt.requested:
+            parts.report_unmatched(intake)
+
+
+def stop_of(interrupt: Interrupt) -> Callable[[], bool]:
+    """Return what tells a batch to begin no further request; the first time that it does, it prints a note."""
+    is_announced = False
+
+    def should_stop() -> bool:
+        nonlocal is_announced
+        if interrupt.requested and not is_announced:
+            is_announced = True
+            note("what is begun is being finished; Ctrl-C again stops at once")
+        return interrupt.requested
+
+    return should_stop
+
+
+class _BatchRunner:
+    """A batch that runs.
+
+    Args:
+        model: the model.
+        intake: lets the requests through that are to be answered.
+        writer: writes the results.
+    """
+
+    def __init__(self, model: Model, intake: RequestIntake, writer: ResultWriter) -> None:
+        self._model, self._intake, self._writer = model, intake, writer
+        self._builder = RequestBuilder(model)
+        self._pending: dict[object, AcceptedRequest] = {}
+
+    def run(
+        self,
+        lines: Iterable[InputLine] | BackgroundItems[InputLine],
+        options: BatchOptions,
+        should_stop: Callable[[], bool],
+        display: ProgressDisplay,
+    ) -> None:
+        """Answer all lines that have no result yet.
+
+        Args:
+            lines: the input.
+            options: how many requests are computed at a time, and whether apart from each other.
+            should_stop: see `generate_many`.
+            display: where the progress is shown.
+        """
+        outcomes = generate_many(
+            self._model,
+            self._requests(lines),
+            options.parallel or self._model.default_parallel,
+            isolated=options.deterministic,
+            should_stop=should_stop,
+            progress=display.add_tokens,
+        )
+        for outcome in outcomes:
+            request = self._pending.pop(outcome.key)
+            if isinstance(outcome, BatchAnswer):
+                self._writer.answer(request, outcome)
+            else:
+                self._fail(request, "generation_failed", outcome.error)
+            display.refresh()
+
+    def _requests(
+        self, lines: Iterable[InputLine] | BackgroundItems[InputLine]
+    ) -> Iterator[GenerationRequest | None]:
+        """The engine's requests. None: no line has come yet."""
+        for accepted in self._intake.accepted(lines, is_idle=lambda: not self._pending):
+            if accepted is None:
+                yield None
+                continue
+            try:
+                request = self._builder.build(accepted.resolved)
+            except (GrammarError, SamplingError, ModelError) as error:
+                self._fail(accepted, "invalid_request", error)
+                continue
+            self._pending[request.key] = accepted
+            yield request
+
+    def _fail(self, request: AcceptedRequest, code: str, error: Exception) -> None:
+        self._writer.failure(request.id, request.line, request.digest, code, line_sentence(error))
+
+
+@dataclass(frozen=True)
 class AcceptedRequest:
     """A request that has no result yet.
 
@@ -70,89 +212,6 @@ class AcceptedRequest:
     def id(self) -> str:
         """The request's id."""
         return self.resolved.id
-
-
-class ResultFormat:
-    """The format of results.
-
-    Args:
-        name: ``openai`` (OpenAI's batch output) or ``jsonl`` (ours).
-        worker: what computed the answers, on a cluster: ``cpu``, ``build`` and ``threads``.
-    """
-
-    def __init__(self, name: str, worker: Mapping[str, Any] | None = None) -> None:
-        self._is_openai = name == "openai"
-        self._worker = worker
-
-    def check(self, request: BatchRequest) -> None:
-        """Raise ``InvalidLineError`` for logprobs or a trace that the format has no room for."""
-        if self._is_openai and (request.logprobs == -1 or request.logprobs_from == "both"):
-            raise InvalidLineError("OpenAI's format has no room for these logprobs; --format jsonl has")
-        if self._is_openai and request.trace is not None:
-            raise InvalidLineError("trace: OpenAI's format has no room for it; --format jsonl has")
-
-    def answer_line(self, request: AcceptedRequest, answer: BatchAnswer) -> str:
-        """The result of an answer, as JSON on one line."""
-        start, done = answer.start, answer.done
-        head = completion_head(start, request.request_id, prompt="")
-        completion = Completion(head, None, answer.tokens, completion_finish(done))
-        if not self._is_openai:
-            return result_line(
-                request.id,
-                request.line,
-                completion,
-                done.complete,
-                seed=start.seed,
-                exactness=str(answer.exactness),
-                worker=self._worker,
-            )
-        record = openai_result_line(request.id, completion, request.is_chat)
-        if self._worker is not None:
-            record["response"]["body"]["worker"] = self._worker
-        return encode_json(record)
-
-    def failure_record(self, request_id: str, error: dict[str, Any]) -> dict[str, Any]:
-        """The record of a line without an answer; ``error`` is made by `logprobs.batch_error`."""
-        make_line = openai_failure_line if self._is_openai else failure_line
-        return make_line(request_id, error)
-
-
-class ResultWriter:
-    """Writes results in their format.
-
-    Args:
-        result_format: makes the records of results.
-        results: where they go.
-        progress: where they are counted.
-    """
-
-    def __init__(self, result_format: ResultFormat, results: ResultSink, progress: BatchProgress) -> None:
-        self.format = result_format
-        self._results, self._progress = results, progress
-
-    def answer(self, request: AcceptedRequest, answer: BatchAnswer) -> None:
-        """Write an answer."""
-        self.answer_line(self.format.answer_line(request, answer), str(answer.exactness))
-
-    def answer_line(self, line: str, exactness: str) -> None:
-        """Write an answer that is JSON already; ``exactness``: what holds for it, in words."""
-        self._results.add(line)
-        self._progress.answered += 1
-        self._progress.exactness.add(exactness)
-
-    def failure(self, request_id: str, line: int, digest: str, code: str, message: str) -> None:
-        """Write why a line has no answer.
-
-        Args:
-            request_id: the id of its request.
-            line: its number, from 1.
-            digest: the digest of its text.
-            code: the kind of the failure.
-            message: a sentence.
-        """
-        record = self.format.failure_record(request_id, batch_error(code, message, line, digest))
-        self._results.add(encode_json(record))
-        self._progress.failed += 1
 
 
 class RequestIntake:
@@ -272,152 +331,84 @@ def _unnamed(line: InputLine) -> str:
     return f"line-{line.number}"
 
 
-@dataclass(frozen=True)
-class BatchPolicy:
-    """How requests are computed, see `generate_many`."""
-
-    parallel: int
-    isolated: bool
-    should_stop: Callable[[], bool]
-
-
-class BatchRunner:
-    """A batch that runs.
+class ResultWriter:
+    """Writes results in their format.
 
     Args:
-        model: the model.
-        intake: lets the requests through that are to be answered.
-        writer: writes the results.
+        result_format: makes the records of results.
+        results: where they go.
+        progress: where they are counted.
     """
 
-    def __init__(self, model: Model, intake: RequestIntake, writer: ResultWriter) -> None:
-        self._model, self._intake, self._writer = model, intake, writer
-        self._builder = RequestBuilder(model)
-        self._pending: dict[object, AcceptedRequest] = {}
+    def __init__(self, result_format: ResultFormat, results: ResultSink, progress: BatchProgress) -> None:
+        self.format = result_format
+        self._results, self._progress = results, progress
 
-    def run(
-        self,
-        lines: Iterable[InputLine] | BackgroundItems[InputLine],
-        policy: BatchPolicy,
-        display: ProgressDisplay,
-    ) -> None:
-        """Answer all lines that have no result yet.
+    def answer(self, request: AcceptedRequest, answer: BatchAnswer) -> None:
+        """Write an answer."""
+        self.answer_line(self.format.answer_line(request, answer), str(answer.exactness))
+
+    def answer_line(self, line: str, exactness: str) -> None:
+        """Write an answer that is JSON already; ``exactness``: what holds for it, in words."""
+        self._results.add(line)
+        self._progress.answered += 1
+        self._progress.exactness.add(exactness)
+
+    def failure(self, request_id: str, line: int, digest: str, code: str, message: str) -> None:
+        """Write why a line has no answer.
 
         Args:
-            lines: the input.
-            policy: how the requests are computed.
-            display: where the progress is shown.
+            request_id: the id of its request.
+            line: its number, from 1.
+            digest: the digest of its text.
+            code: the kind of the failure.
+            message: a sentence.
         """
-        outcomes = generate_many(
-            self._model,
-            self._requests(lines),
-            policy.parallel,
-            isolated=policy.isolated,
-            should_stop=policy.should_stop,
-            progress=display.add_tokens,
-        )
-        for outcome in outcomes:
-            request = self._pending.pop(outcome.key)
-            if isinstance(outcome, BatchAnswer):
-                self._writer.answer(request, outcome)
-            else:
-                self._fail(request, "generation_failed", outcome.error)
-            display.refresh()
-
-    def _requests(
-        self, lines: Iterable[InputLine] | BackgroundItems[InputLine]
-    ) -> Iterator[GenerationRequest | None]:
-        """The engine's requests. None: no line has come yet."""
-        for accepted in self._intake.accepted(lines, is_idle=lambda: not self._pending):
-            if accepted is None:
-                yield None
-                continue
-            try:
-                request = self._builder.build(accepted.resolved)
-            except (GrammarError, SamplingError, ModelError) as error:
-                self._fail(accepted, "invalid_request", error)
-                continue
-            self._pending[request.key] = accepted
-            yield request
-
-    def _fail(self, request: AcceptedRequest, code: str, error: Exception) -> None:
-        self._writer.failure(request.id, request.line, request.digest, code, line_sentence(error))
+        record = self.format.failure_record(request_id, batch_error(code, message, line, digest))
+        self._results.add(encode_json(record))
+        self._progress.failed += 1
 
 
-@dataclass(frozen=True)
-class BatchParts:
-    """What a batch is made of before its model is known; ``template``: None for JSON lines."""
+class ResultFormat:
+    """The format of results.
 
-    options: BatchOptions
-    defaults: BatchDefaults
-    template: PromptTemplate | None
-    results: ResultSink
-    progress: BatchProgress
+    Args:
+        name: ``openai`` (OpenAI's batch output) or ``jsonl`` (ours).
+        worker: what computed the answers, on a cluster: ``cpu``, ``build`` and ``threads``.
+    """
 
-    @property
-    def writer(self) -> ResultWriter:
-        """What writes the results."""
-        return ResultWriter(ResultFormat(self.options.format.value), self.results, self.progress)
+    def __init__(self, name: str, worker: Mapping[str, Any] | None = None) -> None:
+        self._is_openai = name == "openai"
+        self._worker = worker
 
-    @contextmanager
-    def lines(self) -> Iterator[Iterator[InputLine] | BackgroundItems[InputLine]]:
-        """Open the input while inside.
+    def check(self, request: BatchRequest) -> None:
+        """Raise ``InvalidLineError`` for logprobs or a trace that the format has no room for."""
+        if self._is_openai and (request.logprobs == -1 or request.logprobs_from == "both"):
+            raise InvalidLineError("OpenAI's format has no room for these logprobs; --format jsonl has")
+        if self._is_openai and request.trace is not None:
+            raise InvalidLineError("trace: OpenAI's format has no room for it; --format jsonl has")
 
-        Lines of a pipe may come slowly, and the requests that are being answered should not wait for them.
-        """
-        with open_input(self.options.requests) as file:
-            lines = read_input_lines(file, self.template)
-            yield lines if self.options.reads_file else BackgroundItems(lines)
+    def answer_line(self, request: AcceptedRequest, answer: BatchAnswer) -> str:
+        """The result of an answer, as JSON on one line."""
+        start, done = answer.start, answer.done
+        head = completion_head(start, request.request_id, prompt="")
+        completion = Completion(head, None, answer.tokens, completion_finish(done))
+        if not self._is_openai:
+            return result_line(
+                request.id,
+                request.line,
+                completion,
+                done.complete,
+                seed=start.seed,
+                exactness=str(answer.exactness),
+                worker=self._worker,
+            )
+        record = openai_result_line(request.id, completion, request.is_chat)
+        if self._worker is not None:
+            record["response"]["body"]["worker"] = self._worker
+        return encode_json(record)
 
-    def make_intake(self, model: ModelDescription) -> RequestIntake:
-        """Return what lets requests through. Raises ``JournalError`` if the results are of others."""
-        options, existing = self.options, self.results.existing
-        resolver = RequestResolver(self.defaults, model.metadata)
-        settings = batch_settings(model, self.defaults, resolver, options.answer_form)
-        digest = settings_digest(settings)
-        intake = RequestIntake(resolver, self.writer, existing, self.progress, digest, keeps_others=options.force)
-        if self.results.is_file:
-            keep_settings(options.output, settings, has_results=bool(existing), is_forced=options.force)
-        untold = sum(isinstance(key, str) and request_id is None for key, request_id in existing.items())
-        if untold:
-            results = count_noun(untold, "result")
-            note(f"{options.output} has {results} without a request_id: what made them cannot be checked")
-        if existing and options.reads_file and not options.force:
-            with open_input(options.requests) as file:
-                intake.check_results(read_input_lines(file, self.template))
-        return intake
-
-    def report_unmatched(self, intake: RequestIntake) -> None:
-        """Print a note on results that belong to no request of the input."""
-        if intake.unmatched_results:
-            results = count_noun(intake.unmatched_results, "result")
-            note(f"{self.options.output} also holds {results} for requests that are not in this file")
-
-
-def stop_of(interrupt: Interrupt) -> Callable[[], bool]:
-    """Return what tells a batch to begin no further request; the first time that it does, it prints a note."""
-    is_announced = False
-
-    def should_stop() -> bool:
-        nonlocal is_announced
-        if interrupt.requested and not is_announced:
-            is_announced = True
-            note("what is begun is being finished; Ctrl-C again stops at once")
-        return interrupt.requested
-
-    return should_stop
-
-
-def answer_here(parts: BatchParts, interrupt: Interrupt) -> None:
-    """Answer all requests that have no result yet. Raises ``ModelError``, ``JournalError``."""
-    options = parts.options
-    with load_model(options.model, interrupt) as model:
-        intake = parts.make_intake(describe_model(model))
-        runner = BatchRunner(model, intake, parts.writer)
-        parallel = options.parallel or model.default_parallel
-        policy = BatchPolicy(parallel, options.deterministic, stop_of(interrupt))
-        results_on_terminal = options.prints_results and sys.stdout.isatty()
-        with parts.lines() as lines, show_progress(parts.progress, results_on_terminal) as display:
-            runner.run(lines, policy, display)
-        if not interrupt.requested:
-            parts.report_unmatched(intake)
+    def failure_record(self, request_id: str, error: dict[str, Any]) -> dict[str, Any]:
+        """The record of a line without an answer; ``error`` is made by `logprobs.batch_error`."""
+        make_line = openai_failure_line if self._is_openai else failure_line
+        return make_line(request_id, error)

@@ -1,4 +1,4 @@
-"""A line of a batch: OpenAI's bodies, and the short form."""
+"""A request of a batch, read from a line in OpenAI's batch format or in the short form."""
 
 from __future__ import annotations
 
@@ -16,6 +16,62 @@ from ..messages import flag_sentence
 from .lines import InvalidLineError
 
 Json = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class BatchRequest:
+    """One request, in whichever format it was written.
+
+    ``line``: its line number, from 1. ``prompt``: text or token ids; None if there are ``messages``.
+    ``overrides``: settings that go before the preset's; ``sets``: more of them, as texts that `--set` takes.
+    ``logprobs``: how many of the likeliest tokens to report, -1 for all, None for none. ``trace``: how many to
+    trace through the chain, None for no trace. ``chat_template`` and ``chat_template_kwargs``: as the flags.
+    """
+
+    id: str
+    line: int
+    prompt: str | list[int] | None
+    messages: list[dict[str, str]] | None
+    overrides: tuple[Override, ...]
+    preset: str | None = None
+    chain: str | None = None
+    sets: tuple[str, ...] = ()
+    logprobs: int | None = None
+    logprobs_from: str = "model"
+    trace: int | None = None
+    chat_template: str | None = None
+    chat_template_kwargs: Json | None = None
+
+
+def parse_request(record: Json, line: int) -> BatchRequest:
+    """Return the request of line number ``line``. Raises ``InvalidLineError``."""
+    try:
+        if "custom_id" in record or "body" in record or "url" in record:
+            return _parse_openai(OpenAILine.model_validate(record), line)
+        return _parse_short(_ShortLine.model_validate(record), line)
+    except ValidationError as error:
+        fields = OpenAILine if error.title == OpenAILine.__name__ else _ShortLine
+        raise InvalidLineError(_first_problem(error, fields)) from None
+
+
+def find_request_id(record: object) -> str | None:
+    """Return the id of a line that may be invalid otherwise; None if it has none."""
+    if isinstance(record, Mapping):
+        custom_id, short_id = record.get("custom_id"), record.get("id")
+        if isinstance(custom_id, str):
+            return custom_id
+        if _is_id(short_id):
+            return str(short_id)
+    return None
+
+
+_FIELDS_IN_ADVICE = {"chat_template=…": "chat_template", "json_schema_file=…": "json_schema_file"}
+"""Names of parameters in lines, for the advice of errors; the other parameters are flags of `gen batch`."""
+
+
+def line_sentence(error: Exception) -> str:
+    """Return an error's sentence for the record of a line: advice names fields of the line, otherwise flags."""
+    return flag_sentence(error, _FIELDS_IN_ADVICE)
 
 
 class StrictModel(BaseModel):
@@ -55,6 +111,76 @@ class ChatMessage(StrictModel):
         """The message in the form that chat templates take."""
         text = self.content if isinstance(self.content, str) else "".join(part.text for part in self.content)
         return {"role": "system" if self.role == "developer" else self.role, "content": text}
+
+
+class _ShortLine(StrictModel):
+    id: Annotated[str, Field(min_length=1)] | int | None = None
+    prompt: str | list[int] | None = None
+    messages: list[ChatMessage] | None = Field(default=None, min_length=1)
+    preset: str | None = None
+    chain: str | None = None
+    set_: list[str] | Json = Field(default_factory=list, alias="set")
+    seed: int | None = None
+    max_tokens: int | None = None
+    stop: str | list[str] | None = None
+    grammar: str | Json | None = None
+    json_schema: Json | bool | None = None
+    logprobs: int | None = Field(default=None, ge=-1)
+    logprobs_from: Literal["model", "chain", "both"] = "model"
+    trace: int | None = Field(default=None, ge=1)
+    chat_template: str | None = None
+    chat_template_kwargs: Json | None = None
+
+    @field_validator("id", mode="before")
+    @classmethod
+    def _check_id(cls, value: object) -> object:
+        if not _is_id(value):
+            raise ValueError(f"{shorten(value)} is not a string or an integer")
+        return value
+
+    @model_validator(mode="after")
+    def _is_consistent(self) -> _ShortLine:
+        for first, second in (("prompt", "messages"), ("grammar", "json_schema")):
+            if getattr(self, first) is not None and getattr(self, second) is not None:
+                raise ValueError(f"{first} and {second} exclude each other")
+        has_template = self.chat_template is not None or self.chat_template_kwargs is not None
+        if has_template and isinstance(self.prompt, list):
+            raise ValueError("a prompt of token ids goes through no chat template")
+        if self.prompt is None and self.messages is None:
+            raise ValueError("there is neither a prompt nor messages")
+        return self
+
+
+def _is_id(value: object) -> bool:
+    return isinstance(value, (str, int)) and not isinstance(value, bool)
+
+
+def _parse_short(line: _ShortLine, number: int) -> BatchRequest:
+    overrides = [
+        Override(name, name, getattr(line, name))
+        for name in ("seed", "max_tokens", "stop", "grammar")
+        if getattr(line, name) is not None
+    ]
+    if line.json_schema is not None:
+        overrides.append(Override("json_schema", "grammar", {"json_schema": line.json_schema}))
+    if line.logprobs_from != "model" and line.logprobs is None:
+        raise InvalidLineError("logprobs_from needs logprobs")
+    sets = line.set_ if isinstance(line.set_, list) else [f"{k}={json.dumps(v)}" for k, v in line.set_.items()]
+    return BatchRequest(
+        id=f"line-{number}" if line.id is None else str(line.id),
+        line=number,
+        prompt=line.prompt,
+        messages=None if line.messages is None else [message.template_message() for message in line.messages],
+        overrides=tuple(overrides),
+        preset=line.preset,
+        chain=line.chain,
+        sets=tuple(sets),
+        logprobs=line.logprobs,
+        logprobs_from=line.logprobs_from,
+        trace=line.trace,
+        chat_template=line.chat_template,
+        chat_template_kwargs=line.chat_template_kwargs,
+    )
 
 
 class _SchemaFormat(StrictModel):
@@ -112,19 +238,19 @@ class _Body(StrictModel):
 
     def overrides(self) -> Iterator[Override]:
         """The settings that the body sets. Raises ``ValueError``."""
-        for name, target in SETTING_OF_FIELD.items():
+        for name, target in _SETTING_OF_FIELD.items():
             value = getattr(self, name, None)
             if value is not None:
                 yield Override(f"body.{name}", target, value)
         if self.logit_bias is not None:
-            yield Override("body.logit_bias", "logit_bias.bias", parse_token_biases(self.logit_bias))
+            yield Override("body.logit_bias", "logit_bias.bias", _parse_token_biases(self.logit_bias))
         if self.response_format is not None and self.response_format.grammar() is not None:
             if self.grammar is not None:
                 raise ValueError("body: response_format and grammar both give a grammar")
             yield Override("body.response_format", "grammar", self.response_format.grammar())
 
 
-SETTING_OF_FIELD = {
+_SETTING_OF_FIELD = {
     "max_tokens": "max_tokens",
     "max_completion_tokens": "max_tokens",
     "temperature": "temperature.t",
@@ -139,6 +265,14 @@ SETTING_OF_FIELD = {
     "grammar": "grammar",
 }
 """The setting that a field sets, as ``--set`` names it."""
+
+
+def _parse_token_biases(bias_by_name: Mapping[str, float]) -> dict[int, float]:
+    """Return biases by token id; JSON writes the ids as texts. Raises ``ValueError``."""
+    for name in bias_by_name:
+        if not name.isdecimal():
+            raise ValueError(f"body.logit_bias: {name!r} is not a token's id")
+    return {int(name): bias for name, bias in bias_by_name.items()}
 
 
 class CompletionBody(_Body):
@@ -187,112 +321,6 @@ class OpenAILine(StrictModel):
         return value
 
 
-def parse_token_biases(bias_by_name: Mapping[str, float]) -> dict[int, float]:
-    """Return biases by token id; JSON writes the ids as texts. Raises ``ValueError``."""
-    for name in bias_by_name:
-        if not name.isdecimal():
-            raise ValueError(f"body.logit_bias: {name!r} is not a token's id")
-    return {int(name): bias for name, bias in bias_by_name.items()}
-
-
-_FIELDS_IN_ADVICE = {"chat_template=…": "chat_template", "json_schema_file=…": "json_schema_file"}
-"""Names of parameters in lines, for the advice of errors; the other parameters are flags of `gen batch`."""
-
-
-@dataclass(frozen=True)
-class BatchRequest:
-    """One request, in whichever format it was written.
-
-    ``line``: its line number, from 1. ``prompt``: text or token ids; None if there are ``messages``.
-    ``overrides``: settings that go before the preset's; ``sets``: more of them, as texts that `--set` takes.
-    ``logprobs``: how many of the likeliest tokens to report, -1 for all, None for none. ``trace``: how many to
-    trace through the chain, None for no trace. ``chat_template`` and ``chat_template_kwargs``: as the flags.
-    """
-
-    id: str
-    line: int
-    prompt: str | list[int] | None
-    messages: list[dict[str, str]] | None
-    overrides: tuple[Override, ...]
-    preset: str | None = None
-    chain: str | None = None
-    sets: tuple[str, ...] = ()
-    logprobs: int | None = None
-    logprobs_from: str = "model"
-    trace: int | None = None
-    chat_template: str | None = None
-    chat_template_kwargs: Json | None = None
-
-
-class _ShortLine(StrictModel):
-    id: Annotated[str, Field(min_length=1)] | int | None = None
-    prompt: str | list[int] | None = None
-    messages: list[ChatMessage] | None = Field(default=None, min_length=1)
-    preset: str | None = None
-    chain: str | None = None
-    set_: list[str] | Json = Field(default_factory=list, alias="set")
-    seed: int | None = None
-    max_tokens: int | None = None
-    stop: str | list[str] | None = None
-    grammar: str | Json | None = None
-    json_schema: Json | bool | None = None
-    logprobs: int | None = Field(default=None, ge=-1)
-    logprobs_from: Literal["model", "chain", "both"] = "model"
-    trace: int | None = Field(default=None, ge=1)
-    chat_template: str | None = None
-    chat_template_kwargs: Json | None = None
-
-    @field_validator("id", mode="before")
-    @classmethod
-    def _check_id(cls, value: object) -> object:
-        if not _is_id(value):
-            raise ValueError(f"{shorten(value)} is not a string or an integer")
-        return value
-
-    @model_validator(mode="after")
-    def _is_consistent(self) -> _ShortLine:
-        for first, second in (("prompt", "messages"), ("grammar", "json_schema")):
-            if getattr(self, first) is not None and getattr(self, second) is not None:
-                raise ValueError(f"{first} and {second} exclude each other")
-        has_template = self.chat_template is not None or self.chat_template_kwargs is not None
-        if has_template and isinstance(self.prompt, list):
-            raise ValueError("a prompt of token ids goes through no chat template")
-        if self.prompt is None and self.messages is None:
-            raise ValueError("there is neither a prompt nor messages")
-        return self
-
-
-def parse_request(record: Json, line: int) -> BatchRequest:
-    """Return the request of line number ``line``. Raises ``InvalidLineError``."""
-    try:
-        if "custom_id" in record or "body" in record or "url" in record:
-            return _parse_openai(OpenAILine.model_validate(record), line)
-        return _parse_short(_ShortLine.model_validate(record), line)
-    except ValidationError as error:
-        fields = OpenAILine if error.title == OpenAILine.__name__ else _ShortLine
-        raise InvalidLineError(_first_problem(error, fields)) from None
-
-
-def line_sentence(error: Exception) -> str:
-    """Return an error's sentence for the record of a line: advice names fields of the line, otherwise flags."""
-    return flag_sentence(error, _FIELDS_IN_ADVICE)
-
-
-def find_request_id(record: object) -> str | None:
-    """Return the id of a line that may be invalid otherwise; None if it has none."""
-    if isinstance(record, Mapping):
-        custom_id, short_id = record.get("custom_id"), record.get("id")
-        if isinstance(custom_id, str):
-            return custom_id
-        if _is_id(short_id):
-            return str(short_id)
-    return None
-
-
-def _is_id(value: object) -> bool:
-    return isinstance(value, (str, int)) and not isinstance(value, bool)
-
-
 def _parse_openai(line: OpenAILine, number: int) -> BatchRequest:
     try:
         body: CompletionBody | ChatBody
@@ -325,34 +353,6 @@ def _parse_openai(line: OpenAILine, number: int) -> BatchRequest:
     )
 
 
-def _parse_short(line: _ShortLine, number: int) -> BatchRequest:
-    overrides = [
-        Override(name, name, getattr(line, name))
-        for name in ("seed", "max_tokens", "stop", "grammar")
-        if getattr(line, name) is not None
-    ]
-    if line.json_schema is not None:
-        overrides.append(Override("json_schema", "grammar", {"json_schema": line.json_schema}))
-    if line.logprobs_from != "model" and line.logprobs is None:
-        raise InvalidLineError("logprobs_from needs logprobs")
-    sets = line.set_ if isinstance(line.set_, list) else [f"{k}={json.dumps(v)}" for k, v in line.set_.items()]
-    return BatchRequest(
-        id=f"line-{number}" if line.id is None else str(line.id),
-        line=number,
-        prompt=line.prompt,
-        messages=None if line.messages is None else [message.template_message() for message in line.messages],
-        overrides=tuple(overrides),
-        preset=line.preset,
-        chain=line.chain,
-        sets=tuple(sets),
-        logprobs=line.logprobs,
-        logprobs_from=line.logprobs_from,
-        trace=line.trace,
-        chat_template=line.chat_template,
-        chat_template_kwargs=line.chat_template_kwargs,
-    )
-
-
 def _first_problem(error: ValidationError, fields: type[StrictModel], prefix: str = "") -> str:
     """What is wrong with the first wrong field, as one sentence that begins with the field's path.
 
@@ -379,8 +379,8 @@ def _unknown_field_hint(name: str, fields: type[StrictModel] | None) -> str:
     """The end of the sentence on an unknown field; ``fields``: the model that lacks it, None for an inner one."""
     names = [] if fields is None else [field.alias or key for key, field in fields.model_fields.items()]
     if fields is _ShortLine:
-        near = nearest_name(name, [*names, *SETTING_OF_FIELD])
-        setting = None if near in names else SETTING_OF_FIELD.get(near or name)
+        near = nearest_name(name, [*names, *_SETTING_OF_FIELD])
+        setting = None if near in names else _SETTING_OF_FIELD.get(near or name)
         if setting is not None:
             return f'; write "{setting}": …' if setting in names else f'; write "set": {{"{setting}": …}}'
         if near is None and (name in ChatBody.model_fields or name in CompletionBody.model_fields):

@@ -1,4 +1,8 @@
-"""Results that outlive the process, and whether a batch may be resumed."""
+"""Results that outlive the process, and whether a batch may be resumed.
+
+The settings that answers depend on in addition to their requests are in a file next to the results, so that
+``--resume`` does not mix answers of two models or of other flags unnoticed.
+"""
 
 from __future__ import annotations
 
@@ -18,63 +22,13 @@ from ...common.errors import LogitsmithError, problem_message, problem_sentence
 from ...common.files import AppendOnlyFile, InputTooLargeError, read_bounded, write_problem, write_whole_file
 from ...common.strict_json import json_problem, parse_strict_json
 
-_SYNC_EVERY_RESULTS, _SYNC_EVERY_SECONDS = 32, 1.0
-"""Results are forced to the disk in groups: a sync after each would cost more than a short answer."""
-
-_ANSWER_FIELDS = {"response", "text"}
-_REQUEST_ID = re.compile("[0-9a-f]{24}")
-_LINE_START = b'{"id": '
-"""How each line of a journal begins."""
-
 
 class JournalError(LogitsmithError):
     """Results that cannot be kept. The message says why, and what to do."""
 
 
-class _Failure(BaseModel):
-    """Why a line has no answer: what names the line."""
-
-    model_config = ConfigDict(strict=True)
-
-    line: int
-    digest: str
-
-
-class _Response(BaseModel):
-    """The field of OpenAI's response that tells the request."""
-
-    model_config = ConfigDict(strict=True)
-
-    request_id: str | None = None
-
-
-class _Result(BaseModel):
-    """The fields of a result that say what it belongs to, in either format."""
-
-    model_config = ConfigDict(strict=True)
-
-    error: _Failure | None
-    id: str | None = None
-    custom_id: str | None = None
-    request_id: str | None = None
-    response: _Response | None = None
-
-
-class ResultOwner(NamedTuple):
-    """What a result belongs to.
-
-    Attributes:
-        key: the request's id; for a failed line its number and digest.
-        request_id: what the result says of the text, the model and the flags that it was made with, see
-            `batch_id`; None: nothing, such as a result that another program wrote.
-    """
-
-    key: Hashable
-    request_id: str | None
-
-
 ExistingResults = dict[Hashable, str | None]
-"""The results from before the start: the ``request_id`` of each by its key, see `ResultOwner`."""
+"""The results from before the start: the ``request_id`` of each by its key, see `_ResultOwner`."""
 
 
 class ResultSink(Protocol):
@@ -107,34 +61,6 @@ def closed_at_end(results: ResultSink) -> Iterator[None]:
     results.close()
 
 
-def result_owner(record: Any, openai: bool) -> ResultOwner:
-    """Return what a result belongs to.
-
-    Raises ``ValueError`` for what is not a result, and for a result in the other format.
-    """
-    if not isinstance(record, dict) or "error" not in record or not _has_outcome(record):
-        raise ValueError("it has neither an answer nor an error")
-    if ("response" in record) != openai:
-        raise ValueError(f"it is in the other format; give --format {'jsonl' if openai else 'openai'}")
-    try:
-        result = _Result.model_validate(record)
-    except ValidationError as error:
-        problem = error.errors(include_url=False)[0]
-        message = problem_message(problem).removesuffix(" or instance of _Failure")
-        raise ValueError(problem_sentence(problem["loc"], message)) from None
-    if result.error is not None:
-        return ResultOwner((result.error.line, result.error.digest), None)
-    name = result.custom_id if openai else result.id
-    if name is None:
-        raise ValueError("it names no request")
-    request_id = result.response.request_id if openai and result.response else result.request_id
-    return ResultOwner(name, request_id if request_id and _REQUEST_ID.fullmatch(request_id) else None)
-
-
-def _has_outcome(record: dict[str, Any]) -> bool:
-    return bool(record["error"] or _ANSWER_FIELDS & record.keys())
-
-
 class StdoutSink:
     """Results on stdout, each written at once."""
 
@@ -150,6 +76,10 @@ class StdoutSink:
 
     def close(self) -> None:
         """Do nothing: stdout stays open."""
+
+
+_SYNC_EVERY_RESULTS, _SYNC_EVERY_SECONDS = 32, 1.0
+"""Results are forced to the disk in groups: a sync after each would cost more than a short answer."""
 
 
 class ResultJournal:
@@ -199,7 +129,7 @@ class ResultJournal:
             if not is_whole and _is_torn(line):
                 break
             try:
-                owner = result_owner(parse_strict_json(line), self._openai)
+                owner = _result_owner(parse_strict_json(line), self._openai)
             except ValueError as error:
                 raise JournalError(
                     f"{self._path}: line {number} cannot be resumed: it is not a result: {_line_problem(error)}; "
@@ -249,6 +179,10 @@ def _line_problem(error: ValueError) -> str:
     return str(error)
 
 
+_LINE_START = b'{"id": '
+"""How each line of a journal begins."""
+
+
 def _is_torn(line: bytes) -> bool:
     """True if a last line without a line end is the beginning of a result."""
     if not (line.startswith(_LINE_START) or _LINE_START.startswith(line)):
@@ -260,9 +194,81 @@ def _is_torn(line: bytes) -> bool:
     return False
 
 
+class _Failure(BaseModel):
+    """Why a line has no answer: what names the line."""
+
+    model_config = ConfigDict(strict=True)
+
+    line: int
+    digest: str
+
+
+class _Response(BaseModel):
+    """The field of OpenAI's response that tells the request."""
+
+    model_config = ConfigDict(strict=True)
+
+    request_id: str | None = None
+
+
+class _Result(BaseModel):
+    """The fields of a result that say what it belongs to, in either format."""
+
+    model_config = ConfigDict(strict=True)
+
+    error: _Failure | None
+    id: str | None = None
+    custom_id: str | None = None
+    request_id: str | None = None
+    response: _Response | None = None
+
+
+class _ResultOwner(NamedTuple):
+    """What a result belongs to.
+
+    Attributes:
+        key: the request's id; for a failed line its number and digest.
+        request_id: what the result says of the text, the model and the flags that it was made with, see
+            `batch_id`; None: nothing, such as a result that another program wrote.
+    """
+
+    key: Hashable
+    request_id: str | None
+
+
+_ANSWER_FIELDS = {"response", "text"}
+_REQUEST_ID = re.compile("[0-9a-f]{24}")
+
+
+def _result_owner(record: Any, openai: bool) -> _ResultOwner:
+    """Return what a result belongs to.
+
+    Raises ``ValueError`` for what is not a result, and for a result in the other format.
+    """
+    if (
+        not isinstance(record, dict)
+        or "error" not in record
+        or not (record["error"] or _ANSWER_FIELDS & record.keys())
+    ):
+        raise ValueError("it has neither an answer nor an error")
+    if ("response" in record) != openai:
+        raise ValueError(f"it is in the other format; give --format {'jsonl' if openai else 'openai'}")
+    try:
+        result = _Result.model_validate(record)
+    except ValidationError as error:
+        problem = error.errors(include_url=False)[0]
+        message = problem_message(problem).removesuffix(" or instance of _Failure")
+        raise ValueError(problem_sentence(problem["loc"], message)) from None
+    if result.error is not None:
+        return _ResultOwner((result.error.line, result.error.digest), None)
+    name = result.custom_id if openai else result.id
+    if name is None:
+        raise ValueError("it names no request")
+    request_id = result.response.request_id if openai and result.response else result.request_id
+    return _ResultOwner(name, request_id if request_id and _REQUEST_ID.fullmatch(request_id) else None)
+
+
 _SUFFIX = ".settings.json"
-_SHOWN_CHARACTERS = 40
-"""Longer values are not shown in a message."""
 _NAME = "name"
 """The key under which the name of the model stands: only for people, a file may be moved."""
 
@@ -285,7 +291,7 @@ def keep_settings(results: Path, settings: Mapping[str, Any], *, has_results: bo
         raise JournalError(
             f"{results} was made with {'; '.join(changed)}; give the same, or --force to go on with both"
         )
-    write_settings(path, settings)
+    _write_settings(path, settings)
 
 
 def settings_path(results: Path) -> Path:
@@ -317,7 +323,7 @@ def read_settings(path: Path) -> dict[str, Any] | None:
     return settings
 
 
-def write_settings(path: Path, settings: Mapping[str, Any]) -> None:
+def _write_settings(path: Path, settings: Mapping[str, Any]) -> None:
     """Write the settings, whole or not at all. Raises ``JournalError``."""
     text = json.dumps(settings, ensure_ascii=False, indent=1) + "\n"
     try:
@@ -336,6 +342,10 @@ def settings_differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> l
 
 def _without_parameters(settings: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in settings.items() if "." not in name}
+
+
+_SHOWN_CHARACTERS = 40
+"""Longer values are not shown in a message."""
 
 
 def _difference(name: str, before: Mapping[str, Any], now: Mapping[str, Any]) -> str:

@@ -1,4 +1,7 @@
-"""Lines of JSON, CSV or plain text, from files and slow pipes."""
+"""Lines of input: JSON objects that a person or a program wrote, or rows of a CSV file that fill a template.
+
+A pipe may deliver its lines slowly, so a thread reads them ahead.
+"""
 
 from __future__ import annotations
 
@@ -21,6 +24,36 @@ from ...common.strict_json import json_problem, parse_strict_json
 
 class InvalidLineError(LogitsmithError):
     """A line that cannot be used. The message says what is wrong with it."""
+
+
+@dataclass(frozen=True)
+class InputLine:
+    """A line of the input.
+
+    ``number`` counts from 1. ``content`` is the object, or what is wrong with the line. ``digest`` names the text
+    of the line: it changes when the text does.
+    """
+
+    number: int
+    content: dict[str, Any] | InvalidLineError
+    digest: str
+
+
+def read_input_lines(file: BinaryIO, template: PromptTemplate | None) -> Iterator[InputLine]:
+    """Read JSONL; with a template, CSV whose columns the template names."""
+    return read_json_lines(file) if template is None else read_csv_lines(file, template)
+
+
+def count_input_lines(file: BinaryIO, template: PromptTemplate | None) -> int:
+    """How many lines `read_input_lines` would yield."""
+    lines: Iterator[object] = number_lines(file) if template is None else read_csv_lines(file, template)
+    return sum(1 for _ in lines)
+
+
+def read_json_lines(file: BinaryIO) -> Iterator[InputLine]:
+    """Read one object a line; empty lines are skipped."""
+    for number, text in number_lines(file):
+        yield InputLine(number, _parse(text), _digest(text))
 
 
 def number_lines(file: IO[bytes]) -> Iterator[tuple[int, bytes]]:
@@ -52,130 +85,6 @@ def parse_object(line: bytes) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise InvalidLineError("it is not an object")
     return value
-
-
-_BRACES = re.compile(r"\{\{|\}\}|\{([^{}]*)\}|[{}]")
-
-
-class PromptTemplate:
-    """A text with ``{column}`` in it; ``{{`` and ``}}`` stand for braces.
-
-    Raises ``InvalidLineError`` for a lone brace, and for a text without a column.
-    """
-
-    def __init__(self, text: str) -> None:
-        self._text = text
-        fields = [match for match in _BRACES.finditer(text) if match[0] not in ("{{", "}}")]
-        if any(match[1] is None for match in fields):
-            raise InvalidLineError(f"{text!r} has a lone brace; write {{{{ or }}}} for one")
-        self.columns = [match[1] for match in fields]
-        if not self.columns:
-            raise InvalidLineError(f"{text!r} names no column, such as {{text}}")
-
-    def check(self, header: list[str]) -> None:
-        """Raise ``InvalidLineError`` unless the first row names each column of the template exactly once."""
-        if not header:
-            raise InvalidLineError("the file is empty; its first row names the columns")
-        missing = [column for column in self.columns if column not in header]
-        if missing:
-            known = ", ".join(map(repr, header))
-            raise InvalidLineError(f"there is no column {missing[0]!r}; the first row has: {known}")
-        duplicates = [name for name in header if header.count(name) > 1]
-        if duplicates:
-            raise InvalidLineError(f"two columns are named {duplicates[0]!r}")
-
-    def fill(self, values: dict[str, str]) -> str:
-        """Return the prompt of a row; ``values``: its fields by column."""
-        return _BRACES.sub(lambda match: match[0][0] if match[1] is None else values[match[1]], self._text)
-
-
-_WAIT_SECONDS = 0.1
-"""How long the batch waits for a line while it has nothing to do: short, so that Ctrl-C is seen soon."""
-_MAX_LINES_AHEAD = 1024
-"""Lines that are read before they are asked for; a longer pipe waits, so that memory does not grow with it."""
-
-Item = TypeVar("Item")
-
-
-@dataclass(frozen=True)
-class InputLine:
-    """A line of the input.
-
-    ``number`` counts from 1. ``content`` is the object, or what is wrong with the line. ``digest`` names the text
-    of the line: it changes when the text does.
-    """
-
-    number: int
-    content: dict[str, Any] | InvalidLineError
-    digest: str
-
-
-def read_input_lines(file: BinaryIO, template: PromptTemplate | None) -> Iterator[InputLine]:
-    """Read JSONL; with a template, CSV whose columns the template names."""
-    return read_json_lines(file) if template is None else read_csv_lines(file, template)
-
-
-def count_input_lines(file: BinaryIO, template: PromptTemplate | None) -> int:
-    """How many lines `read_input_lines` would yield."""
-    lines: Iterator[object] = number_lines(file) if template is None else read_csv_lines(file, template)
-    return sum(1 for _ in lines)
-
-
-class BackgroundItems(Generic[Item]):
-    """Items that a thread reads, for input that may come slowly. What reading raises, `next` raises."""
-
-    def __init__(self, items: Iterator[Item]) -> None:
-        self._queue: Queue[Item | _End] = Queue(_MAX_LINES_AHEAD)
-        Thread(target=self._read, args=(items,), daemon=True).start()
-
-    def _read(self, items: Iterator[Item]) -> None:
-        try:
-            for item in items:
-                self._queue.put(item)
-            self._queue.put(_End(None))
-        except BaseException as error:
-            self._queue.put(_End(error))
-
-    def next(self, wait: bool) -> Item | None:
-        """Return the next item, or None if none has come yet; ``wait`` allows it a moment to come.
-
-        Raises ``StopIteration`` at the end of the input.
-        """
-        try:
-            item = self._queue.get(timeout=_WAIT_SECONDS) if wait else self._queue.get_nowait()
-        except Empty:
-            return None
-        if isinstance(item, _End):
-            raise item.error or StopIteration
-        return item
-
-
-def as_they_come(
-    items: Iterable[Item] | BackgroundItems[Item], is_idle: Callable[[], bool]
-) -> Iterator[Item | None]:
-    """Yield items, and None where none has come yet; ``is_idle``: True if one may be waited for."""
-    if not isinstance(items, BackgroundItems):
-        yield from items
-        return
-    while True:
-        try:
-            item = items.next(wait=is_idle())
-        except StopIteration:
-            return
-        yield item
-
-
-@dataclass(frozen=True)
-class _End:
-    """The end of the input. ``error``: what ended it too early."""
-
-    error: BaseException | None
-
-
-def read_json_lines(file: BinaryIO) -> Iterator[InputLine]:
-    """Read one object a line; empty lines are skipped."""
-    for number, text in number_lines(file):
-        yield InputLine(number, _parse(text), _digest(text))
 
 
 def _parse(text: bytes) -> dict[str, Any] | InvalidLineError:
@@ -239,3 +148,98 @@ def _fill_template(
         return InvalidLineError("it is not UTF-8")
     request_id = next((values[name] for name in ("custom_id", "id") if values.get(name)), None)
     return {"prompt": prompt} if request_id is None else {"id": request_id, "prompt": prompt}
+
+
+_BRACES = re.compile(r"\{\{|\}\}|\{([^{}]*)\}|[{}]")
+
+
+class PromptTemplate:
+    """A text with ``{column}`` in it; ``{{`` and ``}}`` stand for braces.
+
+    Raises ``InvalidLineError`` for a lone brace, and for a text without a column.
+    """
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        fields = [match for match in _BRACES.finditer(text) if match[0] not in ("{{", "}}")]
+        if any(match[1] is None for match in fields):
+            raise InvalidLineError(f"{text!r} has a lone brace; write {{{{ or }}}} for one")
+        self.columns = [match[1] for match in fields]
+        if not self.columns:
+            raise InvalidLineError(f"{text!r} names no column, such as {{text}}")
+
+    def check(self, header: list[str]) -> None:
+        """Raise ``InvalidLineError`` unless the first row names each column of the template exactly once."""
+        if not header:
+            raise InvalidLineError("the file is empty; its first row names the columns")
+        missing = [column for column in self.columns if column not in header]
+        if missing:
+            known = ", ".join(map(repr, header))
+            raise InvalidLineError(f"there is no column {missing[0]!r}; the first row has: {known}")
+        duplicates = [name for name in header if header.count(name) > 1]
+        if duplicates:
+            raise InvalidLineError(f"two columns are named {duplicates[0]!r}")
+
+    def fill(self, values: dict[str, str]) -> str:
+        """Return the prompt of a row; ``values``: its fields by column."""
+        return _BRACES.sub(lambda match: match[0][0] if match[1] is None else values[match[1]], self._text)
+
+
+_Item = TypeVar("_Item")
+
+
+def as_they_come(
+    items: Iterable[_Item] | BackgroundItems[_Item], is_idle: Callable[[], bool]
+) -> Iterator[_Item | None]:
+    """Yield items, and None where none has come yet; ``is_idle``: True if one may be waited for."""
+    if not isinstance(items, BackgroundItems):
+        yield from items
+        return
+    while True:
+        try:
+            item = items.next(wait=is_idle())
+        except StopIteration:
+            return
+        yield item
+
+
+_WAIT_SECONDS = 0.1
+"""How long the batch waits for a line while it has nothing to do: short, so that Ctrl-C is seen soon."""
+_MAX_LINES_AHEAD = 1024
+"""Lines that are read before they are asked for; a longer pipe waits, so that memory does not grow with it."""
+
+
+class BackgroundItems(Generic[_Item]):
+    """Items that a thread reads, for input that may come slowly. What reading raises, `next` raises."""
+
+    def __init__(self, items: Iterator[_Item]) -> None:
+        self._queue: Queue[_Item | _End] = Queue(_MAX_LINES_AHEAD)
+        Thread(target=self._read, args=(items,), daemon=True).start()
+
+    def _read(self, items: Iterator[_Item]) -> None:
+        try:
+            for item in items:
+                self._queue.put(item)
+            self._queue.put(_End(None))
+        except BaseException as error:
+            self._queue.put(_End(error))
+
+    def next(self, wait: bool) -> _Item | None:
+        """Return the next item, or None if none has come yet; ``wait`` allows it a moment to come.
+
+        Raises ``StopIteration`` at the end of the input.
+        """
+        try:
+            item = self._queue.get(timeout=_WAIT_SECONDS) if wait else self._queue.get_nowait()
+        except Empty:
+            return None
+        if isinstance(item, _End):
+            raise item.error or StopIteration
+        return item
+
+
+@dataclass(frozen=True)
+class _End:
+    """The end of the input. ``error``: what ended it too early."""
+
+    error: BaseException | None

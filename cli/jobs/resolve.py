@@ -1,4 +1,8 @@
-"""From a line of a batch to the request that is generated."""
+"""From a line of a batch to the request that is generated.
+
+The line, the flags and the presets say all that a request asks for, without a model; a model then builds the
+engine's request. On a cluster the driver does the first, and a worker the second.
+"""
 
 from __future__ import annotations
 
@@ -49,14 +53,6 @@ class BatchDefaults:
 
 
 @dataclass(frozen=True)
-class TemplateChoice:
-    """A chat template that a line or the flags choose; see `open_chat_template`."""
-
-    source: str | None
-    variables: Mapping[str, Any] | None
-
-
-@dataclass(frozen=True)
 class ResolvedRequest:
     """A request with all that it asks for. Nothing in it belongs to a model or a process.
 
@@ -91,6 +87,14 @@ class ResolvedRequest:
     completes_sentence: bool
     logprobs: LogprobRequest
     trace: int | None
+
+
+@dataclass(frozen=True)
+class TemplateChoice:
+    """A chat template that a line or the flags choose; see `open_chat_template`."""
+
+    source: str | None
+    variables: Mapping[str, Any] | None
 
 
 class RequestResolver:
@@ -128,7 +132,7 @@ class RequestResolver:
             chat=defaults.chat,
             template=self._chat_template(request),
             steps=settings.steps,
-            seed=derive_seed(defaults.base_seed, request.id) if seed is None else seed,
+            seed=_derive_seed(defaults.base_seed, request.id) if seed is None else seed,
             grammar=grammar,
             stop=settings.stop.value,
             max_tokens=settings.token_limit,
@@ -195,7 +199,7 @@ def batch_grammar(value: str | Mapping[str, Any], *, is_lenient: bool) -> str | 
     return {"schema_lenient": True, **table} if is_lenient and is_schema else value
 
 
-def derive_seed(base_seed: int, request_id: str) -> int:
+def _derive_seed(base_seed: int, request_id: str) -> int:
     """Return the seed of a line without one: 32 bits of a hash, so that an id always gets the same seed."""
     return int.from_bytes(sha256(f"{base_seed}:{request_id}".encode()).digest()[:4], "little")
 
@@ -250,10 +254,6 @@ class RequestBuilder:
             note(sentence)
 
 
-_LEFT_OUT = frozenset({"fingerprint", "threads"})
-"""Of a model's identity: what stands under another name, and what is left to each machine."""
-
-
 @dataclass(frozen=True)
 class ModelDescription:
     """What has to be known of a model before its requests are read.
@@ -269,6 +269,10 @@ class ModelDescription:
 def describe_model(model: Model) -> ModelDescription:
     """Return what has to be known of a loaded model. Raises ``ModelError``."""
     return ModelDescription(model.name, model.identity(), model.metadata)
+
+
+_LEFT_OUT = frozenset({"fingerprint", "threads"})
+"""Of a model's identity: what stands under another name, and what is left to each machine."""
 
 
 def batch_settings(

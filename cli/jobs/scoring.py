@@ -1,4 +1,4 @@
-"""Scores texts and choices, from arguments or line by line."""
+"""What `gen score` computes: the tokens of a text, the choices after a prompt, and files of both, line by line."""
 
 from __future__ import annotations
 
@@ -180,35 +180,6 @@ def count_lines(path: Path) -> int | None:
         return sum(1 for _ in number_lines(file))
 
 
-def stride_problem(stride: int | None, model: Model) -> str | None:
-    """What is wrong with a stride that is not less than the context; None: nothing."""
-    length = model.context.length
-    if stride is None or stride < length:
-        return None
-    return f"--stride: {stride:,} is not less than the context of {length:,} tokens, see -c"
-
-
-def failed_line(line: bytes, number: int, message: str, code: str = "invalid_request") -> str:
-    """Return the record of a line that has no score, as JSON.
-
-    Args:
-        line: the line.
-        number: its number in the file, from 1.
-        message: why it has no score.
-        code: the kind of the failure.
-    """
-    from ...common.strict_json import encode_json
-    from ...logprobs.scores import failed_score
-
-    try:
-        name = parse_object(line).get("id")
-    except InvalidLineError:
-        name = None
-    if not isinstance(name, (str, int)) or isinstance(name, bool):
-        name = None
-    return encode_json(failed_score(message, number, name, code))
-
-
 def scored_line(
     model: Model,
     line: bytes,
@@ -264,6 +235,13 @@ def _score(
     return {"logprobs_from": "model"} | scores
 
 
+def _get_text(record: dict[str, Any], key: str) -> str:
+    text = record.get(key)
+    if not isinstance(text, str):
+        raise InvalidLineError(f'there is no "{key}"' if text is None else f'"{key}" is not a text')
+    return text
+
+
 def _counter(progress: Callable[[int], None]) -> Callable[[], bool]:
     """Return an ``is_interrupted`` that counts: unlike the progress of scores, it is called for overlaps, too."""
 
@@ -286,8 +264,30 @@ def _steps(progress: Callable[[int], None]) -> Callable[[int, int], None]:
     return tell
 
 
-def _get_text(record: dict[str, Any], key: str) -> str:
-    text = record.get(key)
-    if not isinstance(text, str):
-        raise InvalidLineError(f'there is no "{key}"' if text is None else f'"{key}" is not a text')
-    return text
+def failed_line(line: bytes, number: int, message: str, code: str = "invalid_request") -> str:
+    """Return the record of a line that has no score, as JSON.
+
+    Args:
+        line: the line.
+        number: its number in the file, from 1.
+        message: why it has no score.
+        code: the kind of the failure.
+    """
+    from ...common.strict_json import encode_json
+    from ...logprobs.scores import failed_score
+
+    try:
+        name = parse_object(line).get("id")
+    except InvalidLineError:
+        name = None
+    if not isinstance(name, (str, int)) or isinstance(name, bool):
+        name = None
+    return encode_json(failed_score(message, number, name, code))
+
+
+def stride_problem(stride: int | None, model: Model) -> str | None:
+    """What is wrong with a stride that is not less than the context; None: nothing."""
+    length = model.context.length
+    if stride is None or stride < length:
+        return None
+    return f"--stride: {stride:,} is not less than the context of {length:,} tokens, see -c"

@@ -1,4 +1,7 @@
-"""Presets, grammars and chains by their names or files."""
+"""Presets, grammars, chat templates and chains by their names or files.
+
+What the import of another tool's file could not carry over is reported on stderr.
+"""
 
 from __future__ import annotations
 
@@ -17,23 +20,8 @@ from ..messages import note
 if TYPE_CHECKING:
     from ...grammars.spec import GrammarSpec
     from ...presets.foreign.draft import Imported, MissingSectionError
-    from ...presets.foreign.formats import LoadedPreset
     from ...presets.preset import Preset
     from ...samplers.chain import StepSpec
-
-_GGUF = b"GGUF"
-_TOOLS = {
-    "webui": "a preset of text-generation-webui",
-    "sillytavern": "a preset of SillyTavern (text completion)",
-    "koboldai": "a preset of KoboldAI",
-    "koboldcpp": "a preset of KoboldCpp",
-    "huggingface": "a generation_config.json of Hugging Face",
-    "ollama": "a Modelfile of Ollama",
-    "tabbyapi": "sampler overrides of TabbyAPI",
-    "llama.cpp": "settings of llama.cpp",
-    "lmstudio": "a preset of LM Studio",
-}
-"""What a file of each format is called."""
 
 
 def open_preset(name: str, *, is_quiet: bool = False) -> Preset:
@@ -51,7 +39,7 @@ def open_preset(name: str, *, is_quiet: bool = False) -> Preset:
     if not names_file(name):
         return load_preset(name)
     from ...presets.errors import PresetError
-    from ...presets.foreign.formats import LoadedPreset
+    from ...presets.foreign.formats import LoadedPreset, load_any_preset
 
     file, section = split_section(name)
     if _is_gguf(Path(file)):
@@ -60,7 +48,8 @@ def open_preset(name: str, *, is_quiet: bool = False) -> Preset:
         imported = _import_gguf(Path(file))
         loaded = LoadedPreset(imported.preset, "llama.cpp", tuple(imported.reported))
     else:
-        loaded = _load(name, file)
+        with _errors_that_help(file):
+            loaded = load_any_preset(name)
     if loaded.format is not None and not is_quiet:
         _report_import(name, loaded.format, loaded.reported)
     return loaded.preset
@@ -130,46 +119,7 @@ def import_file(path: Path, format_name: str | None, section: str | None) -> Imp
     return imported
 
 
-def report(sentences: Iterable[str]) -> None:
-    """Print a note for each thing that could not be carried over."""
-    for sentence in sentences:
-        note(sentence)
-
-
-def _report_import(name: str, format_name: str, sentences: Iterable[str]) -> None:
-    note(f"{name}: read as {_TOOLS[format_name]}")
-    report(sentences)
-
-
-def list_sections(error: MissingSectionError, usage: str) -> str:
-    """Return a message that lists the presets of a file, each on a line: there may be a hundred.
-
-    ``usage`` shows how one of them is chosen.
-    """
-    names = "".join(f"\n  {name}" for name in error.names)
-    return f"{error.origin}: the file holds {len(error.names)} presets; choose one by {usage}:{names}"
-
-
-def _load(name: str, file: str) -> LoadedPreset:
-    from ...presets.foreign.formats import load_any_preset
-
-    with _errors_that_help(file):
-        return load_any_preset(name)
-
-
-@contextmanager
-def _errors_that_help(file: str) -> Iterator[None]:
-    """Name in an error the command that says what the file alone does not."""
-    from ...presets.errors import PresetError
-    from ...presets.foreign.draft import MissingSectionError
-    from ...presets.foreign.formats import AmbiguousFormatError
-
-    try:
-        yield
-    except MissingSectionError as error:
-        raise PresetError(list_sections(error, f"-P {shlex.quote(f'{file}#NAME')}")) from None
-    except AmbiguousFormatError as error:
-        raise PresetError(f"{error}: gen presets import {shlex.quote(file)} --from FORMAT --save NAME") from None
+_GGUF = b"GGUF"
 
 
 def _is_gguf(path: Path) -> bool:
@@ -192,6 +142,55 @@ def _import_gguf(path: Path) -> Imported:
     if imported is None:
         raise PresetError(f"{path}: this model names no sampling settings (general.sampling.*)")
     return imported
+
+
+_TOOLS = {
+    "webui": "a preset of text-generation-webui",
+    "sillytavern": "a preset of SillyTavern (text completion)",
+    "koboldai": "a preset of KoboldAI",
+    "koboldcpp": "a preset of KoboldCpp",
+    "huggingface": "a generation_config.json of Hugging Face",
+    "ollama": "a Modelfile of Ollama",
+    "tabbyapi": "sampler overrides of TabbyAPI",
+    "llama.cpp": "settings of llama.cpp",
+    "lmstudio": "a preset of LM Studio",
+}
+"""What a file of each format is called."""
+
+
+def _report_import(name: str, format_name: str, sentences: Iterable[str]) -> None:
+    note(f"{name}: read as {_TOOLS[format_name]}")
+    report(sentences)
+
+
+def report(sentences: Iterable[str]) -> None:
+    """Print a note for each thing that could not be carried over."""
+    for sentence in sentences:
+        note(sentence)
+
+
+@contextmanager
+def _errors_that_help(file: str) -> Iterator[None]:
+    """Name in an error the command that says what the file alone does not."""
+    from ...presets.errors import PresetError
+    from ...presets.foreign.draft import MissingSectionError
+    from ...presets.foreign.formats import AmbiguousFormatError
+
+    try:
+        yield
+    except MissingSectionError as error:
+        raise PresetError(list_sections(error, f"-P {shlex.quote(f'{file}#NAME')}")) from None
+    except AmbiguousFormatError as error:
+        raise PresetError(f"{error}: gen presets import {shlex.quote(file)} --from FORMAT --save NAME") from None
+
+
+def list_sections(error: MissingSectionError, usage: str) -> str:
+    """Return a message that lists the presets of a file, each on a line: there may be a hundred.
+
+    ``usage`` shows how one of them is chosen.
+    """
+    names = "".join(f"\n  {name}" for name in error.names)
+    return f"{error.origin}: the file holds {len(error.names)} presets; choose one by {usage}:{names}"
 
 
 def grammar_folders() -> list[tuple[str, Path]]:
@@ -226,26 +225,6 @@ def find_grammar_source(name: str, root: str = "root", *, is_lenient: bool = Fal
     return resolve_grammar({"name": name, "root": root}, grammar_folders())
 
 
-def report_left_out(spec: GrammarSpec) -> None:
-    """Print a note of what is left out of a JSON Schema, if anything is."""
-    if spec.left_out:
-        note(f"left out of the JSON Schema: {', '.join(spec.left_out)}")
-
-
-def report_schema(spec: GrammarSpec) -> None:
-    """Print notes of what is left out of a JSON Schema, and of keys that it allows without a name."""
-    report_left_out(spec)
-    _hint_at_open_object(spec)
-
-
-def _hint_at_open_object(spec: GrammarSpec) -> None:
-    """Few people mean a schema that allows keys which it does not name."""
-    pointer = spec.open_object
-    if pointer is not None:
-        place = f" at {pointer}" if pointer else ""
-        note(f'the JSON Schema allows other keys too{place}; "additionalProperties": false forbids them')
-
-
 def check_grammar(preset: Preset) -> None:
     """Raise ``GrammarError`` for a preset whose grammar is wrong."""
     from ...grammars.errors import GrammarError
@@ -257,6 +236,51 @@ def check_grammar(preset: Preset) -> None:
         resolve_grammar(value, grammar_folders(), preset_folder(preset)).check()
     except GrammarError as error:
         raise error.within(preset.origin) from None
+
+
+def report_schema(spec: GrammarSpec) -> None:
+    """Print notes of what is left out of a JSON Schema, and of keys that it allows without a name."""
+    report_left_out(spec)
+    pointer = spec.open_object
+    if pointer is not None:  # few people mean a schema that allows keys which it does not name
+        place = f" at {pointer}" if pointer else ""
+        note(f'the JSON Schema allows other keys too{place}; "additionalProperties": false forbids them')
+
+
+def report_left_out(spec: GrammarSpec) -> None:
+    """Print a note of what is left out of a JSON Schema, if anything is."""
+    if spec.left_out:
+        note(f"left out of the JSON Schema: {', '.join(spec.left_out)}")
+
+
+_MAX_BYTES = 1_000_000
+"""More than the engine compiles: its message names the length that is allowed."""
+
+
+def chat_template_source(text: str, *, is_name_meant: bool = True) -> str:
+    """Return a template for `open_chat_template`: a name, or Jinja, which is read if the text names a file.
+
+    ``is_name_meant``: whether the error for a missing file says that llama.cpp has no such template, either.
+    Raises ``ModelError`` for a text that is none of these.
+    """
+    from ...common.files import TextFileError, read_text_file
+    from ...common.text import nearest_name
+    from ...engine.templates import builtin_chat_templates, is_chat_template
+    from ...models.errors import ModelError
+
+    if is_chat_template(text):
+        return text
+    try:
+        source = read_text_file(Path(text), _MAX_BYTES)
+    except TextFileError as error:
+        hint = ""
+        if is_name_meant and not os.path.lexists(text):
+            near = nearest_name(text, builtin_chat_templates())
+            hint = f"; did you mean {near}?" if near else "; llama.cpp has no template of that name"
+        raise ModelError(f"{text}: {error}{hint}") from None
+    if not is_chat_template(source):
+        raise ModelError(f"{text}: this is no chat template: there is no Jinja in it")
+    return source
 
 
 @dataclass(frozen=True)
@@ -289,33 +313,3 @@ def named_chain(text: str, metadata: Mapping[str, str] | None) -> NamedChain:
     except PresetError as error:
         message = str(error).removeprefix("--chain: ")
         raise UsageError(f"--against {text!r}: no preset, and no chain: {message}") from None
-
-
-def chat_template_source(text: str, *, is_name_meant: bool = True) -> str:
-    """Return a template for `open_chat_template`: a name, or Jinja, which is read if the text names a file.
-
-    ``is_name_meant``: whether the error for a missing file says that llama.cpp has no such template, either.
-    Raises ``ModelError`` for a text that is none of these.
-    """
-    from ...common.files import TextFileError, read_text_file
-    from ...common.text import nearest_name
-    from ...engine.templates import builtin_chat_templates, is_chat_template
-    from ...models.errors import ModelError
-
-    if is_chat_template(text):
-        return text
-    try:
-        source = read_text_file(Path(text), _MAX_BYTES)
-    except TextFileError as error:
-        hint = ""
-        if is_name_meant and not os.path.lexists(text):
-            near = nearest_name(text, builtin_chat_templates())
-            hint = f"; did you mean {near}?" if near else "; llama.cpp has no template of that name"
-        raise ModelError(f"{text}: {error}{hint}") from None
-    if not is_chat_template(source):
-        raise ModelError(f"{text}: this is no chat template: there is no Jinja in it")
-    return source
-
-
-_MAX_BYTES = 1_000_000
-"""More than the engine compiles: its message names the length that is allowed."""

@@ -1,4 +1,8 @@
-"""The services that a cluster runs for batches and scores."""
+"""Batches and scores on a cluster: what this process does, and what each worker runs.
+
+Only this process writes. Scores are printed in the order of the file, as on one machine. A worker may join only if
+it computes what the others compute.
+"""
 
 from __future__ import annotations
 
@@ -40,150 +44,59 @@ from .resolve import ModelDescription, RequestBuilder, describe_model
 from .scoring import count_lines, failed_line, scored_line, stride_problem
 
 
-class Admission:
-    """Compares each worker with this machine's versions, and with the first worker's model and kernels.
+def answer_on_cluster(parts: BatchParts, interrupt: Interrupt) -> None:
+    """Answer all requests that have no result yet. Raises ``ClusterError``, ``ModelError``, ``JournalError``."""
+    options = parts.options
+    spec = model_for_workers(find_model(options.model, interrupt), options.cluster)
+    parallel = options.parallel or default_slots(spec.arguments["threads"])
+    service = BatchServiceSpec(spec, parallel, options.deterministic, options.format.value)
+    layout = WorkerLayout(options.cluster, spec, parallel, shard_size=parallel)
+    with model_workers(layout, service, Admission(options.deterministic)) as run:
+        ClusterBatch(parts, run, interrupt).answer()
+
+
+class ClusterBatch:
+    """A batch that runs on a cluster.
 
     Args:
-        needs_same_kernels: refuse a worker whose processor computes other logits than the first one's.
+        parts: what it is made of.
+        run: its workers.
+        interrupt: Ctrl-C, after which no further request is begun.
     """
 
-    def __init__(self, needs_same_kernels: bool) -> None:
-        self._needs_same_kernels = needs_same_kernels
-        self._first: dict[str, Any] | None = None
-        self.has_other_kernels = False
+    def __init__(self, parts: BatchParts, run: ClusterRun, interrupt: Interrupt) -> None:
+        self._parts, self._run, self._interrupt = parts, run, interrupt
+        self._writer: ResultWriter = parts.writer
+        self._pending: dict[str, AcceptedRequest] = {}
 
-    def __call__(self, facts: dict[str, Any]) -> str | None:
-        """Return why a worker may not join; None if it may."""
-        for name, here in versions().items():
-            there = facts["versions"].get(name)
-            if there != here:
-                return f"it has {name} {there}, and this machine has {here}; install the same there"
-        if self._first is None:
-            self._first = facts
-            return None
-        if facts["model"].identity != self._first["model"].identity:
-            return "its file of the model is another one, or it computes with other settings"
-        if facts["kernels"] == self._first["kernels"]:
-            return None
-        if self._needs_same_kernels:
-            first, this = self._first["worker"]["cpu"], facts["worker"]["cpu"]
-            return (
-                f"--deterministic: its processor ({this}) computes other logits than the first worker's ({first})"
-            )
-        self.has_other_kernels = True
-        return None
+    def answer(self) -> None:
+        """Answer all requests that have no result yet, see `answer_on_cluster`."""
+        parts, run = self._parts, self._run
+        model = wait_for_model(run, self._interrupt)
+        intake = parts.make_intake(model)
+        should_stop = stop_of(self._interrupt)
+        with parts.lines() as lines, show_cluster_progress(parts.progress, run, parts.options) as display:
+            accepted = intake.accepted(lines, is_idle=lambda: not self._pending)
+            for result in run.results(self._tasks(accepted), should_stop):
+                if result is not None:
+                    self._keep(result)
+                display.refresh()
+        if not self._interrupt.requested:
+            parts.report_unmatched(intake)
 
+    def _tasks(self, accepted: Iterator[AcceptedRequest | None]) -> Iterator[Task | None]:
+        for request in accepted:
+            if request is not None:
+                self._pending[request.id] = request
+            yield None if request is None else Task(request.id, request)
 
-_DEFAULT_CPUS = 2
-
-
-@dataclass(frozen=True)
-class WorkerLayout:
-    """How the workers of a run are laid out.
-
-    Attributes: ``options``: the flags; ``model``: as a worker loads it; ``sequences``: how many it decodes at a
-    time; ``shard_size``: how many tasks it gets at once.
-    """
-
-    options: ClusterOptions
-    model: ModelSpec
-    sequences: int
-    shard_size: int
-
-    @property
-    def needs(self) -> WorkerNeeds:
-        """What a worker takes of its node. Raises ``ModelError``."""
-        threads: int = self.model.arguments["threads"]
-        memory = estimate_memory(self.model.path, self.sequences, self.model.arguments["n_ctx"])
-        return WorkerNeeds(self.options.worker_cpus or threads, self.options.worker_gpus, memory)
-
-
-def model_for_workers(spec: ModelSpec, options: ClusterOptions) -> ModelSpec:
-    """Return the model as a worker loads it: by whole paths, with a worker's threads, and mapped.
-
-    The workers of one machine share the memory of a file that is mapped.
-    Links are not followed: a model is called by the name of its link, and the parts of one that is split are found
-    beside it.
-    """
-    threads = spec.arguments["threads"] or options.worker_cpus or min(_DEFAULT_CPUS, physical_cores())
-    lora = [(str(Path(file).absolute()), scale) for file, scale in spec.arguments["lora"]]
-    is_mapped = spec.arguments.get("mmap") is not False
-    arguments = {**spec.arguments, "threads": threads, "lora": lora, "mmap": is_mapped}
-    return replace(spec, path=first_part(spec.path.absolute()), arguments=arguments)
-
-
-@contextmanager
-def model_workers(layout: WorkerLayout, service: ServiceFactory, admission: Admission) -> Iterator[ClusterRun]:
-    """Connect to the cluster, and start workers, while inside.
-
-    Raises ``ClusterError``, ``ModelError``.
-
-    Args:
-        layout: how they are laid out.
-        service: makes the service of each.
-        admission: says which of them may join.
-    """
-    flags = layout.options
-    options = ClusterRunOptions(flags.workers, layout.needs, layout.shard_size, flags.stall_seconds)
-    with connected(flags.address) as watch:
-        run = ClusterRun(options, ServicePlan(service, layout.model.files), admission, note, watch)
-        try:
-            yield run
-        except ModelError as error:
-            raise with_origin(error, layout.model.origin) from None
-        finally:
-            run.close()
-    if admission.has_other_kernels:
-        note("the workers' processors compute logits that differ in the last bits")
-
-
-def wait_for_model(run: ClusterRun, interrupt: Interrupt) -> ModelDescription:
-    """Wait until a worker has loaded the model, and knows it."""
-    while True:
-        facts = run.wait_for_worker()
-        interrupt.raise_if_requested()
-        if facts is not None:
-            model: ModelDescription = facts["model"]
-            return model
-
-
-def worker_facts(model: Model) -> dict[str, Any]:
-    """What a worker tells the driver: its model, what it computes with, and versions. Raises ``ModelError``."""
-    return {
-        "model": describe_model(model),
-        "kernels": model.kernel_digest(),
-        "worker": worker_description(model),
-        "versions": versions(),
-    }
-
-
-def worker_description(model: Model) -> dict[str, Any]:
-    """What results say of the worker that computed them."""
-    build = llama_cpp_build()
-    return {
-        "cpu": machine()["cpu"],
-        "build": f"llama-cpp-python {build.binding_version}, {build.system_info}",
-        "threads": model.threads,
-    }
-
-
-@dataclass(frozen=True)
-class AnswerLine:
-    """An answer, as the line of the journal.
-
-    Attributes: ``line``: JSON; ``exactness``: what holds for it, in words.
-    """
-
-    line: str
-    exactness: str
-
-
-@dataclass(frozen=True)
-class Failure:
-    """Why a request was not answered. ``code``: the kind; ``message``: a sentence."""
-
-    code: str
-    message: str
+    def _keep(self, result: TaskResult) -> None:
+        request, content = self._pending.pop(result.key), result.content
+        if isinstance(content, AnswerLine):
+            self._writer.answer_line(content.line, content.exactness)
+            return
+        failure = content or Failure("worker_died", "every worker died that computed this request")
+        self._writer.failure(request.id, request.line, request.digest, failure.code, failure.message)
 
 
 @dataclass(frozen=True)
@@ -248,129 +161,23 @@ class BatchService:
                 answer(TaskResult(task.key, Failure("generation_failed", line_sentence(outcome.error)), True))
 
 
-def answer_on_cluster(parts: BatchParts, interrupt: Interrupt) -> None:
-    """Answer all requests that have no result yet. Raises ``ClusterError``, ``ModelError``, ``JournalError``."""
-    options = parts.options
-    spec = model_for_workers(find_model(options.model, interrupt), options.cluster)
-    parallel = options.parallel or default_slots(spec.arguments["threads"])
-    service = BatchServiceSpec(spec, parallel, options.deterministic, options.format.value)
-    layout = WorkerLayout(options.cluster, spec, parallel, shard_size=parallel)
-    with model_workers(layout, service, Admission(options.deterministic)) as run:
-        ClusterBatch(parts, run, interrupt).answer()
+@dataclass(frozen=True)
+class AnswerLine:
+    """An answer, as the line of the journal.
 
-
-class ClusterBatch:
-    """A batch that runs on a cluster.
-
-    Args:
-        parts: what it is made of.
-        run: its workers.
-        interrupt: Ctrl-C, after which no further request is begun.
+    Attributes: ``line``: JSON; ``exactness``: what holds for it, in words.
     """
 
-    def __init__(self, parts: BatchParts, run: ClusterRun, interrupt: Interrupt) -> None:
-        self._parts, self._run, self._interrupt = parts, run, interrupt
-        self._writer: ResultWriter = parts.writer
-        self._pending: dict[str, AcceptedRequest] = {}
-
-    def answer(self) -> None:
-        """Answer all requests that have no result yet, see `answer_on_cluster`."""
-        parts, run = self._parts, self._run
-        model = wait_for_model(run, self._interrupt)
-        intake = parts.make_intake(model)
-        should_stop = stop_of(self._interrupt)
-        with parts.lines() as lines, show_cluster_progress(parts.progress, run, parts.options) as display:
-            accepted = intake.accepted(lines, is_idle=lambda: not self._pending)
-            for result in run.results(self._tasks(accepted), should_stop):
-                if result is not None:
-                    self._keep(result)
-                display.refresh()
-        if not self._interrupt.requested:
-            parts.report_unmatched(intake)
-
-    def _tasks(self, accepted: Iterator[AcceptedRequest | None]) -> Iterator[Task | None]:
-        for request in accepted:
-            if request is not None:
-                self._pending[request.id] = request
-            yield None if request is None else Task(request.id, request)
-
-    def _keep(self, result: TaskResult) -> None:
-        request, content = self._pending.pop(result.key), result.content
-        if isinstance(content, AnswerLine):
-            self._writer.answer_line(content.line, content.exactness)
-            return
-        failure = content or Failure("worker_died", "every worker died that computed this request")
-        self._writer.failure(request.id, request.line, request.digest, failure.code, failure.message)
+    line: str
+    exactness: str
 
 
 @dataclass(frozen=True)
-class NumberedLine:
-    """A line to score; ``number``: in its file, from 1."""
+class Failure:
+    """Why a request was not answered. ``code``: the kind; ``message``: a sentence."""
 
-    number: int
-    text: bytes
-
-
-@dataclass(frozen=True)
-class LineScore:
-    """The outcome of a line.
-
-    Attributes:
-        output: the line with its scores, or with its error, as JSON.
-        problem: why the line has no score; None if it has one.
-    """
-
-    output: str
-    problem: str | None = None
-
-
-@dataclass(frozen=True)
-class ScoreServiceSpec:
-    """Makes the service in a worker's process. ``stride`` and ``is_strict``: see `score_lines`."""
-
-    model: ModelSpec
-    stride: int | None
-    is_strict: bool = False
-
-    def __call__(self, find_file: FindFile) -> ScoreService:
-        """Load the model. Raises ``ModelError``, ``WrongStrideError``."""
-        return ScoreService(replace(self, model=self.model.relocated(find_file)))
-
-
-class WrongStrideError(LogitsmithError):
-    """A ``--stride`` that the model's context is too short for: only who has loaded the model knows that."""
-
-    exit_code = BAD_USAGE
-
-
-class ScoreService:
-    """A model that scores lines, one after the other."""
-
-    def __init__(self, spec: ScoreServiceSpec) -> None:
-        self._model, self._stride, self._is_strict = spec.model.load(), spec.stride, spec.is_strict
-        problem = stride_problem(self._stride, self._model)
-        if problem is not None:
-            raise WrongStrideError(problem)
-
-    def facts(self) -> dict[str, Any]:
-        """The model, what it computes with, and versions."""
-        return worker_facts(self._model)
-
-    def serve(
-        self, tasks: Iterable[Task | None], answer: Callable[[TaskResult], None], progress: Callable[[int], None]
-    ) -> None:
-        """Score lines as they come, see `Service`. A unit of progress is a token that was read."""
-        for task in tasks:
-            if task is None:
-                continue
-            line: NumberedLine = task.content
-            try:
-                output = scored_line(self._model, line.text, line.number, self._stride, progress, self._is_strict)
-                score = LineScore(output)
-            except (ModelError, InvalidLineError) as error:
-                problem = flag_sentence(error)
-                score = LineScore(failed_line(line.text, line.number, problem), problem)
-            answer(TaskResult(task.key, score, score.problem is not None))
+    code: str
+    message: str
 
 
 _SHARD_SIZE = 16
@@ -440,3 +247,200 @@ class _LineTasks:
         while (first := next(iter(self._texts), None)) in self._waiting:
             del self._texts[first]
             yield first, self._waiting.pop(first)
+
+
+@dataclass(frozen=True)
+class ScoreServiceSpec:
+    """Makes the service in a worker's process. ``stride`` and ``is_strict``: see `score_lines`."""
+
+    model: ModelSpec
+    stride: int | None
+    is_strict: bool = False
+
+    def __call__(self, find_file: FindFile) -> ScoreService:
+        """Load the model. Raises ``ModelError``, ``WrongStrideError``."""
+        return ScoreService(replace(self, model=self.model.relocated(find_file)))
+
+
+class ScoreService:
+    """A model that scores lines, one after the other."""
+
+    def __init__(self, spec: ScoreServiceSpec) -> None:
+        self._model, self._stride, self._is_strict = spec.model.load(), spec.stride, spec.is_strict
+        problem = stride_problem(self._stride, self._model)
+        if problem is not None:
+            raise WrongStrideError(problem)
+
+    def facts(self) -> dict[str, Any]:
+        """The model, what it computes with, and versions."""
+        return worker_facts(self._model)
+
+    def serve(
+        self, tasks: Iterable[Task | None], answer: Callable[[TaskResult], None], progress: Callable[[int], None]
+    ) -> None:
+        """Score lines as they come, see `Service`. A unit of progress is a token that was read."""
+        for task in tasks:
+            if task is None:
+                continue
+            line: NumberedLine = task.content
+            try:
+                output = scored_line(self._model, line.text, line.number, self._stride, progress, self._is_strict)
+                score = LineScore(output)
+            except (ModelError, InvalidLineError) as error:
+                problem = flag_sentence(error)
+                score = LineScore(failed_line(line.text, line.number, problem), problem)
+            answer(TaskResult(task.key, score, score.problem is not None))
+
+
+class WrongStrideError(LogitsmithError):
+    """A ``--stride`` that the model's context is too short for: only who has loaded the model knows that."""
+
+    exit_code = BAD_USAGE
+
+
+@dataclass(frozen=True)
+class NumberedLine:
+    """A line to score; ``number``: in its file, from 1."""
+
+    number: int
+    text: bytes
+
+
+@dataclass(frozen=True)
+class LineScore:
+    """The outcome of a line.
+
+    Attributes:
+        output: the line with its scores, or with its error, as JSON.
+        problem: why the line has no score; None if it has one.
+    """
+
+    output: str
+    problem: str | None = None
+
+
+@dataclass(frozen=True)
+class WorkerLayout:
+    """How the workers of a run are laid out.
+
+    Attributes: ``options``: the flags; ``model``: as a worker loads it; ``sequences``: how many it decodes at a
+    time; ``shard_size``: how many tasks it gets at once.
+    """
+
+    options: ClusterOptions
+    model: ModelSpec
+    sequences: int
+    shard_size: int
+
+    @property
+    def needs(self) -> WorkerNeeds:
+        """What a worker takes of its node. Raises ``ModelError``."""
+        threads: int = self.model.arguments["threads"]
+        memory = estimate_memory(self.model.path, self.sequences, self.model.arguments["n_ctx"])
+        return WorkerNeeds(self.options.worker_cpus or threads, self.options.worker_gpus, memory)
+
+
+_DEFAULT_CPUS = 2
+
+
+def model_for_workers(spec: ModelSpec, options: ClusterOptions) -> ModelSpec:
+    """Return the model as a worker loads it: by whole paths, with a worker's threads, and mapped.
+
+    The workers of one machine share the memory of a file that is mapped.
+    Links are not followed: a model is called by the name of its link, and the parts of one that is split are found
+    beside it.
+    """
+    threads = spec.arguments["threads"] or options.worker_cpus or min(_DEFAULT_CPUS, physical_cores())
+    lora = [(str(Path(file).absolute()), scale) for file, scale in spec.arguments["lora"]]
+    is_mapped = spec.arguments.get("mmap") is not False
+    arguments = {**spec.arguments, "threads": threads, "lora": lora, "mmap": is_mapped}
+    return replace(spec, path=first_part(spec.path.absolute()), arguments=arguments)
+
+
+@contextmanager
+def model_workers(layout: WorkerLayout, service: ServiceFactory, admission: Admission) -> Iterator[ClusterRun]:
+    """Connect to the cluster, and start workers, while inside.
+
+    Raises ``ClusterError``, ``ModelError``.
+
+    Args:
+        layout: how they are laid out.
+        service: makes the service of each.
+        admission: says which of them may join.
+    """
+    flags = layout.options
+    options = ClusterRunOptions(flags.workers, layout.needs, layout.shard_size, flags.stall_seconds)
+    with connected(flags.address) as watch:
+        run = ClusterRun(options, ServicePlan(service, layout.model.files), admission, note, watch)
+        try:
+            yield run
+        except ModelError as error:
+            raise with_origin(error, layout.model.origin) from None
+        finally:
+            run.close()
+    if admission.has_other_kernels:
+        note("the workers' processors compute logits that differ in the last bits")
+
+
+def wait_for_model(run: ClusterRun, interrupt: Interrupt) -> ModelDescription:
+    """Wait until a worker has loaded the model, and knows it."""
+    while True:
+        facts = run.wait_for_worker()
+        interrupt.raise_if_requested()
+        if facts is not None:
+            model: ModelDescription = facts["model"]
+            return model
+
+
+class Admission:
+    """Compares each worker with this machine's versions, and with the first worker's model and kernels.
+
+    Args:
+        needs_same_kernels: refuse a worker whose processor computes other logits than the first one's.
+    """
+
+    def __init__(self, needs_same_kernels: bool) -> None:
+        self._needs_same_kernels = needs_same_kernels
+        self._first: dict[str, Any] | None = None
+        self.has_other_kernels = False
+
+    def __call__(self, facts: dict[str, Any]) -> str | None:
+        """Return why a worker may not join; None if it may."""
+        for name, here in versions().items():
+            there = facts["versions"].get(name)
+            if there != here:
+                return f"it has {name} {there}, and this machine has {here}; install the same there"
+        if self._first is None:
+            self._first = facts
+            return None
+        if facts["model"].identity != self._first["model"].identity:
+            return "its file of the model is another one, or it computes with other settings"
+        if facts["kernels"] == self._first["kernels"]:
+            return None
+        if self._needs_same_kernels:
+            first, this = self._first["worker"]["cpu"], facts["worker"]["cpu"]
+            return (
+                f"--deterministic: its processor ({this}) computes other logits than the first worker's ({first})"
+            )
+        self.has_other_kernels = True
+        return None
+
+
+def worker_facts(model: Model) -> dict[str, Any]:
+    """What a worker tells the driver: its model, what it computes with, and versions. Raises ``ModelError``."""
+    return {
+        "model": describe_model(model),
+        "kernels": model.kernel_digest(),
+        "worker": worker_description(model),
+        "versions": versions(),
+    }
+
+
+def worker_description(model: Model) -> dict[str, Any]:
+    """What results say of the worker that computed them."""
+    build = llama_cpp_build()
+    return {
+        "cpu": machine()["cpu"],
+        "build": f"llama-cpp-python {build.binding_version}, {build.system_info}",
+        "threads": model.threads,
+    }

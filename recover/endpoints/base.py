@@ -1,4 +1,7 @@
-"""What an endpoint is, and checks of its answers."""
+"""The base class of endpoints, which take a prompt and logit biases and show a few logprobs or only a token.
+
+What an endpoint returns is checked, and any of the allowed forms becomes one `EndpointAnswer`.
+"""
 
 from __future__ import annotations
 
@@ -14,6 +17,7 @@ from ..errors import RecoverError
 
 Bias = Mapping[int, float]
 """Token id -> what is added to its logit."""
+
 
 ClaimCall = Callable[[], object]
 """Called before each request of an answer but the first; raises where no further call is allowed."""
@@ -141,18 +145,6 @@ def unlimited() -> None:
     """Claim a call where no limit holds."""
 
 
-_LARGEST_LOGPROB_NATS = 1e-3
-"""Rounding in float32 and in decimals leaves logprobs of likely tokens a little above 0."""
-
-
-@dataclass(frozen=True)
-class Window:
-    """The shown logprobs in nats: those of tokens by id, and those of texts that are not exactly one token's."""
-
-    logprobs: dict[int, float]
-    unnamed: tuple[float, ...]
-
-
 def checked_answer(raw: RawAnswer, endpoint: Endpoint) -> EndpointAnswer:
     """Return an endpoint's answer in one form, its window without logprobs below ``limits.lowest``.
 
@@ -180,17 +172,6 @@ def checked_answer(raw: RawAnswer, endpoint: Endpoint) -> EndpointAnswer:
     )
 
 
-def cut_to_window(logprobs: Mapping[int, float], unnamed: Sequence[float], size: int) -> Window:
-    """Return the ``size`` likeliest entries of both (0: all): some APIs show the drawn token beside the window."""
-    if not size or len(logprobs) + len(unnamed) <= size:
-        return Window(dict(logprobs), tuple(unnamed))
-    least = sorted([*logprobs.values(), *unnamed])[-size]
-    return Window(
-        {token: value for token, value in logprobs.items() if value >= least},
-        tuple(value for value in unnamed if value >= least),
-    )
-
-
 def _checked_id(token: object, endpoint: Endpoint) -> int:
     """Return a token's id as an int. Raises ``RecoverError`` if the vocabulary does not have it."""
     size = endpoint.vocab_size
@@ -203,6 +184,10 @@ def _checked_id(token: object, endpoint: Endpoint) -> int:
     return token_id
 
 
+_LARGEST_LOGPROB_NATS = 1e-3
+"""Rounding in float32 and in decimals leaves logprobs of likely tokens a little above 0."""
+
+
 def _checked_logprob(value: float, token: int) -> float:
     """Return the value as a logprob <= 0, which may be -inf. Raises ``RecoverError``."""
     try:
@@ -212,3 +197,22 @@ def _checked_logprob(value: float, token: int) -> float:
     if not logprob <= _LARGEST_LOGPROB_NATS:
         raise RecoverError(f"the endpoint gives token {token} the logprob {value}, which is none")
     return min(logprob, 0.0)
+
+
+def cut_to_window(logprobs: Mapping[int, float], unnamed: Sequence[float], size: int) -> Window:
+    """Return the ``size`` likeliest entries of both (0: all): some APIs show the drawn token beside the window."""
+    if not size or len(logprobs) + len(unnamed) <= size:
+        return Window(dict(logprobs), tuple(unnamed))
+    least = sorted([*logprobs.values(), *unnamed])[-size]
+    return Window(
+        {token: value for token, value in logprobs.items() if value >= least},
+        tuple(value for value in unnamed if value >= least),
+    )
+
+
+@dataclass(frozen=True)
+class Window:
+    """The shown logprobs in nats: those of tokens by id, and those of texts that are not exactly one token's."""
+
+    logprobs: dict[int, float]
+    unnamed: tuple[float, ...]

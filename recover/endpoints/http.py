@@ -1,4 +1,4 @@
-"""HTTP: time-outs, retries, and secrets that stay out of messages."""
+"""Endpoints that are called over HTTP: timeouts, retries, a limit of calls per second. No message has a secret."""
 
 from __future__ import annotations
 
@@ -26,170 +26,30 @@ from ...common.text import replace_surrogates
 from ..errors import RecoverError
 from .base import Endpoint
 
-T = TypeVar("T")
 
+class HttpEndpoint(Endpoint):
+    """An endpoint with an `ApiClient`, which has the time-outs, the retries and the redaction of keys.
 
-class ResponseTimeoutError(Exception):
-    """The response was not complete in time."""
-
-
-@dataclass(frozen=True)
-class HttpRequest:
-    """A request: the verb, the path below the base URL, and the body that is sent as JSON (None: no body)."""
-
-    verb: str
-    path: str
-    body: Mapping[str, object] | None = None
-
-
-@dataclass(frozen=True)
-class HttpResponse:
-    """A complete response: status and reason, headers, body."""
-
-    status: int
-    reason: str
-    headers: Mapping[str, str]
-    body: bytes
-
-    @property
-    def text(self) -> str:
-        """The body as UTF-8, with U+FFFD for other bytes."""
-        return self.body.decode("utf-8", "replace")
-
-    @property
-    def summary(self) -> str:
-        """Status and error message, wherever the API puts it; for a redirect, its target."""
-        target = self.headers.get("location")
-        if 300 <= self.status < 400 and target:
-            return f"{self.status} {self.reason}: it sends to {target.partition('?')[0]}; give that URL"
-        try:
-            body = json.loads(self.body)
-            error = body.get("error", body) if isinstance(body, dict) else body
-            text = (error.get("message") if isinstance(error, dict) else error) or self.text
-        except (ValueError, RecursionError):
-            text = self.text
-        is_empty = not str(text).strip(" {}\n")
-        return f"{self.status} {self.reason}" + ("" if is_empty else f": {text}")
-
-    @property
-    def retry_after(self) -> float | None:
-        """Seconds that the API asks to wait, as a number or a date; None if it does not ask."""
-        text = self.headers.get("retry-after", "")
-        try:
-            seconds = float(text)
-        except ValueError:
-            seconds = _seconds_until(text)
-        return None if isnan(seconds) else max(0.0, seconds)
-
-
-def send_request(client: httpx.Client, request: HttpRequest, seconds: float) -> HttpResponse:
-    """Send a request and read the complete response within ``seconds``.
-
-    httpx's own time-outs apply to each read, and a server that sends byte by byte exceeds none of them. Raises
-    ``ResponseTimeoutError``, and what httpx raises.
-    """
-    deadline = time.monotonic() + seconds
-
-    def send() -> HttpResponse:
-        with client.stream(request.verb, request.path, json=request.body) as response:
-            parts = []
-            for part in response.iter_bytes():
-                parts.append(part)
-                if time.monotonic() > deadline:  # nobody waits for it any more
-                    raise ResponseTimeoutError
-            return HttpResponse(response.status_code, response.reason_phrase, response.headers, b"".join(parts))
-
-    return _within(seconds, send)
-
-
-def _within(seconds: float, function: Callable[[], T]) -> T:
-    """Return what ``function`` returns. If it takes longer, its thread goes on and its result is dropped."""
-    future: Future[T] = Future()
-
-    def run() -> None:
-        try:
-            future.set_result(function())
-        except BaseException as error:
-            future.set_exception(error)
-
-    Thread(target=run, daemon=True).start()
-    try:
-        return future.result(seconds)
-    except NotYetError:
-        if future.done():
-            raise
-        raise ResponseTimeoutError from None
-
-
-def _seconds_until(text: str) -> float:
-    """Return the seconds until an HTTP date; NaN if the text is none."""
-    try:
-        date = parsedate_to_datetime(text)
-    except (TypeError, ValueError, OverflowError):
-        return float("nan")
-    return (date.replace(tzinfo=date.tzinfo or UTC) - datetime.now(UTC)).total_seconds()
-
-
-_SECRET_PARAMETER = re.compile(r"key|token|secret|sig|pass|code|auth", re.IGNORECASE)
-_SHORT = 6
-"""Characters. A shorter secret may be a part of a usual word, so it is replaced only where it is a whole word."""
-
-
-class Redaction:
-    """Replaces secrets by ***: as they are, as a URL spells them, and as basic authentication sends them."""
-
-    def __init__(self, key: str | None, url: httpx.URL) -> None:
-        secrets = [key, url.username, url.password]
-        if url.userinfo:
-            secrets.append(base64.b64encode(f"{url.username}:{url.password}".encode()).decode())
-        secrets += [value for name, value in url.params.multi_items() if _SECRET_PARAMETER.search(name)]
-        spellings = {
-            spelling
-            for secret in secrets
-            if secret
-            for spelling in (secret, quote(secret, safe=""), quote(secret))
-        }
-        self._pattern = re.compile("|".join(_patterns(spellings))) if spellings else None
-
-    def of(self, text: str) -> str:
-        """Return the text without secrets. Shorten it afterwards: a part of a secret is not recognised."""
-        return text if self._pattern is None else self._pattern.sub("***", text)
-
-
-def _patterns(secrets: Iterable[str]) -> list[str]:
-    """Return a pattern for each secret; longer ones first, since they may contain shorter ones."""
-    ordered = sorted(secrets, key=len, reverse=True)
-    return [
-        re.escape(secret) if len(secret) >= _SHORT else rf"(?<!\w){re.escape(secret)}(?!\w)" for secret in ordered
-    ]
-
-
-_RETRIED_STATUS = frozenset({408, 409, 425, 429, 500, 502, 503, 504, 520, 521, 522, 523, 524, 529})
-"""Time-outs, conflicts, rate limits and server errors; 520 to 529 are those of Cloudflare and of busy models."""
-_ERROR_NUMBER = re.compile(r"^\[Errno -?\d+\] ")
-"""What Python puts before the words of a system's error."""
-_LONGEST_MESSAGE_CHARACTERS = 300
-"""The longest excerpt of an error; an API may answer with a whole page."""
-_LONGEST_RETRY_AFTER_SECONDS = 600.0
-"""A longer pause that a server asks for is cut to this: ten minutes."""
-_LONGEST_TIMEOUT_SECONDS = 1e6
-"""The system's clocks refuse much larger time-outs."""
-_KEPT_CONNECTIONS = 64
-"""Idle connections that stay open. The calls in flight have no such limit."""
-
-
-@dataclass(frozen=True)
-class Retry:
-    """A call that failed and is repeated after a wait.
-
-    Attributes: ``problem``: what is wrong; ``seconds``: how long is waited; ``attempt``: the number of the coming
-    try, from 2; ``attempts``: how many tries there are at most.
+    Args:
+        url: the API's address.
+        options: how the API is called.
+        transport: replaces httpx's own, for tests.
     """
 
-    problem: str
-    seconds: float
-    attempt: int
-    attempts: int
+    def __init__(self, url: str, options: HttpOptions, transport: httpx.BaseTransport | None = None) -> None:
+        self._http = ApiClient(url, options, transport)
+
+    def allow_retries(self) -> None:
+        """Try failed requests again."""
+        self._http.allow_retries()
+
+    def stop_retries(self) -> None:
+        """Fail at once from now on."""
+        self._http.stop_retries()
+
+    def close(self) -> None:
+        """Close all connections."""
+        self._http.close()
 
 
 @dataclass(frozen=True)
@@ -226,12 +86,32 @@ class HttpOptions:
             raise RecoverError(f"retries: {self.retries} is not ≥ 0")
 
 
-class _TemporaryError(Exception):
-    """A problem that a retry may solve; ``retry_after``: seconds that the API asks to wait."""
+@dataclass(frozen=True)
+class Retry:
+    """A call that failed and is repeated after a wait.
 
-    def __init__(self, problem: str, retry_after: float | None = None) -> None:
-        super().__init__(problem)
-        self.retry_after = retry_after
+    Attributes: ``problem``: what is wrong; ``seconds``: how long is waited; ``attempt``: the number of the coming
+    try, from 2; ``attempts``: how many tries there are at most.
+    """
+
+    problem: str
+    seconds: float
+    attempt: int
+    attempts: int
+
+
+_RETRIED_STATUS = frozenset({408, 409, 425, 429, 500, 502, 503, 504, 520, 521, 522, 523, 524, 529})
+"""Time-outs, conflicts, rate limits and server errors; 520 to 529 are those of Cloudflare and of busy models."""
+_ERROR_NUMBER = re.compile(r"^\[Errno -?\d+\] ")
+"""What Python puts before the words of a system's error."""
+_LONGEST_MESSAGE_CHARACTERS = 300
+"""The longest excerpt of an error; an API may answer with a whole page."""
+_LONGEST_RETRY_AFTER_SECONDS = 600.0
+"""A longer pause that a server asks for is cut to this: ten minutes."""
+_LONGEST_TIMEOUT_SECONDS = 1e6
+"""The system's clocks refuse much larger time-outs."""
+_KEPT_CONNECTIONS = 64
+"""Idle connections that stay open. The calls in flight have no such limit."""
 
 
 class ApiClient:
@@ -247,7 +127,7 @@ class ApiClient:
         parsed = _parse_url(url)
         base = parsed.copy_with(raw_path=parsed.raw_path.partition(b"?")[0].rstrip(b"/") + b"/", fragment=None)
         self.shown_url = str(base.copy_with(username=None, password=None))
-        self._redaction = Redaction(self._key, parsed)
+        self._redaction = _Redaction(self._key, parsed)
         self._client = httpx.Client(
             base_url=base,
             params=parsed.params,  # as a part of the base URL httpx would append the path to them
@@ -266,11 +146,11 @@ class ApiClient:
 
     def get(self, path: str) -> Any:
         """Return the JSON value that the API answers."""
-        return self._send_with_retries(HttpRequest("GET", path.lstrip("/")))
+        return self._send_with_retries(_HttpRequest("GET", path.lstrip("/")))
 
     def post(self, path: str, body: Mapping[str, Any]) -> Any:
         """Return the JSON value that the API answers to a body."""
-        return self._send_with_retries(HttpRequest("POST", path.lstrip("/"), body))
+        return self._send_with_retries(_HttpRequest("POST", path.lstrip("/"), body))
 
     def allow_retries(self) -> None:
         """Try failed requests again."""
@@ -284,7 +164,7 @@ class ApiClient:
         """Close all connections."""
         self._client.close()
 
-    def _send_with_retries(self, request: HttpRequest) -> Any:
+    def _send_with_retries(self, request: _HttpRequest) -> Any:
         attempt = 0
         while True:
             self._wait_for_turn()
@@ -300,11 +180,11 @@ class ApiClient:
                 raise RecoverError(message + (f" (try {attempt + 1})" if attempt else ""))
             attempt += 1
 
-    def _send(self, request: HttpRequest) -> Any:
+    def _send(self, request: _HttpRequest) -> Any:
         """Send a request once. Raises ``_TemporaryError``, ``RecoverError``."""
         try:
-            response = send_request(self._client, request, min(self._options.timeout, _LONGEST_TIMEOUT_SECONDS))
-        except (ResponseTimeoutError, httpx.TimeoutException):
+            response = _send_request(self._client, request, min(self._options.timeout, _LONGEST_TIMEOUT_SECONDS))
+        except (_ResponseTimeoutError, httpx.TimeoutException):
             raise _TemporaryError(f"no answer within {self._options.timeout:g} s") from None
         except httpx.TransportError as error:
             problem = f"no connection: {_ERROR_NUMBER.sub('', str(error))}"
@@ -356,6 +236,14 @@ class ApiClient:
         return f"{self.shown_url}: {line[:_LONGEST_MESSAGE_CHARACTERS]}{'…' if is_long else ''}"
 
 
+class _TemporaryError(Exception):
+    """A problem that a retry may solve; ``retry_after``: seconds that the API asks to wait."""
+
+    def __init__(self, problem: str, retry_after: float | None = None) -> None:
+        super().__init__(problem)
+        self.retry_after = retry_after
+
+
 def _read_key(name: str | None) -> str | None:
     if name is None:
         return None
@@ -377,26 +265,139 @@ def _parse_url(url: str) -> httpx.URL:
     return parsed
 
 
-class HttpEndpoint(Endpoint):
-    """An endpoint with an `ApiClient`, which has the time-outs, the retries and the redaction of keys.
+@dataclass(frozen=True)
+class _HttpRequest:
+    """A request: the verb, the path below the base URL, and the body that is sent as JSON (None: no body)."""
 
-    Args:
-        url: the API's address.
-        options: how the API is called.
-        transport: replaces httpx's own, for tests.
+    verb: str
+    path: str
+    body: Mapping[str, object] | None = None
+
+
+@dataclass(frozen=True)
+class HttpResponse:
+    """A complete response: status and reason, headers, body."""
+
+    status: int
+    reason: str
+    headers: Mapping[str, str]
+    body: bytes
+
+    @property
+    def text(self) -> str:
+        """The body as UTF-8, with U+FFFD for other bytes."""
+        return self.body.decode("utf-8", "replace")
+
+    @property
+    def summary(self) -> str:
+        """Status and error message, wherever the API puts it; for a redirect, its target."""
+        target = self.headers.get("location")
+        if 300 <= self.status < 400 and target:
+            return f"{self.status} {self.reason}: it sends to {target.partition('?')[0]}; give that URL"
+        try:
+            body = json.loads(self.body)
+            error = body.get("error", body) if isinstance(body, dict) else body
+            text = (error.get("message") if isinstance(error, dict) else error) or self.text
+        except (ValueError, RecursionError):
+            text = self.text
+        is_empty = not str(text).strip(" {}\n")
+        return f"{self.status} {self.reason}" + ("" if is_empty else f": {text}")
+
+    @property
+    def retry_after(self) -> float | None:
+        """Seconds that the API asks to wait, as a number or a date; None if it does not ask."""
+        text = self.headers.get("retry-after", "")
+        try:
+            seconds = float(text)
+        except ValueError:
+            seconds = _seconds_until(text)
+        return None if isnan(seconds) else max(0.0, seconds)
+
+
+def _seconds_until(text: str) -> float:
+    """Return the seconds until an HTTP date; NaN if the text is none."""
+    try:
+        date = parsedate_to_datetime(text)
+    except (TypeError, ValueError, OverflowError):
+        return float("nan")
+    return (date.replace(tzinfo=date.tzinfo or UTC) - datetime.now(UTC)).total_seconds()
+
+
+def _send_request(client: httpx.Client, request: _HttpRequest, seconds: float) -> HttpResponse:
+    """Send a request and read the complete response within ``seconds``.
+
+    httpx's own time-outs apply to each read, and a server that sends byte by byte exceeds none of them. Raises
+    ``_ResponseTimeoutError``, and what httpx raises.
     """
+    deadline = time.monotonic() + seconds
 
-    def __init__(self, url: str, options: HttpOptions, transport: httpx.BaseTransport | None = None) -> None:
-        self._http = ApiClient(url, options, transport)
+    def send() -> HttpResponse:
+        with client.stream(request.verb, request.path, json=request.body) as response:
+            parts = []
+            for part in response.iter_bytes():
+                parts.append(part)
+                if time.monotonic() > deadline:  # nobody waits for it any more
+                    raise _ResponseTimeoutError
+            return HttpResponse(response.status_code, response.reason_phrase, response.headers, b"".join(parts))
 
-    def allow_retries(self) -> None:
-        """Try failed requests again."""
-        self._http.allow_retries()
+    return _within(seconds, send)
 
-    def stop_retries(self) -> None:
-        """Fail at once from now on."""
-        self._http.stop_retries()
 
-    def close(self) -> None:
-        """Close all connections."""
-        self._http.close()
+class _ResponseTimeoutError(Exception):
+    """The response was not complete in time."""
+
+
+_T = TypeVar("_T")
+
+
+def _within(seconds: float, function: Callable[[], _T]) -> _T:
+    """Return what ``function`` returns. If it takes longer, its thread goes on and its result is dropped."""
+    future: Future[_T] = Future()
+
+    def run() -> None:
+        try:
+            future.set_result(function())
+        except BaseException as error:
+            future.set_exception(error)
+
+    Thread(target=run, daemon=True).start()
+    try:
+        return future.result(seconds)
+    except NotYetError:
+        if future.done():
+            raise
+        raise _ResponseTimeoutError from None
+
+
+_SECRET_PARAMETER = re.compile(r"key|token|secret|sig|pass|code|auth", re.IGNORECASE)
+_SHORT = 6
+"""Characters. A shorter secret may be a part of a usual word, so it is replaced only where it is a whole word."""
+
+
+class _Redaction:
+    """Replaces secrets by ***: as they are, as a URL spells them, and as basic authentication sends them."""
+
+    def __init__(self, key: str | None, url: httpx.URL) -> None:
+        secrets = [key, url.username, url.password]
+        if url.userinfo:
+            secrets.append(base64.b64encode(f"{url.username}:{url.password}".encode()).decode())
+        secrets += [value for name, value in url.params.multi_items() if _SECRET_PARAMETER.search(name)]
+        spellings = {
+            spelling
+            for secret in secrets
+            if secret
+            for spelling in (secret, quote(secret, safe=""), quote(secret))
+        }
+        self._pattern = re.compile("|".join(_patterns(spellings))) if spellings else None
+
+    def of(self, text: str) -> str:
+        """Return the text without secrets. Shorten it afterwards: a part of a secret is not recognised."""
+        return text if self._pattern is None else self._pattern.sub("***", text)
+
+
+def _patterns(secrets: Iterable[str]) -> list[str]:
+    """Return a pattern for each secret; longer ones first, since they may contain shorter ones."""
+    ordered = sorted(secrets, key=len, reverse=True)
+    return [
+        re.escape(secret) if len(secret) >= _SHORT else rf"(?<!\w){re.escape(secret)}(?!\w)" for secret in ordered
+    ]

@@ -1,9 +1,8 @@
-"""llama-server as an endpoint."""
+"""llama.cpp's server, asked at ``/completion``."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cached_property
 from math import log
 from typing import Any
@@ -14,41 +13,6 @@ from ..errors import RecoverError
 from .base import MOST_TOKENS, Bias, ClaimCall, EndpointAnswer, EndpointLimits, QuestionKind, unlimited
 from .http import HttpEndpoint, HttpOptions
 
-
-def read_completion(body: Any, calls: int, window: int) -> EndpointAnswer:
-    """Return the answer: the token and its window, or without one only the token.
-
-    Raises ``RecoverError`` for a negative probability, and whatever indexing raises for another shape.
-    """
-    if not window or "completion_probabilities" not in body:
-        return EndpointAnswer(int(body["tokens"][0]), calls=calls)
-    step = body["completion_probabilities"][0]
-    entries = step.get("top_probs", step.get("top_logprobs"))
-    logprobs = {int(entry["id"]): value for entry in entries if (value := _logprob(entry)) is not None}
-    pieces = {int(entry["id"]): bytes([*entry["bytes"]]) for entry in entries}
-    return EndpointAnswer(int(step["id"]), _logprob(step), logprobs, pieces, calls)
-
-
-def count_tokens_read(body: Any) -> int:
-    """Return how many tokens of the prompt were computed for an answer; 1 if the server does not say."""
-    try:
-        return int(body["timings"]["prompt_n"])
-    except (KeyError, TypeError, ValueError, OverflowError):
-        return 1
-
-
-def _logprob(entry: Mapping[str, Any]) -> float | None:
-    """Return the logprob of an entry, also from a probability; None for one that float32 rounded to 0."""
-    if "logprob" in entry:
-        return float(entry["logprob"])
-    probability = float(entry["prob"])
-    if probability < 0:
-        raise RecoverError(
-            f"the endpoint gives token {entry.get('id')} the probability {probability}, which is none"
-        )
-    return log(probability) if probability > 0 else None
-
-
 _MOST_DRAWS = 20
 """Draws of one token, with as many seeds, until one is whole text: enough unless such a token is very likely."""
 _MODEL_FIELDS = ("id", "n_params", "size", "n_vocab", "n_embd")
@@ -58,14 +22,6 @@ _PRECISION = 4e-6
 """Relative error of probabilities after the biases: float32, as measured."""
 _PRECISION_BEFORE_BIASES = 2e-4
 """The same before the biases: the server sums 50,000 float32 one after the other."""
-
-
-@dataclass(frozen=True)
-class _Completion:
-    """The server's answer, and the number of requests that it took."""
-
-    body: Any
-    calls: int
 
 
 class LlamaServerEndpoint(HttpEndpoint):
@@ -173,8 +129,7 @@ class LlamaServerEndpoint(HttpEndpoint):
     def _window(self, prompt: str, bias: Bias, claim_call: ClaimCall) -> EndpointAnswer:
         """Ask for a token and its window, with other seeds until the server shows logprobs."""
         request = self._request(prompt, bias, self.limits.window)
-        completion = self._complete(request, claim_call)
-        body, calls = completion.body, completion.calls
+        body, calls = self._complete(request, claim_call)
         for seed in range(2, _MOST_DRAWS + 1):
             if not self._hides_logprobs(body):
                 break
@@ -186,24 +141,24 @@ class LlamaServerEndpoint(HttpEndpoint):
                 f"{self._http.shown_url}: it hides logprobs behind a token that ends inside a character, and drew "
                 f"one {_MOST_DRAWS} times: the next token is almost surely one; a window of 0 may help"
             )
-        return self._answer(_Completion(body, calls), self.limits.window)
+        return self._answer(body, calls, self.limits.window)
 
     def _likeliest(self, prompt: str, bias: Bias, claim_call: ClaimCall) -> EndpointAnswer:
-        return self._answer(self._complete(self._request(prompt, bias, 0), claim_call), 0)
+        return self._answer(*self._complete(self._request(prompt, bias, 0), claim_call), 0)
 
-    def _complete(self, request: Mapping[str, Any], claim_call: ClaimCall) -> _Completion:
-        """Send a request, twice if the server had to read the prompt for it.
+    def _complete(self, request: Mapping[str, Any], claim_call: ClaimCall) -> tuple[Any, int]:
+        """Send a request, twice if the server had to read the prompt for it; return the body and the calls.
 
         A prompt that the slot does not hold yet is read in one batch. That gives slightly different logits than
         reading its last token alone, so the second answer is taken: then all answers are computed alike.
         """
         body = self._http.post("completion", request)
-        if self._always_rereads or count_tokens_read(body) <= 1:
-            return _Completion(body, 1)
+        if self._always_rereads or _count_tokens_read(body) <= 1:
+            return body, 1
         claim_call()
         body = self._http.post("completion", request)
-        self._always_rereads = count_tokens_read(body) > 1  # a model whose state cannot be cut back
-        return _Completion(body, 2)
+        self._always_rereads = _count_tokens_read(body) > 1  # a model whose state cannot be cut back
+        return body, 2
 
     def _hides_logprobs(self, body: Any) -> bool:
         """True if the server drew a token that ends inside a character: it shows no logprobs then."""
@@ -231,11 +186,45 @@ class LlamaServerEndpoint(HttpEndpoint):
             request["id_slot"] = self._slot
         return request
 
-    def _answer(self, completion: _Completion, window: int) -> EndpointAnswer:
+    def _answer(self, body: Any, calls: int, window: int) -> EndpointAnswer:
         try:
-            return read_completion(completion.body, completion.calls, window)
+            return _read_completion(body, calls, window)
         except (KeyError, IndexError, TypeError, ValueError, AttributeError, OverflowError):
             raise RecoverError(
                 f"{self._http.shown_url}: the answer has not the shape that llama.cpp's server gives it; "
                 f"is this its address, and does its version know post_sampling_probs?"
             ) from None
+
+
+def _count_tokens_read(body: Any) -> int:
+    """Return how many tokens of the prompt were computed for an answer; 1 if the server does not say."""
+    try:
+        return int(body["timings"]["prompt_n"])
+    except (KeyError, TypeError, ValueError, OverflowError):
+        return 1
+
+
+def _read_completion(body: Any, calls: int, window: int) -> EndpointAnswer:
+    """Return the answer: the token and its window, or without one only the token.
+
+    Raises ``RecoverError`` for a negative probability, and whatever indexing raises for another shape.
+    """
+    if not window or "completion_probabilities" not in body:
+        return EndpointAnswer(int(body["tokens"][0]), calls=calls)
+    step = body["completion_probabilities"][0]
+    entries = step.get("top_probs", step.get("top_logprobs"))
+    logprobs = {int(entry["id"]): value for entry in entries if (value := _logprob(entry)) is not None}
+    pieces = {int(entry["id"]): bytes([*entry["bytes"]]) for entry in entries}
+    return EndpointAnswer(int(step["id"]), _logprob(step), logprobs, pieces, calls)
+
+
+def _logprob(entry: Mapping[str, Any]) -> float | None:
+    """Return the logprob of an entry, also from a probability; None for one that float32 rounded to 0."""
+    if "logprob" in entry:
+        return float(entry["logprob"])
+    probability = float(entry["prob"])
+    if probability < 0:
+        raise RecoverError(
+            f"the endpoint gives token {entry.get('id')} the probability {probability}, which is none"
+        )
+    return log(probability) if probability > 0 else None
