@@ -1,4 +1,4 @@
-"""The table of commands, each imported when it is used."""
+"""The application `gen`: the table of its commands, each imported when it is used, and the start."""
 
 from __future__ import annotations
 
@@ -41,8 +41,6 @@ COMMANDS = {
 
 They stand here so that `gen --help` need not import the commands. A module in commands/ has its name.
 """
-
-_OPTIONS = "Options"
 
 
 class Commands(GenGroup):
@@ -87,7 +85,7 @@ class Commands(GenGroup):
         panels: dict[str, list[HelpRow]] = {}
         for name, (panel, meaning) in COMMANDS.items():
             panels.setdefault(panel, []).append(HelpRow(name, meaning))
-        panels[_OPTIONS] = [HelpRow(flag.shown_name, flag.flag.help) for flag in self.flags]
+        panels["Options"] = [HelpRow(flag.shown_name, flag.flag.help) for flag in self.flags]
         parts = [
             wrap_usage("gen PROMPT | COMMAND [OPTIONS]", width),
             *("\n".join(wrap(paragraph, width, break_on_hyphens=False)) for paragraph in intro.split("\n\n")),

@@ -1,4 +1,8 @@
-"""From options classes to a command's function, and to what was given on its command line."""
+"""From options classes to the flat signature that Typer reads, and from a command line back to options.
+
+Between the two, escapes in texts are replaced, each value is checked against the declaration of its flag, and
+flags that exclude each other are rejected under the names that were typed.
+"""
 
 from __future__ import annotations
 
@@ -16,116 +20,6 @@ import typer
 from ..common.errors import UsageError
 from .flags import REQUIRED, DeclaredFlag, Flag, Options, flag_of, walk_flags
 from .messages import report_failures, require_stdout
-
-_COMMAND_LINE = "logitsmith.command_line"
-"""The key of the context's shared table."""
-
-
-class CommandLine(NamedTuple):
-    """The values and the names on a command line.
-
-    Attributes:
-        values: the values of the given flags and arguments, by field.
-        typed: the given flags as they were typed, by field: ``-r`` or ``--reverse-prompt``, not ``--stop``.
-    """
-
-    values: Mapping[str, Any]
-    typed: Mapping[str, str]
-
-
-def keep_command_line(context: Any, line: CommandLine) -> None:
-    """Keep the command line in the context of its command."""
-    context.meta[_COMMAND_LINE] = line
-
-
-def command_line_of(context: Any) -> CommandLine:
-    """Return the command line of a command."""
-    line: CommandLine = context.meta[_COMMAND_LINE]
-    return line
-
-
-@dataclass(frozen=True)
-class GivenFlags:
-    """The flags on the command line, whatever their values; a default is not given.
-
-    As a field of an options class it is filled without a flag of its own. ``names``: the flags as they were typed,
-    by field; ``typed``: the same, by the name that messages would use else.
-    """
-
-    names: Mapping[str, str] = field(default_factory=dict)
-    typed: Mapping[str, str] = field(default_factory=dict)
-
-    def name_of(self, flag: Flag) -> str:
-        """What a message calls a flag: as it was typed."""
-        return self.typed.get(flag.name, flag.name)
-
-    def refuse(self, *groups: type[Options], why: str, only_for: Collection[str] | None = None) -> None:
-        """Raise ``UsageError`` if a flag of these groups is given.
-
-        Args:
-            groups: options classes; their own groups are not looked at.
-            why: the message, after the flag.
-            only_for: just the flags that are only for one of these, see `Flag`; None: all of them.
-        """
-        for name, flag in self._flags_of(groups):
-            if only_for is None or not set(flag.only_for).isdisjoint(only_for):
-                raise UsageError(f"{name} {why}")
-
-    def refuse_unavailable(self, *groups: type[Options], available: Collection[str]) -> None:
-        """Raise ``UsageError`` if a flag is given that is only for something else than ``available``."""
-        for name, flag in self._flags_of(groups):
-            if flag.only_for and set(flag.only_for).isdisjoint(available):
-                raise UsageError(f"{name} is for {' or '.join(flag.only_for)}")
-
-    def _flags_of(self, groups: Collection[type[Options]]) -> Iterator[tuple[str, Flag]]:
-        """The given flags of these groups, each with the name on the command line."""
-        for group in groups:
-            for declared in fields(group):
-                flag = flag_of(declared)
-                if flag is not None and declared.name in self.names:
-                    yield self.names[declared.name], flag
-
-
-NamedPath = tuple[str, Path | None]
-"""A flag, and the path that it gives; None: it is not given."""
-
-
-def refuse_same_file(written: Sequence[NamedPath], read: Sequence[NamedPath]) -> None:
-    """Refuse to write a file that is also read, or written twice. Raises ``UsageError``."""
-    for number, (flag, path) in enumerate(written):
-        for other_flag, other_path in (*written[number + 1 :], *read):
-            if path is not None and other_path is not None and _is_same(path, other_path):
-                raise UsageError(f"{flag} and {other_flag} are one file, {other_path}; name another one")
-
-
-def _is_same(one: Path, other: Path) -> bool:
-    try:
-        return one.samefile(other)
-    except OSError:  # one of them does not exist yet
-        return os.path.realpath(one) == os.path.realpath(other)
-
-
-_ESCAPE = re.compile(rb"""\\(?:x(?P<hex>[0-9A-Fa-f]{2})|(?P<letter>[nrt'"\\]))""")
-_CHARACTERS = {b"n": b"\n", b"r": b"\r", b"t": b"\t"}
-
-
-def process_escapes(text: str) -> str:
-    r"""Return the text with its escapes replaced: ``\n \r \t \' \" \\`` and ``\xHH``, a byte of UTF-8.
-
-    As llama.cpp's ``string_process_escapes``: any other backslash stays. Bytes that are not UTF-8 become
-    surrogates, as those of an argument do.
-    """
-    if "\\" not in text:
-        return text
-    return _ESCAPE.sub(_replacement, text.encode(errors="surrogateescape")).decode(errors="surrogateescape")
-
-
-def _replacement(match: re.Match[bytes]) -> bytes:
-    if match["hex"] is not None:
-        return bytes.fromhex(match["hex"].decode())
-    letter = match["letter"]
-    return _CHARACTERS.get(letter, letter)
-
 
 OptionsT = TypeVar("OptionsT", bound=Options)
 _CONTEXT = "context"
@@ -198,54 +92,11 @@ def declared_flags(cls: type[Options]) -> Iterator[DeclaredFlag]:
             yield from declared_flags(types[declared.name])
 
 
-def check_options(options: Options) -> None:
-    """Refuse wrong values, and then those that exclude each other. Raises ``UsageError``."""
-    given = given_flags(options)
-    for flag, value in walk_flags(options):
-        _check_value(given.name_of(flag), flag, value)
-    _check_groups(options)
-
-
-def given_flags(options: Options) -> GivenFlags:
-    """The flags on the command line, if the options class has a field for them; else none."""
-    values = (getattr(options, declared.name) for declared in fields(options))
-    return next((value for value in values if isinstance(value, GivenFlags)), GivenFlags())
-
-
 def field_types(cls: type[Options]) -> Mapping[str, Any]:
     """The types of the fields of an options class, by name."""
     if cls not in _TYPES:
         _TYPES[cls] = get_type_hints(cls)
     return _TYPES[cls]
-
-
-def _check_groups(options: Options) -> None:
-    for declared in fields(options):
-        value = getattr(options, declared.name)
-        if isinstance(value, Options):
-            _check_groups(value)
-    options.check()
-
-
-def _check_value(name: str, flag: Flag, value: Any) -> None:
-    if value is None:
-        return
-    if flag.limit is not None:
-        complaint = flag.limit.complaint(value)
-        if complaint is not None:
-            raise UsageError(f"{name}: {complaint}")
-    for text in value if isinstance(value, list) else [value]:
-        # Python turns bytes of an argument that are not UTF-8 into surrogates; a path may have them.
-        if type(text) is str and not flag.is_path and not _is_unicode(text):
-            raise UsageError(f"{name} is not UTF-8")
-
-
-def _is_unicode(text: str) -> bool:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 def _value_type(declared_type: Any) -> tuple[type, bool]:
@@ -278,6 +129,33 @@ def _typer_parameter(flag: Flag) -> Any:
     return typer.Option(*flag.names, *(f" /{name}" for name in flag.negatives), parser=flag.reads)
 
 
+_COMMAND_LINE = "logitsmith.command_line"
+"""The key of the context's shared table."""
+
+
+class CommandLine(NamedTuple):
+    """The values and the names on a command line.
+
+    Attributes:
+        values: the values of the given flags and arguments, by field.
+        typed: the given flags as they were typed, by field: ``-r`` or ``--reverse-prompt``, not ``--stop``.
+    """
+
+    values: Mapping[str, Any]
+    typed: Mapping[str, str]
+
+
+def keep_command_line(context: Any, line: CommandLine) -> None:
+    """Keep the command line in the context of its command."""
+    context.meta[_COMMAND_LINE] = line
+
+
+def command_line_of(context: Any) -> CommandLine:
+    """Return the command line of a command."""
+    line: CommandLine = context.meta[_COMMAND_LINE]
+    return line
+
+
 def _build(cls: type[OptionsT], values: Mapping[str, Any]) -> OptionsT:
     built = {}
     for declared in fields(cls):
@@ -293,6 +171,13 @@ def _build(cls: type[OptionsT], values: Mapping[str, Any]) -> OptionsT:
     return cls(**built)
 
 
+def _given(context: typer.Context, cls: type[Options]) -> GivenFlags:
+    line = command_line_of(context)
+    names = {name: line.typed.get(name, name) for name in line.values}
+    called = {flag.field: flag.flag.name for flag in declared_flags(cls)}
+    return GivenFlags(names, {called[field]: name for field, name in line.typed.items()})
+
+
 def _unescape(value: Any) -> Any:
     """A text, or each text of a list, with its escapes processed; None stays."""
     if value is None:
@@ -300,8 +185,127 @@ def _unescape(value: Any) -> Any:
     return [process_escapes(text) for text in value] if isinstance(value, list) else process_escapes(value)
 
 
-def _given(context: typer.Context, cls: type[Options]) -> GivenFlags:
-    line = command_line_of(context)
-    names = {name: line.typed.get(name, name) for name in line.values}
-    called = {flag.field: flag.flag.name for flag in declared_flags(cls)}
-    return GivenFlags(names, {called[field]: name for field, name in line.typed.items()})
+_ESCAPE = re.compile(rb"""\\(?:x(?P<hex>[0-9A-Fa-f]{2})|(?P<letter>[nrt'"\\]))""")
+_CHARACTERS = {b"n": b"\n", b"r": b"\r", b"t": b"\t"}
+
+
+def process_escapes(text: str) -> str:
+    r"""Return the text with its escapes replaced: ``\n \r \t \' \" \\`` and ``\xHH``, a byte of UTF-8.
+
+    As llama.cpp's ``string_process_escapes``: any other backslash stays. Bytes that are not UTF-8 become
+    surrogates, as those of an argument do.
+    """
+    if "\\" not in text:
+        return text
+    return _ESCAPE.sub(_replacement, text.encode(errors="surrogateescape")).decode(errors="surrogateescape")
+
+
+def _replacement(match: re.Match[bytes]) -> bytes:
+    if match["hex"] is not None:
+        return bytes.fromhex(match["hex"].decode())
+    letter = match["letter"]
+    return _CHARACTERS.get(letter, letter)
+
+
+def check_options(options: Options) -> None:
+    """Refuse wrong values, and then those that exclude each other. Raises ``UsageError``."""
+    given = given_flags(options)
+    for flag, value in walk_flags(options):
+        _check_value(given.name_of(flag), flag, value)
+    _check_groups(options)
+
+
+def _check_groups(options: Options) -> None:
+    for declared in fields(options):
+        value = getattr(options, declared.name)
+        if isinstance(value, Options):
+            _check_groups(value)
+    options.check()
+
+
+def _check_value(name: str, flag: Flag, value: Any) -> None:
+    if value is None:
+        return
+    if flag.limit is not None:
+        complaint = flag.limit.complaint(value)
+        if complaint is not None:
+            raise UsageError(f"{name}: {complaint}")
+    for text in value if isinstance(value, list) else [value]:
+        # Python turns bytes of an argument that are not UTF-8 into surrogates; a path may have them.
+        if type(text) is str and not flag.is_path and not _is_unicode(text):
+            raise UsageError(f"{name} is not UTF-8")
+
+
+def _is_unicode(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+@dataclass(frozen=True)
+class GivenFlags:
+    """The flags on the command line, whatever their values; a default is not given.
+
+    As a field of an options class it is filled without a flag of its own. ``names``: the flags as they were typed,
+    by field; ``typed``: the same, by the name that messages would use else.
+    """
+
+    names: Mapping[str, str] = field(default_factory=dict)
+    typed: Mapping[str, str] = field(default_factory=dict)
+
+    def name_of(self, flag: Flag) -> str:
+        """What a message calls a flag: as it was typed."""
+        return self.typed.get(flag.name, flag.name)
+
+    def refuse(self, *groups: type[Options], why: str, only_for: Collection[str] | None = None) -> None:
+        """Raise ``UsageError`` if a flag of these groups is given.
+
+        Args:
+            groups: options classes; their own groups are not looked at.
+            why: the message, after the flag.
+            only_for: just the flags that are only for one of these, see `Flag`; None: all of them.
+        """
+        for name, flag in self._flags_of(groups):
+            if only_for is None or not set(flag.only_for).isdisjoint(only_for):
+                raise UsageError(f"{name} {why}")
+
+    def refuse_unavailable(self, *groups: type[Options], available: Collection[str]) -> None:
+        """Raise ``UsageError`` if a flag is given that is only for something else than ``available``."""
+        for name, flag in self._flags_of(groups):
+            if flag.only_for and set(flag.only_for).isdisjoint(available):
+                raise UsageError(f"{name} is for {' or '.join(flag.only_for)}")
+
+    def _flags_of(self, groups: Collection[type[Options]]) -> Iterator[tuple[str, Flag]]:
+        """The given flags of these groups, each with the name on the command line."""
+        for group in groups:
+            for declared in fields(group):
+                flag = flag_of(declared)
+                if flag is not None and declared.name in self.names:
+                    yield self.names[declared.name], flag
+
+
+def given_flags(options: Options) -> GivenFlags:
+    """The flags on the command line, if the options class has a field for them; else none."""
+    values = (getattr(options, declared.name) for declared in fields(options))
+    return next((value for value in values if isinstance(value, GivenFlags)), GivenFlags())
+
+
+NamedPath = tuple[str, Path | None]
+"""A flag, and the path that it gives; None: it is not given."""
+
+
+def refuse_same_file(written: Sequence[NamedPath], read: Sequence[NamedPath]) -> None:
+    """Refuse to write a file that is also read, or written twice. Raises ``UsageError``."""
+    for number, (flag, path) in enumerate(written):
+        for other_flag, other_path in (*written[number + 1 :], *read):
+            if path is not None and other_path is not None and _is_same(path, other_path):
+                raise UsageError(f"{flag} and {other_flag} are one file, {other_path}; name another one")
+
+
+def _is_same(one: Path, other: Path) -> bool:
+    try:
+        return one.samefile(other)
+    except OSError:  # one of them does not exist yet
+        return os.path.realpath(one) == os.path.realpath(other)

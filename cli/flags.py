@@ -1,4 +1,7 @@
-"""How a flag is declared: names, type, limit, help, and what a completion offers."""
+"""The declaration of a flag: one field of an options class, which holds everything about the flag.
+
+The help, the completion in shells, the names in messages and the rejection of wrong values follow from it.
+"""
 
 from __future__ import annotations
 
@@ -11,175 +14,9 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeVar, dataclass_transform
 
 T = TypeVar("T")
-_FLAG = "flag"
+EnumT = TypeVar("EnumT", bound=Enum)
 REQUIRED: Any = ...
 """The default of a flag that has to be given, as Typer writes it."""
-_METAVARS: dict[type, str] = {int: "N", float: "N", str: "TEXT", Path: "FILE"}
-_MAX_CHOICES_CHARACTERS = 24
-"""Longer lists of choices do not fit beside a flag; their flag has a metavar of its own."""
-_OTHER_SPELLINGS = {"--no-cnv": "-no-cnv"}
-_INTEGER = re.compile(r"([+-]?\d+(?:_\d+)*)(?:\.0+)?", re.ASCII)
-
-
-class Bare(NamedTuple):
-    """The value of a flag whose value may be left out.
-
-    Attributes:
-        meaning: the value of the flag alone.
-        value: pattern of the words that are read as the value; other words are not part of the flag.
-    """
-
-    meaning: str
-    value: re.Pattern[str]
-
-
-class Flag(NamedTuple):
-    """The declaration of a flag: all that a field of an options class holds besides its type and its default.
-
-    Attributes:
-        name: the name in messages.
-        help: one line, which ends with the default in brackets.
-        names: the names on the command line; empty for an argument.
-        negatives: names that switch the flag off.
-        panel: the panel of the help; None: ``Options``.
-        metavar: placeholder of the value in the help; None: by the type.
-        shows_default: the help shows the default after the text.
-        sets: the setting that the flag changes, as ``--set`` names it; None: none, or not a single one.
-        limit: the numbers that are allowed; None: left to the room that takes the value.
-        only_for: what the flag needs beside it, one of these, such as ``an --endpoint``; empty: nothing.
-        is_path: a text that is a path: it may have bytes that are not UTF-8.
-        has_escapes: escapes such as ``\\n`` in a text are processed, unless ``--no-escape`` is given.
-        completes: what stands for the value when a shell completes it; None: what the type says.
-        reads: function that converts a text, and raises ``ValueError`` with the sentence; None: by the type.
-        bare: meaning of the flag without a value; None: the value must be given.
-    """
-
-    name: str
-    help: str
-    names: tuple[str, ...] = ()
-    negatives: tuple[str, ...] = ()
-    panel: str | None = None
-    metavar: str | None = None
-    shows_default: bool = False
-    sets: str | None = None
-    limit: Limit | None = None
-    only_for: tuple[str, ...] = ()
-    is_path: bool = False
-    has_escapes: bool = False
-    completes: Completes | None = None
-    reads: Callable[[str], Any] | None = None
-    bare: Bare | None = None
-
-
-class DeclaredFlag(NamedTuple):
-    """A flag or an argument of a command: its declaration, and the name, type and default of its field.
-
-    Attributes:
-        field: the name of the field in the options class.
-        flag: the declaration.
-        value_type: the type of one value; bool for a switch.
-        is_list: the flag may be given several times.
-        default: the value of a flag that is not given; `REQUIRED`: it must be given.
-    """
-
-    field: str
-    flag: Flag
-    value_type: type = bool
-    is_list: bool = False
-    default: Any = False
-
-    @property
-    def is_argument(self) -> bool:
-        """True for an argument: it has no name on the command line."""
-        return not self.flag.names
-
-    @property
-    def takes_value(self) -> bool:
-        """False for a switch."""
-        return self.value_type is not bool
-
-    @property
-    def is_required(self) -> bool:
-        """True if it must be given."""
-        return self.default is REQUIRED
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """All names on the command line, those that switch it off too."""
-        return self.flag.names + self.flag.negatives
-
-    @property
-    def choices(self) -> tuple[str, ...]:
-        """The values, if they are a fixed few; else none."""
-        return tuple(member.value for member in self.value_type) if issubclass(self.value_type, Enum) else ()
-
-    @property
-    def metavar(self) -> str:
-        """Placeholder of a value in the help: as declared, or else by the type; for an argument, its name."""
-        if self.flag.metavar is not None or self.is_argument:
-            return self.flag.metavar or self.field.upper()
-        if self.choices:
-            choices = "|".join(self.choices)
-            return choices if len(choices) <= _MAX_CHOICES_CHARACTERS else "NAME"
-        return _METAVARS[self.value_type]
-
-    @property
-    def shown_name(self) -> str:
-        """An argument's name, or a flag's names as they are typed: ``-n, --predict N``."""
-        if self.is_argument:
-            return self.metavar
-        names = ", ".join(sorted(self.flag.names, key=lambda name: name.startswith("--")))
-        if self.flag.negatives:
-            names += f" / {', '.join(self.flag.negatives)}"
-        return f"{names} {self.metavar}" if self.takes_value else names
-
-    def read(self, text: str) -> Any:
-        """Return the value that a text stands for. Raises ``ValueError`` with what is wrong."""
-        if self.flag.reads is not None:
-            return self.flag.reads(text)
-        if issubclass(self.value_type, Enum):
-            return self._read_choice(text)
-        return _READERS[self.value_type](text)
-
-    def _read_choice(self, text: str) -> Any:
-        try:
-            return self.value_type(text)
-        except ValueError:
-            from ..common.text import one_of
-
-            raise ValueError(f"{text!r} is not {one_of(self.choices)}") from None
-
-
-def _read_integer(text: str) -> int:
-    """Return an integer, also one with underscores, or with zeros after a point."""
-    match = _INTEGER.fullmatch(text.strip())
-    if match is None:
-        raise _not_a("whole number", text)
-    try:
-        return int(match[1])
-    except ValueError:  # Python reads some thousand digits
-        raise _not_a("whole number of this size", text) from None
-
-
-def _read_number(text: str) -> float:
-    """Return a number in ASCII, also ``inf`` and ``nan``; limits and samplers say which are allowed."""
-    try:
-        text.strip().encode("ascii")
-        return float(text)
-    except ValueError:
-        raise _not_a("number", text) from None
-
-
-def _not_a(kind: str, text: str) -> ValueError:
-    from ..common.text import shorten
-
-    return ValueError(f"{shorten(text)} is not a {kind}")
-
-
-_READERS: dict[type, Callable[[str], Any]] = {str: str, int: _read_integer, float: _read_number, Path: Path}
-
-HELP = DeclaredFlag("help", Flag("--help", "Show this message and exit.", ("--help", "-h")))
-VERSION = DeclaredFlag("version", Flag("--version", "Show the versions.", ("--version",)))
 
 
 @dataclass_transform(frozen_default=True, kw_only_default=True)
@@ -219,6 +56,10 @@ class Options:
 
     def check(self) -> None:
         """Refuse values that exclude each other. Raises ``UsageError``."""
+
+
+_FLAG = "flag"
+"""The key of a declaration in the metadata of its field."""
 
 
 def flag(
@@ -302,9 +143,9 @@ def argument(
     return _field(described, default)
 
 
-def respelled(name: str) -> str:
-    """Return the name of a flag as it would be declared: llama.cpp reads ``--top_k`` as ``--top-k``."""
-    return _OTHER_SPELLINGS.get(name, name.replace("_", "-") if name.startswith("--") else name)
+def _field(described: Flag, default: Any) -> Any:
+    metadata = {_FLAG: described}
+    return field(metadata=metadata) if default is REQUIRED else field(default=default, metadata=metadata)
 
 
 def flag_of(declared: Any) -> Flag | None:
@@ -324,9 +165,180 @@ def walk_flags(options: Options) -> Iterator[tuple[Flag, Any]]:
             yield from walk_flags(value)
 
 
-def _field(described: Flag, default: Any) -> Any:
-    metadata = {_FLAG: described}
-    return field(metadata=metadata) if default is REQUIRED else field(default=default, metadata=metadata)
+class Bare(NamedTuple):
+    """The value of a flag whose value may be left out.
+
+    Attributes:
+        meaning: the value of the flag alone.
+        value: pattern of the words that are read as the value; other words are not part of the flag.
+    """
+
+    meaning: str
+    value: re.Pattern[str]
+
+
+class Flag(NamedTuple):
+    """The declaration of a flag: all that a field of an options class holds besides its type and its default.
+
+    Attributes:
+        name: the name in messages.
+        help: one line, which ends with the default in brackets.
+        names: the names on the command line; empty for an argument.
+        negatives: names that switch the flag off.
+        panel: the panel of the help; None: ``Options``.
+        metavar: placeholder of the value in the help; None: by the type.
+        shows_default: the help shows the default after the text.
+        sets: the setting that the flag changes, as ``--set`` names it; None: none, or not a single one.
+        limit: the numbers that are allowed; None: left to the room that takes the value.
+        only_for: what the flag needs beside it, one of these, such as ``an --endpoint``; empty: nothing.
+        is_path: a text that is a path: it may have bytes that are not UTF-8.
+        has_escapes: escapes such as ``\\n`` in a text are processed, unless ``--no-escape`` is given.
+        completes: what stands for the value when a shell completes it; None: what the type says.
+        reads: function that converts a text, and raises ``ValueError`` with the sentence; None: by the type.
+        bare: meaning of the flag without a value; None: the value must be given.
+    """
+
+    name: str
+    help: str
+    names: tuple[str, ...] = ()
+    negatives: tuple[str, ...] = ()
+    panel: str | None = None
+    metavar: str | None = None
+    shows_default: bool = False
+    sets: str | None = None
+    limit: Limit | None = None
+    only_for: tuple[str, ...] = ()
+    is_path: bool = False
+    has_escapes: bool = False
+    completes: Completes | None = None
+    reads: Callable[[str], Any] | None = None
+    bare: Bare | None = None
+
+
+_METAVARS: dict[type, str] = {int: "N", float: "N", str: "TEXT", Path: "FILE"}
+_MAX_CHOICES_CHARACTERS = 24
+"""Longer lists of choices do not fit beside a flag; their flag has a metavar of its own."""
+
+
+class DeclaredFlag(NamedTuple):
+    """A flag or an argument of a command: its declaration, and the name, type and default of its field.
+
+    Attributes:
+        field: the name of the field in the options class.
+        flag: the declaration.
+        value_type: the type of one value; bool for a switch.
+        is_list: the flag may be given several times.
+        default: the value of a flag that is not given; `REQUIRED`: it must be given.
+    """
+
+    field: str
+    flag: Flag
+    value_type: type = bool
+    is_list: bool = False
+    default: Any = False
+
+    @property
+    def is_argument(self) -> bool:
+        """True for an argument: it has no name on the command line."""
+        return not self.flag.names
+
+    @property
+    def takes_value(self) -> bool:
+        """False for a switch."""
+        return self.value_type is not bool
+
+    @property
+    def is_required(self) -> bool:
+        """True if it must be given."""
+        return self.default is REQUIRED
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """All names on the command line, those that switch it off too."""
+        return self.flag.names + self.flag.negatives
+
+    @property
+    def choices(self) -> tuple[str, ...]:
+        """The values, if they are a fixed few; else none."""
+        return tuple(member.value for member in self.value_type) if issubclass(self.value_type, Enum) else ()
+
+    @property
+    def metavar(self) -> str:
+        """Placeholder of a value in the help: as declared, or else by the type; for an argument, its name."""
+        if self.flag.metavar is not None or self.is_argument:
+            return self.flag.metavar or self.field.upper()
+        if self.choices:
+            choices = "|".join(self.choices)
+            return choices if len(choices) <= _MAX_CHOICES_CHARACTERS else "NAME"
+        return _METAVARS[self.value_type]
+
+    @property
+    def shown_name(self) -> str:
+        """An argument's name, or a flag's names as they are typed: ``-n, --predict N``."""
+        if self.is_argument:
+            return self.metavar
+        names = ", ".join(sorted(self.flag.names, key=lambda name: name.startswith("--")))
+        if self.flag.negatives:
+            names += f" / {', '.join(self.flag.negatives)}"
+        return f"{names} {self.metavar}" if self.takes_value else names
+
+    def read(self, text: str) -> Any:
+        """Return the value that a text stands for. Raises ``ValueError`` with what is wrong."""
+        if self.flag.reads is not None:
+            return self.flag.reads(text)
+        if issubclass(self.value_type, Enum):
+            return self._read_choice(text)
+        return _READERS[self.value_type](text)
+
+    def _read_choice(self, text: str) -> Any:
+        try:
+            return self.value_type(text)
+        except ValueError:
+            from ..common.text import one_of
+
+            raise ValueError(f"{text!r} is not {one_of(self.choices)}") from None
+
+
+_INTEGER = re.compile(r"([+-]?\d+(?:_\d+)*)(?:\.0+)?", re.ASCII)
+
+
+def _read_integer(text: str) -> int:
+    """Return an integer, also one with underscores, or with zeros after a point."""
+    match = _INTEGER.fullmatch(text.strip())
+    if match is None:
+        raise _not_a("whole number", text)
+    try:
+        return int(match[1])
+    except ValueError:  # Python reads some thousand digits
+        raise _not_a("whole number of this size", text) from None
+
+
+def _read_number(text: str) -> float:
+    """Return a number in ASCII, also ``inf`` and ``nan``; limits and samplers say which are allowed."""
+    try:
+        text.strip().encode("ascii")
+        return float(text)
+    except ValueError:
+        raise _not_a("number", text) from None
+
+
+def _not_a(kind: str, text: str) -> ValueError:
+    from ..common.text import shorten
+
+    return ValueError(f"{shorten(text)} is not a {kind}")
+
+
+_READERS: dict[type, Callable[[str], Any]] = {str: str, int: _read_integer, float: _read_number, Path: Path}
+
+HELP = DeclaredFlag("help", Flag("--help", "Show this message and exit.", ("--help", "-h")))
+VERSION = DeclaredFlag("version", Flag("--version", "Show the versions.", ("--version",)))
+_OTHER_SPELLINGS = {"--no-cnv": "-no-cnv"}
+"""llama.cpp's names with a single dash that people write with two."""
+
+
+def respelled(name: str) -> str:
+    """Return the name of a flag as it would be declared: llama.cpp reads ``--top_k`` as ``--top-k``."""
+    return _OTHER_SPELLINGS.get(name, name.replace("_", "-") if name.startswith("--") else name)
 
 
 @dataclass(frozen=True)
@@ -404,7 +416,6 @@ class Completes(Enum):
     """``name.parameter=value``."""
 
 
-EnumT = TypeVar("EnumT", bound=Enum)
 _WORDS = {"enabled": "on", "true": "on", "1": "on", "disabled": "off", "false": "off", "0": "off", "-1": "auto"}
 
 

@@ -1,4 +1,7 @@
-"""Notes, failures in words, and the bar that must not be in their way."""
+"""Notes and failures on stderr. A failure becomes one sentence and an exit code, here and nowhere else.
+
+A process that ends at once erases the progress bar first, so that the sentence does not continue its line.
+"""
 
 from __future__ import annotations
 
@@ -14,31 +17,8 @@ from typing import NoReturn, TextIO
 
 import typer
 
-_ERASE_LINE, _ERASE_LINE_ABOVE, _SHOW_CURSOR = b"\r\x1b[2K", b"\x1b[1A\x1b[2K", b"\x1b[?25h"
-_visible: list[Callable[[], int]] = []
-"""The bars that are shown now: functions that return how many lines they have."""
-
-
-@contextmanager
-def visible_bar(count_lines: Callable[[], int] = lambda: 1) -> Iterator[None]:
-    """While inside, a bar is on the terminal; ``count_lines``: how many lines it has."""
-    _visible.append(count_lines)
-    try:
-        yield
-    finally:
-        _visible.remove(count_lines)
-
-
-def erase_bar() -> None:
-    """Erase the bar and show the cursor again, if a bar is on the terminal. Called before ``os._exit``."""
-    if _visible:
-        lines_above = max(count_lines() for count_lines in _visible) - 1
-        erased = _ERASE_LINE + lines_above * _ERASE_LINE_ABOVE + _SHOW_CURSOR
-        with suppress(OSError, ValueError, AttributeError):
-            os.write(sys.__stderr__.fileno(), erased)  # type: ignore[union-attr]
-
-
 FAILED, BAD_USAGE, INTERRUPTED = 1, 2, 130
+"""Exit codes."""
 
 _PACKAGES_BY_MODULE = {"yaml": "pyyaml", "llama_cpp": "llama-cpp-python", "array_api_compat": "array-api-compat"}
 """The packages that are installed under another name than they are imported."""
@@ -56,9 +36,6 @@ _FLAGS = {
     "schema_lenient=True": "--schema-lenient",
 }
 """Names of parameters and functions in the advice of the packages below, each with its flag."""
-
-_SINKS: list[TextIO] = []
-"""They stay open as long as the process lives."""
 
 
 @contextmanager
@@ -161,6 +138,10 @@ def _system_sentence(error: OSError) -> str:
     return f"{error.filename}: {write_problem(error, Path(error.filename))}"
 
 
+_SINKS: list[TextIO] = []
+"""What stands in for closed streams; it stays open as long as the process lives."""
+
+
 class ClosedOutput(io.TextIOBase):
     """In place of a stdout that is closed: to write to it is a failure."""
 
@@ -243,3 +224,27 @@ def _wrapped(line: str) -> str:
     from textwrap import fill
 
     return fill(line, shutil.get_terminal_size().columns, break_long_words=False, break_on_hyphens=False)
+
+
+_ERASE_LINE, _ERASE_LINE_ABOVE, _SHOW_CURSOR = b"\r\x1b[2K", b"\x1b[1A\x1b[2K", b"\x1b[?25h"
+_visible: list[Callable[[], int]] = []
+"""The bars that are shown now: functions that return how many lines they have."""
+
+
+@contextmanager
+def visible_bar(count_lines: Callable[[], int] = lambda: 1) -> Iterator[None]:
+    """While inside, a bar is on the terminal; ``count_lines``: how many lines it has."""
+    _visible.append(count_lines)
+    try:
+        yield
+    finally:
+        _visible.remove(count_lines)
+
+
+def erase_bar() -> None:
+    """Erase the bar and show the cursor again, if a bar is on the terminal. Called before ``os._exit``."""
+    if _visible:
+        lines_above = max(count_lines() for count_lines in _visible) - 1
+        erased = _ERASE_LINE + lines_above * _ERASE_LINE_ABOVE + _SHOW_CURSOR
+        with suppress(OSError, ValueError, AttributeError):
+            os.write(sys.__stderr__.fileno(), erased)  # type: ignore[union-attr]

@@ -1,4 +1,4 @@
-"""gen chat."""
+"""`gen chat`: talk with a model, and list, search or delete stored chats."""
 
 from __future__ import annotations
 
@@ -67,21 +67,56 @@ def chat(options: ConversationOptions) -> None:
 
 def _look_up(store: ChatStore, options: ConversationOptions) -> None:
     """List, search or delete chats."""
-
     if options.store.list_chats:
-        show_chats(store.list_conversations())
+        _show_chats(store.list_conversations())
     elif options.store.search is not None:
-        show_hits(store.search(options.store.search))
+        _show_hits(store.search(options.store.search))
     elif options.store.delete is not None:
         summary = store.find_conversation(options.store.delete)
         store.delete(summary.id)
         note(f"chat {summary.id} is deleted: {summary.name or summary.title}")
 
 
-def _load(options: ConversationOptions) -> Model:
-    """The model. Each answer has its own Ctrl-C afterwards."""
-    with interruptible() as interrupt:
-        return load_model(options.model, interrupt)
+def _show_chats(chats: Sequence[ConversationSummary]) -> None:
+    """Print a row for each chat, the latest one first."""
+    if not chats:
+        print("no chats are stored")
+        return
+    rows = [
+        (
+            each.id,
+            _when(each.updated),
+            str(each.messages),
+            _safe(each.name or each.title),
+            _safe(each.model or "-"),
+        )
+        for each in chats
+    ]
+    table(("chat", "last used", "messages", "name, or how it begins", "model"), rows, less_needed=4)
+
+
+_SPEAKERS = {"system": "system", "user": "you", "assistant": "model"}
+
+
+def _show_hits(hits: Sequence[SearchHit]) -> None:
+    """Print a row for each message that was found."""
+    if not hits:
+        print("no message has this")
+        return
+    rows = [
+        (hit.conversation.id, hit.message.hash[:8], _SPEAKERS[hit.message.role], _safe(hit.excerpt))
+        for hit in hits
+    ]
+    table(("chat", "message", "by", "place"), rows)
+
+
+def _when(seconds: float) -> str:
+    """A moment of the store in local time."""
+    return datetime.fromtimestamp(seconds).astimezone().strftime("%Y-%m-%d %H:%M")
+
+
+def _safe(text: str) -> str:
+    return terminal_safe(text, sys.stdout)
 
 
 def _open_conversation(store: ChatStore, options: ConversationOptions) -> Conversation:
@@ -91,6 +126,12 @@ def _open_conversation(store: ChatStore, options: ConversationOptions) -> Conver
     if options.store.resume is None:
         return Conversation.new(store, note)
     return Conversation.resume(store, store.find_conversation(options.store.resume or None).id, note)
+
+
+def _load(options: ConversationOptions) -> Model:
+    """The model. Each answer has its own Ctrl-C afterwards."""
+    with interruptible() as interrupt:
+        return load_model(options.model, interrupt)
 
 
 def _talk(chat: Chat, options: ConversationOptions) -> int:
@@ -111,45 +152,3 @@ def _talk(chat: Chat, options: ConversationOptions) -> int:
         chat.conversation.leave()
         if options.prompt_cache is not None:
             keep_prompt_cache(chat.session.model, options.prompt_cache, note)
-
-
-_SPEAKERS = {"system": "system", "user": "you", "assistant": "model"}
-
-
-def show_chats(chats: Sequence[ConversationSummary]) -> None:
-    """Print a row for each chat, the latest one first."""
-    if not chats:
-        print("no chats are stored")
-        return
-    rows = [
-        (
-            each.id,
-            _when(each.updated),
-            str(each.messages),
-            _safe(each.name or each.title),
-            _safe(each.model or "-"),
-        )
-        for each in chats
-    ]
-    table(("chat", "last used", "messages", "name, or how it begins", "model"), rows, less_needed=4)
-
-
-def show_hits(hits: Sequence[SearchHit]) -> None:
-    """Print a row for each message that was found."""
-    if not hits:
-        print("no message has this")
-        return
-    rows = [
-        (hit.conversation.id, hit.message.hash[:8], _SPEAKERS[hit.message.role], _safe(hit.excerpt))
-        for hit in hits
-    ]
-    table(("chat", "message", "by", "place"), rows)
-
-
-def _when(seconds: float) -> str:
-    """A moment of the store in local time."""
-    return datetime.fromtimestamp(seconds).astimezone().strftime("%Y-%m-%d %H:%M")
-
-
-def _safe(text: str) -> str:
-    return terminal_safe(text, sys.stdout)

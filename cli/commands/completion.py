@@ -1,4 +1,4 @@
-"""gen completion."""
+"""`gen completion`: the script by which a shell completes the command line."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""gen doctor."""
+"""`gen doctor`: what is found on this machine, and what is wrong, as a table or as a page of text.
+
+What cannot be read or loaded becomes a problem of the table, with what to do about it; the rest is still shown.
+"""
 
 from __future__ import annotations
 
@@ -50,80 +53,45 @@ def doctor(options: DoctorOptions) -> None:
 
     No model is loaded. Exit code 1: something is wrong, and the page says what to do.
     """
-
     start_collector()
-    report = examine()
+    report = _examine()
     if not options.paths:
         report = shorten_home(report)
     if options.format is DoctorFormat.json:
         print(json.dumps(report, indent=2, ensure_ascii=False))
     else:
-        sys.stdout.write(page(report))
+        sys.stdout.write(_page(report))
     if report["problems"]:
         raise typer.Exit(FAILED)
 
 
-class Examination:
-    """Collects what is wrong while the parts of the table are made."""
+def _examine() -> dict[str, Any]:
+    """Return the table: versions, the machine, folders, what has a name, the default model, problems.
 
-    def __init__(self) -> None:
-        self.problems: list[dict[str, str]] = []
+    No model is loaded. Each problem has a text and an advice.
+    """
+    from ...grammars.search import list_grammars
+    from ...presets.search import config_folder, list_presets
+    from ...presets.user_config import UserConfig, user_config
 
-    def report(self, problem: object, advice: str) -> None:
-        """Keep a problem, and what to do about it."""
-        self.problems.append({"problem": str(problem), "advice": advice})
-
-    def attempt(self, advice: str, step: Callable[[], Any]) -> Any:
-        """Return what the step returns; None if it fails, which is reported."""
-        try:
-            return step()
-        except (LogitsmithError, OSError) as error:
-            self.report(error, advice)
-        except Exception as error:
-            if getattr(error, "exit_code", None) is None:  # a failure that has no name is not one of the machine
-                raise
-            self.report(error, advice)
-        return None
-
-
-_FOLDER_ADVICE = "let the folder be read, or correct model_folders: in config.yaml"
-
-
-def model_folders(config: UserConfig) -> list[dict[str, Any]]:
-    """The folders in which models are looked for: those of other tools that exist, and the user's own."""
-    from ...models.listing import tool_folders
-
-    folders = [path for path in tool_folders() if path.is_dir()] + [Path(text) for text in config.model_folders]
-    return [{"of": "models", "path": os.fspath(path), "exists": path.is_dir()} for path in folders]
-
-
-def list_found_models(examination: Examination, config: UserConfig) -> list[dict[str, str]]:
-    """Each model with the tool that has it. No header is read."""
-    from ...models.listing import list_models
-
-    entries = list_models(config.model_folders, lambda sentence: examination.report(sentence, _FOLDER_ADVICE))
-    return [{"name": entry.name, "origin": entry.source} for entry in sorted(entries, key=lambda e: e.source)]
-
-
-def default_model(examination: Examination, config: UserConfig) -> dict[str, Any] | None:
-    """The model that a run without -m takes; None if there is none."""
-    try:
-        from ...models.folders import locate
-        from ...models.gguf import check_gguf
-        from ...models.resolve import resolve_model
-    except (ImportError, OSError, RuntimeError, AttributeError):
-        return None  # reported as a problem of llama.cpp
-    located = examination.attempt("one of these", lambda: locate(None, config.model))
-    if located is None:
-        return None
-    path, origin = located
-    advice = "name another model: -m MODEL, $GEN_MODEL, or model: in config.yaml"
-    if not path.is_file():  # a name, as for -m
-        path = examination.attempt(advice, lambda: resolve_model(str(path), config.model_folders)) or path
-    if path.exists() or path.suffix == ".gguf":
-        examination.attempt(advice, lambda: check_gguf(path))
-    size = path.stat().st_size if path.is_file() else None
-    return {"path": os.fspath(path), "origin": origin, "size_bytes": size}
+    examination = _Examination()
+    folder = config_folder()
+    config: UserConfig = examination.attempt(f"correct {folder / 'config.yaml'}", user_config) or UserConfig()
+    presets = examination.attempt("let the folder be read", list_presets) or []
+    grammars = examination.attempt("let the folder be read", lambda: list_grammars(grammar_folders())) or []
+    return {
+        "versions": _versions(examination),
+        "llama_cpp": _llama_cpp(examination),
+        "machine": machine(),
+        "folders": [*_folders(folder), *_model_folders(config)],
+        "presets": [_preset_row(examination, entry) for entry in presets],
+        "default_preset": _default_preset(examination, config),
+        "grammars": [_grammar_row(examination, entry) for entry in grammars],
+        "plugins": _plugins(examination),
+        "models": _list_found_models(examination, config),
+        "model": _default_model(examination, config),
+        "problems": examination.problems,
+    }
 
 
 _PACKAGES = (
@@ -140,54 +108,21 @@ _PACKAGES = (
 )
 _EXTRAS = ("huggingface-hub",)
 """Packages that may be missing: only downloads need them."""
-_BUILT_IN = "built-in"
 
 
-def examine() -> dict[str, Any]:
-    """Return the table: versions, the machine, folders, what has a name, the default model, problems.
-
-    No model is loaded. Each problem has a text and an advice.
-    """
-    from ...presets.search import config_folder, list_presets
-    from ...presets.user_config import UserConfig, user_config
-
-    examination = Examination()
-    folder = config_folder()
-    config: UserConfig = examination.attempt(f"correct {folder / 'config.yaml'}", user_config) or UserConfig()
-    presets = examination.attempt("let the folder be read", list_presets) or []
-    grammars = examination.attempt("let the folder be read", _grammars) or []
-    return {
-        "versions": _versions(examination),
-        "llama_cpp": _llama_cpp(examination),
-        "machine": machine(),
-        "folders": [*_folders(folder), *model_folders(config)],
-        "presets": [_preset_row(examination, entry) for entry in presets],
-        "default_preset": _default_preset(examination, config),
-        "grammars": [_grammar_row(examination, entry) for entry in grammars],
-        "plugins": _plugins(examination),
-        "models": list_found_models(examination, config),
-        "model": default_model(examination, config),
-        "problems": examination.problems,
-    }
-
-
-def _versions(examination: Examination) -> dict[str, str | None]:
+def _versions(examination: _Examination) -> dict[str, str | None]:
     versions: dict[str, str | None] = {"python": sys.version.split()[0]}
-    for package in _PACKAGES:
+    for package in (*_PACKAGES, *_EXTRAS):
         try:
             versions[package] = version(package)
         except PackageNotFoundError:
             versions[package] = None
-            examination.report(f"the package {package} is not installed", f"pip install {package}")
-    for package in _EXTRAS:
-        try:
-            versions[package] = version(package)
-        except PackageNotFoundError:
-            versions[package] = None
+            if package not in _EXTRAS:
+                examination.report(f"the package {package} is not installed", f"pip install {package}")
     return versions
 
 
-def _llama_cpp(examination: Examination) -> dict[str, Any] | None:
+def _llama_cpp(examination: _Examination) -> dict[str, Any] | None:
     try:
         from ...engine.model import Model  # noqa: F401 - with Model, all that runs use
         from ...engine.native.binding import llama_cpp_build
@@ -213,7 +148,18 @@ def _folders(config: Path) -> list[dict[str, Any]]:
     ]
 
 
-def _preset_row(examination: Examination, entry: PresetEntry) -> dict[str, Any]:
+def _model_folders(config: UserConfig) -> list[dict[str, Any]]:
+    """The folders in which models are looked for: those of other tools that exist, and the user's own."""
+    from ...models.listing import tool_folders
+
+    folders = [path for path in tool_folders() if path.is_dir()] + [Path(text) for text in config.model_folders]
+    return [{"of": "models", "path": os.fspath(path), "exists": path.is_dir()} for path in folders]
+
+
+_BUILT_IN = "built-in"
+
+
+def _preset_row(examination: _Examination, entry: PresetEntry) -> dict[str, Any]:
     def check() -> None:
         preset = open_preset(str(entry.path), is_quiet=True)
         preset.samplers()
@@ -225,7 +171,7 @@ def _preset_row(examination: Examination, entry: PresetEntry) -> dict[str, Any]:
     return {"name": entry.name, "origin": entry.origin, "is_hidden": entry.shadowed}
 
 
-def _default_preset(examination: Examination, config: UserConfig) -> str:
+def _default_preset(examination: _Examination, config: UserConfig) -> str:
     name = config.preset or "default"
     if config.preset is not None:
         advice = "name another one as preset: in config.yaml"
@@ -233,13 +179,7 @@ def _default_preset(examination: Examination, config: UserConfig) -> str:
     return name
 
 
-def _grammars() -> list[GrammarEntry]:
-    from ...grammars.search import list_grammars
-
-    return list_grammars(grammar_folders())
-
-
-def _grammar_row(examination: Examination, entry: GrammarEntry) -> dict[str, Any]:
+def _grammar_row(examination: _Examination, entry: GrammarEntry) -> dict[str, Any]:
     from ...grammars.spec import resolve_grammar
 
     if entry.origin != _BUILT_IN:
@@ -248,7 +188,7 @@ def _grammar_row(examination: Examination, entry: GrammarEntry) -> dict[str, Any
     return {"name": entry.name, "origin": entry.origin}
 
 
-def _plugins(examination: Examination) -> list[dict[str, str]]:
+def _plugins(examination: _Examination) -> list[dict[str, str]]:
     from ...samplers.registry import find_sampler, list_plugins
 
     plugins = list_plugins()
@@ -258,6 +198,61 @@ def _plugins(examination: Examination) -> list[dict[str, str]]:
     return [{"name": name, "from": place} for name, place in plugins.items()]
 
 
+_FOLDER_ADVICE = "let the folder be read, or correct model_folders: in config.yaml"
+
+
+def _list_found_models(examination: _Examination, config: UserConfig) -> list[dict[str, str]]:
+    """Each model with the tool that has it. No header is read."""
+    from ...models.listing import list_models
+
+    entries = list_models(config.model_folders, lambda sentence: examination.report(sentence, _FOLDER_ADVICE))
+    return [{"name": entry.name, "origin": entry.source} for entry in sorted(entries, key=lambda e: e.source)]
+
+
+def _default_model(examination: _Examination, config: UserConfig) -> dict[str, Any] | None:
+    """The model that a run without -m takes; None if there is none."""
+    try:
+        from ...models.folders import locate
+        from ...models.gguf import check_gguf
+        from ...models.resolve import resolve_model
+    except (ImportError, OSError, RuntimeError, AttributeError):
+        return None  # reported as a problem of llama.cpp
+    located = examination.attempt("one of these", lambda: locate(None, config.model))
+    if located is None:
+        return None
+    path, origin = located
+    advice = "name another model: -m MODEL, $GEN_MODEL, or model: in config.yaml"
+    if not path.is_file():  # a name, as for -m
+        path = examination.attempt(advice, lambda: resolve_model(str(path), config.model_folders)) or path
+    if path.exists() or path.suffix == ".gguf":
+        examination.attempt(advice, lambda: check_gguf(path))
+    size = path.stat().st_size if path.is_file() else None
+    return {"path": os.fspath(path), "origin": origin, "size_bytes": size}
+
+
+class _Examination:
+    """Collects what is wrong while the parts of the table are made."""
+
+    def __init__(self) -> None:
+        self.problems: list[dict[str, str]] = []
+
+    def report(self, problem: object, advice: str) -> None:
+        """Keep a problem, and what to do about it."""
+        self.problems.append({"problem": str(problem), "advice": advice})
+
+    def attempt(self, advice: str, step: Callable[[], Any]) -> Any:
+        """Return what the step returns; None if it fails, which is reported."""
+        try:
+            return step()
+        except (LogitsmithError, OSError) as error:
+            self.report(error, advice)
+        except Exception as error:
+            if getattr(error, "exit_code", None) is None:  # a failure that has no name is not one of the machine
+                raise
+            self.report(error, advice)
+        return None
+
+
 _INDENT = 2
 _NAME_COLUMNS = 18
 _MAX_WIDTH = 78
@@ -265,7 +260,7 @@ _MIN_WIDTH_OF_TWO_COLUMNS = 60
 _GIB, _MIB = 2**30, 2**20
 
 
-def page(report: Mapping[str, Any]) -> str:
+def _page(report: Mapping[str, Any]) -> str:
     """Return the page, wrapped so that it can be pasted, and fits a narrow terminal; problems stand last."""
     lines = [*_version_lines(report), *_machine(report), *_folder_lines(report), *_names(report), *_model(report)]
     return terminal_safe("".join(f"{line}\n" for line in (*lines, *_problems(report["problems"]))), sys.stdout)

@@ -1,4 +1,4 @@
-"""gen grammars."""
+"""`gen grammars`: list, show, check and sample grammars, with no model."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import typer
 
 from ...common.errors import UsageError
 from ...common.files import STDIN, input_name, read_input
+from ...common.text import NotUTF8Error, decode_utf8
 from ..command_line import GenCommand, GenGroup
 from ..command_options import takes_options
 from ..flags import REQUIRED, Completes, Options, argument, flag, options_class, within
@@ -93,9 +94,6 @@ class GrammarSampleOptions(GrammarSourceOptions):
 
 app = typer.Typer(help="List, show, check and sample grammars.", add_completion=False, cls=GenGroup)
 
-_SHOWN_BEFORE, _SHOWN = 60, 100
-"""Characters of a line that are shown before a mismatch, and altogether: they fit a wide terminal."""
-
 
 @app.callback(invoke_without_command=True)
 def grammars(context: typer.Context) -> None:
@@ -135,7 +133,7 @@ def check(options: GrammarCheckOptions) -> None:
 
     Exit code 1: the text does not match; 2: the grammar is wrong.
     """
-    spec = grammar_of_source(options)
+    spec = _grammar_of_source(options)
     name = options.name or spec.label
     start_collector()
     spec.check()
@@ -160,7 +158,7 @@ def sample(options: GrammarSampleOptions) -> None:
     from ...grammars.random_sentences import random_sentence
     from ..render.run import terminal_safe
 
-    spec = grammar_of_source(options)
+    spec = _grammar_of_source(options)
     start_collector()
     spec.check()
     report_left_out(spec)
@@ -173,6 +171,22 @@ def sample(options: GrammarSampleOptions) -> None:
         except GrammarError as error:
             raise error.within(spec.label) from None
         print(terminal_safe(sentence.removesuffix("\n"), sys.stdout))
+
+
+def _grammar_of_source(options: GrammarSourceOptions) -> GrammarSpec:
+    """The grammar that a command's argument or one of its flags names. Raises ``GrammarError``."""
+    is_lenient = options.grammar.schema_lenient
+    given = given_grammar(options.grammar)
+    if given is None:
+        return find_grammar_source(str(options.name), options.root, is_lenient=is_lenient)
+    from ...grammars.errors import GrammarError
+    from ...grammars.spec import grammar_table, resolve_grammar
+
+    table = {**grammar_table(given.value), "root": options.root, "schema_lenient": is_lenient}
+    try:
+        return resolve_grammar(table, grammar_folders())
+    except GrammarError as error:
+        raise error.within(given.flag) from None
 
 
 def _text_to_check(options: GrammarCheckOptions) -> str | None:
@@ -188,8 +202,6 @@ def _text_to_check(options: GrammarCheckOptions) -> str | None:
 
 
 def _decoded(data: bytes, path: Path) -> str:
-    from ...common.text import NotUTF8Error, decode_utf8
-
     try:
         return decode_utf8(data)
     except NotUTF8Error as error:
@@ -204,6 +216,10 @@ def _find_mismatch(spec: GrammarSpec, text: str, *, is_file: bool) -> Mismatch |
     if mismatch is not None and is_file and text.endswith("\n"):
         return find_mismatch(grammar, text[:-1])  # a file's last line end need not belong to the text
     return mismatch
+
+
+_SHOWN_BEFORE, _SHOWN = 60, 100
+"""Characters of a line that are shown before a mismatch, and altogether: they fit a wide terminal."""
 
 
 def _show_mismatch(name: str, text: str, mismatch: Mismatch) -> None:
@@ -221,19 +237,3 @@ def _show_mismatch(name: str, text: str, mismatch: Mismatch) -> None:
     expected = terminal_safe(mismatch.expected, sys.stdout)
     print(f"{name}: line {mismatch.line}, column {mismatch.column}: {reason}; expected {expected}")
     print(f"  {before}{after}\n  {' ' * cell_len(before)}^")
-
-
-def grammar_of_source(options: GrammarSourceOptions) -> GrammarSpec:
-    """The grammar that a command's argument or one of its flags names. Raises ``GrammarError``."""
-    is_lenient = options.grammar.schema_lenient
-    given = given_grammar(options.grammar)
-    if given is None:
-        return find_grammar_source(str(options.name), options.root, is_lenient=is_lenient)
-    from ...grammars.errors import GrammarError
-    from ...grammars.spec import grammar_table, resolve_grammar
-
-    table = {**grammar_table(given.value), "root": options.root, "schema_lenient": is_lenient}
-    try:
-        return resolve_grammar(table, grammar_folders())
-    except GrammarError as error:
-        raise error.within(given.flag) from None

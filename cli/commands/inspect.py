@@ -1,4 +1,4 @@
-"""gen inspect."""
+"""`gen inspect`: a look at runs that were written as jsonl, on the terminal or as an HTML page."""
 
 from __future__ import annotations
 
@@ -7,13 +7,15 @@ from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from enum import StrEnum
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import typer
 
 from ...common.errors import UsageError
-from ...common.files import input_name, is_stdin, open_input
+from ...common.files import bounded_lines, input_name, is_stdin, open_input, write_whole_file
+from ...common.text import count_noun, nearest_name
 from ..command_options import refuse_same_file, takes_options
 from ..flags import COLOR_METAVAR, Color, Options, argument, at_least, flag, options_class, read_color
 from ..inputs.prompt import input_path
@@ -105,10 +107,6 @@ class InspectOptions(Options):
                 raise UsageError(f"{name} shows the trace of one token; {other} has no effect there")
 
 
-_MAX_PROBLEMS = 20
-"""Wrong lines that are reported one by one."""
-
-
 @takes_options(InspectOptions)
 def inspect(options: InspectOptions) -> None:
     """Show runs of gen --format jsonl: tokens tinted by probability, their surprise and entropy.
@@ -137,6 +135,14 @@ def inspect(options: InspectOptions) -> None:
     _report(inputs)
 
 
+def _paths(options: InspectOptions) -> Sequence[Path]:
+    files: Sequence[Path | None] = options.files or [None]
+    paths = [input_path(file) for file in files]
+    if None in paths:
+        raise UsageError("there is no run: give a file, or pipe one in (gen ... --format jsonl | gen inspect)")
+    return [path for path in paths if path is not None]
+
+
 @dataclass
 class _Input:
     """A file of runs, and what was found while it was read."""
@@ -162,7 +168,6 @@ class _Input:
 
     def runs(self, ids: frozenset[str]) -> Iterator[Iterator[RecordedEvent]]:
         """The runs of the file; of a batch's results only those of ``ids``, if there are any."""
-        from ...common.files import bounded_lines
         from ...logprobs.recorded import read_stream, split_runs
 
         # Ctrl-C is for the program that writes the pipe; it then ends the stream in order.
@@ -171,8 +176,6 @@ class _Input:
                 yield from self._chosen(run, ids)
 
     def _chosen(self, run: Iterator[RecordedEvent], ids: frozenset[str]) -> Iterator[Iterator[RecordedEvent]]:
-        from itertools import chain
-
         from ...logprobs.recorded import RecordedStart
 
         first = next(run)
@@ -182,18 +185,6 @@ class _Input:
         self.has_run = True
         if not ids or name in ids:
             yield chain([first], run)
-
-
-def _paths(options: InspectOptions) -> Sequence[Path]:
-    files: Sequence[Path | None] = options.files or [None]
-    paths = [input_path(file) for file in files]
-    if None in paths:
-        raise UsageError("there is no run: give a file, or pipe one in (gen ... --format jsonl | gen inspect)")
-    return [path for path in paths if path is not None]
-
-
-def _source(options: InspectOptions) -> LogprobSource | None:
-    return None if options.source is None else options.source.value
 
 
 def _print(inputs: Sequence[_Input], options: InspectOptions, ids: frozenset[str]) -> None:
@@ -230,8 +221,6 @@ def _print_token(inputs: Sequence[_Input], options: InspectOptions, ids: frozens
 
 
 def _write_page(inputs: Sequence[_Input], options: InspectOptions, target: Path, ids: frozenset[str]) -> None:
-    from ...common.files import write_whole_file
-    from ...common.text import count_noun
     from ..render.report import page
     from ..render.report.run_data import RunReader
 
@@ -254,17 +243,21 @@ def _write_page(inputs: Sequence[_Input], options: InspectOptions, target: Path,
             note(f"{run.name}: the run was cut off after {count_noun(run.tokens, 'token')}: {reason}")
 
 
-def _nearest(missing: frozenset[str], names: Sequence[str]) -> str:
-    from ...common.text import nearest_name
+def _source(options: InspectOptions) -> LogprobSource | None:
+    return None if options.source is None else options.source.value
 
+
+def _nearest(missing: frozenset[str], names: Sequence[str]) -> str:
     nearest = nearest_name(min(missing), names)
     return "" if nearest is None else f"; did you mean {nearest}?"
 
 
+_MAX_PROBLEMS = 20
+"""Wrong lines that are reported one by one."""
+
+
 def _report(inputs: Sequence[_Input]) -> None:
     """Report wrong lines and empty files; the command then fails."""
-    from ...common.text import count_noun
-
     for item in inputs:
         if item.problems and not item.has_run:
             what = "this is no run of gen --format jsonl, nor of gen batch --format jsonl"

@@ -1,4 +1,4 @@
-"""gen models."""
+"""`gen models`: list the models on this machine, show one, download one."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from ...common.errors import UsageError
+from ...common.text import count_noun
 from ..command_line import GenCommand, GenGroup
 from ..command_options import takes_group_options, takes_options
 from ..flags import REQUIRED, Completes, Options, argument, flag, options_class
@@ -134,7 +135,6 @@ def pull_(options: ModelPullOptions) -> None:
 
 
 def _list(options: ModelListOptions) -> None:
-    from ...common.text import count_noun
     from ...models.facts import read_summaries
     from ...models.listing import list_models
     from ...presets.user_config import user_config
@@ -162,8 +162,6 @@ def _report_rest(
     summaries: list[ModelSummary], usable: list[ModelSummary], part: str | None, *, has_hidden: bool
 ) -> None:
     """Report what is not listed, and what to do if no model is found; a hidden one is reported by itself."""
-    from ...common.text import count_noun
-
     others = len(summaries) - len(usable)
     if others:
         note(f"{count_noun(others, 'file')} not listed: projectors, adapters, and what else is no model by itself")
@@ -179,7 +177,6 @@ def _entry_of(path: Path, name: str) -> ModelEntry:
     from ...presets.user_config import user_config
 
     path = first_part(path)
-
     same = [entry for entry in list_models(user_config().model_folders) if entry.path == path]
     bare = name.lower().removeprefix("ollama:")
     named = [entry for entry in same if bare in entry.name.lower()]

@@ -1,4 +1,4 @@
-"""gen next."""
+"""`gen next`: what the next token would be drawn from, and how the chain came to that."""
 
 from __future__ import annotations
 

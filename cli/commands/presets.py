@@ -1,4 +1,4 @@
-"""gen presets."""
+"""`gen presets`: list, show and check preset files; import and export those of other tools."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 import typer
 
 from ...common.errors import UsageError
-from ...common.files import is_stdin
+from ...common.files import is_stdin, write_whole_file
 from ..command_line import GenCommand, GenGroup
 from ..command_options import takes_options
 from ..flags import REQUIRED, Completes, Options, argument, flag, options_class
@@ -198,7 +198,6 @@ def export(options: PresetExportOptions) -> None:
 
 def _save(name: str, text: str, *, may_replace: bool) -> None:
     """Write a preset into the user's folder, whole or not at all."""
-    from ...common.files import write_whole_file
     from ...presets.search import config_folder, find_preset
 
     path = config_folder() / "presets" / f"{name}.yaml"

@@ -1,4 +1,4 @@
-"""gen recover-basis."""
+"""`gen recover-basis`: what all logprobs of a model have in common, for `gen recover --basis`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""gen run."""
+"""`gen run`: continue a prompt. What can be wrong without the model is checked before the model is loaded."""
 
 from __future__ import annotations
 
@@ -105,28 +105,6 @@ class RunOptions(Options):
         return self.chat.chat
 
 
-_MODEL_VARIABLE = "GEN_MODEL"
-
-
-def replay_command(random_seed: int | None, piped: str) -> str:
-    """Return the command line as a shell takes it, with all that it does not say.
-
-    Args:
-        random_seed: the seed that was picked; None if it is set, by a flag or by a preset.
-        piped: what was read from stdin, without the newline at its end; empty if nothing was.
-    """
-    words = ["gen", *sys.argv[1:]]
-    if random_seed is not None:
-        # The last one counts; behind `--` there are no flags.
-        end = words.index("--") if "--" in words else len(words)
-        words[end:end] = ["--seed", str(random_seed)]
-    model = os.environ.get(_MODEL_VARIABLE)
-    command = shlex.join(words)
-    if model:
-        command = f"{_MODEL_VARIABLE}={shlex.quote(model)} {command}"
-    return f"printf %s {shlex.quote(piped)} | {command}" if piped else command
-
-
 @takes_options(RunOptions)
 def run(options: RunOptions) -> None:
     """Write on from a prompt, token by token, through your chain of samplers.
@@ -228,6 +206,29 @@ def _generate(
     _report(done, setup, prompt.shown, chain.seed, model, interrupt)
 
 
+_MODEL_VARIABLE = "GEN_MODEL"
+"""Names the model of a run without -m, so that the run is not repeated without it."""
+
+
+def replay_command(random_seed: int | None, piped: str) -> str:
+    """Return the command line as a shell takes it, with all that it does not say.
+
+    Args:
+        random_seed: the seed that was picked; None if it is set, by a flag or by a preset.
+        piped: what was read from stdin, without the newline at its end; empty if nothing was.
+    """
+    words = ["gen", *sys.argv[1:]]
+    if random_seed is not None:
+        # The last one counts; behind `--` there are no flags.
+        end = words.index("--") if "--" in words else len(words)
+        words[end:end] = ["--seed", str(random_seed)]
+    model = os.environ.get(_MODEL_VARIABLE)
+    command = shlex.join(words)
+    if model:
+        command = f"{_MODEL_VARIABLE}={shlex.quote(model)} {command}"
+    return f"printf %s {shlex.quote(piped)} | {command}" if piped else command
+
+
 def _render(events: Iterator[Event], options: OutputOptions, prompt: PreparedPrompt, command: str) -> Done:
     """Write the events in the requested format.
 
@@ -237,16 +238,12 @@ def _render(events: Iterator[Event], options: OutputOptions, prompt: PreparedPro
         prompt: the prompt, with and without a chat template.
         command: what makes the run again.
     """
-    if options.format is Format.text:
-        from ..render.run import render_text
+    from ..render.run import ApiShape, render_api, render_jsonl, render_text
 
+    if options.format is Format.text:
         return render_text(events, sys.stdout, prompt.shown if options.echo else "", options.color.is_colored)
     if options.format is Format.jsonl:
-        from ..render.run import render_jsonl
-
         return render_jsonl(events, sys.stdout, prompt.shown, command)
-    from ..render.run import ApiShape, render_api
-
     is_templated = prompt.text != prompt.shown
     shape = ApiShape(options.format.value, options.stream, options.echo, is_templated)
     return render_api(events, sys.stdout, shape, prompt.text)

@@ -1,4 +1,4 @@
-"""gen samplers."""
+"""`gen samplers`: the samplers, those of plug-ins too, and what each one does."""
 
 from __future__ import annotations
 

@@ -1,4 +1,9 @@
-"""The scripts of bash, zsh and fish, and the lines that they hand over."""
+"""The three shells: the script that each one reads, and the form in which it takes an answer.
+
+A script hands the line up to the cursor to `gen` in two variables, and reads an answer. The answer's first line
+says what follows: ``words``, ``parts`` (words after which no space is added) or ``files``. A script takes what
+follows as data, and never runs it.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +13,7 @@ from typing import NamedTuple
 
 from .values import Candidate, Reply
 
+SHELL_VARIABLE, LINE_VARIABLE = "_GEN_COMPLETE", "_GEN_COMPLETE_LINE"
 _BREAKS = "=:><;|&("
 """Characters at which readline begins a word, save blanks and quotes; Bash has them in COMP_WORDBREAKS."""
 
@@ -63,7 +69,68 @@ def _escaped_in_quotes(character: str) -> str:
     return character if character in '"\\$`' else f"\\{character}"
 
 
-SHELL_VARIABLE, LINE_VARIABLE = "_GEN_COMPLETE", "_GEN_COMPLETE_LINE"
+def _bash_answer(reply: Reply, word: TypedWord) -> str:
+    """The part of each candidate that readline puts behind the last break of the word, quoted as the word is."""
+    if reply.file_suffix is not None:
+        return _files(reply, word)
+    texts = [_quoted(candidate.text[word.last_part :], word.quote) for candidate in reply.candidates]
+    return _lines(_kind(reply), texts)
+
+
+def _zsh_answer(reply: Reply, word: TypedWord) -> str:
+    """Each candidate, a colon and its help; zsh quotes it."""
+    if reply.file_suffix is not None:
+        return _files(reply, word)
+    return _lines(_kind(reply), [_described(candidate) for candidate in reply.candidates])
+
+
+def _fish_answer(reply: Reply, word: TypedWord) -> str:
+    """Each candidate, a tab and its help; fish quotes it, and adds no space behind ``.`` or ``=``."""
+    if reply.file_suffix is not None:
+        return _files(reply, word)
+    return _lines(_kind(reply), ["\t".join(_on_one_line(candidate)) for candidate in reply.candidates])
+
+
+ANSWERS: Mapping[str, Callable[[Reply, TypedWord], str]] = {
+    "bash": _bash_answer,
+    "zsh": _zsh_answer,
+    "fish": _fish_answer,
+}
+
+
+def _kind(reply: Reply) -> str:
+    goes_on = not reply.adds_space or any(candidate.is_partial for candidate in reply.candidates)
+    return "parts" if goes_on else "words"
+
+
+def _files(reply: Reply, word: TypedWord) -> str:
+    """How the files' names end, a slash, and the part of the path that is typed."""
+    return _lines("files", [f"{reply.file_suffix}/{word.text[reply.file_start :]}"])
+
+
+def _lines(kind: str, texts: list[str]) -> str:
+    return "".join(f"{text}\n" for text in (kind, *texts))
+
+
+def _on_one_line(candidate: Candidate) -> tuple[str, ...]:
+    parts = (candidate.text, candidate.help) if candidate.help else (candidate.text,)
+    return tuple(" ".join(part.split()) if part is candidate.help else part for part in parts)
+
+
+def _described(candidate: Candidate) -> str:
+    text, *about = _on_one_line(candidate)
+    return ":".join([text.replace("\\", "\\\\").replace(":", "\\:"), *about])
+
+
+_BASH_SPECIAL = re.compile(r"([^\w@%+=:,./#~-])")
+_SPECIAL_IN_DOUBLE_QUOTES = re.compile(r'(["\\$`])')
+
+
+def _quoted(text: str, quote: str) -> str:
+    if quote == '"':
+        return _SPECIAL_IN_DOUBLE_QUOTES.sub(r"\\\1", text)
+    return text if quote else _BASH_SPECIAL.sub(r"\\\1", text)
+
 
 _BASH = r"""# Completion of gen for Bash.
 _gen_completion() {
@@ -143,65 +210,3 @@ complete -c gen -n "string match -q -- '~*' (commandline -ct)" -F
 """
 
 SCRIPTS: Mapping[str, str] = {"bash": _BASH, "zsh": _ZSH, "fish": _FISH}
-
-_BASH_SPECIAL = re.compile(r"([^\w@%+=:,./#~-])")
-_SPECIAL_IN_DOUBLE_QUOTES = re.compile(r'(["\\$`])')
-
-
-def bash_answer(reply: Reply, word: TypedWord) -> str:
-    """The part of each candidate that readline puts behind the last break of the word, quoted as the word is."""
-    if reply.file_suffix is not None:
-        return _files(reply, word)
-    texts = [_quoted(candidate.text[word.last_part :], word.quote) for candidate in reply.candidates]
-    return _lines(_kind(reply), texts)
-
-
-def zsh_answer(reply: Reply, word: TypedWord) -> str:
-    """Each candidate, a colon and its help; zsh quotes it."""
-    if reply.file_suffix is not None:
-        return _files(reply, word)
-    return _lines(_kind(reply), [_described(candidate) for candidate in reply.candidates])
-
-
-def fish_answer(reply: Reply, word: TypedWord) -> str:
-    """Each candidate, a tab and its help; fish quotes it, and adds no space behind ``.`` or ``=``."""
-    if reply.file_suffix is not None:
-        return _files(reply, word)
-    return _lines(_kind(reply), ["\t".join(_on_one_line(candidate)) for candidate in reply.candidates])
-
-
-ANSWERS: Mapping[str, Callable[[Reply, TypedWord], str]] = {
-    "bash": bash_answer,
-    "zsh": zsh_answer,
-    "fish": fish_answer,
-}
-
-
-def _kind(reply: Reply) -> str:
-    goes_on = not reply.adds_space or any(candidate.is_partial for candidate in reply.candidates)
-    return "parts" if goes_on else "words"
-
-
-def _files(reply: Reply, word: TypedWord) -> str:
-    """How the files' names end, a slash, and the part of the path that is typed."""
-    return _lines("files", [f"{reply.file_suffix}/{word.text[reply.file_start :]}"])
-
-
-def _lines(kind: str, texts: list[str]) -> str:
-    return "".join(f"{text}\n" for text in (kind, *texts))
-
-
-def _on_one_line(candidate: Candidate) -> tuple[str, ...]:
-    parts = (candidate.text, candidate.help) if candidate.help else (candidate.text,)
-    return tuple(" ".join(part.split()) if part is candidate.help else part for part in parts)
-
-
-def _described(candidate: Candidate) -> str:
-    text, *about = _on_one_line(candidate)
-    return ":".join([text.replace("\\", "\\\\").replace(":", "\\:"), *about])
-
-
-def _quoted(text: str, quote: str) -> str:
-    if quote == '"':
-        return _SPECIAL_IN_DOUBLE_QUOTES.sub(r"\\\1", text)
-    return text if quote else _BASH_SPECIAL.sub(r"\\\1", text)

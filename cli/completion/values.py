@@ -1,4 +1,7 @@
-"""What may stand there: flags, models, presets, samplers, files."""
+"""The values that a flag or an argument may have: names of presets, models, samplers and chats, steps, files.
+
+Samplers are known by a file, since importing them would take too long; of models, no header is read.
+"""
 
 from __future__ import annotations
 
@@ -47,204 +50,6 @@ def matching(candidates: Iterable[Candidate], word: str) -> list[Candidate]:
     return [candidate for candidate in candidates if candidate.text.startswith(word)]
 
 
-_FILE = Path(__file__).with_name("samplers.json")
-"""Made from the samplers by ``python tools/sampler_names.py``."""
-
-
-@dataclass(frozen=True)
-class SamplerName:
-    """A sampler's names.
-
-    Attributes:
-        summary: what it does.
-        main: the parameter that ``name=value`` sets; None: there is none.
-        parameters: each with its description.
-        choices: the values of the parameters that have a fixed few.
-    """
-
-    summary: str
-    main: str | None = None
-    parameters: Mapping[str, str] = field(default_factory=dict)
-    choices: Mapping[str, list[str]] = field(default_factory=dict)
-
-
-@cache
-def built_in_samplers() -> dict[str, SamplerName]:
-    """The samplers of this package, by name."""
-    return {name: SamplerName(**facts) for name, facts in _table()["samplers"].items()}
-
-
-@cache
-def plugins() -> dict[str, str]:
-    """The samplers of other packages, by name, each with where it would be imported from."""
-    from importlib.metadata import entry_points
-
-    points = {normal(point.name): point.value for point in entry_points(group="logitsmith.samplers")}
-    return {name: value for name, value in points.items() if name not in built_in_samplers()}
-
-
-def find_sampler_name(name: str) -> SamplerName | None:
-    """The sampler of a name; None if there is none. A plug-in is imported, and NumPy with it."""
-    key = normal(name)
-    # Built-in ones first: to look for plug-ins takes 15 ms.
-    return built_in_samplers().get(key) or (_plugin(key) if key in plugins() else None)
-
-
-def normal(name: str) -> str:
-    """The snake_case form of a name."""
-    return name.strip().lower().replace("-", "_")
-
-
-def setting_names() -> list[str]:
-    """What ``--set`` takes beside samplers."""
-    names: list[str] = _table()["settings"]
-    return names
-
-
-def sampler_candidates() -> list[Candidate]:
-    """The samplers' names."""
-    names = [Candidate(name, sampler.summary) for name, sampler in built_in_samplers().items()]
-    return [*names, *(Candidate(name, f"plug-in {value}") for name, value in plugins().items())]
-
-
-@cache
-def _table() -> dict[str, Any]:
-    table: dict[str, Any] = json.loads(_FILE.read_text(encoding="utf-8"))
-    return table
-
-
-def _plugin(name: str) -> SamplerName | None:
-    from ...samplers.errors import SamplingError
-    from ...samplers.registry import find_sampler
-
-    try:
-        cls = find_sampler(name)
-    except SamplingError:  # a plug-in that cannot be used: the command says so
-        return None
-    parameters = {key: info.description or "" for key, info in cls.model_fields.items()}
-    return SamplerName(cls.about.summary, cls.about.main, parameters)
-
-
-_OCCURRENCE = re.compile(r"(?P<name>[^#]*)(?P<number>#\d+)?")
-
-
-def complete_setting(value: str) -> Reply:
-    """Complete ``name.parameter=value``, first the name, then the parameter, then the value."""
-    target, sign, typed = value.partition("=")
-    if sign:
-        return Reply(_prefixed(f"{target}=", matching(map(Candidate, _choices(target)), typed)))
-    name, dot, parameter = target.partition(".")
-    if not dot:
-        return Reply(_setting_names(name))
-    sampler = _find(name)
-    names = {} if sampler is None else sampler.parameters
-    candidates = [Candidate(f"{as_typed(key, parameter)}=", about) for key, about in names.items()]
-    return Reply(_prefixed(f"{name}.", matching(candidates, parameter)))
-
-
-def complete_chain(value: str) -> Reply:
-    """Complete the last step of ``top_k=40 > top_p(p=0.9)``: its name, or a parameter in its brackets."""
-    before, arrow, step = value.rpartition(">")
-    blanks = step[: len(step) - len(step.lstrip())]
-    start, step = f"{before}{arrow}{blanks}", step.lstrip()
-    name, bracket, inside = step.partition("(")
-    if not bracket:
-        names = [Candidate(as_typed(text, step), about) for text, about in sampler_candidates()]
-        return Reply(_prefixed(start, matching(names, step)), adds_space=False)
-    done, comma, typed = inside.rpartition(",")
-    typed_blanks = typed[: len(typed) - len(typed.lstrip())]
-    sampler = _find(name)
-    names = [] if sampler is None else [Candidate(f"{key}=", about) for key, about in sampler.parameters.items()]
-    prefix = f"{start}{name}({done}{comma}{typed_blanks}"
-    return Reply(_prefixed(prefix, matching(names, typed.lstrip())), adds_space=False)
-
-
-def complete_sequence(value: str) -> Reply:
-    """Complete the last name of ``top_k;top_p``."""
-    from ...presets.overrides import LLAMA_CPP_SAMPLERS
-
-    before, semicolon, name = value.rpartition(";")
-    names = [Candidate(known) for known in LLAMA_CPP_SAMPLERS]
-    return Reply(_prefixed(before + semicolon, matching(names, name)), adds_space=False)
-
-
-def as_typed(name: str, typed: str) -> str:
-    """The name with dashes if what is typed has one: both forms are taken."""
-    return name.replace("_", "-") if "-" in typed else name
-
-
-def _setting_names(typed: str) -> list[Candidate]:
-    """Samplers with a dot behind them if they have parameters, and the other settings."""
-    switches = {name for name, sampler in built_in_samplers().items() if not sampler.parameters}
-    found = [
-        Candidate(f"{as_typed(name, typed)}{'=' if name in switches else '.'}", summary)
-        for name, summary in sampler_candidates()
-    ]
-    found.extend(Candidate(f"{as_typed(name, typed)}=") for name in setting_names())
-    return matching(found, typed)
-
-
-def _choices(target: str) -> list[str]:
-    """The values of a parameter if they are a fixed few."""
-    name, _, parameter = target.partition(".")
-    sampler = _find(name)
-    if sampler is None:
-        return []
-    if not sampler.parameters:
-        return ["true", "false"]
-    return sampler.choices.get(normal(parameter) or sampler.main or "", [])
-
-
-def _find(name: str) -> SamplerName | None:
-    match = _OCCURRENCE.fullmatch(name)
-    return None if match is None else find_sampler_name(match["name"])
-
-
-def _prefixed(prefix: str, candidates: list[Candidate]) -> list[Candidate]:
-    return [Candidate(prefix + text, about) for text, about in candidates]
-
-
-_SUFFIX = ".gguf"
-
-
-def complete_model(value: str) -> Reply:
-    """Return names and paths that begin with the value; behind a tilde, which shells replace, files only."""
-    if value.startswith("~"):
-        return Reply([], file_suffix=_SUFFIX)
-    return Reply(matching([*_names(), *_paths(value)], value))
-
-
-def _names() -> list[Candidate]:
-    from ...models.listing import list_models
-    from ...presets.user_config import configured_model_folders
-
-    try:
-        folders = configured_model_folders()
-    except LogitsmithError:  # a config that cannot be read: the command says so
-        folders = []
-    return [Candidate(entry.name, entry.source) for entry in list_models(folders)]
-
-
-def _paths(value: str) -> Iterator[Candidate]:
-    """The folders and GGUF files beside what is typed; those that are hidden only behind a dot."""
-    typed_folder, slash, start = value.rpartition("/")
-    try:
-        paths = sorted(Path(typed_folder + slash).iterdir())
-    except OSError:  # there is no such folder, or it may not be read
-        return
-    for path in paths:
-        if path.name.startswith(".") and not start.startswith("."):
-            continue
-        if path.is_dir():
-            yield Candidate(f"{typed_folder}{slash}{path.name}/", "folder")
-        elif path.name.lower().endswith(_SUFFIX):
-            yield Candidate(f"{typed_folder}{slash}{path.name}", "file")
-
-
-_ANY_FILE = ""
-_FILES: Mapping[Completes, str] = {Completes.FILE: _ANY_FILE, Completes.GGUF_FILE: ".gguf"}
-
-
 def complete_value(flag: DeclaredFlag, word: str, start: int = 0) -> Reply:
     """Return what completes the value of a flag.
 
@@ -266,6 +71,10 @@ def _complete(flag: DeclaredFlag, value: str) -> Reply:
     if completes is None and (flag.value_type is Path or flag.flag.is_path):
         completes = Completes.FILE
     return Reply([]) if completes is None else complete_text(completes, value)
+
+
+_ANY_FILE = ""
+_FILES: Mapping[Completes, str] = {Completes.FILE: _ANY_FILE, Completes.GGUF_FILE: ".gguf"}
 
 
 def complete_text(completes: Completes, value: str) -> Reply:
@@ -291,7 +100,7 @@ def _presets() -> Iterable[Candidate]:
 
 def _preset_or_chain(value: str) -> Reply:
     candidates = matching(_presets(), value)
-    return Reply(candidates) if candidates else complete_chain(value)
+    return Reply(candidates) if candidates else _complete_chain(value)
 
 
 def _presets_and_model() -> Iterable[Candidate]:
@@ -339,6 +148,192 @@ def _export_formats() -> Iterable[Candidate]:
     return map(Candidate, EXPORT_FORMATS)
 
 
+_SUFFIX = ".gguf"
+
+
+def _complete_model(value: str) -> Reply:
+    """Return names and paths that begin with the value; behind a tilde, which shells replace, files only."""
+    if value.startswith("~"):
+        return Reply([], file_suffix=_SUFFIX)
+    return Reply(matching([*_names(), *_paths(value)], value))
+
+
+def _names() -> list[Candidate]:
+    from ...models.listing import list_models
+    from ...presets.user_config import configured_model_folders
+
+    try:
+        folders = configured_model_folders()
+    except LogitsmithError:  # a config that cannot be read: the command says so
+        folders = []
+    return [Candidate(entry.name, entry.source) for entry in list_models(folders)]
+
+
+def _paths(value: str) -> Iterator[Candidate]:
+    """The folders and GGUF files beside what is typed; those that are hidden only behind a dot."""
+    typed_folder, slash, start = value.rpartition("/")
+    try:
+        paths = sorted(Path(typed_folder + slash).iterdir())
+    except OSError:  # there is no such folder, or it may not be read
+        return
+    for path in paths:
+        if path.name.startswith(".") and not start.startswith("."):
+            continue
+        if path.is_dir():
+            yield Candidate(f"{typed_folder}{slash}{path.name}/", "folder")
+        elif path.name.lower().endswith(_SUFFIX):
+            yield Candidate(f"{typed_folder}{slash}{path.name}", "file")
+
+
+def _complete_setting(value: str) -> Reply:
+    """Complete ``name.parameter=value``, first the name, then the parameter, then the value."""
+    target, sign, typed = value.partition("=")
+    if sign:
+        return Reply(_prefixed(f"{target}=", matching(map(Candidate, _choices(target)), typed)))
+    name, dot, parameter = target.partition(".")
+    if not dot:
+        return Reply(_setting_names(name))
+    sampler = _find(name)
+    names = {} if sampler is None else sampler.parameters
+    candidates = [Candidate(f"{_as_typed(key, parameter)}=", about) for key, about in names.items()]
+    return Reply(_prefixed(f"{name}.", matching(candidates, parameter)))
+
+
+def _setting_names(typed: str) -> list[Candidate]:
+    """Samplers with a dot behind them if they have parameters, and the other settings."""
+    switches = {name for name, sampler in _built_in_samplers().items() if not sampler.parameters}
+    found = [
+        Candidate(f"{_as_typed(name, typed)}{'=' if name in switches else '.'}", summary)
+        for name, summary in _sampler_candidates()
+    ]
+    found.extend(Candidate(f"{_as_typed(name, typed)}=") for name in _table()["settings"])
+    return matching(found, typed)
+
+
+def _choices(target: str) -> list[str]:
+    """The values of a parameter if they are a fixed few."""
+    name, _, parameter = target.partition(".")
+    sampler = _find(name)
+    if sampler is None:
+        return []
+    if not sampler.parameters:
+        return ["true", "false"]
+    return sampler.choices.get(_normal(parameter) or sampler.main or "", [])
+
+
+def _complete_chain(value: str) -> Reply:
+    """Complete the last step of ``top_k=40 > top_p(p=0.9)``: its name, or a parameter in its brackets."""
+    before, arrow, step = value.rpartition(">")
+    blanks = step[: len(step) - len(step.lstrip())]
+    start, step = f"{before}{arrow}{blanks}", step.lstrip()
+    name, bracket, inside = step.partition("(")
+    if not bracket:
+        names = [Candidate(_as_typed(text, step), about) for text, about in _sampler_candidates()]
+        return Reply(_prefixed(start, matching(names, step)), adds_space=False)
+    done, comma, typed = inside.rpartition(",")
+    typed_blanks = typed[: len(typed) - len(typed.lstrip())]
+    sampler = _find(name)
+    names = [] if sampler is None else [Candidate(f"{key}=", about) for key, about in sampler.parameters.items()]
+    prefix = f"{start}{name}({done}{comma}{typed_blanks}"
+    return Reply(_prefixed(prefix, matching(names, typed.lstrip())), adds_space=False)
+
+
+def _complete_sequence(value: str) -> Reply:
+    """Complete the last name of ``top_k;top_p``."""
+    from ...presets.overrides import LLAMA_CPP_SAMPLERS
+
+    before, semicolon, name = value.rpartition(";")
+    names = [Candidate(known) for known in LLAMA_CPP_SAMPLERS]
+    return Reply(_prefixed(before + semicolon, matching(names, name)), adds_space=False)
+
+
+def _as_typed(name: str, typed: str) -> str:
+    """The name with dashes if what is typed has one: both forms are taken."""
+    return name.replace("_", "-") if "-" in typed else name
+
+
+_OCCURRENCE = re.compile(r"(?P<name>[^#]*)(?P<number>#\d+)?")
+
+
+def _find(name: str) -> _SamplerName | None:
+    """The sampler of a name; None if there is none. A plug-in is imported, and NumPy with it."""
+    match = _OCCURRENCE.fullmatch(name)
+    if match is None:
+        return None
+    key = _normal(match["name"])
+    # Built-in ones first: to look for plug-ins takes 15 ms.
+    return _built_in_samplers().get(key) or (_plugin(key) if key in _plugins() else None)
+
+
+def _prefixed(prefix: str, candidates: list[Candidate]) -> list[Candidate]:
+    return [Candidate(prefix + text, about) for text, about in candidates]
+
+
+@dataclass(frozen=True)
+class _SamplerName:
+    """A sampler's names.
+
+    Attributes:
+        summary: what it does.
+        main: the parameter that ``name=value`` sets; None: there is none.
+        parameters: each with its description.
+        choices: the values of the parameters that have a fixed few.
+    """
+
+    summary: str
+    main: str | None = None
+    parameters: Mapping[str, str] = field(default_factory=dict)
+    choices: Mapping[str, list[str]] = field(default_factory=dict)
+
+
+@cache
+def _built_in_samplers() -> dict[str, _SamplerName]:
+    """The samplers of this package, by name."""
+    return {name: _SamplerName(**facts) for name, facts in _table()["samplers"].items()}
+
+
+@cache
+def _plugins() -> dict[str, str]:
+    """The samplers of other packages, by name, each with where it would be imported from."""
+    from importlib.metadata import entry_points
+
+    points = {_normal(point.name): point.value for point in entry_points(group="logitsmith.samplers")}
+    return {name: value for name, value in points.items() if name not in _built_in_samplers()}
+
+
+def _normal(name: str) -> str:
+    """The snake_case form of a name."""
+    return name.strip().lower().replace("-", "_")
+
+
+def _sampler_candidates() -> list[Candidate]:
+    """The samplers' names."""
+    names = [Candidate(name, sampler.summary) for name, sampler in _built_in_samplers().items()]
+    return [*names, *(Candidate(name, f"plug-in {value}") for name, value in _plugins().items())]
+
+
+_FILE = Path(__file__).with_name("samplers.json")
+"""Made from the samplers by ``python tools/sampler_names.py``."""
+
+
+@cache
+def _table() -> dict[str, Any]:
+    table: dict[str, Any] = json.loads(_FILE.read_text(encoding="utf-8"))
+    return table
+
+
+def _plugin(name: str) -> _SamplerName | None:
+    from ...samplers.errors import SamplingError
+    from ...samplers.registry import find_sampler
+
+    try:
+        cls = find_sampler(name)
+    except SamplingError:  # a plug-in that cannot be used: the command says so
+        return None
+    parameters = {key: info.description or "" for key, info in cls.model_fields.items()}
+    return _SamplerName(cls.about.summary, cls.about.main, parameters)
+
+
 _NAMES: Mapping[Completes, Callable[[], Iterable[Candidate]]] = {
     Completes.CHAT: _chats,
     Completes.EXPORT_FORMAT: _export_formats,
@@ -347,13 +342,13 @@ _NAMES: Mapping[Completes, Callable[[], Iterable[Candidate]]] = {
     Completes.IMPORT_FORMAT: _import_formats,
     Completes.PRESET: _presets_and_model,
     Completes.PRESET_FILE: _presets,
-    Completes.SAMPLER: sampler_candidates,
+    Completes.SAMPLER: _sampler_candidates,
 }
 _NAMES_OR_FILES = (Completes.GRAMMAR, Completes.PRESET, Completes.PRESET_FILE)
 _PARTS: Mapping[Completes, Callable[[str], Reply]] = {
-    Completes.CHAIN: complete_chain,
-    Completes.LLAMA_CPP_SAMPLERS: complete_sequence,
-    Completes.MODEL: complete_model,
+    Completes.CHAIN: _complete_chain,
+    Completes.LLAMA_CPP_SAMPLERS: _complete_sequence,
+    Completes.MODEL: _complete_model,
     Completes.PRESET_OR_CHAIN: _preset_or_chain,
-    Completes.SETTING: complete_setting,
+    Completes.SETTING: _complete_setting,
 }

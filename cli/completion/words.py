@@ -1,4 +1,7 @@
-"""What the cursor is at."""
+"""The word at the cursor: a command, a flag, a flag's value or an argument.
+
+The flags are read from the options classes. No command is built for it, except those of a group.
+"""
 
 from __future__ import annotations
 
@@ -16,33 +19,11 @@ from ..startup import import_command
 from .values import Candidate, Reply, complete_value, matching
 
 
-def is_group(command: str) -> bool:
-    """True for a command that has commands of its own, such as ``presets``."""
-    return hasattr(import_command(command), "app")
-
-
-def subcommands(group: str) -> dict[str, GenCommand]:
-    """The commands of a group such as ``presets``, by name."""
-    built: Any = get_command(import_command(group).app)
-    return dict(built.commands)
-
-
-def flags_of(command: str) -> list[DeclaredFlag]:
-    """The flags and arguments of a command that is no group, in the order of its help."""
-    cls = options_class_of(getattr(import_command(command), command.replace("-", "_")))
-    return [*(() if cls is None else declared_flags(cls)), HELP]
-
-
-def command_names() -> list[tuple[str, str]]:
-    """Each command of `gen`, with what it does."""
-    return [(name, summary) for name, (_, summary) in COMMANDS.items()]
-
-
 def complete_words(words: Sequence[str], word: str) -> Reply:
     """Return what completes a word of `gen`'s command line; ``words``: those between `gen` and the cursor."""
     if not words and not word.startswith("-"):
-        return Reply(matching((Candidate(*named) for named in command_names()), word))
-    if not words or words[0] not in dict(command_names()):
+        return Reply(matching((Candidate(name, summary) for name, (_, summary) in COMMANDS.items()), word))
+    if not words or words[0] not in COMMANDS:
         return _complete([*flags_of("run"), *([] if words else [VERSION])], words, word)
     name, *following = words
     if not is_group(name):
@@ -56,6 +37,27 @@ def complete_words(words: Sequence[str], word: str) -> Reply:
     if word.startswith("-"):
         candidates = [Candidate(flag, HELP.flag.help) for flag in HELP.names]
     return Reply(matching(candidates, word))
+
+
+def is_group(command: str) -> bool:
+    """True for a command that has commands of its own, such as ``presets``."""
+    return hasattr(import_command(command), "app")
+
+
+def flags_of(command: str) -> list[DeclaredFlag]:
+    """The flags and arguments of a command that is no group, in the order of its help."""
+    cls = options_class_of(getattr(import_command(command), command.replace("-", "_")))
+    return [*(() if cls is None else declared_flags(cls)), HELP]
+
+
+def subcommands(group: str) -> dict[str, GenCommand]:
+    """The commands of a group such as ``presets``, by name."""
+    built: Any = get_command(import_command(group).app)
+    return dict(built.commands)
+
+
+def _summary(text: str) -> str:
+    return text.strip().partition("\n")[0]
 
 
 @dataclass
@@ -114,7 +116,3 @@ def _read(words: Sequence[str], by_name: dict[str, DeclaredFlag]) -> _Line:
         elif line.has_no_more_flags or not word.startswith("-") or word == "-":
             line.argument_count += 1
     return line
-
-
-def _summary(text: str) -> str:
-    return text.strip().partition("\n")[0]

@@ -1,4 +1,8 @@
-"""The model: found, pulled, opened, with values of its metadata replaced."""
+"""From the command line to a loaded model: found or downloaded, with ``--override-kv`` applied, and opened.
+
+`load_early` has llama.cpp load the model while Python imports the rest and reads presets, grammars and the prompt.
+What is wrong with any of these is reported as if nothing had been loaded; what is wrong with the model, after it.
+"""
 
 from __future__ import annotations
 
@@ -10,8 +14,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...common.errors import LogitsmithError, UsageError
+from ...common.text import nearest_name
 from ..interrupt import Interrupt
-from ..messages import flag_sentence, note
+from ..messages import flag_sentence, give_up, note
 from ..options.model import LogOptions, ModelOptions, RopeScaling
 
 if TYPE_CHECKING:
@@ -24,47 +29,132 @@ if TYPE_CHECKING:
     from ...presets.settings import SettingValue
     from ...presets.user_config import UserConfig
 
-Value = int | float | bool | str
-_READ: Mapping[str, Callable[[str], Value]] = {
-    "int": int,
-    "float": float,
-    "bool": lambda text: {"true": True, "false": False}[text],
-    "str": str,
-}
-_SIMILARITY = 0.9
-"""Keys have long beginnings in common: ``llama.rope.freq_base`` is not ``llama.rope.dimension_count``."""
+
+def show_llama_cpp_messages(options: LogOptions) -> None:
+    """Print why, if llama.cpp is about to abort the process; with ``--verbose``, print its log on stderr."""
+    from ...engine.native.binding import set_abort_handler, set_log_sink
+    from ..render.run import terminal_safe
+
+    set_abort_handler(give_up)
+    if options.verbose:
+        set_log_sink(lambda line: sys.stderr.write(terminal_safe(line, sys.stderr)))
 
 
-def read_overrides(texts: Iterable[str]) -> dict[str, Value]:
-    """Return the values of ``KEY=TYPE:VALUE,…``, by key. Raises ``UsageError``."""
-    return dict(_read(item) for text in texts for item in text.split(","))
+def load_model(
+    options: ModelOptions, interrupt: Interrupt, early: EarlyModel | None = None, tokens: int | None = None
+) -> Model:
+    """Find and load the model that the options, the environment or the user's config name.
+
+    Args:
+        options: name the model, and say how it is loaded.
+        interrupt: stops loading.
+        early: what `load_early` gave.
+        tokens: how many are made at most; None: it is not known.
+
+    Raises ``ModelError``, and ``KeyboardInterrupt`` after Ctrl-C.
+    """
+    from ...models.errors import AbortedError, ModelError
+    from ...models.listing import model_name
+    from ..render.progress import loading
+
+    spec = find_model(options, interrupt, tokens)
+
+    def report_and_go_on(fraction: float) -> bool:
+        show(fraction)
+        return not interrupt.requested
+
+    with loading(model_name(spec.path), is_soon_done=early is not None) as show:
+        try:
+            model = spec.load(report_and_go_on, early)
+        except ModelError as error:
+            interrupt.raise_if_requested()
+            raise with_origin(error, spec.origin) from None
+    if interrupt.requested:
+        model.close()
+        raise KeyboardInterrupt
+    interrupt.abort_with(model.abort, AbortedError)
+    _report_long_context(options, model)
+    _report_new_keys(spec.arguments["overrides"], model.metadata)
+    return model
 
 
-def report_new_keys(overrides: Iterable[str], metadata: Iterable[str]) -> None:
-    """Print a note for each key that is none of the file's: a key that is spelled wrong changes nothing."""
-    from ...common.text import nearest_name
-
-    known = list(metadata)
-    for key in overrides:
-        if key not in known:
-            near = nearest_name(key, known, _SIMILARITY)
-            hint = f"did you mean {near}?" if near else "it counts only if llama.cpp looks for it"
-            note(f"--override-kv {key}: the file has no such value to override; {hint}")
+def _report_long_context(options: ModelOptions, model: Model) -> None:
+    """Print a note if the context is longer than the model was trained for."""
+    requested, trained = options.context_size, model.trained_context
+    if requested is not None and 0 < trained < requested:
+        note(f"-c {requested}: the model was trained with {trained:,} tokens, and may write nonsense beyond")
 
 
-def _read(text: str) -> tuple[str, Value]:
-    key, _, typed = text.partition("=")
-    kind, _, value = typed.partition(":")
+def find_model(options: ModelOptions, interrupt: Interrupt, tokens: int | None = None) -> ModelSpec:
+    """Find the model that the options, the environment or the user's config name; it is not loaded.
+
+    ``tokens``: how many are made at most; None: it is not known.
+    Raises ``ModelError``, and ``KeyboardInterrupt`` after Ctrl-C during a download.
+    """
+    from ...presets.user_config import user_config
+
+    overrides = read_overrides(options.override_kv or ())
+    path, origin = _find_or_pull(options.model_text, user_config(), interrupt)
+    _use_numa(options)
+    return ModelSpec(path, origin, load_arguments(options, overrides, note, tokens))
+
+
+def _find_or_pull(text: str | None, config: UserConfig, interrupt: Interrupt) -> tuple[Path, str]:
+    """Return the model's file, and its origin, as `locate` names it.
+
+    A model of Hugging Face that is not here is downloaded, as llama.cpp does it.
+    """
+    from ...models.errors import ModelError
+    from ...models.folders import locate
+
+    path, origin = locate(text or None, config.model)
+    if path.is_file():
+        return path, origin
+    from ...models.resolve import ModelNotHereError, resolve_model
+
     try:
-        return key, _READ[kind](value)
-    except (KeyError, ValueError):
-        raise UsageError(
-            f"--override-kv: {text!r} is not KEY=TYPE:VALUE with int, float, bool (true, false) or str"
-        ) from None
+        return resolve_model(text or str(path), config.model_folders), origin
+    except ModelNotHereError as error:
+        return pull(error.reference, interrupt), origin
+    except ModelError as error:
+        raise with_origin(error, origin) from None
 
 
-_FEW_TOKENS = 16
-"""Fewer tokens do not win back what it takes longer to read a model than to map it."""
+def with_origin(error: ModelError, origin: str) -> ModelError:
+    """Return the error with what names the file: ``--lora``, or the variable or config that names the model."""
+    from ...models.errors import AdapterError, ModelError
+    from ...presets.user_config import config_file
+
+    if isinstance(error, AdapterError):
+        return ModelError(f"--lora {error.problem}", advice=error.advice)
+    start = {"$GEN_MODEL": "$GEN_MODEL: ", "config": f"{config_file()}: model: "}.get(origin, "")
+    return ModelError(f"{start}{error.problem}", advice=error.advice)
+
+
+def pull(reference: HubReference, interrupt: Interrupt | None = None) -> Path:
+    """Download a model, with a bar on a terminal; returns its file. Raises ``ModelError``."""
+    from ...models.hub import pull_model
+    from ..render.progress import pulling
+
+    with pulling(str(reference)) as show:
+
+        def report(progress: PullProgress) -> None:
+            if interrupt is not None:
+                interrupt.raise_if_requested()
+            show(progress)
+
+        try:
+            return pull_model(reference, report)
+        except KeyboardInterrupt:
+            note(f"{reference}: what came so far is kept; the same command goes on from there")
+            raise
+
+
+def _use_numa(options: ModelOptions) -> None:
+    from ...engine.native.binding import use_numa
+
+    if options.numa is not None and not use_numa(options.numa.value):
+        note("--numa has no effect: this machine has one NUMA node")
 
 
 @dataclass(frozen=True)
@@ -98,6 +188,39 @@ class ModelSpec:
         if early is None or early.spec != self:
             return Model.load(self.path, **self.arguments, progress=progress)
         return Model.from_plan(early.load.plan, progress, early.load)
+
+
+_FEW_TOKENS = 16
+"""Fewer tokens do not win back what it takes longer to read a model than to map it."""
+
+
+def load_arguments(
+    options: ModelOptions,
+    overrides: Mapping[str, Any],
+    report: Callable[[str], object],
+    tokens: int | None = None,
+) -> dict[str, Any]:
+    """The arguments of `Model.load`.
+
+    Args:
+        options: say how the model is loaded.
+        overrides: metadata by key.
+        report: called with a sentence for each flag that has no effect.
+        tokens: how many are made at most; None: it is not known.
+    """
+    is_short = tokens in range(_FEW_TOKENS)  # a negative number stands for no limit
+    return {
+        "n_ctx": options.context_size,
+        "threads": options.threads,
+        "gpu_layers": options.gpu_layers,
+        "batch": options.batch_size,
+        "mmap": True if is_short and options.mmap is None else options.mmap,
+        "mlock": options.mlock,
+        "lora": _adapters(options),
+        "overrides": overrides,
+        "compute": _compute_options(options, report),
+        "gpu": _gpu_options(options, report),
+    }
 
 
 def _adapters(options: ModelOptions) -> list[tuple[str, float]]:
@@ -153,179 +276,43 @@ def _gpu_options(options: ModelOptions, report: Callable[[str], object]) -> GpuO
     )
 
 
-def _use_numa(options: ModelOptions) -> None:
-    from ...engine.native.binding import use_numa
-
-    if options.numa is not None and not use_numa(options.numa.value):
-        note("--numa has no effect: this machine has one NUMA node")
-
-
-def show_llama_cpp_messages(options: LogOptions) -> None:
-    """Print why, if llama.cpp is about to abort the process; with ``--verbose``, print its log on stderr."""
-    from ...engine.native.binding import set_abort_handler, set_log_sink
-    from ..messages import give_up
-    from ..render.run import terminal_safe
-
-    set_abort_handler(give_up)
-    if options.verbose:
-        set_log_sink(lambda line: sys.stderr.write(terminal_safe(line, sys.stderr)))
+Value = int | float | bool | str
+_READ: Mapping[str, Callable[[str], Value]] = {
+    "int": int,
+    "float": float,
+    "bool": lambda text: {"true": True, "false": False}[text],
+    "str": str,
+}
 
 
-def find_model_file(text: str | None) -> Path:
-    """Return the file of the model that a text, the environment or the user's config names.
+def read_overrides(texts: Iterable[str]) -> dict[str, Value]:
+    """Return the values of ``KEY=TYPE:VALUE,…``, by key. Raises ``UsageError``."""
+    return dict(_read(item) for text in texts for item in text.split(","))
 
-    Nothing is downloaded. ``text``: the value of ``-m``; None: it is not given. Raises ``ModelError``.
-    """
-    from ...models.errors import ModelError
-    from ...models.folders import locate
-    from ...models.resolve import resolve_model
-    from ...presets.user_config import user_config
 
-    config = user_config()
-    path, origin = locate(text or None, config.model)
+def _read(text: str) -> tuple[str, Value]:
+    key, _, typed = text.partition("=")
+    kind, _, value = typed.partition(":")
     try:
-        return path if path.is_file() else resolve_model(text or str(path), config.model_folders)
-    except ModelError as error:
-        raise with_origin(error, origin) from None
+        return key, _READ[kind](value)
+    except (KeyError, ValueError):
+        raise UsageError(
+            f"--override-kv: {text!r} is not KEY=TYPE:VALUE with int, float, bool (true, false) or str"
+        ) from None
 
 
-def _find_or_pull(text: str | None, config: UserConfig, interrupt: Interrupt) -> tuple[Path, str]:
-    """Return the model's file, and its origin, as `locate` names it.
-
-    A model of Hugging Face that is not here is downloaded, as llama.cpp does it.
-    """
-    from ...models.errors import ModelError
-    from ...models.folders import locate
-
-    path, origin = locate(text or None, config.model)
-    if path.is_file():
-        return path, origin
-    from ...models.resolve import ModelNotHereError, resolve_model
-
-    try:
-        return resolve_model(text or str(path), config.model_folders), origin
-    except ModelNotHereError as error:
-        return pull(error.reference, interrupt), origin
-    except ModelError as error:
-        raise with_origin(error, origin) from None
+_SIMILARITY = 0.9
+"""Keys have long beginnings in common: ``llama.rope.freq_base`` is not ``llama.rope.dimension_count``."""
 
 
-def with_origin(error: ModelError, origin: str) -> ModelError:
-    """Return the error with what names the file: ``--lora``, or the variable or config that names the model."""
-    from ...models.errors import AdapterError, ModelError
-    from ...presets.user_config import config_file
-
-    if isinstance(error, AdapterError):
-        return ModelError(f"--lora {error.problem}", advice=error.advice)
-    start = {"$GEN_MODEL": "$GEN_MODEL: ", "config": f"{config_file()}: model: "}.get(origin, "")
-    return ModelError(f"{start}{error.problem}", advice=error.advice)
-
-
-def pull(reference: HubReference, interrupt: Interrupt | None = None) -> Path:
-    """Download a model, with a bar on a terminal; returns its file. Raises ``ModelError``."""
-    from ...models.hub import pull_model
-    from ..render.progress import pulling
-
-    with pulling(str(reference)) as show:
-
-        def report(progress: PullProgress) -> None:
-            if interrupt is not None:
-                interrupt.raise_if_requested()
-            show(progress)
-
-        try:
-            return pull_model(reference, report)
-        except KeyboardInterrupt:
-            note(f"{reference}: what came so far is kept; the same command goes on from there")
-            raise
-
-
-def load_model(
-    options: ModelOptions, interrupt: Interrupt, early: EarlyModel | None = None, tokens: int | None = None
-) -> Model:
-    """Find and load the model that the options, the environment or the user's config name.
-
-    Args:
-        options: name the model, and say how it is loaded.
-        interrupt: stops loading.
-        early: what `load_early` gave.
-        tokens: how many are made at most; None: it is not known.
-
-    Raises ``ModelError``, and ``KeyboardInterrupt`` after Ctrl-C.
-    """
-    from ...models.errors import AbortedError, ModelError
-    from ...models.listing import model_name
-    from ..render.progress import loading
-
-    spec = find_model(options, interrupt, tokens)
-
-    def report_and_go_on(fraction: float) -> bool:
-        show(fraction)
-        return not interrupt.requested
-
-    with loading(model_name(spec.path), is_soon_done=early is not None) as show:
-        try:
-            model = spec.load(report_and_go_on, early)
-        except ModelError as error:
-            interrupt.raise_if_requested()
-            raise with_origin(error, spec.origin) from None
-    if interrupt.requested:
-        model.close()
-        raise KeyboardInterrupt
-    interrupt.abort_with(model.abort, AbortedError)
-    _report_long_context(options, model)
-    report_new_keys(spec.arguments["overrides"], model.metadata)
-    return model
-
-
-def find_model(options: ModelOptions, interrupt: Interrupt, tokens: int | None = None) -> ModelSpec:
-    """Find the model that the options, the environment or the user's config name; it is not loaded.
-
-    ``tokens``: how many are made at most; None: it is not known.
-    Raises ``ModelError``, and ``KeyboardInterrupt`` after Ctrl-C during a download.
-    """
-    from ...presets.user_config import user_config
-
-    overrides = read_overrides(options.override_kv or ())
-    path, origin = _find_or_pull(options.model_text, user_config(), interrupt)
-    _use_numa(options)
-    return ModelSpec(path, origin, load_arguments(options, overrides, note, tokens))
-
-
-def load_arguments(
-    options: ModelOptions,
-    overrides: Mapping[str, Any],
-    report: Callable[[str], object],
-    tokens: int | None = None,
-) -> dict[str, Any]:
-    """The arguments of `Model.load`.
-
-    Args:
-        options: say how the model is loaded.
-        overrides: metadata by key.
-        report: called with a sentence for each flag that has no effect.
-        tokens: how many are made at most; None: it is not known.
-    """
-    is_short = tokens in range(_FEW_TOKENS)  # a negative number stands for no limit
-    return {
-        "n_ctx": options.context_size,
-        "threads": options.threads,
-        "gpu_layers": options.gpu_layers,
-        "batch": options.batch_size,
-        "mmap": True if is_short and options.mmap is None else options.mmap,
-        "mlock": options.mlock,
-        "lora": _adapters(options),
-        "overrides": overrides,
-        "compute": _compute_options(options, report),
-        "gpu": _gpu_options(options, report),
-    }
-
-
-def _report_long_context(options: ModelOptions, model: Model) -> None:
-    """Print a note if the context is longer than the model was trained for."""
-    requested, trained = options.context_size, model.trained_context
-    if requested is not None and 0 < trained < requested:
-        note(f"-c {requested}: the model was trained with {trained:,} tokens, and may write nonsense beyond")
+def _report_new_keys(overrides: Iterable[str], metadata: Iterable[str]) -> None:
+    """Print a note for each key that is none of the file's: a key that is spelled wrong changes nothing."""
+    known = list(metadata)
+    for key in overrides:
+        if key not in known:
+            near = nearest_name(key, known, _SIMILARITY)
+            hint = f"did you mean {near}?" if near else "it counts only if llama.cpp looks for it"
+            note(f"--override-kv {key}: the file has no such value to override; {hint}")
 
 
 _MAX_BYTES = 500_000_000
@@ -426,3 +413,21 @@ def chosen_model(options: ModelOptions) -> SettingValue:
     except ModelError as error:
         note(flag_sentence(error))
     return SettingValue(typed, origin)
+
+
+def find_model_file(text: str | None) -> Path:
+    """Return the file of the model that a text, the environment or the user's config names.
+
+    Nothing is downloaded. ``text``: the value of ``-m``; None: it is not given. Raises ``ModelError``.
+    """
+    from ...models.errors import ModelError
+    from ...models.folders import locate
+    from ...models.resolve import resolve_model
+    from ...presets.user_config import user_config
+
+    config = user_config()
+    path, origin = locate(text or None, config.model)
+    try:
+        return path if path.is_file() else resolve_model(text or str(path), config.model_folders)
+    except ModelError as error:
+        raise with_origin(error, origin) from None

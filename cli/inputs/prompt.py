@@ -1,4 +1,7 @@
-"""The prompt: from an argument, a file or a pipe."""
+"""The prompt: from the argument, -p, -f, stdin, or stdin and one of these, to what the model reads.
+
+The chat template, or what takes its place, is put around the text. ``-`` as a file is stdin.
+"""
 
 from __future__ import annotations
 
@@ -12,53 +15,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from ...common.errors import UsageError
-from ...common.files import STDIN, input_name, is_stdin, read_input
+from ...common.files import STDIN, InputTooLargeError, input_name, is_stdin, read_input
+from ...common.text import NotUTF8Error, decode_utf8
 from ..messages import fail, note
-from ..options.prompt import PromptOptions
+from ..options.prompt import FrameOptions, PromptOptions
 
 if TYPE_CHECKING:
     from ...engine.model import Model
     from ...presets.settings import Settings
-    from ..options.prompt import FrameOptions
     from .settings import ChatTemplateFlags
-
-_PATIENCE_SECONDS = 2.0
-"""A program that writes into the pipe has begun by then; a pipe that was inherited by mistake stays silent."""
-
-
-def input_path(path: Path | None) -> Path | None:
-    """The path, or ``-`` if none is given and something is piped in; None: there is no input."""
-    if path is not None and not is_stdin(path):
-        return path
-    if sys.stdin is None or (path is None and sys.stdin.isatty()):
-        return None
-    return STDIN
-
-
-def read_piped(use: str) -> bytes | None:
-    """Return what a pipe or a redirected file holds; None if stdin is neither, as a terminal or /dev/null.
-
-    A pipe in which nothing arrives is named. ``use``: what it is read for, such as ``goes before the prompt``.
-    Raises ``InputTooLargeError``.
-    """
-    from ...common.files import InputTooLargeError
-
-    try:
-        if sys.stdin is None or stat.S_ISCHR(os.fstat(sys.stdin.fileno()).st_mode):
-            return None
-        _wait_for_stdin(use)
-        return read_input(STDIN)
-    except InputTooLargeError:
-        raise
-    except OSError:  # nohup opens stdin so that it cannot be read
-        return None
-
-
-def _wait_for_stdin(use: str) -> None:
-    """Print a note if nothing arrives for a while; see `read_piped`."""
-    with suppress(OSError, ValueError):  # not every stdin can be waited for
-        if not select.select([sys.stdin], [], [], _PATIENCE_SECONDS)[0]:
-            note(f"waiting for stdin, which {use}; < /dev/null says that there is none")
 
 
 class PromptText(NamedTuple):
@@ -88,7 +53,8 @@ def read_prompt_text(options: PromptOptions) -> PromptText:
     if path is not None and not is_stdin(path):
         text = _read(path)
     if text is not None:
-        return _join(_text(read_piped("goes before the prompt") or b"", STDIN), text)
+        piped = _text(read_piped("goes before the prompt") or b"", STDIN)
+        return PromptText(f"{piped}\n{text}" if piped and text else piped or text, piped)
     stdin = input_path(path)
     if stdin is None:
         raise UsageError('there is no prompt: give one ("gen PROMPT"), -f FILE, or pipe it in')
@@ -100,23 +66,53 @@ def read_prompt_text(options: PromptOptions) -> PromptText:
     return PromptText(piped, piped)
 
 
-def _join(piped: str, text: str) -> PromptText:
-    """What is piped in, then the prompt on a line of its own."""
-    return PromptText(f"{piped}\n{text}" if piped and text else piped or text, piped)
-
-
 def _read(path: Path) -> str:
     return _text(read_input(path), path)
 
 
 def _text(data: bytes, path: Path) -> str:
     """The text of a file's bytes, without one newline at its end."""
-    from ...common.text import NotUTF8Error, decode_utf8
-
     try:
         return decode_utf8(data).removesuffix("\n")
     except NotUTF8Error as error:
         fail(f"{input_name(path)} is {error}")
+
+
+def input_path(path: Path | None) -> Path | None:
+    """The path, or ``-`` if none is given and something is piped in; None: there is no input."""
+    if path is not None and not is_stdin(path):
+        return path
+    if sys.stdin is None or (path is None and sys.stdin.isatty()):
+        return None
+    return STDIN
+
+
+_PATIENCE_SECONDS = 2.0
+"""A program that writes into the pipe has begun by then; a pipe that was inherited by mistake stays silent."""
+
+
+def read_piped(use: str) -> bytes | None:
+    """Return what a pipe or a redirected file holds; None if stdin is neither, as a terminal or /dev/null.
+
+    A pipe in which nothing arrives is named. ``use``: what it is read for, such as ``goes before the prompt``.
+    Raises ``InputTooLargeError``.
+    """
+    try:
+        if sys.stdin is None or stat.S_ISCHR(os.fstat(sys.stdin.fileno()).st_mode):
+            return None
+        _wait_for_stdin(use)
+        return read_input(STDIN)
+    except InputTooLargeError:
+        raise
+    except OSError:  # nohup opens stdin so that it cannot be read
+        return None
+
+
+def _wait_for_stdin(use: str) -> None:
+    """Print a note if nothing arrives for a while; see `read_piped`."""
+    with suppress(OSError, ValueError):  # not every stdin can be waited for
+        if not select.select([sys.stdin], [], [], _PATIENCE_SECONDS)[0]:
+            note(f"waiting for stdin, which {use}; < /dev/null says that there is none")
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,7 @@
-"""From flags to the settings of a run."""
+"""From the command line to the settings of a run: the preset, and the flags that override it.
+
+With them, what is checked before the model is loaded: the grammar, the chat template, and which logprobs are read.
+"""
 
 from __future__ import annotations
 
@@ -10,8 +13,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ...common.errors import UsageError
-from ...common.strict_json import json_problem
+from ...common.errors import LogitsmithError, UsageError
+from ...common.strict_json import json_problem, parse_strict_json
 from ...common.text import is_utf8
 from ..command_options import GivenFlags, given_flags
 from ..flags import Options, walk_flags
@@ -30,8 +33,6 @@ if TYPE_CHECKING:
     from ...presets.overrides import Arrangement, Override
     from ...presets.preset import Preset
     from ...presets.settings import Settings
-
-_BIAS = re.compile(r"(?P<id>\d+)(?P<signed>[+-].+)|(?P<key>.+)=(?P<value>[^=]+)", re.DOTALL)
 
 
 def resolve_run_settings(
@@ -150,18 +151,6 @@ def _sampling_overrides(options: FullSamplingOptions) -> Iterator[Override]:
         yield Override(f"--logit-bias {text}", "logit_bias.bias", _bias(text))
 
 
-def _arrangements(command: Options, options: FullSamplingOptions) -> Iterator[Arrangement]:
-    """The orders of samplers that flags ask for; ``command``: all options, which know what was typed."""
-    from ...presets.overrides import arrange_by_adaptive_p, arrange_by_mirostat, arrange_by_samplers
-
-    if options.adaptive_target is not None:
-        yield arrange_by_adaptive_p()
-    if options.samplers is not None:
-        yield arrange_by_samplers(options.samplers, given_flags(command).typed.get("--samplers", "--samplers"))
-    if options.mirostat is not None:
-        yield arrange_by_mirostat(options.mirostat)
-
-
 def _breakers(texts: Iterable[str]) -> list[str]:
     """As in llama.cpp: ``none`` clears what came before it."""
     breakers: list[str] = []
@@ -171,6 +160,9 @@ def _breakers(texts: Iterable[str]) -> list[str]:
         else:
             breakers.append(text)
     return breakers
+
+
+_BIAS = re.compile(r"(?P<id>\d+)(?P<signed>[+-].+)|(?P<key>.+)=(?P<value>[^=]+)", re.DOTALL)
 
 
 def _bias(text: str) -> dict[int | str, Any]:
@@ -186,15 +178,16 @@ def _bias(text: str) -> dict[int | str, Any]:
     return {int(key) if key.isdecimal() else key: bias}
 
 
-_WAYS_TO_GIVE_FILES = {
-    "--grammar": {"json_schema": "-jf", "lark": "--lark-file", "": "--grammar-file"},
-    "/grammar": {
-        "json_schema": "/grammar json_schema_file",
-        "lark": "/grammar lark_file",
-        "": "/grammar file",
-    },
-}
-"""What takes a file, by what was given in its place and by the kind of the file's grammar; "": all others."""
+def _arrangements(command: Options, options: FullSamplingOptions) -> Iterator[Arrangement]:
+    """The orders of samplers that flags ask for; ``command``: all options, which know what was typed."""
+    from ...presets.overrides import arrange_by_adaptive_p, arrange_by_mirostat, arrange_by_samplers
+
+    if options.adaptive_target is not None:
+        yield arrange_by_adaptive_p()
+    if options.samplers is not None:
+        yield arrange_by_samplers(options.samplers, given_flags(command).typed.get("--samplers", "--samplers"))
+    if options.mirostat is not None:
+        yield arrange_by_mirostat(options.mirostat)
 
 
 def grammar_spec(options: ConstraintOptions, settings: Settings) -> GrammarSpec | None:
@@ -223,6 +216,17 @@ def grammar_spec(options: ConstraintOptions, settings: Settings) -> GrammarSpec 
     return spec
 
 
+_WAYS_TO_GIVE_FILES = {
+    "--grammar": {"json_schema": "-jf", "lark": "--lark-file", "": "--grammar-file"},
+    "/grammar": {
+        "json_schema": "/grammar json_schema_file",
+        "lark": "/grammar lark_file",
+        "": "/grammar file",
+    },
+}
+"""What takes a file, by what was given in its place and by the kind of the file's grammar; "": all others."""
+
+
 def _refuse_file(origin: str, name: str) -> None:
     """Raise ``GrammarError`` with what takes a file if that is what ``origin`` was given."""
     from ...grammars.errors import GrammarError
@@ -247,10 +251,6 @@ def _refuse_without_grammar(options: ConstraintOptions) -> None:
             raise UsageError(f"{flag} needs a grammar")
 
 
-_ITEM = re.compile(r'\s*("(?:[^"\\]|\\.)*"|[^,"\s][^,]*|)\s*(,|$)')
-_ID = re.compile(r"<\[(\d{1,12})\]>")
-
-
 def logprob_request(options: OutputOptions, vocabulary: Vocabulary) -> LogprobRequest:
     """Which logprobs this run reads. Raises ``UsageError`` for a token that the model has not."""
     from ...engine.token_records import LogprobRequest
@@ -263,6 +263,10 @@ def logprob_request(options: OutputOptions, vocabulary: Vocabulary) -> LogprobRe
     source = "model" if options.logprobs_from is None else options.logprobs_from.value
     token_ids = [] if options.logprob_of is None else _parse_tokens(options.logprob_of, vocabulary)
     return LogprobRequest(top, source, tuple(dict.fromkeys(token_ids)))
+
+
+_ITEM = re.compile(r'\s*("(?:[^"\\]|\\.)*"|[^,"\s][^,]*|)\s*(,|$)')
+_ID = re.compile(r"<\[(\d{1,12})\]>")
 
 
 def _parse_tokens(texts: str, vocabulary: Vocabulary) -> list[int]:
@@ -340,7 +344,6 @@ class ChatTemplateFlags:
 
 
 def _read_flag(flag: str, text: str, variables: dict[str, Any] | None) -> str:
-    from ...common.errors import LogitsmithError
     from ...engine.templates import check_chat_template
 
     try:
@@ -352,8 +355,6 @@ def _read_flag(flag: str, text: str, variables: dict[str, Any] | None) -> str:
 
 
 def _parse_variables(text: str) -> dict[str, Any]:
-    from ...common.strict_json import json_problem, parse_strict_json
-
     example = '{"enable_thinking": false}'
     try:
         variables = parse_strict_json(text)

@@ -1,4 +1,4 @@
-"""Flags of models and of clusters."""
+"""The flags of a model, of llama.cpp's log, and of commands that can compute on a cluster."""
 
 from __future__ import annotations
 
@@ -11,9 +11,6 @@ from ...common.machine import CACHE_TYPES, INT32_MAX, MAX_THREADS, NUMA_STRATEGI
 from ..flags import POSITIVE, Completes, Options, at_least, flag, options_class, switch_parser, within
 
 _model = partial(flag, panel="Model")
-
-
-_ALL_LAYERS = -1
 
 
 class FlashAttention(StrEnum):
@@ -34,6 +31,7 @@ NumaStrategy = StrEnum("NumaStrategy", {name: name for name in NUMA_STRATEGIES})
 """How several NUMA nodes are used."""
 _F16 = CacheType("f16")
 _CACHE_TYPE_NAMES = ", ".join(CACHE_TYPES)
+_ALL_LAYERS = -1
 
 
 def _layer_count(text: str) -> int:
@@ -238,7 +236,6 @@ _LOCAL, _PREFIX = "ray", "ray:"
 _DEFAULT_STALL_SECONDS = 600.0
 _GPU_DECIMALS = 4
 """Of a part of a GPU: Ray knows no smaller parts."""
-_MAX_PORT = 65_535
 
 
 @options_class
@@ -288,6 +285,9 @@ class ClusterOptions(Options):
         given = [name for name, is_given in flags.items() if is_given]
         if given and self.on is None:
             raise UsageError(f"{given[0]} goes with --on")
+
+
+_MAX_PORT = 65_535
 
 
 def _check_place(text: str) -> None:

@@ -1,4 +1,4 @@
-"""Flags of prompts, and of the length of answers."""
+"""The flags of a prompt, of the chat template, and of where a text ends."""
 
 from __future__ import annotations
 
@@ -11,6 +11,10 @@ from ...common.errors import UsageError
 from ..flags import Completes, Limit, Options, argument, at_least, flag, options_class
 
 _prompt = partial(flag, panel="Prompt")
+length_flag = partial(flag, panel="Length")
+
+UNTIL_CONTEXT_IS_FULL = -2
+"""llama.cpp's number for it: also with ``--context-shift``. Else -1, no limit, means the same."""
 
 
 @options_class
@@ -42,6 +46,29 @@ class EscapeOptions(Options):
 
 
 @options_class
+class ChatOptions(Options):
+    """Whether the prompt goes through the model's chat template."""
+
+    chat: bool | None = _prompt(
+        "--chat/--no-chat",
+        "/--no-conversation",
+        "/-no-cnv",
+        help="Put the prompt into the model's chat template; the next three flags imply it.",
+    )
+    template: TemplateOptions
+
+    def check(self) -> None:
+        """Refuse what needs the template, where it is left out."""
+        if self.chat is False and self.implied_by is not None:
+            raise UsageError(f"{self.implied_by} needs the chat template, and --no-chat leaves it out")
+
+    @property
+    def implied_by(self) -> str | None:
+        """The first flag that implies ``--chat``; None: none is given."""
+        return self.template.first_given
+
+
+@options_class
 class TemplateOptions(Options):
     """The system message, and the chat template."""
 
@@ -70,29 +97,6 @@ class TemplateOptions(Options):
             "--chat-template-kwargs": self.chat_template_kwargs,
         }
         return next((name for name, value in flags.items() if value is not None), None)
-
-
-@options_class
-class ChatOptions(Options):
-    """Whether the prompt goes through the model's chat template."""
-
-    chat: bool | None = _prompt(
-        "--chat/--no-chat",
-        "/--no-conversation",
-        "/-no-cnv",
-        help="Put the prompt into the model's chat template; the next three flags imply it.",
-    )
-    template: TemplateOptions
-
-    def check(self) -> None:
-        """Refuse what needs the template, where it is left out."""
-        if self.chat is False and self.implied_by is not None:
-            raise UsageError(f"{self.implied_by} needs the chat template, and --no-chat leaves it out")
-
-    @property
-    def implied_by(self) -> str | None:
-        """The first flag that implies ``--chat``; None: none is given."""
-        return self.template.first_given
 
 
 @options_class
@@ -130,12 +134,6 @@ class FrameOptions(Options):
             raise UsageError(f"{self.name} takes the place of the chat template, which {given[0]} needs; give one")
 
 
-UNTIL_CONTEXT_IS_FULL = -2
-"""llama.cpp's number for it: also with ``--context-shift``. Else -1, no limit, means the same."""
-
-length_flag = partial(flag, panel="Length")
-
-
 def _max_tokens_flag(meaning: str) -> Any:
     return length_flag(
         "-n",
@@ -155,17 +153,6 @@ def _stop_flag() -> Any:
         help="End before this text; repeatable.",
         sets="stop",
         has_escapes=True,
-    )
-
-
-def lookup_flag() -> Any:
-    """The flag of prompt lookup."""
-    return length_flag(
-        "--lookup",
-        metavar="N",
-        help="Guess up to N tokens from the text so far; 0 = off. [0]",
-        default=0,
-        limit=at_least(0),
     )
 
 
@@ -201,4 +188,15 @@ class ContextShiftOptions(Options):
         metavar="N",
         help="Tokens of the prompt that are never discarded; -1 = all. [0]",
         limit=at_least(0, minus_one="all"),
+    )
+
+
+def lookup_flag() -> Any:
+    """The flag of prompt lookup."""
+    return length_flag(
+        "--lookup",
+        metavar="N",
+        help="Guess up to N tokens from the text so far; 0 = off. [0]",
+        default=0,
+        limit=at_least(0),
     )

@@ -1,4 +1,4 @@
-"""Flags of chains, and of grammars."""
+"""The flags of presets, chains, samplers and grammars."""
 
 from __future__ import annotations
 
@@ -208,6 +208,20 @@ class GrammarOptions(Options):
             raise UsageError(f"{given[0]} and {given[1]} each give a grammar; one at a time")
 
 
+@options_class
+class ConstraintOptions(GrammarOptions):
+    """A grammar, and how it is applied."""
+
+    grammar_root: str | None = _grammar("--grammar-root", metavar="RULE", help="GBNF's first rule. [root]")
+    grammar_after: str | None = _grammar(
+        "--grammar-after", metavar="TEXT", help="Free text until this is written, then the grammar."
+    )
+    grammar_complete: bool = _grammar(
+        "--grammar-complete", help="Close the sentence also where -n breaks it off.", default=False
+    )
+    no_jump: bool = _grammar("--no-jump", help="Draw also the tokens that the grammar forces.", default=False)
+
+
 class GivenGrammar(NamedTuple):
     """What a flag gives; ``value`` is what a preset's ``grammar:`` would hold, a text or a table."""
 
@@ -222,17 +236,3 @@ def given_grammar(options: Options) -> GivenGrammar | None:
         if setting == "grammar" and value is not None:
             return GivenGrammar(described.name, {key: str(value)} if key else value)
     return None
-
-
-@options_class
-class ConstraintOptions(GrammarOptions):
-    """A grammar, and how it is applied."""
-
-    grammar_root: str | None = _grammar("--grammar-root", metavar="RULE", help="GBNF's first rule. [root]")
-    grammar_after: str | None = _grammar(
-        "--grammar-after", metavar="TEXT", help="Free text until this is written, then the grammar."
-    )
-    grammar_complete: bool = _grammar(
-        "--grammar-complete", help="Close the sentence also where -n breaks it off.", default=False
-    )
-    no_jump: bool = _grammar("--no-jump", help="Draw also the tokens that the grammar forces.", default=False)

@@ -1,4 +1,7 @@
-"""The bars of batches and clusters."""
+"""The progress of a batch, on stderr: a bar on a terminal, else a line periodically.
+
+On a cluster it is that of one machine, with a line for each worker.
+"""
 
 from __future__ import annotations
 
@@ -8,20 +11,21 @@ from contextlib import contextmanager
 from time import monotonic
 from typing import TYPE_CHECKING
 
-from ...cluster.run import ClusterRun
-from ...cluster.worker import WorkerStatus
 from ...common.text import count_noun
-from ..messages import say
-from ..options.batch import BatchOptions
+from ..messages import say, visible_bar
+from .progress import make_bar
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
+    from ...cluster.run import ClusterRun
+    from ...cluster.worker import WorkerStatus
+    from ..options.batch import BatchOptions
+
 _LINE_INTERVAL_SECONDS = 30.0
-"""Between two lines of a log, which somebody may keep."""
+"""Between two lines of a log, which somebody may keep: on the batch, or on its workers."""
 _BAR_INTERVAL_SECONDS = 0.2
-"""Between two updates of the bar: as often as an eye follows."""
-_BAR_WIDTH = 6
+"""Between two updates of the bar and of the lines below: as often as an eye follows."""
 
 
 class BatchProgress:
@@ -82,6 +86,45 @@ class BatchProgress:
         return f"; answers {', some '.join(sorted(self.exactness))}" if self.exactness else ""
 
 
+def _format_duration(seconds: float) -> str:
+    rounded_seconds = round(seconds)
+    if rounded_seconds < 60:
+        return f"{seconds:.1f} s" if seconds < 10 else f"{rounded_seconds} s"
+    if rounded_seconds < 3600:
+        return f"{rounded_seconds // 60} min {rounded_seconds % 60} s"
+    return f"{rounded_seconds // 3600} h {rounded_seconds % 3600 // 60} min"
+
+
+_BAR_WIDTH = 6
+
+
+@contextmanager
+def show_progress(
+    progress: BatchProgress, results_on_terminal: bool, details: Callable[[], Sequence[str]] = tuple
+) -> Iterator[ProgressDisplay]:
+    """Show the progress while inside.
+
+    Args:
+        progress: what the batch has done so far.
+        results_on_terminal: results are printed on the same terminal; then there is no bar.
+        details: returns lines to show below the bar.
+    """
+    if not sys.stderr.isatty() or results_on_terminal:
+        yield ProgressDisplay(progress, None)
+        return
+    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
+
+    columns = (
+        BarColumn(_BAR_WIDTH),
+        MofNCompleteColumn(),
+        TextColumn("{task.fields[failed]} failed"),
+        TextColumn("{task.fields[speed]}"),
+        TimeRemainingColumn(compact=True),
+    )
+    with visible_bar(lambda: 1 + len(details())), make_bar(columns, details) as bar:
+        yield ProgressDisplay(progress, bar)
+
+
 class ProgressDisplay:
     """Shows the progress from time to time."""
 
@@ -116,50 +159,19 @@ class ProgressDisplay:
 
 
 @contextmanager
-def show_progress(
-    progress: BatchProgress, results_on_terminal: bool, details: Callable[[], Sequence[str]] = tuple
-) -> Iterator[ProgressDisplay]:
-    """Show the progress while inside.
-
-    Args:
-        progress: what the batch has done so far.
-        results_on_terminal: results are printed on the same terminal; then there is no bar.
-        details: returns lines to show below the bar.
-    """
-    if not sys.stderr.isatty() or results_on_terminal:
-        yield ProgressDisplay(progress, None)
-        return
-    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
-
-    from ..messages import visible_bar
-    from .progress import make_bar
-
-    columns = (
-        BarColumn(_BAR_WIDTH),
-        MofNCompleteColumn(),
-        TextColumn("{task.fields[failed]} failed"),
-        TextColumn("{task.fields[speed]}"),
-        TimeRemainingColumn(compact=True),
-    )
-    with visible_bar(lambda: 1 + len(details())), make_bar(columns, details) as bar:
-        yield ProgressDisplay(progress, bar)
-
-
-def _format_duration(seconds: float) -> str:
-    rounded_seconds = round(seconds)
-    if rounded_seconds < 60:
-        return f"{seconds:.1f} s" if seconds < 10 else f"{rounded_seconds} s"
-    if rounded_seconds < 3600:
-        return f"{rounded_seconds // 60} min {rounded_seconds % 60} s"
-    return f"{rounded_seconds // 3600} h {rounded_seconds % 3600 // 60} min"
-
-
-_CLUSTER_LINE_INTERVAL_SECONDS = 30.0
-"""Between two reports on the workers in a log."""
-_CLUSTER_BAR_INTERVAL_SECONDS = 0.2
-"""Between two updates of the lines below a bar."""
-_MAX_SHOWN_WORKERS = 8
-"""Lines of their own; the others share one."""
+def show_cluster_progress(
+    progress: BatchProgress, run: ClusterRun, options: BatchOptions
+) -> Iterator[ClusterProgressDisplay]:
+    """Show the progress while inside, and lines on the workers at the end."""
+    results_on_terminal = options.prints_results and sys.stdout.isatty()
+    has_bar = sys.stderr.isatty() and not results_on_terminal
+    lines_below = worker_lines(run.workers) if has_bar else []
+    with show_progress(progress, results_on_terminal, lambda: lines_below) as display:
+        try:
+            yield ClusterProgressDisplay(progress, run, display, lines_below if has_bar else None)
+        finally:
+            progress.tokens = run.units
+    report_workers(run.workers)
 
 
 class ClusterProgressDisplay:
@@ -176,7 +188,7 @@ class ClusterProgressDisplay:
         self, progress: BatchProgress, run: ClusterRun, display: ProgressDisplay, lines_below: list[str] | None
     ) -> None:
         self._progress, self._run, self._display, self._lines_below = progress, run, display, lines_below
-        self._interval = _CLUSTER_LINE_INTERVAL_SECONDS if lines_below is None else _CLUSTER_BAR_INTERVAL_SECONDS
+        self._interval = _LINE_INTERVAL_SECONDS if lines_below is None else _BAR_INTERVAL_SECONDS
         self._shown_at = monotonic()
 
     def refresh(self) -> None:
@@ -192,26 +204,14 @@ class ClusterProgressDisplay:
         self._shown_at = monotonic()  # later than that of the display, which would not show itself the next time
 
 
-@contextmanager
-def show_cluster_progress(
-    progress: BatchProgress, run: ClusterRun, options: BatchOptions
-) -> Iterator[ClusterProgressDisplay]:
-    """Show the progress while inside, and lines on the workers at the end."""
-    results_on_terminal = options.prints_results and sys.stdout.isatty()
-    has_bar = sys.stderr.isatty() and not results_on_terminal
-    lines_below = worker_lines(run.workers) if has_bar else []
-    with show_progress(progress, results_on_terminal, lambda: lines_below) as display:
-        try:
-            yield ClusterProgressDisplay(progress, run, display, lines_below if has_bar else None)
-        finally:
-            progress.tokens = run.units
-    report_workers(run.workers)
-
-
 def report_workers(workers: Sequence[WorkerStatus]) -> None:
     """Print how the workers are doing."""
     for line in worker_lines(workers):
         say(f"gen: {line}")
+
+
+_MAX_SHOWN_WORKERS = 8
+"""Lines of their own; the others share one."""
 
 
 def worker_lines(workers: Sequence[WorkerStatus]) -> list[str]:

@@ -1,4 +1,7 @@
-"""Bars: loading, reading, pulling, retries."""
+"""Progress bars for long work: on stderr, and only if that is a terminal.
+
+Of calls of an API that are repeated, there is a note on each new problem, and the seconds until the next try.
+"""
 
 from __future__ import annotations
 
@@ -20,17 +23,9 @@ if TYPE_CHECKING:
     from ...models.hub import PullProgress
     from ...recover.endpoints.http import Retry
 
-_LONG_PROMPT_TOKENS = 1024
-"""A shorter prompt is read before a person would see a bar."""
 _BAR_WIDTH, _NARROW_BAR_WIDTH = 8, 6
-_FAST_RATE = 1000
-"""A text that is read with more tokens a second has counts that change several times a second."""
 _MAX_LINE_CHARACTERS = 49
 """Of a line below a bar."""
-_MAX_NAME_CHARACTERS = 26
-"""Of a model's name, so that the bar stays short."""
-_MAX_TITLE_CHARACTERS = 18
-"""Of a file that is downloaded: bytes, rate and time stand beside it."""
 
 
 @contextmanager
@@ -51,14 +46,22 @@ def loading(name: str, *, is_soon_done: bool = False) -> Iterator[Callable[[floa
         yield update
 
 
+_MAX_NAME_CHARACTERS = 26
+"""Of a model's name, so that the bar stays short."""
+
+
+def _short_name(path: str) -> str:
+    """The name of a file, cut so that the bar stays short."""
+    shown = visible(path.rpartition("/")[2])
+    return shown if len(shown) <= _MAX_NAME_CHARACTERS else f"{shown[: _MAX_NAME_CHARACTERS - 1]}…"
+
+
 @contextmanager
 def pulling(name: str) -> Iterator[Callable[[PullProgress], None]]:
     """Show a bar of bytes while files are downloaded; yields a function that takes the progress.
 
     Where stderr is no terminal, a line tells of each file.
     """
-    from ..messages import note
-
     if not sys.stderr.isatty():
         named: set[str] = set()
 
@@ -84,6 +87,10 @@ def pulling(name: str) -> Iterator[Callable[[PullProgress], None]]:
         yield update
 
 
+_MAX_TITLE_CHARACTERS = 18
+"""Of a file that is downloaded: bytes, rate and time stand beside it."""
+
+
 def _short_title(progress: PullProgress) -> str:
     """The end of a file's name, where its quantisation stands, or that the file is checked."""
     if progress.is_checking:
@@ -92,10 +99,34 @@ def _short_title(progress: PullProgress) -> str:
     return name if len(name) <= _MAX_TITLE_CHARACTERS else f"…{name[1 - _MAX_TITLE_CHARACTERS :]}"
 
 
-def _short_name(path: str) -> str:
-    """The name of a file, cut so that the bar stays short."""
-    shown = visible(path.rpartition("/")[2])
-    return shown if len(shown) <= _MAX_NAME_CHARACTERS else f"{shown[: _MAX_NAME_CHARACTERS - 1]}…"
+@contextmanager
+def reading() -> Iterator[ReadingBar | None]:
+    """Show a bar while a long prompt is read; yields the ``progress`` argument of `generate`, None for no bar."""
+    with _shown_while_read("Reading") as bar:
+        yield bar
+
+
+@contextmanager
+def scoring() -> Iterator[ReadingBar | None]:
+    """Show a bar while a long text is scored; yields as `reading` does."""
+    with _shown_while_read("Scoring") as bar:
+        yield bar
+
+
+@contextmanager
+def _shown_while_read(title: str) -> Iterator[ReadingBar | None]:
+    if not sys.stderr.isatty():
+        yield None
+        return
+    bar = ReadingBar(title)
+    try:
+        yield bar
+    finally:
+        bar.erase()
+
+
+_LONG_PROMPT_TOKENS = 1024
+"""A shorter prompt is read before a person would see a bar."""
 
 
 class ReadingBar:
@@ -128,13 +159,6 @@ class ReadingBar:
         self._bar = self._task = None
 
 
-@contextmanager
-def reading() -> Iterator[ReadingBar | None]:
-    """Show a bar while a long prompt is read; yields the ``progress`` argument of `generate`, None for no bar."""
-    with _shown_while_read("Reading") as bar:
-        yield bar
-
-
 def without_bar_at_end(events: Iterable[Event], bar: ReadingBar | None) -> Iterator[Event]:
     """Yield the events of a run. A bar of a prompt whose reading was ended is erased before the last one.
 
@@ -149,25 +173,6 @@ def without_bar_at_end(events: Iterable[Event], bar: ReadingBar | None) -> Itera
 
 
 @contextmanager
-def _shown_while_read(title: str) -> Iterator[ReadingBar | None]:
-    if not sys.stderr.isatty():
-        yield None
-        return
-    bar = ReadingBar(title)
-    try:
-        yield bar
-    finally:
-        bar.erase()
-
-
-@contextmanager
-def scoring() -> Iterator[ReadingBar | None]:
-    """Show a bar while a long text is scored; yields as `reading` does."""
-    with _shown_while_read("Scoring") as bar:
-        yield bar
-
-
-@contextmanager
 def recovering(title: str = "Recovering") -> Iterator[Callable[[int, int], None] | None]:
     """Show a bar of recovered tokens; yields a function of the recovered and the requested number, or None.
 
@@ -176,7 +181,6 @@ def recovering(title: str = "Recovering") -> Iterator[Callable[[int, int], None]
     if not sys.stderr.isatty():
         yield None
         return
-
     with _shown_bar(_counts("tokens", RETRIES.countdown)) as bar:
         task = bar.add_task(title, total=None)
 
@@ -239,6 +243,10 @@ def _percentage() -> tuple[ProgressColumn, ...]:
     from rich.progress import BarColumn, TaskProgressColumn, TextColumn
 
     return (TextColumn("{task.description}"), BarColumn(_BAR_WIDTH), TaskProgressColumn())
+
+
+_FAST_RATE = 1000
+"""A text that is read with more tokens a second has counts that change several times a second."""
 
 
 def _counts(
@@ -316,13 +324,13 @@ class RetryDisplay:
             return f"Again in {_seconds(begin - now)}, {_count(self._next_tries[begin])}"
 
 
-RETRIES = RetryDisplay()
-"""Those of this process, which runs one command."""
-
-
 def _seconds(seconds: float) -> str:
     return f"{ceil(seconds):,} s"
 
 
 def _count(retry: Retry) -> str:
     return f"try {retry.attempt:,} of {retry.attempts:,}"
+
+
+RETRIES = RetryDisplay()
+"""Those of this process, which runs one command."""

@@ -1,9 +1,12 @@
-"""A run as text, as JSON, and in numbers."""
+"""A run as plain text, as JSON, in the shapes of other systems' APIs, and in the numbers that `--stats` prints.
+
+Text and JSON are written while the run goes, each piece flushed at once. With them, what makes a text safe for a
+terminal: every note and every table needs that.
+"""
 
 from __future__ import annotations
 
 import os
-import secrets
 import sys
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, replace
@@ -15,43 +18,6 @@ if TYPE_CHECKING:
     from ...logprobs.events import Done, Event, Start
     from ...logprobs.openai import Completion, CompletionFinish, CompletionHead
     from ...logprobs.records import TokenRecord
-
-# A terminal would obey these: C0 except tab and newline, DEL, C1, and the marks that reverse text.
-_PICTURES = {code: chr(0x2400 + code) for code in range(0x20) if chr(code) not in "\t\n"}
-_ESCAPED = {
-    code: f"\\u{code:04x}" for code in (*range(0x80, 0xA0), *range(0x202A, 0x202F), *range(0x2066, 0x206A))
-}
-_VISIBLE = {**_PICTURES, 0x7F: "\u2421", **_ESCAPED}
-
-
-_YELLOW, _RESET = "\x1b[33m", "\x1b[0m"
-"""llama.cpp's colour of prompts."""
-
-
-def _is_colored(out: TextIO, is_colored: bool | None) -> bool:
-    if is_colored is not None:
-        return is_colored
-    return out.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
-
-
-def visible(text: str) -> str:
-    """Return the text with control characters as pictures or escapes, so that a terminal shows them."""
-    return text.translate(_VISIBLE)
-
-
-def terminal_safe(text: str, out: TextIO) -> str:
-    """Return the text as ``out`` should get it: `visible` on a terminal, exact elsewhere."""
-    return visible(text) if out.isatty() else text
-
-
-def file_size(count: int) -> str:
-    """Return a number of bytes in decimal units, such as ``98.4 MB``."""
-    size, unit = float(count), "bytes"
-    for larger in ("kB", "MB", "GB", "TB"):
-        if size < 1000:
-            break
-        size, unit = size / 1000, larger
-    return f"{count} bytes" if unit == "bytes" else f"{size:.3g} {unit}" if size < 1000 else f"{size:,.0f} {unit}"
 
 
 def render_text(events: Iterable[Event], out: TextIO, prefix: str = "", is_colored: bool | None = None) -> Done:
@@ -90,6 +56,16 @@ def render_text(events: Iterable[Event], out: TextIO, prefix: str = "", is_color
             write(prefix)
             out.write(end)
     raise RuntimeError("the run ended without a Done event")
+
+
+_YELLOW, _RESET = "\x1b[33m", "\x1b[0m"
+"""llama.cpp's color of prompts."""
+
+
+def _is_colored(out: TextIO, is_colored: bool | None) -> bool:
+    if is_colored is not None:
+        return is_colored
+    return out.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 
 def render_jsonl(events: Iterable[Event], out: TextIO, prompt: str, command: str) -> Done:
@@ -151,11 +127,12 @@ def _start_fields(event: Start) -> dict[str, object]:
 
 def _done_fields(event: Done) -> dict[str, object]:
     times = event.timings
+    lookup = {"drafted": event.drafted_tokens, "accepted": event.accepted_tokens}
     grammar = {} if event.complete is None else {"complete": event.complete, "forced_tokens": event.forced_tokens}
     return {
         "finish_reason": event.finish_reason,
         **grammar,
-        **({} if event.drafted_tokens is None else {"lookup": _lookup_counts(event)}),
+        **({} if event.drafted_tokens is None else {"lookup": lookup}),
         **({} if event.context_shifts is None else {"context_shifts": event.context_shifts}),
         "stop": event.stop,
         "text": event.text,
@@ -171,14 +148,6 @@ def _done_fields(event: Done) -> dict[str, object]:
             **({} if event.complete is None else {"grammar_ms": round(times.grammar * 1e3, 3)}),
         },
     }
-
-
-def _lookup_counts(event: Done) -> dict[str, int | None]:
-    return {"drafted": event.drafted_tokens, "accepted": event.accepted_tokens}
-
-
-_ID_BYTES = 12
-"""Of a random id: enough that no two runs share one."""
 
 
 @dataclass(frozen=True)
@@ -312,7 +281,13 @@ class _ChunkWriter:
         self._out.flush()
 
 
+_ID_BYTES = 12
+"""Of a random id: enough that no two runs share one."""
+
+
 def _head(start: Start, prompt: str) -> CompletionHead:
+    import secrets  # takes 4 ms to import, and each note and table imports this module
+
     from ...logprobs.openai import completion_head
 
     return completion_head(start, secrets.token_hex(_ID_BYTES), prompt)
@@ -350,7 +325,6 @@ def _timings(done: Done) -> dict[str, Any]:
 
 def show(done: Done, model_name: str, seed: int) -> None:
     """Print the model's name, speeds and counts to stderr."""
-
     times = done.timings
     tokens = done.completion_tokens
     chain_share = times.chain / times.generation if times.generation else 0.0
@@ -366,11 +340,6 @@ def show(done: Done, model_name: str, seed: int) -> None:
         f"finish      {done.finish_reason}{f' at {done.stop!r}' if done.stop is not None else ''}, seed {seed}",
     ]
     print("\n".join(lines), file=sys.stderr)
-
-
-def speed_line(title: str, tokens: int, seconds: float) -> str:
-    """A line on how many tokens there were, and how many of them a second."""
-    return f"{title:10}  {_tokens(tokens)}  {_rate(tokens, seconds)}"
 
 
 def _grammar(done: Done) -> list[str]:
@@ -396,6 +365,11 @@ def _context_shifts(done: Done) -> list[str]:
     return [f"context     {f'full {times}: older tokens discarded' if done.context_shifts else 'never full'}"]
 
 
+def speed_line(title: str, tokens: int, seconds: float) -> str:
+    """A line on how many tokens there were, and how many of them a second."""
+    return f"{title:10}  {_tokens(tokens)}  {_rate(tokens, seconds)}"
+
+
 def _tokens(count: int) -> str:
     """The number with its noun, as wide for one token as for several."""
     return f"{count:6,} {'token ' if count == 1 else 'tokens'}"
@@ -403,3 +377,31 @@ def _tokens(count: int) -> str:
 
 def _rate(count: int, seconds: float) -> str:
     return f"{count / seconds:8,.1f} tokens/s" if seconds > 0 else "       -"
+
+
+# A terminal would obey these: C0 except tab and newline, DEL, C1, and the marks that reverse text.
+_PICTURES = {code: chr(0x2400 + code) for code in range(0x20) if chr(code) not in "\t\n"}
+_ESCAPED = {
+    code: f"\\u{code:04x}" for code in (*range(0x80, 0xA0), *range(0x202A, 0x202F), *range(0x2066, 0x206A))
+}
+_VISIBLE = {**_PICTURES, 0x7F: "\u2421", **_ESCAPED}
+
+
+def visible(text: str) -> str:
+    """Return the text with control characters as pictures or escapes, so that a terminal shows them."""
+    return text.translate(_VISIBLE)
+
+
+def terminal_safe(text: str, out: TextIO) -> str:
+    """Return the text as ``out`` should get it: `visible` on a terminal, exact elsewhere."""
+    return visible(text) if out.isatty() else text
+
+
+def file_size(count: int) -> str:
+    """Return a number of bytes in decimal units, such as ``98.4 MB``."""
+    size, unit = float(count), "bytes"
+    for larger in ("kB", "MB", "GB", "TB"):
+        if size < 1000:
+            break
+        size, unit = size / 1000, larger
+    return f"{count} bytes" if unit == "bytes" else f"{size:.3g} {unit}" if size < 1000 else f"{size:,.0f} {unit}"

@@ -1,4 +1,4 @@
-"""Tables, and the settings that `--show-config` prints."""
+"""Tables of samplers, presets and grammars, and the settings that `--show-config` prints, each with its origin."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
 from ...common.text import count_noun
-from .run import terminal_safe
+from .run import terminal_safe, visible
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -30,7 +30,7 @@ _MIN_TEXT_COLUMNS = 20
 _GAP_COLUMNS = 3
 """Between two columns of a table."""
 _BLOCK_INDENT = 4
-_FACT_INDENT = 14
+"""Of what is below a name on a narrow terminal."""
 
 
 def show_samplers(samplers: Sequence[type[Sampler]], plugins: Mapping[str, str]) -> None:
@@ -46,6 +46,16 @@ def show_samplers(samplers: Sequence[type[Sampler]], plugins: Mapping[str, str])
     table(("sampler", "main parameter", "what it does", "source"), rows, less_needed=3)
     for name, location in sorted(plugins.items()):
         print(f"{name}: offered by another package, {location}")
+
+
+def _short_reference(reference: str) -> str:
+    """Authors and year of a paper; for a reference without a year, the first system that it names."""
+    paper = re.match(r".*?\b\d{4}\b", reference)
+    return paper.group() if paper else re.split("[,;]", reference)[0]
+
+
+_FACT_INDENT = 14
+"""Where the facts on a sampler begin, after their titles."""
 
 
 def show_sampler(cls: type[Sampler]) -> None:
@@ -77,16 +87,24 @@ def show_sampler(cls: type[Sampler]) -> None:
         print_wrapped(f"in a preset: {about.name}: {example}", _BLOCK_INDENT)
 
 
-def print_wrapped(line: str, indent: int) -> None:
-    """Print a line, broken at spaces to the width of a terminal; not broken elsewhere.
+def _default(cls: type[Sampler], parameter: str) -> str:
+    field = cls.model_fields[parameter]
+    return _format_value(field.get_default(call_default_factory=True))
 
-    ``indent``: that of the further lines, in spaces.
-    """
-    if sys.stdout.isatty():
-        columns = shutil.get_terminal_size().columns
-        end = line[len(line.rstrip("\n")) :]
-        line = fill(line, columns, subsequent_indent=" " * indent, break_on_hyphens=False) + end
-    print(line)
+
+def _format_value(value: Any) -> str:
+    """Return a value as a preset may write it: tables and lists in brackets, texts inside them as in JSON."""
+    if isinstance(value, Mapping):
+        return f"{{{', '.join(f'{_format_item(key)}: {_format_item(item)}' for key, item in value.items())}}}"
+    if isinstance(value, list):
+        return f"[{', '.join(_format_item(item) for item in value)}]"
+    if isinstance(value, float):
+        return f"{value:g}"
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _format_item(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False) if isinstance(value, str) else _format_value(value)
 
 
 def show_presets(entries: Iterable[PresetEntry]) -> None:
@@ -110,32 +128,6 @@ def show_grammars(entries: Iterable[GrammarEntry]) -> None:
     table(("grammar", "from", "what it is"), [(entry.name, entry.origin, entry.description) for entry in entries])
 
 
-def _short_reference(reference: str) -> str:
-    """Authors and year of a paper; for a reference without a year, the first system that it names."""
-    paper = re.match(r".*?\b\d{4}\b", reference)
-    return paper.group() if paper else re.split("[,;]", reference)[0]
-
-
-def _default(cls: type[Sampler], parameter: str) -> str:
-    field = cls.model_fields[parameter]
-    return _format_value(field.get_default(call_default_factory=True))
-
-
-def _format_value(value: Any) -> str:
-    """Return a value as a preset may write it: tables and lists in brackets, texts inside them as in JSON."""
-    if isinstance(value, Mapping):
-        return f"{{{', '.join(f'{_format_item(key)}: {_format_item(item)}' for key, item in value.items())}}}"
-    if isinstance(value, list):
-        return f"[{', '.join(_format_item(item) for item in value)}]"
-    if isinstance(value, float):
-        return f"{value:g}"
-    return str(value).lower() if isinstance(value, bool) else str(value)
-
-
-def _format_item(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False) if isinstance(value, str) else _format_value(value)
-
-
 def table(header: Sequence[str], rows: Sequence[Sequence[str]], less_needed: int | None = None) -> None:
     """Print a table; rows are wrapped to the width of a terminal, and not wrapped elsewhere. Nothing is cut.
 
@@ -147,7 +139,6 @@ def table(header: Sequence[str], rows: Sequence[Sequence[str]], less_needed: int
         less_needed: a column that is left out where the table would not fit; None: none.
     """
     from .console import OutputConsole
-    from .run import visible
 
     console = OutputConsole(width=None if sys.stdout.isatty() else _PIPED_COLUMNS, highlight=False)
     cells = [[visible(cell) for cell in row] for row in rows]
@@ -233,12 +224,16 @@ def _print_blocks(console: Console, rows: Sequence[Sequence[str]], widest: int) 
             console.print(" " * _BLOCK_INDENT + long_line.plain.rstrip(), markup=False)
 
 
-_MAX_INLINE_CHARACTERS = 60
-"""A grammar up to this length is printed whole: with it, a row still fits into a wide terminal."""
-_CONFIG_GAP_COLUMNS = 2
-"""Between two columns."""
-_INDENT = 4
-"""Of what is below a name on a narrow terminal."""
+def print_wrapped(line: str, indent: int) -> None:
+    """Print a line, broken at spaces to the width of a terminal; not broken elsewhere.
+
+    ``indent``: that of the further lines, in spaces.
+    """
+    if sys.stdout.isatty():
+        columns = shutil.get_terminal_size().columns
+        end = line[len(line.rstrip("\n")) :]
+        line = fill(line, columns, subsequent_indent=" " * indent, break_on_hyphens=False) + end
+    print(line)
 
 
 SETTING_NAMES = ("seed", "max_tokens", "stop", "system", "grammar")
@@ -275,17 +270,6 @@ def show_settings(settings: Settings, grammar: GrammarSpec | None, model: Settin
         _print_narrow([named, chain, *_grouped_rows_of_steps(settings.steps), *others], columns)
 
 
-def chain_summary(steps: Sequence[StepSpec]) -> str:
-    """Return a chain in one line, each step with its main parameter: ``top_k=40 > temperature=0.8 > dist``."""
-    return " > ".join(map(_step_summary, steps))
-
-
-def _step_summary(step: StepSpec) -> str:
-    main = step.sampler.about.main
-    value = "" if main is None else f"={_config_value(getattr(step.sampler, main))}"
-    return f"{step.name}{value}{' (off)' if step.is_off else ''}"
-
-
 def _rows_of_steps(steps: Sequence[StepSpec]) -> Iterator[Row]:
     """A row for each parameter of each step."""
     for number, step in enumerate(steps):
@@ -309,14 +293,26 @@ def _origin(step: StepSpec, origin: str) -> str:
     return f"{origin}  (off)" if step.is_off else origin
 
 
+def _config_value(value: Any, name: str = "") -> str:
+    if value is None or value == []:
+        return "random" if name == "seed" else "none"
+    if value == -1 and name == "max_tokens":
+        return "no limit"
+    if isinstance(value, (bool, list, dict)):
+        return json.dumps(value, ensure_ascii=False)
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+_CONFIG_GAP_COLUMNS = 2
+"""Between two columns of settings."""
+
+
 def _print_narrow(rows: Sequence[Row], columns: int) -> None:
     """Print rows in lines of at most ``columns`` columns, which end between words.
 
     What is too long for its column stands below the name.
     """
     from rich.cells import cell_len
-
-    from .run import visible
 
     indent = max(cell_len(row[0]) for row in rows) + _CONFIG_GAP_COLUMNS
     free = columns - indent
@@ -331,7 +327,7 @@ def _print_narrow(rows: Sequence[Row], columns: int) -> None:
             print("".join(f"{' ' * start}{line}\n" for line in more), end="")
             continue
         below = max(_longest_word(value), _longest_word(origin)) > free
-        left = _INDENT if below else indent
+        left = _BLOCK_INDENT if below else indent
         lines = [line for cell in (value, origin) if cell for line in _wrap(cell, columns - left)]
         if below:
             print(key)
@@ -356,6 +352,21 @@ def _wrap(text: str, columns: int) -> list[str]:
     return [line.plain.rstrip() for line in lines] or [""]
 
 
+def chain_summary(steps: Sequence[StepSpec]) -> str:
+    """Return a chain in one line, each step with its main parameter: ``top_k=40 > temperature=0.8 > dist``."""
+    return " > ".join(map(_step_summary, steps))
+
+
+def _step_summary(step: StepSpec) -> str:
+    main = step.sampler.about.main
+    value = "" if main is None else f"={_config_value(getattr(step.sampler, main))}"
+    return f"{step.name}{value}{' (off)' if step.is_off else ''}"
+
+
+_MAX_INLINE_CHARACTERS = 60
+"""A grammar up to this length is printed whole: with it, a row still fits into a wide terminal."""
+
+
 def grammar_summary(grammar: GrammarSpec) -> str:
     """A grammar in one line: its text if that is short, else its name and length."""
     source = grammar.source
@@ -367,13 +378,3 @@ def grammar_summary(grammar: GrammarSpec) -> str:
     after = "" if grammar.after is None else f", after {grammar.after!r}"
     root = "" if grammar.root == "root" else f", from rule {grammar.root}"
     return f"{title}{root}{after}"
-
-
-def _config_value(value: Any, name: str = "") -> str:
-    if value is None or value == []:
-        return "random" if name == "seed" else "none"
-    if value == -1 and name == "max_tokens":
-        return "no limit"
-    if isinstance(value, (bool, list, dict)):
-        return json.dumps(value, ensure_ascii=False)
-    return f"{value:g}" if isinstance(value, float) else str(value)

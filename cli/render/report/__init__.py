@@ -1,4 +1,7 @@
-"""A run as one HTML page."""
+"""Runs as a page: one HTML file with the text, and for each token how it was chosen.
+
+The parts of the page are files in assets/; the page itself needs no other file.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The data of a report's page."""
+"""A run as the data of a page: a head with what is shown at once, and blocks with the traces of tokens.
+
+A trace is packed in few numbers: the page computes the probabilities from the logits.
+"""
 
 from __future__ import annotations
 
@@ -22,91 +25,12 @@ if TYPE_CHECKING:
     )
     from ....logprobs.records import LogprobSource
 
-PackedJson = dict[str, Any]
-Column = Sequence[float | None]
-
-_TRACE_DECIMALS = 6
-"""Of a logit: its probability is then right to a millionth, and the page shows four digits."""
-_RELATIVE_ERROR = 5e-6
-"""A probability that differs more from the one that is computed is stored itself."""
-
-
-def packed_trace(trace: RecordedTrace) -> PackedJson:
-    """The trace, without what follows from the rest.
-
-    ``stages`` as they are. ``ids`` of the candidates; ``dropped``: the stage that dropped each, -1 for none.
-    ``logits``: one list per stage, null where the remaining candidates keep theirs. ``totals``: one number per
-    stage, with probability = exp(logit - total), or a list of the probabilities where that does not hold.
-    """
-    candidates = trace.candidates
-    dropped = [_dropped_by(candidate) for candidate in candidates]
-    logits = [
-        [_rounded_trace(candidate.logits[stage]) for candidate in candidates] for stage in range(len(trace.stages))
-    ]
-    return {
-        "stages": [stage.model_dump(exclude_none=True) for stage in trace.stages],
-        "ids": [candidate.id for candidate in candidates],
-        "dropped": dropped,
-        "logits": [_changed_logits(logits, dropped, stage) for stage in range(len(logits))],
-        "totals": [
-            _log_total(column, [candidate.probs[stage] for candidate in candidates], dropped, stage)
-            for stage, column in enumerate(logits)
-        ],
-        "draw": None if trace.draw is None else [trace.draw.u, trace.draw.low, trace.draw.high],
-        **({"forced": True} if trace.forced else {}),
-    }
-
-
-def _rounded_trace(value: float | None) -> float | None:
-    return None if value is None else round(value, _TRACE_DECIMALS)
-
-
-def _dropped_by(candidate: RecordedCandidate) -> int:
-    """The stage after the last one at which it has a probability; -1 if that is the last stage."""
-    if candidate.probs[-1] is not None:
-        return -1
-    return max((stage + 1 for stage, prob in enumerate(candidate.probs) if prob is not None), default=0)
-
-
-def _is_present(dropped: int, stage: int) -> bool:
-    return dropped < 0 or stage < dropped
-
-
-def _changed_logits(logits: Sequence[Column], dropped: Sequence[int], stage: int) -> Column | None:
-    """The logits of a stage; None if the candidates that are present have those of the stage before."""
-    if stage == 0:
-        return logits[0]
-    rows = zip(logits[stage - 1], logits[stage], dropped, strict=True)
-    return None if all(new == old for old, new, by in rows if _is_present(by, stage)) else logits[stage]
-
-
-def _log_total(logits: Column, probs: Column, dropped: Sequence[int], stage: int) -> float | Column:
-    """The logarithm of the sum of exp(logit); the probabilities themselves if they do not follow from it."""
-    pairs = list(zip(logits, probs, strict=True))
-    total = max(((prob, logit - log(prob)) for logit, prob in pairs if logit is not None and prob), default=None)
-    if total is not None:
-        log_total = round(total[1], _TRACE_DECIMALS)
-        if all(
-            _follows(logit, prob, log_total) if _is_present(by, stage) else prob is None
-            for (logit, prob), by in zip(pairs, dropped, strict=True)
-        ):
-            return log_total
-    return [None if prob is None else float(f"{prob:.7g}") for prob in probs]
-
-
-def _follows(logit: float | None, prob: float | None, log_total: float) -> bool:
-    if prob is None or logit is None:
-        return prob == 0
-    return abs(exp(min(logit - log_total, 1.0)) - prob) <= _RELATIVE_ERROR * prob + 1e-15
-
-
 Json = dict[str, Any]
-
+Column = Sequence[float | None]
 BLOCK_TOKENS = 128
 """Tokens whose traces are unpacked at once: some 60 KB packed, a few milliseconds in a browser."""
 _DECIMALS = 6
-_START_FIELDS = {"event", "model", "seed", "id", "command", "versions"}
-"""The fields of the first line that do not go into the page's list of settings."""
+"""Of logits, logprobs, entropies: a probability is then right to a millionth; the page shows four digits."""
 
 
 @dataclass(frozen=True)
@@ -126,26 +50,6 @@ class RunData:
     blocks: list[str]
     tokens: int
     is_cut_off: bool
-
-
-@dataclass
-class _Tokens:
-    """What the page shows of all tokens at once, a list each."""
-
-    ids: list[int | None] = field(default_factory=list)
-    texts: list[str] = field(default_factory=list)
-    logprobs: list[float | None] = field(default_factory=list)
-    entropies: list[float | None] = field(default_factory=list)
-    fallen: list[list[Any] | None] = field(default_factory=list)
-    """Of each token the id of the likeliest one and the stage that dropped it; None if none did."""
-    prompt: int = 0
-    """How many of them are the prompt's."""
-
-
-def pack(value: Any) -> str:
-    """A value as JSON, compressed by zlib, in base64."""
-    data = json.dumps(value, ensure_ascii=True, allow_nan=False, separators=(",", ":")).encode()
-    return b64encode(zlib.compress(data, 9)).decode()
 
 
 class RunReader:
@@ -266,6 +170,30 @@ class RunReader:
         }
 
 
+_START_FIELDS = {"event", "model", "seed", "id", "command", "versions"}
+"""The fields of the first line that do not go into the page's list of settings."""
+
+
+@dataclass
+class _Tokens:
+    """What the page shows of all tokens at once, a list each."""
+
+    ids: list[int | None] = field(default_factory=list)
+    texts: list[str] = field(default_factory=list)
+    logprobs: list[float | None] = field(default_factory=list)
+    entropies: list[float | None] = field(default_factory=list)
+    fallen: list[list[Any] | None] = field(default_factory=list)
+    """Of each token the id of the likeliest one and the stage that dropped it; None if none did."""
+    prompt: int = 0
+    """How many of them are the prompt's."""
+
+
+def pack(value: Any) -> str:
+    """A value as JSON, compressed by zlib, in base64."""
+    data = json.dumps(value, ensure_ascii=True, allow_nan=False, separators=(",", ":")).encode()
+    return b64encode(zlib.compress(data, 9)).decode()
+
+
 def _finite(value: Any) -> Any:
     """The value with a text for each number that JSON does not have."""
     if isinstance(value, float) and not isfinite(value):
@@ -284,3 +212,72 @@ def _text_or_bytes(data: list[int]) -> str | list[int]:
         return bytes(data).decode()
     except UnicodeDecodeError:
         return data
+
+
+def packed_trace(trace: RecordedTrace) -> Json:
+    """The trace, without what follows from the rest.
+
+    ``stages`` as they are. ``ids`` of the candidates; ``dropped``: the stage that dropped each, -1 for none.
+    ``logits``: one list per stage, null where the remaining candidates keep theirs. ``totals``: one number per
+    stage, with probability = exp(logit - total), or a list of the probabilities where that does not hold.
+    """
+    candidates = trace.candidates
+    dropped = [_dropped_by(candidate) for candidate in candidates]
+    logits = [
+        [_rounded(candidate.logits[stage]) for candidate in candidates] for stage in range(len(trace.stages))
+    ]
+    return {
+        "stages": [stage.model_dump(exclude_none=True) for stage in trace.stages],
+        "ids": [candidate.id for candidate in candidates],
+        "dropped": dropped,
+        "logits": [_changed_logits(logits, dropped, stage) for stage in range(len(logits))],
+        "totals": [
+            _log_total(column, [candidate.probs[stage] for candidate in candidates], dropped, stage)
+            for stage, column in enumerate(logits)
+        ],
+        "draw": None if trace.draw is None else [trace.draw.u, trace.draw.low, trace.draw.high],
+        **({"forced": True} if trace.forced else {}),
+    }
+
+
+def _dropped_by(candidate: RecordedCandidate) -> int:
+    """The stage after the last one at which it has a probability; -1 if that is the last stage."""
+    if candidate.probs[-1] is not None:
+        return -1
+    return max((stage + 1 for stage, prob in enumerate(candidate.probs) if prob is not None), default=0)
+
+
+def _is_present(dropped: int, stage: int) -> bool:
+    return dropped < 0 or stage < dropped
+
+
+def _changed_logits(logits: Sequence[Column], dropped: Sequence[int], stage: int) -> Column | None:
+    """The logits of a stage; None if the candidates that are present have those of the stage before."""
+    if stage == 0:
+        return logits[0]
+    rows = zip(logits[stage - 1], logits[stage], dropped, strict=True)
+    return None if all(new == old for old, new, by in rows if _is_present(by, stage)) else logits[stage]
+
+
+_RELATIVE_ERROR = 5e-6
+"""A probability that differs more from the one that is computed is stored itself."""
+
+
+def _log_total(logits: Column, probs: Column, dropped: Sequence[int], stage: int) -> float | Column:
+    """The logarithm of the sum of exp(logit); the probabilities themselves if they do not follow from it."""
+    pairs = list(zip(logits, probs, strict=True))
+    total = max(((prob, logit - log(prob)) for logit, prob in pairs if logit is not None and prob), default=None)
+    if total is not None:
+        log_total = round(total[1], _DECIMALS)
+        if all(
+            _follows(logit, prob, log_total) if _is_present(by, stage) else prob is None
+            for (logit, prob), by in zip(pairs, dropped, strict=True)
+        ):
+            return log_total
+    return [None if prob is None else float(f"{prob:.7g}") for prob in probs]
+
+
+def _follows(logit: float | None, prob: float | None, log_total: float) -> bool:
+    if prob is None or logit is None:
+        return prob == 0
+    return abs(exp(min(logit - log_total, 1.0)) - prob) <= _RELATIVE_ERROR * prob + 1e-15
