@@ -75,19 +75,19 @@ _TENSOR_TYPES = {
     29: "IQ1_M", 30: "BF16", 34: "TQ1_0", 35: "TQ2_0", 39: "MXFP4", 40: "NVFP4", 41: "Q1_0",
 }  # fmt: skip
 _PREFERRED_TAGS = ("Q4_K_M", "Q8_0")
-"""What llama.cpp takes of a repository if no quantisation is named, in this order; then the first file."""
+"""What llama.cpp takes of a repository if no quantization is named, in this order; then the first file."""
 _TAG = re.compile(r"[-.]([A-Za-z0-9_]+)$")
 _OTHER_FILES = ("mmproj", "imatrix", "mtp-", "eagle3-", "dflash-", "dspark-")
 """In the names of files that belong to a model and are none by themselves, as llama.cpp knows them."""
 
 
 def quantization_name(file_type: object, elements_by_type: Mapping[int, int]) -> str:
-    """Return the name of a model's quantisation.
+    """Return the name of a model's quantization.
 
     Args:
         file_type: The value of ``general.file_type``; None if there is none.
         elements_by_type: How many weights each ggml type has. Without a known file type, the most frequent one
-            names the quantisation.
+            names the quantization.
     """
     if isinstance(file_type, int) and (name := _FILE_TYPES.get(file_type & ~_GUESSED)):
         return name
@@ -98,7 +98,7 @@ def quantization_name(file_type: object, elements_by_type: Mapping[int, int]) ->
 
 
 def quantization_tag(file_name: str) -> str:
-    """Return the last word of a file's name, in capitals, as llama.cpp reads a quantisation from it; or ``""``."""
+    """Return the last word of a file's name, in capitals, as llama.cpp reads a quantization from it; or ``""``."""
     part = parse_part_name(file_name)
     stem = part.stem if part else file_name[: -len(".gguf")]
     match = _TAG.search(stem)
@@ -119,7 +119,7 @@ def choose_file(paths: Iterable[str], tag: str | None) -> str | None:
 
     Args:
         paths: The files of the repository, relative to it, in the hub's order.
-        tag: The quantisation; None for the preferred ones.
+        tag: The quantization; None for the preferred ones.
     """
     candidates = [path for path in paths if is_model_name(path) and _is_first_part(path)]
     for wanted in (tag,) if tag else _PREFERRED_TAGS:

@@ -198,12 +198,12 @@ def _reaching_bound(values: Floats, count: int, maxima: Floats) -> tuple[Positio
 
 _COLUMN_HEIGHT, _LONG_COLUMN_HEIGHT = 16, 32
 """Rows of the table whose column maxima bound the highest values from below, for short and for long rows."""
-_LONG_ROW = 1 << 16
+_MANY_VALUES = 1 << 16
 """From this many values on, the higher table is faster (measured)."""
 
 
 def _column_height(size: int) -> int:
-    return _COLUMN_HEIGHT if size < _LONG_ROW else _LONG_COLUMN_HEIGHT
+    return _COLUMN_HEIGHT if size < _MANY_VALUES else _LONG_COLUMN_HEIGHT
 
 
 @lru_cache(maxsize=8)

@@ -1,4 +1,7 @@
-"""`gen run`: continue a prompt. What can be wrong without the model is checked before the model is loaded."""
+"""`gen run`: continue a prompt. What can be wrong without the model is checked before the model is loaded.
+
+Completion in shells reads the flags of this module, so that what a run needs is imported when it runs.
+"""
 
 from __future__ import annotations
 
@@ -14,16 +17,6 @@ import typer
 from ...common.text import count_noun
 from ..command_options import GivenFlags, takes_options
 from ..flags import Options, flag, options_class
-from ..inputs.model import EarlyModel, chosen_model, load_early, load_model, show_llama_cpp_messages
-from ..inputs.prompt import PreparedPrompt, PromptText, prepare_prompt, read_prompt_text
-from ..inputs.settings import (
-    ChatTemplateFlags,
-    grammar_spec,
-    logprob_request,
-    preset_name,
-    resolve_run_settings,
-    seed_of,
-)
 from ..interrupt import Interrupt, interruptible
 from ..messages import end_open_line, note
 from ..options.model import LogOptions, ModelOptions
@@ -45,6 +38,9 @@ if TYPE_CHECKING:
     from ...grammars.spec import GrammarSpec
     from ...logprobs.events import Done, Event
     from ...presets.settings import Settings
+    from ..inputs.model import EarlyModel
+    from ..inputs.prompt import PreparedPrompt, PromptText
+    from ..inputs.settings import ChatTemplateFlags
 
 
 @options_class
@@ -111,6 +107,8 @@ def run(options: RunOptions) -> None:
 
     A value comes from its flag, else from --set, else from the preset, else from the default.
     """
+    from ..inputs.model import load_early, show_llama_cpp_messages
+
     show_llama_cpp_messages(options.log)
     tokens = options.length.max_tokens
     with load_early(options.model, options.log, tokens, is_needed=not options.output.show_config) as early:
@@ -118,6 +116,10 @@ def run(options: RunOptions) -> None:
 
 
 def _run(options: RunOptions, early: EarlyModel | None) -> None:
+    from ..inputs.model import load_model
+    from ..inputs.prompt import PromptText, read_prompt_text
+    from ..inputs.settings import ChatTemplateFlags, preset_name
+
     # Everything that can be wrong without the model is told before what is wrong with that.
     needs_model = preset_name(options.sampling.preset) == "model"
     setup = None if needs_model else _set_up(options, None)
@@ -147,11 +149,14 @@ class _Setup:
 
 
 def _set_up(options: RunOptions, metadata: Mapping[str, str] | None) -> _Setup:
+    from ..inputs.settings import grammar_spec, resolve_run_settings
+
     settings = resolve_run_settings(options, options.sampling, metadata)
     return _Setup(options, settings, grammar_spec(options.grammar, settings))
 
 
 def _show_config(setup: _Setup) -> None:
+    from ..inputs.model import chosen_model
     from ..render.tables import show_settings
 
     show_settings(setup.settings, setup.spec, chosen_model(setup.options.model))
@@ -171,6 +176,8 @@ def _generate(
     """
     from ...engine.generation import generate, start_constraint
     from ...samplers.building import build
+    from ..inputs.prompt import prepare_prompt
+    from ..inputs.settings import logprob_request, seed_of
     from ..render.progress import reading, without_bar_at_end
 
     options, settings, spec = setup.options, setup.settings, setup.spec
