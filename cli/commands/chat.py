@@ -37,12 +37,8 @@ def chat(options: ConversationOptions) -> None:
       gen chat --resume
       printf 'Hello\\nAnd again\\n' | gen chat --no-log
     """
-    from ..chat.loop import open_chat, terminal_mode
-    from ..chat.settings import ChatSettings
-    from ..chats.session import ChatSession
     from ..chats.store import ChatStore
 
-    show_llama_cpp_messages(options.log)
     if not options.store.needs_model:
         store = ChatStore.open()
         try:
@@ -50,6 +46,11 @@ def chat(options: ConversationOptions) -> None:
         finally:
             store.close()
         return
+    from ..chat.loop import open_chat, terminal_mode
+    from ..chat.settings import ChatSettings
+    from ..chats.session import ChatSession
+
+    show_llama_cpp_messages(options.log)
     template = ChatTemplateFlags(options.template, options.given)
     store = ChatStore.in_memory() if options.store.no_log else ChatStore.open()
     try:
