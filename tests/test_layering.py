@@ -173,6 +173,11 @@ def test_this_test_sees_imports():
     assert modules_imported(ROOT / "models" / "resolve.py") >= {"logitsmith.models.errors"}
 
 
+def test_every_room_has_a_floor():
+    packages = {path.parent.name for path in ROOT.glob("*/__init__.py")} - {"tests", "benchmarks", "docs"}
+    assert packages == set(FLOORS)
+
+
 def test_every_room_has_a_public_face_and_type_marker():
     for room in ROOMS:
         assert (ROOT / room / "py.typed").is_file()
