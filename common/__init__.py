@@ -1,1 +1,1 @@
-"""What several rooms need: errors, text, strict JSON, and files. Knows nothing of tokens or models."""
+"""The ground of all rooms: errors, text, strict JSON, and files. Knows nothing of tokens or models."""

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Iterable
 from reprlib import Repr
 from typing import Any
 
 _MAX_VALUE_CHARACTERS = 60
+_ERROR_NUMBER = re.compile(r"^\[Errno -?\d+\] ")
 _SIMILARITY = 0.7
 """Below it, short words of three equal letters are similar: ``top_p`` and ``stop``."""
 
@@ -95,6 +97,11 @@ def _is_swapped(name: str, other: str) -> bool:
         return False
     first, second = differing
     return (name[first], name[second]) == (other[second], other[first])
+
+
+def without_error_number(text: str) -> str:
+    """Return the message of an error without the ``[Errno 111]`` that Python puts before it."""
+    return _ERROR_NUMBER.sub("", text)
 
 
 def shorten(value: Any) -> str:

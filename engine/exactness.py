@@ -1,4 +1,4 @@
-"""Which numbers of rows a decode computes alike, measured on the model and this processor.
+"""The numbers of rows that a decode computes alike, measured on the model and this processor.
 
 A batch decodes one token of each of several sequences at once. llama.cpp changes kernels with the number of
 rows, and another kernel rounds differently. So a batch uses only numbers of rows that give bit-identical

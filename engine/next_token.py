@@ -1,4 +1,4 @@
-"""What a chain would draw the next token from, and how that differs from other chains."""
+"""The candidates that a chain would draw the next token from, and their difference from those of other chains."""
 
 from __future__ import annotations
 

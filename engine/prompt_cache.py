@@ -1,4 +1,4 @@
-"""What a context holds of a prompt, as a file: a later process goes on from there."""
+"""The state of a context after a prompt, as a file from which a later process continues."""
 
 from __future__ import annotations
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,9 +23,11 @@ from ..models.errors import ModelError
 from ..samplers.candidates import Candidates
 from ..samplers.chain import Chain
 from ..samplers.kernels import LeadingRows, SoftmaxWorkspace
-from ..samplers.recorder import ChainRecord, ChainRecorder, StageRecord
 from .native.context import Logits
 from .vocabulary import Vocabulary
+
+if TYPE_CHECKING:
+    from ..samplers.recorder import ChainRecord, StageRecord
 
 _SOURCES: dict[str, tuple[LogprobSource, ...]] = {
     "model": ("model",),
@@ -162,6 +164,8 @@ class TraceReader:
 
         ``top_count``: how many of the likeliest tokens of each stage a trace has.
         """
+        from ..samplers.recorder import ChainRecorder  # noqa: PLC0415 - most runs have no trace
+
         if not 1 <= top_count <= vocabulary.size:  # the likeliest token is told of in any case
             raise ModelError(f"trace: {top_count} is not within 1..{vocabulary.size}")
         self._vocabulary = vocabulary

@@ -1,4 +1,4 @@
-"""Where a text leaves its grammar, and what could have come there."""
+"""The place where a text leaves its grammar, and the text that was possible there."""
 
 from __future__ import annotations
 

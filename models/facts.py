@@ -1,4 +1,4 @@
-"""What the header of a model file says about the model: all of it in plain words, and a summary for lists."""
+"""The facts in the header of a model file: all of them in plain words, and a summary for lists."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from ..common.files import write_whole_file
-from ..common.text import count_noun
+from ..common.text import count_noun, without_error_number
 from .errors import ModelError
 from .listing import repository_folder
 from .names import is_model_name, part_paths
@@ -42,7 +42,6 @@ _STALL_SECONDS = 60.0
 _MIN_TIMEOUT_SECONDS = 0.01
 _MAX_SIZE_DIGITS = 18
 _LOCK_SECONDS = 0.5
-_ERROR_NUMBER = re.compile(r"^\[Errno -?\d+\] ")
 _CHECKSUM = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
 """Names of commits and of files' contents; they become names of files here, so nothing else is taken."""
 _PARTIAL_CONTENT, _RANGE_NOT_SATISFIABLE = 206, 416
@@ -378,4 +377,4 @@ def _wrong_size(file: HubFile, what: str) -> ModelError:
 
 def _words(error: Exception) -> str:
     """The sentence of an error of the network, without the number that Python puts before it."""
-    return _ERROR_NUMBER.sub("", " ".join(str(error).split())) or type(error).__name__
+    return without_error_number(" ".join(str(error).split())) or type(error).__name__

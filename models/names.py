@@ -1,4 +1,4 @@
-"""What the name of a model file says: its part of a model, as in ``NAME-00001-of-00003.gguf``, and its
+"""The facts in the name of a model file: its part of a model, as in ``NAME-00001-of-00003.gguf``, and its
 quantization.
 """
 

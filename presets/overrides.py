@@ -1,4 +1,4 @@
-"""What a single flag does to a chain: a parameter of a step that it sets, or an arrangement of the steps.
+"""The effect of a single flag on a chain: a parameter of a step that it sets, or an arrangement of the steps.
 
 A parameter is set by a flag of its own or by ``--set``. llama.cpp's ``--samplers``, ``--mirostat`` and
 ``--adaptive-target`` arrange: they say which steps a chain has, and in which order. An order has llama.cpp's

@@ -18,11 +18,11 @@ from pydantic import (
 )
 
 from ..common.errors import problem_message
+from ..common.machine import SEED_MAX
 from ..common.text import shorten
 from ..samplers.base import Sampler
 from ..samplers.building import make_sampler, parse_chain
 from ..samplers.errors import SamplingError
-from ..samplers.mersenne_twister import SEED_MAX
 from .errors import PresetError, name_hint
 from .search import find_preset
 from .yaml_reader import read_table

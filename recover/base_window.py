@@ -1,4 +1,4 @@
-"""What an endpoint answers without a bias: its window of logprobs, and how exactly it repeats it.
+"""The answer of an endpoint without a bias: its window of logprobs, and how exactly it repeats it.
 
 In the course of a run this is asked again and again: does the endpoint still answer as it did at the beginning?
 """

@@ -1,4 +1,4 @@
-"""How many calls a recovery takes, and what they cost."""
+"""The number of calls that a recovery takes, and their cost."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is asked of a recovery, and how it is run: checked before the endpoint is asked anything."""
+"""The request of a recovery, checked before the endpoint is asked anything."""
 
 from __future__ import annotations
 

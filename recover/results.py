@@ -1,4 +1,4 @@
-"""What a recovery returns, and the files that hold it: ``.npz`` for NumPy, ``.json`` and ``.jsonl`` for others.
+"""The result of a recovery, and the files that hold it: ``.npz`` for NumPy, ``.json`` and ``.jsonl`` for others.
 
 Estimates become a result by taking what was asked for, with errors that agree with the sum of probabilities.
 """

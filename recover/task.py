@@ -1,4 +1,4 @@
-"""What a method works with: it asks questions through a task, and adds what it finds to the estimates."""
+"""The task of a method: it asks questions through a task, and adds what it finds to the estimates."""
 
 from __future__ import annotations
 

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 from ..common.lazy import lazy_exports
 
 if TYPE_CHECKING:
+    from ..common.machine import SEED_MAX
     from .base import About, BuildContext, Sampler, Selection, Selector, Stage, Vocabulary
     from .building import allowed_values, build, make_sampler, parse_chain, parse_notation
     from .candidates import Candidates
     from .chain import Chain, StepSpec
     from .errors import SamplingError, StepError
     from .kernels import LeadingRows
-    from .mersenne_twister import SEED_MAX
     from .recorder import ChainRecord, ChainRecorder, DrawInterval, StageRecord
     from .registry import catalogue, find_sampler, list_plugins
     from .stages import StageCandidates

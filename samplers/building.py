@@ -16,11 +16,12 @@ from pydantic import ValidationError
 from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
+from ..common.machine import SEED_MAX
+from ..common.text import nearest_name
 from .base import BuildContext, Sampler, Vocabulary
 from .chain import MAX_STEPS, Chain, StepSpec, check_selection, check_step_count
 from .errors import SamplingError
-from .mersenne_twister import SEED_MAX
-from .registry import find_sampler, is_known, nearest_name
+from .registry import find_sampler, is_known
 
 Step = str | Mapping[str, Any] | Sampler | StepSpec
 """A step: ``name``, ``{name: main value}``, ``{name: {parameters}}``, or one that was checked before."""

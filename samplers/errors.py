@@ -1,6 +1,6 @@
 """The exceptions of this room.
 
-This room imports no other one, so that they have no base in common/; `gen` reads ``exit_code`` all the same.
+Their base is ``ValueError``, as programs that build chains expect; `gen` reads ``exit_code`` all the same.
 """
 
 from __future__ import annotations

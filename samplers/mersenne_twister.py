@@ -10,11 +10,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from ..common.machine import SEED_MAX
+
 if TYPE_CHECKING:
     from .candidates import Candidates
-
-SEED_MAX = 2**32 - 1
-"""The largest seed: MT19937 takes 32 bits. ``common.limits`` has it too, since this room imports no other."""
 
 _BATCH_SIZE = 64
 """How many numbers are generated at a time."""

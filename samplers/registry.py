@@ -1,18 +1,17 @@
 """Samplers by name: the modules of `methods/`, then the entry points of other packages.
 
-An unknown name is reported with the known name that it probably means. This package imports no other one of
-logitsmith, so it has a `nearest_name` of its own.
+An unknown name is reported with the known name that it probably means.
 """
 
 from __future__ import annotations
 
-import difflib
 import importlib
 import pkgutil
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 
+from ..common.text import nearest_name
 from . import methods
 from .base import About, Sampler, Selector
 from .errors import SamplingError
@@ -151,25 +150,3 @@ def _faults(cls: type[Sampler], name: str) -> Iterator[str]:
     for field, info in cls.model_fields.items():
         if info.is_required():
             yield f"its parameter {field!r} has no default"
-
-
-def nearest_name(name: str, known: Iterable[str], similarity: float) -> str | None:
-    """Return the known name most like ``name``; None if none is at least this similar (0 to 1, see `difflib`).
-
-    A name in which only two neighbouring letters are swapped goes before all others.
-    """
-    names = list(known)
-    swapped = next((candidate for candidate in names if _is_swapped(name, candidate)), None)
-    matches = [swapped] if swapped else difflib.get_close_matches(name, names, n=1, cutoff=similarity)
-    return matches[0] if matches else None
-
-
-def _is_swapped(name: str, other: str) -> bool:
-    """True if the names differ only in the order of two neighbouring letters."""
-    if len(name) != len(other):
-        return False
-    differing = [index for index, pair in enumerate(zip(name, other, strict=True)) if pair[0] != pair[1]]
-    if len(differing) != 2 or differing[1] != differing[0] + 1:
-        return False
-    first, second = differing
-    return (name[first], name[second]) == (other[second], other[first])

@@ -10,6 +10,7 @@ from math import exp
 import numpy as np
 from numpy.typing import NDArray
 
+from ..common.text import count_noun
 from .candidates import Candidates
 from .kernels import Floats, Ids, Positions, SoftmaxSums, SoftmaxWorkspace
 
@@ -143,7 +144,7 @@ def comparison(left: float, sign: str, right: float) -> str:
 
 def token_count(count: int) -> str:
     """A number of tokens: ``1 token``, ``12 tokens``."""
-    return f"{count:,} token{'' if count == 1 else 's'}"
+    return count_noun(count, "token")
 
 
 def mass_at(before: StageCandidates, after: StageCandidates) -> str:

@@ -33,7 +33,7 @@ ROOT = Path(__file__).resolve().parent.parent
 ROOMS = {"chats", "cli", "cluster", "common", "engine", "grammars", "jobs", "logprobs", "models", "presets"}
 ROOMS |= {"recover", "samplers"}
 DROPPED = "pass  # dropped"
-_FACE_NAMES = {"__all__", "__getattr__", "_MODULE_OF"}
+_FACE_NAMES = {"__all__", "__getattr__"}
 _PACKAGE = "logitsmith"
 
 

@@ -21,7 +21,7 @@ from ...common.files import write_whole_file
 from ...common.text import count_noun, nearest_name
 from ..chats.conversation import tree_lines
 from ..chats.prompt import jsonl_of, markdown_of
-from ..chats.records import ContextFullError
+from ..chats.records import SPEAKERS, ContextFullError
 from ..chats.session import constraint_of
 from ..completion.values import Candidate, Reply, complete_text, matching
 from ..flags import Completes
@@ -157,7 +157,7 @@ def _chain(chat: Chat, argument: str) -> None:
 
 
 def _preset(chat: Chat, argument: str) -> None:
-    from ..render.tables import SETTING_NAMES
+    from ...presets.overrides import SETTINGS
 
     if not argument:
         raise ChatCommandError("/preset needs the name of a preset, or a file; gen presets lists them")
@@ -167,7 +167,7 @@ def _preset(chat: Chat, argument: str) -> None:
     if after.system is not before.system:
         chat.conversation.set_system(after.system.value)
     chat.save_settings()
-    others = [name for name in SETTING_NAMES if getattr(after, name) is not getattr(before, name)]
+    others = [name for name in SETTINGS if getattr(after, name) is not getattr(before, name)]
     also = f"; it also sets {', '.join(others)}" if others else ""
     chat.confirm(f"preset {argument}: {_chain_now(chat)}{also}")
 
@@ -367,14 +367,11 @@ def _whole_number(command: str, argument: str, largest: int) -> int:
     raise ChatCommandError(f"/{command}: {argument!r} is not a whole number within 1..{largest}")
 
 
-_SPEAKERS = {"system": "system", "user": "you", "assistant": "model"}
-
-
 def _line(message: StoredMessage, columns: int) -> str:
     """Who says it, and the beginning of what is said, on a line of at most so many columns."""
     from rich.cells import set_cell_size
 
-    text = visible(" ".join(f"{_SPEAKERS[message.role]}: {message.content}".split()))
+    text = visible(" ".join(f"{SPEAKERS[message.role]}: {message.content}".split()))
     shown = set_cell_size(text, max(columns, 10)).rstrip()
     return shown if shown == text else set_cell_size(text, max(columns, 10) - 1).rstrip() + "…"
 

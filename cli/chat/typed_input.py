@@ -1,4 +1,4 @@
-"""What is typed in a chat: by a person, in a line editor with a history and completion, or as lines of stdin.
+"""The input of a chat: typed by a person, in a line editor with a history and completion, or as lines of stdin.
 
 What is typed while an answer is shown does not appear in the answer (`quiet_keys`), but at the next prompt.
 """

@@ -1,4 +1,4 @@
-"""What the store of chats holds, as it is handed out, and what can go wrong in a chat."""
+"""The records that the store of chats returns, and the errors of a chat."""
 
 from __future__ import annotations
 
@@ -13,6 +13,8 @@ from typing import Any, Literal
 from ...common.errors import LogitsmithError
 
 Role = Literal["system", "user", "assistant"]
+SPEAKERS: dict[Role, str] = {"system": "system", "user": "you", "assistant": "model"}
+"""The speaker of a message, as lists of messages name them."""
 
 
 @dataclass(frozen=True)

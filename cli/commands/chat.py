@@ -96,17 +96,15 @@ def _show_chats(chats: Sequence[ConversationSummary]) -> None:
     table(("chat", "last used", "messages", "name, or how it begins", "model"), rows, less_needed=4)
 
 
-_SPEAKERS = {"system": "system", "user": "you", "assistant": "model"}
-
-
 def _show_hits(hits: Sequence[SearchHit]) -> None:
     """Print a row for each message that was found."""
+    from ..chats.records import SPEAKERS
+
     if not hits:
         print("no message has this")
         return
     rows = [
-        (hit.conversation.id, hit.message.hash[:8], _SPEAKERS[hit.message.role], _safe(hit.excerpt))
-        for hit in hits
+        (hit.conversation.id, hit.message.hash[:8], SPEAKERS[hit.message.role], _safe(hit.excerpt)) for hit in hits
     ]
     table(("chat", "message", "by", "place"), rows)
 

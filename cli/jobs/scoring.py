@@ -1,4 +1,4 @@
-"""What `gen score` computes: the tokens of a text, the choices after a prompt, and files of both, line by line."""
+"""The scores of `gen score`: the tokens of a text, the choices after a prompt, and files of both, line by line."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from ...samplers.base import Sampler
     from ...samplers.chain import StepSpec
 
-_PIPED_COLUMNS = 1000
+PIPED_COLUMNS = 1000
 """Wide enough that no row of a piped table is wrapped."""
 _MIN_TEXT_COLUMNS = 20
 """A narrower column of texts has one or two words a line."""
@@ -140,7 +140,7 @@ def table(header: Sequence[str], rows: Sequence[Sequence[str]], less_needed: int
     """
     from .console import OutputConsole
 
-    console = OutputConsole(width=None if sys.stdout.isatty() else _PIPED_COLUMNS, highlight=False)
+    console = OutputConsole(width=None if sys.stdout.isatty() else PIPED_COLUMNS, highlight=False)
     cells = [[visible(cell) for cell in row] for row in rows]
     if less_needed is not None and sum(_column_widths(header, cells)) > console.width:
         header = _without(header, less_needed)
@@ -236,8 +236,6 @@ def print_wrapped(line: str, indent: int) -> None:
     print(line)
 
 
-SETTING_NAMES = ("seed", "max_tokens", "stop", "system", "grammar")
-"""The settings beside the chain."""
 Row = tuple[str, str, str]
 """Name, value and origin of a setting."""
 
@@ -247,9 +245,11 @@ def show_settings(settings: Settings, grammar: GrammarSpec | None, model: Settin
 
     A step that is off is marked. The names of files are data: a terminal gets them without control characters.
     """
+    from ...presets.overrides import SETTINGS
+
     others = [
         (name, _config_value(value.value, name), value.origin)
-        for name in SETTING_NAMES
+        for name in SETTINGS
         if name != "grammar"
         for value in (getattr(settings, name),)
     ]

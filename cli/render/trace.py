@@ -15,6 +15,7 @@ from textwrap import wrap
 from typing import TYPE_CHECKING, NamedTuple, Protocol, TextIO
 
 from .run import visible
+from .tables import PIPED_COLUMNS
 
 if TYPE_CHECKING:
     from ...engine.model import Model
@@ -24,8 +25,6 @@ if TYPE_CHECKING:
     from ...logprobs.records import Trace
     from ...samplers.chain import Chain
 
-_PIPED_COLUMNS = 1000
-"""Wide enough that no table in a pipe is divided."""
 _CANDIDATE_LABEL_COLUMNS = 60
 """The longest token that is shown whole in the words around the table."""
 _FIRST = "chain"
@@ -273,7 +272,7 @@ def _print_trace_table(
         notes: lines below the table.
         marked: the row of the chosen token; None: none is marked.
     """
-    width = shutil.get_terminal_size((_PIPED_COLUMNS, 24)).columns
+    width = shutil.get_terminal_size((PIPED_COLUMNS, 24)).columns
     for line in table_lines(tokens, columns, width, marked):
         print(line)
     if notes:

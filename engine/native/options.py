@@ -1,4 +1,4 @@
-"""How a model is loaded and a context is made: checked, sized, and as llama.cpp's structs.
+"""The options of a model and of a context: checked, sized, and as llama.cpp's structs.
 
 Weights may be read into huge pages: each token reads all of them, and with 4 KiB pages waits for many address
 look-ups. Only Linux is asked, and only for memory that a process has to itself: a mapped file cannot have them.

@@ -1,4 +1,4 @@
-"""How a sentence of GBNF can be closed."""
+"""The shortest text that closes a sentence of GBNF."""
 
 from __future__ import annotations
 

@@ -15,18 +15,16 @@ from typing import Any
 
 import yaml
 
+from ...common.machine import SEED_MAX
 from ...common.text import shorten
 from ...samplers.base import Sampler
 from ...samplers.building import make_sampler
 from ...samplers.errors import SamplingError
-from ...samplers.mersenne_twister import SEED_MAX
 from ...samplers.registry import find_sampler
 from ..errors import PresetError
+from ..overrides import SETTINGS
 from ..preset import Preset, make_step
 from .table import ForeignTable
-
-EXTRAS = ("seed", "max_tokens", "stop", "system", "grammar")
-"""The settings beside the chain that an import and an export carry over."""
 
 
 @dataclass(frozen=True)
@@ -272,7 +270,7 @@ class Imported:
         lines += [f"# {_comment(note)}" for note in self.notes]
         lines.append("chain:")
         lines += [_step_line(step) for step in self.steps]
-        lines += [f"{key}: {_flow(extras[key])}" for key in EXTRAS if key in extras]
+        lines += [f"{key}: {_flow(extras[key])}" for key in SETTINGS if key in extras]
         left_out = [sentence for sentence in self.reported if sentence not in self.changed]
         for heading, sentences in (("Carried over with a change", self.changed), ("Left out", left_out)):
             if sentences:

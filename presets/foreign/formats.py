@@ -12,6 +12,7 @@ from ...common.text import nearest_name
 from ...samplers.building import parse_chain
 from ...samplers.errors import SamplingError
 from ..errors import PresetError, preset_hint
+from ..overrides import SETTINGS
 from ..preset import Preset, load_preset
 from ..search import is_path, names_file, split_section
 from ..yaml_reader import check_table, parse_yaml, read_text
@@ -27,7 +28,7 @@ from . import (
     tabbyapi,
     webui,
 )
-from .draft import EXTRAS, Draft, Exported, Imported, MissingSectionError, Outgoing, import_draft
+from .draft import Draft, Exported, Imported, MissingSectionError, Outgoing, import_draft
 from .table import DEFAULT_SECTION, IniSection, parse_ini, parse_json, parse_yaml_1_1, read_lines, unify_line_ends
 
 _Convert = Callable[[Mapping[Any, Any], str], Draft]
@@ -584,7 +585,7 @@ def export_preset(preset: Preset | str | Sequence[Any], format: str) -> Exported
     if isinstance(preset, Preset):
         samplers = preset.samplers()
         labels = (preset.name, preset.description)
-        extras = {key: getattr(preset, key) for key in EXTRAS if getattr(preset, key) not in (None, [], "")}
+        extras = {key: getattr(preset, key) for key in SETTINGS if getattr(preset, key) not in (None, [], "")}
     else:
         try:
             samplers = parse_chain(preset if isinstance(preset, str) else [_as_step(step) for step in preset])

@@ -22,7 +22,7 @@ from urllib.parse import quote
 import httpx
 
 from ...common.strict_json import parse_strict_json
-from ...common.text import replace_surrogates
+from ...common.text import replace_surrogates, without_error_number
 from ..errors import RecoverError
 from .base import Endpoint
 
@@ -102,8 +102,6 @@ class Retry:
 
 _RETRIED_STATUS = frozenset({408, 409, 425, 429, 500, 502, 503, 504, 520, 521, 522, 523, 524, 529})
 """Time-outs, conflicts, rate limits and server errors; 520 to 529 are those of Cloudflare and of busy models."""
-_ERROR_NUMBER = re.compile(r"^\[Errno -?\d+\] ")
-"""What Python puts before the words of a system's error."""
 _LONGEST_MESSAGE_CHARACTERS = 300
 """The longest excerpt of an error; an API may answer with a whole page."""
 _LONGEST_RETRY_AFTER_SECONDS = 600.0
@@ -187,7 +185,7 @@ class ApiClient:
         except (_ResponseTimeoutError, httpx.TimeoutException):
             raise _TemporaryError(f"no answer within {self._options.timeout:g} s") from None
         except httpx.TransportError as error:
-            problem = f"no connection: {_ERROR_NUMBER.sub('', str(error))}"
+            problem = f"no connection: {without_error_number(str(error))}"
             is_absent = isinstance(error, httpx.ConnectError) and not self._has_answered
             if is_absent and not self._options.waits_for_server:
                 failure = RecoverError(self._message(problem))

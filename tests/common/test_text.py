@@ -2,7 +2,6 @@
 
 import pytest
 from logitsmith.common.text import NotUTF8Error, decode_utf8, is_utf8, nearest_name, replace_surrogates
-from logitsmith.samplers.registry import nearest_name as nearest_sampler_name
 
 
 @pytest.mark.parametrize(
@@ -42,9 +41,8 @@ def test_the_first_wrong_byte_is_named(data, place):
         pytest.param("zzz", None, id="nothing near"),
     ],
 )
-@pytest.mark.parametrize("find", [nearest_name, nearest_sampler_name], ids=["common", "samplers"])
-def test_the_nearest_name(find, name, nearest):
-    assert find(name, ["typ_p", "top_p", "top_k", "min_p"], 0.6) == nearest
+def test_the_nearest_name(name, nearest):
+    assert nearest_name(name, ["typ_p", "top_p", "top_k", "min_p"], 0.6) == nearest
 
 
 @pytest.mark.parametrize(
