@@ -9,12 +9,12 @@ from collections.abc import Callable, Iterator
 from importlib import import_module
 
 
-def lazy_exports(package: str) -> Callable[[str], object]:
-    """Return a ``__getattr__`` (PEP 562) that imports a public name from its module at its first use.
+def lazy_exports(package: str) -> tuple[Callable[[str], object], Callable[[], list[str]]]:
+    """Return a package's ``__getattr__`` and ``__dir__`` (PEP 562): a public name is imported at its first use.
 
     The package names each module and what it offers in the imports that it makes for type checkers, so that they
     stand there once: its source is read when the first of them is asked for. The ``__getattr__`` raises
-    ``AttributeError`` for other names.
+    ``AttributeError`` for other names; the ``__dir__`` lists what ``__all__`` has, imported or not.
     """
     module_of: dict[str, tuple[str, str]] = {}
 
@@ -28,7 +28,10 @@ def lazy_exports(package: str) -> Callable[[str], object]:
         setattr(sys.modules[package], name, value)
         return value
 
-    return import_name
+    def list_names() -> list[str]:
+        return sorted({*vars(sys.modules[package]), *sys.modules[package].__all__})
+
+    return import_name, list_names
 
 
 def _imports_for_type_checkers(package: str) -> Iterator[tuple[str, tuple[str, str]]]:

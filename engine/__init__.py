@@ -85,4 +85,4 @@ __all__ = [
     "trace_next",
     "versions",
 ]
-__getattr__ = lazy_exports(__name__)
+__getattr__, __dir__ = lazy_exports(__name__)

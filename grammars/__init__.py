@@ -34,4 +34,4 @@ __all__ = [
     "resolve_grammar",
     "shortest_completion",
 ]
-__getattr__ = lazy_exports(__name__)
+__getattr__, __dir__ = lazy_exports(__name__)

@@ -62,4 +62,4 @@ __all__ = [
     "text_score",
     "tokens_of_text",
 ]
-__getattr__ = lazy_exports(__name__)
+__getattr__, __dir__ = lazy_exports(__name__)

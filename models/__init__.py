@@ -26,4 +26,4 @@ __all__ = [
     "read_summaries",
     "resolve_model",
 ]
-__getattr__ = lazy_exports(__name__)
+__getattr__, __dir__ = lazy_exports(__name__)

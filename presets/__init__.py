@@ -52,4 +52,4 @@ __all__ = [
     "resolve_settings",
     "settings_text",
 ]
-__getattr__ = lazy_exports(__name__)
+__getattr__, __dir__ = lazy_exports(__name__)

@@ -48,4 +48,4 @@ __all__ = [
     "save_recovery",
     "verify",
 ]
-__getattr__ = lazy_exports(__name__)
+__getattr__, __dir__ = lazy_exports(__name__)

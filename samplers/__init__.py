@@ -46,4 +46,4 @@ __all__ = [
     "parse_chain",
     "parse_notation",
 ]
-__getattr__ = lazy_exports(__name__)
+__getattr__, __dir__ = lazy_exports(__name__)

@@ -47,6 +47,12 @@ def importers():
     return found
 
 
+def test_every_module_is_imported():
+    by_name = ("logitsmith.samplers.methods.", "logitsmith.cli.commands.")
+    unused = {name for name, found in importers().items() if not found and not name.startswith(by_name)}
+    assert {name for name in unused if MODULES[name].name not in ("__init__.py", "__main__.py")} == set()
+
+
 def lines(name):
     return len(MODULES[name].read_text().splitlines())
 

@@ -29,3 +29,10 @@ def test_no_public_name_is_hidden_by_a_module_of_that_name(room):
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True, text=True)
     assert done.stdout == "[]\n"
+
+
+@pytest.mark.parametrize("room", [*ROOMS, "samplers.batch"])
+def test_a_room_lists_its_names_before_they_are_imported(room):
+    program = f"import logitsmith.{room} as room\nprint(sorted(set(room.__all__) - set(dir(room))))"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True, text=True)
+    assert done.stdout == "[]\n"

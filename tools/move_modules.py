@@ -264,7 +264,7 @@ class Mover:
                 "if TYPE_CHECKING:",
                 *(f"    from {module} import {', '.join(each)}" for module, each in sorted(modules.items())),
                 f"__all__ = {sorted(names)!r}",
-                "__getattr__ = lazy_exports(__name__)",
+                "__getattr__, __dir__ = lazy_exports(__name__)",
                 "",
             ]
         )

@@ -561,8 +561,18 @@ def _end(out: Outgoing) -> None:
         _leave_out(out, [step for step in out.steps if step.about.name in ("temperature", "dynatemp")], reason)
     elif name in _MIROSTAT_VERSIONS:
         _leave_out_under_mirostat(out, _KOBOLDCPP_KEYS, _UNDER_MIROSTAT)
+        out.steps = [_with_fixed_temperature(out, step) for step in out.steps]
     elif name not in ("dist", "adaptive_p"):
         out.report(name, "KoboldCpp does not draw so; a plain draw was written")
+
+
+def _with_fixed_temperature(out: Outgoing, step: Sampler) -> Sampler:
+    """Return the step; for ``dynatemp`` the temperature in its middle, which KoboldCpp applies before mirostat."""
+    if step.about.name != "dynatemp":
+        return step
+    middle = getattr(step, "temperature", 1.0)
+    out.report("dynatemp.range", f"KoboldCpp applies one temperature before mirostat; {middle:g} was written")
+    return make_step("temperature", {"t": middle}, "dynatemp")
 
 
 def _leave_out_under_mirostat(
@@ -587,7 +597,10 @@ def _numbers(out: Outgoing) -> list[int]:
     """Return ``sampler_order``; an order that its numbers cannot say is reported."""
     slots = {number: _SLOTS.get(number, (_SAMPLERS[number],)) for number in ORDER}
     numbers = _order_by_numbers(out, slots)
-    out.report_order([*_FRONT, *(slot for number in numbers for slot in slots[number]), "xtc"])
+    if out.selector_name in _MIROSTAT_VERSIONS:
+        out.report_order(_UNDER_MIROSTAT)
+    else:
+        out.report_order([*_FRONT, *(slot for number in numbers for slot in slots[number]), "xtc"])
     return numbers
 
 

@@ -15,4 +15,4 @@ if TYPE_CHECKING:
     from .arguments import SamplingData, SamplingParam
     from .step import sample
 __all__ = ["SamplingData", "SamplingParam", "sample"]
-__getattr__ = lazy_exports(__name__)
+__getattr__, __dir__ = lazy_exports(__name__)

@@ -210,7 +210,7 @@ def names_of_typer(tree):
             yield from (
                 (alias.name, "*")
                 for alias in node.names
-                if alias.name.partition(".")[0] in ("typer", "click") and alias.name != "typer"
+                if alias.name.partition(".")[0] in ("typer", "click") and (alias.name != "typer" or alias.asname)
             )
         elif isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "typer":
             yield "typer", node.attr
@@ -260,8 +260,11 @@ def test_our_commands_override_documented_methods_alone(ours, theirs):
 
 
 def test_the_walk_sees_private_names():
-    tree = ast.parse("import typer.models\nfrom typer import Abort\ntyper.BadParameter\nit._long")
-    assert set(names_of_typer(tree)) == {("typer.models", "*"), ("typer", "Abort"), ("typer", "BadParameter")}
+    tree = ast.parse(
+        "import typer.models, click\nimport typer as t\nfrom typer import Abort\ntyper.BadParameter\nit._long"
+    )
+    whole = {("typer.models", "*"), ("click", "*"), ("typer", "*")}
+    assert set(names_of_typer(tree)) == whole | {("typer", "Abort"), ("typer", "BadParameter")}
     assert list(private_names(tree)) == ["_long"]
 
 

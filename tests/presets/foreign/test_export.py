@@ -515,6 +515,13 @@ def test_a_penalty_joins_the_penalties_after_it(tmp_path):
     assert [sentence.split(":")[0] for sentence in reverse.reported] == ["penalties"]
 
 
+def test_koboldcpp_keeps_the_middle_of_a_dynamic_temperature_before_mirostat(tmp_path):
+    exported = export_preset("dynatemp(temperature=1.5, range=0.5) > mirostat", "koboldcpp")
+    back = imported(tmp_path, "koboldcpp", exported.text).chain
+    assert back[0] == ["temperature", {"t": 1.5}]
+    assert json.loads(exported.text)["dynatemp_range"] == 0
+
+
 @pytest.mark.parametrize("form", EXPORT_FORMATS)
 def test_a_temperature_of_0_is_a_greedy_end(form):
     exported = export_preset("temp0 > top-p0.5", form)
@@ -564,6 +571,16 @@ UNSAID = {
         ["repetition_penalty.slope"],
     ),
     "koboldcpp: before mirostat": ("koboldcpp", "top_k5 > temp0.7 > mirostat", ["top_k"]),
+    "koboldcpp: dynamic heat before mirostat": (
+        "koboldcpp",
+        "dynatemp(temperature=1, range=0.1, exponent=0.5) > mirostat",
+        ["dynatemp.range"],
+    ),
+    "koboldcpp: the order before mirostat": (
+        "koboldcpp",
+        "quadratic.3 > rep_pen(penalty=1.1, range=64) > mirostat",
+        ["order"],
+    ),
     "koboldcpp: token ids": ("koboldcpp", 'ban(tokens=[1], strings=["a"])', ["ban.tokens"]),
     "tabbyapi: top-p": ("tabbyapi", "top_p0.9", ["top_p.boundary"]),
     "tabbyapi: adaptive-p at 1": ("tabbyapi", "adaptive_p1", ["adaptive_p.target"]),
