@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from time import perf_counter
 
 from ..grammars.errors import GrammarError
-from ..logprobs.events import EXACT, BatchExactness, Done, Start, Token
+from ..logprobs.events import EXACT, BatchExactness, Done, Event, Start, Token
 from ..models.errors import AbortedError, ModelError
 from ..samplers.errors import SamplingError
 from .decoder import DecoderDriver
@@ -25,6 +25,11 @@ class BatchAnswer:
     start: Start
     tokens: tuple[Token, ...]
     done: Done
+
+    @property
+    def events(self) -> tuple[Event, ...]:
+        """The events of the run, in order."""
+        return (self.start, *self.tokens, self.done)
 
     @property
     def exactness(self) -> BatchExactness:

@@ -8,7 +8,6 @@ from ..common.lazy import lazy_exports
 
 if TYPE_CHECKING:
     from .jsonl import ChainDistance
-    from .openai import tokens_of_text
     from .recorded import (
         RecordedCandidate,
         RecordedDistribution,
@@ -34,6 +33,7 @@ if TYPE_CHECKING:
         TraceStage,
     )
     from .scores import MeanSurprise, Score, choice_scores, text_score
+    from .text_tokens import tokens_of_text
 __all__ = [
     "ChainDistance",
     "Distribution",

@@ -5,6 +5,7 @@ For a run that is part of a batch, `Start` also says whether other requests can 
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any
@@ -106,6 +107,26 @@ class Done:
 
 
 Event = Start | PromptToken | Token | Done
+
+
+def take_start(events: Iterator[Event]) -> Start:
+    """Return the first event of a run. Raises ``ValueError`` if it is none that begins a run."""
+    start = next(events, None)
+    if not isinstance(start, Start):
+        raise ValueError(f"a run begins with a Start event, not with {start!r}")
+    return start
+
+
+def split_events(events: Iterable[Event]) -> tuple[Start, tuple[PromptToken, ...], tuple[Token, ...], Done]:
+    """Return the events of a whole run by their kinds.
+
+    Raises ``ValueError`` if it does not begin with a `Start` and end with a `Done`.
+    """
+    start, *others = events
+    if not isinstance(start, Start) or not others or not isinstance(done := others[-1], Done):
+        raise ValueError("a whole run begins with a Start event and ends with a Done event")
+    prompt_tokens = tuple(event for event in others if isinstance(event, PromptToken))
+    return start, prompt_tokens, tuple(event for event in others if isinstance(event, Token)), done
 
 
 class ExactnessLevel(Enum):

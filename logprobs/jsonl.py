@@ -1,42 +1,170 @@
-"""The lines of the ``jsonl`` format, and the next token before it is drawn, as JSON.
+"""The lines of the ``jsonl`` format, of runs and of a batch's results, and the next token before it is drawn.
 
-A line is one strict JSON object with its kind in ``event``.
+A line is one strict JSON object; that of a run has its kind in ``event``.
 """
 
 from __future__ import annotations
 
 from base64 import b64encode
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from functools import cache
 from typing import Any
 
 from ..common.strict_json import encode_json
+from .events import Done, Event, PromptToken, Start, Token, split_events, take_start
+from .openai import usage
 from .records import Distribution, TokenLogprob, TokenRecord, Trace, display_text, finite_or_none
+from .text_tokens import HeldBackText
 
 
 def start_line(content: Mapping[str, Any]) -> str:
-    """The first line: everything that is needed to repeat the run."""
+    """Return the first line: everything that is needed to repeat the run."""
     return _line("start", content)
 
 
 def prompt_line(token: TokenRecord) -> str:
-    """A token of the prompt, with the fields of `token_line`. The first token has no logprob."""
+    """Return a token of the prompt, with the fields of `token_line`. The first token has no logprob."""
     return f'{{"event": "prompt", {token_members(token)}}}\n'
 
 
 def token_line(token: TokenRecord) -> str:
-    """A token that was written; for the fields see `token_members`."""
+    """Return a token that was written; for the fields see `token_members`."""
     return f'{{"event": "token", {token_members(token)}}}\n'
 
 
 def done_line(content: Mapping[str, Any]) -> str:
-    """The last line: ``finish_reason, text, usage, timings``."""
+    """Return the last line: ``finish_reason, text, usage, timings``."""
     return _line("done", content)
 
 
 def _line(event: str, content: Mapping[str, Any]) -> str:
     return encode_json({"event": event, **content}) + "\n"
+
+
+def stream_lines(events: Iterable[Event], prompt: str, command: str) -> Iterator[str]:
+    """Yield ``start``, a ``prompt`` line for each echoed token, a ``token`` line for each new one, and ``done``.
+
+    The texts of the ``token`` lines joined are the text of the run: the line of a token whose text is held back
+    waits for the next event.
+
+    Args:
+        events: the events of the run.
+        prompt: the text before its chat template.
+        command: what makes the run again.
+    """
+    events = iter(events)
+    start = take_start(events)
+    yield start_line({**_start_fields(start), "prompt": prompt, "command": command})
+    held_back = HeldBackText()
+    waiting: Token | None = None
+    for event in events:
+        if waiting is not None:
+            # At the end of the run the text that was held back is the last token's.
+            rest = event.rest if isinstance(event, Done) else ""
+            yield token_line(replace(waiting, text=waiting.text + rest) if rest else waiting)
+            waiting = None
+        if isinstance(event, Token):
+            if held_back.is_held_back(event):
+                waiting = event
+            else:
+                yield token_line(event)
+        elif isinstance(event, PromptToken):
+            yield prompt_line(event)
+        elif isinstance(event, Done):
+            yield done_line({"model": start.model, **_done_fields(event)})
+
+
+def _start_fields(event: Start) -> dict[str, Any]:
+    fields = asdict(event)
+    del fields["prompt_ids"]  # `--echo` writes a line for each of them
+    if event.batch_exactness is not None:
+        fields["batch_exactness"] = str(event.batch_exactness)
+    optional = ("grammar", "logprobs", "batch_exactness", "trace")
+    return {name: value for name, value in fields.items() if value is not None or name not in optional}
+
+
+def _done_fields(event: Done) -> dict[str, Any]:
+    times = event.timings
+    lookup = {"drafted": event.drafted_tokens, "accepted": event.accepted_tokens}
+    grammar = {} if event.complete is None else {"complete": event.complete, "forced_tokens": event.forced_tokens}
+    return {
+        "finish_reason": event.finish_reason,
+        **grammar,
+        **({} if event.drafted_tokens is None else {"lookup": lookup}),
+        **({} if event.context_shifts is None else {"context_shifts": event.context_shifts}),
+        "stop": event.stop,
+        "text": event.text,
+        "usage": usage(event),
+        "timings": {
+            "prompt_ms": round(times.prompt * 1e3, 3),
+            "generation_ms": round(times.generation * 1e3, 3),
+            "chain_ms": round(times.chain * 1e3, 3),
+            **({} if event.complete is None else {"grammar_ms": round(times.grammar * 1e3, 3)}),
+        },
+    }
+
+
+def result_line(  # noqa: PLR0913 - the fields of a line
+    events: Iterable[Event],
+    name: str,
+    line: int,
+    *,
+    answer_id: str,
+    exactness: str,
+    worker: Mapping[str, Any] | None = None,
+) -> str:
+    """Return our line of a batch's answer.
+
+    It has ``id, line, request_id, model, seed, finish_reason, stop, text, usage, batch_exactness, error``, and
+    ``complete``, ``tokens`` and ``worker`` where there are any. ``tokens`` have the fields of the stream's
+    tokens; they are left out if they have neither logprobs nor a trace.
+
+    Args:
+        events: the run.
+        name: the request's id.
+        line: the line of the request, from 1.
+        answer_id: the answer's id, see `batch_id`.
+        exactness: whether other requests can have changed the answer.
+        worker: what computed the answer; None on one machine.
+    """
+    start, _, tokens, done = split_events(events)
+    has_tokens = start.logprobs is not None or any(token.trace for token in tokens)
+    fields = {
+        "id": name,
+        "line": line,
+        "request_id": answer_id,
+        "model": start.model,
+        "seed": start.seed,
+        "finish_reason": done.finish_reason,
+        **({} if done.complete is None else {"complete": done.complete}),
+        "stop": done.stop,
+        "text": done.text,
+        "usage": usage(done),
+        "batch_exactness": exactness,
+    }
+    objects = [f"{{{token_members(token)}}}" for token in _whole_texts(tokens, done)] if has_tokens else []
+    members = [
+        encode_json(fields)[1:-1],
+        *([f'"tokens": [{", ".join(objects)}]'] if has_tokens else []),
+        '"error": null',
+        *([] if worker is None else [f'"worker": {encode_json(worker)}']),
+    ]
+    return f"{{{', '.join(members)}}}"
+
+
+def _whole_texts(tokens: Sequence[Token], done: Done) -> list[Token]:
+    """Return the tokens; what was held back until the end of the run is added to the text of the last one."""
+    whole = list(tokens)
+    rest = done.text[sum(len(token.text) for token in whole) :]
+    if whole and rest:
+        whole[-1] = replace(whole[-1], text=whole[-1].text + rest)
+    return whole
+
+
+def failure_line(name: str, error: Mapping[str, Any]) -> dict[str, Any]:
+    """Return our line of a request without an answer; ``error`` is made by `batch_error`."""
+    return {"id": name, "line": error["line"], "error": error}
 
 
 # A line is written between two tokens, when the processor's caches are empty. So the numbers are put into a text,

@@ -6,48 +6,65 @@ Together's has plain lists of tokens and logprobs, also for the prompt. The serv
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import time
+from collections.abc import Iterable, Sequence
 from math import exp
-from typing import Any
 
-from .openai import Completion, Json, finish_reason, logprobs_by_text, tokens_of_text, usage
+from .events import Done, Event, Start, split_events
+from .openai import Json, finish_reason, logprob_source, logprobs_by_text, usage
 from .records import TokenLogprob, TokenRecord, display_text, finite_or_none
+from .text_tokens import tokens_of_text
 
 
-def together_completion(completion: Completion, chat: bool) -> dict[str, Any]:
-    """A whole run. With ``echo``, ``prompt`` holds the prompt with its logprobs; otherwise it is empty.
+def together_completion(  # noqa: PLR0913 - what the format depends on
+    events: Iterable[Event],
+    answer_id: str,
+    *,
+    prompt: str = "",
+    echo: bool = False,
+    chat: bool = False,
+    created: int | None = None,
+) -> Json:
+    """Return a whole run. With ``echo``, ``prompt`` holds the prompt with its logprobs; otherwise it is empty.
 
     The tokens are those of the text, see `tokens_of_text`. Tokens of the prompt lack the space of the tokenizer.
-    ``chat``: the text stands in a message. Two fields are ours: ``logprobs_from``, and ``top_logprobs`` where more
-    than the chosen token's logprobs are requested.
-    """
-    head, text = completion.head, completion.finish.text
+    Two fields are ours: ``logprobs_from``, and ``top_logprobs`` where more than the chosen token's logprobs are
+    requested.
 
-    def logprobs(tokens: Sequence[TokenRecord]) -> dict[str, Any] | None:
-        return None if head.source is None else _logprob_lists(tokens, head.top)
+    Args:
+        events: the run.
+        answer_id: the answer's id.
+        prompt: the prompt's text.
+        echo: True if the prompt is part of the answer.
+        chat: True if the text stands in a message.
+        created: seconds since 1970; None: now.
+    """
+    start, prompt_tokens, tokens, done = split_events(events)
+
+    def logprobs(tokens: Sequence[TokenRecord]) -> Json | None:
+        return None if start.logprobs is None else _logprob_lists(tokens, start.logprobs["top"])
 
     choice = {
-        "finish_reason": finish_reason(completion.finish),
-        "logprobs": logprobs(tokens_of_text(completion.tokens, text, completion.finish.stop)),
+        "finish_reason": finish_reason(done),
+        "logprobs": logprobs(tokens_of_text(tokens, done.text, done.stop)),
         "index": 0,
-        **({"message": {"role": "assistant", "content": text}} if chat else {"text": text}),
+        **({"message": {"role": "assistant", "content": done.text}} if chat else {"text": done.text}),
     }
-    echo = completion.echo
-    prompt_tokens = [token.without_added_bytes() for token in echo or ()]
+    echoed = [token.without_added_bytes() for token in prompt_tokens]
     return {
-        "id": head.id,
+        "id": answer_id,
         "object": "chat.completion" if chat else "text_completion",
-        "created": head.created,
-        "model": head.model,
-        "logprobs_from": head.source,
-        "prompt": [] if echo is None else [{"text": head.prompt, "logprobs": logprobs(prompt_tokens)}],
+        "created": int(time.time()) if created is None else created,
+        "model": start.model,
+        "logprobs_from": logprob_source(start),
+        "prompt": [{"text": prompt, "logprobs": logprobs(echoed)}] if echo else [],
         "choices": [choice],
-        "usage": usage(head, completion.finish.completion_tokens),
+        "usage": usage(done),
     }
 
 
-def _logprob_lists(tokens: Sequence[TokenRecord], top: int) -> dict[str, Any]:
-    lists: dict[str, Any] = {
+def _logprob_lists(tokens: Sequence[TokenRecord], top: int) -> Json:
+    lists: Json = {
         "tokens": [display_text(token.data) for token in tokens],
         "token_logprobs": [finite_or_none(token.chosen.logprob) for token in tokens],
     }
@@ -59,45 +76,74 @@ def _logprob_lists(tokens: Sequence[TokenRecord], top: int) -> dict[str, Any]:
 _STOP_TYPES = {"grammar": "eos", "length": "limit", "context": "limit", "interrupted": "none"}
 
 
-def llama_server_completion(completion: Completion, settings: Json, timings: Json, cached: int) -> Json:
-    """A whole run.
+def llama_server_completion(events: Iterable[Event], *, prompt: str = "") -> Json:
+    """Return a whole run.
 
     From the chain, probabilities take the place of logprobs, as the server writes them with
     ``post_sampling_probs``. One field is ours: ``logprobs_from``. A missing logprob is null, where the server
     writes the lowest float32. The tokens are those of the text, see `tokens_of_text`. As with the server, the
     token that ended the text is one of them, without text and bytes; a stop text is not. ``tokens`` has all ids.
-
-    Args:
-        completion: the run.
-        settings: the settings of the run.
-        timings: the timings, as the server names them.
-        cached: how many tokens of the prompt were in the cache.
+    ``prompt``: the prompt's text.
     """
-    head, finish = completion.head, completion.finish
-    is_post_sampling = head.source == "chain"
+    start, _, tokens, done = split_events(events)
+    is_post_sampling = logprob_source(start) == "chain"
     response: Json = {
         "index": 0,
-        "content": finish.text,
-        "tokens": [token.id for token in completion.tokens],
+        "content": done.text,
+        "tokens": [token.id for token in tokens],
         "id_slot": 0,
         "stop": True,
-        "model": head.model,
-        "tokens_predicted": finish.completion_tokens,
-        "tokens_evaluated": head.prompt_tokens,
-        "generation_settings": {**settings, "n_probs": head.top, "post_sampling_probs": is_post_sampling},
-        "prompt": head.prompt,
-        "has_new_line": "\n" in finish.text,
-        "truncated": finish.truncated,
-        "stop_type": "word" if finish.stop is not None else _STOP_TYPES.get(finish.reason, "eos"),
-        "stopping_word": finish.stop or "",
-        "tokens_cached": cached,
-        "timings": timings,
-        "logprobs_from": head.source,
+        "model": start.model,
+        "tokens_predicted": done.completion_tokens,
+        "tokens_evaluated": done.prompt_tokens,
+        "generation_settings": {
+            **_settings(start),
+            "n_probs": 0 if start.logprobs is None else start.logprobs["top"],
+            "post_sampling_probs": is_post_sampling,
+        },
+        "prompt": prompt,
+        "has_new_line": "\n" in done.text,
+        "truncated": done.finish_reason == "context",
+        "stop_type": "word" if done.stop is not None else _STOP_TYPES.get(done.finish_reason, "eos"),
+        "stopping_word": done.stop or "",
+        "tokens_cached": start.cached_tokens,
+        "timings": _timings(done),
+        "logprobs_from": logprob_source(start),
     }
-    if head.source is not None:
-        tokens = tokens_of_text(completion.tokens, finish.text, finish.stop, keeps_control_tokens=True)
-        response["completion_probabilities"] = _probabilities(tokens, is_post_sampling)
+    if start.logprobs is not None:
+        text_tokens = tokens_of_text(tokens, done.text, done.stop, keeps_control_tokens=True)
+        response["completion_probabilities"] = _probabilities(text_tokens, is_post_sampling)
     return response
+
+
+def _settings(start: Start) -> Json:
+    """Return the settings of the run, under the server's names where it has them."""
+    return {
+        "seed": start.seed,
+        "n_predict": -1 if start.max_tokens is None else start.max_tokens,
+        "n_ctx": start.context,
+        "stop": list(start.stop),
+        "samplers": [name for step in start.chain for name in step],
+        "chain": start.chain,
+        "grammar": "" if start.grammar is None else start.grammar["source"],
+    }
+
+
+def _timings(done: Done) -> Json:
+    """Return counts, milliseconds and speeds, as the server names them."""
+    times = done.timings
+    fields: dict[str, float] = {}
+    for name, count, seconds in (
+        ("prompt", done.prompt_tokens, times.prompt),
+        ("predicted", done.completion_tokens, times.generation),
+    ):
+        fields |= {
+            f"{name}_n": count,
+            f"{name}_ms": round(seconds * 1e3, 3),
+            f"{name}_per_token_ms": round(seconds * 1e3 / count, 3) if count else 0.0,
+            f"{name}_per_second": round(count / seconds, 3) if seconds > 0 else 0.0,
+        }
+    return fields
 
 
 def _probabilities(tokens: Sequence[TokenRecord], is_post_sampling: bool) -> list[Json]:

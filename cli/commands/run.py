@@ -245,15 +245,21 @@ def _render(events: Iterator[Event], options: OutputOptions, prompt: PreparedPro
         prompt: the prompt, with and without a chat template.
         command: what makes the run again.
     """
-    from ..render.run import ApiShape, render_api, render_jsonl, render_text
+    from ..render.run import render_api, render_jsonl, render_text
 
     if options.format is Format.text:
         return render_text(events, sys.stdout, prompt.shown if options.echo else "", options.color.is_colored)
     if options.format is Format.jsonl:
         return render_jsonl(events, sys.stdout, prompt.shown, command)
-    is_templated = prompt.text != prompt.shown
-    shape = ApiShape(options.format.value, options.stream, options.echo, is_templated)
-    return render_api(events, sys.stdout, shape, prompt.text)
+    return render_api(
+        events,
+        sys.stdout,
+        options.format.value,
+        prompt=prompt.text,
+        echo=options.echo,
+        chat=prompt.text != prompt.shown,
+        streams=options.stream,
+    )
 
 
 def _report(done: Done, setup: _Setup, prompt: str, seed: int, model: Model, interrupt: Interrupt) -> None:

@@ -15,16 +15,14 @@ from ...engine.batch import BatchAnswer, generate_many
 from ...engine.generation import GenerationRequest
 from ...engine.model import Model
 from ...grammars.errors import GrammarError
+from ...logprobs.jsonl import failure_line, result_line
 from ...logprobs.openai import (
-    Completion,
     batch_error,
     batch_id,
-    completion_finish,
-    completion_head,
-    failure_line,
+    chat_completion,
     openai_failure_line,
     openai_result_line,
-    result_line,
+    text_completion,
 )
 from ...models.errors import ModelError
 from ...presets.errors import PresetError
@@ -390,23 +388,20 @@ class ResultFormat:
 
     def answer_line(self, request: AcceptedRequest, answer: BatchAnswer) -> str:
         """The result of an answer, as JSON on one line."""
-        start, done = answer.start, answer.done
-        head = completion_head(start, request.request_id, prompt="")
-        completion = Completion(head, None, answer.tokens, completion_finish(done))
         if not self._is_openai:
             return result_line(
+                answer.events,
                 request.id,
                 request.line,
-                completion,
-                done.complete,
-                seed=start.seed,
+                answer_id=request.request_id,
                 exactness=str(answer.exactness),
                 worker=self._worker,
             )
-        record = openai_result_line(request.id, completion, request.is_chat)
+        make_body = chat_completion if request.is_chat else text_completion
+        body = make_body(answer.events, request.request_id)
         if self._worker is not None:
-            record["response"]["body"]["worker"] = self._worker
-        return encode_json(record)
+            body["worker"] = self._worker
+        return encode_json(openai_result_line(request.id, request.request_id, body))
 
     def failure_record(self, request_id: str, error: dict[str, Any]) -> dict[str, Any]:
         """The record of a line without an answer; ``error`` is made by `logprobs.batch_error`."""

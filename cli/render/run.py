@@ -8,16 +8,13 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterable
-from dataclasses import asdict, dataclass, replace
-from typing import TYPE_CHECKING, Any, TextIO
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, TextIO
 
 from ...common.text import count_noun
 
 if TYPE_CHECKING:
-    from ...logprobs.events import Done, Event, Start
-    from ...logprobs.openai import Completion, CompletionFinish, CompletionHead
-    from ...logprobs.records import TokenRecord
+    from ...logprobs.events import Done, Event
 
 
 def render_text(events: Iterable[Event], out: TextIO, prefix: str = "", is_colored: bool | None = None) -> Done:
@@ -68,259 +65,88 @@ def _is_colored(out: TextIO, is_colored: bool | None) -> bool:
     return out.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 
+class RunEvents:
+    """Passes the events of a run on, and keeps the last one: ``done``, a ``RuntimeError`` in a run without."""
+
+    def __init__(self, events: Iterable[Event]) -> None:
+        self._events = events
+        self._last: Event | None = None
+
+    def __iter__(self) -> Iterator[Event]:
+        for event in self._events:
+            self._last = event
+            yield event
+
+    @property
+    def done(self) -> Done:
+        """The last event."""
+        from ...logprobs.events import Done
+
+        if not isinstance(self._last, Done):
+            raise RuntimeError("the run ended without a Done event")
+        return self._last
+
+
 def render_jsonl(events: Iterable[Event], out: TextIO, prompt: str, command: str) -> Done:
-    """Write ``start``, a ``prompt`` line for each echoed token, a ``token`` line for each new one, and ``done``.
+    """Write the lines of a run, see `stream_lines`, each flushed at once; returns the last event."""
+    from ...logprobs.jsonl import stream_lines
 
-    The texts of the ``token`` lines joined are the text of the run: the line of a token whose text is held back
-    waits for the next event.
-
-    Args:
-        events: the events of the run.
-        out: where the lines go; each is flushed at once.
-        prompt: the text before its chat template.
-        command: what makes the run again.
-
-    Returns the last event.
-    """
-    from ...logprobs.events import Done, PromptToken, Token
-    from ...logprobs.jsonl import done_line, prompt_line, start_line, token_line
-    from ...logprobs.openai import HeldBackText
-
-    model = ""
-    held_back = HeldBackText()
-    waiting: Token | None = None
-    for event in events:
-        if waiting is not None:
-            # At the end of the run the text that was held back is the last token's.
-            out.write(
-                token_line(
-                    replace(waiting, text=waiting.text + event.rest) if isinstance(event, Done) else waiting
-                )
-            )
-            waiting = None
-        if isinstance(event, Token):
-            if held_back.is_held_back(event):
-                waiting = event
-            else:
-                out.write(token_line(event))
-        elif isinstance(event, PromptToken):
-            out.write(prompt_line(event))
-        elif isinstance(event, Done):
-            out.write(done_line({"model": model, **_done_fields(event)}))
-            out.flush()
-            return event
-        else:
-            model = event.model
-            out.write(start_line({**_start_fields(event), "prompt": prompt, "command": command}))
+    run = RunEvents(events)
+    for line in stream_lines(run, prompt, command):
+        out.write(line)
         out.flush()
-    raise RuntimeError("the run ended without a Done event")
+    return run.done
 
 
-def _start_fields(event: Start) -> dict[str, object]:
-    fields = asdict(event)
-    del fields["prompt_ids"]  # `--echo` writes a line for each of them
-    if event.batch_exactness is not None:
-        fields["batch_exactness"] = str(event.batch_exactness)
-    optional = ("grammar", "logprobs", "batch_exactness", "trace")
-    return {name: value for name, value in fields.items() if value is not None or name not in optional}
-
-
-def _done_fields(event: Done) -> dict[str, object]:
-    times = event.timings
-    lookup = {"drafted": event.drafted_tokens, "accepted": event.accepted_tokens}
-    grammar = {} if event.complete is None else {"complete": event.complete, "forced_tokens": event.forced_tokens}
-    return {
-        "finish_reason": event.finish_reason,
-        **grammar,
-        **({} if event.drafted_tokens is None else {"lookup": lookup}),
-        **({} if event.context_shifts is None else {"context_shifts": event.context_shifts}),
-        "stop": event.stop,
-        "text": event.text,
-        "usage": {
-            "prompt_tokens": event.prompt_tokens,
-            "completion_tokens": event.completion_tokens,
-            "total_tokens": event.prompt_tokens + event.completion_tokens,
-        },
-        "timings": {
-            "prompt_ms": round(times.prompt * 1e3, 3),
-            "generation_ms": round(times.generation * 1e3, 3),
-            "chain_ms": round(times.chain * 1e3, 3),
-            **({} if event.complete is None else {"grammar_ms": round(times.grammar * 1e3, 3)}),
-        },
-    }
-
-
-@dataclass(frozen=True)
-class ApiShape:
-    """Which shape to write.
-
-    ``name``: as `--format` has it. ``stream``: in chunks. ``echo``: the prompt comes first. ``chat``: the
-    prompt went through a chat template.
-    """
-
-    name: str
-    stream: bool
-    echo: bool
-    chat: bool
-
-
-def render_api(events: Iterable[Event], out: TextIO, shape: ApiShape, prompt: str) -> Done:
+def render_api(
+    events: Iterable[Event], out: TextIO, form: str, *, prompt: str, echo: bool, chat: bool, streams: bool
+) -> Done:
     """Write the run as one object on a line, or as server-sent events, each flushed.
 
     Args:
         events: the run.
         out: where it is written.
-        shape: which shape.
+        form: ``openai``, ``openai-chat``, ``together`` or ``llama-server``.
         prompt: the prompt as the model got it.
+        echo: True if it comes first.
+        chat: True if it went through a chat template.
+        streams: True for server-sent events.
 
     Returns the last event.
     """
-    from ...logprobs.events import Done, PromptToken, Start, Token
-    from ...logprobs.openai import Completion, completion_finish
+    import secrets  # takes 4 ms to import, and each note and table imports this module
 
-    prompt_tokens: list[TokenRecord] = []
-    tokens: list[TokenRecord] = []
-    writer = None
-    start = None
-    for event in events:
-        if isinstance(event, Start):
-            start = event
-            writer = _ChunkWriter(out, _head(start, prompt), shape) if shape.stream else None
-        elif isinstance(event, PromptToken):
-            prompt_tokens.append(event)
-        elif isinstance(event, Token):
-            if writer is not None:
-                writer.token(event, prompt_tokens)
-            else:
-                tokens.append(event)
-        elif isinstance(event, Done):
-            if writer is not None:
-                writer.finish(completion_finish(event), prompt_tokens)
-            elif start is not None:
-                echo = tuple(prompt_tokens) if shape.echo else None
-                completion = Completion(_head(start, prompt), echo, tuple(tokens), completion_finish(event))
-                _write_object(out, shape, completion, start, event)
-            return event
-    raise RuntimeError("the run ended without a Done event")
-
-
-def _write_object(out: TextIO, shape: ApiShape, completion: Completion, start: Start, done: Done) -> None:
     from ...common.strict_json import encode_json
-    from ...logprobs.openai import chat_completion, text_completion
-    from ...logprobs.other_apis import llama_server_completion, together_completion
+    from ...logprobs import openai, other_apis
 
-    match shape.name:
-        case "openai":
-            body = text_completion(completion)
-        case "openai-chat":
-            body = chat_completion(completion)
-        case "together":
-            body = together_completion(completion, shape.chat)
-        case _:
-            body = llama_server_completion(completion, _settings(start), _timings(done), start.cached_tokens)
-    out.write(encode_json(body) + "\n")
-    out.flush()
-
-
-class _ChunkWriter:
-    """Writes the chunks that OpenAI streams."""
-
-    def __init__(self, out: TextIO, head: CompletionHead, shape: ApiShape) -> None:
-        from ...logprobs.openai import TextOffsets, TextTokenStream, chat_first_chunk
-
-        self._out = out
-        self._head = head
-        self._is_chat = shape.name == "openai-chat"
-        self._prompt_is_due = shape.echo
-        self._offsets = TextOffsets()
-        self._text_tokens = TextTokenStream()
-        if self._is_chat:
-            self._send(chat_first_chunk(head))
-
-    def token(self, token: TokenRecord, prompt_tokens: list[TokenRecord]) -> None:
-        """Send the tokens that are part of the text for certain; before them, the prompt if it is echoed."""
-        self._send_prompt(prompt_tokens)
-        for certain in self._text_tokens.push(token):
-            self._send_token(certain)
-
-    def _send_token(self, token: TokenRecord) -> None:
-        from ...logprobs.openai import chat_chunk, text_chunk
-
-        if self._is_chat:
-            self._send(chat_chunk(self._head, token))
+    run = RunEvents(events)
+    answer_id = secrets.token_hex(_ID_BYTES)
+    if streams:
+        if form == "openai-chat":
+            chunks = openai.chat_chunks(run, answer_id)
         else:
-            self._send(text_chunk(self._head, [token], self._offsets.of([token]), token.text))
-
-    def finish(self, finish: CompletionFinish, prompt_tokens: list[TokenRecord]) -> None:
-        """Send the last tokens, the last chunk, and the end mark."""
-        from ...logprobs.openai import SERVER_SENT_DONE, chat_last_chunk, text_last_chunk
-
-        self._send_prompt(prompt_tokens)
-        for token in self._text_tokens.finish(finish.text, finish.stop):
-            self._send_token(token)
-        held_back = finish.text[self._text_tokens.text_length :]  # U+FFFD for a character that is not finished
-        last_chunk = chat_last_chunk if self._is_chat else text_last_chunk
-        self._send(last_chunk(self._head, finish, held_back))
-        self._out.write(SERVER_SENT_DONE)
-        self._out.flush()
-
-    def _send_prompt(self, prompt_tokens: list[TokenRecord]) -> None:
-        from ...logprobs.openai import text_chunk
-
-        if self._prompt_is_due:
-            self._prompt_is_due = False
-            echo = [token.without_added_bytes() for token in prompt_tokens]
-            offsets = self._offsets.of(echo)
-            self._send(text_chunk(self._head, echo, offsets, self._head.prompt))
-            self._offsets.skip_to(len(self._head.prompt))
-
-    def _send(self, data: dict[str, Any]) -> None:
-        from ...logprobs.openai import server_sent
-
-        self._out.write(server_sent(data))
-        self._out.flush()
+            chunks = openai.text_chunks(run, answer_id, prompt=prompt, echo=echo)
+        for chunk in chunks:
+            out.write(openai.server_sent(chunk))
+            out.flush()
+        out.write(openai.SERVER_SENT_DONE)
+    else:
+        match form:
+            case "openai":
+                body = openai.text_completion(run, answer_id, prompt=prompt, echo=echo)
+            case "openai-chat":
+                body = openai.chat_completion(run, answer_id)
+            case "together":
+                body = other_apis.together_completion(run, answer_id, prompt=prompt, echo=echo, chat=chat)
+            case _:
+                body = other_apis.llama_server_completion(run, prompt=prompt)
+        out.write(encode_json(body) + "\n")
+    out.flush()
+    return run.done
 
 
 _ID_BYTES = 12
 """Of a random id: enough that no two runs share one."""
-
-
-def _head(start: Start, prompt: str) -> CompletionHead:
-    import secrets  # takes 4 ms to import, and each note and table imports this module
-
-    from ...logprobs.openai import completion_head
-
-    return completion_head(start, secrets.token_hex(_ID_BYTES), prompt)
-
-
-def _settings(start: Start) -> dict[str, Any]:
-    """The settings of the run, under the names of llama.cpp's server where it has them."""
-    return {
-        "seed": start.seed,
-        "n_predict": -1 if start.max_tokens is None else start.max_tokens,
-        "n_ctx": start.context,
-        "stop": list(start.stop),
-        "samplers": [name for step in start.chain for name in step],
-        "chain": start.chain,
-        "grammar": "" if start.grammar is None else start.grammar["source"],
-    }
-
-
-def _timings(done: Done) -> dict[str, Any]:
-    """Counts, milliseconds and speeds, as llama.cpp's server names them."""
-    times = done.timings
-    fields: dict[str, float] = {}
-    for name, count, seconds in (
-        ("prompt", done.prompt_tokens, times.prompt),
-        ("predicted", done.completion_tokens, times.generation),
-    ):
-        fields |= {
-            f"{name}_n": count,
-            f"{name}_ms": round(seconds * 1e3, 3),
-            f"{name}_per_token_ms": round(seconds * 1e3 / count, 3) if count else 0.0,
-            f"{name}_per_second": round(count / seconds, 3) if seconds > 0 else 0.0,
-        }
-    return fields
 
 
 def show(done: Done, model_name: str, seed: int) -> None:

@@ -3,22 +3,26 @@
 import codecs
 import math
 import struct
-from dataclasses import replace
+from dataclasses import dataclass, fields, replace
 from itertools import pairwise
 
 from hypothesis import strategies as st
 from logitsmith.logprobs import Distribution, TokenLogprob, TokenRecord
-from logitsmith.logprobs.openai import Completion, CompletionFinish, CompletionHead
+from logitsmith.logprobs.events import Done, PromptToken, Start, Timings, Token
 
-HEAD = CompletionHead(
-    id="0123456789abcdef",
-    created=1_700_000_000,
+START = Start(
     model="SmolLM2-135M-Instruct",
-    prompt="",
-    source="model",
-    top=2,
+    seed=7,
+    chain=[{"top_k": {"k": 40}}, {"dist": {}}],
+    grammar=None,
     prompt_tokens=4,
-    version="0.1.0",
+    prompt_ids=(1, 2, 3, 4),
+    cached_tokens=2,
+    context=2048,
+    logprobs=None,
+    max_tokens=16,
+    stop=(),
+    versions={"logitsmith": "0.1.0", "llama-cpp-python": "0.3.0"},
 )
 
 FINISH_REASONS = {
@@ -67,11 +71,66 @@ def pieces(*tokens, source="model"):
     )
 
 
-def run(steps, *, echo=None, reason="stop", stop=None, text=None, truncated=False, **head):
+@dataclass(frozen=True)
+class Run:
+    """The events of a run, and what else a shape is made of."""
+
+    start: Start
+    echo: tuple | None
+    tokens: tuple
+    done: Done
+    prompt: str
+
+    @property
+    def events(self):
+        return (self.start, *(self.echo or ()), *self.tokens, self.done)
+
+    @property
+    def source(self):
+        return self.start.logprobs and self.start.logprobs["from"]
+
+    @property
+    def top(self):
+        return self.start.logprobs["top"] if self.start.logprobs else 0
+
+    @property
+    def frame(self):
+        """The arguments of a shape that may be streamed."""
+        return {"answer_id": "0123456789abcdef", "created": 1_700_000_000}
+
+    @property
+    def text_frame(self):
+        """Those of a shape that may begin with the prompt."""
+        return {**self.frame, "prompt": self.prompt, "echo": self.echo is not None}
+
+
+def event(kind, record):
+    return kind(*(getattr(record, field.name) for field in fields(record)))
+
+
+def run(steps, *, echo=None, reason="stop", stop=None, text=None, prompt="", source="model", top=2):
     """A run of these steps. Its text is what they show."""
     shown = "".join(one.text for one in steps) if text is None else text
-    finish = CompletionFinish(reason, stop, shown, len(steps), truncated)
-    return Completion(replace(HEAD, **head), echo, tuple(steps), finish)
+    done = Done(
+        finish_reason=reason,
+        complete=None,
+        text=shown,
+        rest="",
+        stop=stop,
+        prompt_tokens=START.prompt_tokens,
+        completion_tokens=len(steps),
+        forced_tokens=0,
+        drafted_tokens=None,
+        accepted_tokens=None,
+        timings=Timings(0.5, 2.0, 0.25, 0.0),
+    )
+    return Run(
+        replace(START, logprobs=source and {"from": source, "top": top, "unit": "nats"}),
+        None if echo is None else tuple(event(PromptToken, one) for one in echo),
+        tuple(event(Token, one) for one in steps),
+        done,
+        prompt,
+    )
 
 
 CHARACTERS = st.sampled_from('aé中😀 \n"\\\u2028\x85\0\x1b\ufeff') | st.characters(exclude_categories=["Cs"])

@@ -9,8 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from logitsmith.engine.vocabulary import TextStream
 from logitsmith.logprobs import tokens_of_text
-from logitsmith.logprobs.openai import HeldBackText, TextTokenStream, chat_completion, result_line, text_completion
+from logitsmith.logprobs.jsonl import result_line
+from logitsmith.logprobs.openai import chat_completion, text_completion
 from logitsmith.logprobs.other_apis import llama_server_completion, together_completion
+from logitsmith.logprobs.text_tokens import HeldBackText, TextTokenStream
 
 from .steps import cut_texts, run, said, step
 
@@ -39,28 +41,28 @@ def named_bytes(name):
 
 
 def of_text(whole):
-    (choice,) = text_completion(whole)["choices"]
+    (choice,) = text_completion(whole.events, **whole.text_frame)["choices"]
     return map(named_bytes, choice["logprobs"]["tokens"]), choice["text"]
 
 
 def of_chat(whole):
-    (choice,) = chat_completion(whole)["choices"]
+    (choice,) = chat_completion(whole.events, **whole.frame)["choices"]
     return (bytes(token["bytes"]) for token in choice["logprobs"]["content"]), choice["message"]["content"]
 
 
 def of_together(whole):
-    (choice,) = together_completion(whole, chat=False)["choices"]
+    (choice,) = together_completion(whole.events, **whole.text_frame)["choices"]
     return map(named_bytes, choice["logprobs"]["tokens"]), choice["text"]
 
 
 def of_llama_server(whole):
-    found = llama_server_completion(whole, {}, {}, 0)
+    found = llama_server_completion(whole.events)
     assert found["tokens"] == [token.id for token in whole.tokens]
     return (bytes(token["bytes"]) for token in found["completion_probabilities"]), found["content"]
 
 
 def of_batch(whole):
-    found = json.loads(result_line("a", 1, whole, None, seed=1, exactness="exact"))
+    found = json.loads(result_line(whole.events, "a", 1, answer_id="b", exactness="exact"))
     assert len(found["tokens"]) == len(whole.tokens)
     return (token["text"].encode() for token in found["tokens"]), found["text"]
 
@@ -68,11 +70,11 @@ def of_batch(whole):
 def of_stream(whole):
     stream = TextTokenStream()
     tokens = [one for token in whole.tokens for one in stream.push(token)]
-    tokens += stream.finish(whole.finish.text, whole.finish.stop)
-    assert tokens == list(tokens_of_text(whole.tokens, whole.finish.text, whole.finish.stop))
-    assert "".join(token.text for token in tokens) == whole.finish.text[: stream.text_length]
-    assert whole.finish.text[stream.text_length :] in ("", "\ufffd")
-    return (token.data for token in tokens), whole.finish.text
+    tokens += stream.finish(whole.done.text, whole.done.stop)
+    assert tokens == list(tokens_of_text(whole.tokens, whole.done.text, whole.done.stop))
+    assert "".join(token.text for token in tokens) == whole.done.text[: stream.text_length]
+    assert whole.done.text[stream.text_length :] in ("", "\ufffd")
+    return (token.data for token in tokens), whole.done.text
 
 
 SHAPES = {
@@ -120,11 +122,11 @@ def test_any_tokens_joined_are_the_text(shape, cut, stops, start):
     inside = text[start : start + 2]
     whole = whole_run([*pieces, None], [*stops, *([inside] if inside else [])])
     tokens, found = shape(whole)
-    assert b"".join(tokens).decode() == found == whole.finish.text
+    assert b"".join(tokens).decode() == found == whole.done.text
 
 
 def test_an_end_token_has_an_entry_without_text_in_llama_servers_shape():
-    found = llama_server_completion(whole_run([b"The", None]), {}, {}, 0)["completion_probabilities"]
+    found = llama_server_completion(whole_run([b"The", None]).events)["completion_probabilities"]
     assert [(token["token"], token["bytes"], token["logprob"]) for token in found] == [
         ("The", [*b"The"], -1.0),
         ("", [], -1.0),
@@ -133,10 +135,11 @@ def test_an_end_token_has_an_entry_without_text_in_llama_servers_shape():
 
 def test_echoed_tokens_lack_the_space_of_the_tokenizer():
     echo = (replace(step(b" Hi"), added_bytes=1), step(b" all", said(-2.0)))
-    (choice,) = text_completion(whole_run([b" you"], echo=echo))["choices"]
+    whole = whole_run([b" you"], echo=echo)
+    (choice,) = text_completion(whole.events, **whole.text_frame)["choices"]
     assert "".join(choice["logprobs"]["tokens"]) == choice["text"] == "Hi all you"
     assert choice["logprobs"]["text_offset"] == [0, 2, 6]
-    (prompt,) = together_completion(whole_run([b" you"], echo=echo), chat=False)["prompt"]
+    (prompt,) = together_completion(whole.events, **whole.text_frame)["prompt"]
     assert "".join(prompt["logprobs"]["tokens"]) == prompt["text"] == "Hi all"
 
 

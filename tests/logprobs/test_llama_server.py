@@ -85,16 +85,24 @@ class FromChain(Response):
 
 KINDS = {None: Plain, "model": FromModel, "chain": FromChain}
 
-SETTINGS = {"seed": 7, "n_predict": 4, "n_ctx": 512, "stop": [], "samplers": ["greedy"], "grammar": ""}
+SETTINGS = {
+    "seed": 7,
+    "n_predict": 16,
+    "n_ctx": 2048,
+    "stop": [],
+    "samplers": ["top_k", "dist"],
+    "chain": [{"top_k": {"k": 40}}, {"dist": {}}],
+    "grammar": "",
+}
 TIMINGS = {
     "prompt_n": 4,
-    "prompt_ms": 10.5,
-    "prompt_per_token_ms": 2.625,
-    "prompt_per_second": 380.952,
+    "prompt_ms": 500.0,
+    "prompt_per_token_ms": 125.0,
+    "prompt_per_second": 8.0,
     "predicted_n": 3,
-    "predicted_ms": 30.0,
-    "predicted_per_token_ms": 10.0,
-    "predicted_per_second": 100.0,
+    "predicted_ms": 2000.0,
+    "predicted_per_token_ms": 666.667,
+    "predicted_per_second": 1.5,
 }
 
 # As `json` of the server puts them; the last one is there only with n_probs.
@@ -140,26 +148,26 @@ RUNS = {
 }
 
 
-def response(whole, settings=SETTINGS, timings=TIMINGS, cached=2):
-    return llama_server_completion(whole, settings, timings, cached)
+def response(whole):
+    return llama_server_completion(whole.events, prompt=whole.prompt)
 
 
 @pytest.mark.parametrize("whole", RUNS.values(), ids=RUNS)
 def test_a_response_is_strict(whole):
     wanted = response(whole)
-    found = checked(KINDS[whole.head.source], wanted)
+    found = checked(KINDS[whole.source], wanted)
     assert found.model_dump(mode="json", exclude_unset=True) == json.loads(encode_json(wanted))
-    assert found.logprobs_from == whole.head.source
-    assert (found.content, found.prompt) == (whole.finish.text, whole.head.prompt)
+    assert found.logprobs_from == whole.source
+    assert (found.content, found.prompt) == (whole.done.text, whole.prompt)
     assert found.tokens == [one.id for one in whole.tokens]
-    if whole.head.source is not None:
+    if whole.source is not None:
         assert [token.id for token in found.completion_probabilities] == found.tokens
 
 
 @pytest.mark.parametrize("whole", RUNS.values(), ids=RUNS)
 def test_fields_stand_in_the_server_s_order(whole):
     names = [name for name in response(whole) if name != "logprobs_from"]
-    assert names == (ORDER if whole.head.source else ORDER[:-1])
+    assert names == (ORDER if whole.source else ORDER[:-1])
 
 
 def test_the_model_s_logprobs_to_the_letter():
@@ -241,14 +249,8 @@ def test_the_rest_to_the_letter():
 @pytest.mark.parametrize(("name", "after"), [("model", False), ("chain", True), ("no logprobs", False)])
 def test_settings_say_which_probabilities_these_are(name, after):
     found = response(RUNS[name])["generation_settings"]
-    assert (found["post_sampling_probs"], found["n_probs"]) == (after, RUNS[name].head.top)
+    assert (found["post_sampling_probs"], found["n_probs"]) == (after, RUNS[name].top)
     assert SETTINGS.items() <= found.items()
-
-
-def test_the_settings_that_are_given_stay_as_they_are():
-    settings = {"seed": 1}
-    response(RUNS["model"], settings=settings)
-    assert settings == {"seed": 1}
 
 
 # Each row: our reason and the stop text, then the server's stop type and stopping word.
@@ -272,9 +274,9 @@ def test_every_reason_has_a_stop_type():
     assert {row[0] for row in STOPS.values()} == {*FINISH_REASONS}
 
 
-@pytest.mark.parametrize("truncated", [False, True])
-def test_truncated(truncated):
-    assert response(run(MODEL, reason="context", truncated=truncated))["truncated"] is truncated
+@pytest.mark.parametrize("reason", FINISH_REASONS)
+def test_a_full_context_truncates(reason):
+    assert response(run(MODEL, reason=reason))["truncated"] is (reason == "context")
 
 
 @pytest.mark.parametrize(("text", "found"), [("a\nb", True), ("\n", True), ("a\u2028\r", False), ("", False)])

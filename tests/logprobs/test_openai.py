@@ -11,24 +11,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from logitsmith.common.strict_json import encode_json
-from logitsmith.logprobs import tokens_of_text
-from logitsmith.logprobs.openai import (
-    SERVER_SENT_DONE,
-    TextOffsets,
-    chat_chunk,
-    chat_completion,
-    chat_first_chunk,
-    chat_last_chunk,
-    server_sent,
-    text_chunk,
-    text_completion,
-    text_last_chunk,
-)
+from logitsmith.logprobs import openai as shapes
+from logitsmith.logprobs.openai import SERVER_SENT_DONE, server_sent
+from logitsmith.logprobs.text_tokens import TextOffsets
 from openai.types import Completion
 from openai.types.chat import ChatCompletion, ChatCompletionChunk
 from pydantic import Field
 
-from .steps import FINISH_REASONS, HEAD, NO_NUMBERS, STEPS, cut_texts, follow, pieces, run, said, step
+from .steps import FINISH_REASONS, NO_NUMBERS, STEPS, cut_texts, follow, pieces, run, said, step
 from .strict import Ours, Strict, Usage, checked
 
 Logprob = Annotated[float, Field(le=0)] | None
@@ -160,28 +150,22 @@ ECHOES = {
 TEXT_RUNS = {**RUNS, **ECHOES}
 
 
+def text_completion(whole):
+    return shapes.text_completion(whole.events, **whole.text_frame)
+
+
+def chat_completion(whole):
+    return shapes.chat_completion(whole.events, **whole.frame)
+
+
 def text_parts(whole):
     """A run as it is streamed as text."""
-    offsets = TextOffsets()
-    if whole.echo is not None:
-        yield text_chunk(whole.head, whole.echo, offsets.of(whole.echo), whole.head.prompt)
-        offsets.offset = len(whole.head.prompt)
-    for one in tokens_of_text(whole.tokens, whole.finish.text, whole.finish.stop):
-        yield text_chunk(whole.head, [one], offsets.of([one]), one.text)
-    yield text_last_chunk(whole.head, whole.finish, rest(whole))
+    return shapes.text_chunks(whole.events, **whole.text_frame)
 
 
 def chat_parts(whole):
     """A run as it is streamed as a chat."""
-    yield chat_first_chunk(whole.head)
-    for one in tokens_of_text(whole.tokens, whole.finish.text, whole.finish.stop):
-        yield chat_chunk(whole.head, one)
-    yield chat_last_chunk(whole.head, whole.finish, rest(whole))
-
-
-def rest(whole):
-    tokens = tokens_of_text(whole.tokens, whole.finish.text, whole.finish.stop)
-    return whole.finish.text[len("".join(one.text for one in tokens)) :]
+    return shapes.chat_chunks(whole.events, **whole.frame)
 
 
 def stream(parts):
@@ -210,29 +194,29 @@ def assert_whole(found, wanted):
 @pytest.mark.parametrize("whole", TEXT_RUNS.values(), ids=TEXT_RUNS)
 def test_a_text_completion_is_strict(whole):
     found = checked(TextCompletion, text_completion(whole)).choices[0]
-    assert found.text == (whole.head.prompt if whole.echo is not None else "") + whole.finish.text
+    assert found.text == (whole.prompt if whole.echo is not None else "") + whole.done.text
     assert "logprobs_from" in text_completion(whole)
     logprobs = found.logprobs
-    assert (logprobs is None) == (whole.head.source is None)
+    assert (logprobs is None) == (whole.source is None)
     if logprobs is not None:
         count = sum(not token.special for token in whole.tokens) + len(whole.echo or ())
         lists = (logprobs.tokens, logprobs.token_logprobs, logprobs.text_offset)
         assert [len(values) for values in lists] == [count] * 3
-        assert (logprobs.top_logprobs is None) == (whole.head.top == 0)
+        assert (logprobs.top_logprobs is None) == (whole.top == 0)
         assert len(logprobs.top_logprobs or logprobs.tokens) == count
 
 
 @pytest.mark.parametrize("whole", RUNS.values(), ids=RUNS)
 def test_a_chat_completion_is_strict(whole):
     found = checked(ChatObject, chat_completion(whole)).choices[0]
-    assert found.message.content == whole.finish.text
+    assert found.message.content == whole.done.text
     assert "logprobs_from" in chat_completion(whole)
-    assert (found.logprobs is None) == (whole.head.source is None)
+    assert (found.logprobs is None) == (whole.source is None)
     if found.logprobs is not None:
-        if whole.finish.stop is None:
+        if whole.done.stop is None:
             own = [one.data for one in whole.tokens if not one.special]
             assert [bytes(token.bytes) for token in found.logprobs.content] == own
-        assert all(len(token.top_logprobs) <= whole.head.top for token in found.logprobs.content)
+        assert all(len(token.top_logprobs) <= whole.top for token in found.logprobs.content)
 
 
 @pytest.mark.parametrize("whole", TEXT_RUNS.values(), ids=TEXT_RUNS)
@@ -422,8 +406,8 @@ def test_a_stop_text_is_a_stop():
 
 
 def test_the_last_part_of_a_chat_says_nothing_where_nothing_was_held_back():
-    assert chat_last_chunk(HEAD, run(PLAIN).finish, "")["choices"][0]["delta"] == {}
-    assert chat_last_chunk(HEAD, run(PLAIN).finish, " on")["choices"][0]["delta"] == {"content": " on"}
+    assert [*chat_parts(run(PLAIN))][-1]["choices"][0]["delta"] == {}
+    assert [*chat_parts(RUNS["cut off inside a character"])][-1]["choices"][0]["delta"] == {"content": "\ufffd"}
 
 
 def test_echo_puts_the_prompt_first():

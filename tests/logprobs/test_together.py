@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from logitsmith.common.strict_json import encode_json
+from logitsmith.logprobs import other_apis
 from logitsmith.logprobs.openai import logprobs_by_text
-from logitsmith.logprobs.other_apis import together_completion
 from pydantic import Field
 
 from .steps import FINISH_REASONS, NO_NUMBERS, STEPS, follow, pieces, said, step
@@ -103,6 +103,10 @@ ECHO = follow(
 )
 
 
+def together_completion(whole, chat):
+    return other_apis.together_completion(whole.events, chat=chat, **whole.text_frame)
+
+
 def run(steps, **rest):
     """A run with no more than the chosen token's logprobs, unless more are asked for."""
     return any_run(steps, **{"top": 1, **rest})
@@ -153,10 +157,10 @@ def test_a_completion_is_strict(whole, chat):
     found = checked(KINDS[chat], wanted)
     assert found.model_dump(mode="json", exclude_unset=True) == json.loads(encode_json(wanted))
     (choice,) = found.choices
-    assert (choice.message.content if chat else choice.text) == whole.finish.text
-    assert found.logprobs_from == whole.head.source
-    assert [prompt.text for prompt in found.prompt] == ([] if whole.echo is None else [whole.head.prompt])
-    assert (choice.logprobs is None) == (whole.head.source is None)
+    assert (choice.message.content if chat else choice.text) == whole.done.text
+    assert found.logprobs_from == whole.source
+    assert [prompt.text for prompt in found.prompt] == ([] if whole.echo is None else [whole.prompt])
+    assert (choice.logprobs is None) == (whole.source is None)
     if choice.logprobs is not None:
         assert len(choice.logprobs.tokens) == len(choice.logprobs.token_logprobs) == len(whole.tokens)
 
