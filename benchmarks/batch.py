@@ -55,7 +55,7 @@ def _requests(model: Model, before: str, count: int) -> list[GenerationRequest]:
             f"{before}Question {number}: what about {ASKED[number % len(ASKED)]}?\nAnswer:",
             build(CHAIN, seed=number, vocab=model.vocabulary),
             max_tokens=24 + number * 7 % 24,
-            key=number,
+            id=number,
         )
         for number in range(count)
     ]
@@ -89,7 +89,7 @@ def _native(model: Model, requests: list[GenerationRequest]) -> dict[object, lis
     for request in requests:
         prompt = model.vocabulary.tokenize_prompt(str(request.prompt).encode())
         loop = NativeLoop(model, request.chain.seed)
-        tokens_by_key[request.key], _ = loop.run(prompt, request.max_tokens or 0, model.vocabulary.eog)
+        tokens_by_key[request.id], _ = loop.run(prompt, request.max_tokens or 0, model.vocabulary.eog)
         loop.close()
     return tokens_by_key
 
@@ -99,7 +99,7 @@ def _one_by_one(model: Model, requests: list[GenerationRequest]) -> dict[object,
     for request in requests:
         model.context.truncate(0)  # alone means that nothing was read before
         events = generate(model, request.prompt, request.chain, max_tokens=request.max_tokens)
-        tokens_by_key[request.key] = [event.id for event in events if isinstance(event, Token)]
+        tokens_by_key[request.id] = [event.id for event in events if isinstance(event, Token)]
     return tokens_by_key
 
 
@@ -107,7 +107,7 @@ def _at_once(
     model: Model, requests: list[GenerationRequest], parallel: int, isolated: bool = False
 ) -> dict[object, list[int]]:
     return {
-        outcome.key: [token.id for token in outcome.tokens]
+        outcome.id: [token.id for token in outcome.tokens]
         for outcome in generate_many(model, requests, parallel, isolated=isolated)
         if isinstance(outcome, BatchAnswer)
     }

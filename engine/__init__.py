@@ -15,12 +15,13 @@ if TYPE_CHECKING:
     from ..models.hub import pull_model
     from ..models.listing import list_models
     from ..models.resolve import ModelNotHereError, resolve_model
-    from .batch import BatchAnswer, BatchFailure, BatchOutcome, generate_many
-    from .generation import GenerationRequest, generate, versions
+    from .batch import BatchAnswer, BatchEngine, BatchFailure, BatchOutcome, generate_many
+    from .generation import generate, generate_request, versions
     from .model import Model
     from .native.options import ComputeOptions, GpuOptions
     from .next_token import ChainComparison, NextToken, trace_next
     from .prompt_cache import PromptCacheError, load_prompt_cache, save_prompt_cache
+    from .request import ChatMessages, GenerationRequest
     from .scoring import score, score_choices, score_prompt
     from .templates import (
         ChatTemplate,
@@ -37,10 +38,12 @@ __all__ = [
     "AbortedError",
     "AdapterError",
     "BatchAnswer",
+    "BatchEngine",
     "BatchExactness",
     "BatchFailure",
     "BatchOutcome",
     "ChainComparison",
+    "ChatMessages",
     "ChatTemplate",
     "ComputeOptions",
     "Continuation",
@@ -68,6 +71,7 @@ __all__ = [
     "format_chat",
     "generate",
     "generate_many",
+    "generate_request",
     "list_models",
     "load_prompt_cache",
     "locate",

@@ -25,6 +25,12 @@ _MAX_ROWS = PIECE_TOKENS - 1
 _MAX_LOGITS_BYTES = 32_000_000
 """Memory for the logits of a small batch: 63 rows of 127,000 tokens. Larger vocabularies get fewer rows."""
 
+
+def small_batch_rows(batch: int, width: int) -> int:
+    """Return how many tokens a small batch has. ``batch``: tokens that are read at once; ``width``: of a row."""
+    return min(batch, _MAX_ROWS, max(1, _MAX_LOGITS_BYTES // (4 * width)))
+
+
 Progress = Callable[[int, int], None]
 """Called with how many tokens of a prompt are done, and with their total, after each batch."""
 
@@ -50,7 +56,7 @@ class Context:
         self._native = native
         self._batch = batch
         self._pieces = PromptPieces(batch, min(batch, piece or batch))
-        self.max_rows = min(batch, _MAX_ROWS, max(1, _MAX_LOGITS_BYTES // (4 * native.width)))
+        self.max_rows = small_batch_rows(batch, native.width)
         self.length = native.length
         self.tokens: list[int] = []
         self._is_shifted = False

@@ -6,7 +6,7 @@ context, or a batch that many decoders share.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from dataclasses import dataclass
 from time import perf_counter
 from typing import NamedTuple, Protocol
@@ -231,34 +231,6 @@ class Decoder:
         if self.lookup is not None:
             self.lookup.add(token)
         return event
-
-
-class DecoderDriver:
-    """Runs a decoder until it needs logits or ends.
-
-    Attributes: ``finish_reason``, None until the decoder ends; before that, ``drop_count``, how many tokens are to
-    be removed from the end of the sequence, and ``needed_tokens``, those to be read then.
-    """
-
-    def __init__(self, decoding: Decoding) -> None:
-        self._decoding = decoding
-        self.finish_reason: str | None = None
-        self.needed_tokens: Sequence[int] = ()
-        self.drop_count = 0
-
-    def resume(self, rows: Sequence[Logits] | None = None) -> Iterator[Token]:
-        """Send the logits that the decoder needs, None at first; yields the tokens that it makes of them."""
-        reply = rows
-        try:
-            while True:
-                output = self._decoding.send(reply)
-                reply = None
-                if isinstance(output, NeedLogits):
-                    self.needed_tokens, self.drop_count = output
-                    return
-                yield output
-        except StopIteration as end:
-            self.finish_reason = end.value
 
 
 class _ConstraintTracker:

@@ -1,50 +1,33 @@
-"""Generates one text: a request, the task that carries it out, and the events of its answer."""
+"""Generates one text: carries out a request, and yields the events of its answer."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import cache
 from importlib.metadata import version
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from ..grammars.constraint import BackgroundConstraint, Constraint, as_closable
+from ..grammars.errors import GrammarError
 from ..logprobs.events import BatchExactness, Done, Event, PromptToken, Start, Timings, Token
 from ..models.errors import AbortedError, ModelError
+from ..samplers.building import build
 from ..samplers.chain import Chain
 from .context import Context, ContextShift, Progress
-from .decoder import Decoder, DecoderDriver, Decoding, PromptLookup, SequenceCapacity
+from .decoder import Decoder, Decoding, NeedLogits, PromptLookup, SequenceCapacity
 from .model import Model
 from .native.binding import binding_version
+from .native.context import Logits
+from .request import ChatMessages, GenerationRequest
 from .scoring import score_prompt
 from .token_records import LogprobReader, LogprobRequest, TraceReader
 from .vocabulary import TextStream, Vocabulary
 
 if TYPE_CHECKING:
     from ..grammars.spec import GrammarSpec
-
-
-@dataclass(frozen=True)
-class GenerationRequest:
-    """What to generate. The fields mean what the arguments of `generate` mean.
-
-    ``logprobs``: which logprobs to read. ``key`` identifies the request among others. A chain and a constraint
-    belong to one request at a time.
-    """
-
-    prompt: str | bytes | Sequence[int]
-    chain: Chain
-    constraint: Constraint | None = None
-    stop: str | Sequence[str] = ()
-    max_tokens: int | None = None
-    logprobs: LogprobRequest = field(default_factory=LogprobRequest)
-    jump: bool = True
-    complete_sentence: bool = False
-    lookup: int = 0
-    trace: int | None = None
-    key: object = None
 
 
 def generate(  # noqa: PLR0913 - the arguments are public
@@ -103,34 +86,65 @@ def generate(  # noqa: PLR0913 - the arguments are public
 
     Raises ``ModelError``, ``SamplingError``, ``GrammarError``.
     """
-    logprobs = LogprobRequest(top_logprobs, logprobs_from, tuple(logprob_of))
     request = GenerationRequest(
-        prompt, chain, constraint, stop, max_tokens, logprobs, jump, complete_sentence, lookup, trace
+        prompt,
+        chain,
+        constraint,
+        stop,
+        max_tokens,
+        LogprobRequest(top_logprobs, logprobs_from, tuple(logprob_of)),
+        jump,
+        complete_sentence,
+        lookup,
+        trace,
+        echo=echo,
+        keep_on_shift=keep_on_shift,
+        exact_reuse=exact_reuse,
     )
+    return generate_request(model, request, progress=progress, is_interrupted=is_interrupted)
+
+
+def generate_request(
+    model: Model,
+    request: GenerationRequest,
+    *,
+    progress: Progress | None = None,
+    is_interrupted: Callable[[], bool] | None = None,
+    note: Callable[[str], object] | None = None,
+) -> Iterator[Event]:
+    """Yield the events of one request, see `generate`.
+
+    Args:
+        model: The model; its own context is used.
+        request: What to generate.
+        progress: See `generate`.
+        is_interrupted: See `generate`.
+        note: Called with a sentence if the messages of a chat had to be changed for the template.
+    """
     context = model.context
-    shift = None if keep_on_shift is None else ContextShift(context, keep_on_shift)
-    task = GenerationTask(model, request, context, shift)
-    prompt_ids = task.prompt_ids
+    shift = None if request.keep_on_shift is None else ContextShift(context, request.keep_on_shift)
+    running = RunningRequest(model, request, note=note, in_background=True)
+    prompt_ids = running.prompt_ids
     context.check(prompt_ids)
     began = perf_counter()
-    cached_tokens = 0 if echo else context.read(prompt_ids, progress, is_interrupted, exact=exact_reuse)
+    cached_tokens = (
+        0 if request.echo else context.read(prompt_ids, progress, is_interrupted, exact=request.exact_reuse)
+    )
     prompt_seconds = perf_counter() - began
-    yield task.start_event(cached_tokens, context.length)
-    if echo:
+    yield running.begin(context, cached_tokens, context.length, shift=shift, is_interrupted=is_interrupted)
+    if request.echo:
         began = perf_counter()
-        yield from _echo(model, prompt_ids, logprobs, progress, is_interrupted)
+        yield from _echo(model, prompt_ids, request.logprobs, progress, is_interrupted)
         prompt_seconds = perf_counter() - began
     began = perf_counter()
-    reason: str | None = "interrupted"
-    if len(context.tokens) == len(prompt_ids):
-        driver = DecoderDriver(task.decode(is_interrupted))
+    is_read = len(context.tokens) == len(prompt_ids)
+    if is_read:
         try:
-            yield from _decode(driver, context)
-            reason = driver.finish_reason
+            yield from _decode(running, context)
         except AbortedError:
             if is_interrupted is None:
                 raise
-    yield task.done_event(reason or "", prompt_seconds, perf_counter() - began)
+    yield running.done(prompt_seconds, perf_counter() - began)
 
 
 def _echo(
@@ -157,78 +171,123 @@ def _echo(
         context.read(prompt_ids, progress, is_interrupted)
 
 
-def _decode(driver: DecoderDriver, context: Context) -> Iterator[Token]:
-    """Give the decoder the logits that it needs, until it ends."""
-    yield from driver.resume()
-    while driver.finish_reason is None:
-        if driver.drop_count:
-            context.truncate(len(context.tokens) - driver.drop_count)
-        tokens = driver.needed_tokens
-        yield from driver.resume(context.push_all(tokens) if tokens else (context.logits(),))
+def _decode(running: RunningRequest, context: Context) -> Iterator[Token]:
+    """Give the request the logits that it needs, until it ends."""
+    yield from running.resume()
+    while running.finish_reason is None:
+        if running.drop_count:
+            context.truncate(len(context.tokens) - running.drop_count)
+        tokens = running.needed_tokens
+        yield from running.resume(context.push_all(tokens) if tokens else (context.logits(),))
 
 
-class GenerationTask:
-    """A request that is being carried out, with its decoder and its first and last event.
+class RunningRequest:
+    """A request that is being carried out: `begin` after its prompt was read, `resume` until it ends, `done`.
 
-    Attributes: ``request``; ``prompt_ids``, the prompt's tokens. Raises ``ModelError`` for a request that cannot
-    be carried out. ``shift``: what to do when ``capacity`` is used up; None: the text ends.
+    Attributes:
+        model: the model.
+        request: the request.
+        prompt_ids: the prompt's tokens.
+        finish_reason: None until the text ends.
+        needed_tokens: before that, the tokens to be read next; `resume` is sent the logits after each. Without
+            any, it is sent the logits after the last token that was read.
+        drop_count: how many tokens are to be removed from the end of the sequence before.
     """
 
     def __init__(
         self,
         model: Model,
         request: GenerationRequest,
-        capacity: SequenceCapacity,
-        shift: ContextShift | None = None,
+        *,
+        note: Callable[[str], object] | None = None,
+        in_background: bool = False,
     ) -> None:
+        """Tokenize the prompt, and build the chain and the constraint.
+
+        Args:
+            model: the model.
+            request: what to generate.
+            note: called with a sentence if the messages of a chat had to be changed for the template.
+            in_background: compile the grammar in a thread; its errors come when its first mask is needed.
+
+        Raises ``ModelError``, ``SamplingError``, ``GrammarError`` for a request that cannot be carried out.
+        """
         if request.max_tokens is not None and request.max_tokens < 0:
             raise ModelError(f"max_tokens: {request.max_tokens} is not ≥ 0")
-        if request.complete_sentence and as_closable(request.constraint) is None:
-            raise ModelError("complete_sentence: only a text under a grammar can be completed")
+        request.logprobs.check(model.vocabulary)
         self.request = request
-        self.prompt_ids = prompt_token_ids(model.vocabulary, request.prompt)
-        self._model = model
+        self.finish_reason: str | None = None
+        self.needed_tokens: Sequence[int] = ()
+        self.drop_count = 0
+        self.model = model
+        self._constraint = _start_constraint(model, request, in_background)
+        if request.complete_sentence and as_closable(self._constraint) is None:
+            raise ModelError("complete_sentence: only a text under a grammar can be completed")
+        chain = request.chain
+        self._chain = (
+            chain if isinstance(chain, Chain) else build(chain, seed=request.seed, vocab=model.vocabulary)
+        )
+        self.prompt_ids = _prompt_ids(model, request, note)
         self._stops = (request.stop,) if isinstance(request.stop, str) else tuple(request.stop)
         self._stream = TextStream(self._stops)
         self._lookup = _prompt_lookup(model, request, self.prompt_ids)
+
+    def begin(  # noqa: PLR0913 - a batch and a single run differ in these
+        self,
+        capacity: SequenceCapacity,
+        cached_tokens: int,
+        length: int,
+        *,
+        exactness: BatchExactness | None = None,
+        shift: ContextShift | None = None,
+        is_interrupted: Callable[[], bool] | None = None,
+    ) -> Start:
+        """Reset the chain, and return the event with everything that is needed to repeat the run.
+
+        Args:
+            capacity: where the tokens go; the prompt has been read there.
+            cached_tokens: how many of its tokens were there already.
+            length: how many tokens fit.
+            exactness: what holds for the answers of the batch; None without a batch.
+            shift: what to do when ``capacity`` is used up; None: the text ends.
+            is_interrupted: called before each token. Once it returns True, the text ends.
+        """
+        request, chain, vocabulary = self.request, self._chain, self.model.vocabulary
         self._shift = shift
         if shift is not None:
-            shift.keep_of_prompt(len(self.prompt_ids), model.vocabulary.adds_bos)
+            shift.keep_of_prompt(len(self.prompt_ids), vocabulary.adds_bos)
         self._decoder = Decoder(
-            vocabulary=model.vocabulary,
+            vocabulary=vocabulary,
             capacity=capacity if shift is None else shift,
-            chain=request.chain,
-            constraint=request.constraint,
-            reader=LogprobReader(model.vocabulary, request.logprobs),
+            chain=chain,
+            constraint=self._constraint,
+            reader=LogprobReader(vocabulary, request.logprobs),
             stream=self._stream,
             jump=request.jump,
             lookup=self._lookup,
             make_room=None if shift is None else shift.make_room,
-            tracer=None if request.trace is None else TraceReader(model.vocabulary, request.chain, request.trace),
+            tracer=None if request.trace is None else TraceReader(vocabulary, chain, request.trace),
         )
-
-    def start_event(self, cached_tokens: int, context: int, exactness: BatchExactness | None = None) -> Start:
-        """Reset the chain, and return the event with everything that is needed to repeat the run."""
-        chain = self.request.chain
+        self._decoding = self._decode(is_interrupted)
         chain.reset(self.prompt_ids)
         return Start(
-            model=self._model.name,
+            model=self.model.name,
             seed=chain.seed,
             chain=chain.config,
-            grammar=getattr(self.request.constraint, "description", None),
+            grammar=getattr(self._constraint, "description", None),
             prompt_tokens=len(self.prompt_ids),
             prompt_ids=tuple(self.prompt_ids),
             cached_tokens=cached_tokens,
-            context=context,
-            logprobs=_describe_logprobs(self.request.logprobs, self._model.vocabulary.size),
-            max_tokens=self.request.max_tokens,
+            context=length,
+            logprobs=_describe_logprobs(request.logprobs, vocabulary.size),
+            max_tokens=request.max_tokens,
             stop=self._stops,
             versions=versions(),
             batch_exactness=exactness,
-            trace=self.request.trace,
+            trace=request.trace,
         )
 
-    def decode(self, is_interrupted: Callable[[], bool] | None = None) -> Decoding:
+    def _decode(self, is_interrupted: Callable[[], bool] | None) -> Decoding:
         """Make the tokens; returns the finish reason."""
         limit = self.request.max_tokens
         reason = yield from self._decoder.decode(sys.maxsize if limit is None else limit, is_interrupted)
@@ -236,12 +295,29 @@ class GenerationTask:
             yield from self._decoder.complete_sentence()
         return reason
 
-    def done_event(self, reason: str, prompt_seconds: float, generation_seconds: float) -> Done:
-        """Release the text that is held back, and return the last event."""
+    def resume(self, rows: Sequence[Logits] | None = None) -> Iterator[Token]:
+        """Send the logits that are needed, None at first; yields the tokens that are made of them."""
+        reply = rows
+        try:
+            while True:
+                output = self._decoding.send(reply)
+                reply = None
+                if isinstance(output, NeedLogits):
+                    self.needed_tokens, self.drop_count = output
+                    return
+                yield output
+        except StopIteration as end:
+            self.finish_reason = end.value
+
+    def done(self, prompt_seconds: float, generation_seconds: float) -> Done:
+        """Release the text that is held back, and return the last event.
+
+        The finish reason is ``interrupted`` where the text did not end by itself.
+        """
         decoder, stream = self._decoder, self._stream
         rest = stream.finish()
         return Done(
-            finish_reason=reason if stream.stopped is None else "stop",
+            finish_reason=(self.finish_reason or "interrupted") if stream.stopped is None else "stop",
             complete=decoder.is_complete,
             text=stream.text,
             rest=rest,
@@ -254,6 +330,23 @@ class GenerationTask:
             timings=Timings(prompt_seconds, generation_seconds, decoder.chain_seconds, decoder.grammar_seconds),
             context_shifts=None if self._shift is None else self._shift.count,
         )
+
+
+def _start_constraint(model: Model, request: GenerationRequest, in_background: bool) -> Constraint | None:
+    """Return the request's constraint, which has read the beginning of the answer; None without one."""
+    constraint = request.constraint
+    if constraint is None:
+        return None
+    from ..grammars.spec import GrammarSpec  # noqa: PLC0415 - most runs have no grammar
+
+    if isinstance(constraint, GrammarSpec):
+        constraint = start_constraint(constraint, model) if in_background else constraint.start(model.vocabulary)
+    try:
+        for token in model.vocabulary.tokenize(request.beginning.encode()) if request.beginning else ():
+            constraint.accept(token)
+    except GrammarError as error:
+        raise GrammarError(f"the answer's beginning does not match the grammar: {error}") from None
+    return constraint
 
 
 def versions() -> dict[str, str]:
@@ -273,6 +366,16 @@ def _prompt_lookup(model: Model, request: GenerationRequest, prompt_ids: Sequenc
     if request.lookup and not model.can_truncate:
         raise ModelError("lookup: this model is recurrent, and cannot take back what was guessed wrongly")
     return PromptLookup(request.lookup, prompt_ids) if request.lookup else None
+
+
+def _prompt_ids(model: Model, request: GenerationRequest, note: Callable[[str], object] | None) -> list[int]:
+    prompt = request.prompt
+    if isinstance(prompt, ChatMessages):
+        from .templates import format_chat, open_chat_template  # noqa: PLC0415 - most runs have no template
+
+        template = open_chat_template(model, prompt.template, prompt.variables)
+        prompt = format_chat(model, prompt.messages, template, note) + request.beginning
+    return prompt_token_ids(model.vocabulary, prompt)
 
 
 def prompt_token_ids(vocabulary: Vocabulary, prompt: str | bytes | Sequence[int]) -> list[int]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import codecs
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain, islice
 
 from ..common.text import count_noun
@@ -13,6 +13,7 @@ from ..logprobs.records import Distribution
 from ..models.errors import AbortedError, ModelError
 from .context import Progress
 from .model import Model
+from .native.context import Logits
 from .token_records import LogprobReader, LogprobRequest
 
 CHOSEN_ONLY = LogprobRequest(0)
@@ -42,6 +43,28 @@ def score_prompt(
     """
     scorer = _Scorer(model, LogprobReader(model.vocabulary, logprobs), is_interrupted)
     return _prompt_tokens(model, ids, scorer.until_aborted(scorer.read(ids, progress)))
+
+
+def scored_tokens(
+    model: Model, ids: Sequence[int], rows: Iterator[Logits], logprobs: LogprobRequest
+) -> Iterator[PromptToken]:
+    """Yield each token of a prompt with the model's logprobs, from the logits after each.
+
+    Args:
+        model: The model.
+        ids: The prompt's tokens. The first one gets no logprob.
+        rows: The logits after each of them; all are taken.
+        logprobs: Which logprobs to read.
+    """
+    reader = LogprobReader(model.vocabulary, replace(logprobs, source="model"))
+
+    def distributions() -> Iterator[Distributions]:
+        yield ()
+        for count, logits in enumerate(rows, 1):
+            if count < len(ids):
+                yield reader.read(logits, ids[count])
+
+    return _prompt_tokens(model, ids, distributions())
 
 
 def score(  # noqa: PLR0913 - the arguments are public

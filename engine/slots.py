@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ..logprobs.events import EXACT, BatchExactness
-from .context import PIECE_TOKENS, check_prompt
+from .context import PIECE_TOKENS, check_prompt, small_batch_rows
 from .exactness import DecodePlan, DecodeTimes, GroupSizes, RowGroup, divide_rows
 from .native.context import Logits, NativeContext, SequenceSpan
 
@@ -135,7 +135,7 @@ class SequenceSlots:
         self._chunks = chunks
         # Some tokens are kept free for the copies of a token without neighbours.
         self.length = native.length - (plan.lone_copies - 1 if plan is not None else 0)
-        max_rows = min(PIECE_TOKENS - 1, chunks.batch)
+        max_rows = small_batch_rows(chunks.batch, native.width)
         self.all = [SequenceSlot(number, self.length, max_rows) for number in range(count)]
         self._can_truncate = native.can_truncate
         self._sizes = GroupSizes(() if plan is None else plan.counts, count, native.can_truncate)
@@ -170,6 +170,29 @@ class SequenceSlots:
             slot.tokens.extend(tokens)
             slot.chunk_ends += (chunk_end for chunk_end in ends if start < chunk_end <= end)
         return kept
+
+    def best_of(self, slots: Sequence[SequenceSlot], prompt: Sequence[int]) -> SequenceSlot:
+        """Return the slot that holds most of the beginning of a prompt; of several, the first."""
+        if not self._can_truncate:
+            return slots[0]
+        prompt = list(prompt)
+        ends = self._chunks.ends(len(prompt))
+        return max(slots, key=lambda slot: shared_tokens(slot.tokens, slot.chunk_ends, prompt, ends))
+
+    def read_each(self, slot: SequenceSlot, prompt: Sequence[int]) -> Iterator[Logits]:
+        """Make ``prompt`` the whole content of a slot, and yield the logits after each token, valid till the next.
+
+        All tokens are read, in small batches, as `Context.read_each` does. Raises ``ModelError`` as `read` does.
+        """
+        check_prompt(prompt, slot.length, "a request has room for")
+        self._truncate(slot, 0)
+        for start in range(0, len(prompt), slot.max_rows):
+            tokens = list(prompt[start : start + slot.max_rows])
+            # llama.cpp has another kernel for a single token: the one before it is read again.
+            again = slot.tokens[-1:] if len(tokens) == 1 and self._can_truncate else []
+            self._truncate(slot, len(slot.tokens) - len(again))
+            yield from self._decode([NewTokens(slot, [*again, *tokens])])[len(again) :]
+            slot.tokens.extend([*again, *tokens])
 
     def prompt_rows(self) -> list[Logits]:
         """The logits after the prompt that was read last."""

@@ -9,10 +9,10 @@ path, _ = locate()
 with Model.load(path, n_ctx=512) as model:
     requests = [
         GenerationRequest(
-            prompt, build("top-k40 > temp0.8", seed=7, vocab=model.vocabulary), max_tokens=8, key=prompt
+            prompt, build("top-k40 > temp0.8", seed=7, vocab=model.vocabulary), max_tokens=8, id=prompt
         )
         for prompt in PROMPTS
     ]
     for result in generate_many(model, requests, parallel=3):
         text = result.done.text if isinstance(result, BatchAnswer) else f"failed: {result.error}"
-        print(f"{result.key!r}: {text!r}")
+        print(f"{result.id!r}: {text!r}")

@@ -98,7 +98,7 @@ def run_many(model, numbers, parallel, isolated=False):
     """The ids and logprobs of each request's tokens, and what is promised for them."""
     requests = [
         GenerationRequest(
-            PROMPTS[number], make_chain(number), max_tokens=TOKENS, key=number, logprobs=LogprobRequest(0)
+            PROMPTS[number], make_chain(number), max_tokens=TOKENS, id=number, logprobs=LogprobRequest(0)
         )
         for number in numbers
     ]
@@ -106,7 +106,7 @@ def run_many(model, numbers, parallel, isolated=False):
     assert all(isinstance(answer, BatchAnswer) for answer in answers), answers
     promised = {str(answer.start.batch_exactness).split(" (")[0] for answer in answers}
     assert len(promised) == 1
-    return {answer.key: exact(answer.tokens) for answer in answers}, promised.pop()
+    return {answer.id: exact(answer.tokens) for answer in answers}, promised.pop()
 
 
 def exact(tokens):

@@ -40,7 +40,7 @@ def model(pruned_or_bundled):
 def make_request(model, key, prompt, chain=STORY, seed=None, **options):
     options.setdefault("max_tokens", 12)
     built = build(chain, seed=len(str(key)) if seed is None else seed, vocab=model.vocabulary)
-    return GenerationRequest(prompt, built, key=key, **options)
+    return GenerationRequest(prompt, built, id=key, **options)
 
 
 def generate_alone(model, request):
@@ -65,7 +65,7 @@ def generate_alone(model, request):
 def generate_batch(model, requests, parallel, **options):
     answers = list(generate_many(model, requests, parallel, **options))
     assert all(isinstance(outcome, BatchAnswer) for outcome in answers), answers
-    return {outcome.key: outcome for outcome in answers}
+    return {outcome.id: outcome for outcome in answers}
 
 
 def ids_of(tokens):
@@ -92,8 +92,8 @@ def test_each_gets_what_generate_gives_it(model, parallel):
     assert set(answers) == set(range(len(CHAINS)))
     for request in requests():
         tokens, done = generate_alone(model, request)
-        assert ids_of(answers[request.key].tokens) == ids_of(tokens)
-        theirs, ours = (dataclasses.replace(d, timings=done.timings) for d in (answers[request.key].done, done))
+        assert ids_of(answers[request.id].tokens) == ids_of(tokens)
+        theirs, ours = (dataclasses.replace(d, timings=done.timings) for d in (answers[request.id].done, done))
         assert theirs == ours
 
 
@@ -112,7 +112,7 @@ def test_neither_order_nor_neighbours_nor_shared_beginnings_change_a_bit(model):
     once = exact_outputs(generate_batch(model, requests, 3))
     assert exact_outputs(generate_batch(model, requests[::-1], 8)) == once
     for request in requests[2:3]:
-        assert exact_outputs(generate_batch(model, [request], 2)) == {request.key: once[request.key]}
+        assert exact_outputs(generate_batch(model, [request], 2)) == {request.id: once[request.id]}
 
 
 @pytest.mark.slow
@@ -133,10 +133,10 @@ def test_isolated_requests_compute_what_generate_computes(model):
     answers = generate_batch(model, requests, 4, isolated=True)
     for request in requests:
         tokens, done = generate_alone(model, request)
-        assert [(t.id, t.distributions) for t in answers[request.key].tokens] == [
+        assert [(t.id, t.distributions) for t in answers[request.id].tokens] == [
             (t.id, t.distributions) for t in tokens
         ]
-        assert answers[request.key].done.text == done.text
+        assert answers[request.id].done.text == done.text
 
 
 def test_shared_beginnings_are_read_once(model):
@@ -164,7 +164,7 @@ def test_the_first_token_is_what_generate_computes(model, before):
     ]
     answers = generate_batch(model, requests, 3)
     for request in requests:
-        assert answers[request.key].tokens == tuple(generate_alone(model, request)[0]), request.key
+        assert answers[request.id].tokens == tuple(generate_alone(model, request)[0]), request.id
 
 
 def test_each_request_has_its_own_grammar_and_stop_texts(model):
@@ -186,11 +186,11 @@ def test_each_request_has_its_own_grammar_and_stop_texts(model):
 
     answers = generate_batch(model, requests(), 4)
     for request in requests():
-        answer = answers[request.key]
+        answer = answers[request.id]
         assert answer.done.text == generate_alone(model, request)[1].text
-        if request.key % 3 == 0:
+        if request.id % 3 == 0:
             assert answer.done.text.isdecimal()
-        elif request.key % 3 == 1:
+        elif request.id % 3 == 1:
             assert answer.done.text in ("yes", "no")
         else:
             assert " the" not in answer.done.text
@@ -217,7 +217,7 @@ def test_forced_tokens_are_read_beside_others_and_change_no_bit(model):
     answers = generate_batch(model, requests(), 4)
     assert all(answer.done.forced_tokens > 5 and answer.done.complete for answer in answers.values())
     for request in requests():
-        assert answers[request.key].tokens == tuple(generate_alone(model, request)[0])
+        assert answers[request.id].tokens == tuple(generate_alone(model, request)[0])
 
 
 class Breaking:
@@ -244,7 +244,7 @@ def test_a_failure_does_not_affect_other_requests(model):
         make_request(model, "no token", [10**9]),
     ]
     answers = list(generate_many(model, [bad[0], good[0], *bad[1:], *list(good.values())[1:]], 3))
-    failed = {outcome.key: outcome.error for outcome in answers if isinstance(outcome, BatchFailure)}
+    failed = {outcome.id: outcome.error for outcome in answers if isinstance(outcome, BatchFailure)}
     assert {key: type(error) for key, error in failed.items()} == {
         "too long": ModelError,
         "breaks at once": SamplingError,
@@ -253,7 +253,7 @@ def test_a_failure_does_not_affect_other_requests(model):
         "no token": ModelError,
     }
     assert "2,001 tokens" in str(failed["too long"])
-    done = {outcome.key: outcome for outcome in answers if isinstance(outcome, BatchAnswer)}
+    done = {outcome.id: outcome for outcome in answers if isinstance(outcome, BatchAnswer)}
     for key, request in good.items():
         assert ids_of(done[key].tokens) == ids_of(generate_alone(model, request)[0])
 
@@ -279,7 +279,7 @@ def test_requests_are_taken_as_slots_are_free_and_not_after_stopping(model):
 
     answered = []
     for outcome in generate_many(model, requests(), 2, should_stop=lambda: len(answered) >= 3):
-        answered.append(outcome.key)
+        answered.append(outcome.id)
         assert len(asked) <= len(answered) + 2
     assert set(answered) == set(asked)
     assert len(asked) < 8

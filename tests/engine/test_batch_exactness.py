@@ -48,7 +48,7 @@ def make_requests(count, max_tokens=12, **options):
             chain=build("top-k200 > temp1.2", seed=key),
             max_tokens=max_tokens + key % 5,
             logprobs=LogprobRequest(1),
-            key=key,
+            id=key,
             **options,
         )
 
@@ -69,21 +69,21 @@ def test_neither_slots_nor_order_nor_neighbours_change_a_bit(quantized_models, q
             for request in requests:
                 tokens, done = generate_alone(model, request)
                 alone = ([(t.id, t.distributions) for t in tokens], done.text)
-                assert alone == once[request.key], request.key
+                assert alone == once[request.id], request.id
 
 
 @pytest.mark.parametrize(("quantization", "vocabulary"), MODELS)
 def test_isolated_requests_are_exact(quantized_models, quantization, vocabulary):
     with Model.load(quantized_models.path(quantization, vocabulary), n_ctx=512) as model:
         requests = list(make_requests(4, max_tokens=8))
-        requests[0] = GenerationRequest([7] * 250, requests[0].chain, max_tokens=20, key="beyond 256 tokens")
+        requests[0] = GenerationRequest([7] * 250, requests[0].chain, max_tokens=20, id="beyond 256 tokens")
         answers = generate_batch(model, requests, 4, isolated=True)
         for request in requests:
             tokens, _ = generate_alone(model, request)
-            assert [(t.id, t.distributions) for t in answers[request.key].tokens] == [
+            assert [(t.id, t.distributions) for t in answers[request.id].tokens] == [
                 (t.id, t.distributions) for t in tokens
             ]
-            assert str(answers[request.key].start.batch_exactness) == "exact"
+            assert str(answers[request.id].start.batch_exactness) == "exact"
 
 
 def test_beyond_256_tokens_neighbours_change_nothing(quantized_models):
@@ -91,7 +91,7 @@ def test_beyond_256_tokens_neighbours_change_nothing(quantized_models):
     with Model.load(quantized_models.path("Q4_K_M"), n_ctx=512) as model:
         requests = list(make_requests(5))
         requests[1] = GenerationRequest(
-            [11] * 250, requests[1].chain, max_tokens=20, logprobs=LogprobRequest(1), key="long"
+            [11] * 250, requests[1].chain, max_tokens=20, logprobs=LogprobRequest(1), id="long"
         )
         once = exact_outputs(generate_batch(model, requests, 5))
         assert exact_outputs(generate_batch(model, requests[::-1], 2)) == once
@@ -152,4 +152,4 @@ def test_a_mixture_of_experts_is_not_promised_more_than_holds(quantized_models):
             answers = generate_batch(model, requests, 4)
             for request in requests:
                 tokens, _ = generate_alone(model, request)
-                assert [t.distributions for t in tokens] == [t.distributions for t in answers[request.key].tokens]
+                assert [t.distributions for t in tokens] == [t.distributions for t in answers[request.id].tokens]

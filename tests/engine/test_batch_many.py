@@ -48,7 +48,7 @@ def requests(model, count, seed):
             max_tokens=draw.choice([1, 3, 8, 16]),
             logprobs=LogprobRequest(draw.choice([None, 0, 3])),
             complete_sentence=spec is not None and draw.random() < 0.5,
-            key=key,
+            id=key,
         )
 
 
@@ -77,16 +77,16 @@ def generate_alone(model, request):
 @pytest.mark.parametrize("seed", range(1, 5))
 def test_a_thousand_requests_get_what_they_get_alone(model, seed):
     """A thousand in all: 250 with each seed."""
-    outcomes = {outcome.key: outcome for outcome in generate_many(model, requests(model, COUNT, seed), 8)}
+    outcomes = {outcome.id: outcome for outcome in generate_many(model, requests(model, COUNT, seed), 8)}
     assert len(outcomes) == COUNT
     assert all(isinstance(outcome, BatchAnswer) for outcome in outcomes.values())
     long = differ = 0
     for request in requests(model, COUNT, seed):
-        answer = outcomes[request.key]
+        answer = outcomes[request.id]
         tokens, done = generate_alone(model, request)
         same = [token.id for token in answer.tokens] == tokens and answer.done.text == done.text
         if answer.start.prompt_tokens + len(tokens) <= 256:
-            assert same, request.key
+            assert same, request.id
             assert answer.done.finish_reason == done.finish_reason
         else:
             long += 1
@@ -99,7 +99,7 @@ def test_isolated_requests_get_what_they_get_alone(model):
     count, seed = 120, 5
     for outcome in generate_many(model, requests(model, count, seed), 8, isolated=True):
         assert isinstance(outcome, BatchAnswer)
-        request = next(r for r in requests(model, count, seed) if r.key == outcome.key)
+        request = next(r for r in requests(model, count, seed) if r.id == outcome.id)
         assert ([token.id for token in outcome.tokens], outcome.done.text) == (
             (expected := generate_alone(model, request))[0],
             expected[1].text,

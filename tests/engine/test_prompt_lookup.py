@@ -151,14 +151,14 @@ def test_lookup_changes_no_token_in_a_batch(model):
         for key, prompt in enumerate((LIST, CODE, PROSE)):
             chain = build("temp0.8", seed=key, vocab=model.vocabulary)
             yield GenerationRequest(
-                prompt, chain, max_tokens=16, logprobs=LogprobRequest(0), lookup=max_drafted, key=key
+                prompt, chain, max_tokens=16, logprobs=LogprobRequest(0), lookup=max_drafted, id=key
             )
 
     tokens_by_key = []
     for max_drafted in (0, 8):
         outcomes = generate_many(model, requests(max_drafted), 3)
         tokens_by_key.append(
-            {outcome.key: outcome.tokens for outcome in outcomes if isinstance(outcome, BatchAnswer)}
+            {outcome.id: outcome.tokens for outcome in outcomes if isinstance(outcome, BatchAnswer)}
         )
     assert tokens_by_key[0] == tokens_by_key[1]
     assert len(tokens_by_key[0]) == 3

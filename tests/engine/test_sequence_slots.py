@@ -10,7 +10,7 @@ from logitsmith.logprobs.events import BatchExactness, ExactnessLevel
 class ScriptedContext:
     """Keeps the tokens of each sequence. A row has its sequence's tokens' sum, and what the kernel adds."""
 
-    length, can_truncate = 100, True
+    length, can_truncate, width = 100, True, 4
 
     def __init__(self, kernel):
         self._kernel = kernel

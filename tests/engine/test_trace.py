@@ -177,13 +177,13 @@ def test_in_a_batch(model, isolated):
                 max_tokens=10,
                 logprobs=LogprobRequest(2, "both"),
                 trace=trace,
-                key=number,
+                id=number,
             )
 
     def answers(trace):
         found = list(generate_many(model, requests(trace), 3, isolated=isolated))
         assert all(isinstance(answer, BatchAnswer) for answer in found), found
-        return {answer.key: answer for answer in found}
+        return {answer.id: answer for answer in found}
 
     plain, traced = answers(None), answers(4)
     for key, answer in traced.items():
