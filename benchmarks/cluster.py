@@ -24,27 +24,22 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 from time import perf_counter, process_time, sleep
-from typing import Any, TypeVar
+from typing import Any
 
-from logitsmith.cli.command_options import GivenFlags, field_types
-from logitsmith.cli.flags import Options
-from logitsmith.cli.interrupt import Interrupt, interruptible
-from logitsmith.cli.jobs.batch import BatchParts
-from logitsmith.cli.jobs.journal import ExistingResults, ResultJournal
-from logitsmith.cli.jobs.resolve import BatchDefaults, ModelDescription
-from logitsmith.cli.jobs.workers import AnswerLine, ClusterBatch, wait_for_model
-from logitsmith.cli.options.batch import BatchFormat, BatchOptions
-from logitsmith.cli.render.batch_progress import BatchProgress
 from logitsmith.cluster.connection import HeadWatch, connected
 from logitsmith.cluster.run import ClusterRun, ClusterRunOptions
 from logitsmith.cluster.tasks import FindFile, ServicePlan, Task, TaskResult
 from logitsmith.cluster.worker import WorkerNeeds
 from logitsmith.engine import versions
+from logitsmith.jobs.batch import BatchCounts, BatchRun
+from logitsmith.jobs.journal import ExistingResults, ResultJournal
+from logitsmith.jobs.lines import read_json_lines
+from logitsmith.jobs.resolve import BatchDefaults, ModelDescription, RequestResolver
+from logitsmith.jobs.workers import AnswerLine, answer_on_cluster, wait_for_model
 
-OptionsT = TypeVar("OptionsT", bound=Options)
 _SECONDS = re.compile(r" in (?:(\d+) min )?([\d.]+) s ")
 _WORKERS = (2, 22)
 _SLOW_SECONDS = 15.0
@@ -122,7 +117,7 @@ class InstantService:
         """Answer each task."""
         for task in tasks:
             if task is not None:
-                answer(TaskResult(task.key, AnswerLine(_line(task.key, task.content.request_id), "exact")))
+                answer(TaskResult(task.key, AnswerLine(_line(task.key, task.content[1].result_id), "exact")))
                 progress(32)
 
 
@@ -143,9 +138,9 @@ def _measure_driver(folder: Path, count: int) -> None:
 
     cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": max(_WORKERS)})
     try:
-        with connected(cluster.address) as watch, interruptible() as interrupt:
+        with connected(cluster.address) as watch:
             for workers in _WORKERS:
-                _answer_at_once(requests, count, workers, watch, interrupt)
+                _answer_at_once(requests, count, workers, watch)
             few, many = (_driver_share(watch, workers) for workers in _WORKERS)
     finally:
         cluster.shutdown()
@@ -153,17 +148,17 @@ def _measure_driver(folder: Path, count: int) -> None:
     print(f"{'the driver, per worker and second':44} {1e6 * each:7,.0f} microseconds of a processor\n")
 
 
-def _answer_at_once(requests: Path, count: int, workers: int, watch: HeadWatch, interrupt: Interrupt) -> None:
+def _answer_at_once(requests: Path, count: int, workers: int, watch: HeadWatch) -> None:
     """Print how many requests a second the driver takes, and its processor time for each."""
     output = requests.with_name(f"results-{workers}")
-    options = _options(BatchOptions, requests=requests, output=output, format=BatchFormat.jsonl)
     results = ResultJournal(output, resume=False, openai=False)
-    defaults = BatchDefaults("default", None, (), 0, None, None)
-    parts = BatchParts(options, defaults, None, results, BatchProgress(count))
+    resolver = RequestResolver(BatchDefaults("default", None, (), 0, None, None), {}, print)
+    batch = BatchRun(resolver, results, BatchCounts(), "0" * 64, is_openai=False, keeps_others=False)
     run = _run(workers, 64, ServicePlan(InstantFactory()), watch)
-    wait_for_model(run, interrupt)
+    wait_for_model(run, lambda: None)
     began, used = perf_counter(), process_time()
-    ClusterBatch(parts, run, interrupt).answer()
+    with requests.open("rb") as file:
+        answer_on_cluster(batch, run, read_json_lines(file), lambda: False, lambda: None)
     taken, used = perf_counter() - began, process_time() - used
     run.close()
     results.close()
@@ -212,18 +207,6 @@ def _driver_share(watch: HeadWatch, workers: int) -> float:
     share = (process_time() - used) / (perf_counter() - began)
     run.close()
     return share
-
-
-def _options(cls: type[OptionsT], **values: Any) -> OptionsT:
-    """The options of a command line that says nothing else."""
-    types = field_types(cls)
-    for declared in fields(cls):
-        kind = types[declared.name]
-        if isinstance(kind, type) and issubclass(kind, Options) and declared.name not in values:
-            values[declared.name] = _options(kind)
-        elif kind is GivenFlags:
-            values[declared.name] = GivenFlags()
-    return cls(**values)
 
 
 def _measure_memory(count: int) -> None:

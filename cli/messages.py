@@ -100,6 +100,15 @@ def flag_sentence(error: Exception, line_fields: Mapping[str, str] | None = None
     return f"{error.problem}; {with_flags(error.advice, line_fields)}"
 
 
+_FIELDS_OF_LINE = {"chat_template=…": "chat_template", "json_schema_file=…": "json_schema_file"}
+"""Names of parameters in lines of a batch; the other parameters are flags of `gen batch`."""
+
+
+def line_sentence(error: Exception) -> str:
+    """Return an error's sentence for the record of a line: advice names fields of the line, otherwise flags."""
+    return flag_sentence(error, _FIELDS_OF_LINE)
+
+
 def with_flags(advice: str, line_fields: Mapping[str, str] | None = None) -> str:
     """Return advice of the packages below with flags, or fields of a line, in place of Python's parameters.
 

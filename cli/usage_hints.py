@@ -233,7 +233,7 @@ def _command_of_name(group: str, name: str) -> str | None:
         names = [entry.name for entry in list_presets()]
     elif group == "gen grammars":
         from ..grammars.search import list_grammars
-        from .jobs.sources import grammar_folders
+        from ..jobs.sources import grammar_folders
 
         names = [entry.name for entry in list_grammars(grammar_folders())]
     else:

@@ -188,6 +188,8 @@ class RunningRequest:
         model: the model.
         request: the request.
         prompt_ids: the prompt's tokens.
+        chain: its chain, built.
+        constraint: its constraint, which has read the beginning of the answer; None: without one.
         finish_reason: None until the text ends.
         needed_tokens: before that, the tokens to be read next; `resume` is sent the logits after each. Without
             any, it is sent the logits after the last token that was read.
@@ -220,13 +222,10 @@ class RunningRequest:
         self.needed_tokens: Sequence[int] = ()
         self.drop_count = 0
         self.model = model
-        self._constraint = _start_constraint(model, request, in_background)
-        if request.complete_sentence and as_closable(self._constraint) is None:
+        self.constraint = _start_constraint(model, request, in_background)
+        if request.complete_sentence and as_closable(self.constraint) is None:
             raise ModelError("complete_sentence: only a text under a grammar can be completed")
-        chain = request.chain
-        self._chain = (
-            chain if isinstance(chain, Chain) else build(chain, seed=request.seed, vocab=model.vocabulary)
-        )
+        self.chain = build_chain(model, request)
         self.prompt_ids = _prompt_ids(model, request, note)
         self._stops = (request.stop,) if isinstance(request.stop, str) else tuple(request.stop)
         self._stream = TextStream(self._stops)
@@ -252,7 +251,7 @@ class RunningRequest:
             shift: what to do when ``capacity`` is used up; None: the text ends.
             is_interrupted: called before each token. Once it returns True, the text ends.
         """
-        request, chain, vocabulary = self.request, self._chain, self.model.vocabulary
+        request, chain, vocabulary = self.request, self.chain, self.model.vocabulary
         self._shift = shift
         if shift is not None:
             shift.keep_of_prompt(len(self.prompt_ids), vocabulary.adds_bos)
@@ -260,7 +259,7 @@ class RunningRequest:
             vocabulary=vocabulary,
             capacity=capacity if shift is None else shift,
             chain=chain,
-            constraint=self._constraint,
+            constraint=self.constraint,
             reader=LogprobReader(vocabulary, request.logprobs),
             stream=self._stream,
             jump=request.jump,
@@ -274,7 +273,7 @@ class RunningRequest:
             model=self.model.name,
             seed=chain.seed,
             chain=chain.config,
-            grammar=getattr(self._constraint, "description", None),
+            grammar=getattr(self.constraint, "description", None),
             prompt_tokens=len(self.prompt_ids),
             prompt_ids=tuple(self.prompt_ids),
             cached_tokens=cached_tokens,
@@ -330,6 +329,13 @@ class RunningRequest:
             timings=Timings(prompt_seconds, generation_seconds, decoder.chain_seconds, decoder.grammar_seconds),
             context_shifts=None if self._shift is None else self._shift.count,
         )
+
+
+def build_chain(model: Model, request: GenerationRequest) -> Chain:
+    """Return the chain of a request, built for the model. Raises ``SamplingError``."""
+    if isinstance(request.chain, Chain):
+        return request.chain
+    return build(request.chain, seed=request.seed, vocab=model.vocabulary)
 
 
 def _start_constraint(model: Model, request: GenerationRequest, in_background: bool) -> Constraint | None:

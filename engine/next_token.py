@@ -15,8 +15,9 @@ from ..logprobs.records import Trace
 from ..samplers.candidates import Candidates
 from ..samplers.chain import Chain
 from .context import Progress
-from .generation import prompt_token_ids
+from .generation import RunningRequest
 from .model import Model
+from .request import GenerationRequest
 from .token_records import TraceReader
 
 Probabilities = NDArray[np.float64]
@@ -76,20 +77,37 @@ def trace_next(  # noqa: PLR0913 - the arguments are public
 
     Raises ``ModelError``, ``SamplingError``, ``GrammarError``.
     """
-    prompt_ids = prompt_token_ids(model.vocabulary, prompt)
+    request = GenerationRequest(prompt, chain, constraint, jump=jump, exact_reuse=exact_reuse)
+    return trace_request(
+        model, request, top=top, against=against, progress=progress, is_interrupted=is_interrupted
+    )
+
+
+def trace_request(  # noqa: PLR0913 - the arguments are public
+    model: Model,
+    request: GenerationRequest,
+    *,
+    top: int = 20,
+    against: Sequence[Chain] = (),
+    progress: Progress | None = None,
+    is_interrupted: Callable[[], bool] | None = None,
+) -> NextToken | None:
+    """Return what a request would draw its first token from, see `trace_next`."""
+    running = RunningRequest(model, request, in_background=True)
+    prompt_ids, constraint = running.prompt_ids, running.constraint
     context = model.context
-    context.read(prompt_ids, progress, is_interrupted, exact=exact_reuse)
+    context.read(prompt_ids, progress, is_interrupted, exact=request.exact_reuse)
     if len(context.tokens) < len(prompt_ids):
         return None
     logits = context.logits()
     mask = None if constraint is None else constraint.mask()
     readers = []
-    for each in (chain, *against):
+    for each in (running.chain, *against):
         reader = TraceReader(model.vocabulary, each, top)
         each.reset(prompt_ids)
         reader.sample(logits, mask)
         readers.append(reader)
-    forced = _forced_token(constraint) if jump else None
+    forced = _forced_token(constraint) if request.jump else None
     chosen = () if forced is None else (forced,)
     ids = readers[0].by_model_logits(np.unique(np.concatenate([reader.likeliest(*chosen) for reader in readers])))
     first = probabilities(readers[0].candidates)

@@ -1,13 +1,16 @@
 """The facts in the name of a model file: its part of a model, as in ``NAME-00001-of-00003.gguf``, and its
 quantization.
+
+With them, a model as it is chosen: its files, and how they are loaded.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 _PART = re.compile(r"(?P<stem>.+)-(?P<number>\d{5})-of-(?P<total>\d{5})\.gguf", re.IGNORECASE | re.DOTALL)
 """llama.cpp's SPLIT_PREFIX format; its tools write all numbers with five digits."""
@@ -133,3 +136,29 @@ def choose_file(paths: Iterable[str], tag: str | None) -> str | None:
 def _is_first_part(path: str) -> bool:
     part = parse_part_name(path.rpartition("/")[2])
     return part is None or part.number == 1
+
+
+@dataclass(frozen=True)
+class ModelSpec:
+    """A model's file and how it is loaded, in this process or another: it can be pickled.
+
+    Attributes:
+        path: the file, or the first part of a model that is split.
+        origin: what named it, see `locate`.
+        arguments: those of `Model.load`.
+    """
+
+    path: Path
+    origin: str
+    arguments: Mapping[str, Any]
+
+    @property
+    def files(self) -> list[Path]:
+        """All files that are loaded: those of the model, which may be split, and its adapters."""
+        return [*part_paths(self.path), *(Path(file) for file, _ in self.arguments["lora"])]
+
+    def relocated(self, find: Callable[[Path], Path]) -> ModelSpec:
+        """Return the same model where its files lie elsewhere; ``find``: returns where each is."""
+        paths = {path: find(path) for path in self.files}
+        lora = [(str(paths[Path(file)]), scale) for file, scale in self.arguments["lora"]]
+        return replace(self, path=paths[self.path], arguments={**self.arguments, "lora": lora})

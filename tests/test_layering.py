@@ -10,6 +10,7 @@ import pytest
 ROOT = Path(__file__).parent.parent
 FLOORS = {
     "cli": 5,
+    "jobs": 3,
     "recover": 3,
     "presets": 2,
     "engine": 2,

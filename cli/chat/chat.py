@@ -19,10 +19,11 @@ from .settings import ChatSettings
 from .typed_input import PipedInput, TurnInput
 
 if TYPE_CHECKING:
+    from ...engine.request import GenerationRequest
     from ...logprobs.events import Done, Event
     from ..chats.conversation import Conversation
     from ..chats.records import StoredMessage
-    from ..chats.session import AnswerSettings, ChatSession
+    from ..chats.session import ChatSession
 
 
 class LeaveChatError(Exception):
@@ -107,7 +108,7 @@ class Chat:
     def go_on_from(self, text: str) -> None:
         """Answer the last message of the user by a text that the model goes on from."""
 
-        def answer(settings: AnswerSettings, **reports: Any) -> Generator[Event, None, None]:
+        def answer(settings: GenerationRequest, **reports: Any) -> Generator[Event, None, None]:
             return self.session.continue_from(text, settings, **reports)
 
         self._run(answer, self.settings.for_answer(), text)
@@ -176,7 +177,7 @@ class Chat:
     def _run(
         self,
         make_answer: Callable[..., Generator[Event, None, None]],
-        settings: AnswerSettings,
+        settings: GenerationRequest,
         beginning: str = "",
     ) -> None:
         """Make an answer and show it. Ctrl-C ends it; what was made is kept.

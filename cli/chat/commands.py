@@ -11,7 +11,7 @@ import shutil
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -22,7 +22,6 @@ from ...common.text import count_noun, nearest_name
 from ..chats.conversation import tree_lines
 from ..chats.prompt import jsonl_of, markdown_of
 from ..chats.records import SPEAKERS, ContextFullError
-from ..chats.session import constraint_of
 from ..completion.values import Candidate, Reply, complete_text, matching
 from ..flags import Completes
 from ..interrupt import interruptible
@@ -386,8 +385,8 @@ _TOP = 10
 
 def _next(chat: Chat, argument: str) -> None:
     """Show what the next token of the last answer would be drawn from, or that after another beginning of it."""
-    from ...engine.next_token import trace_next
-    from ...samplers.building import build
+    from ...engine.generation import build_chain
+    from ...engine.next_token import trace_request
     from ..render.progress import reading
     from ..render.trace import NamedNextToken, show_table
 
@@ -395,18 +394,14 @@ def _next(chat: Chat, argument: str) -> None:
     beginning = argument
     if not argument and head is not None and head.role == "assistant":
         beginning = head.content
-    settings = chat.settings.for_answer()
-    chain = build(list(settings.steps), seed=settings.seed, vocab=model.vocabulary)
-    constraint = constraint_of(model, settings.grammar, beginning)
     prompt = chat.session.prompt_of_answer(beginning)
+    request = replace(chat.settings.for_answer(), prompt=prompt, beginning=beginning, exact_reuse=True)
+    chain = build_chain(model, request)
     with interruptible() as interrupt, reading() as progress, interrupt.ending_soon():
-        result = trace_next(
+        result = trace_request(
             model,
-            prompt,
-            chain,
-            constraint,
+            replace(request, chain=chain),
             top=_TOP,
-            exact_reuse=True,
             progress=progress,
             is_interrupted=lambda: interrupt.requested,
         )

@@ -15,13 +15,14 @@ from ..command_options import GivenFlags
 from ..flags import Bare, Completes, Options, flag, options_class
 from ..inputs.model import chosen_model
 from ..inputs.settings import fresh_seed, grammar_spec, preset_name, resolve_run_settings
+from ..messages import note
 from ..options.model import LogOptions, ModelOptions
 from ..options.prompt import AnswerLengthOptions, EscapeOptions, TemplateOptions, lookup_flag
 from ..options.sampling import ConstraintOptions, FullSamplingOptions
 
 if TYPE_CHECKING:
+    from ...engine.request import GenerationRequest
     from ...presets.settings import Settings, SettingValue
-    from ..chats.session import AnswerSettings
 
 _chat = partial(flag, panel="Chats")
 
@@ -180,11 +181,11 @@ class ChatSettings:
 
     def replace_preset(self, name: str, metadata: Mapping[str, str]) -> None:
         """Use a preset's chain, and what else it sets. ``metadata``: the model's. Raises ``PresetError``."""
+        from ...jobs.sources import open_preset, preset_of_model
         from ...presets.errors import PresetError
         from ...presets.settings import replace_preset
-        from ..jobs.sources import open_preset, preset_of_model
 
-        preset = preset_of_model(metadata) if name == "model" else open_preset(name)
+        preset = preset_of_model(metadata, note) if name == "model" else open_preset(name, note)
         if preset is None:
             raise PresetError("this model names no sampling settings (general.sampling.*)")
         self._use(replace_preset(self.settings, preset))
@@ -196,20 +197,16 @@ class ChatSettings:
         self.spec = grammar_spec(options, settings)
         self.settings, self._grammar_options = settings, options
 
-    def for_answer(self, earlier: int = 0) -> AnswerSettings:
-        """What the next answer is made with.
+    def for_answer(self, earlier: int = 0) -> GenerationRequest:
+        """What the next answer is made with, without its prompt.
 
         ``earlier``: how many answers to the same message were made before. Each has a seed of its own.
         """
-        from ..chats.session import AnswerSettings
+        from ...jobs.resolve import request_of
 
         settings, spec, seed = self.settings, self.spec, self.settings.seed.value
-        return AnswerSettings(
-            steps=settings.steps,
-            seed=fresh_seed() if seed is None else (seed + earlier) % _SEEDS,
-            max_tokens=settings.token_limit,
-            stop=settings.stop.value,
-            grammar=spec,
+        return replace(
+            request_of(settings, "", spec, fresh_seed() if seed is None else (seed + earlier) % _SEEDS),
             complete_sentence=spec is not None and self._grammar_options.grammar_complete,
             jump=not self._options.grammar.no_jump,
             lookup=self._options.lookup,

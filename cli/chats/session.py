@@ -7,7 +7,7 @@ A `ChatStore` holds the conversations of a user. A `Conversation` stands at a me
     conversation = Conversation.new(store, report=note)
     session = ChatSession(model, conversation, report=note)
     conversation.add_user("Hello")
-    for event in session.answer(AnswerSettings(steps=settings.steps, seed=1)):
+    for event in session.answer(GenerationRequest("", settings.steps, seed=1)):
         ...
 
 To branch, `Conversation.goto` an earlier message and add another one after it. Nothing here prints.
@@ -16,7 +16,7 @@ To branch, `Conversation.goto` an earlier message and add another one after it. 
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 from time import monotonic
@@ -38,40 +38,9 @@ from .records import AnswerRecipe, ChatError, ReplayError, StoredAnswer, StoredM
 
 if TYPE_CHECKING:
     from ...engine.model import Model
+    from ...engine.request import GenerationRequest
     from ...engine.templates import ChatTemplate
-    from ...grammars.constraint import Constraint
-    from ...grammars.spec import GrammarSpec
     from ...logprobs.events import Done, Event, Token
-    from ...samplers.chain import StepSpec
-
-
-@dataclass(frozen=True)
-class AnswerSettings:
-    """What an answer is made with. The fields mean what the arguments of `generate` mean.
-
-    Attributes:
-        steps: the chain, as `Settings.steps` has it.
-        seed: the seed.
-        max_tokens: None: until the model ends its answer or the context is full.
-        stop: the stop texts.
-        grammar: None: without one.
-        complete_sentence: complete what ``max_tokens`` would cut off.
-        jump: read forced tokens in one batch.
-        lookup: guess up to so many tokens.
-        top_logprobs: how many logprobs the events have; None: none.
-        trace: how many candidates the events' traces have; None: they have none.
-    """
-
-    steps: Sequence[StepSpec]
-    seed: int
-    max_tokens: int | None = None
-    stop: Sequence[str] = ()
-    grammar: GrammarSpec | None = None
-    complete_sentence: bool = False
-    jump: bool = True
-    lookup: int = 0
-    top_logprobs: int | None = None
-    trace: int | None = None
 
 
 _NOTHING_TO_ANSWER = "there is no message of yours to answer"
@@ -119,7 +88,7 @@ class ChatSession:
 
     def answer(
         self,
-        settings: AnswerSettings,
+        request: GenerationRequest,
         *,
         is_interrupted: Callable[[], bool] | None = None,
         progress: Callable[[int, int], None] | None = None,
@@ -130,7 +99,7 @@ class ChatSession:
         conversation stands at it. If no token was made, nothing is stored. Close what is not taken to its end.
 
         Args:
-            settings: what it is made with.
+            request: what it is made with; its prompt is made here.
             is_interrupted: once it returns True, the answer ends, and what is there is kept.
             progress: called while the prompt is read.
 
@@ -139,22 +108,22 @@ class ChatSession:
         head = self.conversation.head
         if head is None or head.role != "user":
             raise ChatError(_NOTHING_TO_ANSWER)
-        return self._generate(head, "", settings, is_interrupted, progress)
+        return self._generate(head, "", request, is_interrupted, progress)
 
     def regenerate(
         self,
-        settings: AnswerSettings,
+        request: GenerationRequest,
         *,
         is_interrupted: Callable[[], bool] | None = None,
         progress: Callable[[int, int], None] | None = None,
     ) -> Generator[Event, None, None]:
         """Answer the last message of the user again; the answers stand side by side. For the rest see `answer`."""
-        return self._generate(self._last_user(), "", settings, is_interrupted, progress)
+        return self._generate(self._last_user(), "", request, is_interrupted, progress)
 
     def continue_from(
         self,
         text: str,
-        settings: AnswerSettings,
+        request: GenerationRequest,
         *,
         is_interrupted: Callable[[], bool] | None = None,
         progress: Callable[[int, int], None] | None = None,
@@ -166,11 +135,11 @@ class ChatSession:
 
         Args:
             text: the beginning of the answer.
-            settings: what the rest is made with.
+            request: what the rest is made with; its prompt is made here.
             is_interrupted: see `answer`.
             progress: see `answer`.
         """
-        return self._generate(self._last_user(), text, settings, is_interrupted, progress)
+        return self._generate(self._last_user(), text, request, is_interrupted, progress)
 
     def splitter(self, beginning: str = "") -> ReasoningSplitter:
         """Return what divides the next answer into reasoning and the rest; feed it `visible_text` of each token.
@@ -233,7 +202,8 @@ class ChatSession:
 
         Raises ``ReplayError`` when the model is another one, or as soon as a token is.
         """
-        from ...engine.generation import generate
+        from ...engine.generation import generate_request
+        from ...engine.request import GenerationRequest
         from ...grammars.spec import GrammarSpec
         from ...samplers.building import build
 
@@ -247,21 +217,20 @@ class ChatSession:
         length = len(answer.token_ids) if count is None else min(count, len(answer.token_ids))
         # What completes a sentence comes after the length that was set.
         is_completed = recipe.max_tokens is not None and length > recipe.max_tokens
-        events = generate(
-            model,
+        request = GenerationRequest(
             answer.prompt_ids,
             build(recipe.chain, seed=recipe.seed, vocab=model.vocabulary),
-            constraint_of(model, spec, answer.beginning),
+            spec,
             stop=recipe.stop,
             max_tokens=recipe.max_tokens if is_completed else length,
             complete_sentence=is_completed,
             jump=recipe.options.get("jump", True),
             lookup=recipe.options.get("lookup", 0),
             trace=trace,
+            beginning=answer.beginning,
             exact_reuse=True,
-            progress=progress,
-            is_interrupted=is_interrupted,
         )
+        events = generate_request(model, request, progress=progress, is_interrupted=is_interrupted)
         return _same_tokens(events, model, answer)
 
     @property
@@ -278,7 +247,7 @@ class ChatSession:
         self,
         parent: StoredMessage,
         beginning: str,
-        settings: AnswerSettings,
+        request: GenerationRequest,
         is_interrupted: Callable[[], bool] | None,
         progress: Callable[[int, int], None] | None,
     ) -> Generator[Event, None, None]:
@@ -287,35 +256,19 @@ class ChatSession:
         Args:
             parent: the message.
             beginning: the text that the model goes on from.
-            settings: what the answer is made with.
+            request: what the answer is made with.
             is_interrupted: once it returns True, the answer ends.
             progress: called while the prompt is read.
         """
-        from ...engine.generation import generate
-        from ...samplers.building import build
+        from ...engine.generation import build_chain, generate_request
 
         model = self.model
-        fitted = self._fit(parent, beginning, settings.max_tokens)
+        fitted = self._fit(parent, beginning, request.max_tokens)
         prompt_ids = self._prompts.tokens(fitted.messages, beginning)
-        chain = build(list(settings.steps), seed=settings.seed, vocab=model.vocabulary)
-        constraint = constraint_of(model, settings.grammar, beginning)
-        recipe = _recipe_of(settings, chain.config, self._model_record, fitted.dropped)
-        events = generate(
-            model,
-            prompt_ids,
-            chain,
-            constraint,
-            stop=list(settings.stop),
-            max_tokens=settings.max_tokens,
-            top_logprobs=settings.top_logprobs,
-            complete_sentence=settings.complete_sentence,
-            jump=settings.jump,
-            lookup=settings.lookup,
-            trace=settings.trace,
-            exact_reuse=True,
-            progress=progress,
-            is_interrupted=is_interrupted,
-        )
+        chain = build_chain(model, request)
+        recipe = _recipe_of(request, chain.config, self._model_record, fitted.dropped)
+        request = replace(request, prompt=prompt_ids, chain=chain, beginning=beginning, exact_reuse=True)
+        events = generate_request(model, request, progress=progress, is_interrupted=is_interrupted)
         begin = partial(self.conversation.begin_answer, parent, recipe, prompt_ids, beginning)
         return self._recorded(events, begin, beginning)
 
@@ -383,51 +336,34 @@ def visible_text(token: Token, template: ChatTemplate) -> str:
     return piece if any(piece in tag for tag in (tags.start, tags.end, *tags.answer_marks)) else token.text
 
 
-def constraint_of(model: Model, spec: GrammarSpec | None, beginning: str) -> Constraint | None:
-    """The constraint of an answer, which has a beginning already; None without a grammar.
-
-    Raises ``GrammarError``; ``ChatError`` for a beginning that the grammar does not allow.
-    """
-    if spec is None:
-        return None
-    from ...engine.generation import start_constraint
-    from ...grammars.errors import GrammarError
-
-    constraint = start_constraint(spec, model)
-    try:
-        for token in model.vocabulary.tokenize(beginning.encode()) if beginning else ():
-            constraint.accept(token)
-    except GrammarError as error:
-        raise ChatError(f"the answer's beginning does not match the grammar: {error}") from None
-    return constraint
-
-
 def _recipe_of(
-    settings: AnswerSettings, chain: Sequence[object], model: dict[str, Any], dropped: int
+    request: GenerationRequest, chain: Sequence[object], model: dict[str, Any], dropped: int
 ) -> AnswerRecipe:
     """Return what is stored of an answer to make it again.
 
     Args:
-        settings: what the answer is made with.
+        request: what the answer is made with.
         chain: the steps with their parameters, as a preset writes them.
         model: the `_model_record` of the model.
         dropped: how many messages after the system message are left out of the prompt.
     """
     from ...engine.generation import versions
+    from ...grammars.spec import GrammarSpec
 
+    grammar = request.constraint
     return AnswerRecipe(
         model=model,
         chain=list(chain),
-        seed=settings.seed,
-        grammar=None if settings.grammar is None else asdict(settings.grammar),
-        stop=list(settings.stop),
-        max_tokens=settings.max_tokens,
+        seed=request.seed,
+        grammar=asdict(grammar) if isinstance(grammar, GrammarSpec) else None,
+        stop=list(request.stop),
+        max_tokens=request.max_tokens,
         versions=versions(),
         dropped=dropped,
         options={
-            "complete_sentence": settings.complete_sentence,
-            "jump": settings.jump,
-            "lookup": settings.lookup,
+            "complete_sentence": request.complete_sentence,
+            "jump": request.jump,
+            "lookup": request.lookup,
         },
     )
 

@@ -19,9 +19,9 @@ import typer
 
 from ...common.errors import LogitsmithError
 from ...common.machine import machine, shorten_home
+from ...jobs.sources import check_grammar, grammar_folders, open_preset
 from ..command_options import takes_options
 from ..flags import Options, flag, options_class
-from ..jobs.sources import check_grammar, grammar_folders, open_preset
 from ..messages import FAILED
 from ..render.run import terminal_safe
 from ..startup import start_collector
@@ -161,7 +161,7 @@ _BUILT_IN = "built-in"
 
 def _preset_row(examination: _Examination, entry: PresetEntry) -> dict[str, Any]:
     def check() -> None:
-        preset = open_preset(str(entry.path), is_quiet=True)
+        preset = open_preset(str(entry.path))
         preset.samplers()
         if preset.grammar is not None:
             check_grammar(preset)
@@ -175,7 +175,7 @@ def _default_preset(examination: _Examination, config: UserConfig) -> str:
     name = config.preset or "default"
     if config.preset is not None:
         advice = "name another one as preset: in config.yaml"
-        examination.attempt(advice, lambda: open_preset(name, is_quiet=True))
+        examination.attempt(advice, lambda: open_preset(name))
     return name
 
 

@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
 import typer
 
 from ...common.errors import UsageError
+from ...jobs.sources import open_preset, preset_of_model
 from ..command_options import GivenFlags, takes_options
 from ..flags import Completes, Options, at_least, flag, options_class
 from ..inputs.model import EarlyModel, load_early, load_model, show_llama_cpp_messages
 from ..inputs.prompt import prepare_prompt, read_prompt
 from ..inputs.settings import ChatTemplateFlags, grammar_spec, preset_name, resolve_run_settings, seed_of
 from ..interrupt import Interrupt, interruptible
-from ..jobs.sources import NamedChain, named_chain
+from ..messages import note
 from ..options.model import LogOptions, ModelOptions
 from ..options.prompt import ChatOptions, EscapeOptions, FrameOptions, PromptOptions
 from ..options.sampling import ConstraintOptions, FullSamplingOptions
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from ...engine.model import Model
     from ...grammars.spec import GrammarSpec
     from ...presets.settings import Settings
+    from ...samplers.chain import StepSpec
 
 
 class NextFormat(StrEnum):
@@ -104,6 +106,38 @@ def _next(options: NextOptions, early: EarlyModel | None) -> None:
 
 
 @dataclass(frozen=True)
+class NamedChain:
+    """A chain, under the name or the text that the user gave."""
+
+    name: str
+    steps: tuple[StepSpec, ...]
+
+
+def named_chain(text: str, metadata: Mapping[str, str] | None) -> NamedChain:
+    """Return the chain of a preset, else the one that is written there. A preset's name goes first.
+
+    ``metadata``: the GGUF's, needed for the preset ``model`` only. Raises ``PresetError``, or
+    ``UsageError`` for a text that is neither.
+    """
+    from ...presets.errors import PresetError
+    from ...presets.search import list_presets, names_file
+    from ...presets.settings import resolve_settings
+
+    if text == "model":
+        preset = preset_of_model(metadata or {}, note)
+        if preset is None:
+            raise UsageError("--against: this model names no sampling settings (general.sampling.*)")
+        return NamedChain(text, resolve_settings(preset).steps)
+    if names_file(text) or text in {entry.name for entry in list_presets()}:
+        return NamedChain(text, resolve_settings(open_preset(text, note)).steps)
+    try:
+        return NamedChain(text, resolve_settings(None, chain=text).steps)
+    except PresetError as error:
+        message = str(error).removeprefix("--chain: ")
+        raise UsageError(f"--against {text!r}: no preset, and no chain: {message}") from None
+
+
+@dataclass(frozen=True)
 class _Setup:
     """The command line and what follows from it.
 
@@ -134,8 +168,8 @@ def _show(setup: _Setup, model: Model, raw_prompt: str, interrupt: Interrupt) ->
         raw_prompt: the prompt without a chat template.
         interrupt: tells whether Ctrl-C was pressed.
     """
-    from ...engine.generation import start_constraint
-    from ...engine.next_token import trace_next
+    from ...engine.next_token import trace_request
+    from ...jobs.resolve import request_of
     from ...samplers.building import build
     from ..render.progress import reading
     from ..render.trace import NamedNextToken, show_table, write_json
@@ -143,20 +177,17 @@ def _show(setup: _Setup, model: Model, raw_prompt: str, interrupt: Interrupt) ->
     options, settings, vocabulary = setup.options, setup.settings, model.vocabulary
     if options.top > vocabulary.size:
         raise UsageError(f"--top: {options.top:,} is more than the {vocabulary.size:,} tokens of the vocabulary")
-    constraint = None if setup.spec is None else start_constraint(setup.spec, model)
     seed = seed_of(settings)
     chain = build(settings.steps, seed=seed, vocab=vocabulary)
     against = [build(named.steps, seed=seed, vocab=vocabulary) for named in setup.against]
     prompt = prepare_prompt(model, raw_prompt, settings, options.frame, setup.template, options.is_chat)
+    request = request_of(settings, prompt.tokens, setup.spec, seed)
     with reading() as progress, interrupt.ending_soon():
-        result = trace_next(
+        result = trace_request(
             model,
-            prompt.tokens,
-            chain,
-            constraint,
+            replace(request, chain=chain, jump=not options.grammar.no_jump),
             top=options.top,
             against=against,
-            jump=not options.grammar.no_jump,
             progress=progress,
             is_interrupted=lambda: interrupt.requested,
         )

@@ -10,10 +10,10 @@ import typer
 
 from ...common.errors import UsageError
 from ...common.files import is_stdin, write_whole_file
+from ...jobs.sources import check_grammar, import_file, list_sections, open_preset, preset_text
 from ..command_line import GenCommand, GenGroup
 from ..command_options import takes_options
 from ..flags import REQUIRED, Completes, Options, argument, flag, options_class
-from ..jobs.sources import check_grammar, import_file, list_sections, open_preset, preset_text, report
 from ..messages import BAD_USAGE, fail, note, report_failures
 
 
@@ -124,14 +124,14 @@ def show(options: PresetNameOptions) -> None:
     """
     from ..render.run import terminal_safe
 
-    sys.stdout.write(terminal_safe(preset_text(options.name), sys.stdout))
+    sys.stdout.write(terminal_safe(preset_text(options.name, note), sys.stdout))
 
 
 @app.command(cls=GenCommand)
 @takes_options(PresetNameOptions)
 def check(options: PresetNameOptions) -> None:
     """Say whether a preset file is right; if not, what is wrong and where."""
-    preset = open_preset(options.name)
+    preset = open_preset(options.name, note)
     steps = [sampler.about.name for sampler in preset.samplers()]
     if preset.grammar is not None:
         check_grammar(preset)
@@ -172,8 +172,9 @@ def import_(options: PresetImportOptions) -> None:
     except AmbiguousFormatError as error:
         raise PresetError(f"{error} with --from FORMAT") from None
     if imported.other_format is not None:
-        report([f"the content looks like {imported.other_format}; it is read as {imported.format}"])
-    report(imported.reported)
+        note(f"the content looks like {imported.other_format}; it is read as {imported.format}")
+    for sentence in imported.reported:
+        note(sentence)
     if options.save is None:
         sys.stdout.write(terminal_safe(imported.yaml_text(), sys.stdout))
     else:
@@ -191,8 +192,9 @@ def export(options: PresetExportOptions) -> None:
     from ...presets.foreign.formats import export_preset
     from ..render.run import terminal_safe
 
-    exported = export_preset(open_preset(options.name), options.to)
-    report(exported.reported)
+    exported = export_preset(open_preset(options.name, note), options.to)
+    for sentence in exported.reported:
+        note(sentence)
     sys.stdout.write(terminal_safe(exported.text.rstrip("\n") + "\n", sys.stdout))
 
 

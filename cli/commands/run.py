@@ -9,7 +9,7 @@ import os
 import shlex
 import sys
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import typer
@@ -174,8 +174,8 @@ def _generate(
         template: the flags of the chat template.
         interrupt: tells whether Ctrl-C was pressed.
     """
-    from ...engine.generation import generate, start_constraint
-    from ...samplers.building import build
+    from ...engine.generation import generate_request
+    from ...jobs.resolve import request_of
     from ..inputs.prompt import prepare_prompt
     from ..inputs.settings import logprob_request, seed_of
     from ..render.progress import reading, without_bar_at_end
@@ -184,33 +184,25 @@ def _generate(
     logprobs = logprob_request(options.output, model.vocabulary)
     if options.context.keep is not None and not options.context.context_shift:
         note("--keep has no effect without --context-shift")
-    constraint = None if spec is None else start_constraint(spec, model)
-    chain = build(settings.steps, seed=seed_of(settings), vocab=model.vocabulary)
     prompt = prepare_prompt(model, typed.text, settings, options.frame, template, options.is_chat)
+    request = request_of(settings, prompt.tokens, spec, seed_of(settings))
+    request = replace(
+        request,
+        logprobs=logprobs,
+        echo=options.output.echo and logprobs.top_count is not None,
+        jump=not options.grammar.no_jump,
+        lookup=options.lookup,
+        keep_on_shift=options.keep_on_shift,
+        trace=options.output.trace,
+        complete_sentence=request.complete_sentence or (spec is not None and options.grammar.grammar_complete),
+    )
     with reading() as progress, interrupt.ending_soon():
-        events: Iterator[Event] = generate(
-            model,
-            prompt.tokens,
-            chain,
-            constraint,
-            stop=settings.stop.value,
-            max_tokens=settings.token_limit,
-            top_logprobs=logprobs.top_count,
-            logprobs_from=logprobs.source,
-            logprob_of=logprobs.token_ids,
-            echo=options.output.echo and logprobs.top_count is not None,
-            jump=not options.grammar.no_jump,
-            lookup=options.lookup,
-            keep_on_shift=options.keep_on_shift,
-            trace=options.output.trace,
-            complete_sentence=constraint is not None
-            and (options.grammar.grammar_complete or settings.has_default_length),
-            progress=progress,
-            is_interrupted=lambda: interrupt.requested,
+        events: Iterator[Event] = generate_request(
+            model, request, progress=progress, is_interrupted=lambda: interrupt.requested
         )
-        command = replay_command(chain.seed if settings.seed.value is None else None, typed.piped)
+        command = replay_command(request.seed if settings.seed.value is None else None, typed.piped)
         done = _render(without_bar_at_end(events, progress), options.output, prompt, command)
-    _report(done, setup, prompt.shown, chain.seed, model, interrupt)
+    _report(done, setup, prompt.shown, request.seed, model, interrupt)
 
 
 _MODEL_VARIABLE = "GEN_MODEL"

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable, Iterable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
 
 from ...common.errors import UsageError
+from ...common.files import input_name, is_stdin, open_input
 from ...common.text import count_noun
+from ...jobs.lines import BackgroundItems, number_lines
+from ...jobs.scoring import LineScore, scored_choices, scored_lines, scored_text, stride_problem
 from ..command_options import takes_options
-from ..inputs.model import load_model, show_llama_cpp_messages
+from ..inputs.model import find_model, load_model, show_llama_cpp_messages
 from ..inputs.prompt import read_prompt
 from ..interrupt import Interrupt, interruptible
-from ..jobs.scoring import score_lines, scored_choices, scored_text, stride_problem
-from ..messages import note
+from ..messages import FAILED, flag_sentence, note, say
 from ..options.score import ScoreFormat, ScoreOptions
 
 if TYPE_CHECKING:
@@ -32,10 +36,8 @@ def score(options: ScoreOptions) -> None:
     if options.lines is None and not text and not options.choices:
         raise UsageError("there is nothing to score: the text is empty")
     if options.cluster.on is not None:
-        from ..jobs.workers import score_on_cluster
-
         with interruptible() as interrupt:
-            score_on_cluster(options, interrupt)
+            _score_on_cluster(options, interrupt)
             if interrupt.requested:
                 raise typer.Exit(interrupt.exit_code)
         return
@@ -44,7 +46,7 @@ def score(options: ScoreOptions) -> None:
         if problem is not None:
             raise UsageError(problem)
         if options.lines is not None:
-            score_lines(model, options.lines, options.stride, interrupt, is_strict=options.strict)
+            _score_lines(model, options.lines, options, interrupt)
         elif options.choices:
             _show_choices(text, scored_choices(model, text, options.choices, is_strict=options.strict), options)
         else:
@@ -52,6 +54,77 @@ def score(options: ScoreOptions) -> None:
         if interrupt.requested:
             sys.stdout.flush()
             raise typer.Exit(interrupt.exit_code)
+
+
+def _score_lines(model: Model, path: Path, options: ScoreOptions, interrupt: Interrupt) -> None:
+    """Print the scores of a file of lines; one without a score gets a record with its error."""
+    with open_input(path) as file:
+        lines = number_lines(file)
+        scores = scored_lines(model, lines, options.stride, is_strict=options.strict, sentence=flag_sentence)
+        _print_scores(scores, path, is_over=lambda: interrupt.requested)
+
+
+def _score_on_cluster(options: ScoreOptions, interrupt: Interrupt) -> None:
+    """Print the scores of a file of lines, computed by workers. Raises ``ClusterError``, ``ModelError``."""
+    from ...jobs.workers import (
+        LINES_AT_ONCE,
+        ScoreServiceSpec,
+        model_for_workers,
+        scores_on_cluster,
+        wait_for_model,
+    )
+    from ..inputs.cluster import cluster_workers
+    from ..render.batch_progress import announcing_stop, report_workers
+
+    path = options.lines
+    if path is None:
+        raise UsageError("--on goes with --jsonl")
+
+    spec = model_for_workers(find_model(options.model, interrupt), options.cluster.worker_cpus)
+    service = ScoreServiceSpec(spec, options.stride, options.strict, flag_sentence)
+    with cluster_workers(options.cluster, spec, service, 1, LINES_AT_ONCE) as run, open_input(path) as file:
+        wait_for_model(run, interrupt.raise_if_requested)
+        lines = number_lines(file)
+        scores = scores_on_cluster(
+            run, lines if path.is_file() else BackgroundItems(lines), announcing_stop(interrupt)
+        )
+        try:
+            _print_scores(scores, path, is_over=lambda: False)
+        finally:
+            workers = run.workers
+    report_workers(workers)
+
+
+def _print_scores(scores: Iterable[LineScore], path: Path, is_over: Callable[[], bool]) -> None:
+    """Print scores as they come, and what is wrong with lines that have none.
+
+    Args:
+        scores: the scores.
+        path: the file of the lines.
+        is_over: called after each; once it returns True, no other is waited for.
+    """
+    from ..render.progress import counting
+
+    failures = 0
+    with counting("Scoring", _count_lines(path)) as step:
+        for score in scores:
+            print(score.output, flush=True)
+            if score.problem is not None:
+                failures += 1
+                say(f"gen: {input_name(path)}: line {score.number}: {score.problem}")
+            step()
+            if is_over():
+                return
+    if failures:
+        raise typer.Exit(FAILED)
+
+
+def _count_lines(path: Path) -> int | None:
+    """Return how many lines are not empty; None if they can be read only once."""
+    if is_stdin(path) or not path.is_file():
+        return None
+    with open_input(path) as file:
+        return sum(1 for _ in number_lines(file))
 
 
 def _show_text(model: Model, text: str, options: ScoreOptions, interrupt: Interrupt) -> None:

@@ -109,7 +109,7 @@ def _presets_and_model() -> Iterable[Candidate]:
 
 def _grammars() -> Iterable[Candidate]:
     from ...grammars.search import list_grammars
-    from ..jobs.sources import grammar_folders
+    from ...jobs.sources import grammar_folders
 
     try:
         return [Candidate(entry.name, entry.description) for entry in list_grammars(grammar_folders())]

@@ -9,12 +9,12 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...common.errors import LogitsmithError, UsageError
 from ...common.text import nearest_name
+from ...models.names import ModelSpec
 from ..interrupt import Interrupt
 from ..messages import flag_sentence, give_up, note
 from ..options.model import LogOptions, ModelOptions, RopeScaling
@@ -53,6 +53,7 @@ def load_model(
 
     Raises ``ModelError``, and ``KeyboardInterrupt`` after Ctrl-C.
     """
+    from ...engine.model import Model
     from ...models.errors import AbortedError, ModelError
     from ...models.listing import model_name
     from ..render.progress import loading
@@ -65,7 +66,10 @@ def load_model(
 
     with loading(model_name(spec.path), is_soon_done=early is not None) as show:
         try:
-            model = spec.load(report_and_go_on, early)
+            if early is None or early.spec != spec:
+                model = Model.load(spec.path, **spec.arguments, progress=report_and_go_on)
+            else:
+                model = Model.from_plan(early.load.plan, report_and_go_on, early.load)
         except ModelError as error:
             interrupt.raise_if_requested()
             raise with_origin(error, spec.origin) from None
@@ -155,39 +159,6 @@ def _use_numa(options: ModelOptions) -> None:
 
     if options.numa is not None and not use_numa(options.numa.value):
         note("--numa has no effect: this machine has one NUMA node")
-
-
-@dataclass(frozen=True)
-class ModelSpec:
-    """A model's file and how it is loaded, in this process or another: it can be pickled.
-
-    Attributes: ``path``; ``origin``: what named it, see `locate`; ``arguments``: those of `Model.load`.
-    """
-
-    path: Path
-    origin: str
-    arguments: Mapping[str, Any]
-
-    @property
-    def files(self) -> list[Path]:
-        """All files that are loaded: those of the model, which may be split, and its adapters."""
-        from ...models.names import part_paths
-
-        return [*part_paths(self.path), *(Path(file) for file, _ in self.arguments["lora"])]
-
-    def relocated(self, find: Callable[[Path], Path]) -> ModelSpec:
-        """The same model where its files lie elsewhere; ``find``: returns where each is."""
-        paths = {path: find(path) for path in self.files}
-        lora = [(str(paths[Path(file)]), scale) for file, scale in self.arguments["lora"]]
-        return replace(self, path=paths[self.path], arguments={**self.arguments, "lora": lora})
-
-    def load(self, progress: Callable[[float], bool] | None = None, early: EarlyModel | None = None) -> Model:
-        """Load the model, see `Model.load`, or take it from ``early`` if it is this one. Raises ``ModelError``."""
-        from ...engine.model import Model
-
-        if early is None or early.spec != self:
-            return Model.load(self.path, **self.arguments, progress=progress)
-        return Model.from_plan(early.load.plan, progress, early.load)
 
 
 _FEW_TOKENS = 16

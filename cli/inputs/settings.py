@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any
 from ...common.errors import LogitsmithError, UsageError
 from ...common.strict_json import json_problem, parse_strict_json
 from ...common.text import is_utf8
+from ...jobs.sources import chat_template_source, grammar_folders, open_preset, preset_of_model, report_schema
 from ..command_options import GivenFlags, given_flags
 from ..flags import Options, walk_flags
-from ..jobs.sources import chat_template_source, grammar_folders, open_preset, preset_of_model, report_schema
 from ..messages import note
 from ..options.output import FORMATS, OutputOptions
 from ..options.prompt import UNTIL_CONTEXT_IS_FULL, TemplateOptions
@@ -73,7 +73,7 @@ def _preset_of(given: str | None, metadata: Mapping[str, str] | None) -> Preset:
     name = preset_name(given)
     if name != "model":
         return open_chosen_preset(name, given)
-    preset = preset_of_model(metadata or {})
+    preset = preset_of_model(metadata or {}, note)
     if preset is None:
         note("this model names no sampling settings (general.sampling.*); the preset default is used")
         preset = load_preset("default")
@@ -96,7 +96,7 @@ def open_chosen_preset(name: str, given: str | None) -> Preset:
     from ...presets.user_config import config_file, user_config
 
     try:
-        return open_preset(name)
+        return open_preset(name, note)
     except PresetError as error:
         if given or user_config().preset is None:
             raise
@@ -212,7 +212,7 @@ def grammar_spec(options: ConstraintOptions, settings: Settings) -> GrammarSpec 
         if isinstance(settings.grammar.value, str):
             _refuse_file(settings.grammar.origin, settings.grammar.value)
         raise error.within(settings.grammar.origin) from None
-    report_schema(spec)
+    report_schema(spec, note)
     return spec
 
 

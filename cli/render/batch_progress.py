@@ -12,7 +12,9 @@ from time import monotonic
 from typing import TYPE_CHECKING
 
 from ...common.text import count_noun
-from ..messages import say, visible_bar
+from ...jobs.batch import BatchCounts
+from ..interrupt import Interrupt
+from ..messages import note, say, visible_bar
 from .progress import make_bar
 
 if TYPE_CHECKING:
@@ -28,24 +30,13 @@ _BAR_INTERVAL_SECONDS = 0.2
 """Between two updates of the bar and of the lines below: as often as an eye follows."""
 
 
-class BatchProgress:
-    """What a batch has done so far.
-
-    ``total``: the number of lines, None if it is not known. ``existing``: lines that had a result at the start;
-    ``existing_failures``: those of them whose result is a failure. ``answered``, ``failed``: results of this run.
-    ``tokens``: tokens made in this run. ``exactness``: what holds for its answers, in words.
-    """
+class BatchProgress(BatchCounts):
+    """What a batch has done so far, in words. ``total``: the number of lines, None if it is not known."""
 
     def __init__(self, total: int | None) -> None:
+        super().__init__()
         self.total = total
-        self.existing = self.existing_failures = self.answered = self.failed = self.tokens = 0
-        self.exactness: set[str] = set()
         self._started_at = monotonic()
-
-    @property
-    def finished(self) -> int:
-        """Lines with a result, of this run or an earlier one."""
-        return self.existing + self.answered + self.failed
 
     @property
     def seconds(self) -> float:
@@ -93,6 +84,20 @@ def _format_duration(seconds: float) -> str:
     if rounded_seconds < 3600:
         return f"{rounded_seconds // 60} min {rounded_seconds % 60} s"
     return f"{rounded_seconds // 3600} h {rounded_seconds % 3600 // 60} min"
+
+
+def announcing_stop(interrupt: Interrupt) -> Callable[[], bool]:
+    """Return what tells a batch to begin no further request; the first time that it does, it prints a note."""
+    is_announced = False
+
+    def should_stop() -> bool:
+        nonlocal is_announced
+        if interrupt.requested and not is_announced:
+            is_announced = True
+            note("what is begun is being finished; Ctrl-C again stops at once")
+        return interrupt.requested
+
+    return should_stop
 
 
 _BAR_WIDTH = 6

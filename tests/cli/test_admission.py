@@ -3,9 +3,9 @@
 from dataclasses import replace
 
 import pytest
-from logitsmith.cli.jobs.resolve import ModelDescription
-from logitsmith.cli.jobs.workers import Admission
 from logitsmith.engine import versions
+from logitsmith.jobs.resolve import ModelDescription
+from logitsmith.jobs.workers import Admission
 
 MODEL = ModelDescription("m", {"fingerprint": "a", "n_ctx": 256}, {})
 FIRST = {"versions": versions(), "model": MODEL, "kernels": "k", "worker": {"cpu": "EPYC"}}

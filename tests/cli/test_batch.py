@@ -12,7 +12,7 @@ import sys
 import time
 
 import pytest
-from logitsmith.cli.jobs.lines import BackgroundItems, InputLine
+from logitsmith.jobs.lines import BackgroundItems, InputLine
 
 pytestmark = pytest.mark.usefixtures("with_pruned_model")
 

@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from logitsmith.cli.jobs.journal import (
+from logitsmith.jobs.journal import (
     JournalError,
     keep_settings,
     read_settings,

@@ -12,14 +12,14 @@ import gguf
 import numpy as np
 import pytest
 from logitsmith.cli.inputs.model import ModelSpec
-from logitsmith.cli.jobs.scoring import scored_line
-from logitsmith.cli.jobs.workers import model_for_workers
 from logitsmith.cli.options.model import ClusterOptions
 from logitsmith.cli.render import batch_progress as batch_display
 from logitsmith.cli.render import batch_progress as cluster_display
 from logitsmith.cli.render.batch_progress import BatchProgress, ProgressDisplay, worker_lines
 from logitsmith.cluster.worker import WorkerStatus
 from logitsmith.engine import Model
+from logitsmith.jobs.scoring import scored_line
+from logitsmith.jobs.workers import model_for_workers
 
 from ..cluster.conftest import ray  # noqa: F401 - a fixture
 

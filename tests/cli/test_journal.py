@@ -1,7 +1,7 @@
 """Lines of a batch's journal that no batch wrote."""
 
 import pytest
-from logitsmith.cli.jobs.journal import JournalError, ResultJournal
+from logitsmith.jobs.journal import JournalError, ResultJournal
 
 OURS = '{"id": "o", "request_id": "178036a8a003f4879a67c8d7", "text": "x", "error": null}\n'
 GOOD = '{"id": "a", "text": "x", "error": null}\n'

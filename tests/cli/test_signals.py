@@ -9,8 +9,8 @@ import time
 import pytest
 from logitsmith.cli import interrupt, main
 from logitsmith.cli.interrupt import interruptible
-from logitsmith.cli.jobs import scoring as score_lines
 from logitsmith.engine import AbortedError
+from logitsmith.jobs import scoring as score_lines
 
 pytestmark = pytest.mark.usefixtures("with_pruned_model")
 
@@ -242,7 +242,7 @@ def test_a_line_that_the_second_ctrl_c_aborts_is_not_reported_as_wrong(tmp_path,
     lines = tmp_path / "lines.jsonl"
     lines.write_text('{"text": "a"}\n')
     with pytest.raises(AbortedError):
-        score_lines.score_lines(None, lines, None, None)
+        list(score_lines.scored_lines(None, [(1, lines.read_bytes())], None))
     assert capsys.readouterr().err == ""
 
 

@@ -6,9 +6,9 @@ from contextlib import suppress
 import pytest
 from logitsmith.cli.chats.conversation import Conversation
 from logitsmith.cli.chats.records import StoreError
-from logitsmith.cli.chats.session import AnswerSettings, ChatSession
+from logitsmith.cli.chats.session import ChatSession
 from logitsmith.cli.chats.store import ChatStore
-from logitsmith.engine import Model, Token
+from logitsmith.engine import GenerationRequest, Model, Token
 from logitsmith.samplers import StepSpec, parse_chain
 
 from ...engine.small_models import write_model
@@ -69,7 +69,8 @@ def session(model, conversation, notes):
 
 def settings(seed=1, chain="temp0.8", **options):
     options.setdefault("max_tokens", 30)
-    return AnswerSettings([StepSpec(sampler) for sampler in parse_chain(chain)], seed, **options)
+    steps = [StepSpec(sampler) for sampler in parse_chain(chain)]
+    return GenerationRequest("", steps, seed=seed, **options)
 
 
 def ids(events):

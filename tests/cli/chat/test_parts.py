@@ -7,9 +7,9 @@ from logitsmith.cli.chats.conversation import Conversation, tree_lines
 from logitsmith.cli.chats.prompt import ReasoningSplitter, jsonl_of, markdown_of
 from logitsmith.cli.chats.records import pack_tokens, unpack_tokens
 from logitsmith.cli.chats.session import ChatSession, visible_text
-from logitsmith.cli.jobs.bodies import parse_request
 from logitsmith.engine import ReasoningTags, Token
 from logitsmith.engine.templates import JinjaChatTemplate
+from logitsmith.jobs.bodies import parse_request
 
 from .conftest import settings
 

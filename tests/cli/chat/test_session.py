@@ -8,7 +8,7 @@ from logitsmith.cli.chats.conversation import Conversation
 from logitsmith.cli.chats.records import ChatError, ReplayError
 from logitsmith.cli.chats.session import ChatSession, keep_prompt_cache, take_up_prompt_cache
 from logitsmith.engine import Done, Model, Start, Token, format_chat, generate, locate
-from logitsmith.grammars import resolve_grammar
+from logitsmith.grammars import GrammarError, resolve_grammar
 from logitsmith.samplers import build
 
 from ...engine.small_models import write_model
@@ -84,9 +84,9 @@ def test_the_answers_stand_side_by_side(session, conversation):
 
 RUNS = {
     "plain": {},
-    "a grammar": {"grammar": resolve_grammar('root ::= [a-z]+ "."')},
+    "a grammar": {"constraint": resolve_grammar('root ::= [a-z]+ "."')},
     "a sentence that is completed": {
-        "grammar": resolve_grammar('root ::= "abcdefgh" [a-z]* "hello."'),
+        "constraint": resolve_grammar('root ::= "abcdefgh" [a-z]* "hello."'),
         "max_tokens": 12,
         "complete_sentence": True,
     },
@@ -133,10 +133,10 @@ def test_an_answer_of_another_model_is_not_made_again(session, conversation, tmp
 def test_a_grammar_goes_on_from_the_beginning(session, conversation):
     conversation.add_user("Hello")
     grammar = resolve_grammar('root ::= "one" | "two" | "twenty"')
-    list(session.continue_from("tw", settings(grammar=grammar)))
+    list(session.continue_from("tw", settings(constraint=grammar)))
     assert conversation.head.content in ("two", "twenty")
-    with pytest.raises(ChatError, match="the answer's beginning does not match the grammar"):
-        session.continue_from("three", settings(grammar=grammar))
+    with pytest.raises(GrammarError, match="the answer's beginning does not match the grammar"):
+        list(session.continue_from("three", settings(constraint=grammar)))
 
 
 def test_ctrl_c_keeps_what_was_made(session, conversation):

@@ -8,12 +8,12 @@ from functools import cache
 from logitsmith.cli.command_options import process_escapes
 from logitsmith.cli.inputs.model import read_overrides
 from logitsmith.cli.inputs.settings import logprob_request
-from logitsmith.cli.jobs.lines import InvalidLineError, number_lines
-from logitsmith.cli.jobs.scoring import scored_line
 from logitsmith.cli.options.output import OutputOptions
 from logitsmith.common.errors import UsageError
 from logitsmith.engine import Model, ModelError
 from logitsmith.engine.native.options import check_overrides
+from logitsmith.jobs.lines import InvalidLineError, number_lines
+from logitsmith.jobs.scoring import scored_line
 
 from ...engine.big_model import write_sentencepiece_model
 from ..target import Target

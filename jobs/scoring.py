@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import typer
-
-from ...common.files import input_name, is_stdin, open_input
-from ..interrupt import Interrupt
-from ..messages import FAILED, flag_sentence, say
-from .lines import InvalidLineError, number_lines, parse_object
+from .errors import InvalidLineError
+from .lines import parse_object
 
 if TYPE_CHECKING:
-    from ...engine.model import Model
-    from ...logprobs.events import PromptToken
+    from ..engine.model import Model
+    from ..logprobs.events import PromptToken
 
 
 def scored_text(
@@ -34,7 +30,7 @@ def scored_text(
         progress: gets the scored and the total number of tokens.
         is_interrupted: says whether to stop before the next token.
     """
-    from ...engine.scoring import score
+    from ..engine.scoring import score
 
     ids = model.vocabulary.tokenize_prompt(text.encode())
     return score(model, ids, stride, progress=progress, is_interrupted=is_interrupted)
@@ -59,10 +55,10 @@ def scored_choices(
         progress: called with the number of tokens that were read, and of all.
         is_strict: raise ``ModelError`` for a prompt that does not fit with a choice.
     """
-    from ...common.text import count_noun
-    from ...engine.scoring import fit_prompt
-    from ...engine.vocabulary import tokenize_continuation
-    from ...logprobs.scores import choice_scores
+    from ..common.text import count_noun
+    from ..engine.scoring import fit_prompt
+    from ..engine.vocabulary import tokenize_continuation
+    from ..logprobs.scores import choice_scores
 
     notes = []
     cut: list[_CutChoice] = []
@@ -99,8 +95,8 @@ def _score_cut_choices(
     model: Model, choices: Sequence[_CutChoice], progress: Callable[[int, int], None] | None
 ) -> dict[str, list[PromptToken]]:
     """Return the scored tokens of each choice by its text. Choices that share a prompt are scored together."""
-    from ...engine.scoring import score_choices
-    from ...models.errors import ModelError
+    from ..engine.scoring import score_choices
+    from ..models.errors import ModelError
 
     groups: dict[tuple[int, ...], list[_CutChoice]] = {}
     for choice in choices:
@@ -137,47 +133,49 @@ def _shortened(choice: str) -> str:
     return repr(choice if len(choice) <= 40 else choice[:40] + "…")
 
 
-def score_lines(
-    model: Model, path: Path, stride: int | None, interrupt: Interrupt, *, is_strict: bool = False
-) -> None:
-    """Print the scores of a file of prompts and texts. A line without a score gets a record with its error.
+@dataclass(frozen=True)
+class LineScore:
+    """The outcome of a line.
+
+    Attributes:
+        number: the line's number, from 1.
+        output: the line with its scores, or with its error, as JSON.
+        problem: why the line has no score; None if it has one.
+    """
+
+    number: int
+    output: str
+    problem: str | None = None
+
+
+def scored_lines(
+    model: Model,
+    lines: Iterable[tuple[int, bytes]],
+    stride: int | None,
+    *,
+    is_strict: bool = False,
+    sentence: Callable[[Exception], str] = str,
+) -> Iterator[LineScore]:
+    """Yield the scores of numbered lines, each with a prompt and choices, or a text. Raises ``AbortedError``.
 
     Args:
         model: the model.
-        path: the file; ``-``: stdin.
+        lines: the lines, numbered from 1.
         stride: tokens from window to window, if a text exceeds the context; None: half of the context.
-        interrupt: Ctrl-C, after which no other line is scored.
         is_strict: True if a prompt that does not fit into the context with its choices is an error; otherwise its
             first tokens are left out.
+        sentence: what is wrong, in words for the record of a line.
     """
-    from ...models.errors import AbortedError, ModelError
-    from ..render.progress import counting
+    from ..models.errors import AbortedError, ModelError
 
-    failures = 0
-    with open_input(path) as file, counting("Scoring", count_lines(path)) as step:
-        for number, line in number_lines(file):
-            try:
-                print(scored_line(model, line, number, stride, None, is_strict), flush=True)
-            except AbortedError:  # by the second Ctrl-C
-                raise
-            except (ModelError, InvalidLineError) as error:
-                failures += 1
-                problem = flag_sentence(error)
-                print(failed_line(line, number, problem), flush=True)
-                say(f"gen: {input_name(path)}: line {number}: {problem}")
-            step()
-            if interrupt.requested:
-                return
-    if failures:
-        raise typer.Exit(FAILED)
-
-
-def count_lines(path: Path) -> int | None:
-    """The lines that are not empty; None if they can be read only once."""
-    if is_stdin(path) or not path.is_file():
-        return None
-    with open_input(path) as file:
-        return sum(1 for _ in number_lines(file))
+    for number, line in lines:
+        try:
+            yield LineScore(number, scored_line(model, line, number, stride, None, is_strict))
+        except AbortedError:
+            raise
+        except (ModelError, InvalidLineError) as error:
+            problem = sentence(error)
+            yield LineScore(number, failed_line(line, number, problem), problem)
 
 
 def scored_line(
@@ -196,9 +194,9 @@ def scored_line(
         number: its number in the file, from 1.
         stride: tokens from window to window, if a text exceeds the context; None: half of the context.
         progress: called with the number of tokens that were read since the last call, also where windows overlap.
-        is_strict: see `score_lines`.
+        is_strict: see `scored_lines`.
     """
-    from ...common.strict_json import encode_json
+    from ..common.strict_json import encode_json
 
     record = parse_object(line)
     scores = _score(model, record, stride, progress, is_strict) | {"line": number, "error": None}
@@ -218,7 +216,7 @@ def _score(
     progress: Callable[[int], None] | None,
     is_strict: bool,
 ) -> dict[str, Any]:
-    from ...logprobs.scores import text_score
+    from ..logprobs.scores import text_score
 
     if "choices" not in record:
         count = None if progress is None else _counter(progress)
@@ -273,8 +271,8 @@ def failed_line(line: bytes, number: int, message: str, code: str = "invalid_req
         message: why it has no score.
         code: the kind of the failure.
     """
-    from ...common.strict_json import encode_json
-    from ...logprobs.scores import failed_score
+    from ..common.strict_json import encode_json
+    from ..logprobs.scores import failed_score
 
     try:
         name = parse_object(line).get("id")

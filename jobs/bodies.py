@@ -9,17 +9,16 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
-from ...common.errors import problem_message, problem_sentence
-from ...common.text import nearest_name, shorten
-from ...presets.overrides import Override
-from ..messages import flag_sentence
-from .lines import InvalidLineError
+from ..common.errors import problem_message, problem_sentence
+from ..common.text import nearest_name, shorten
+from ..presets.overrides import Override
+from .errors import InvalidLineError
 
 Json = dict[str, Any]
 
 
 @dataclass(frozen=True)
-class BatchRequest:
+class AskedRequest:
     """One request, in whichever format it was written.
 
     ``line``: its line number, from 1. ``prompt``: text or token ids; None if there are ``messages``.
@@ -43,7 +42,7 @@ class BatchRequest:
     chat_template_kwargs: Json | None = None
 
 
-def parse_request(record: Json, line: int) -> BatchRequest:
+def parse_request(record: Json, line: int) -> AskedRequest:
     """Return the request of line number ``line``. Raises ``InvalidLineError``."""
     try:
         if "custom_id" in record or "body" in record or "url" in record:
@@ -63,15 +62,6 @@ def find_request_id(record: object) -> str | None:
         if _is_id(short_id):
             return str(short_id)
     return None
-
-
-_FIELDS_IN_ADVICE = {"chat_template=…": "chat_template", "json_schema_file=…": "json_schema_file"}
-"""Names of parameters in lines, for the advice of errors; the other parameters are flags of `gen batch`."""
-
-
-def line_sentence(error: Exception) -> str:
-    """Return an error's sentence for the record of a line: advice names fields of the line, otherwise flags."""
-    return flag_sentence(error, _FIELDS_IN_ADVICE)
 
 
 class StrictModel(BaseModel):
@@ -155,7 +145,7 @@ def _is_id(value: object) -> bool:
     return isinstance(value, (str, int)) and not isinstance(value, bool)
 
 
-def _parse_short(line: _ShortLine, number: int) -> BatchRequest:
+def _parse_short(line: _ShortLine, number: int) -> AskedRequest:
     overrides = [
         Override(name, name, getattr(line, name))
         for name in ("seed", "max_tokens", "stop", "grammar")
@@ -166,7 +156,7 @@ def _parse_short(line: _ShortLine, number: int) -> BatchRequest:
     if line.logprobs_from != "model" and line.logprobs is None:
         raise InvalidLineError("logprobs_from needs logprobs")
     sets = line.set_ if isinstance(line.set_, list) else [f"{k}={json.dumps(v)}" for k, v in line.set_.items()]
-    return BatchRequest(
+    return AskedRequest(
         id=f"line-{number}" if line.id is None else str(line.id),
         line=number,
         prompt=line.prompt,
@@ -321,13 +311,13 @@ class OpenAILine(StrictModel):
         return value
 
 
-def _parse_openai(line: OpenAILine, number: int) -> BatchRequest:
+def _parse_openai(line: OpenAILine, number: int) -> AskedRequest:
     try:
         body: CompletionBody | ChatBody
         if line.url == "/v1/completions":
             body = CompletionBody.model_validate(line.body)
             overrides = tuple(body.overrides())
-            return BatchRequest(line.custom_id, number, body.prompt, None, overrides, logprobs=body.logprobs)
+            return AskedRequest(line.custom_id, number, body.prompt, None, overrides, logprobs=body.logprobs)
         body = ChatBody.model_validate(line.body)
         overrides = tuple(body.overrides())
     except ValidationError as error:
@@ -341,7 +331,7 @@ def _parse_openai(line: OpenAILine, number: int) -> BatchRequest:
         raise InvalidLineError("body: max_tokens and max_completion_tokens are the same; give one")
     top = (body.top_logprobs or 0) if body.logprobs else None
     messages = [message.template_message() for message in body.messages]
-    return BatchRequest(
+    return AskedRequest(
         line.custom_id,
         number,
         None,

@@ -1,45 +1,40 @@
 """Presets, grammars, chat templates and chains by their names or files.
 
-What the import of another tool's file could not carry over is reported on stderr.
+``note`` is called with a sentence for each thing that an import could not carry over; None: nothing is reported.
 """
 
 from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ...common.errors import UsageError
-from ...common.files import input_name, is_stdin, read_input
-from ..messages import note
+from ..common.files import input_name, is_stdin, read_input
 
 if TYPE_CHECKING:
-    from ...grammars.spec import GrammarSpec
-    from ...presets.foreign.draft import Imported, MissingSectionError
-    from ...presets.preset import Preset
-    from ...samplers.chain import StepSpec
+    from ..grammars.spec import GrammarSpec
+    from ..presets.foreign.draft import Imported, MissingSectionError
+    from ..presets.preset import Preset
+
+    Note = Callable[[str], object]
 
 
-def open_preset(name: str, *, is_quiet: bool = False) -> Preset:
+def open_preset(name: str, note: Note | None = None) -> Preset:
     """Return the preset of a name or a file, which may be another tool's or a model.
 
-    Args:
-        name: what `--preset` takes, save ``model``.
-        is_quiet: nothing is reported.
-
+    ``name``: what `--preset` takes, except ``model``.
     Raises ``PresetError``, which names the command that helps, if the file alone does not say what is meant.
     """
-    from ...presets.preset import load_preset
-    from ...presets.search import names_file, split_section
+    from ..presets.preset import load_preset
+    from ..presets.search import names_file, split_section
 
     if not names_file(name):
         return load_preset(name)
-    from ...presets.errors import PresetError
-    from ...presets.foreign.formats import LoadedPreset, load_any_preset
+    from ..presets.errors import PresetError
+    from ..presets.foreign.formats import LoadedPreset, load_any_preset
 
     file, section = split_section(name)
     if _is_gguf(Path(file)):
@@ -50,22 +45,20 @@ def open_preset(name: str, *, is_quiet: bool = False) -> Preset:
     else:
         with _errors_that_help(file):
             loaded = load_any_preset(name)
-    if loaded.format is not None and not is_quiet:
-        _report_import(name, loaded.format, loaded.reported)
+    if loaded.format is not None and note is not None:
+        _report_import(name, loaded.format, loaded.reported, note)
     return loaded.preset
 
 
-def preset_text(name: str) -> str:
+def preset_text(name: str, note: Note) -> str:
     """Return the YAML of a preset: the text of a preset of gen, otherwise the imported preset.
 
-    Args:
-        name: a name or a file, which may be another tool's or a model.
-
+    ``name``: a name or a file, which may be another tool's or a model.
     Raises ``PresetError`` and ``OSError``. A faulty preset of gen is returned as it is.
     """
-    from ...presets.errors import PresetError
-    from ...presets.foreign.formats import import_text, is_foreign
-    from ...presets.search import find_preset, names_file, split_section
+    from ..presets.errors import PresetError
+    from ..presets.foreign.formats import import_text, is_foreign
+    from ..presets.search import find_preset, names_file, split_section
 
     if not names_file(name):
         return read_input(find_preset(name).path).decode("utf-8", "replace")
@@ -80,18 +73,19 @@ def preset_text(name: str) -> str:
                     raise PresetError(f"{file}: the file holds one preset only, and no section {section!r}")
                 return text
             imported = import_text(text, file, section=section)
-    _report_import(name, imported.format, imported.reported)
+    _report_import(name, imported.format, imported.reported, note)
     return imported.yaml_text()
 
 
-def preset_of_model(metadata: Mapping[str, str]) -> Preset | None:
-    """Return the preset that the model's author put into the GGUF, or None; reports what has no effect."""
-    from ...presets.foreign.formats import import_metadata
+def preset_of_model(metadata: Mapping[str, str], note: Note) -> Preset | None:
+    """Return the preset that the model's author put into the GGUF, or None."""
+    from ..presets.foreign.formats import import_metadata
 
     imported = import_metadata(metadata)
     if imported is None:
         return None
-    report(imported.reported)
+    for sentence in imported.reported:
+        note(sentence)
     return imported.preset
 
 
@@ -100,8 +94,8 @@ def import_file(path: Path, format_name: str | None, section: str | None) -> Imp
 
     Raises ``PresetError``, also for a preset of gen, and ``OSError``.
     """
-    from ...presets.errors import PresetError
-    from ...presets.foreign.formats import import_preset, import_text
+    from ..presets.errors import PresetError
+    from ..presets.foreign.formats import import_preset, import_text
 
     if _is_gguf(path):
         if section is not None:
@@ -110,7 +104,7 @@ def import_file(path: Path, format_name: str | None, section: str | None) -> Imp
             raise PresetError(f"{path}: it is a GGUF file, whose settings are llama.cpp's; leave --from out")
         return _import_gguf(path)
     if is_stdin(path):
-        from ...presets.yaml_reader import MAX_FILE_BYTES, decode_text
+        from ..presets.yaml_reader import MAX_FILE_BYTES, decode_text
 
         text = decode_text(read_input(path, MAX_FILE_BYTES), input_name(path))
         imported = import_text(text, input_name(path), format_name, section)
@@ -134,9 +128,9 @@ def _is_gguf(path: Path) -> bool:
 
 
 def _import_gguf(path: Path) -> Imported:
-    from ...models.gguf import read_metadata
-    from ...presets.errors import PresetError
-    from ...presets.foreign.formats import import_metadata
+    from ..models.gguf import read_metadata
+    from ..presets.errors import PresetError
+    from ..presets.foreign.formats import import_metadata
 
     imported = import_metadata(read_metadata(path))
     if imported is None:
@@ -158,13 +152,8 @@ _TOOLS = {
 """What a file of each format is called."""
 
 
-def _report_import(name: str, format_name: str, sentences: Iterable[str]) -> None:
+def _report_import(name: str, format_name: str, sentences: Sequence[str], note: Note) -> None:
     note(f"{name}: read as {_TOOLS[format_name]}")
-    report(sentences)
-
-
-def report(sentences: Iterable[str]) -> None:
-    """Print a note for each thing that could not be carried over."""
     for sentence in sentences:
         note(sentence)
 
@@ -172,9 +161,9 @@ def report(sentences: Iterable[str]) -> None:
 @contextmanager
 def _errors_that_help(file: str) -> Iterator[None]:
     """Name in an error the command that says what the file alone does not."""
-    from ...presets.errors import PresetError
-    from ...presets.foreign.draft import MissingSectionError
-    from ...presets.foreign.formats import AmbiguousFormatError
+    from ..presets.errors import PresetError
+    from ..presets.foreign.draft import MissingSectionError
+    from ..presets.foreign.formats import AmbiguousFormatError
 
     try:
         yield
@@ -195,7 +184,7 @@ def list_sections(error: MissingSectionError, usage: str) -> str:
 
 def grammar_folders() -> list[tuple[str, Path]]:
     """Where grammars are looked for before the library: ./grammars, and the folder of the user's config."""
-    from ...presets.search import config_folder
+    from ..presets.search import config_folder
 
     user = config_folder() / "grammars"
     return [("./grammars", Path("grammars")), (str(user), user)]
@@ -203,8 +192,8 @@ def grammar_folders() -> list[tuple[str, Path]]:
 
 def find_grammar_source(name: str, root: str = "root", *, is_lenient: bool = False) -> GrammarSpec:
     """A grammar by its name, or by its file, whose ending names the kind. Raises ``GrammarError``."""
-    from ...grammars.errors import GrammarError
-    from ...grammars.spec import KIND_OF_SUFFIX, GrammarSpec, read_grammar_file, resolve_grammar
+    from ..grammars.errors import GrammarError
+    from ..grammars.spec import KIND_OF_SUFFIX, GrammarSpec, read_grammar_file, resolve_grammar
 
     path = Path(name)
     kind = KIND_OF_SUFFIX.get(path.suffix)
@@ -227,9 +216,9 @@ def find_grammar_source(name: str, root: str = "root", *, is_lenient: bool = Fal
 
 def check_grammar(preset: Preset) -> None:
     """Raise ``GrammarError`` for a preset whose grammar is wrong."""
-    from ...grammars.errors import GrammarError
-    from ...grammars.spec import resolve_grammar
-    from ...presets.settings import preset_folder
+    from ..grammars.errors import GrammarError
+    from ..grammars.spec import resolve_grammar
+    from ..presets.settings import preset_folder
 
     value = {} if preset.grammar is None else preset.grammar
     try:
@@ -238,17 +227,17 @@ def check_grammar(preset: Preset) -> None:
         raise error.within(preset.origin) from None
 
 
-def report_schema(spec: GrammarSpec) -> None:
-    """Print notes of what is left out of a JSON Schema, and of keys that it allows without a name."""
-    report_left_out(spec)
+def report_schema(spec: GrammarSpec, note: Note) -> None:
+    """Report what is left out of a JSON Schema, and keys that it allows without a name."""
+    report_left_out(spec, note)
     pointer = spec.open_object
     if pointer is not None:  # few people mean a schema that allows keys which it does not name
         place = f" at {pointer}" if pointer else ""
         note(f'the JSON Schema allows other keys too{place}; "additionalProperties": false forbids them')
 
 
-def report_left_out(spec: GrammarSpec) -> None:
-    """Print a note of what is left out of a JSON Schema, if anything is."""
+def report_left_out(spec: GrammarSpec, note: Note) -> None:
+    """Report what is left out of a JSON Schema, if anything is."""
     if spec.left_out:
         note(f"left out of the JSON Schema: {', '.join(spec.left_out)}")
 
@@ -263,10 +252,10 @@ def chat_template_source(text: str, *, is_name_meant: bool = True) -> str:
     ``is_name_meant``: whether the error for a missing file says that llama.cpp has no such template, either.
     Raises ``ModelError`` for a text that is none of these.
     """
-    from ...common.files import TextFileError, read_text_file
-    from ...common.text import nearest_name
-    from ...engine.templates import builtin_chat_templates, is_chat_template
-    from ...models.errors import ModelError
+    from ..common.files import TextFileError, read_text_file
+    from ..common.text import nearest_name
+    from ..engine.templates import builtin_chat_templates, is_chat_template
+    from ..models.errors import ModelError
 
     if is_chat_template(text):
         return text
@@ -281,35 +270,3 @@ def chat_template_source(text: str, *, is_name_meant: bool = True) -> str:
     if not is_chat_template(source):
         raise ModelError(f"{text}: this is no chat template: there is no Jinja in it")
     return source
-
-
-@dataclass(frozen=True)
-class NamedChain:
-    """A chain, under the name or the text that the user gave."""
-
-    name: str
-    steps: tuple[StepSpec, ...]
-
-
-def named_chain(text: str, metadata: Mapping[str, str] | None) -> NamedChain:
-    """Return the chain of a preset, else the one that is written there. A preset's name goes first.
-
-    ``metadata``: the GGUF's, needed for the preset ``model`` only. Raises ``PresetError``, or
-    ``UsageError`` for a text that is neither.
-    """
-    from ...presets.errors import PresetError
-    from ...presets.search import list_presets, names_file
-    from ...presets.settings import resolve_settings
-
-    if text == "model":
-        preset = preset_of_model(metadata or {})
-        if preset is None:
-            raise UsageError("--against: this model names no sampling settings (general.sampling.*)")
-        return NamedChain(text, resolve_settings(preset).steps)
-    if names_file(text) or text in {entry.name for entry in list_presets()}:
-        return NamedChain(text, resolve_settings(open_preset(text)).steps)
-    try:
-        return NamedChain(text, resolve_settings(None, chain=text).steps)
-    except PresetError as error:
-        message = str(error).removeprefix("--chain: ")
-        raise UsageError(f"--against {text!r}: no preset, and no chain: {message}") from None

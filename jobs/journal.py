@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import re
-import sys
 from collections.abc import Hashable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from hashlib import sha256
@@ -18,14 +17,10 @@ from typing import Any, NamedTuple, Protocol
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from ...common.errors import LogitsmithError, problem_message, problem_sentence
-from ...common.files import AppendOnlyFile, InputTooLargeError, read_bounded, write_problem, write_whole_file
-from ...common.strict_json import json_problem, parse_strict_json
-
-
-class JournalError(LogitsmithError):
-    """Results that cannot be kept. The message says why, and what to do."""
-
+from ..common.errors import problem_message, problem_sentence
+from ..common.files import AppendOnlyFile, InputTooLargeError, read_bounded, write_problem, write_whole_file
+from ..common.strict_json import json_problem, parse_strict_json
+from .errors import JournalError
 
 ExistingResults = dict[Hashable, str | None]
 """The results from before the start: the ``request_id`` of each by its key, see `_ResultOwner`."""
@@ -59,23 +54,6 @@ def closed_at_end(results: ResultSink) -> Iterator[None]:
             results.close()
         raise
     results.close()
-
-
-class StdoutSink:
-    """Results on stdout, each written at once."""
-
-    is_file = False
-
-    def __init__(self) -> None:
-        self.existing: ExistingResults = {}
-
-    def add(self, line: str) -> None:
-        """Write a result."""
-        sys.stdout.write(line + "\n")
-        sys.stdout.flush()
-
-    def close(self) -> None:
-        """Do nothing: stdout stays open."""
 
 
 _SYNC_EVERY_RESULTS, _SYNC_EVERY_SECONDS = 32, 1.0

@@ -17,13 +17,9 @@ from queue import Empty, Queue
 from threading import Thread
 from typing import IO, Any, BinaryIO, Generic, TypeVar
 
-from ...common.errors import LogitsmithError
-from ...common.files import MAX_LINE_BYTES, bounded_lines
-from ...common.strict_json import json_problem, parse_strict_json
-
-
-class InvalidLineError(LogitsmithError):
-    """A line that cannot be used. The message says what is wrong with it."""
+from ..common.files import MAX_LINE_BYTES, bounded_lines
+from ..common.strict_json import json_problem, parse_strict_json
+from .errors import InvalidLineError
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,252 @@
+"""From what is asked, the flags and the presets to the one request that the engine carries out."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from ..engine.request import ChatMessages, GenerationRequest
+from ..engine.token_records import LogprobRequest
+from ..presets.errors import PresetError
+from ..presets.overrides import Override, parse_set
+from ..presets.settings import Settings, resolve_settings
+from .errors import InvalidLineError
+from .sources import chat_template_source, grammar_folders, open_preset, preset_of_model, report_left_out
+
+if TYPE_CHECKING:
+    from ..engine.model import Model
+    from ..grammars.spec import GrammarSpec
+    from ..presets.preset import Preset
+    from ..samplers.chain import StepSpec
+    from .bodies import AskedRequest
+
+
+def request_of(
+    settings: Settings,
+    prompt: str | Sequence[int] | ChatMessages,
+    grammar: GrammarSpec | None,
+    seed: int,
+) -> GenerationRequest:
+    """Return the request of resolved settings.
+
+    What is beside the settings, such as logprobs, is replaced in it. A sentence of the grammar is completed where
+    nobody set a length.
+    """
+    return GenerationRequest(
+        prompt,
+        settings.steps,
+        grammar,
+        stop=settings.stop.value,
+        max_tokens=settings.token_limit,
+        complete_sentence=grammar is not None and settings.has_default_length,
+        seed=seed,
+    )
+
+
+@dataclass(frozen=True)
+class BatchDefaults:
+    """What the flags set for every line that does not set it itself.
+
+    ``base_seed``: combined with a line's id, the seed of a line without one. ``chat``: whether prompts go through
+    the chat template; None: if there is a system message. ``schema_lenient``: what is not supported in a JSON
+    Schema is left out; ``left_out``: what that is in the flags' own schema, which was reported. ``chat_template``:
+    see `open_chat_template`; ``chat_template_kwargs``: its variables.
+    """
+
+    preset: str
+    chain: str | None
+    overrides: tuple[Override, ...]
+    base_seed: int
+    chat: bool | None
+    logprobs: int | None
+    trace: int | None = None
+    schema_lenient: bool = False
+    left_out: tuple[str, ...] = ()
+    chat_template: str | None = None
+    chat_template_kwargs: Mapping[str, Any] | None = None
+
+
+class RequestResolver:
+    """Makes the requests of a batch.
+
+    Raises ``PresetError``, ``GrammarError``, ``ModelError`` or ``InvalidLineError`` for settings that cannot be
+    used.
+
+    Args:
+        defaults: what the flags set.
+        metadata: the model's, for the preset ``model``.
+        note: called with a sentence, once each, on what could not be taken over.
+    """
+
+    def __init__(
+        self, defaults: BatchDefaults, metadata: Mapping[str, str], note: Callable[[str], object]
+    ) -> None:
+        self._defaults, self._metadata, self._note = defaults, metadata, note
+        self._presets: dict[str, Preset] = {}
+        self._reported = {defaults.left_out, ()}
+        self._load_preset(defaults.preset)  # a fault in it ends the batch before the first line
+
+    def resolve(self, asked: AskedRequest) -> GenerationRequest:
+        """Return the request with all that was asked for."""
+        defaults = self._defaults
+        settings = self._settings(asked)
+        seed = settings.seed.value
+        grammar = self.grammar(settings)
+        if grammar is not None and grammar.left_out not in self._reported:
+            self._reported.add(grammar.left_out)
+            report_left_out(grammar, self._note)
+        seed = _derive_seed(defaults.base_seed, asked.id) if seed is None else seed
+        top_logprobs = defaults.logprobs if asked.logprobs is None else asked.logprobs
+        return replace(
+            request_of(settings, self._prompt(asked, settings.system.value), grammar, seed),
+            id=asked.id,
+            logprobs=LogprobRequest(top_logprobs, asked.logprobs_from),
+            trace=defaults.trace if asked.trace is None else asked.trace,
+        )
+
+    def default_settings(self) -> Settings:
+        """Return the settings of a line that sets nothing itself."""
+        defaults = self._defaults
+        return resolve_settings(self._load_preset(defaults.preset), chain=defaults.chain, flags=defaults.overrides)
+
+    def grammar(self, settings: Settings) -> GrammarSpec | None:
+        """Return the grammar of these settings; None without one."""
+        from ..grammars.spec import resolve_grammar
+
+        value = settings.grammar.value
+        if value is None:
+            return None
+        value = batch_grammar(value, is_lenient=self._defaults.schema_lenient)
+        return resolve_grammar(value, grammar_folders(), settings.grammar_base)
+
+    def _settings(self, asked: AskedRequest) -> Settings:
+        has_own_chain = asked.preset is not None or asked.chain is not None
+        try:
+            return resolve_settings(
+                self._load_preset(asked.preset or self._defaults.preset),
+                chain=asked.chain if has_own_chain else self._defaults.chain,
+                flags=(*self._defaults.overrides, *map(parse_set, asked.sets), *asked.overrides),
+            )
+        except PresetError as error:
+            # The message names flags; a line has fields of the same names.
+            message = str(error).replace("give a --chain", "give a chain").replace("as in --set ", "as in set ")
+            if has_own_chain or asked.sets:
+                message = message.replace("--chain:", "chain:").replace("--set ", "set ")
+            raise InvalidLineError(message) from None
+
+    def _load_preset(self, name: str) -> Preset:
+        if name not in self._presets:
+            if name == "model":
+                preset = preset_of_model(self._metadata, self._note)
+            else:  # what the flag's preset could not carry over was reported when the flags were checked
+                preset = open_preset(name, None if name == self._defaults.preset else self._note)
+            if preset is None:
+                raise InvalidLineError("preset model: this model names no sampling settings (general.sampling.*)")
+            self._presets[name] = preset
+        return self._presets[name]
+
+    def _prompt(self, asked: AskedRequest, system: str | None) -> str | list[int] | ChatMessages:
+        """Return the prompt, in the messages of a chat if it goes through a chat template."""
+        template, variables = self._chat_template(asked)
+        if asked.messages is not None:
+            return ChatMessages(asked.messages, template, variables)
+        prompt = asked.prompt or ""
+        is_chat = self._defaults.chat
+        if is_chat is None:
+            is_chat = system is not None or template is not None or variables is not None
+        if not is_chat or not isinstance(prompt, str):
+            return prompt
+        messages = [] if system is None else [{"role": "system", "content": system}]
+        return ChatMessages([*messages, {"role": "user", "content": prompt}], template, variables)
+
+    def _chat_template(self, asked: AskedRequest) -> tuple[str | None, Mapping[str, Any] | None]:
+        """Return the template of a line and its variables, by its fields and the flags."""
+        defaults = self._defaults
+        source, variables = asked.chat_template, asked.chat_template_kwargs
+        if defaults.chat is False and asked.messages is None and (source is not None or variables is not None):
+            raise InvalidLineError("chat_template: a prompt goes through no chat template here; write messages")
+        source = defaults.chat_template if source is None else chat_template_source(source)
+        if variables is not None or defaults.chat_template_kwargs is not None:
+            variables = {**(defaults.chat_template_kwargs or {}), **(variables or {})}
+        return source, variables
+
+
+def batch_grammar(value: str | Mapping[str, Any], *, is_lenient: bool) -> str | Mapping[str, Any]:
+    """Return the grammar of a line or of the flags; a JSON Schema becomes lenient with ``--schema-lenient``."""
+    from ..grammars.spec import grammar_table
+
+    table = grammar_table(value)
+    is_schema = "json_schema" in table or "json_schema_file" in table
+    return {"schema_lenient": True, **table} if is_lenient and is_schema else value
+
+
+def _derive_seed(base_seed: int, request_id: str) -> int:
+    """Return the seed of a line without one: 32 bits of a hash, so that an id always gets the same seed."""
+    from hashlib import sha256
+
+    return int.from_bytes(sha256(f"{base_seed}:{request_id}".encode()).digest()[:4], "little")
+
+
+@dataclass(frozen=True)
+class ModelDescription:
+    """What has to be known of a model before its requests are read.
+
+    Attributes: ``name``; ``identity``: what its logits depend on; ``metadata``: of its file.
+    """
+
+    name: str
+    identity: Mapping[str, Any]
+    metadata: Mapping[str, str]
+
+
+def describe_model(model: Model) -> ModelDescription:
+    """Return what has to be known of a loaded model. Raises ``ModelError``."""
+    return ModelDescription(model.name, model.identity(), model.metadata)
+
+
+_LEFT_OUT = frozenset({"fingerprint", "threads"})
+"""Of a model's identity: what stands under another name, and what is left to each machine."""
+
+
+def batch_settings(
+    model: ModelDescription, defaults: BatchDefaults, resolver: RequestResolver, form: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Return the settings as JSON, under the names by which a user sets them.
+
+    Args:
+        model: the model.
+        defaults: what the flags set.
+        resolver: resolves requests with them.
+        form: the further flags that change results, such as their format.
+    """
+    settings = resolver.default_settings()
+    grammar = resolver.grammar(settings)
+    return {
+        "name": model.name,
+        "model": model.identity["fingerprint"],
+        **{name: value for name, value in model.identity.items() if name not in _LEFT_OUT},
+        **_chain(settings.steps),
+        "seed": defaults.base_seed if settings.seed.value is None else settings.seed.value,
+        **{name: getattr(settings, name).value for name in ("max_tokens", "stop", "system")},
+        "grammar": None if grammar is None else grammar.description,
+        "chat": defaults.chat,
+        "chat_template": defaults.chat_template,
+        "chat_template_kwargs": defaults.chat_template_kwargs,
+        "logprobs": defaults.logprobs,
+        "trace": defaults.trace,
+        **form,
+    }
+
+
+def _chain(steps: Iterable[StepSpec]) -> dict[str, Any]:
+    """The names of the steps that do something, and their parameters as ``name.parameter``."""
+    acting = [step for step in steps if not step.is_off]
+    counts: Counter[str] = Counter()
+    parameters = {}
+    for step in acting:
+        counts[step.name] += 1
+        name = step.name if counts[step.name] == 1 else f"{step.name}#{counts[step.name]}"
+        parameters.update({f"{name}.{key}": value for key, value in step.sampler.model_dump(mode="json").items()})
+    return {"chain": [step.name for step in acting], **parameters}
