@@ -5,20 +5,28 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, NamedTuple
+from enum import StrEnum
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import typer
 
 from ...common.errors import UsageError
 from ...common.files import file_errors_in_words, is_stdin, open_input
+from ...common.machine import MAX_SLOTS, SEED_MAX
 from ...common.text import count_noun
 from ...jobs.sources import grammar_folders, report_schema
-from ..command_options import takes_options
+from ..command_options import GivenFlags, takes_options
+from ..flags import REQUIRED, Options, argument, flag, options_class, within
 from ..inputs.model import find_model, load_model, show_llama_cpp_messages
 from ..inputs.settings import ChatTemplateFlags, fresh_seed, open_chosen_preset, overrides, preset_name
 from ..interrupt import Interrupt, interruptible
 from ..messages import FAILED, line_sentence, note, say
-from ..options.batch import BatchFormat, BatchOptions
+from ..options.model import ClusterOptions, LogOptions, ModelOptions
+from ..options.output import output_flag, trace_flag
+from ..options.prompt import ChatOptions, EscapeOptions, LengthOptions
+from ..options.sampling import GrammarOptions, SamplingOptions
 
 if TYPE_CHECKING:
     from ...jobs.batch import BatchRun
@@ -26,6 +34,123 @@ if TYPE_CHECKING:
     from ...jobs.lines import BackgroundItems, InputLine, PromptTemplate
     from ...jobs.resolve import BatchDefaults, ModelDescription
     from ..render.batch_progress import BatchProgress
+
+
+_batch = partial(flag, panel="Batch")
+
+
+class BatchFormat(StrEnum):
+    """How the results of a batch are written."""
+
+    openai = "openai"
+    jsonl = "jsonl"
+
+
+@options_class
+class BatchSamplingOptions(SamplingOptions):
+    """How the tokens of the lines are drawn."""
+
+    seed: int = flag(
+        "-s",
+        "--seed",
+        panel="Sampling",
+        help="Base seed for lines without one; combined with the line's id. [0]",
+        default=0,
+        called="--seed",
+        limit=within(0, SEED_MAX, minus_one="a fresh one"),
+    )
+
+
+@options_class
+class BatchOptions(Options):
+    """The options of `gen batch`."""
+
+    given: GivenFlags
+    requests: Path = argument(
+        "REQUESTS",
+        called="the file of requests",
+        help="A file of requests, one a line, or CSV; - is stdin.",
+        default=REQUIRED,
+    )
+    output: Path = _batch(
+        "-o", "--output", help="Where results go, as they are made; - is stdout. [-]", default=Path("-")
+    )
+    template: str | None = _batch(
+        "--template", metavar="TEXT", help="The prompt of a CSV's row: 'Summarise: {text}'.", has_escapes=True
+    )
+    format: BatchFormat = _batch(
+        "--format", help="openai: its batch output; jsonl: ours, shorter. [openai]", default=BatchFormat.openai
+    )
+    resume: bool = _batch(
+        "--resume", help="Continue a file of results; no request is answered twice.", default=False
+    )
+    force: bool = _batch(
+        "--force", help="With --resume: go on although the model, flags or texts are others.", default=False
+    )
+    parallel: int | None = _batch(
+        "--parallel",
+        "-np",
+        metavar="N",
+        help="Requests at a time. [by cores and memory, up to 8]",
+        limit=within(1, MAX_SLOTS),
+    )
+    deterministic: bool = _batch(
+        "--deterministic", help="Compute each exactly as gen does alone, to the last bit; slower.", default=False
+    )
+    sampling: BatchSamplingOptions
+    grammar: GrammarOptions
+    logprobs: int | None = output_flag(
+        "--logprobs", metavar="N", help="Logprobs, with the N likeliest tokens; -1 = all, in jsonl."
+    )
+    trace: int | None = trace_flag()
+    length: LengthOptions
+    escapes: EscapeOptions
+    chat: ChatOptions
+    model: ModelOptions
+    cluster: ClusterOptions
+    log: LogOptions
+
+    @property
+    def needs_stdout(self) -> bool:
+        """True if the results go to stdout."""
+        return self.prints_results
+
+    @property
+    def prints_results(self) -> bool:
+        """True if the results go to stdout."""
+        return str(self.output) == "-"
+
+    @property
+    def answer_form(self) -> dict[str, Any]:
+        """The flags of this command alone that change results, by name, and the length of the context."""
+        return {
+            "context": self.model.context_size,
+            "deterministic": self.deterministic,
+            "template": self.template,
+            "format": self.format.value,
+        }
+
+    @property
+    def reads_file(self) -> bool:
+        """True if the requests are in a file that can be read twice, and not in a pipe."""
+        return str(self.requests) != "-" and self.requests.is_file()
+
+    def check(self) -> None:
+        """Refuse what cannot stand together."""
+        least_logprobs = -1 if self.format is BatchFormat.jsonl else 0
+        if self.logprobs is not None and self.logprobs < least_logprobs:
+            raise UsageError(f"--logprobs: {self.logprobs} is not ≥ 0, nor, in jsonl, -1 for all")
+        if self.trace is not None and self.format is not BatchFormat.jsonl:
+            raise UsageError(f"--trace: --format {self.format.value} has no room for it; --format jsonl has")
+        if self.resume and self.prints_results:
+            raise UsageError("--resume goes on with a file; name it with -o")
+        if self.force and not self.resume:
+            raise UsageError("--force goes with --resume")
+        if self.template is None and self.requests.suffix.lower() == ".csv":
+            raise UsageError("--template says what is asked of a row, such as --template 'Summarise: {text}'")
+        both_exist = self.requests.exists() and self.output.exists()
+        if not self.prints_results and both_exist and self.requests.samefile(self.output):
+            raise UsageError(f"-o: {self.output} is the file of the requests")
 
 
 @takes_options(BatchOptions)
@@ -74,8 +199,7 @@ def _answer_here(parts: _Parts, interrupt: Interrupt) -> None:
     options = parts.options
     with load_model(options.model, interrupt) as model:
         run = _begin(parts, describe_model(model))
-        has_results_on_terminal = options.prints_results and sys.stdout.isatty()
-        with _lines(parts) as lines, show_progress(parts.progress, has_results_on_terminal) as display:
+        with _lines(parts) as lines, show_progress(parts.progress, _prints_on_terminal(options)) as display:
             run.run(
                 model,
                 lines,
@@ -93,7 +217,7 @@ def _answer_on_cluster(parts: _Parts, interrupt: Interrupt) -> None:
     """Answer all requests that have no result yet. Raises ``ClusterError``, ``ModelError``, ``JournalError``."""
     from ...engine.native.options import default_slots
     from ...jobs.workers import BatchServiceSpec, answer_on_cluster, model_for_workers, wait_for_model
-    from ..inputs.cluster import cluster_workers
+    from ..inputs.model import cluster_workers
     from ..render.batch_progress import announcing_stop, show_cluster_progress
 
     options = parts.options
@@ -105,10 +229,17 @@ def _answer_on_cluster(parts: _Parts, interrupt: Interrupt) -> None:
         options.cluster, spec, service, parallel, parallel, needs_same_kernels=options.deterministic
     ) as workers:
         run = _begin(parts, wait_for_model(workers, interrupt.raise_if_requested))
-        with _lines(parts) as lines, show_cluster_progress(parts.progress, workers, options) as display:
+        with (
+            _lines(parts) as lines,
+            show_cluster_progress(parts.progress, workers, _prints_on_terminal(options)) as display,
+        ):
             answer_on_cluster(run, workers, lines, announcing_stop(interrupt), display.refresh)
         if not interrupt.requested:
             _report_unmatched(options, run)
+
+
+def _prints_on_terminal(options: BatchOptions) -> bool:
+    return options.prints_results and sys.stdout.isatty()
 
 
 def _begin(parts: _Parts, model: ModelDescription) -> BatchRun:

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
     from ...cluster.run import ClusterRun
     from ...cluster.worker import WorkerStatus
-    from ..options.batch import BatchOptions
 
 _LINE_INTERVAL_SECONDS = 30.0
 """Between two lines of a log, which somebody may keep: on the batch, or on its workers."""
@@ -165,10 +164,9 @@ class ProgressDisplay:
 
 @contextmanager
 def show_cluster_progress(
-    progress: BatchProgress, run: ClusterRun, options: BatchOptions
+    progress: BatchProgress, run: ClusterRun, results_on_terminal: bool
 ) -> Iterator[ClusterProgressDisplay]:
-    """Show the progress while inside, and lines on the workers at the end."""
-    results_on_terminal = options.prints_results and sys.stdout.isatty()
+    """Show the progress while inside, see `show_progress`, and lines on the workers at the end."""
     has_bar = sys.stderr.isatty() and not results_on_terminal
     lines_below = worker_lines(run.workers) if has_bar else []
     with show_progress(progress, results_on_terminal, lambda: lines_below) as display:

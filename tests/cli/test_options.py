@@ -4,8 +4,10 @@ import pytest
 import typer
 from logitsmith.cli.command_line import GenCommand
 from logitsmith.cli.command_options import GivenFlags, check_options, declared_flags, takes_options
+from logitsmith.cli.commands.batch import BatchOptions
 from logitsmith.cli.commands.recover import RecoverOptions
 from logitsmith.cli.commands.run import RunOptions
+from logitsmith.cli.commands.score import ScoreOptions
 from logitsmith.cli.flags import (
     POSITIVE,
     REQUIRED,
@@ -17,8 +19,6 @@ from logitsmith.cli.flags import (
     walk_flags,
     within,
 )
-from logitsmith.cli.options.batch import BatchOptions
-from logitsmith.cli.options.score import ScoreOptions
 from logitsmith.common import machine as limits
 from logitsmith.common.errors import UsageError
 from logitsmith.samplers import SEED_MAX, find_sampler

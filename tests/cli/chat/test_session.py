@@ -21,8 +21,8 @@ def cold_tokens(model, messages, answer, beginning=""):
     """What a run with the same messages and seed makes in an empty context."""
     prompt = format_chat(model, [{"role": m.role, "content": m.content} for m in messages]) + beginning
     model.context.truncate(0)
-    chain = build(list(answer.steps), seed=answer.seed, vocab=model.vocabulary)
-    constraint = None if answer.grammar is None else answer.grammar.start(model.vocabulary)
+    chain = build(list(answer.chain), seed=answer.seed, vocab=model.vocabulary)
+    constraint = None if answer.constraint is None else answer.constraint.start(model.vocabulary)
     return ids(generate(model, prompt, chain, constraint, max_tokens=answer.max_tokens, stop=answer.stop))
 
 
