@@ -1,0 +1,330 @@
+"""Requests that join, advance and leave at any step: each gets what it gets alone, and no slot is lost."""
+
+import pickle
+import random
+from dataclasses import replace
+
+import pytest
+from logitsmith.engine import (
+    BatchEngine,
+    BatchFailure,
+    ChatMessages,
+    Done,
+    GenerationRequest,
+    LogprobRequest,
+    PromptToken,
+    Start,
+    Token,
+    format_chat,
+    generate,
+    generate_many,
+    generate_request,
+    score_prompt,
+)
+from logitsmith.engine.native.binding import lib
+from logitsmith.grammars import resolve_grammar
+from logitsmith.samplers import parse_chain
+from logitsmith.samplers.chain import StepSpec
+
+SYSTEM = "You answer in one short sentence, politely, and never say what you do not know for sure. " * 8
+MESSAGE = "<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n"
+TEMPLATE = "{% for m in messages %}" + MESSAGE + "{% endfor %}<|im_start|>assistant\n"
+
+
+@pytest.fixture
+def model(pruned_or_bundled):
+    return pruned_or_bundled
+
+
+def steps(chain):
+    return tuple(StepSpec(sampler) for sampler in parse_chain(chain))
+
+
+def request(name, prompt="The sea was", chain="top-k40 > temp0.9", seed=3, **options):
+    return GenerationRequest(prompt, steps(chain), **{"max_tokens": 6, "seed": seed, "id": name, **options})
+
+
+def drain(engine, limit=200):
+    """All events until nothing runs."""
+    events = []
+    while not engine.is_idle:
+        events += engine.step()
+        assert len(events) < limit
+    return events
+
+
+def alone(model, asked):
+    """What the request gets in an empty context."""
+    model.context.truncate(0)
+    return list(generate_request(model, asked))
+
+
+def said(events):
+    """What must be the same wherever a text is computed."""
+    return [(event.id, event.text, event.distributions) for event in events if isinstance(event, Token)]
+
+
+def ends(events):
+    return [(event.finish_reason, event.text, event.complete) for event in events if isinstance(event, Done)]
+
+
+def held(engine):
+    """How many tokens llama.cpp holds of each sequence, and how many the slots say."""
+    native, slots = engine._slots._native, engine._slots.all
+    memory = lib.llama_get_memory(native.handle)
+    return [(int(lib.llama_memory_seq_pos_max(memory, slot.number)) + 1, len(slot.tokens)) for slot in slots]
+
+
+def test_requests_join_and_end_at_any_step(model):
+    with BatchEngine(model, 2) as engine:
+        engine.add(request("a", max_tokens=9))
+        events = engine.step()
+        engine.add(request("b", "Salt and", max_tokens=3))
+        assert engine.free_slots == 0
+        engine.add(request("c", "Once", max_tokens=2))
+        assert engine.free_slots == -1
+        events += drain(engine)
+        assert engine.free_slots == 2
+    names = [name for name, _ in events]
+    assert names[:2] == ["a", "a"]  # its prompt is read, and gives the first token
+    assert names.index("c") > names.index("b") > 1
+    for asked in (
+        request("a", max_tokens=9),
+        request("b", "Salt and", max_tokens=3),
+        request("c", "Once", max_tokens=2),
+    ):
+        own = [event for name, event in events if name == asked.id]
+        kinds = [type(event) for event in own]
+        assert kinds == [Start, *[Token] * asked.max_tokens, Done]
+        assert said(own) == said(alone(model, asked))
+
+
+def test_a_cancelled_request_leaves_its_slot_at_once(model):
+    with BatchEngine(model, 1) as engine:
+        engine.add(request("long", max_tokens=100))
+        engine.add(request("waits"))
+        engine.add(request("next", "Salt"))
+        engine.step()
+        assert engine.cancel("waits")
+        assert engine.cancel("long")
+        assert not engine.cancel("long")
+        assert {name for name, _ in drain(engine)} == {"next"}
+        assert engine.free_slots == 1
+
+
+def test_a_failure_is_an_event(model):
+    wrong = {
+        "chain": request("chain", chain="top-k40", seed=-1),
+        "grammar": request("grammar", constraint=resolve_grammar({"gbnf": 'root ::= "a" <not-a-token>'})),
+        "prompt": request("prompt", [10**9]),
+        "context shift": request("context shift", keep_on_shift=0),
+    }
+    too_long = request("too long", "sea " * 3000)
+    with BatchEngine(model, 2) as engine:
+        for asked in (*wrong.values(), too_long, request("good")):
+            engine.add(asked)
+        events = drain(engine)
+        assert engine.free_slots == 2
+    failed = {name: event.has_begun for name, event in events if isinstance(event, BatchFailure)}
+    assert failed == {**dict.fromkeys(wrong_ids(wrong), False), "too long": True}
+    assert sum(name == "good" for name, _ in events) == 8
+
+
+def wrong_ids(wrong):
+    return [asked.id for asked in wrong.values()]
+
+
+@pytest.mark.parametrize("prompt", ["The sea", "The sea was calm and the ship " * 20], ids=["short", "long"])
+def test_an_echo_has_the_logprobs_of_a_score(model, prompt):
+    logprobs = LogprobRequest(2)
+    asked = request("echo", prompt, logprobs=logprobs, echo=True)
+    with BatchEngine(model, 2) as engine:
+        engine.add(request("other", "Salt", max_tokens=12))
+        engine.add(asked)
+        events = [event for name, event in drain(engine) if name == "echo"]
+    echoed = [event for event in events if isinstance(event, PromptToken)]
+    model.context.truncate(0)
+    ids = model.vocabulary.tokenize_prompt(prompt.encode())
+    assert echoed == list(score_prompt(model, ids, logprobs))
+    assert said(events) == said(alone(model, replace(asked, echo=False)))
+    (answer,) = generate_many(model, [asked], 2)
+    assert answer.events == (*events[:-1], answer.done)
+
+
+def test_a_request_can_be_pickled_and_is_built_by_the_engine(model):
+    grammar = resolve_grammar({"regex": "[a-z ]{3,8}"})
+    asked = request("p", constraint=grammar, complete_sentence=True, max_tokens=3)
+    copied = pickle.loads(pickle.dumps(asked))
+    assert copied == asked
+    first, second = alone(model, asked), alone(model, copied)
+    assert said(first) == said(second)
+    assert first[0].grammar == grammar.description
+    (answer,) = generate_many(model, [copied], 1)
+    assert said(answer.events) == said(first)
+
+
+def test_a_chat_goes_through_its_template(model):
+    messages = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Hello"}]
+    prompt = ChatMessages(messages, TEMPLATE)
+    from logitsmith.engine import open_chat_template
+
+    text = format_chat(model, messages, open_chat_template(model, TEMPLATE))
+    asked = request("chat", prompt, beginning="Well")
+    assert said(alone(model, asked)) == said(alone(model, replace(asked, prompt=text + "Well")))
+
+
+def test_a_note_on_a_template_comes_once(model):
+    template = "{% for m in messages %}{% if m.role == 'user' %}{{ m.content }}{% endif %}{% endfor %}"
+    messages = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Hello"}]
+    notes = []
+    requests = [request(number, ChatMessages(messages, template), max_tokens=1) for number in range(3)]
+    list(generate_many(model, requests, 2, note=notes.append))
+    assert len(notes) == 1
+    assert "no system role" in notes[0]
+
+
+def test_a_grammar_reads_the_beginning_of_the_answer(model):
+    grammar = resolve_grammar({"gbnf": 'root ::= "one" | "two" | "twenty"'})
+    asked = request("b", "Count: tw", constraint=grammar, beginning="tw", max_tokens=20)
+    assert ("tw" + alone(model, asked)[-1].text) in ("two", "twenty")
+    (failure,) = generate_many(model, [replace(asked, beginning="three")], 1)
+    assert "the answer's beginning does not match the grammar" in str(failure.error)
+    assert not failure.has_begun
+
+
+def test_a_request_takes_the_slot_that_holds_its_beginning(model):
+    stories = {name: f"{name}: " + SYSTEM for name in ("first", "second", "third")}
+    with BatchEngine(model, 3) as engine:
+        for name, text in stories.items():
+            engine.add(request(name, text, max_tokens=1))
+        drain(engine)
+        slots = [slot.tokens[:] for slot in engine._slots.all]
+        for name in ("third", "first"):
+            engine.add(request(name, stories[name] + "What is salt?", max_tokens=1))
+            start = drain(engine)[0][1]
+            assert start.cached_tokens > start.prompt_tokens // 2
+        assert [len(slot.tokens) > len(before) for slot, before in zip(engine._slots.all, slots, strict=True)] == [
+            True,
+            False,
+            True,
+        ]
+
+
+WORDS = ["sea", "salt", "ship", "def", "42", "house", "night", "The", "bird", "sail", "\n", "été", "雨"]
+CHAINS = [
+    "greedy",
+    "top-k40 > temp0.9",
+    "temp1.3 > min-p0.05",
+    "penalties(repeat=1.2) > temp0.8",
+    "temp0.7 > mirostat-v2",
+    "xtc(probability=0.5, threshold=0.1) > temp1",
+]
+GRAMMARS = [{"regex": "[0-9]{2,6}"}, {"gbnf": 'root ::= "yes" | "no"'}, {"name": "json"}]
+
+
+def pool(model, count):
+    """Requests of many kinds, each with what it gets alone."""
+    draw = random.Random(7)
+    requests = {}
+    for name in range(count):
+        grammar = resolve_grammar(draw.choice(GRAMMARS)) if draw.random() < 0.2 else None
+        asked = request(
+            name,
+            " ".join(draw.choices(WORDS, k=draw.choice([1, 4, 12, 40]))),
+            draw.choice(CHAINS),
+            draw.randrange(2**32),
+            constraint=grammar,
+            stop=draw.choice([(), (".",), ("\n", " the")]),
+            max_tokens=draw.choice([0, 1, 3, 8, 12]),
+            logprobs=LogprobRequest(draw.choice([None, 0, 3])),
+            complete_sentence=grammar is not None and draw.random() < 0.5,
+        )
+        requests[name] = asked, alone(model, asked)
+    return requests
+
+
+@pytest.mark.slow
+def test_a_thousand_random_sequences_of_add_step_and_cancel(model):
+    requests, draw = pool(model, 60), random.Random(1)
+    finished = cancelled = joined = 0
+    with BatchEngine(model, 4) as engine:
+        exact = engine.exactness.level.value == "exact"
+        for _ in range(1000):
+            events, left = {}, set()
+            waiting = draw.sample(sorted(requests), draw.randrange(1, 8))
+            begun = []
+            while waiting or not engine.is_idle:
+                action = draw.random()
+                if waiting and action < 0.4:
+                    begun.append(waiting.pop())
+                    engine.add(requests[begun[-1]][0])
+                elif begun and action < 0.47:
+                    name = draw.choice(begun)
+                    if engine.cancel(name):
+                        left.add(name)
+                else:
+                    for name, event in engine.step():
+                        assert name not in left
+                        events.setdefault(name, []).append(event)
+            assert engine.free_slots == 4
+            assert all(llama_cpp == ours for llama_cpp, ours in held(engine))
+            joined, cancelled = joined + len(begun), cancelled + len(left)
+            for name in begun:
+                whole, part = requests[name][1], events.get(name, [])
+                if exact:
+                    assert said(part) == said(whole)[: len(said(part))], name
+                if name not in left:
+                    finished += 1
+                    assert not exact or ends(part) == ends(whole), name
+        print(f"\n1,000 sequences: {joined:,} requests joined, {cancelled:,} left, {finished:,} ended as alone")
+        print(
+            f"4 of 4 slots are free; llama.cpp and the slots hold {[tokens for tokens, _ in held(engine)]} tokens"
+        )
+
+
+@pytest.mark.slow
+def test_200_pairs_of_prompts_with_a_common_beginning_are_the_same_warm_and_cold(model):
+    draw = random.Random(3)
+    kept = 0
+    with BatchEngine(model, 3) as engine:
+        exact = engine.exactness.level.value == "exact"
+        for number in range(200):
+            common = " ".join(draw.choices(WORDS, k=draw.choice([5, 40, 90, 200])))
+            first, second = (
+                common + " " + " ".join(draw.choices(WORDS, k=draw.choice([1, 12, 80]))) for _ in "ab"
+            )
+            chain, seed = draw.choice(CHAINS), draw.randrange(2**32)
+            options = {"max_tokens": 4, "logprobs": LogprobRequest(2)}
+            engine.add(request("first", first, chain, seed, **options))
+            drain(engine)
+            asked = request(number, second, chain, seed, **options)
+            engine.add(asked)
+            warm = [event for _, event in drain(engine)]
+            kept += warm[0].cached_tokens
+            (cold,) = generate_many(model, [asked], 3)
+            assert cold.start.cached_tokens == 0
+            assert not exact or said(warm) == said(cold.events)
+            assert not exact or ends(warm) == ends(cold.events)
+    assert kept > 0
+    print(f"\n200 pairs of prompts: warm as cold; {kept:,} tokens were not read again")
+
+
+def test_generate_is_the_same_request(model):
+    asked = request("g", logprobs=LogprobRequest(1, "both", (5, 7)), trace=2)
+    model.context.truncate(0)
+    from logitsmith.samplers import build
+
+    events = generate(
+        model,
+        "The sea was",
+        build("top-k40 > temp0.9", seed=3, vocab=model.vocabulary),
+        max_tokens=6,
+        top_logprobs=1,
+        logprobs_from="both",
+        logprob_of=(5, 7),
+        trace=2,
+    )
+    first, second = list(events), alone(model, asked)
+    assert [(t.id, t.distributions, t.trace) for t in first[1:-1]] == [
+        (t.id, t.distributions, t.trace) for t in second[1:-1]
+    ]
