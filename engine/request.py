@@ -11,7 +11,8 @@ from .token_records import LogprobRequest
 if TYPE_CHECKING:
     from ..grammars.constraint import Constraint
     from ..grammars.spec import GrammarSpec
-    from ..samplers.chain import Chain, StepSpec
+    from ..samplers.building import Step
+    from ..samplers.chain import Chain
 
 
 @dataclass(frozen=True)
@@ -38,7 +39,7 @@ class GenerationRequest:
 
     Attributes:
         prompt: text, UTF-8 bytes, token ids, or a chat.
-        chain: the steps of a chain, or a built one.
+        chain: a built chain, or what `build` takes: steps, or the notation.
         constraint: the grammar, or a started constraint; None: without one.
         stop: a stop text, or several.
         max_tokens: how many tokens to make at most; None: until the model ends its text or the context is full.
@@ -57,7 +58,7 @@ class GenerationRequest:
     """
 
     prompt: str | bytes | Sequence[int] | ChatMessages
-    chain: Chain | Sequence[StepSpec]
+    chain: Chain | str | Sequence[Step]
     constraint: GrammarSpec | Constraint | None = None
     stop: str | Sequence[str] = ()
     max_tokens: int | None = None
