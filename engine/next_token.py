@@ -92,7 +92,16 @@ def trace_request(  # noqa: PLR0913 - the arguments are public
     progress: Progress | None = None,
     is_interrupted: Callable[[], bool] | None = None,
 ) -> NextToken | None:
-    """Return what a request would draw its first token from, see `trace_next`."""
+    """Return what a request would draw its first token from, see `trace_next`.
+
+    Args:
+        model: The model; its own context is used.
+        request: What to generate.
+        top: How many of the likeliest tokens of each stage are candidates.
+        against: Other chains to compare with.
+        progress: Called while the prompt is read.
+        is_interrupted: Called while the prompt is read. Once it returns True, reading ends, and None is returned.
+    """
     running = RunningRequest(model, request, in_background=True)
     prompt_ids, constraint = running.prompt_ids, running.constraint
     context = model.context

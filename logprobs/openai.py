@@ -55,6 +55,13 @@ def text_chunks(
     """Yield a run as the chunks of a ``text_completion``, each as soon as it is certain; see `text_completion`.
 
     The last one has the text that was held back, the finish reason and the usage.
+
+    Args:
+        events: the run, as it comes.
+        answer_id: the answer's id, without the prefix of a format.
+        prompt: the prompt's text.
+        echo: True if the prompt is part of the answer.
+        created: seconds since 1970; None: now.
     """
     events = iter(events)
     start = take_start(events)

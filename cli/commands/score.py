@@ -159,7 +159,9 @@ def _score_lines(model: Model, path: Path, options: ScoreOptions, interrupt: Int
     with open_input(path) as file:
         lines = number_lines(file)
         scores = scored_lines(model, lines, options.stride, is_strict=options.strict, sentence=flag_sentence)
-        _print_scores(scores, path, is_over=lambda: interrupt.requested)
+        has_failures = _print_scores(scores, path, is_over=lambda: interrupt.requested)
+    if has_failures and not interrupt.requested:
+        raise typer.Exit(FAILED)
 
 
 def _score_on_cluster(options: ScoreOptions, interrupt: Interrupt) -> None:
@@ -186,15 +188,15 @@ def _score_on_cluster(options: ScoreOptions, interrupt: Interrupt) -> None:
         scores = scores_on_cluster(
             run, lines if path.is_file() else BackgroundItems(lines), announcing_stop(interrupt)
         )
-        try:
-            _print_scores(scores, path, is_over=lambda: False)
-        finally:
-            workers = run.workers
+        has_failures = _print_scores(scores, path, is_over=lambda: False)
+        workers = run.workers
     report_workers(workers)
+    if has_failures and not interrupt.requested:
+        raise typer.Exit(FAILED)
 
 
-def _print_scores(scores: Iterable[LineScore], path: Path, is_over: Callable[[], bool]) -> None:
-    """Print scores as they come, and what is wrong with lines that have none.
+def _print_scores(scores: Iterable[LineScore], path: Path, is_over: Callable[[], bool]) -> bool:
+    """Print scores as they come, and what is wrong with lines that have none; returns True if there are such.
 
     Args:
         scores: the scores.
@@ -212,9 +214,8 @@ def _print_scores(scores: Iterable[LineScore], path: Path, is_over: Callable[[],
                 say(f"gen: {input_name(path)}: line {score.number}: {score.problem}")
             step()
             if is_over():
-                return
-    if failures:
-        raise typer.Exit(FAILED)
+                break
+    return failures > 0
 
 
 def _count_lines(path: Path) -> int | None:

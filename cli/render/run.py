@@ -88,7 +88,14 @@ class RunEvents:
 
 
 def render_jsonl(events: Iterable[Event], out: TextIO, prompt: str, command: str) -> Done:
-    """Write the lines of a run, see `stream_lines`, each flushed at once; returns the last event."""
+    """Write the lines of a run, each flushed at once; returns the last event.
+
+    Args:
+        events: the run.
+        out: where it is written.
+        prompt: the text before its chat template.
+        command: what makes the run again.
+    """
     from ...logprobs.jsonl import stream_lines
 
     run = RunEvents(events)
