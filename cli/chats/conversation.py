@@ -35,19 +35,20 @@ Report = Callable[[str], object]
 _SECONDS_BETWEEN_WRITES = 0.1
 """An answer is stored at most this often while it is made."""
 _SECONDS_BETWEEN_TRIALS = 2.0
-"""A store that could not be written is tried again after this time: one that is locked holds the chat up."""
+"""A store that could not be written is tried again after this time: each trial of a locked one takes seconds."""
 
 
 class Conversation:
     """A conversation, which stands at one of its messages. Make one with `new` or `resume`.
 
-    When the store cannot be written, as on a full disk, ``report`` is called with a sentence. The conversation
-    continues, and what is not stored yet is written with the next change that can be written. Methods raise
-    ``StoreError`` where the store refuses a change; the conversation is then as before. Ctrl-C waits until what is
-    stored and what this object knows agree.
+    If the store cannot be written, as on a full disk, ``report`` is called with a sentence. The conversation
+    continues, and the changes are kept until a later write succeeds. If the store refuses a change, methods raise
+    ``StoreError``, and the conversation is as before. Ctrl-C waits until store and conversation agree.
 
-    Attributes: ``id``, None before its first message; ``name``, which the user gave it, or None; ``settings``,
-    any JSON.
+    Attributes:
+        id: its id in the store; None before its first message.
+        name: the name that the user gave it; None: it has no name.
+        settings: what `save_settings` stored.
     """
 
     def __init__(self, store: ChatStore, identifier: str | None, report: Report) -> None:
@@ -56,14 +57,14 @@ class Conversation:
         self.name: str | None = None
         self.settings: dict[str, Any] = {}
         self._system: str | None = None
-        """The system message that the first message of the user will follow."""
+        """The system message that precedes the next first message of the user."""
         self._messages: dict[str, StoredMessage] = {}
-        """Those of all branches by hash, in the order in which they came."""
+        """The messages of all branches by hash, the oldest first."""
         self._head: StoredMessage | None = None
         self._answers: dict[int, str] = {}
-        """Those that were begun, by number; of each the hash of the message that it answers."""
+        """The answers that were begun, by number: of each the hash of the message that it answers."""
         self._unsaved = Changes()
-        """Changes that the store does not have yet."""
+        """The changes that the store does not have yet."""
         self._next_trial = 0.0
         if identifier is not None:
             self.name, self.settings = store.summary(identifier).name, store.settings(identifier)
@@ -184,45 +185,36 @@ class Conversation:
         self._system = text
 
     def add_user(self, text: str, replaced: StoredMessage | None = None) -> StoredMessage:
-        """Add a message of the user, and stand there.
-
-        Args:
-            text: the message.
-            replaced: the message in whose place it is put: both then follow the same one; None: behind the head.
-        """
-        return self._add("user", text, replaced)
+        """Add a message of the user, and stand there. For the arguments see `messages_with`."""
+        path = self.messages_with("user", text, replaced)
+        self._stand_at(path)
+        return path[-1]
 
     def add_assistant(self, text: str) -> StoredMessage:
         """Add a message of the assistant that a person wrote, and stand there."""
-        return self._add("assistant", text)
+        path = self.messages_with("assistant", text)
+        self._stand_at(path)
+        return path[-1]
 
-    def messages_with_user(self, text: str, replaced: StoredMessage | None = None) -> list[StoredMessage]:
-        """The messages from the first one to the one that `add_user` would add. Nothing is added.
+    def messages_with(self, role: Role, text: str, replaced: StoredMessage | None = None) -> list[StoredMessage]:
+        """The messages from the first one to a further one, which is not added.
 
         Args:
-            text: see `add_user`.
-            replaced: see `add_user`.
+            role: whose message it is.
+            text: the message.
+            replaced: the message in whose place it is put: both then follow the same one; None: after the head.
         """
-        return self._messages_with("user", text, replaced)
-
-    def _messages_with(self, role: Role, text: str, replaced: StoredMessage | None) -> list[StoredMessage]:
         path = self.messages() if replaced is None else self.path_to(replaced)[:-1]
         if self._head is None and self._system is not None:
             path = [StoredMessage.new(None, "system", self._system)]
         return [*path, StoredMessage.new(path[-1].hash if path else None, role, text)]
 
-    def _add(self, role: Role, text: str, replaced: StoredMessage | None = None) -> StoredMessage:
-        path = self._messages_with(role, text, replaced)
-        self._stand_at(path)
-        return path[-1]
-
     @deferred_interrupts()
     def goto(self, target: str | None) -> StoredMessage | None:
         """Stand at the message whose hash begins like this; None: before the first one. Returns it."""
         message = None if target is None else self.find(target)
-        if self.id is not None:
-            self._system = self.system
-            self._stand_at([] if message is None else [message])
+        self._system = self.system
+        self._stand_at([] if message is None else [message])
         return message
 
     def undo(self) -> StoredMessage | None:
@@ -235,15 +227,11 @@ class Conversation:
     def rename(self, name: str | None) -> None:
         """Give it a name, by which `ChatStore.find_conversation` finds it. A name belongs to one conversation."""
         self._store.check_name(self.id, name)
-        if self.id is not None:
-            self._change(Changes(fields={"name": name}))
-        self.name = name
+        self._change(Changes(fields={"name": name}))
 
     def save_settings(self, settings: dict[str, Any]) -> None:
         """Store settings with the conversation: any JSON."""
-        if self.id is not None:
-            self._change(Changes(fields={"settings": settings}))
-        self.settings = settings
+        self._change(Changes(fields={"settings": settings}))
 
     def record(
         self,
@@ -257,19 +245,19 @@ class Conversation:
         """Yield the events of an answer, which is stored from its first token on, again and again.
 
         Before the last event is yielded, the answer becomes a message, at which the conversation stands. If the
-        caller stops early, what is there becomes one.
+        caller stops early, the tokens so far become the message. Without any token, nothing is stored.
 
         Args:
-            events: the events.
-            parent: the message that it answers.
-            recipe: what it is made with.
+            events: the events, as `generate` yields them.
+            parent: the message that is answered.
+            recipe: what the answer is made with.
             prompt_ids: the tokens that the model reads.
-            beginning: the text that the model goes on from.
-            text_of: returns the text of a token in the message.
+            beginning: the text from which the model continues; the message begins with it.
+            text_of: returns the text that a token adds to the message.
         """
         from ...logprobs.events import Done, Start, Token
 
-        # Chosen here, so that an answer that is written again is the same one, whatever was rolled back.
+        # Not the store's to choose: a number that it gave in a write that was undone would be another answer's.
         number, is_finished = time.time_ns(), False
         content, token_ids = beginning, list[int]()
         cached_tokens, next_write = 0, 0.0
@@ -338,44 +326,44 @@ class Conversation:
 
     @deferred_interrupts()
     def _change(self, changes: Changes, *, lasting: bool = True) -> None:
-        """Hand changes to the store, with those that it could not take before, and make them here.
+        """Write changes to the store, and make them in memory, also if the store cannot be written.
 
-        If the store refuses them, nothing changes. If it cannot be written, they are made all the same.
+        If the store refuses them, nothing changes.
         """
         added = {name: message for name, message in changes.messages.items() if name not in self._messages}
-        changes = replace(changes, messages=added)
-        identifier = self.id
-        if identifier is None:
-            identifier = secrets.token_hex(6)
-            fields: ConversationFields = {
-                "created": time.time(), "name": self.name, "settings": self.settings, **changes.fields,
-            }  # fmt: skip
-            changes = replace(changes, fields=fields)
-        sentence = self._write(identifier, changes, lasting)
-        self.id = identifier
+        sentence = None
+        if added or self.id is not None:  # a conversation is stored with its first message
+            sentence = self._write(replace(changes, messages=added), lasting)
         self._messages |= added
+        self._answers |= {answer.number: answer.parent for answer in changes.answers.values()}
+        self.name = changes.fields.get("name", self.name)
+        self.settings = changes.fields.get("settings", self.settings)
         if "head" in changes.fields:
             head = changes.fields["head"]
             self._head = None if head is None else self._messages[head]
-        self._answers |= {answer.number: answer.parent for answer in changes.answers.values()}
         if sentence is not None:
             self._report(sentence)
 
-    def _write(self, identifier: str, changes: Changes, lasting: bool) -> str | None:
-        """Write what is unsaved and these changes, or add these to what is; returns what the user should see."""
-        was_saved, waiting = not self._unsaved, self._unsaved | changes
-        if time.monotonic() < self._next_trial:
-            self._unsaved = waiting
-            return None
-        try:
-            self._store.save(identifier, waiting, lasting=lasting or not was_saved)
-        except StoreWriteError as error:
-            if self._store.path is None:
-                raise
-            self._unsaved, self._next_trial = waiting, time.monotonic() + _SECONDS_BETWEEN_TRIALS
-            return f"{error}; the chat goes on, and is stored once that is possible" if was_saved else None
-        self._unsaved = Changes()
-        return None if was_saved else "the chat is stored again"
+    def _write(self, changes: Changes, lasting: bool) -> str | None:
+        """Write changes with the unsaved ones, or add them to these; returns what the user should see."""
+        identifier, was_saved = self.id, not self._unsaved
+        if identifier is None:
+            identifier = secrets.token_hex(6)
+            fields = ConversationFields(created=time.time(), name=self.name, settings=self.settings)
+            changes = Changes(fields=fields) | changes
+        waiting, sentence = self._unsaved | changes, None
+        if time.monotonic() >= self._next_trial:
+            try:
+                self._store.save(identifier, waiting, lasting=lasting or not was_saved)
+            except StoreWriteError as error:
+                if self._store.path is None:
+                    raise
+                self._next_trial = time.monotonic() + _SECONDS_BETWEEN_TRIALS
+                sentence = f"{error}; the chat goes on, and is stored once that is possible" if was_saved else None
+            else:
+                waiting, sentence = Changes(), None if was_saved else "the chat is stored again"
+        self.id, self._unsaved = identifier, waiting
+        return sentence
 
 
 def _result_of(done: Done, cached_tokens: int) -> dict[str, Any]:

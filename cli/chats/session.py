@@ -198,7 +198,7 @@ class ChatSession:
 
         Raises ``ContextFullError``, and ``ModelError`` where the chat template rejects the messages.
         """
-        path = self.conversation.messages_with_user(text, replaced)
+        path = self.conversation.messages_with("user", text, replaced)
         self._prompts.fit(path, self._dropped_before(path), max_tokens, is_resumable=self._is_resumable)
 
     def use(self) -> ContextUse:
