@@ -84,7 +84,6 @@ class Conversation:
 
         What was written of answers whose process was killed becomes messages.
         """
-        store.summary(identifier)
         try:
             for message in store.finish_abandoned(identifier):
                 size = f"{len(message.content):,} characters"
