@@ -1,45 +1,98 @@
 """A conversation: a tree of messages, and the place where the conversation stands in the tree.
 
-What is said is stored before a method returns. While the store cannot be written, such as on a full disk, the
-conversation continues in memory.
+The tree in memory is the truth, and the store its log: each change is handed to the store before a method returns.
+While the store cannot be written, such as on a full disk, the changes are kept, and written later.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from time import monotonic
-from typing import Any, TypeVar
+import secrets
+import time
+from collections.abc import Callable, Generator, Iterable, Iterator
+from dataclasses import asdict, dataclass, replace
+from typing import TYPE_CHECKING, Any
 
 from ...common.files import deferred_interrupts
 from ...common.text import count_noun
-from .records import AnswerRecipe, Role, StoredAnswer, StoredMessage, StoreError, StoreWriteError
-from .store import ChatStore, GrowingAnswer, copy_conversation, discard_growing, finish_abandoned
+from .records import (
+    AnswerRecipe,
+    Changes,
+    ConversationFields,
+    Role,
+    StoredAnswer,
+    StoredMessage,
+    StoreError,
+    StoreWriteError,
+)
+from .store import ChatStore
+
+if TYPE_CHECKING:
+    from ...logprobs.events import Done, Event, Token
 
 Report = Callable[[str], object]
 """Called with a sentence that the user should see."""
 
+_SECONDS_BETWEEN_WRITES = 0.1
+"""An answer is stored at most this often while it is made."""
+_SECONDS_BETWEEN_TRIALS = 2.0
+"""A store that could not be written is tried again after this time: each trial of a locked one takes seconds."""
 
-_Result = TypeVar("_Result")
 
+class Conversation:
+    """A conversation, which stands at one of its messages. Make one with `new` or `resume`.
 
-class ConversationTree:
-    """The messages of a conversation. Methods raise ``StoreError``."""
+    If the store cannot be written, as on a full disk, ``report`` is called with a sentence. The conversation
+    continues, and the changes are kept until a later write succeeds. If the store refuses a change, methods raise
+    ``StoreError``, and the conversation is as before. Ctrl-C waits until store and conversation agree.
 
-    def __init__(self, where: FailoverStore) -> None:
-        """Stand where the store says that the conversation stands. ``where``: the store of the conversation."""
-        self._where = where
-        self._head = None if where.identifier is None else where.current.head(where.identifier)
-        """The store has it for later sessions; another one with the same conversation does not move this one."""
+    Attributes:
+        id: its id in the store; None before its first message.
+        name: the name that the user gave it; None: it has no name.
+        settings: what `save_settings` stored.
+    """
 
-    @property
-    def id(self) -> str | None:
-        """Its id; None before its first message."""
-        return self._where.identifier
+    def __init__(self, store: ChatStore, identifier: str | None, report: Report) -> None:
+        self._store, self._report = store, report
+        self.id = identifier
+        self.name: str | None = None
+        self.settings: dict[str, Any] = {}
+        self._system: str | None = None
+        """The system message that precedes the next first message of the user."""
+        self._messages: dict[str, StoredMessage] = {}
+        """The messages of all branches by hash, the oldest first."""
+        self._head: StoredMessage | None = None
+        self._answers: dict[int, str] = {}
+        """The answers that were begun, by number: of each the hash of the message that it answers."""
+        self._unsaved = Changes()
+        """The changes that the store does not have yet."""
+        self._next_trial = 0.0
+        if identifier is not None:
+            self.name, self.settings = store.summary(identifier).name, store.settings(identifier)
+            head = store.head(identifier)
+            self._messages = {message.hash: message for message in store.messages(identifier)}
+            self._head = None if head is None else self._messages.get(head)
+            self._answers = store.answer_parents(identifier)
 
-    @property
-    def _store(self) -> ChatStore:
-        return self._where.current
+    @classmethod
+    def new(cls, store: ChatStore, report: Report) -> Conversation:
+        """Begin a conversation. It is stored with its first message."""
+        return cls(store, None, report)
+
+    @classmethod
+    def resume(cls, store: ChatStore, identifier: str, report: Report) -> Conversation:
+        """Continue the conversation of exactly this id. What another process adds later is not seen.
+
+        What was written of answers whose process was killed becomes messages.
+        """
+        try:
+            for message in store.finish_abandoned(identifier):
+                size = f"{len(message.content):,} characters"
+                report(f"the answer {message.hash[:8]} was cut off when gen was killed; {size} of it are stored")
+        except StoreWriteError as error:
+            report(f"{error}; an answer that was cut off is shown once that is possible")
+        return cls(store, identifier, report)
+
+    # The tree
 
     @property
     def head(self) -> StoredMessage | None:
@@ -52,11 +105,14 @@ class ConversationTree:
 
     def path_to(self, message: StoredMessage) -> list[StoredMessage]:
         """The messages from the first one to this one."""
-        return self._store.path_to(message.hash)
+        path = [message]
+        while (parent := path[-1].parent) is not None and parent in self._messages:
+            path.append(self._messages[parent])
+        return path[::-1]
 
     def all_messages(self) -> list[StoredMessage]:
         """The messages of all branches, in the order in which they came."""
-        return [] if self.id is None else self._store.messages(self.id)
+        return list(self._messages.values())
 
     def last_user(self) -> StoredMessage | None:
         """The last message of the user on the way to the head."""
@@ -76,107 +132,32 @@ class ConversationTree:
     def children(self, message: StoredMessage | None) -> list[StoredMessage]:
         """The messages that follow a message, or that begin the conversation, the oldest first."""
         parent = None if message is None else message.hash
-        return [other for other in self.all_messages() if other.parent == parent]
+        return [other for other in self._messages.values() if other.parent == parent]
 
     def siblings(self, message: StoredMessage) -> list[StoredMessage]:
         """The messages in the place of this one, and itself."""
-        return [other for other in self.all_messages() if other.parent == message.parent]
-
-    def answer_count(self, message: StoredMessage) -> int:
-        """Return the number of answers made to a message, including those with the same text."""
-        made = 0 if self.id is None else self._store.answer_count(message.hash, self.id)
-        return max(made, len(self.children(message)))
+        return [other for other in self._messages.values() if other.parent == message.parent]
 
     def find(self, prefix: str) -> StoredMessage:
         """The message whose hash begins like this."""
-        found = [message for message in self.all_messages() if message.hash.startswith(prefix.lower())]
+        found = [message for name, message in self._messages.items() if name.startswith(prefix.lower())]
         if not found or not prefix:
             raise StoreError(f"there is no message {prefix!r} in this conversation")
         if len(found) > 1:
             raise StoreError(f"{len(found)} messages begin with {prefix!r}; give more of it")
         return found[0]
 
+    def answer_count(self, message: StoredMessage) -> int:
+        """Return the number of answers made to a message, including those with the same text."""
+        begun = sum(parent == message.hash for parent in self._answers.values())
+        return max(begun, len(self.children(message)))
+
     def answer_record(self, message: StoredMessage) -> StoredAnswer | None:
         """How a message of the assistant was made; None for one that a person wrote."""
+        for answer in reversed(self._unsaved.answers.values()):
+            if answer.message == message.hash:
+                return answer
         return None if self.id is None else self._store.answer(message.hash, self.id)
-
-
-class Conversation(ConversationTree):
-    """A conversation, which stands at one of its messages. Make one with `new` or `resume`.
-
-    When the store cannot be written, as on a full disk, ``report`` is called with a sentence. The conversation
-    then goes on in memory, and is stored as soon as that is possible again. Methods raise ``StoreError``. Ctrl-C
-    waits until what is stored and what this object knows agree.
-    """
-
-    def __init__(self, store: ChatStore, identifier: str | None, report: Report) -> None:
-        super().__init__(FailoverStore(store, identifier, report))
-        self._system: str | None = None
-        """The system message that the first message of the user will follow."""
-        self._name: str | None = None
-        self._settings: dict[str, Any] = {}
-        """Name and settings of a conversation that has no message yet."""
-
-    @classmethod
-    def new(cls, store: ChatStore, report: Report) -> Conversation:
-        """Begin a conversation. It is stored with its first message."""
-        return cls(store, None, report)
-
-    @classmethod
-    def resume(cls, store: ChatStore, identifier: str, report: Report) -> Conversation:
-        """Go on with the conversation of exactly this id.
-
-        What was written of answers whose process was killed becomes messages.
-        """
-        store.summary(identifier)
-        try:
-            for message in finish_abandoned(store, identifier):
-                size = f"{len(message.content):,} characters"
-                report(f"the answer {message.hash[:8]} was cut off when gen was killed; {size} of it are stored")
-        except StoreWriteError as error:
-            report(f"{error}; an answer that was cut off is shown once that is possible")
-        return cls(store, identifier, report)
-
-    # What it is
-
-    @property
-    def is_stored(self) -> bool:
-        """False while the store cannot be written, and if it is in memory anyway."""
-        return self._store.path is not None
-
-    def store_again(self) -> bool:
-        """Store what had to stay in memory, now. Returns False if that is still not possible."""
-        return self._where.store_again()
-
-    def leave(self) -> None:
-        """Store what is still in memory only, for the last time; reports it if that is not possible."""
-        self._where.leave()
-
-    @property
-    def name(self) -> str | None:
-        """The name that the user gave it."""
-        return self._name if self.id is None else self._store.summary(self.id).name
-
-    def rename(self, name: str | None) -> None:
-        """Give it a name, by which `ChatStore.find_conversation` finds it."""
-        identifier = self.id
-        if identifier is None:
-            self._name = name
-        else:
-            self._where.write(lambda store: store.rename(identifier, name))
-
-    @property
-    def settings(self) -> dict[str, Any]:
-        """What `save_settings` stored."""
-        return self._settings if self.id is None else self._store.settings(self.id)
-
-    def save_settings(self, settings: dict[str, Any]) -> None:
-        """Store settings with the conversation: any JSON."""
-        identifier = self.id
-        if identifier is None:
-            self._settings = settings
-        else:
-            self._where.write(lambda store: store.save_settings(identifier, settings))
 
     # What changes it
 
@@ -194,57 +175,45 @@ class Conversation(ConversationTree):
 
         These become another branch: what comes first in a conversation is part of what a message is.
         """
-        turns = [message for message in self.messages() if message.role != "system"]
+        if self.id is not None:
+            path = [] if text is None else [StoredMessage.new(None, "system", text)]
+            for turn in self.messages():
+                if turn.role != "system":
+                    path.append(StoredMessage.new(path[-1].hash if path else None, turn.role, turn.content))
+            self._stand_at(path)
         self._system = text
-        identifier = self.id
-        if identifier is None:
-            return
-
-        def put(store: ChatStore) -> StoredMessage | None:
-            message = self._put_system(store, identifier)
-            for turn in turns:
-                parent = None if message is None else message.hash
-                message = store.put_message(identifier, parent, turn.role, turn.content)
-            store.move_head(identifier, None if message is None else message.hash)
-            return message
-
-        self._head = self._where.write_together(put)
 
     def add_user(self, text: str, replaced: StoredMessage | None = None) -> StoredMessage:
-        """Add a message of the user, and stand there.
-
-        Args:
-            text: the message.
-            replaced: the message in whose place it is put: both then follow the same one; None: behind the head.
-        """
-        return self._add("user", text, replaced)
-
-    def messages_with_user(self, text: str, replaced: StoredMessage | None = None) -> list[StoredMessage]:
-        """The messages from the first one to the one that `add_user` would add. Nothing is added.
-
-        Args:
-            text: see `add_user`.
-            replaced: see `add_user`.
-        """
-        before = self.messages() if replaced is None else self.path_to(replaced)[:-1]
-        if self._head is None and self._system is not None:  # it is stored with the first message
-            before = [StoredMessage("", None, "system", self._system, 0.0)]
-        return [*before, StoredMessage("", None, "user", text, 0.0)]
+        """Add a message of the user, and stand there. For the arguments see `messages_with`."""
+        path = self.messages_with("user", text, replaced)
+        self._stand_at(path)
+        return path[-1]
 
     def add_assistant(self, text: str) -> StoredMessage:
         """Add a message of the assistant that a person wrote, and stand there."""
-        return self._add("assistant", text)
+        path = self.messages_with("assistant", text)
+        self._stand_at(path)
+        return path[-1]
+
+    def messages_with(self, role: Role, text: str, replaced: StoredMessage | None = None) -> list[StoredMessage]:
+        """The messages from the first one to a further one, which is not added.
+
+        Args:
+            role: whose message it is.
+            text: the message.
+            replaced: the message in whose place it is put: both then follow the same one; None: after the head.
+        """
+        path = self.messages() if replaced is None else self.path_to(replaced)[:-1]
+        if self._head is None and self._system is not None:
+            path = [StoredMessage.new(None, "system", self._system)]
+        return [*path, StoredMessage.new(path[-1].hash if path else None, role, text)]
 
     @deferred_interrupts()
     def goto(self, target: str | None) -> StoredMessage | None:
         """Stand at the message whose hash begins like this; None: before the first one. Returns it."""
         message = None if target is None else self.find(target)
-        identifier = self.id
-        if identifier is not None:
-            self._system = self.system
-            head = None if message is None else message.hash
-            self._where.write_together(lambda store: store.move_head(identifier, head))
-            self._head = message
+        self._system = self.system
+        self._stand_at([] if message is None else [message])
         return message
 
     def undo(self) -> StoredMessage | None:
@@ -254,173 +223,160 @@ class Conversation(ConversationTree):
             self.goto(last.parent)
         return last
 
-    def begin_answer(
-        self, parent: StoredMessage, recipe: AnswerRecipe, prompt_ids: tuple[int, ...], beginning: str
-    ) -> AnswerWriter:
-        """Return what stores an answer to ``parent`` while it is made.
+    def rename(self, name: str | None) -> None:
+        """Give it a name, by which `ChatStore.find_conversation` finds it. A name belongs to one conversation."""
+        self._store.check_name(self.id, name)
+        self._change(Changes(fields={"name": name}))
 
-        Args:
-            parent: the message that it answers.
-            recipe: what it is made with.
-            prompt_ids: the tokens that the model reads.
-            beginning: the text that the model goes on from.
-        """
+    def save_settings(self, settings: dict[str, Any]) -> None:
+        """Store settings with the conversation: any JSON."""
+        self._change(Changes(fields={"settings": settings}))
 
-        def stand_at(message: StoredMessage) -> None:
-            self._head = message
-
-        return AnswerWriter(self._where, parent, recipe, prompt_ids, beginning, stand_at)
-
-    @deferred_interrupts()
-    def _add(self, role: Role, text: str, replaced: StoredMessage | None = None) -> StoredMessage:
-        is_first = self.id is None
-
-        def add(store: ChatStore) -> StoredMessage:
-            identifier = self._where.identifier or store.new_conversation()
-            self._where.identifier = identifier
-            if replaced is not None:
-                return store.put_message(identifier, replaced.parent, role, text)
-            before = self._head or self._put_system(store, identifier)
-            return store.put_message(identifier, None if before is None else before.hash, role, text)
-
-        try:
-            self._head = message = self._where.write_together(add)
-        except StoreError:
-            if is_first:
-                self._where.identifier = None
-            raise
-        if is_first and self._settings:
-            self.save_settings(self._settings)
-        if is_first and self._name is not None:
-            self.rename(self._name)
-        return message
-
-    def _put_system(self, store: ChatStore, identifier: str) -> StoredMessage | None:
-        """Add the system message, if there is one; returns it. Called inside a transaction."""
-        if self._system is None:
-            return None
-        return store.put_message(identifier, None, "system", self._system)
-
-
-class AnswerWriter:
-    """An answer that is being made. It is in the store from the first token on."""
-
-    def __init__(
+    def record(
         self,
-        store: FailoverStore,
+        events: Iterable[Event],
         parent: StoredMessage,
         recipe: AnswerRecipe,
         prompt_ids: tuple[int, ...],
         beginning: str,
-        on_finish: Callable[[StoredMessage], object],
-    ) -> None:
-        """Begin an answer.
+        text_of: Callable[[Token], str],
+    ) -> Generator[Event, None, None]:
+        """Yield the events of an answer, which is stored from its first token on, again and again.
+
+        Before the last event is yielded, the answer becomes a message, at which the conversation stands. If the
+        caller stops early, the tokens so far become the message. Without any token, nothing is stored.
 
         Args:
-            store: where its conversation is.
-            parent: the message that it answers.
-            recipe: what it is made with.
+            events: the events, as `generate` yields them.
+            parent: the message that is answered.
+            recipe: what the answer is made with.
             prompt_ids: the tokens that the model reads.
-            beginning: the text that the model goes on from.
-            on_finish: called with its message.
+            beginning: the text from which the model continues; the message begins with it.
+            text_of: returns the text that a token adds to the message.
         """
-        self._store, self._on_finish = store, on_finish
-        self._fields = (parent.hash, recipe, prompt_ids, beginning)
-        self._growing = store.write(self._begin)
+        from ...logprobs.events import Done, Start, Token
 
-    def grow(self, content: str, token_ids: list[int]) -> None:
-        """Store what is there. ``content``: the whole text, its beginning included."""
-        self._write(lambda growing: growing.grow(content, token_ids))
+        # Not the store's to choose: a number that it gave in a write that was undone would be another answer's.
+        number, is_finished = time.time_ns(), False
+        content, token_ids = beginning, list[int]()
+        cached_tokens, next_write = 0, 0.0
 
-    def finish(self, content: str, token_ids: list[int], result: dict[str, Any]) -> StoredMessage:
-        """Make it a message, at which the conversation then stands."""
-        message = self._write(lambda growing: growing.finish(content, token_ids, result))
-        self._on_finish(message)
-        return message
+        def made(message: str | None, result: dict[str, Any] | None) -> StoredAnswer:
+            return StoredAnswer(
+                number, message, parent.hash, recipe, prompt_ids, beginning, content, tuple(token_ids), result
+            )
 
-    def _begin(self, store: ChatStore) -> GrowingAnswer:
-        return GrowingAnswer(store, str(self._store.identifier), *self._fields)
+        def finish(result: dict[str, Any]) -> None:
+            nonlocal is_finished
+            if token_ids and not is_finished:
+                message = StoredMessage.new(parent.hash, "assistant", content)
+                self._stand_at([message], made(message.hash, result))
+                is_finished = True
 
-    def _write(self, action: Callable[[GrowingAnswer], _Result]) -> _Result:
-        def write(store: ChatStore) -> _Result:
-            if not self._growing.is_in(store):
-                self._growing = self._begin(store)
-            return action(self._growing)
-
-        return self._store.write(write)
-
-
-_SECONDS_BETWEEN_TRIALS = 2.0
-
-
-class FailoverStore:
-    """The store of one conversation: its file, or memory while that cannot be written.
-
-    Attributes: ``current``, where the conversation is now; ``identifier``, the conversation's id, None before its
-    first message.
-    """
-
-    def __init__(self, store: ChatStore, identifier: str | None, report: Report) -> None:
-        self._file_store = self.current = store
-        self.identifier = identifier
-        self._report = report
-        self._next_trial = 0.0
-
-    def write(self, action: Callable[[ChatStore], _Result]) -> _Result:
-        """Return what ``action`` returns, which writes to the store that it is given. Raises ``StoreError``."""
-        if monotonic() >= self._next_trial:
-            self.store_again()
-        before = self.identifier
         try:
-            return action(self.current)
-        except StoreWriteError as error:
-            self.identifier = before
-            if self.current is not self._file_store or self.current.path is None:
-                raise
-            self._go_on_in_memory(error)
-            return action(self.current)
+            for event in events:
+                if isinstance(event, Token):
+                    token_ids.append(event.id)
+                    content += text_of(event)
+                    if time.monotonic() >= next_write:
+                        self._change(Changes(answers={number: made(None, None)}), lasting=False)
+                        next_write = time.monotonic() + _SECONDS_BETWEEN_WRITES
+                elif isinstance(event, Done):
+                    content += event.rest
+                    finish(_result_of(event, cached_tokens))
+                elif isinstance(event, Start):
+                    cached_tokens = event.cached_tokens
+                yield event
+        finally:
+            finish({"finish_reason": "interrupted"})
 
-    def write_together(self, action: Callable[[ChatStore], _Result]) -> _Result:
-        """Do as `write`, as one transaction."""
+    def _stand_at(self, path: list[StoredMessage], answer: StoredAnswer | None = None) -> None:
+        """Stand at the last message of a path, and add those of its messages that are new.
 
-        def write(store: ChatStore) -> _Result:
-            with store.database.writing():
-                return action(store)
+        ``answer``: how the last one was made.
+        """
+        self._change(
+            Changes(
+                {message.hash: message for message in path},
+                {} if answer is None else {answer.number: answer},
+                {"head": path[-1].hash if path else None},
+            )
+        )
 
-        return self.write(write)
+    # How it is stored
 
-    def _go_on_in_memory(self, error: StoreWriteError) -> None:
-        memory = ChatStore.in_memory()
-        if self.identifier is not None:
-            copy_conversation(self._file_store, memory, self.identifier)
-        self.current = memory
-        self._next_trial = monotonic() + _SECONDS_BETWEEN_TRIALS
-        self._report(f"{error}; the chat goes on, and is stored once that is possible")
+    @property
+    def is_stored(self) -> bool:
+        """False while the store cannot be written, and if it is in memory anyway."""
+        return self._store.path is not None and not self._unsaved
 
     def store_again(self) -> bool:
-        """Store what had to stay in memory. Returns False if that is still not possible."""
-        if self.current is self._file_store:
-            return True
-        try:
-            if self.identifier is not None:
-                copy_conversation(self.current, self._file_store, self.identifier)
-                discard_growing(self._file_store, self.identifier)
-        except StoreWriteError:
-            self._next_trial = monotonic() + _SECONDS_BETWEEN_TRIALS
-            return False
-        self.current.close()
-        self.current = self._file_store
-        self._report("the chat is stored again")
-        return True
+        """Store what could not be written, now. Returns False if that is still not possible."""
+        if self._unsaved:
+            self._next_trial = 0.0
+            self._change(Changes())
+        return not self._unsaved
 
     def leave(self) -> None:
-        """Store what is in memory for the last time; reports how much of it is lost."""
-        if self.store_again() or self.identifier is None:
-            return
-        stored = {message.hash for message in self._file_store.messages(self.identifier)}
-        lost = sum(message.hash not in stored for message in self.current.messages(self.identifier))
-        self.current.close()
-        self._report(f"{self._file_store.path}: {count_noun(lost, 'message')} of this chat could not be stored")
+        """Store what could not be written, for the last time; reports how much of it is lost."""
+        if not self.store_again():
+            lost = count_noun(len(self._unsaved.messages), "message")
+            self._report(f"{self._store.path}: {lost} of this chat could not be stored")
+
+    @deferred_interrupts()
+    def _change(self, changes: Changes, *, lasting: bool = True) -> None:
+        """Write changes to the store, and make them in memory, also if the store cannot be written.
+
+        If the store refuses them, nothing changes.
+        """
+        added = {name: message for name, message in changes.messages.items() if name not in self._messages}
+        sentence = None
+        if added or self.id is not None:  # a conversation is stored with its first message
+            sentence = self._write(replace(changes, messages=added), lasting)
+        self._messages |= added
+        self._answers |= {answer.number: answer.parent for answer in changes.answers.values()}
+        self.name = changes.fields.get("name", self.name)
+        self.settings = changes.fields.get("settings", self.settings)
+        if "head" in changes.fields:
+            head = changes.fields["head"]
+            self._head = None if head is None else self._messages[head]
+        if sentence is not None:
+            self._report(sentence)
+
+    def _write(self, changes: Changes, lasting: bool) -> str | None:
+        """Write changes with the unsaved ones, or add them to these; returns what the user should see."""
+        identifier, was_saved = self.id, not self._unsaved
+        if identifier is None:
+            identifier = secrets.token_hex(6)
+            fields = ConversationFields(created=time.time(), name=self.name, settings=self.settings)
+            changes = Changes(fields=fields) | changes
+        waiting, sentence = self._unsaved | changes, None
+        if time.monotonic() >= self._next_trial:
+            try:
+                self._store.save(identifier, waiting, lasting=lasting or not was_saved)
+            except StoreWriteError as error:
+                if self._store.path is None:
+                    raise
+                self._next_trial = time.monotonic() + _SECONDS_BETWEEN_TRIALS
+                sentence = f"{error}; the chat goes on, and is stored once that is possible" if was_saved else None
+            else:
+                waiting, sentence = Changes(), None if was_saved else "the chat is stored again"
+        self.id, self._unsaved = identifier, waiting
+        return sentence
+
+
+def _result_of(done: Done, cached_tokens: int) -> dict[str, Any]:
+    return {
+        "finish_reason": done.finish_reason,
+        "stop": done.stop,
+        "complete": done.complete,
+        "usage": {
+            "prompt_tokens": done.prompt_tokens,
+            "cached_tokens": cached_tokens,
+            "completion_tokens": done.completion_tokens,
+        },
+        "timings": asdict(done.timings),
+    }
 
 
 @dataclass(frozen=True)

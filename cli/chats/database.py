@@ -10,7 +10,7 @@ import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from .records import StoreError, StoreWriteError
 
@@ -174,9 +174,9 @@ class Database:
                     self._connection.execute("ROLLBACK")
                 raise
 
-    def run(self, statement: str, values: Sequence[Any] = ()) -> int:
-        """Execute a statement that writes, inside `writing`; returns the number of the last row inserted."""
-        return self._connection.execute(statement, values).lastrowid or 0
+    def run(self, statement: str, values: Sequence[Any] = ()) -> None:
+        """Execute a statement that writes, inside `writing`."""
+        self._connection.execute(statement, values)
 
     def rows(self, query: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
         """Return the rows of a query."""
@@ -207,42 +207,27 @@ class Database:
             raise _named(error, self.name) from None
 
 
-class _Cause(NamedTuple):
-    """The meaning of SQLite's error codes for a chat store (https://sqlite.org/rescode.html)."""
-
-    codes: tuple[int, ...]
-    error: type[StoreError]
-    sentence: str
-
-
-_CAUSES = (
-    _Cause((13,), StoreWriteError, "the disk is full"),
-    _Cause(
-        (5, 6),
-        StoreWriteError,
-        f"another program has locked the chat store for {_BUSY_SECONDS:g} seconds",
-    ),
-    _Cause((8,), StoreWriteError, "the chat store may not be written"),
-    _Cause((10,), StoreWriteError, "the disk refused to write"),
-    _Cause(
+_CAUSES: tuple[tuple[tuple[int, ...], type[StoreError], str], ...] = (
+    ((13,), StoreWriteError, "the disk is full"),
+    ((5, 6), StoreWriteError, f"another program has locked the chat store for {_BUSY_SECONDS:g} seconds"),
+    ((8,), StoreWriteError, "the chat store may not be written"),
+    ((10,), StoreWriteError, "the disk refused to write"),
+    (
         (11, 26),
         StoreError,
         "the chat store is damaged; move it away to begin a new one (sqlite3 FILE .recover saves what it can)",
     ),
-    _Cause(
-        (19,),
-        StoreError,
-        "this chat was deleted meanwhile, and takes no more messages; begin a new one",
-    ),
+    ((19,), StoreError, "this chat was deleted meanwhile, and takes no more messages; begin a new one"),
 )
+"""The meaning of SQLite's error codes for a chat store (https://sqlite.org/rescode.html)."""
 
 
 def _named(error: sqlite3.Error, name: str) -> StoreError:
     """SQLite's error as a sentence."""
     code = getattr(error, "sqlite_errorcode", 0) & 0xFF  # what the module itself raises has none
-    for cause in _CAUSES:
-        if code in cause.codes:
-            return cause.error(f"{name}: {cause.sentence}")
+    for codes, kind, sentence in _CAUSES:
+        if code in codes:
+            return kind(f"{name}: {sentence}")
     return StoreError(f"{name}: the chat store cannot be used ({error})")
 
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import sys
+import time
 import zlib
 from array import array
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, TypedDict
 
 from ...common.errors import LogitsmithError
 
@@ -22,14 +23,20 @@ class StoredMessage:
     """A message in its place: what came before it is part of what it is.
 
     Attributes: ``hash``, over the hash of the message before it, role and content; ``parent``, that message's
-    hash, None for the first one; ``created``, in seconds since 1970.
+    hash, None for the first one; ``created``, in seconds since 1970, of which a store keeps the earliest.
     """
 
     hash: str
     parent: str | None
     role: Role
     content: str
-    created: float
+    created: float = field(compare=False)
+
+    @classmethod
+    def new(cls, parent: str | None, role: Role, content: str) -> StoredMessage:
+        """Return a message of now. ``parent``: the hash of the message before it; None: it is the first one."""
+        content = clean_text(content)
+        return cls(message_hash(parent, role, content), parent, role, content, time.time())
 
 
 def message_hash(parent: str | None, role: str, content: str) -> str:
@@ -74,7 +81,7 @@ class StoredAnswer:
     """An answer as a model made it, or began to.
 
     Attributes:
-        number: its number in the store.
+        number: its number in the store; of two answers, the later one has the greater number.
         message: the hash of its message; None while it grows.
         parent: the hash of the message that it answers.
         recipe: what it was made with.
@@ -94,6 +101,44 @@ class StoredAnswer:
     content: str
     token_ids: tuple[int, ...]
     result: dict[str, Any] | None
+
+
+class ConversationFields(TypedDict, total=False):
+    """Columns of a conversation in the store.
+
+    Attributes: ``created``, in seconds since 1970; ``head``, the hash of the message at which it stands, None
+    before the first one; ``name``; ``settings``, any JSON.
+    """
+
+    created: float
+    head: str | None
+    name: str | None
+    settings: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Changes:
+    """Changes of a conversation, of which the store takes all or none.
+
+    Attributes:
+        messages: added messages by hash, each after the one before it.
+        answers: answers that were begun, grew or ended, by number.
+        fields: what else changed; ``created`` for a conversation that is not in the store yet.
+    """
+
+    messages: dict[str, StoredMessage] = field(default_factory=dict)
+    answers: dict[int, StoredAnswer] = field(default_factory=dict)
+    fields: ConversationFields = field(default_factory=ConversationFields)
+
+    def __bool__(self) -> bool:
+        """False if nothing changed."""
+        return bool(self.messages or self.answers or self.fields)
+
+    def __or__(self, later: Changes) -> Changes:
+        """These changes and later ones, of each thing the latest."""
+        return Changes(
+            self.messages | later.messages, self.answers | later.answers, {**self.fields, **later.fields}
+        )
 
 
 def pack_tokens(ids: Iterable[int]) -> bytes:

@@ -19,11 +19,10 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
-from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from ...common.text import count_noun
-from .conversation import AnswerWriter, Conversation, Report
+from .conversation import Conversation, Report
 from .prompt import (
     ContextUse,
     FittedMessages,
@@ -40,12 +39,10 @@ if TYPE_CHECKING:
     from ...engine.model import Model
     from ...engine.request import GenerationRequest
     from ...engine.templates import ChatTemplate
-    from ...logprobs.events import Done, Event, Token
+    from ...logprobs.events import Event, Token
 
 
 _NOTHING_TO_ANSWER = "there is no message of yours to answer"
-_SECONDS_BETWEEN_WRITES = 0.1
-"""An answer is stored at most this often while it is made."""
 
 
 class ChatSession:
@@ -170,7 +167,7 @@ class ChatSession:
 
         Raises ``ContextFullError``, and ``ModelError`` where the chat template rejects the messages.
         """
-        path = self.conversation.messages_with_user(text, replaced)
+        path = self.conversation.messages_with("user", text, replaced)
         self._prompts.fit(path, self._dropped_before(path), max_tokens, is_resumable=self._is_resumable)
 
     def use(self) -> ContextUse:
@@ -269,44 +266,8 @@ class ChatSession:
         recipe = _recipe_of(request, chain.config, self._model_record, fitted.dropped)
         request = replace(request, prompt=prompt_ids, chain=chain, beginning=beginning, exact_reuse=True)
         events = generate_request(model, request, progress=progress, is_interrupted=is_interrupted)
-        begin = partial(self.conversation.begin_answer, parent, recipe, prompt_ids, beginning)
-        return self._recorded(events, begin, beginning)
-
-    def _recorded(
-        self, events: Iterator[Event], begin: Callable[[], AnswerWriter], beginning: str
-    ) -> Generator[Event, None, None]:
-        """Yield the events of an answer, and store the answer. If the caller stops early, what is there is stored.
-
-        Args:
-            events: the events.
-            begin: begins the stored answer, at its first token.
-            beginning: the text that the model goes on from.
-        """
-        from ...logprobs.events import Done, Start, Token
-
-        writer: AnswerWriter | None = None
-        content, token_ids = beginning, list[int]()
-        cached_tokens, next_write = 0, 0.0
-        try:
-            for event in events:
-                if isinstance(event, Token):
-                    token_ids.append(event.id)
-                    content += visible_text(event, self.template)
-                    writer = writer or begin()
-                    if monotonic() >= next_write:
-                        writer.grow(content, token_ids)
-                        next_write = monotonic() + _SECONDS_BETWEEN_WRITES
-                elif isinstance(event, Done):
-                    content += event.rest
-                    if writer is not None:
-                        writer.finish(content, token_ids, _result_of(event, cached_tokens))
-                        writer = None
-                elif isinstance(event, Start):
-                    cached_tokens = event.cached_tokens
-                yield event
-        finally:
-            if writer is not None:
-                writer.finish(content, token_ids, {"finish_reason": "interrupted"})
+        text_of = partial(visible_text, template=self.template)
+        return self.conversation.record(events, parent, recipe, prompt_ids, beginning, text_of)
 
     def _fit(self, parent: StoredMessage, beginning: str, max_tokens: int | None) -> FittedMessages:
         """The messages that go into the prompt of an answer; reports it if more are left out than before."""
@@ -371,20 +332,6 @@ def _recipe_of(
 def _model_record(model: Model) -> dict[str, Any]:
     """What is stored of a model: its name and path, and what its logits depend on. Raises ``ModelError``."""
     return {"name": model.name, "path": str(model.path.absolute()), **model.identity()}
-
-
-def _result_of(done: Done, cached_tokens: int) -> dict[str, Any]:
-    return {
-        "finish_reason": done.finish_reason,
-        "stop": done.stop,
-        "complete": done.complete,
-        "usage": {
-            "prompt_tokens": done.prompt_tokens,
-            "cached_tokens": cached_tokens,
-            "completion_tokens": done.completion_tokens,
-        },
-        "timings": asdict(done.timings),
-    }
 
 
 def _same_tokens(events: Iterator[Event], model: Model, answer: StoredAnswer) -> Iterator[Event]:

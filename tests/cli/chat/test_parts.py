@@ -5,7 +5,7 @@ import json
 import pytest
 from logitsmith.cli.chats.conversation import Conversation, tree_lines
 from logitsmith.cli.chats.prompt import ReasoningSplitter, jsonl_of, markdown_of
-from logitsmith.cli.chats.records import pack_tokens, unpack_tokens
+from logitsmith.cli.chats.records import Changes, StoredMessage, pack_tokens, unpack_tokens
 from logitsmith.cli.chats.session import ChatSession, visible_text
 from logitsmith.engine import ReasoningTags, Token
 from logitsmith.engine.templates import JinjaChatTemplate
@@ -125,11 +125,11 @@ def test_tags_in_a_message_of_the_user_are_none(session, conversation):
 
 
 def test_a_long_conversation(store, notes):
-    conversation = Conversation.new(store, notes.append)
-    with store.database.writing():
-        identifier, parent = store.new_conversation("c0ffee"), None
-        for number in range(3000):
-            parent = store.put_message(identifier, parent, "user", str(number)).hash
+    messages, parent = {}, None
+    for number in range(3000):
+        message = StoredMessage.new(parent, "user", str(number))
+        messages[message.hash], parent = message, message.hash
+    store.save("c0ffee", Changes(messages, fields={"created": 1.0, "head": parent}))
     conversation = Conversation.resume(store, "c0ffee", notes.append)
     assert [message.content for message in conversation.messages()] == list(map(str, range(3000)))
     assert [line.message.content for line in tree_lines(conversation)][-1] == "2999"

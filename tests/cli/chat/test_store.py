@@ -82,8 +82,10 @@ def test_two_sessions_in_one_conversation_do_not_move_each_other(store, notes):
     second.add_assistant("d2")
     assert contents(first.messages()) == ["a", "b", "c1"]
     assert contents(second.messages()) == ["a", "b", "c2", "d2"]
-    assert contents(first.siblings(first.head)) == ["c2", "c1"]
-    assert contents(Conversation.resume(store, first.id, notes.append).messages()) == ["a", "b", "c2", "d2"]
+    assert contents(first.siblings(first.head)) == ["c1"], "the messages of the other session are seen later"
+    again = Conversation.resume(store, first.id, notes.append)
+    assert contents(again.messages()) == ["a", "b", "c2", "d2"]
+    assert contents(again.siblings(first.head)) == ["c2", "c1"]
 
 
 SEARCHES = {

@@ -8,14 +8,24 @@ import sqlite3
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
+from time import time_ns
 
 import pytest
 from logitsmith.cli.chats import database as schema
 from logitsmith.cli.chats.conversation import Conversation
 from logitsmith.cli.chats.database import _data_home, store_path
-from logitsmith.cli.chats.records import AnswerRecipe, StoreError, StoreWriteError, pack_tokens
-from logitsmith.cli.chats.store import ChatStore, GrowingAnswer
+from logitsmith.cli.chats.records import (
+    AnswerRecipe,
+    Changes,
+    StoredAnswer,
+    StoredMessage,
+    StoreError,
+    StoreWriteError,
+    pack_tokens,
+)
+from logitsmith.cli.chats.store import ChatStore
 
 from .conftest import settings
 
@@ -56,9 +66,37 @@ def test_a_kill_in_mid_answer_keeps_what_was_written(model_path, tmp_path, notes
     store.close()
 
 
+class GrowingAnswer:
+    """An answer in the store that another process makes."""
+
+    def __init__(self, conversation, store):
+        recipe = AnswerRecipe(model={"name": "x"}, chain=[], seed=1)
+        self._answer = StoredAnswer(time_ns(), None, conversation.head.hash, recipe, (1, 2), "", "", (), None)
+        self._conversation, self._store = conversation.id, store
+        self.grow("", [])
+
+    def grow(self, content, token_ids):
+        self._write(content, token_ids)
+
+    def finish(self, content, token_ids, result):
+        message = StoredMessage.new(self._answer.parent, "assistant", content)
+        self._write(content, token_ids, message, result)
+
+    def _write(self, content, token_ids, message=None, result=None):
+        added = {} if message is None else {message.hash: message}
+        answer = replace(
+            self._answer,
+            content=content,
+            token_ids=tuple(token_ids),
+            message=next(iter(added), None),
+            result=result,
+        )
+        head = {} if message is None else {"head": message.hash}
+        self._store.save(self._conversation, Changes(added, {answer.number: answer}, head))
+
+
 def begin_answer(conversation, store):
-    recipe = AnswerRecipe(model={"name": "x"}, chain=[], seed=1)
-    return GrowingAnswer(store, conversation.id, conversation.head.hash, recipe, (1, 2), "")
+    return GrowingAnswer(conversation, store)
 
 
 def test_an_answer_of_a_process_that_is_gone_becomes_a_message(store, conversation, notes):
@@ -87,9 +125,10 @@ def test_an_answer_of_a_process_that_lives_is_left_alone(store, conversation, no
     store.database.run("UPDATE answer SET updated = updated - 3600")
     assert contents(Conversation.resume(store, conversation.id, notes.append).messages()) == ["Hello", "Hi the"]
     growing.finish("Hi there", [5, 6, 7], {"finish_reason": "stop"})
-    answers = conversation.children(conversation.head)
+    again = Conversation.resume(store, conversation.id, notes.append)
+    answers = again.children(conversation.head)
     assert contents(answers) == ["Hi the", "Hi there"]
-    assert conversation.answer_record(answers[1]).token_ids == (5, 6, 7)
+    assert again.answer_record(answers[1]).token_ids == (5, 6, 7)
 
 
 def test_two_threads_with_one_store(tmp_path):

@@ -5,8 +5,8 @@ from __future__ import annotations
 from functools import cache
 
 from logitsmith.cli.chats.conversation import Conversation, tree_lines
-from logitsmith.cli.chats.records import AnswerRecipe, StoreError
-from logitsmith.cli.chats.store import ChatStore, GrowingAnswer
+from logitsmith.cli.chats.records import AnswerRecipe, Changes, StoredAnswer, StoredMessage, StoreError
+from logitsmith.cli.chats.store import ChatStore
 from logitsmith.engine import Model, PromptCacheError, load_prompt_cache, locate, save_prompt_cache
 
 from ..target import Target
@@ -38,11 +38,14 @@ def _store() -> bytes:
     conversation.set_system("Be brief.")
     question = conversation.add_user("What is the sea?")
     recipe = AnswerRecipe(model={"name": "m"}, chain=[{"dist": {}}], seed=1)
-    writer = conversation.begin_answer(question, recipe, (1, 2, 3), "")
-    writer.finish("Water", [4, 5], {"finish_reason": "stop"})
+    message, result = StoredMessage.new(question.hash, "assistant", "Water"), {"finish_reason": "stop"}
+    answers = {
+        1: StoredAnswer(1, message.hash, question.hash, recipe, (1, 2, 3), "", "Water", (4, 5), result),
+        2: StoredAnswer(2, None, question.hash, recipe, (1,), "", "Wat", (4,), None),
+    }
     conversation.undo()
     conversation.add_user("What is the sea, then?")
-    GrowingAnswer(store, str(conversation.id), question.hash, recipe, (1,), "").grow("Wat", [4])
+    store.save(str(conversation.id), Changes({message.hash: message}, answers))
     store.close()
     return path.read_bytes()
 

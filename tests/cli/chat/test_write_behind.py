@@ -1,0 +1,144 @@
+"""A conversation in memory, and its store as a log: what cannot be written is kept, and written later."""
+
+import pytest
+from logitsmith.cli.chats import conversation as module
+from logitsmith.cli.chats.conversation import Conversation
+from logitsmith.cli.chats.records import StoreError
+from logitsmith.cli.chats.store import ChatStore
+
+from .conftest import settings
+
+
+@pytest.fixture
+def writable(store):
+    """Call it with False: the store cannot be written any more. Call it with True: it can again."""
+
+    def set_writable(is_writable):
+        store.database._connection.execute(f"PRAGMA query_only = {'OFF' if is_writable else 'ON'}")
+
+    return set_writable
+
+
+@pytest.fixture(autouse=True)
+def impatient(monkeypatch):
+    """Each write tries the store again."""
+    monkeypatch.setattr(module, "_SECONDS_BETWEEN_TRIALS", 0.0)
+
+
+def contents(messages):
+    return [message.content for message in messages]
+
+
+def resumed(store, conversation, notes):
+    return Conversation.resume(store, conversation.id, notes.append)
+
+
+def test_all_that_could_not_be_written_is_written_with_the_next_change(
+    store, session, conversation, notes, writable
+):
+    conversation.add_user("Hello")
+    writable(False)
+    list(session.answer(settings()))
+    conversation.rename("tea")
+    conversation.save_settings({"seed": 3})
+    conversation.undo()
+    conversation.add_user("Hello again")
+    list(session.answer(settings(seed=2)))
+    conversation.goto(conversation.all_messages()[0].hash)
+    assert contents(store.messages(conversation.id)) == ["Hello"]
+    assert len(notes) == 1
+    assert not conversation.is_stored
+    writable(True)
+    head = conversation.add_user("Last")
+    assert conversation.is_stored
+    assert notes[1:] == ["the chat is stored again"]
+    again = resumed(store, conversation, notes)
+    assert again.all_messages() == conversation.all_messages()
+    assert (again.head, again.name, again.settings) == (head, "tea", {"seed": 3})
+    for message in again.all_messages():
+        assert again.answer_record(message) == conversation.answer_record(message)
+        assert again.answer_count(message) == conversation.answer_count(message)
+    assert store.database.rows("SELECT count(*), count(message) FROM answer") == [(2, 2)]
+    assert len(notes) == 2
+
+
+@pytest.mark.parametrize("token", [0, 1, 5, 29])
+def test_an_answer_is_one_answer_wherever_writing_fails(
+    store, session, conversation, notes, writable, monkeypatch, token
+):
+    monkeypatch.setattr(module, "_SECONDS_BETWEEN_WRITES", 0.0)
+    conversation.add_user("Hello")
+    for number, _ in enumerate(session.answer(settings(chain="ignore_eos > temp0.8"))):
+        writable(not token <= number < token + 3)
+    writable(True)
+    assert conversation.store_again()
+    assert store.database.rows("SELECT count(*), count(message) FROM answer") == [(1, 1)]
+    record = resumed(store, conversation, notes).answer_record(conversation.head)
+    assert len(record.token_ids) == 30
+    assert conversation.answer_count(conversation.messages()[0]) == 1
+
+
+def test_how_an_answer_was_made_is_known_while_it_is_not_stored(session, conversation, writable):
+    writable(False)
+    conversation.add_user("Hello")
+    list(session.answer(settings(seed=7)))
+    assert conversation.answer_record(conversation.head).recipe.seed == 7
+    assert conversation.answer_count(conversation.messages()[0]) == 1
+
+
+def test_between_trials_nothing_is_tried(conversation, notes, writable, monkeypatch):
+    monkeypatch.setattr(module, "_SECONDS_BETWEEN_TRIALS", 60.0)
+    conversation.add_user("Hello")
+    writable(False)
+    conversation.add_user("Are you there?")
+    writable(True)
+    conversation.add_user("And now?")
+    assert not conversation.is_stored
+    conversation.leave()
+    assert conversation.is_stored
+    assert notes[1:] == ["the chat is stored again"]
+
+
+def test_a_refused_change_changes_nothing(store, conversation):
+    conversation.add_user("Hello")
+    before = conversation.messages()
+    other = ChatStore.open(store.path)
+    other.delete(conversation.id)
+    other.close()
+    with pytest.raises(StoreError, match="was deleted meanwhile"):
+        conversation.add_user("Are you there?")
+    assert (conversation.messages(), conversation.all_messages()) == (before, before)
+
+
+def test_a_name_that_is_taken(store, conversation, notes, writable):
+    other = Conversation.new(store, notes.append)
+    other.rename("tea")
+    other.add_user("Hello")
+    with pytest.raises(StoreError, match="has the name 'tea'"):
+        conversation.rename("tea")
+    conversation.add_user("Hello")
+    writable(False)
+    conversation.rename("coffee")
+    writable(True)
+    other.rename("coffee")
+    assert conversation.store_again()
+    assert resumed(store, conversation, notes).name is None
+    assert resumed(store, other, notes).name == "coffee"
+
+
+def test_a_message_that_was_there_is_none_that_is_lost(conversation, notes, writable):
+    conversation.add_user("Hello")
+    conversation.undo()
+    writable(False)
+    conversation.add_user("Hello")
+    conversation.add_user("And now?")
+    conversation.leave()
+    assert notes[-1].endswith(": 1 message of this chat could not be stored")
+
+
+def test_a_resumed_conversation_counts_what_was_answered_before(store, session, conversation, notes):
+    question = conversation.add_user("Hello")
+    for _ in range(3):
+        list(session.regenerate(settings(seed=1)))
+    assert len(conversation.children(question)) == 1
+    assert conversation.answer_count(question) == resumed(store, conversation, notes).answer_count(question) == 3
