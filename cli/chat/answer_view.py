@@ -12,9 +12,9 @@ from ..render.run import terminal_safe, visible
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from ...chats.prompt import ReasoningSplitter
     from ...engine.templates import ChatTemplate
     from ...logprobs.events import Done, Event
-    from ..chats.prompt import ReasoningSplitter
     from ..render.markdown import MarkdownStream
 
 
@@ -40,8 +40,8 @@ class AnswerView(ABC):
             template: the chat template, which has the tags of reasoning.
             beginning: the text that the answer goes on from.
         """
+        from ...chats.session import visible_text
         from ...logprobs.events import Done, Start, Token
-        from ..chats.session import visible_text
 
         try:
             for event in events:

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from ..chats.prompt import ReasoningSplitter
-from ..chats.records import ContextFullError
+from ...chats.prompt import ReasoningSplitter
+from ...chats.records import ContextFullError
 from ..interrupt import Interrupt, interruptible
 from ..messages import INTERRUPTED, note
 from .answer_view import AnswerView, ScreenView
@@ -19,11 +19,11 @@ from .settings import ChatSettings
 from .typed_input import PipedInput, TurnInput
 
 if TYPE_CHECKING:
+    from ...chats.conversation import Conversation
+    from ...chats.records import StoredMessage
+    from ...chats.session import ChatSession
     from ...engine.request import GenerationRequest
     from ...logprobs.events import Done, Event
-    from ..chats.conversation import Conversation
-    from ..chats.records import StoredMessage
-    from ..chats.session import ChatSession
 
 
 class LeaveChatError(Exception):

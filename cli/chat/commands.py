@@ -16,12 +16,12 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ...chats.conversation import tree_lines
+from ...chats.prompt import jsonl_of, markdown_of
+from ...chats.records import SPEAKERS, ContextFullError
 from ...common.errors import LogitsmithError
 from ...common.files import write_whole_file
 from ...common.text import count_noun, nearest_name
-from ..chats.conversation import tree_lines
-from ..chats.prompt import jsonl_of, markdown_of
-from ..chats.records import SPEAKERS, ContextFullError
 from ..completion.values import Candidate, Reply, complete_text, matching
 from ..flags import Completes
 from ..interrupt import interruptible
@@ -30,8 +30,8 @@ from ..render.run import speed_line, terminal_safe, visible
 from .chat import Chat, LeaveChatError
 
 if TYPE_CHECKING:
+    from ...chats.records import StoredAnswer, StoredMessage
     from ...logprobs.events import Token
-    from ..chats.records import StoredAnswer, StoredMessage
 
 
 class ChatCommandError(LogitsmithError):

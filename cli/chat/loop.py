@@ -16,7 +16,7 @@ from .settings import ChatSettings
 from .typed_input import EndOfInputError, PipedInput, TypedInput, quiet_keys
 
 if TYPE_CHECKING:
-    from ..chats.session import ChatSession
+    from ...chats.session import ChatSession
 
 
 _HISTORY = "chat_history"

@@ -19,11 +19,11 @@ from ..render.run import terminal_safe
 from ..render.tables import table
 
 if TYPE_CHECKING:
+    from ...chats.conversation import Conversation
+    from ...chats.records import ConversationSummary, SearchHit
+    from ...chats.store import ChatStore
     from ...engine.model import Model
     from ..chat.chat import Chat
-    from ..chats.conversation import Conversation
-    from ..chats.records import ConversationSummary, SearchHit
-    from ..chats.store import ChatStore
 
 
 @takes_options(ConversationOptions)
@@ -37,7 +37,7 @@ def chat(options: ConversationOptions) -> None:
       gen chat --resume
       printf 'Hello\\nAnd again\\n' | gen chat --no-log
     """
-    from ..chats.store import ChatStore
+    from ...chats.store import ChatStore
 
     if not options.store.needs_model:
         store = ChatStore.open()
@@ -46,9 +46,9 @@ def chat(options: ConversationOptions) -> None:
         finally:
             store.close()
         return
+    from ...chats.session import ChatSession
     from ..chat.loop import open_chat, terminal_mode
     from ..chat.settings import ChatSettings
-    from ..chats.session import ChatSession
 
     show_llama_cpp_messages(options.log)
     template = ChatTemplateFlags(options.template, options.given)
@@ -98,7 +98,7 @@ def _show_chats(chats: Sequence[ConversationSummary]) -> None:
 
 def _show_hits(hits: Sequence[SearchHit]) -> None:
     """Print a row for each message that was found."""
-    from ..chats.records import SPEAKERS
+    from ...chats.records import SPEAKERS
 
     if not hits:
         print("no message has this")
@@ -120,7 +120,7 @@ def _safe(text: str) -> str:
 
 def _open_conversation(store: ChatStore, options: ConversationOptions) -> Conversation:
     """The conversation that is resumed, or a new one."""
-    from ..chats.conversation import Conversation
+    from ...chats.conversation import Conversation
 
     if options.store.resume is None:
         return Conversation.new(store, note)
@@ -135,8 +135,8 @@ def _load(options: ConversationOptions) -> Model:
 
 def _talk(chat: Chat, options: ConversationOptions) -> int:
     """Take turns until the user leaves; returns the exit code."""
+    from ...chats.session import keep_prompt_cache, take_up_prompt_cache
     from ..chat.loop import run_loop
-    from ..chats.session import keep_prompt_cache, take_up_prompt_cache
 
     system = chat.settings.settings.system
     if chat.conversation.id is None or system.origin.startswith("--"):

@@ -119,8 +119,8 @@ def _grammars() -> Iterable[Candidate]:
 
 def _chats() -> Iterable[Candidate]:
     """The names of stored chats, and the ids of all. A store is not made for a completion."""
-    from ..chats.database import store_path
-    from ..chats.store import ChatStore
+    from ...chats.database import store_path
+    from ...chats.store import ChatStore
 
     try:
         if not store_path().exists():

@@ -8,8 +8,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from logitsmith.cli.chats.conversation import Conversation
-from logitsmith.cli.chats.store import ChatStore
+from logitsmith.chats.conversation import Conversation
+from logitsmith.chats.store import ChatStore
 from logitsmith.cli.completion.shells import ANSWERS, LINE_VARIABLE, SCRIPTS, SHELL_VARIABLE, TypedWord, split_line
 from logitsmith.cli.completion.values import Candidate, Reply
 from logitsmith.cli.completion.words import complete_words, is_group, subcommands

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from logitsmith.cli.chats.records import unpack_tokens
-from logitsmith.cli.chats.store import ChatStore
+from logitsmith.chats.records import unpack_tokens
+from logitsmith.chats.store import ChatStore
 
 GEN = (sys.executable, "-m", "logitsmith.cli")
 MODEL = ("-m", "model.gguf", "-t", "1")

@@ -3,9 +3,9 @@
 import sys
 from pathlib import Path
 
-from logitsmith.cli.chats.conversation import Conversation
-from logitsmith.cli.chats.session import ChatSession
-from logitsmith.cli.chats.store import ChatStore
+from logitsmith.chats.conversation import Conversation
+from logitsmith.chats.session import ChatSession
+from logitsmith.chats.store import ChatStore
 from logitsmith.engine import Model, Token
 
 from .conftest import OPTIONS, settings

@@ -4,10 +4,10 @@ from collections.abc import Iterator
 from contextlib import suppress
 
 import pytest
-from logitsmith.cli.chats.conversation import Conversation
-from logitsmith.cli.chats.records import StoreError
-from logitsmith.cli.chats.session import ChatSession
-from logitsmith.cli.chats.store import ChatStore
+from logitsmith.chats.conversation import Conversation
+from logitsmith.chats.records import StoreError
+from logitsmith.chats.session import ChatSession
+from logitsmith.chats.store import ChatStore
 from logitsmith.engine import GenerationRequest, Model, Token
 from logitsmith.samplers import StepSpec, parse_chain
 

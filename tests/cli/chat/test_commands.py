@@ -7,8 +7,8 @@ import subprocess
 import sys
 
 import pytest
-from logitsmith.cli.chats.conversation import Conversation
-from logitsmith.cli.chats.store import ChatStore
+from logitsmith.chats.conversation import Conversation
+from logitsmith.chats.store import ChatStore
 
 SIZES = ("-t", "1", "-c", "512", "-n", "6")
 

@@ -1,9 +1,9 @@
 """What happens when a conversation outgrows the context: a warning, an error, or turns that are left out."""
 
 import pytest
-from logitsmith.cli.chats.prompt import ContextUse, answer_room, fit_messages, warning_of
-from logitsmith.cli.chats.records import ContextFullError, StoredMessage
-from logitsmith.cli.chats.session import ChatSession
+from logitsmith.chats.prompt import ContextUse, answer_room, fit_messages, warning_of
+from logitsmith.chats.records import ContextFullError, StoredMessage
+from logitsmith.chats.session import ChatSession
 
 from .conftest import ids, settings
 from .test_session import ENDLESS, check, cold_tokens

@@ -4,8 +4,8 @@ import os
 import signal
 
 import pytest
-from logitsmith.cli.chats.conversation import Conversation
-from logitsmith.cli.chats.store import ChatStore
+from logitsmith.chats.conversation import Conversation
+from logitsmith.chats.store import ChatStore
 from logitsmith.common.files import deferred_interrupts
 
 

@@ -4,9 +4,9 @@ import sqlite3
 from pathlib import Path
 
 import pytest
-from logitsmith.cli.chats.conversation import Conversation, tree_lines
-from logitsmith.cli.chats.session import ChatSession
-from logitsmith.cli.chats.store import ChatStore
+from logitsmith.chats.conversation import Conversation, tree_lines
+from logitsmith.chats.session import ChatSession
+from logitsmith.chats.store import ChatStore
 
 from .conftest import ids, settings
 

@@ -3,10 +3,10 @@
 import json
 
 import pytest
-from logitsmith.cli.chats.conversation import Conversation, tree_lines
-from logitsmith.cli.chats.prompt import ReasoningSplitter, jsonl_of, markdown_of
-from logitsmith.cli.chats.records import Changes, StoredMessage, pack_tokens, unpack_tokens
-from logitsmith.cli.chats.session import ChatSession, visible_text
+from logitsmith.chats.conversation import Conversation, tree_lines
+from logitsmith.chats.prompt import ReasoningSplitter, jsonl_of, markdown_of
+from logitsmith.chats.records import Changes, StoredMessage, pack_tokens, unpack_tokens
+from logitsmith.chats.session import ChatSession, visible_text
 from logitsmith.engine import ReasoningTags, Token
 from logitsmith.engine.templates import JinjaChatTemplate
 from logitsmith.jobs.bodies import parse_request

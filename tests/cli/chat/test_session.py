@@ -4,9 +4,9 @@ import random
 from dataclasses import replace
 
 import pytest
-from logitsmith.cli.chats.conversation import Conversation
-from logitsmith.cli.chats.records import ChatError, ReplayError
-from logitsmith.cli.chats.session import ChatSession, keep_prompt_cache, take_up_prompt_cache
+from logitsmith.chats.conversation import Conversation
+from logitsmith.chats.records import ChatError, ReplayError
+from logitsmith.chats.session import ChatSession, keep_prompt_cache, take_up_prompt_cache
 from logitsmith.engine import Done, Model, Start, Token, format_chat, generate, locate
 from logitsmith.grammars import GrammarError, resolve_grammar
 from logitsmith.samplers import build

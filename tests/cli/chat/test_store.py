@@ -1,8 +1,8 @@
 """The chat store: conversations, their messages, the search, and what is deleted."""
 
 import pytest
-from logitsmith.cli.chats.conversation import Conversation, tree_lines
-from logitsmith.cli.chats.records import StoreError, message_hash
+from logitsmith.chats.conversation import Conversation, tree_lines
+from logitsmith.chats.records import StoreError, message_hash
 
 
 def talk(store, notes, *texts):

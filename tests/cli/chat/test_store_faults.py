@@ -13,10 +13,10 @@ from pathlib import Path
 from time import time_ns
 
 import pytest
-from logitsmith.cli.chats import database as schema
-from logitsmith.cli.chats.conversation import Conversation
-from logitsmith.cli.chats.database import _data_home, store_path
-from logitsmith.cli.chats.records import (
+from logitsmith.chats import database as schema
+from logitsmith.chats.conversation import Conversation
+from logitsmith.chats.database import _data_home, store_path
+from logitsmith.chats.records import (
     AnswerRecipe,
     Changes,
     StoredAnswer,
@@ -25,7 +25,7 @@ from logitsmith.cli.chats.records import (
     StoreWriteError,
     pack_tokens,
 )
-from logitsmith.cli.chats.store import ChatStore
+from logitsmith.chats.store import ChatStore
 
 from .conftest import settings
 
@@ -294,7 +294,7 @@ def test_an_older_version_is_brought_up_to_date(tmp_path, version):
 
 def test_a_migration_that_fails_changes_nothing(tmp_path, monkeypatch):
     make_version(tmp_path / "chats.db", 1)
-    monkeypatch.setattr("logitsmith.cli.chats.database.MIGRATIONS", (*schema.MIGRATIONS, "CREATE nonsense;"))
+    monkeypatch.setattr("logitsmith.chats.database.MIGRATIONS", (*schema.MIGRATIONS, "CREATE nonsense;"))
     with pytest.raises(StoreError, match="the chat store cannot be used"):
         ChatStore.open(tmp_path / "chats.db")
     monkeypatch.undo()

@@ -7,8 +7,8 @@ import signal
 import time
 
 import pytest
-from logitsmith.cli.chats.conversation import Conversation
-from logitsmith.cli.chats.store import ChatStore
+from logitsmith.chats.conversation import Conversation
+from logitsmith.chats.store import ChatStore
 
 from ...gen_server import GenServer
 from .terminal import ALT_ENTER, CTRL_C, CTRL_E, CTRL_R, CTRL_X, ENTER, LEFT, TAB, UP, LimitedProcess, Terminal

@@ -1,10 +1,10 @@
 """A conversation in memory, and its store as a log: what cannot be written is kept, and written later."""
 
 import pytest
-from logitsmith.cli.chats import conversation as module
-from logitsmith.cli.chats.conversation import Conversation
-from logitsmith.cli.chats.records import StoreError
-from logitsmith.cli.chats.store import ChatStore
+from logitsmith.chats import conversation as module
+from logitsmith.chats.conversation import Conversation
+from logitsmith.chats.records import StoreError
+from logitsmith.chats.store import ChatStore
 
 from .conftest import settings
 

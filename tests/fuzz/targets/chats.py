@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from functools import cache
 
-from logitsmith.cli.chats.conversation import Conversation, tree_lines
-from logitsmith.cli.chats.records import AnswerRecipe, Changes, StoredAnswer, StoredMessage, StoreError
-from logitsmith.cli.chats.store import ChatStore
+from logitsmith.chats.conversation import Conversation, tree_lines
+from logitsmith.chats.records import AnswerRecipe, Changes, StoredAnswer, StoredMessage, StoreError
+from logitsmith.chats.store import ChatStore
 from logitsmith.engine import Model, PromptCacheError, load_prompt_cache, locate, save_prompt_cache
 
 from ..target import Target

@@ -10,13 +10,13 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from ...common.text import count_noun
+from ..common.text import count_noun
 from .conversation import Report
 from .records import ContextFullError, StoredMessage
 
 if TYPE_CHECKING:
-    from ...engine.model import Model
-    from ...engine.templates import ChatTemplate, ReasoningTags
+    from ..engine.model import Model
+    from ..engine.templates import ChatTemplate, ReasoningTags
 
 
 OnFull = Literal["stop", "drop"]
@@ -46,7 +46,7 @@ class PromptMaker:
 
         Raises ``ModelError``.
         """
-        from ...engine.templates import format_chat
+        from ..engine.templates import format_chat
 
         chat = template_messages(messages, self._template)
         text = format_chat(self._model, chat, self._template, self._report_once)

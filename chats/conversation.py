@@ -12,8 +12,8 @@ from collections.abc import Callable, Generator, Iterable, Iterator
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from ...common.files import deferred_interrupts
-from ...common.text import count_noun
+from ..common.files import deferred_interrupts
+from ..common.text import count_noun
 from .records import (
     AnswerRecipe,
     Changes,
@@ -27,7 +27,7 @@ from .records import (
 from .store import ChatStore
 
 if TYPE_CHECKING:
-    from ...logprobs.events import Done, Event, Token
+    from ..logprobs.events import Done, Event, Token
 
 Report = Callable[[str], object]
 """Called with a sentence that the user should see."""
@@ -254,7 +254,7 @@ class Conversation:
             beginning: the text from which the model continues; the message begins with it.
             text_of: returns the text that a token adds to the message.
         """
-        from ...logprobs.events import Done, Start, Token
+        from ..logprobs.events import Done, Start, Token
 
         # Not the store's to choose: a number that it gave in a write that was undone would be another answer's.
         number, is_finished = time.time_ns(), False

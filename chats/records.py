@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypedDict
 
-from ...common.errors import LogitsmithError
+from ..common.errors import LogitsmithError
 
 Role = Literal["system", "user", "assistant"]
 SPEAKERS: dict[Role, str] = {"system": "system", "user": "you", "assistant": "model"}

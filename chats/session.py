@@ -21,7 +21,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ...common.text import count_noun
+from ..common.text import count_noun
 from .conversation import Conversation, Report
 from .prompt import (
     ContextUse,
@@ -36,10 +36,10 @@ from .prompt import (
 from .records import AnswerRecipe, ChatError, ReplayError, StoredAnswer, StoredMessage
 
 if TYPE_CHECKING:
-    from ...engine.model import Model
-    from ...engine.request import GenerationRequest
-    from ...engine.templates import ChatTemplate
-    from ...logprobs.events import Event, Token
+    from ..engine.model import Model
+    from ..engine.request import GenerationRequest
+    from ..engine.templates import ChatTemplate
+    from ..logprobs.events import Event, Token
 
 
 _NOTHING_TO_ANSWER = "there is no message of yours to answer"
@@ -73,7 +73,7 @@ class ChatSession:
 
         Raises ``ModelError`` if there is no chat template.
         """
-        from ...engine.templates import open_chat_template
+        from ..engine.templates import open_chat_template
 
         self.model, self.conversation, self.on_full = model, conversation, on_full
         self.template = template or open_chat_template(model)
@@ -199,10 +199,10 @@ class ChatSession:
 
         Raises ``ReplayError`` when the model is another one, or as soon as a token is.
         """
-        from ...engine.generation import generate_request
-        from ...engine.request import GenerationRequest
-        from ...grammars.spec import GrammarSpec
-        from ...samplers.building import build
+        from ..engine.generation import generate_request
+        from ..engine.request import GenerationRequest
+        from ..grammars.spec import GrammarSpec
+        from ..samplers.building import build
 
         model, recipe, made_by = self.model, answer.recipe, answer.recipe.model
         if made_by.get("fingerprint") != self._model_record["fingerprint"]:
@@ -257,7 +257,7 @@ class ChatSession:
             is_interrupted: once it returns True, the answer ends.
             progress: called while the prompt is read.
         """
-        from ...engine.generation import build_chain, generate_request
+        from ..engine.generation import build_chain, generate_request
 
         model = self.model
         fitted = self._fit(parent, beginning, request.max_tokens)
@@ -308,8 +308,8 @@ def _recipe_of(
         model: the `_model_record` of the model.
         dropped: how many messages after the system message are left out of the prompt.
     """
-    from ...engine.generation import versions
-    from ...grammars.spec import GrammarSpec
+    from ..engine.generation import versions
+    from ..grammars.spec import GrammarSpec
 
     grammar = request.constraint
     return AnswerRecipe(
@@ -336,7 +336,7 @@ def _model_record(model: Model) -> dict[str, Any]:
 
 def _same_tokens(events: Iterator[Event], model: Model, answer: StoredAnswer) -> Iterator[Event]:
     """Yield the events. Raises ``ReplayError`` at a token that is not the one of the stored answer."""
-    from ...logprobs.events import Token
+    from ..logprobs.events import Token
 
     for event in events:
         if isinstance(event, Token) and event.id != answer.token_ids[event.index]:
@@ -346,7 +346,7 @@ def _same_tokens(events: Iterator[Event], model: Model, answer: StoredAnswer) ->
 
 def _what_changed(model: Model, answer: StoredAnswer) -> str:
     """What is known to be different from when the answer was made."""
-    from ...engine.generation import versions
+    from ..engine.generation import versions
 
     recipe = answer.recipe
     now, before = {**_model_record(model), **versions()}, {**recipe.model, **recipe.versions}
@@ -361,7 +361,7 @@ def take_up_prompt_cache(model: Model, path: Path, report: Report) -> None:
 
     A file that does not exist yet is none.
     """
-    from ...engine.prompt_cache import PromptCacheError, load_prompt_cache
+    from ..engine.prompt_cache import PromptCacheError, load_prompt_cache
 
     try:
         load_prompt_cache(model, path)
@@ -373,7 +373,7 @@ def take_up_prompt_cache(model: Model, path: Path, report: Report) -> None:
 
 def keep_prompt_cache(model: Model, path: Path, report: Report) -> None:
     """Write what a model has read, for `take_up_prompt_cache`. Reports it if that is not possible."""
-    from ...engine.prompt_cache import PromptCacheError, save_prompt_cache
+    from ..engine.prompt_cache import PromptCacheError, save_prompt_cache
 
     try:
         save_prompt_cache(model, path)
