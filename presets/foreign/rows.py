@@ -1,0 +1,91 @@
+"""Rows that say which keys of a file hold a sampler's parameters; imports and exports read the same rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from .table import ForeignTable
+
+
+@dataclass(frozen=True)
+class ToolKey:
+    """A key of another tool's file that holds a parameter of a sampler.
+
+    Attributes:
+        name: the key.
+        off: the value with which the step changes nothing, or the tool's usual one if the parameter cannot switch
+            the step off. It holds where the file is silent, unless `Draft.defaults` has another value. A float
+            stands for a number, an integer for a whole number.
+        least: lower values are read as this one.
+        most: higher values are read as this one.
+        reader: reads another kind of value from a table, by the key and the default.
+    """
+
+    name: str
+    off: Any
+    least: float | None = None
+    most: float | None = None
+    reader: Callable[[ForeignTable, str, Any], Any] | None = None
+
+    def read(self, table: ForeignTable, default: Any) -> Any:
+        """Return the value, within ``least`` and ``most``. Raises ``PresetError`` for another kind of value."""
+        read = self.reader or (ForeignTable.whole_number if isinstance(self.off, int) else ForeignTable.number)
+        value = read(table, self.name, default)
+        value = value if self.least is None else max(value, self.least)
+        return value if self.most is None else min(value, self.most)
+
+
+@dataclass(frozen=True)
+class StepRow:
+    """How a tool says a sampler: `Draft.put_row` makes a step of a file's keys, `Outgoing.say` writes them.
+
+    Attributes:
+        sampler: the sampler.
+        keys: the key of each parameter, the main one first, which faults name.
+        slot: the tool's name for the step in its orders; empty: the name of the sampler.
+        fixed: the values of parameters that the tool has no key for. A parameter that is in neither has our
+            default in that tool.
+        switch: a key that switches the step on; empty: the main key does.
+        acts: True for a value of the main key with which the tool applies the step; None: for every value.
+        comment: a comment for the YAML preset.
+    """
+
+    sampler: str
+    keys: Mapping[str, ToolKey]
+    slot: str = ""
+    fixed: Mapping[str, Any] = field(default_factory=dict)
+    switch: str = ""
+    acts: Callable[[float], bool] | None = None
+    comment: str = ""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "slot", self.slot or self.sampler)
+
+    @property
+    def key_names(self) -> list[str]:
+        """The names of the keys, the switch first."""
+        names = dict.fromkeys([self.switch, *(key.name for key in self.keys.values())])
+        return [name for name in names if name]
+
+
+def off_values(rows: Iterable[StepRow]) -> dict[str, Any]:
+    """Return the value of each key with which no step acts."""
+    return {key.name: key.off for row in rows for key in row.keys.values()}
+
+
+def renamed_rows(rows: Iterable[StepRow], names: Mapping[str, str]) -> list[StepRow]:
+    """Return the rows of the steps that a tool with other names for the keys can apply.
+
+    Args:
+        rows: the rows.
+        names: the tool's name of each key that it has. A row without its main key, or its switch, is left out.
+    """
+    renamed = []
+    for row in rows:
+        if row.key_names and row.key_names[0] in names:
+            keys = {name: key for name, key in row.keys.items() if key.name in names}
+            keys = {name: replace(key, name=names[key.name]) for name, key in keys.items()}
+            renamed.append(replace(row, keys=keys))
+    return renamed
