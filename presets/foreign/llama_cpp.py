@@ -124,7 +124,7 @@ ROWS = (
 )
 _DEFAULTS: Mapping[str, Any] = {"temp": 0.8, "top-k": 40, "top-p": 0.95, "min-p": 0.05}
 
-OFF: Mapping[str, Any] = {**off_values(ROWS), "mirostat": 0}
+OFF: Mapping[str, Any] = off_values(ROWS)
 """Values with which no step acts, and the other parameters' usual ones."""
 
 OPTIONS = (

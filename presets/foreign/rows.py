@@ -71,8 +71,12 @@ class StepRow:
 
 
 def off_values(rows: Iterable[StepRow]) -> dict[str, Any]:
-    """Return the value of each key with which no step acts."""
-    return {key.name: key.off for row in rows for key in row.keys.values()}
+    """Return the value of each key with which no step acts; 0 for a switch."""
+    values: dict[str, Any] = {}
+    for row in rows:
+        values |= {row.switch: 0} if row.switch else {}
+        values |= {key.name: key.off for key in row.keys.values()}
+    return values
 
 
 def renamed_rows(rows: Iterable[StepRow], names: Mapping[str, str]) -> list[StepRow]:

@@ -196,7 +196,7 @@ def _put_penalties(draft: Draft, default_range: int) -> None:
             "base": table.number("dry_base", 1.75),
             "allowed_length": table.whole_number("dry_allowed_length", 2),
             "last_n": last_n,
-            "breakers": read_breakers(table, "dry_sequence_breakers"),
+            "breakers": read_breakers(table, "dry_sequence_breakers", ["\n", ":", '"', "*"]),
             "match": "last_token",
         },
         ["dry_multiplier", "dry_base", "dry_allowed_length", "repetition_penalty_range", "dry_sequence_breakers"],
