@@ -120,9 +120,10 @@ class Draft:
         params = {parameter: self.read(key) for parameter, key in row.keys.items()}
         self.put(row.slot, row.sampler, {**params, **row.fixed}, row.key_names, comment or row.comment)
 
-    def put_greedy(self, slot: str, key: str, comment: str) -> None:
-        """Put a step that takes the most likely token into a slot."""
-        self.put(slot, "greedy", {}, [key], comment)
+    def put_rows(self, rows: Mapping[str, StepRow], *samplers: str) -> None:
+        """Put the steps of these samplers; raises ``PresetError`` as `put_row`."""
+        for sampler in samplers:
+            self.put_row(rows[sampler])
 
     def put_temperature(self, row: StepRow, comment: str = "temperature 0 takes the most likely token") -> None:
         """Put the temperature, or greedy with a comment where the temperature is 0."""
@@ -404,15 +405,6 @@ class Exported:
 _TEMPERATURE_ZERO = make_sampler({"temperature": {"t": 0.0}}, origin="")
 
 
-@dataclass(frozen=True)
-class StepKeys:
-    """The keys of a step by parameter, for an export alone."""
-
-    slot: str
-    keys: Any
-    fixed: Any = None
-
-
 class Outgoing:
     """What an export has to say, and what could not be said.
 
@@ -497,11 +489,10 @@ class Outgoing:
                 self.report(step.about.name, reason)
         self.steps = [step for step in self.steps if step.about.name not in samplers]
 
-    def say_steps(self, rows: Iterable[StepRow]) -> None:
+    def say_steps(self, rows: Mapping[str, StepRow]) -> None:
         """Put each step into `values` and its slot into `order`; report those that the format cannot say."""
-        row_by_sampler = rows if isinstance(rows, Mapping) else {row.sampler: row for row in rows}
         for sampler in self.steps:
-            row = row_by_sampler.get(sampler.about.name)
+            row = rows.get(sampler.about.name)
             if row is None:
                 self.report(sampler.about.name, f"{self.tool} has no such step")
             elif row.slot in self.order:
@@ -510,9 +501,9 @@ class Outgoing:
                 self.say(sampler, row)
                 self.order.append(row.slot)
 
-    def say_selector(self, rows: Iterable[StepRow]) -> StepRow | None:
+    def say_selector(self, rows: Mapping[str, StepRow]) -> StepRow | None:
         """Put the step that selects into `values`, and return its row; None if none of the rows is for it."""
-        row = next((row for row in rows if row.sampler == self.selector_name), None)
+        row = rows.get(self.selector_name)
         if row is not None and self.selector is not None:
             self.say(self.selector, row)
         return row
@@ -521,9 +512,9 @@ class Outgoing:
         """Put the parameters of one step into `values`; report those that have another value there."""
         for name, declared in type(sampler).model_fields.items():
             value = getattr(sampler, name)
-            there = (row.fixed or {}).get(name, declared.get_default(call_default_factory=True))
+            there = row.fixed.get(name, declared.get_default(call_default_factory=True))
             if name in row.keys:
-                self.values[getattr(row.keys[name], "name", row.keys[name])] = value
+                self.values[row.keys[name].name] = value
             elif value != there:
                 subject = f"{sampler.about.name}.{name} {shorten(value)}"
                 self.report(subject, f"{self.tool} always has {shorten(there)} there")
@@ -534,10 +525,10 @@ class Outgoing:
         if there != self.order:
             self.report("order", f"{self.tool} applies {', '.join(there)}, not {', '.join(self.order)}")
 
-    def drop(self, slot: str, rows: Iterable[StepRow], reason: str) -> None:
+    def drop(self, slot: str, rows: Mapping[str, StepRow], reason: str) -> None:
         """Remove the step in a slot from `order` and `values`, and report it."""
         self.order.remove(slot)
-        for row in rows:
+        for row in rows.values():
             for key in row.keys.values() if row.slot == slot else ():
                 self.values.pop(key.name, None)
         self.report(slot, reason)

@@ -13,23 +13,12 @@ from typing import Any
 
 from ...common.text import shorten
 from .draft import SEARCH_KEYS, Draft, Exported, ForeignStep, Outgoing, report_searches
-from .rows import StepRow, ToolKey
+from .rows import StepRow, ToolKey, rows_by_sampler
 from .table import ForeignTable
 
 TOOL = "transformers"
-_TEMPERATURE = StepRow("temperature", {"t": ToolKey("temperature", 1.0)})
-_TRUNCATION = (
-    StepRow("top_h", {"h": ToolKey("top_h", 0.0)}),
-    StepRow("top_k", {"k": ToolKey("top_k", 0, least=0)}),
-    StepRow("top_p", {"p": ToolKey("top_p", 1.0, most=1.0)}),
-    StepRow("min_p", {"p": ToolKey("min_p", 0.0)}),
-    StepRow("typical", {"p": ToolKey("typical_p", 1.0, most=1.0)}, slot="typical_p"),
-    StepRow("epsilon_cutoff", {"epsilon": ToolKey("epsilon_cutoff", 0.0)}),
-    StepRow("eta_cutoff", {"epsilon": ToolKey("eta_cutoff", 0.0)}),
-)
-_SAMPLING = (_TEMPERATURE, *_TRUNCATION)
-SAMPLING_SLOTS = tuple(row.slot for row in _SAMPLING)
-_PENALTIES = (
+_ROWS = rows_by_sampler(
+    StepRow("logit_bias", {"bias": ToolKey("sequence_bias", [])}),
     StepRow("encoder_repetition_penalty", {"penalty": ToolKey("encoder_repetition_penalty", 1.0)}),
     StepRow(
         "penalties",
@@ -39,16 +28,22 @@ _PENALTIES = (
         comment="the prompt counts too",
     ),
     StepRow("no_repeat_ngram", {"n": ToolKey("no_repeat_ngram_size", 0)}, slot="no_repeat_ngram_size"),
-)
-_MIN_TOKENS = StepRow("min_tokens", {"n": ToolKey("min_new_tokens", 0)}, slot="min_new_tokens")
-_ROWS = (
-    StepRow("logit_bias", {"bias": ToolKey("sequence_bias", [])}),
-    *_PENALTIES,
     StepRow("ban", {"tokens": ToolKey("bad_words_ids", [])}, slot="bad_words_ids"),
-    _MIN_TOKENS,
-    *_SAMPLING,
+    StepRow("min_tokens", {"n": ToolKey("min_new_tokens", 0)}, slot="min_new_tokens"),
+    StepRow("temperature", {"t": ToolKey("temperature", 1.0)}),
+    StepRow("top_h", {"h": ToolKey("top_h", 0.0)}),
+    StepRow("top_k", {"k": ToolKey("top_k", 0, least=0)}),
+    StepRow("top_p", {"p": ToolKey("top_p", 1.0, most=1.0)}),
+    StepRow("min_p", {"p": ToolKey("min_p", 0.0)}),
+    StepRow("typical", {"p": ToolKey("typical_p", 1.0, most=1.0)}, slot="typical_p"),
+    StepRow("epsilon_cutoff", {"epsilon": ToolKey("epsilon_cutoff", 0.0)}),
+    StepRow("eta_cutoff", {"epsilon": ToolKey("eta_cutoff", 0.0)}),
 )
-SLOTS_BEFORE = (*(row.slot for row in _ROWS if row not in _SAMPLING), "suppress_tokens")
+SLOTS_BEFORE = (
+    *("logit_bias", "encoder_repetition_penalty", "repetition_penalty", "no_repeat_ngram_size", "bad_words_ids"),
+    *("min_new_tokens", "suppress_tokens"),
+)
+SAMPLING_SLOTS = ("temperature", "top_h", "top_k", "top_p", "min_p", "typical_p", "epsilon_cutoff", "eta_cutoff")
 _DEFAULTS = {"top_k": 50}
 """transformers' defaults that act (GenerationConfig)."""
 
@@ -102,8 +97,7 @@ def convert(values: Mapping[Any, Any], origin: str) -> Draft:
 def _put_before(draft: Draft) -> None:
     table = draft.table
     draft.put("logit_bias", "logit_bias", {"bias": _sequence_bias(draft)}, ["sequence_bias"])
-    for row in _PENALTIES:
-        draft.put_row(row)
+    draft.put_rows(_ROWS, "encoder_repetition_penalty", "penalties", "no_repeat_ngram")
     bad = _id_lists(table, "bad_words_ids")
     draft.put("bad_words_ids", "ban", {"tokens": [ids[0] for ids in bad if len(ids) == 1]}, ["bad_words_ids"])
     if any(len(ids) > 1 for ids in bad):
@@ -111,7 +105,7 @@ def _put_before(draft: Draft) -> None:
         draft.reported.append(
             f"bad_words_ids {shorten(longer)}: sequences of several tokens cannot be banned by ids"
         )
-    draft.put_row(_MIN_TOKENS)
+    draft.put_rows(_ROWS, "min_tokens")
     tokens = table.raw("suppress_tokens") or []
     if not _are_ids(tokens):
         raise table.fault("suppress_tokens", "a list of token ids")
@@ -119,11 +113,11 @@ def _put_before(draft: Draft) -> None:
 
 
 def _put_sampling(draft: Draft) -> None:
-    draft.put_temperature(_TEMPERATURE)
-    if draft.read(_TEMPERATURE.keys["t"]) == 0 and draft.table.flag("do_sample", False):
+    temperature = _ROWS["temperature"]
+    draft.put_temperature(temperature)
+    if draft.read(temperature.keys["t"]) == 0 and draft.table.flag("do_sample", False):
         draft.report_changed("temperature", "transformers refuses 0; here the most likely token is taken")
-    for row in _TRUNCATION:
-        draft.put_row(row)
+    draft.put_rows(_ROWS, "top_h", "top_k", "top_p", "min_p", "typical", "epsilon_cutoff", "eta_cutoff")
 
 
 def _sequence_bias(draft: Draft) -> dict[int, float]:
@@ -168,7 +162,7 @@ def to_config(out: Outgoing) -> Exported:
     """Return the JSON; biases and bans of texts are reported, since the file holds token ids."""
     name = out.selector_name
     if name == "greedy":
-        sampling = [row.sampler for row in _SAMPLING]
+        sampling = [row.sampler for row in _ROWS.values() if row.slot in SAMPLING_SLOTS]
         out.leave_out(sampling, "without do_sample, transformers applies the penalties only")
     elif name != "dist":
         out.report_plain_draw()

@@ -30,7 +30,7 @@ from typing import Any
 from ...samplers.base import Sampler
 from ..preset import make_step
 from .draft import Draft, Exported, Outgoing, has_halves
-from .rows import StepRow, ToolKey, off_values
+from .rows import StepRow, ToolKey, off_values, rows_by_sampler
 from .table import BREAKERS, ForeignTable, read_breakers
 
 KOBOLDAI = "KoboldAI"
@@ -41,34 +41,24 @@ _MIROSTAT_VERSIONS = {"mirostat": 1, "mirostat_v2": 2}
 _MIROSTAT = StepRow(
     "mirostat", {"tau": ToolKey("mirostat_tau", 5.0), "eta": ToolKey("mirostat_eta", 0.1)}, switch="mirostat"
 )
-_MIROSTAT_V2 = replace(_MIROSTAT, sampler="mirostat_v2")
-
-_KOBOLDAI_TEMPERATURE = StepRow("temperature", {"t": ToolKey("temp", 1.0)})
-_KOBOLDAI_TRUNCATION = (
+_KOBOLDAI_ROWS = rows_by_sampler(
+    StepRow("temperature", {"t": ToolKey("temp", 1.0)}),
     StepRow("top_k", {"k": ToolKey("top_k", 0, least=0)}),
     StepRow("top_a", {"a": ToolKey("top_a", 0.0)}),
     StepRow("top_p", {"p": ToolKey("top_p", 1.0, most=1.0)}),
     StepRow("tfs", {"z": ToolKey("tfs", 1.0, most=1.0)}, fixed={"pad": True}),
     StepRow("typical", {"p": ToolKey("typical", 1.0, most=1.0)}),
-)
-_KOBOLDAI_PENALTY = StepRow(
-    "repetition_penalty",
-    {
-        "penalty": ToolKey("rep_pen", 1.0),
-        "range": ToolKey("rep_pen_range", 1024),
-        "slope": ToolKey("rep_pen_slope", 0.0),
-    },
-)
-_SILLYTAVERN_MIN_P = StepRow(
-    "min_p", {"p": ToolKey("min_p", 0.0)}, acts=lambda p: p > 0, comment="as KoboldCpp applies it"
-)
-_KOBOLDAI_ROWS = (
-    _KOBOLDAI_TEMPERATURE,
-    *_KOBOLDAI_TRUNCATION,
-    _KOBOLDAI_PENALTY,
-    _SILLYTAVERN_MIN_P,
+    StepRow(
+        "repetition_penalty",
+        {
+            "penalty": ToolKey("rep_pen", 1.0),
+            "range": ToolKey("rep_pen_range", 1024),
+            "slope": ToolKey("rep_pen_slope", 0.0),
+        },
+    ),
+    StepRow("min_p", {"p": ToolKey("min_p", 0.0)}, acts=lambda p: p > 0, comment="as KoboldCpp applies it"),
     _MIROSTAT,
-    _MIROSTAT_V2,
+    replace(_MIROSTAT, sampler="mirostat_v2"),
 )
 _PRESET_DEFAULTS: Mapping[str, float] = {
     "temp": 0.5,
@@ -130,14 +120,14 @@ def convert_koboldai(values: Mapping[Any, Any], origin: str, is_preset_list: boo
 
 
 def _put_steps(draft: Draft) -> None:
-    draft.put_temperature(_KOBOLDAI_TEMPERATURE, "KoboldAI refuses temperature 0; KoboldCpp takes the best token")
-    if draft.read(_KOBOLDAI_TEMPERATURE.keys["t"]) == 0:
+    temperature, penalty = _KOBOLDAI_ROWS["temperature"], _KOBOLDAI_ROWS["repetition_penalty"]
+    draft.put_temperature(temperature, "KoboldAI refuses temperature 0; KoboldCpp takes the best token")
+    if draft.read(temperature.keys["t"]) == 0:
         draft.report_changed("temp", "KoboldAI refuses it; as in KoboldCpp, the most likely token is taken")
-    for row in _KOBOLDAI_TRUNCATION:
-        draft.put_row(row)
-    is_unlimited = draft.read(_KOBOLDAI_PENALTY.keys["range"]) == 0
-    draft.put_row(_KOBOLDAI_PENALTY, "range 0: all tokens, and no slope" if is_unlimited else "")
-    draft.put_row(_SILLYTAVERN_MIN_P)
+    draft.put_rows(_KOBOLDAI_ROWS, "top_k", "top_a", "top_p", "tfs", "typical")
+    is_unlimited = draft.read(penalty.keys["range"]) == 0
+    draft.put_row(penalty, "range 0: all tokens, and no slope" if is_unlimited else "")
+    draft.put_rows(_KOBOLDAI_ROWS, "min_p")
     if "min_p" in draft.slots and draft.table.whole_number("mirostat", 0) not in (1, 2):
         draft.report_changed("min_p", "KoboldAI has none; it stands behind top_p, where KoboldCpp applies it")
 
@@ -158,7 +148,7 @@ def _put_mirostat(draft: Draft, comment: str = "") -> bool:
     version = draft.table.whole_number("mirostat", 0)
     if version not in (1, 2):
         return False
-    draft.put_row(_MIROSTAT if version == 1 else _MIROSTAT_V2, comment)
+    draft.put_row(_KOBOLDAI_ROWS["mirostat" if version == 1 else "mirostat_v2"], comment)
     return True
 
 
@@ -182,88 +172,69 @@ SPELLINGS = {
     "stop": ("stop_sequence", "stop"),
     "bypass_eos": ("bypass_eos", "ban_eos_token"),
 }
-
-_TEMPERATURE = StepRow("temperature", {"t": ToolKey("temp", 1.0, least=0.0)})
-_DYNATEMP = StepRow(
-    "dynatemp",
-    {
-        "temperature": ToolKey("temp", 1.0),
-        "range": ToolKey("dynatemp_range", 0.0),
-        "exponent": ToolKey("dynatemp_exponent", 1.0, least=0.0),
-    },
-    slot="temperature",
-    switch="dynatemp_range",
-)
-_AFTER_TEMPERATURE = (
+_RANGE = ToolKey("rep_pen_range", 320, least=1)
+_PRESENCE = ToolKey("presence_penalty", 0.0)
+_KOBOLDCPP_ROWS = rows_by_sampler(
+    StepRow("temperature", {"t": ToolKey("temp", 1.0, least=0.0)}),
+    StepRow(
+        "dynatemp",
+        {
+            "temperature": ToolKey("temp", 1.0),
+            "range": ToolKey("dynatemp_range", 0.0),
+            "exponent": ToolKey("dynatemp_exponent", 1.0, least=0.0),
+        },
+        slot="temperature",
+        switch="dynatemp_range",
+    ),
     StepRow(
         "quadratic",
         {"factor": ToolKey("smoothing_factor", 0.0), "curve": ToolKey("smoothing_curve", 1.0)},
         acts=lambda factor: factor > 0,
     ),
     StepRow("top_n_sigma", {"n": ToolKey("nsigma", 0.0, least=0.0)}),
-)
-_TRUNCATION = (
     StepRow("top_k", {"k": ToolKey("top_k", 0, least=0)}),
     StepRow("top_a", {"a": ToolKey("top_a", 0.0, least=0.0)}),
     StepRow("top_p", {"p": ToolKey("top_p", 1.0, most=1.0)}),
     StepRow("min_p", {"p": ToolKey("min_p", 0.0, least=0.0)}),
     StepRow("tfs", {"z": ToolKey("tfs", 1.0, most=1.0)}, fixed={"pad": False}),
     StepRow("typical", {"p": ToolKey("typical", 1.0, most=1.0)}),
-)
-_RANGE = ToolKey("rep_pen_range", 320, least=1)
-_SLOPED_PENALTY = StepRow(
-    "repetition_penalty",
-    {"penalty": ToolKey("rep_pen", 1.0), "range": _RANGE, "slope": ToolKey("rep_pen_slope", 1.0)},
-    fixed={"shape": "halves"},
-)
-_FLAT_PENALTIES = StepRow(
-    "penalties",
-    {
-        "repeat": ToolKey("rep_pen", 1.0),
-        "presence": ToolKey("presence_penalty", 0.0),
-        "last_n": _RANGE,
-    },
-    slot="repetition_penalty",
-)
-_PRESENCE_AFTER_SLOPE = StepRow(
-    "penalties", {"presence": ToolKey("presence_penalty", 0.0), "last_n": _RANGE}, slot="presence_penalty"
-)
-_DRY = StepRow(
-    "dry",
-    {
-        "multiplier": ToolKey("dry_multiplier", 0.0, least=0.0),
-        "base": ToolKey("dry_base", 1.75),
-        "allowed_length": ToolKey("dry_allowed_length", 2),
-        "last_n": ToolKey("dry_penalty_last_n", 320, least=0),
-        "breakers": ToolKey("dry_sequence_breakers", BREAKERS, reader=read_breakers),
-    },
-)
-_XTC = StepRow(
-    "xtc",
-    {"probability": ToolKey("xtc_probability", 0.0), "threshold": ToolKey("xtc_threshold", 0.2)},
-    acts=lambda probability: probability > 0,
-)
-_ADAPTIVE_P = StepRow(
-    "adaptive_p",
-    {"target": ToolKey("adaptive_target", -1.0), "decay": ToolKey("adaptive_decay", 0.9)},
-    acts=lambda target: target >= 0,
-)
-_KOBOLDCPP_ROWS = (
-    _TEMPERATURE,
-    _DYNATEMP,
-    *_AFTER_TEMPERATURE,
-    *_TRUNCATION,
-    _SLOPED_PENALTY,
-    _FLAT_PENALTIES,
-    _DRY,
-    _XTC,
+    StepRow(
+        "repetition_penalty",
+        {"penalty": ToolKey("rep_pen", 1.0), "range": _RANGE, "slope": ToolKey("rep_pen_slope", 1.0)},
+        fixed={"shape": "halves"},
+    ),
+    StepRow(
+        "penalties",
+        {"repeat": ToolKey("rep_pen", 1.0), "presence": _PRESENCE, "last_n": _RANGE},
+        slot="repetition_penalty",
+    ),
+    StepRow(
+        "dry",
+        {
+            "multiplier": ToolKey("dry_multiplier", 0.0, least=0.0),
+            "base": ToolKey("dry_base", 1.75),
+            "allowed_length": ToolKey("dry_allowed_length", 2),
+            "last_n": ToolKey("dry_penalty_last_n", 320, least=0),
+            "breakers": ToolKey("dry_sequence_breakers", BREAKERS, reader=read_breakers),
+        },
+    ),
+    StepRow(
+        "xtc",
+        {"probability": ToolKey("xtc_probability", 0.0), "threshold": ToolKey("xtc_threshold", 0.2)},
+        acts=lambda probability: probability > 0,
+    ),
     _MIROSTAT,
-    _MIROSTAT_V2,
-    _ADAPTIVE_P,
+    replace(_MIROSTAT, sampler="mirostat_v2"),
+    StepRow(
+        "adaptive_p",
+        {"target": ToolKey("adaptive_target", -1.0), "decay": ToolKey("adaptive_decay", 0.9)},
+        acts=lambda target: target >= 0,
+    ),
     StepRow("logit_bias", {"bias": ToolKey("logit_bias", {})}),
     StepRow("ban", {"strings": ToolKey("banned_tokens", [])}),
     StepRow("ignore_eos", {}),
 )
+_PRESENCE_AFTER_SLOPE = StepRow("penalties", {"presence": _PRESENCE, "last_n": _RANGE}, slot="presence_penalty")
 KOBOLDCPP_KEYS = (
     *off_values(_KOBOLDCPP_ROWS),
     *("sampler_order", "genamt", "max_length", "grammar", "banned_strings", "guidance_scale"),
@@ -282,11 +253,9 @@ def convert_koboldcpp(values: Mapping[Any, Any], origin: str) -> Draft:
     draft = Draft(KOBOLDCPP, table)
     _put_biases_and_dry(draft)
     _put_penalty(draft)
-    for row in _TRUNCATION:
-        draft.put_row(row)
+    draft.put_rows(_KOBOLDCPP_ROWS, "top_k", "top_a", "top_p", "min_p", "tfs", "typical")
     _put_temperature(draft)
-    for row in (*_AFTER_TEMPERATURE, _XTC, _ADAPTIVE_P):
-        draft.put_row(row)
+    draft.put_rows(_KOBOLDCPP_ROWS, "quadratic", "top_n_sigma", "xtc", "adaptive_p")
     is_mirostat_on = _put_mirostat(draft)
     _take_settings(draft)
     order = _read_numbers(draft, "sampler_order")
@@ -309,7 +278,7 @@ def _put_biases_and_dry(draft: Draft) -> None:
     strings = [*table.texts("banned_tokens"), *table.texts("banned_strings")]
     draft.put("ban", "ban", {"strings": strings}, ["banned_tokens", "banned_strings"])
     draft.put_logit_bias()
-    draft.put_row(_DRY)
+    draft.put_rows(_KOBOLDCPP_ROWS, "dry")
 
 
 def _put_penalty(draft: Draft) -> None:
@@ -319,17 +288,18 @@ def _put_penalty(draft: Draft) -> None:
     window = table.whole_number("rep_pen_range", 320)
     comment = f"to KoboldCpp a range of {window} is the last token" if window < 1 else ""
     if repeat > 1 and 0 < slope < 1:
-        draft.put_row(_SLOPED_PENALTY, comment)
+        draft.put_row(_KOBOLDCPP_ROWS["repetition_penalty"], comment)
         draft.put_row(_PRESENCE_AFTER_SLOPE, comment)
     else:
-        draft.put_row(_FLAT_PENALTIES, comment)
+        draft.put_row(_KOBOLDCPP_ROWS["penalties"], comment)
 
 
 def _put_temperature(draft: Draft) -> None:
-    draft.put_temperature(_TEMPERATURE, "a temperature of 0 takes the most likely token")
-    temperature, reach = (draft.read(_DYNATEMP.keys[name]) for name in ("temperature", "range"))
+    dynatemp = _KOBOLDCPP_ROWS["dynatemp"]
+    draft.put_temperature(_KOBOLDCPP_ROWS["temperature"], "a temperature of 0 takes the most likely token")
+    temperature, reach = (draft.read(dynatemp.keys[name]) for name in ("temperature", "range"))
     if reach != 0 and draft.table.whole_number("mirostat", 0) not in (1, 2):
-        draft.put_row(_DYNATEMP, f"from {max(temperature - reach, 0):g} to {temperature + reach:g}")
+        draft.put_row(dynatemp, f"from {max(temperature - reach, 0):g} to {temperature + reach:g}")
 
 
 def _take_settings(draft: Draft) -> None:
@@ -495,9 +465,9 @@ def _with_fixed_temperature(out: Outgoing, step: Sampler) -> Sampler:
     return make_step("temperature", {"t": middle}, "dynatemp")
 
 
-def _leave_out_under_mirostat(out: Outgoing, rows: Sequence[StepRow], acting: Sequence[str]) -> None:
+def _leave_out_under_mirostat(out: Outgoing, rows: Mapping[str, StepRow], acting: Sequence[str]) -> None:
     """Remove the steps that KoboldCpp does not apply before mirostat; ``acting``: the slots of the others."""
-    idle = [row.sampler for row in rows if row.slot not in acting]
+    idle = [row.sampler for row in rows.values() if row.slot not in acting]
     out.leave_out(idle, "KoboldCpp applies only penalties, biases and temperature before mirostat")
 
 

@@ -30,7 +30,7 @@ from ..llama_cpp_flags import options_without_dashes
 from ..overrides import read_sequence
 from ..preset import make_step
 from .draft import Draft, Exported, Outgoing
-from .rows import StepRow, ToolKey, off_values
+from .rows import StepRow, ToolKey, off_values, rows_by_sampler
 from .table import BREAKERS, ForeignTable, IniSection
 
 TOOL = "llama.cpp"
@@ -57,7 +57,10 @@ def _read_breakers(table: ForeignTable, key: str, default: Sequence[str]) -> lis
     return table.texts(key)
 
 
-_STEPS = (
+_MIROSTAT = StepRow(
+    "mirostat", {"tau": ToolKey("mirostat-ent", 5.0), "eta": ToolKey("mirostat-lr", 0.1)}, switch="mirostat"
+)
+ROWS = rows_by_sampler(
     StepRow(
         "penalties",
         {
@@ -90,34 +93,24 @@ _STEPS = (
         },
         acts=lambda probability: probability > 0,
     ),
-)
-_TEMPERATURE = StepRow("temperature", {"t": ToolKey("temp", 1.0, least=0.0)})
-_DYNATEMP = StepRow(
-    "dynatemp",
-    {
-        "temperature": ToolKey("temp", 1.0, least=0.0),
-        "range": ToolKey("dynatemp-range", 0.0),
-        "exponent": ToolKey("dynatemp-exp", 1.0),
-    },
-    slot="temperature",
-    switch="dynatemp-range",
-)
-_MIROSTAT = StepRow(
-    "mirostat", {"tau": ToolKey("mirostat-ent", 5.0), "eta": ToolKey("mirostat-lr", 0.1)}, switch="mirostat"
-)
-_MIROSTAT_V2 = replace(_MIROSTAT, sampler="mirostat_v2")
-_ADAPTIVE_P = StepRow(
-    "adaptive_p",
-    {"target": ToolKey("adaptive-target", -1.0), "decay": ToolKey("adaptive-decay", 0.9)},
-    acts=lambda target: target >= 0,
-)
-ROWS = (
-    *_STEPS,
-    _TEMPERATURE,
-    _DYNATEMP,
+    StepRow("temperature", {"t": ToolKey("temp", 1.0, least=0.0)}),
+    StepRow(
+        "dynatemp",
+        {
+            "temperature": ToolKey("temp", 1.0, least=0.0),
+            "range": ToolKey("dynatemp-range", 0.0),
+            "exponent": ToolKey("dynatemp-exp", 1.0),
+        },
+        slot="temperature",
+        switch="dynatemp-range",
+    ),
     _MIROSTAT,
-    _MIROSTAT_V2,
-    _ADAPTIVE_P,
+    replace(_MIROSTAT, sampler="mirostat_v2"),
+    StepRow(
+        "adaptive_p",
+        {"target": ToolKey("adaptive-target", -1.0), "decay": ToolKey("adaptive-decay", 0.9)},
+        acts=lambda target: target >= 0,
+    ),
     StepRow("infill", {}),
     StepRow("ignore_eos", {}),
     StepRow("logit_bias", {"bias": ToolKey("logit-bias", {})}),
@@ -465,17 +458,16 @@ def _escaped(text: str) -> str:
 
 def put_steps(draft: Draft) -> None:
     """Put every step into its slot."""
-    for row in _STEPS:
-        draft.put_row(row)
-    draft.put_temperature(_TEMPERATURE, "a temperature of 0 takes the most likely token")
-    if draft.read(_DYNATEMP.keys["range"]) > 0:
-        draft.put_row(_DYNATEMP)
+    draft.put_rows(ROWS, "penalties", "dry", "top_n_sigma", "top_k", "typical", "top_p", "min_p", "xtc")
+    draft.put_temperature(ROWS["temperature"], "a temperature of 0 takes the most likely token")
+    if draft.read(ROWS["dynatemp"].keys["range"]) > 0:
+        draft.put_rows(ROWS, "dynatemp")
     version = draft.table.whole_number("mirostat", 0)
     if version not in (0, 1, 2):
         raise draft.table.fault("mirostat", "0, 1 or 2")
     if version:
-        draft.put_row(_MIROSTAT if version == 1 else _MIROSTAT_V2)
-    draft.put_row(_ADAPTIVE_P)
+        draft.put_rows(ROWS, "mirostat" if version == 1 else "mirostat_v2")
+    draft.put_rows(ROWS, "adaptive_p")
 
 
 def arrange_chain(draft: Draft, order: Sequence[str] = ORDER) -> None:

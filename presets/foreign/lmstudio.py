@@ -135,7 +135,7 @@ def _finished(draft: Draft) -> Draft:
 
 
 _MIROSTAT_NAMES = {"mirostat": "version", "mirostat-ent": "targetEntropy", "mirostat-lr": "learningRate"}
-_ROWS = renamed_rows((*llama_chain.ROWS, _TFS), {**_NEW, **_MIROSTAT_NAMES})
+_ROWS = renamed_rows({**llama_chain.ROWS, "tfs": _TFS}, {**_NEW, **_MIROSTAT_NAMES})
 _BARE_OFF: dict[str, Any] = {
     "temperature": 1.0,
     "topKSampling": 0,
@@ -169,7 +169,7 @@ def to_preset(out: Outgoing) -> Exported:
         out.say_selector(_ROWS)
         mirostat |= {"version": version, **out.values}
         out.values = {}
-        dropped = {row.sampler for row in _ROWS} - {"temperature"}
+        dropped = set(_ROWS) - {"temperature"}
     elif out.selector_name not in ("dist", "greedy"):
         out.report_plain_draw()
     reason = "mirostat leaves only the temperature before it" if version else "temperature 0 was written"

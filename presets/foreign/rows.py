@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -70,26 +70,31 @@ class StepRow:
         return [name for name in names if name]
 
 
-def off_values(rows: Iterable[StepRow]) -> dict[str, Any]:
+def rows_by_sampler(*rows: StepRow) -> dict[str, StepRow]:
+    """Return the table of a tool's rows."""
+    return {row.sampler: row for row in rows}
+
+
+def off_values(rows: Mapping[str, StepRow]) -> dict[str, Any]:
     """Return the value of each key with which no step acts; 0 for a switch."""
     values: dict[str, Any] = {}
-    for row in rows:
+    for row in rows.values():
         values |= {row.switch: 0} if row.switch else {}
         values |= {key.name: key.off for key in row.keys.values()}
     return values
 
 
-def renamed_rows(rows: Iterable[StepRow], names: Mapping[str, str]) -> list[StepRow]:
+def renamed_rows(rows: Mapping[str, StepRow], names: Mapping[str, str]) -> dict[str, StepRow]:
     """Return the rows of the steps that a tool with other names for the keys can apply.
 
     Args:
         rows: the rows.
         names: the tool's name of each key that it has. A row without its main key, or its switch, is left out.
     """
-    renamed = []
-    for row in rows:
+    renamed = {}
+    for sampler, row in rows.items():
         if row.key_names and row.key_names[0] in names:
             keys = {name: key for name, key in row.keys.items() if key.name in names}
             keys = {name: replace(key, name=names[key.name]) for name, key in keys.items()}
-            renamed.append(replace(row, keys=keys))
+            renamed[sampler] = replace(row, keys=keys)
     return renamed

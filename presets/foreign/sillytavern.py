@@ -23,9 +23,9 @@ from typing import Any
 from ...common.text import shorten
 from .draft import SEARCH_KEYS, Draft, Exported, Outgoing, report_searches
 from .kobold import ORDER as KOBOLDCPP_ORDER
-from .rows import StepRow, ToolKey
+from .rows import StepRow, ToolKey, rows_by_sampler
 from .table import BREAKERS, ForeignTable, unify_line_ends
-from .webui import ADAPTIVE_P, FRONT, ROWS, arrange_chain, chain_values, put_steps
+from .webui import FRONT, ROWS, arrange_chain, chain_values, put_steps
 
 TOOL = "SillyTavern"
 _DEFAULTS = {"dynatemp_low": 0.0, "dynatemp_high": 2.0}
@@ -69,11 +69,6 @@ _SILENT = (
 )
 
 
-_MIN_TOKENS = StepRow(
-    "min_tokens", {"n": ToolKey("min_length", 0, least=0)}, comment="text-generation-webui ignores it"
-)
-
-
 def convert(values: Mapping[Any, Any], origin: str) -> Draft:
     """Return the draft of a preset; raises ``PresetError``."""
     if isinstance(values.get("preset"), dict):  # a master export: the preset is a part of it
@@ -82,7 +77,7 @@ def convert(values: Mapping[Any, Any], origin: str) -> Draft:
     draft = Draft(TOOL, table, _DEFAULTS)
     draft.notes.append("as SillyTavern samples with text-generation-webui's transformers loaders")
     put_steps(draft)
-    draft.put_row(replace(ADAPTIVE_P, acts=lambda target: target >= 0))
+    draft.put_row(replace(ROWS["adaptive_p"], acts=lambda target: target >= 0))
     if table.flag("dynamic_temperature", False):
         _drop_temperature(draft)
     _put_biases(draft)
@@ -124,7 +119,7 @@ def _put_biases(draft: Draft) -> None:
     table = draft.table
     if any(str(table.values.get(key)).lower() == "true" for key in SPELLINGS["ban_eos_token"]):
         draft.put("ignore_eos", "ignore_eos", {}, ["ban_eos_token"])
-    draft.put_row(_MIN_TOKENS)
+    draft.put_rows(_ROWS, "min_tokens")
     if table.flag("send_banned_tokens", True):
         _put_bans(draft)
     biases = table.raw("logit_bias") or []
@@ -205,10 +200,9 @@ def _report_others(draft: Draft) -> None:
         draft.report("min_keep", "only llama.cpp keeps at least so many tokens")
 
 
-_ROWS = (
-    *ROWS,
+_ROWS = ROWS | rows_by_sampler(
     StepRow("ignore_eos", {}),
-    _MIN_TOKENS,
+    StepRow("min_tokens", {"n": ToolKey("min_length", 0, least=0)}, comment="text-generation-webui ignores it"),
     StepRow("ban", {"tokens": ToolKey("tokens", []), "strings": ToolKey("strings", [])}),
     StepRow("logit_bias", {"bias": ToolKey("logit_bias", {})}),
 )

@@ -17,7 +17,7 @@ from typing import Any
 import yaml
 
 from .draft import Draft, Exported, Outgoing
-from .rows import StepRow, ToolKey
+from .rows import StepRow, ToolKey, off_values, rows_by_sampler
 from .table import ForeignTable
 
 TOOL = "TabbyAPI"
@@ -42,29 +42,26 @@ SPELLINGS = {
     "cfg_scale": ("cfg_scale", "guidance_scale"),
     "repetition_decay": ("repetition_decay", "rep_pen_decay"),
 }
-_KNOWN = (
-    *("temperature", "temperature_last", "smoothing_factor", "top_k", "top_p", "top_a", "min_p", "tfs", "skew"),
-    *("nsigma", "xtc_probability", "xtc_threshold", "frequency_penalty", "presence_penalty", "dry_multiplier"),
-    *("dry_base", "dry_allowed_length", "dry_sequence_breakers", "mirostat_mode", "mirostat_tau", "mirostat_eta"),
-    *("logit_bias", "banned_strings", "adaptive_target", "adaptive_decay", "json_schema", "regex_pattern"),
-    *("grammar_string", "seed"),
-)
 _SILENT = (
     *("token_healing", "generate_window", "add_bos_token", "skip_special_tokens", "negative_prompt", "logprobs"),
     *("speculative_ngram", "loop_detect_window", "loop_detect_threshold", "loop_detect_min_reps", "stream"),
     *("reasoning_budget", "mirostat", "return_token_ids", "spaces_between_special_tokens"),
 )
-_PENALTIES = StepRow(
-    "penalties",
-    {
-        "repeat": ToolKey("repetition_penalty", 1.0),
-        "presence": ToolKey("presence_penalty", 0.0),
-        "frequency": ToolKey("frequency_penalty", 0.0),
-        "last_n": ToolKey("penalty_range", -1, least=-1),
-    },
-)
-_TEMPERATURE = StepRow("temperature", {"t": ToolKey("temperature", 1.0)})
-_TRUNCATION = (
+_ROWS = rows_by_sampler(
+    StepRow("logit_bias", {"bias": ToolKey("logit_bias", {})}),
+    StepRow(
+        "penalties",
+        {
+            "repeat": ToolKey("repetition_penalty", 1.0),
+            "presence": ToolKey("presence_penalty", 0.0),
+            "frequency": ToolKey("frequency_penalty", 0.0),
+            "last_n": ToolKey("penalty_range", -1, least=-1),
+        },
+    ),
+    StepRow("ignore_eos", {}),
+    StepRow("min_tokens", {"n": ToolKey("min_tokens", 0)}),
+    StepRow("ban", {"tokens": ToolKey("banned_tokens", []), "strings": ToolKey("banned_strings", [])}),
+    StepRow("temperature", {"t": ToolKey("temperature", 1.0)}),
     StepRow("top_k", {"k": ToolKey("top_k", 0, least=0)}),
     StepRow(
         "top_p",
@@ -73,31 +70,24 @@ _TRUNCATION = (
         comment="exllamav3 drops the token that crosses",
     ),
     StepRow("min_p", {"p": ToolKey("min_p", 0.0)}),
+    StepRow(
+        "xtc",
+        {"probability": ToolKey("xtc_probability", 0.0), "threshold": ToolKey("xtc_threshold", 0.1)},
+        fixed={"keep_special": True},
+        acts=lambda probability: probability > 0,
+    ),
+    StepRow(
+        "adaptive_p",
+        {"target": ToolKey("adaptive_target", 1.0, least=0.0), "decay": ToolKey("adaptive_decay", 0.9)},
+        acts=lambda target: target < 1,
+    ),
 )
-_XTC = StepRow(
-    "xtc",
-    {"probability": ToolKey("xtc_probability", 0.0), "threshold": ToolKey("xtc_threshold", 0.1)},
-    fixed={"keep_special": True},
-    acts=lambda probability: probability > 0,
-)
-_ADAPTIVE_P = StepRow(
-    "adaptive_p",
-    {"target": ToolKey("adaptive_target", 1.0, least=0.0), "decay": ToolKey("adaptive_decay", 0.9)},
-    acts=lambda target: target < 1,
-)
-_MIN_TOKENS = StepRow("min_tokens", {"n": ToolKey("min_tokens", 0)})
-_TOP_N_SIGMA = StepRow("top_n_sigma", {"n": ToolKey("nsigma", 0.0, least=0.0)}, comment="YALS only")
-"""Not exported: TabbyAPI does not apply it."""
-_ROWS = (
-    StepRow("logit_bias", {"bias": ToolKey("logit_bias", {})}),
-    _PENALTIES,
-    StepRow("ignore_eos", {}),
-    _MIN_TOKENS,
-    StepRow("ban", {"tokens": ToolKey("banned_tokens", []), "strings": ToolKey("banned_strings", [])}),
-    _TEMPERATURE,
-    *_TRUNCATION,
-    _XTC,
-    _ADAPTIVE_P,
+_YALS_TOP_N_SIGMA = StepRow("top_n_sigma", {"n": ToolKey("nsigma", 0.0, least=0.0)}, comment="YALS only")
+_KNOWN = (
+    *(*off_values(_ROWS), "nsigma"),
+    *("temperature_last", "smoothing_factor", "top_a", "tfs", "skew", "dry_multiplier", "dry_base"),
+    *("dry_allowed_length", "dry_sequence_breakers", "mirostat_mode", "mirostat_tau", "mirostat_eta"),
+    *("json_schema", "regex_pattern", "grammar_string", "seed"),
 )
 # Read, but done by the former back end only: the value that changes nothing, and what it would have done.
 _FORMER = {
@@ -126,11 +116,12 @@ def convert(values: Mapping[Any, Any], origin: str) -> Draft:
 
 
 def _put_steps(draft: Draft) -> None:
-    draft.put_row(_PENALTIES)
+    draft.put_rows(_ROWS, "penalties")
+    temperature = _ROWS["temperature"]
     is_last = draft.table.flag("temperature_last", False)
-    draft.put_temperature(replace(_TEMPERATURE, slot="temperature_last") if is_last else _TEMPERATURE)
-    for row in (_TOP_N_SIGMA, *_TRUNCATION, _XTC, _ADAPTIVE_P):
-        draft.put_row(row)
+    draft.put_temperature(replace(temperature, slot="temperature_last") if is_last else temperature)
+    draft.put_row(_YALS_TOP_N_SIGMA)
+    draft.put_rows(_ROWS, "top_k", "top_p", "min_p", "xtc", "adaptive_p")
 
 
 def _put_bans(draft: Draft) -> None:
@@ -138,7 +129,7 @@ def _put_bans(draft: Draft) -> None:
     draft.put_logit_bias()
     if table.flag("ban_eos_token", False):
         draft.put("ignore_eos", "ignore_eos", {}, ["ban_eos_token"])
-    draft.put_row(_MIN_TOKENS)
+    draft.put_rows(_ROWS, "min_tokens")
     tokens, strings = _ids(table, "banned_tokens"), table.texts("banned_strings")
     lists: dict[str, Any] = {"tokens": tokens, "strings": strings}
     params = {key: values for key, values in lists.items() if values}
@@ -189,12 +180,13 @@ def _report_others(draft: Draft) -> None:
     if table.number("cfg_scale", 1) != 1:
         draft.report("cfg_scale", "guidance would have run the model twice, with a negative prompt")
     if "penalties" not in draft.slots and table.whole_number("penalty_range", -1) == 0:
-        keys = ("repetition_penalty", "presence_penalty", "frequency_penalty")
-        if any(table.number(key, neutral) != neutral for key, neutral in zip(keys, (1.0, 0.0, 0.0), strict=True)):
+        penalties = (key for name, key in _ROWS["penalties"].keys.items() if name != "last_n")
+        if any(draft.read(key) != key.off for key in penalties):
             draft.report("penalty_range", "a range of 0 switches the penalties off")
     draft.report_unknown({*_KNOWN, *_SILENT})
 
 
+_TRUNCATION = ("top_k", "top_p", "min_p")
 _LISTS = ("stop", "banned_tokens", "banned_strings")
 """Overrides that a request can add to."""
 
@@ -233,7 +225,7 @@ def _order(out: Outgoing) -> None:
     """Write the switch of a temperature after the truncation, and report an order that TabbyAPI does not have."""
     if "temperature" in out.order:
         place = out.order.index("temperature")
-        if any(row.slot in out.order[:place] for row in _TRUNCATION):
+        if any(slot in _TRUNCATION for slot in out.order[:place]):
             out.order[place] = "temperature_last"
             out.values["temperature_last"] = True
     out.report_order(_ORDER)

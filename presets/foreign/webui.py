@@ -26,7 +26,7 @@ from typing import Any
 import yaml
 
 from .draft import SEARCH_KEYS, Draft, Exported, ForeignStep, Outgoing, merged_penalties, report_searches
-from .rows import StepRow, ToolKey, off_values
+from .rows import StepRow, ToolKey, off_values, rows_by_sampler
 from .table import BREAKERS, ForeignTable, read_breakers
 
 TOOL = "text-generation-webui"
@@ -64,32 +64,30 @@ def _read_cutoff(table: ForeignTable, key: str, default: float) -> float:
 
 
 _WINDOW = ToolKey("repetition_penalty_range", 0, reader=_read_window)
-_PENALTIES_ROW = StepRow(
-    "penalties",
-    {
-        "repeat": ToolKey("repetition_penalty", 1.0),
-        "presence": ToolKey("presence_penalty", 0.0),
-        "frequency": ToolKey("frequency_penalty", 0.0),
-        "last_n": _WINDOW,
-    },
-)
-_DRY = StepRow(
-    "dry",
-    {
-        "multiplier": ToolKey("dry_multiplier", 0.0),
-        "base": ToolKey("dry_base", 1.75),
-        "allowed_length": ToolKey("dry_allowed_length", 2),
-        "last_n": _WINDOW,
-        "breakers": ToolKey("dry_sequence_breakers", BREAKERS, reader=read_breakers),
-    },
-    fixed={"match": "last_token"},
-)
-_PROMPT_PENALTIES = (
+_ROWS = rows_by_sampler(
+    StepRow(
+        "penalties",
+        {
+            "repeat": ToolKey("repetition_penalty", 1.0),
+            "presence": ToolKey("presence_penalty", 0.0),
+            "frequency": ToolKey("frequency_penalty", 0.0),
+            "last_n": _WINDOW,
+        },
+    ),
+    StepRow(
+        "dry",
+        {
+            "multiplier": ToolKey("dry_multiplier", 0.0),
+            "base": ToolKey("dry_base", 1.75),
+            "allowed_length": ToolKey("dry_allowed_length", 2),
+            "last_n": _WINDOW,
+            "breakers": ToolKey("dry_sequence_breakers", BREAKERS, reader=read_breakers),
+        },
+        fixed={"match": "last_token"},
+    ),
     StepRow("encoder_repetition_penalty", {"penalty": ToolKey("encoder_repetition_penalty", 1.0)}),
     StepRow("no_repeat_ngram", {"n": ToolKey("no_repeat_ngram_size", 0)}),
-)
-_TEMPERATURE = StepRow("temperature", {"t": ToolKey("temperature", 1.0)})
-_AFTER_TEMPERATURE = (
+    StepRow("temperature", {"t": ToolKey("temperature", 1.0)}),
     StepRow(
         "quadratic",
         {"factor": ToolKey("smoothing_factor", 0.0), "curve": ToolKey("smoothing_curve", 1.0)},
@@ -119,21 +117,20 @@ _AFTER_TEMPERATURE = (
         fixed={"keep_special": "cancel"},
         acts=lambda probability: probability > 0,
     ),
+    StepRow(
+        "mirostat_v2",
+        {"tau": ToolKey("mirostat_tau", 5.0), "eta": ToolKey("mirostat_eta", 0.1)},
+        slot="mirostat",
+        switch="mirostat_mode",
+    ),
+    StepRow(
+        "adaptive_p",
+        {"target": ToolKey("adaptive_target", -1.0), "decay": ToolKey("adaptive_decay", 0.9)},
+        acts=lambda target: target > 0,
+    ),
 )
-_MIROSTAT = StepRow(
-    "mirostat_v2",
-    {"tau": ToolKey("mirostat_tau", 5.0), "eta": ToolKey("mirostat_eta", 0.1)},
-    slot="mirostat",
-    switch="mirostat_mode",
-)
-ADAPTIVE_P = StepRow(
-    "adaptive_p",
-    {"target": ToolKey("adaptive_target", -1.0), "decay": ToolKey("adaptive_decay", 0.9)},
-    acts=lambda target: target > 0,
-)
-_OTHER_ROWS = (*_PROMPT_PENALTIES, _TEMPERATURE, *_AFTER_TEMPERATURE, _MIROSTAT, ADAPTIVE_P)
 KNOWN = (
-    *off_values((_PENALTIES_ROW, _DRY, *_OTHER_ROWS)),
+    *off_values(_ROWS),
     *("dynamic_temperature", "dynatemp_low", "dynatemp_high", "dynatemp_exponent", "do_sample"),
     *("sampler_priority", "temperature_last", *SEARCH_KEYS),
 )
@@ -160,7 +157,7 @@ def convert(values: Mapping[Any, Any], origin: str) -> Draft:
     draft = Draft(TOOL, table, _DEFAULTS)
     draft.notes.append("as text-generation-webui's transformers loaders sample; its llama.cpp loader differs")
     put_steps(draft)
-    draft.put_row(ADAPTIVE_P)
+    draft.put_rows(ROWS, "adaptive_p")
     _take_settings(draft)
     report_searches(draft)
     order = _read_order(table, "sampler_priority")
@@ -207,18 +204,17 @@ def put_steps(draft: Draft) -> None:
     The draft's table knows the keys by text-generation-webui's names.
     """
     for parameter in ("repeat", "presence", "frequency"):  # an order places each of them alone
-        key = _PENALTIES_ROW.keys[parameter]
+        key = _ROWS["penalties"].keys[parameter]
         draft.put_row(StepRow("penalties", {parameter: key, "last_n": _WINDOW}, slot=key.name))
-    for row in (_DRY, *_PROMPT_PENALTIES):
-        draft.put_row(row)
-    draft.put_temperature(_TEMPERATURE)
+    draft.put_rows(_ROWS, "dry", "encoder_repetition_penalty", "no_repeat_ngram")
+    draft.put_temperature(_ROWS["temperature"])
     if draft.table.flag("dynamic_temperature", False):
         _put_dynatemp(draft)
-    for row in _AFTER_TEMPERATURE:
-        draft.put_row(row)
+    draft.put_rows(_ROWS, "quadratic", "top_k", "top_p", "typical", "tfs", "min_p", "top_a", "top_n_sigma")
+    draft.put_rows(_ROWS, "epsilon_cutoff", "eta_cutoff", "xtc")
     mode = draft.table.whole_number("mirostat_mode", 0)
     if mode == 2:
-        draft.put_row(_MIROSTAT)
+        draft.put_rows(_ROWS, "mirostat_v2")
     elif mode != 0:
         draft.report("mirostat_mode", "text-generation-webui's transformers loaders know mode 2 only")
 
@@ -268,9 +264,8 @@ def _takes_the_best(step: ForeignStep) -> bool:
     return step.name == "greedy" or (step.name == "top_k" and step.params.get("k") == 1)
 
 
-ROWS = (
-    _PENALTIES_ROW,
-    replace(_DRY, keys={**_DRY.keys, "last_n": ToolKey("dry_range", 0)}),
+ROWS = _ROWS | rows_by_sampler(
+    replace(_ROWS["dry"], keys={**_ROWS["dry"].keys, "last_n": ToolKey("dry_range", 0)}),
     StepRow(
         "dynatemp",
         {
@@ -280,7 +275,6 @@ ROWS = (
         },
         slot="dynamic_temperature",
     ),
-    *_OTHER_ROWS,
 )
 """The rows of exports; `chain_values` puts the tool's keys in place of ``dry_range``, ``middle`` and ``reach``."""
 _ACTING_BEFORE_GREEDY = ("penalties", "dry", "encoder_repetition_penalty", "no_repeat_ngram")
@@ -299,7 +293,7 @@ def to_yaml(out: Outgoing) -> Exported:
     return out.exported(yaml.safe_dump(values, sort_keys=False, allow_unicode=True) if values else "{}\n")
 
 
-def chain_values(out: Outgoing, rows: Sequence[StepRow], default: tuple[str, ...]) -> dict[str, Any]:
+def chain_values(out: Outgoing, rows: Mapping[str, StepRow], default: tuple[str, ...]) -> dict[str, Any]:
     """The keys of the chain, by text-generation-webui's names, with ``sampler_priority`` where it differs."""
     name = out.selector_name
     if name == "greedy":
