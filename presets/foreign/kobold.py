@@ -35,8 +35,16 @@ from .table import BREAKERS, ForeignTable, read_breakers
 
 KOBOLDAI = "KoboldAI"
 KOBOLDCPP = "KoboldCpp"
-_SAMPLERS = ("top_k", "top_a", "top_p", "tfs", "typical", "temperature", "repetition_penalty")
-"""The slot of each number."""
+_KOBOLDAI_SLOTS: Mapping[int, Sequence[str]] = {
+    0: ("top_k",),
+    1: ("top_a",),
+    2: ("top_p", "min_p"),
+    3: ("tfs",),
+    4: ("typical",),
+    5: ("temperature",),
+    6: ("repetition_penalty",),
+}
+"""The slots of each number of ``sampler_order``."""
 _MIROSTAT_VERSIONS = {"mirostat": 1, "mirostat_v2": 2}
 _MIROSTAT = StepRow(
     "mirostat", {"tau": ToolKey("mirostat_tau", 5.0), "eta": ToolKey("mirostat_eta", 0.1)}, switch="mirostat"
@@ -70,7 +78,6 @@ _PRESET_DEFAULTS: Mapping[str, float] = {
 _SILLYTAVERN_DEFAULTS: Mapping[str, float] = {"top_a": 1.0, "rep_pen_range": 0, "rep_pen_slope": 0.9}
 _PRESET_ORDER = [6, 0, 1, 2, 3, 4, 5]
 _SILLYTAVERN_ORDER = [0, 1, 2, 3, 4, 5, 6]
-_KOBOLDAI_SLOTS = {2: ("top_p", "min_p")}
 _KOBOLDAI_UNDER_MIROSTAT = ("repetition_penalty", "temperature")
 
 OWN_KEYS = (
@@ -155,8 +162,7 @@ def _put_mirostat(draft: Draft, comment: str = "") -> bool:
 ORDER = [6, 0, 1, 3, 4, 2, 5]
 _FRONT = ("ignore_eos", "ban", "logit_bias", "dry")
 _PENALTIES = ("repetition_penalty", "presence_penalty")
-_SLOTS = {2: ("top_p", "min_p"), 5: ("temperature", "quadratic", "top_n_sigma"), 6: _PENALTIES}
-"""The slots of the numbers that stand for several steps."""
+_SLOTS = {**_KOBOLDAI_SLOTS, 5: ("temperature", "quadratic", "top_n_sigma"), 6: _PENALTIES}
 _UNDER_MIROSTAT = (*_FRONT, *_PENALTIES, "temperature", "quadratic")
 
 SPELLINGS = {
@@ -346,12 +352,10 @@ def _arrange_by_numbers(
         draft: the draft.
         order: the numbers.
         front: slots that come first.
-        slots: the slots of each number that has others than `_SAMPLERS` says.
+        slots: the slots of each number.
     """
-    names = [name for number in order for name in slots.get(number, (_SAMPLERS[number],))]
-    missing = [
-        name for number in range(7) if number not in order for name in slots.get(number, (_SAMPLERS[number],))
-    ]
+    names = [slot for number in order for slot in slots[number]]
+    missing = [slot for number, unlisted in slots.items() if number not in order for slot in unlisted]
     draft.report_idle(draft.arranged(missing), "sampler_order leaves it out")
     draft.take_chain(draft.arranged([*front, *names, "xtc", "adaptive_p"]))
 
@@ -382,9 +386,8 @@ def to_presets(out: Outgoing) -> Exported:
         out.report(out.selector_name, _SILLYTAVERN_ALONE)
         out.report_order(_KOBOLDAI_UNDER_MIROSTAT)
     values = {**off_values(_KOBOLDAI_ROWS), "grammar": "", **out.values}
-    slots = {number: _KOBOLDAI_SLOTS.get(number, (_SAMPLERS[number],)) for number in _PRESET_ORDER}
-    values["sampler_order"] = _order_by_numbers(out, slots)
-    out.report_order([slot for number in values["sampler_order"] for slot in slots[number]])
+    values["sampler_order"] = _order_by_numbers(out, _KOBOLDAI_SLOTS, _PRESET_ORDER)
+    out.report_order([slot for number in values["sampler_order"] for slot in _KOBOLDAI_SLOTS[number]])
     settings = out.take_extras({"max_tokens": "genamt", "grammar": "grammar"})
     _write_grammar(out, settings, "SillyTavern")
     if "grammar" in settings:
@@ -473,19 +476,18 @@ def _leave_out_under_mirostat(out: Outgoing, rows: Mapping[str, StepRow], acting
 
 def _numbers(out: Outgoing) -> list[int]:
     """Return ``sampler_order``; an order that its numbers cannot say is reported."""
-    slots = {number: _SLOTS.get(number, (_SAMPLERS[number],)) for number in ORDER}
-    numbers = _order_by_numbers(out, slots)
+    numbers = _order_by_numbers(out, _SLOTS, ORDER)
     if out.selector_name in _MIROSTAT_VERSIONS:
         out.report_order(_UNDER_MIROSTAT)
     else:
-        out.report_order([*_FRONT, *(slot for number in numbers for slot in slots[number]), "xtc"])
+        out.report_order([*_FRONT, *(slot for number in numbers for slot in _SLOTS[number]), "xtc"])
     return numbers
 
 
-def _order_by_numbers(out: Outgoing, slots: Mapping[int, Sequence[str]]) -> list[int]:
-    """Return the numbers in the order of the steps, and behind them the others in the order of ``slots``."""
+def _order_by_numbers(out: Outgoing, slots: Mapping[int, Sequence[str]], default: Sequence[int]) -> list[int]:
+    """Return the numbers in the order of the steps, and after them the others in the default order."""
     number_of = {slot: number for number, names in slots.items() for slot in names}
-    return list(dict.fromkeys([*(number_of[slot] for slot in out.order if slot in number_of), *slots]))
+    return list(dict.fromkeys([*(number_of[slot] for slot in out.order if slot in number_of), *default]))
 
 
 def _settings(out: Outgoing) -> dict[str, Any]:

@@ -25,7 +25,7 @@ from .draft import SEARCH_KEYS, Draft, Exported, Outgoing, report_searches
 from .kobold import ORDER as KOBOLDCPP_ORDER
 from .rows import StepRow, ToolKey, rows_by_sampler
 from .table import BREAKERS, ForeignTable, unify_line_ends
-from .webui import FRONT, ROWS, arrange_chain, chain_values, put_steps
+from .webui import EXPORT_ROWS, FRONT, arrange_chain, chain_values, put_steps
 
 TOOL = "SillyTavern"
 _DEFAULTS = {"dynatemp_low": 0.0, "dynatemp_high": 2.0}
@@ -77,7 +77,7 @@ def convert(values: Mapping[Any, Any], origin: str) -> Draft:
     draft = Draft(TOOL, table, _DEFAULTS)
     draft.notes.append("as SillyTavern samples with text-generation-webui's transformers loaders")
     put_steps(draft)
-    draft.put_row(replace(ROWS["adaptive_p"], acts=lambda target: target >= 0))
+    draft.put_row(replace(EXPORT_ROWS["adaptive_p"], acts=lambda target: target >= 0))
     if table.flag("dynamic_temperature", False):
         _drop_temperature(draft)
     _put_biases(draft)
@@ -200,7 +200,7 @@ def _report_others(draft: Draft) -> None:
         draft.report("min_keep", "only llama.cpp keeps at least so many tokens")
 
 
-_ROWS = ROWS | rows_by_sampler(
+_ROWS = EXPORT_ROWS | rows_by_sampler(
     StepRow("ignore_eos", {}),
     StepRow("min_tokens", {"n": ToolKey("min_length", 0, least=0)}, comment="text-generation-webui ignores it"),
     StepRow("ban", {"tokens": ToolKey("tokens", []), "strings": ToolKey("strings", [])}),

@@ -157,7 +157,7 @@ def convert(values: Mapping[Any, Any], origin: str) -> Draft:
     draft = Draft(TOOL, table, _DEFAULTS)
     draft.notes.append("as text-generation-webui's transformers loaders sample; its llama.cpp loader differs")
     put_steps(draft)
-    draft.put_rows(ROWS, "adaptive_p")
+    draft.put_rows(_ROWS, "adaptive_p")
     _take_settings(draft)
     report_searches(draft)
     order = _read_order(table, "sampler_priority")
@@ -264,7 +264,7 @@ def _takes_the_best(step: ForeignStep) -> bool:
     return step.name == "greedy" or (step.name == "top_k" and step.params.get("k") == 1)
 
 
-ROWS = _ROWS | rows_by_sampler(
+EXPORT_ROWS = _ROWS | rows_by_sampler(
     replace(_ROWS["dry"], keys={**_ROWS["dry"].keys, "last_n": ToolKey("dry_range", 0)}),
     StepRow(
         "dynatemp",
@@ -282,7 +282,7 @@ _ACTING_BEFORE_GREEDY = ("penalties", "dry", "encoder_repetition_penalty", "no_r
 
 def to_yaml(out: Outgoing) -> Exported:
     """Return the YAML; what differs from the defaults, and the order."""
-    values = chain_values(out, ROWS, _ORDER)
+    values = chain_values(out, EXPORT_ROWS, _ORDER)
     if values.get("adaptive_target") == 0:
         out.report(
             "adaptive_p.target 0", "text-generation-webui's adaptive-p is off at 0, and a plain draw follows"
