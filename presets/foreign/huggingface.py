@@ -32,10 +32,10 @@ _ROWS = rows_by_sampler(
     StepRow("min_tokens", {"n": ToolKey("min_new_tokens", 0)}, slot="min_new_tokens"),
     StepRow("temperature", {"t": ToolKey("temperature", 1.0)}),
     StepRow("top_h", {"h": ToolKey("top_h", 0.0)}),
-    StepRow("top_k", {"k": ToolKey("top_k", 0, least=0)}),
-    StepRow("top_p", {"p": ToolKey("top_p", 1.0, most=1.0)}),
+    StepRow("top_k", {"k": ToolKey("top_k", 0, minimum=0)}),
+    StepRow("top_p", {"p": ToolKey("top_p", 1.0, maximum=1.0)}),
     StepRow("min_p", {"p": ToolKey("min_p", 0.0)}),
-    StepRow("typical", {"p": ToolKey("typical_p", 1.0, most=1.0)}, slot="typical_p"),
+    StepRow("typical", {"p": ToolKey("typical_p", 1.0, maximum=1.0)}, slot="typical_p"),
     StepRow("epsilon_cutoff", {"epsilon": ToolKey("epsilon_cutoff", 0.0)}),
     StepRow("eta_cutoff", {"epsilon": ToolKey("eta_cutoff", 0.0)}),
 )

@@ -51,11 +51,11 @@ _MIROSTAT = StepRow(
 )
 _KOBOLDAI_ROWS = rows_by_sampler(
     StepRow("temperature", {"t": ToolKey("temp", 1.0)}),
-    StepRow("top_k", {"k": ToolKey("top_k", 0, least=0)}),
+    StepRow("top_k", {"k": ToolKey("top_k", 0, minimum=0)}),
     StepRow("top_a", {"a": ToolKey("top_a", 0.0)}),
-    StepRow("top_p", {"p": ToolKey("top_p", 1.0, most=1.0)}),
-    StepRow("tfs", {"z": ToolKey("tfs", 1.0, most=1.0)}, fixed={"pad": True}),
-    StepRow("typical", {"p": ToolKey("typical", 1.0, most=1.0)}),
+    StepRow("top_p", {"p": ToolKey("top_p", 1.0, maximum=1.0)}),
+    StepRow("tfs", {"z": ToolKey("tfs", 1.0, maximum=1.0)}, fixed={"pad": True}),
+    StepRow("typical", {"p": ToolKey("typical", 1.0, maximum=1.0)}),
     StepRow(
         "repetition_penalty",
         {
@@ -178,16 +178,16 @@ SPELLINGS = {
     "stop": ("stop_sequence", "stop"),
     "bypass_eos": ("bypass_eos", "ban_eos_token"),
 }
-_RANGE = ToolKey("rep_pen_range", 320, least=1)
+_RANGE = ToolKey("rep_pen_range", 320, minimum=1)
 _PRESENCE = ToolKey("presence_penalty", 0.0)
 _KOBOLDCPP_ROWS = rows_by_sampler(
-    StepRow("temperature", {"t": ToolKey("temp", 1.0, least=0.0)}),
+    StepRow("temperature", {"t": ToolKey("temp", 1.0, minimum=0.0)}),
     StepRow(
         "dynatemp",
         {
             "temperature": ToolKey("temp", 1.0),
             "range": ToolKey("dynatemp_range", 0.0),
-            "exponent": ToolKey("dynatemp_exponent", 1.0, least=0.0),
+            "exponent": ToolKey("dynatemp_exponent", 1.0, minimum=0.0),
         },
         slot="temperature",
         switch="dynatemp_range",
@@ -197,13 +197,13 @@ _KOBOLDCPP_ROWS = rows_by_sampler(
         {"factor": ToolKey("smoothing_factor", 0.0), "curve": ToolKey("smoothing_curve", 1.0)},
         acts=lambda factor: factor > 0,
     ),
-    StepRow("top_n_sigma", {"n": ToolKey("nsigma", 0.0, least=0.0)}),
-    StepRow("top_k", {"k": ToolKey("top_k", 0, least=0)}),
-    StepRow("top_a", {"a": ToolKey("top_a", 0.0, least=0.0)}),
-    StepRow("top_p", {"p": ToolKey("top_p", 1.0, most=1.0)}),
-    StepRow("min_p", {"p": ToolKey("min_p", 0.0, least=0.0)}),
-    StepRow("tfs", {"z": ToolKey("tfs", 1.0, most=1.0)}, fixed={"pad": False}),
-    StepRow("typical", {"p": ToolKey("typical", 1.0, most=1.0)}),
+    StepRow("top_n_sigma", {"n": ToolKey("nsigma", 0.0, minimum=0.0)}),
+    StepRow("top_k", {"k": ToolKey("top_k", 0, minimum=0)}),
+    StepRow("top_a", {"a": ToolKey("top_a", 0.0, minimum=0.0)}),
+    StepRow("top_p", {"p": ToolKey("top_p", 1.0, maximum=1.0)}),
+    StepRow("min_p", {"p": ToolKey("min_p", 0.0, minimum=0.0)}),
+    StepRow("tfs", {"z": ToolKey("tfs", 1.0, maximum=1.0)}, fixed={"pad": False}),
+    StepRow("typical", {"p": ToolKey("typical", 1.0, maximum=1.0)}),
     StepRow(
         "repetition_penalty",
         {"penalty": ToolKey("rep_pen", 1.0), "range": _RANGE, "slope": ToolKey("rep_pen_slope", 1.0)},
@@ -217,10 +217,10 @@ _KOBOLDCPP_ROWS = rows_by_sampler(
     StepRow(
         "dry",
         {
-            "multiplier": ToolKey("dry_multiplier", 0.0, least=0.0),
+            "multiplier": ToolKey("dry_multiplier", 0.0, minimum=0.0),
             "base": ToolKey("dry_base", 1.75),
             "allowed_length": ToolKey("dry_allowed_length", 2),
-            "last_n": ToolKey("dry_penalty_last_n", 320, least=0),
+            "last_n": ToolKey("dry_penalty_last_n", 320, minimum=0),
             "breakers": ToolKey("dry_sequence_breakers", BREAKERS, reader=read_breakers),
         },
     ),

@@ -57,7 +57,7 @@ _NAMES = {
 _OLD = {key: old for key, (old, _) in _NAMES.items() if old is not None}
 _NEW = {key: new for key, (_, new) in _NAMES.items() if new is not None}
 _MIROSTAT = "llama.mirostatSampling"
-_TFS = StepRow("tfs", {"z": ToolKey("tfs", 1.0, most=1.0)}, fixed={"pad": False})
+_TFS = StepRow("tfs", {"z": ToolKey("tfs", 1.0, maximum=1.0)}, fixed={"pad": False})
 _NEW_SILENT = (
     *("promptTemplate", "contextPrefill", "contextOverflowPolicy", "tools", "toolCallStopStrings", "vision"),
     *("llama.cpuThreads", "llama.logProbs", "llama.reasoning", "reasoning", "reasoning.parsing", "logProbs"),

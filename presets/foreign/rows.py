@@ -18,28 +18,28 @@ class ToolKey:
         off: the value with which the step changes nothing, or the tool's usual one if the parameter cannot switch
             the step off. It holds where the file is silent, unless `Draft.defaults` has another value. A float
             stands for a number, an integer for a whole number.
-        least: lower values are read as this one.
-        most: higher values are read as this one.
+        minimum: lower values are read as this one; None if there is no limit.
+        maximum: higher values are read as this one; None if there is no limit.
         reader: reads another kind of value from a table, by the key and the default.
     """
 
     name: str
     off: Any
-    least: float | None = None
-    most: float | None = None
+    minimum: float | None = None
+    maximum: float | None = None
     reader: Callable[[ForeignTable, str, Any], Any] | None = None
 
     def read(self, table: ForeignTable, default: Any) -> Any:
-        """Return the value, within ``least`` and ``most``. Raises ``PresetError`` for another kind of value."""
+        """Return the value within the limits; raises ``PresetError`` for another kind of value."""
         read = self.reader or (ForeignTable.whole_number if isinstance(self.off, int) else ForeignTable.number)
         value = read(table, self.name, default)
-        value = value if self.least is None else max(value, self.least)
-        return value if self.most is None else min(value, self.most)
+        value = value if self.minimum is None else max(value, self.minimum)
+        return value if self.maximum is None else min(value, self.maximum)
 
 
 @dataclass(frozen=True)
 class StepRow:
-    """How a tool says a sampler: `Draft.put_row` makes a step of a file's keys, `Outgoing.say` writes them.
+    """A sampler in a tool's file: `Draft.put_row` makes a step of the keys, `Outgoing.say` writes the keys.
 
     Attributes:
         sampler: the sampler.

@@ -202,7 +202,7 @@ def _report_others(draft: Draft) -> None:
 
 _ROWS = EXPORT_ROWS | rows_by_sampler(
     StepRow("ignore_eos", {}),
-    StepRow("min_tokens", {"n": ToolKey("min_length", 0, least=0)}, comment="text-generation-webui ignores it"),
+    StepRow("min_tokens", {"n": ToolKey("min_length", 0, minimum=0)}, comment="text-generation-webui ignores it"),
     StepRow("ban", {"tokens": ToolKey("tokens", []), "strings": ToolKey("strings", [])}),
     StepRow("logit_bias", {"bias": ToolKey("logit_bias", {})}),
 )

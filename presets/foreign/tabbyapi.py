@@ -55,17 +55,17 @@ _ROWS = rows_by_sampler(
             "repeat": ToolKey("repetition_penalty", 1.0),
             "presence": ToolKey("presence_penalty", 0.0),
             "frequency": ToolKey("frequency_penalty", 0.0),
-            "last_n": ToolKey("penalty_range", -1, least=-1),
+            "last_n": ToolKey("penalty_range", -1, minimum=-1),
         },
     ),
     StepRow("ignore_eos", {}),
     StepRow("min_tokens", {"n": ToolKey("min_tokens", 0)}),
     StepRow("ban", {"tokens": ToolKey("banned_tokens", []), "strings": ToolKey("banned_strings", [])}),
     StepRow("temperature", {"t": ToolKey("temperature", 1.0)}),
-    StepRow("top_k", {"k": ToolKey("top_k", 0, least=0)}),
+    StepRow("top_k", {"k": ToolKey("top_k", 0, minimum=0)}),
     StepRow(
         "top_p",
-        {"p": ToolKey("top_p", 1.0, most=1.0)},
+        {"p": ToolKey("top_p", 1.0, maximum=1.0)},
         fixed={"boundary": "exclude"},
         comment="exllamav3 drops the token that crosses",
     ),
@@ -78,11 +78,11 @@ _ROWS = rows_by_sampler(
     ),
     StepRow(
         "adaptive_p",
-        {"target": ToolKey("adaptive_target", 1.0, least=0.0), "decay": ToolKey("adaptive_decay", 0.9)},
+        {"target": ToolKey("adaptive_target", 1.0, minimum=0.0), "decay": ToolKey("adaptive_decay", 0.9)},
         acts=lambda target: target < 1,
     ),
 )
-_YALS_TOP_N_SIGMA = StepRow("top_n_sigma", {"n": ToolKey("nsigma", 0.0, least=0.0)}, comment="YALS only")
+_YALS_TOP_N_SIGMA = StepRow("top_n_sigma", {"n": ToolKey("nsigma", 0.0, minimum=0.0)}, comment="YALS only")
 _KNOWN = (
     *(*off_values(_ROWS), "nsigma"),
     *("temperature_last", "smoothing_factor", "top_a", "tfs", "skew", "dry_multiplier", "dry_base"),
