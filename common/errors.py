@@ -143,8 +143,10 @@ def _length_message(problem: ErrorDetails) -> str:
 def _choice_message(value: str, expected: str) -> str:
     """``expected``: the choices as pydantic lists them, such as ``'a', 'b' or False``."""
     choices = re.sub(r"\b(True|False|None)\b", lambda word: _JSON_WORDS[word[0]], expected)
-    is_single = " or " not in choices
-    return f"{value} is not supported, only {choices}" if is_single else f"{value} is not {choices}"
+    if " or " not in choices:
+        return f"{value} is not supported, only {choices}"
+    unquoted = choices.replace("'", "")  # as flags list their choices
+    return f"{value} is not {unquoted}"
 
 
 def problem_sentence(path: Iterable[object], message: str) -> str:

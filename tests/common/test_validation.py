@@ -59,7 +59,7 @@ class Fields(BaseModel, extra="forbid", strict=True):
 
 WRONG_FIELDS = {
     "only one value": ({"store": True}, "store: true is not supported, only false"),
-    "another value": ({"role": "me"}, "role: 'me' is not 'user' or 'system'"),
+    "another value": ({"role": "me"}, "role: 'me' is not user or system"),
     "a list that has to be empty": ({"tools": ["a"]}, "tools: it has 1 item, and has to be empty"),
     "a list that is too long": ({"tags": ["a"] * 3}, "tags: it has 3 items; at most 2 can stand here"),
     "an empty list": ({"tags": []}, "tags: it is empty"),
